@@ -5,6 +5,7 @@
 # make wheel   for Linux of 2014 and later, or macOS, and any Python from 3.10: target/wheels/
 # make test-wheel  installs it with each Python that is found, and uses it
 # make docs    the pages, and the picture in them, as a site that needs no network: target/site/index.html
+# make bench   all benches, small: which goals are met on this machine, some ten minutes
 # make generate  writes what follows from the records of systems and settings
 #
 # Everything lands in .venv/ and target/. maturin and `cargo test` share target/release, so
@@ -14,7 +15,9 @@
 
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
-.PHONY: all demo docs test test-all lint lint-release wheel sdist test-wheel generate format bench-flight bench-builds bench-adbc bench-exec bench-read bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest bench-charrow bench-spark bench-cluster bench-mutation bench-verdicts clean help check-tools
+
+BENCHES := $(patsubst bench/%/run.py,%,$(wildcard bench/*/run.py))
+.PHONY: all demo docs test test-all lint lint-release wheel sdist test-wheel generate format bench $(BENCHES:%=bench-%) clean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -99,69 +102,14 @@ format: $(EXTRAS)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# BENCH="--quick" or BENCH="--record", see bench/README.md
-bench-flight: $(PACKAGE)
-	$(BIN)/python bench/flight/run.py $(BENCH)
+# A bench alone, as BENCH="--record" make bench-exec, or all of them, small: see bench/README.md
+$(BENCHES:%=bench-%): bench-%: $(BENCH_EXTRAS)
+	@tools/install-servers
+	$(BIN)/python bench/$*/run.py $(BENCH)
 
-# BENCH="--record" or BENCH="--rounds 10", see bench/README.md
-bench-sampler: $(PACKAGE)
-	$(BIN)/python bench/sampler/cost.py $(BENCH)
-
-# BENCH="--before CHECKOUT", see bench/README.md
-bench-builds: $(PACKAGE)
-	$(BIN)/python bench/builds/run.py $(BENCH)
-
-# BENCH="--record" or BENCH="--rounds 30", see bench/README.md
-bench-exec: $(PACKAGE)
-	$(BIN)/python bench/exec/run.py $(BENCH)
-
-# BENCH="--record" or BENCH="--rows 2000000", see bench/README.md
-bench-adbc: $(PACKAGE) $(EXTRAS)
-	$(BIN)/python bench/adbc/run.py $(BENCH)
-
-# BENCH="--record" or BENCH="--tries 5", see bench/README.md
-bench-compare: $(PACKAGE)
-	$(BIN)/python bench/compare/aa.py $(BENCH)
-
-# BENCH="--record" or BENCH="--tries 0", see bench/README.md
-bench-tune: $(PACKAGE)
-	$(BIN)/python bench/tune/run.py $(BENCH)
-
-# BENCH="--record" or BENCH="--only mariadb-500", see bench/README.md
-bench-upsert: $(EXTRAS) $(PACKAGE)
-	$(BIN)/python bench/upsert/run.py $(BENCH)
-
-# BENCH="--record" or BENCH="--only venturi-os loader", see bench/README.md
-bench-ingest: $(PACKAGE)
-	$(BIN)/python bench/ingest/run.py $(BENCH)
-
-# BENCH="--record" or BENCH="--parts memory rows", see bench/README.md
-bench-charrow: $(BENCH_EXTRAS)
-	$(BIN)/python bench/charrow/run.py $(BENCH)
-
-# BENCH="--record" or BENCH="--servers postgres", see bench/README.md
-bench-read: $(BENCH_EXTRAS)
-	$(BIN)/python bench/read/run.py $(BENCH)
-
-# BENCH="--record" or BENCH="--only charrow jdbc", see bench/README.md
-bench-spark: $(EXTRAS) $(PACKAGE)
-	$(BIN)/python bench/spark/run.py $(BENCH)
-
-# BENCH="--record" or BENCH="--parts loaders --loaders 10,30", see bench/README.md
-bench-cluster: $(EXTRAS) $(PACKAGE)
-	$(BIN)/python bench/cluster/run.py $(BENCH)
-
-# BENCH="--record", BENCH="--only clock unit" or BENCH=--cargo-mutants, see bench/README.md
-bench-mutation: $(EXTRAS) $(PACKAGE)
-	$(BIN)/python bench/mutation/run.py $(BENCH)
-
-# BENCH="--record" or BENCH="--only link", see bench/README.md
-bench-verdicts: $(EXTRAS) $(PACKAGE)
-	$(BIN)/python bench/verdicts/run.py $(BENCH)
-
-# BENCH="--record" or BENCH=RUN, see bench/README.md
-bench-scale: $(PACKAGE)
-	$(BIN)/python bench/scale/measure.py $(BENCH)
+bench: $(BENCH_EXTRAS)
+	@tools/install-servers
+	$(BIN)/python bench/run.py $(BENCH)
 
 clean:
 	rm -rf $(VENV) target .pytest_cache .mypy_cache .ruff_cache .hypothesis python/venturi/*.so

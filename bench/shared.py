@@ -1,4 +1,4 @@
-"""What the benches have in common: the machine, what was stolen of it, intervals, and where a record goes."""
+"""What the benches have in common: flags, the machine, what was stolen of it, and where a record goes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+import goals
+from goals import Judged
 
 ROOT = Path(__file__).resolve().parent.parent
 Line = dict[str, Any]
@@ -24,6 +28,11 @@ Line = dict[str, Any]
 def stamp() -> str:
     """Names a record: the minute in UTC."""
     return datetime.now(timezone.utc).strftime("%Y-%m-%d-%H%M")
+
+
+def target_directory() -> Path:
+    """Where what is built and measured lies."""
+    return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 
 
 def machine() -> Line:
@@ -88,37 +97,119 @@ def keeper(file: Any) -> Callable[[Line], None]:
     return keep
 
 
-def bootstrap(values: list[float]) -> tuple[float, float]:
-    """The 95 % percentile interval of their median."""
-    drawn = np.random.default_rng(1).choice(np.array(values), size=(2000, len(values)))
-    low, high = np.percentile(np.median(drawn, axis=1), [2.5, 97.5])
-    return float(low), float(high)
+@dataclass(frozen=True)
+class Told:
+    """What a bench has to say of its lines: a page, goals, and what failed."""
+
+    text: str
+    goals: list[Judged]
+    failed: list[str] = field(default_factory=list)
+
+    @property
+    def page(self) -> str:
+        parts = [self.text.rstrip("\n")]
+        if self.goals:
+            parts += ["", "## Goals", "", *goals.table(self.goals)]
+        if self.failed:
+            parts += ["", f"Failed: {len(self.failed)}", "", *(f"- {line}" for line in self.failed[:10])]
+        return "\n".join([*parts, ""])
+
+    @property
+    def kept(self) -> bool:
+        return not self.failed and all(goal.verdict != "missed" for goal in self.goals)
 
 
-def finish(text: str, met: bool, name: str, results: Path | None) -> int:
-    """Prints the table, keeps it where it shall be kept, and says the exit status."""
-    print(text)
-    if results is not None:
-        results.mkdir(exist_ok=True)
-        place = results / f"{name}.md"
-        place.write_text(text)
-        print(f"recorded: {place.relative_to(ROOT)}", file=sys.stderr)
-    return 0 if met else 1
+def failures(lines: Iterable[Line]) -> list[str]:
+    """Each failed line as one of text: what its trial was, and why."""
+    said = []
+    for line in lines:
+        if "error" in line:
+            names = [str(value) for key, value in line.items() if key not in (*_NO_NAMES, "error")]
+            said.append(f"{', '.join(names)}: {line['error']}")
+    return said
+
+
+_NO_NAMES = ("kind", "round", "steal")
+
+
+def by_round(lines: Iterable[Line], *names: str) -> dict[Any, dict[int, Line]]:
+    """What succeeded, by the values of these names (of one: by its value), and by the round."""
+    found: dict[Any, dict[int, Line]] = {}
+    for line in lines:
+        if "error" not in line:
+            key = tuple(line[name] for name in names)
+            found.setdefault(key if len(key) > 1 else key[0], {})[line["round"]] = line
+    return found
+
+
+def ratios(ours: dict[int, Line], theirs: dict[int, Line], figure: Callable[[Line], float]) -> list[float]:
+    """Within each round that both have."""
+    return [figure(line) / figure(theirs[number]) for number, line in ours.items() if number in theirs]
+
+
+def middle(found: dict[int, Line], figure: Callable[[Line], float]) -> float:
+    """The median over the rounds."""
+    return float(np.median([figure(line) for line in found.values()]))
+
+
+def spread(values: Sequence[float], digits: int = 2) -> str:
+    """A median and its 95 % interval."""
+    if not values:
+        return "-"
+    low, high = goals.bootstrap(values)
+    return f"{np.median(values):,.{digits}f} [{low:,.{digits}f}..{high:,.{digits}f}]"
+
+
+def steal(lines: Iterable[Line]) -> str:
+    """Of all trials, as a part of the head of a page."""
+    share = float(np.mean([line["steal"] for line in lines if "steal" in line] or [0.0]))
+    return f"CPU time stolen {100 * share:.1f} %"
+
+
+def arguments(
+    doc: str | None, name: str, rounds: int, what: str = "of every way once"
+) -> argparse.ArgumentParser:
+    """The flags that every bench has."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--rounds", type=int, default=rounds, help=f"{what} (default {rounds})")
+    add("--record", action="store_true", help=f"keep the page as bench/{name}/results/<date>.md")
+    add("--output", type=Path, help=f"the JSONL file (default target/bench-{name}/<date>.jsonl)")
+    add("--from", dest="source", type=Path, help="measure nothing: the page of an earlier JSONL file")
+    return parser
 
 
 def run(
     name: str,
     options: argparse.Namespace,
     measure: Callable[[argparse.Namespace, Path], None],
-    tabled: Callable[[Path], tuple[str, bool]],
+    told: Callable[[Path], Told],
 ) -> int:
-    """Measures, unless the lines of an earlier run were named (`source`), and prints the table."""
+    """Measures, unless an earlier run was named (`source`), and tells. Gives the exit status."""
     source: Path | None = options.source
     if source is None:
-        target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-        source = options.output or target / f"bench-{name}" / f"{stamp()}.jsonl"
+        source = options.output or target_directory() / f"bench-{name}" / f"{stamp()}.jsonl"
+        source.parent.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
         measure(options, source)
         print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
-    text, met = tabled(source)
-    return finish(text, met, source.stem, ROOT / "bench" / name / "results" if options.record else None)
+    return finish(name, told(source), source, options.record)
+
+
+def goals_of(source: Path) -> Path:
+    """Where the goals of the measurements in a file or folder are kept, for `make bench`."""
+    return source.with_suffix(".goals.json")
+
+
+def finish(name: str, found: Told, source: Path, record: bool) -> int:
+    """Prints the page, keeps it where it shall be kept, and says the exit status: 1 where a goal is missed or
+    something failed."""
+    print(found.page)
+    said = {"failed": found.failed, "goals": [goal.as_json() for goal in found.goals]}
+    goals_of(source).write_text(json.dumps(said, indent=1) + "\n")
+    if record:
+        place = ROOT / "bench" / name / "results" / f"{source.stem}.md"
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(found.page)
+        print(f"recorded: {place.relative_to(ROOT)}", file=sys.stderr)
+    return 0 if found.kept else 1

@@ -14,7 +14,7 @@ BENCH = Path(__file__).resolve().parent.parent / "bench"
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Its modules `cases` and `table`, without leaving their short names to other tests."""
-    names = ("cases", "table", "shared")
+    names = ("cases", "table", "goals", "shared")
     for place in (BENCH, BENCH / "verdicts"):
         monkeypatch.syspath_prepend(str(place))
     before = {name: sys.modules.pop(name, None) for name in names}
@@ -66,14 +66,14 @@ def test_the_goals_are_of_what_is_not_the_machines(bench: Any) -> None:
             "cgroup": {"cpu": "version 1"}}  # fmt: skip
     others = {"kind": "cores", "cause": "cores-of-others", "end": None, "stage": None, "others": 0.9}
     good = [head, *[line(encode)] * 19, line(encode, elsewhere=0.8, **others)]
-    text, met = table.table(good, cases.CASES)
-    assert met and "| right | 19 | 100.0% | 83.2%..100.0% |" in text and "1 more runs said" in text
-    text, met = table.table([*good, line(encode, stage="send")], cases.CASES)
-    assert not met and "| wrong | 1 | 5.0% | 0.9%..23.6% |" in text
-    _, met = table.table(
-        [*good, {"kind": "verdict", "case": encode.name, "round": 1, "error": "x"}], cases.CASES
-    )
-    assert not met
+    told = table.table(good, cases.CASES)
+    assert told.kept and "| right | 19 | 100.0% | 83.2%..100.0% |" in told.text
+    assert "1 more runs said" in told.text
+    told = table.table([*good, line(encode, stage="send")], cases.CASES)
+    assert not told.kept and "| wrong | 1 | 5.0% | 0.9%..23.6% |" in told.text
+    failed = {"kind": "verdict", "case": encode.name, "round": 1, "error": "x"}
+    told = table.table([*good, failed], cases.CASES)
+    assert not told.kept and told.failed == [f"{encode.name}: x"]
 
 
 def test_every_case_has_a_name_of_its_own_and_a_truth(bench: Any) -> None:

@@ -83,19 +83,20 @@ MISSED = {"prove": False, "proofs": [], "tests": False}
 
 
 def test_the_score_needs_19_of_20_by_prove_and_all_together(tmp_path: Path) -> None:
-    text, met = table.tabled(lines(tmp_path, *[PROVED] * 19, TESTED))
-    assert met and "19 of 20 (95%)" in text and "20 of 20 (100%)" in text and TESTED["by"] in text
-    assert not table.tabled(lines(tmp_path, *[PROVED] * 18, TESTED, TESTED))[1]
-    text, met = table.tabled(lines(tmp_path, *[PROVED] * 19, MISSED))
-    assert not met and "**nobody**" in text
+    told = table.told(lines(tmp_path, *[PROVED] * 19, TESTED))
+    assert told.kept and "19 of 20 (95%)" in told.text and "20 of 20 (100%)" in told.text
+    assert TESTED["by"] in told.text
+    assert not table.told(lines(tmp_path, *[PROVED] * 18, TESTED, TESTED)).kept
+    told = table.told(lines(tmp_path, *[PROVED] * 19, MISSED))
+    assert not told.kept and "**nobody**" in told.text
 
 
 def test_a_fault_that_does_not_compile_is_an_error_of_ours(tmp_path: Path) -> None:
-    text, met = table.tabled(lines(tmp_path, *[PROVED] * 19, {"error": "does not compile: here"}))
-    assert not met and "does not compile: here" in text
+    told = table.told(lines(tmp_path, *[PROVED] * 19, {"error": "does not compile: here"}))
+    assert not told.kept and "does not compile: here" in told.page
 
 
 def test_one_that_was_only_proved_says_nothing_of_tests(tmp_path: Path) -> None:
     unproved = {"prove": False, "proofs": []}
-    text, met = table.tabled(lines(tmp_path, *[PROVED] * 19, unproved))
-    assert met and "and the tests" not in text and "nobody" not in text
+    told = table.told(lines(tmp_path, *[PROVED] * 19, unproved))
+    assert told.kept and "and the tests" not in told.text and "nobody" not in told.text

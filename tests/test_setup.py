@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -70,68 +65,3 @@ def test_what_is_missing_is_one_clear_line(tmp_path: Path, tools: dict[str, str]
 def test_a_newer_python_is_found_by_its_own_name(tmp_path: Path) -> None:
     tools = {"python3": "exit 1", "python3.12": PYTHON["python3"]}
     assert check_tools(tmp_path, tools, "--python").stdout == "python3.12\n"
-
-
-# ---- the bench's summary ------------------------------------------------------------
-
-
-@pytest.fixture
-def summary(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    monkeypatch.syspath_prepend(str(ROOT / "bench" / "flight"))
-    yield importlib.import_module("summary")
-    for name in ("summary", "peers"):
-        sys.modules.pop(name, None)
-
-
-def bench_file(path: Path, speeds: dict[str, list[float]], streams: int = 1) -> Path:
-    """The bench's JSONL with one cell; speeds in GB/s by pairing, one a round."""
-    lines: list[dict[str, Any]] = [
-        {
-            "kind": "environment", "date": "2026-11-21T00:00:00Z", "cpu": "Model CPU", "cpus": 2,
-            "kernel": "6.1", "arrow": "26.0.1", "commit": "abc", "load_before": 0.1, "rounds": 3,
-            "bytes": 10**9, "seed": 1, "pairings": list(speeds),
-        }
-    ]  # fmt: skip
-    for pairing, values in speeds.items():
-        for number, speed in enumerate(values):
-            lines.append(
-                {
-                    "kind": "trial", "round": number, "pairing": pairing, "operation": "get",
-                    "streams": streams, "rows_per_batch": 4096, "bytes": 10**9, "rows": 31_250_000,
-                    "interval_ns": int(1e9 / speed), "user_ns": 10**8, "system_ns": 10**8,
-                    "server_cpu_ns": 3 * 10**8, "steal": 0.0,
-                }
-            )  # fmt: skip
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
-
-
-def test_ratios_are_taken_within_a_round(summary: ModuleType, tmp_path: Path) -> None:
-    # The machine halves its speed from round to round; the ratio stays.
-    speeds = {"cpp/cpp": [2.0, 1.0, 0.5], "venturi/venturi": [3.2, 1.6, 0.8], "tcp": [4.0, 4.0, 4.0]}
-    text, accepted = summary.markdown(bench_file(tmp_path / "bench.jsonl", speeds))
-    assert accepted
-    assert "| get | 1 | 4096 | 1.00 | 1.60: 1.60 (1.60..1.60) | 4.00 |" in text
-    assert "venturi/venturi at least 1.5 on one stream, 1.25 on more: met in every cell" in text
-    assert "| get | 0.20 + 0.30 | 0.20 + 0.30 | 0.20 + 0.30 |" in text
-
-
-@pytest.mark.parametrize(("streams", "accepted"), [(1, False), (2, True), (4, True)])
-def test_the_requirement_depends_on_the_streams(
-    summary: ModuleType, tmp_path: Path, streams: int, accepted: bool
-) -> None:
-    speeds = {"cpp/cpp": [1.0, 1.0, 1.0], "venturi/venturi": [1.3, 1.4, 1.3]}
-    text, met = summary.markdown(bench_file(tmp_path / "bench.jsonl", speeds, streams))
-    assert met is accepted
-    assert ("**1.30**" in text) is not accepted
-
-
-def test_a_failed_trial_is_never_accepted(summary: ModuleType, tmp_path: Path) -> None:
-    path = bench_file(tmp_path / "bench.jsonl", {"cpp/cpp": [1.0], "venturi/cpp": [1.2]})
-    with open(path, "a") as file:
-        file.write(
-            json.dumps({"kind": "trial", "pairing": "venturi/cpp", "error": "venturi/cpp: lost"}) + "\n"
-        )
-    text, accepted = summary.markdown(path)
-    assert not accepted
-    assert "Failed trials: 1" in text

@@ -3,8 +3,7 @@
 A round holds every way once, in an order that is drawn: for each database a get by adbc://, rows counted; and
 the driver called by code in C (alone.c), which counts the rows of its stream too. Both execute `SELECT *
 FROM` a table of four columns of integers, on a connection that is there before the clock, in a database that
-was asked for its number of rows. The exit status is 1 where the interval of a get over its driver alone lies
-below 0.98 as a whole, or where a trial failed. See bench/README.md.
+was asked for its number of rows. See bench/README.md.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import adbc_driver_manager as manager
-import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import goals
 import shared
 from core_trials import RECORDS, trial
 from venturi.common.errors import VenturiError
@@ -41,15 +40,10 @@ _ROWS = {"sqlite": 1.0, "postgresql": 2.0, "duckdb": 8.0}
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = shared.arguments(__doc__, "adbc", 15)
+    parser.add_argument(
+        "--rows", type=int, default=1_000_000, help="of SQLite's table (default 1M); others have more"
     )
-    add = parser.add_argument
-    add("--rounds", type=int, default=15, help="of every way once (default 15)")
-    add("--rows", type=int, default=1_000_000, help="of SQLite's table (default 1M); others have more")
-    add("--record", action="store_true", help="keep the table as bench/adbc/results/<date>.md")
-    add("--output", type=Path, help="keep the lines of JSON here")
-    add("--from", dest="source", type=Path, help="the table of lines that were kept")
     return parser.parse_args()
 
 
@@ -114,7 +108,6 @@ def alone(function: Any, name: str, given: dict[str, str]) -> tuple[int, float]:
 
 
 def measure(options: argparse.Namespace, output: Path) -> None:
-    output.parent.mkdir(parents=True, exist_ok=True)
     draw = random.Random(20261125)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -144,41 +137,33 @@ def measure(options: argparse.Namespace, output: Path) -> None:
                 keep(shared.attempted(line, run, (OSError, ValueError)))
 
 
-def tabled(source: Path) -> tuple[str, bool]:
+def told(source: Path) -> shared.Told:
     head, *lines = map(json.loads, source.read_text().splitlines())
-    failed = [line for line in lines if line.get("error")]
-    rates: dict[tuple[str, str], dict[int, float]] = {}
-    for line in lines:
-        if line not in failed:
-            rates.setdefault((line["driver"], line["way"]), {})[line["round"]] = line["rate"]
-    met = not failed
+    found = shared.by_round(lines, "driver", "way")
     columns = ("driver", "alone, M rows/s", "adbc://, M rows/s", "of the driver alone", "rounds")
     table = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    judged = []
     for name in head["rows"]:
-        base, found = (rates.get((name, way), {}) for way in ("alone", "get"))
-        ratios = [rate / base[n] for n, rate in found.items() if n in base]
-        if not ratios:
-            continue
-        low, high = shared.bootstrap(ratios)
-        short = high < LEAST
-        met = met and not short
-        text = f"{np.median(ratios):.3f} [{low:.3f}..{high:.3f}]"
-        both = (f"{np.median(list(it.values())) / 1e6:.2f}" for it in (base, found))
-        table.append(f"| {name} | {' | '.join(both)} | {f'**{text}**' if short else text} | {len(ratios)} |")
+        base, ours = (found.get((name, way), {}) for way in ("alone", "get"))
+        ratios = shared.ratios(ours, base, _rate)
+        if ratios:
+            both = (f"{shared.middle(it, _rate) / 1e6:.2f}" for it in (base, ours))
+            table.append(f"| {name} | {' | '.join(both)} | {shared.spread(ratios, 3)} | {len(ratios)} |")
+        judged += goals.judge(f"adbc://{name} of the driver alone", ratios, LEAST)
     said = [
         "# adbc:// beside the driver alone",
         "",
         f"{head['date']}; {shared.described(head)}; load before {head['load_before']:.2f}.",
-        f"Rows of 32 bytes, {_BATCH:,} asked for at a time; paired within a round: median, 95 % interval. "
-        f"Bold: a get falls short of {LEAST:.0%}.",
+        f"Rows of 32 bytes, {_BATCH:,} asked for at a time; paired within a round: median, 95 % interval.",
         "",
         *table,
-        *(f"\nfailed: {line['driver']}, {line['way']}: {line['error']}" for line in failed),
-        "",
     ]
-    return "\n".join(said), met
+    return shared.Told("\n".join(said), judged, shared.failures(lines))
+
+
+def _rate(line: shared.Line) -> float:
+    return float(line["rate"])
 
 
 if __name__ == "__main__":
-    options = arguments()
-    sys.exit(shared.run("adbc", options, measure, tabled))
+    sys.exit(shared.run("adbc", arguments(), measure, told))

@@ -2,8 +2,7 @@
 
 `--before` names a checkout in which `make` ran; this one is after. A round holds every cell once, in an order
 that is drawn, and within a cell both builds right after one another, each in a process of its own. Told is
-the median over the rounds of after to before, with its 95 % interval. The exit status is 1 where an interval
-lies below 1 as a whole, or where a trial failed. See bench/README.md.
+the median over the rounds of after to before, with its 95 % interval. See bench/README.md.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import goals
 import shared
 
 TIMED = {"repeats": 1, "warmup": 0, "duration": "1s"}
@@ -57,16 +57,9 @@ with tempfile.TemporaryDirectory() as place:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("--before", type=Path, help="the checkout of the other build")
-    add("--rounds", type=int, default=10, help="of every cell and build once (default 10)")
-    add("--only", default="", help="cells whose name holds this")
-    add("--record", action="store_true", help="keep the table as bench/builds/results/<date>.md")
-    add("--output", type=Path, help="keep the lines of JSON here")
-    add("--from", dest="source", type=Path, help="the table of lines that were kept")
+    parser = shared.arguments(__doc__, "builds", 10, "of every cell and build once")
+    parser.add_argument("--before", type=Path, help="the checkout of the other build")
+    parser.add_argument("--only", default="", help="cells whose name holds this")
     options = parser.parse_args()
     if options.source is None and not (options.before and (options.before / "python/venturi").is_dir()):
         parser.error("--before: a checkout of Venturi in which `make` ran")
@@ -86,7 +79,6 @@ def trial(checkout: Path, cell: dict[str, Any]) -> shared.Line:
 
 
 def measure(options: argparse.Namespace, output: Path) -> None:
-    output.parent.mkdir(parents=True, exist_ok=True)
     cells = {name: cell for name, cell in CELLS.items() if options.only in name}
     builds = {"before": options.before, "after": shared.ROOT}
     commit = ["git", "-C", str(options.before), "describe", "--always", "--dirty"]
@@ -107,38 +99,23 @@ def measure(options: argparse.Namespace, output: Path) -> None:
             print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
 
 
-def tabled(source: Path) -> tuple[str, bool]:
+def told(source: Path) -> shared.Told:
     head, *lines = map(json.loads, source.read_text().splitlines())
-    found: dict[str, dict[int, dict[str, float]]] = {}
-    failed = [line for line in lines if line.get("error")]
-    for line in lines:
-        if line not in failed:
-            found.setdefault(line["cell"], {}).setdefault(line["round"], {})[line["build"]] = line["rate"]
-    table = ["| cell | after / before | rounds |", "|---|---|---|"]
-    met = not failed
+    found = shared.by_round(lines, "cell", "build")
+    judged = []
     for name in CELLS:
-        ratios = [it["after"] / it["before"] for it in found.get(name, {}).values() if len(it) == 2]
-        if not ratios:
-            continue
-        low, high = shared.bootstrap(ratios)
-        slower = high < 1
-        met = met and not slower
-        text = f"{sorted(ratios)[len(ratios) // 2]:.3f} [{low:.3f}..{high:.3f}]"
-        table.append(f"| {name} | {f'**{text}**' if slower else text} | {len(ratios)} |")
+        before, after = (found.get((name, build), {}) for build in ("before", "after"))
+        judged += goals.judge(name, shared.ratios(after, before, lambda line: float(line["rate"])), 1)
     said = [
         "# Two builds of Venturi",
         "",
         f"{head['date']}; {shared.described(head)}, before: {head['before']};"
         f" load before {head['load_before']:.2f}.",
-        "Throughput (payload or rows a second), paired within a round: median, 95 % interval. Bold: slower.",
-        "",
-        *table,
-        *(f"\nfailed: {line['cell']}, {line['build']}: {line['error']}" for line in failed),
-        "",
+        "Throughput (payload or rows a second), after over before, paired within a round: median, 95 % "
+        "interval.",
     ]
-    return "\n".join(said), met
+    return shared.Told("\n".join(said), judged, shared.failures(lines))
 
 
 if __name__ == "__main__":
-    options = arguments()
-    sys.exit(shared.run("builds", options, measure, tabled))
+    sys.exit(shared.run("builds", arguments(), measure, told))

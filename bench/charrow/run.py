@@ -27,33 +27,17 @@ import shared  # noqa: E402 - of bench/, as the next two of this directory and o
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = shared.arguments(__doc__, "charrow", 7)
     add = parser.add_argument
-    add("--rounds", type=int, default=7, help="how often every way is measured (default 7)")
-    add(
-        "--bytes",
-        type=float,
-        default=1.5e9,
-        help="payload of a trial (default 1.5e9; clickhouse: a third)",
-    )
+    add("--bytes", type=float, default=1.5e9, help="payload of a trial (default 1.5e9; clickhouse: a third)")
     add("--seed", type=int, default=1, help="of the shuffle")
     add("--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help=" ".join(PARTS))
-    add(
-        "--clickhouse",
-        metavar="URL",
-        help="http://HOST:8123: a server with Arrow, instead of chdb",
-    )
+    add("--clickhouse", metavar="URL", help="http://HOST:8123: a server with Arrow, instead of chdb")
     add("--no-cpp", action="store_true", help="without Arrow C++, which wants a compiler")
-    add("--record", action="store_true", help="keep the table as bench/charrow/results/<date>.md")
-    add("--output", type=Path, help="the JSONL file (default target/bench-charrow/<date>.jsonl)")
-    add("--from", dest="source", type=Path, help="measure nothing: the table of an earlier JSONL file")
     return parser.parse_args()
 
 
 def measure(options: argparse.Namespace, output: Path) -> None:
-    output.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack, open(output, "w") as file:
         ways = Ways(options, stack)
         keep = shared.keeper(file)
@@ -85,7 +69,7 @@ def measure(options: argparse.Namespace, output: Path) -> None:
 
 
 def main() -> int:
-    return shared.run("charrow", arguments(), measure, table.markdown)
+    return shared.run("charrow", arguments(), measure, table.told)
 
 
 if __name__ == "__main__":

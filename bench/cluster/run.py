@@ -46,19 +46,13 @@ class Failed(Exception):
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = shared.arguments(__doc__, "cluster", 20, "pairs of trials of 2 s")
     add = parser.add_argument
-    add("--rounds", type=int, default=20, help="pairs of trials of 2 s (default 20)")
     add("--starts", type=int, default=5, help="pairs of starts (default 5)")
     add("--repeats", type=int, default=5, help="trials of 3 s with each number of loaders (default 5)")
     add("--loaders", default="10,30,100", help="how many (default 10,30,100)")
     add("--seed", type=int, default=1, help="of the shuffle")
     add("--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help=" ".join(PARTS))
-    add("--record", action="store_true", help="keep the table as bench/cluster/results/<date>.md")
-    add("--output", type=Path, help="the JSONL file (default target/bench-cluster/<date>.jsonl)")
-    add("--from", dest="source", type=Path, help="measure nothing: the table of an earlier JSONL file")
     return parser.parse_args()
 
 
@@ -231,7 +225,6 @@ def note(level: str, text: str) -> None:
 def measure(options: argparse.Namespace, output: Path) -> None:
     import ray
 
-    output.parent.mkdir(parents=True, exist_ok=True)
     with open(output, "w") as file:
         keep = shared.keeper(file)
         keep({**shared.machine(), "ray": ray.__version__, "batches_per_second": BATCHES_PER_SECOND})
@@ -242,7 +235,7 @@ def measure(options: argparse.Namespace, output: Path) -> None:
 
 
 def main() -> int:
-    return shared.run("cluster", arguments(), measure, table.markdown)
+    return shared.run("cluster", arguments(), measure, table.told)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,7 @@
 
 A round holds every way once, in an order that is drawn: the pipeline `cat FILE | dd of=/dev/null bs=64k`,
 which reads and throws away; and gets of `cat FILE` by exec://, rows counted, as an Arrow stream and as lines.
-All are told as bytes of the file a second. The exit status is 1 where the interval of an Arrow get over the
-pipeline lies below 0.95 as a whole, or where a trial failed. See bench/README.md.
+All are told as bytes of the file a second. See bench/README.md.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import goals
 import shared
 from core_trials import trial
 
@@ -33,15 +33,8 @@ _ROWS = 32_768
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("--rounds", type=int, default=15, help="of every way once (default 15)")
-    add("--bytes", type=int, default=1 << 30, help="of the file, about (default 1 GiB)")
-    add("--record", action="store_true", help="keep the table as bench/exec/results/<date>.md")
-    add("--output", type=Path, help="keep the lines of JSON here")
-    add("--from", dest="source", type=Path, help="the table of lines that were kept")
+    parser = shared.arguments(__doc__, "exec", 15)
+    parser.add_argument("--bytes", type=int, default=1 << 30, help="of the file, about (default 1 GiB)")
     return parser.parse_args()
 
 
@@ -76,7 +69,6 @@ def get(path: Path, form: str) -> float:
 
 
 def measure(options: argparse.Namespace, output: Path) -> None:
-    output.parent.mkdir(parents=True, exist_ok=True)
     draw = random.Random(20261125)
     with tempfile.TemporaryDirectory() as folder, output.open("w") as file:
         path = Path(folder) / "rows.arrows"
@@ -101,37 +93,30 @@ def measure(options: argparse.Namespace, output: Path) -> None:
                 keep(shared.attempted(line, run, (OSError, subprocess.SubprocessError)))
 
 
-def tabled(source: Path) -> tuple[str, bool]:
+def told(source: Path) -> shared.Told:
     head, *lines = map(json.loads, source.read_text().splitlines())
-    failed = [line for line in lines if line.get("error")]
-    rates: dict[str, dict[int, float]] = {}
-    for line in lines:
-        if line not in failed:
-            rates.setdefault(line["way"], {})[line["round"]] = line["rate"]
-    base, met = rates.get(PIPELINE, {}), not failed
+    found = shared.by_round(lines, "way")
     table = ["| way | GB/s | of the pipeline | rounds |", "|---|---|---|---|"]
-    for way, found in rates.items():
-        ratios = [rate / base[n] for n, rate in found.items() if n in base]
-        low, high = shared.bootstrap(ratios)
-        short = way == ARROW and high < LEAST
-        met = met and not short
-        text = f"{np.median(ratios):.3f} [{low:.3f}..{high:.3f}]"
-        rate = np.median(list(found.values())) / 1e9
-        table.append(f"| {way} | {rate:.2f} | {f'**{text}**' if short else text} | {len(ratios)} |")
+    for way, own in found.items():
+        ratios = shared.ratios(own, found.get(PIPELINE, {}), _rate)
+        rate = shared.middle(own, _rate) / 1e9
+        table.append(f"| {way} | {rate:.2f} | {shared.spread(ratios, 3)} | {len(ratios)} |")
+    ratios = shared.ratios(found.get(ARROW, {}), found.get(PIPELINE, {}), _rate)
     said = [
         "# exec:// beside a pipeline of the shell",
         "",
         f"{head['date']}; {shared.described(head)}; load before {head['load_before']:.2f}.",
-        f"A file of {head['bytes'] / 1e9:.2f} GB; paired within a round: median, 95 % interval. "
-        f"Bold: an Arrow get falls short of {LEAST:.0%}.",
+        f"A file of {head['bytes'] / 1e9:.2f} GB; paired within a round: median, 95 % interval.",
         "",
         *table,
-        *(f"\nfailed: {line['way']}: {line['error']}" for line in failed),
-        "",
     ]
-    return "\n".join(said), met
+    judged = goals.judge(f"{ARROW} of {PIPELINE}", ratios, LEAST)
+    return shared.Told("\n".join(said), judged, shared.failures(lines))
+
+
+def _rate(line: shared.Line) -> float:
+    return float(line["rate"])
 
 
 if __name__ == "__main__":
-    options = arguments()
-    sys.exit(shared.run("exec", options, measure, tabled))
+    sys.exit(shared.run("exec", arguments(), measure, told))

@@ -18,15 +18,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(1, str(Path(__file__).resolve().parent.parent))
+
 import build
 import pyarrow
 import summary
 from peers import PAIRINGS, Bench, Cell, TrialFailed
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
-
-import shared  # noqa: E402 - of bench/
+import shared
 
 FAILURES = (TrialFailed, subprocess.TimeoutExpired, ValueError, KeyError)
 OPERATIONS = ["get", "put"]
@@ -35,11 +34,8 @@ ROWS = [1024, 4096, 32768, 131072]
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = shared.arguments(__doc__, "flight", 7)
     add = parser.add_argument
-    add("--rounds", type=int, default=7, help="how often every cell is measured (default 7)")
     add("--bytes", type=float, default=1.5e9, help="payload of a trial (default 1.5e9, 0.5-1 s)")
     add("--seed", type=int, default=1, help="of the shuffle")
     add("--operations", nargs="+", choices=OPERATIONS, default=OPERATIONS, metavar="OPERATION")
@@ -47,9 +43,6 @@ def arguments() -> argparse.Namespace:
     add("--rows", nargs="+", type=int, default=ROWS, metavar="N", help="rows a batch")
     add("--pairings", nargs="+", choices=list(PAIRINGS), metavar="PAIRING", help=" ".join(PAIRINGS))
     add("--quick", action="store_true", help="3 rounds of 0.5 GB, 1 and 2 streams, 4096 and 32768 rows")
-    add("--record", action="store_true", help="keep the table as bench/flight/results/<date>.md")
-    add("--output", type=Path, help="the JSONL file (default target/bench-flight/<date>.jsonl)")
-    add("--from", dest="source", type=Path, help="measure nothing: the summary of an earlier JSONL file")
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.bytes = min(options.rounds, 3), min(options.bytes, 0.5e9)
@@ -97,7 +90,6 @@ def environment(options: argparse.Namespace) -> dict[str, Any]:
 
 def measure(options: argparse.Namespace, output: Path) -> None:
     bench = Bench(build.build(quiet=True), options.pairings, int(options.bytes))
-    output.parent.mkdir(parents=True, exist_ok=True)
     try:
         with open(output, "w") as file:
             keep = shared.keeper(file)
@@ -127,13 +119,7 @@ def progress(done: int, total: int, seconds: float) -> None:
 
 
 def main() -> int:
-    options = arguments()
-    source = options.source
-    if source is None:
-        source = options.output or build.target_directory() / f"{shared.stamp()}.jsonl"
-        measure(options, source)
-    text, accepted = summary.markdown(source)
-    return shared.finish(text, accepted, source.stem, HERE / "results" if options.record else None)
+    return shared.run("flight", arguments(), measure, summary.told)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """Which seeded faults does `venturi prove` see, and which do the tests?
 
 Each fault of `faults/` is put into a copy of HEAD, which is built; then `venturi prove` runs, and where that
-sees nothing, the tests that belong to what was touched. A failure counts when it comes twice. The exit status
-is 1 where `prove` alone sees fewer than 95 %, both together not all, or a fault does not compile. See
+sees nothing, the tests that belong to what was touched. A failure counts when it comes twice. See
 bench/README.md.
 """
 
@@ -22,7 +21,7 @@ import shared
 from mutation import cargo_mutants, faults, steps
 from mutation.faults import Fault
 from mutation.steps import Step
-from mutation.table import tabled
+from mutation.table import told
 from mutation.tree import Broken, Ended, Tree, git, proofs, wrong_checks
 
 PLACE = shared.ROOT / "target" / "bench-mutation"
@@ -154,7 +153,6 @@ def one(tree: Tree, fault: Fault, failing: set[Step], options: argparse.Namespac
 def measure(options: argparse.Namespace, output: Path) -> None:
     found = chosen(options.only)
     before = done_before(output)
-    output.parent.mkdir(parents=True, exist_ok=True)
     print(f"lines: {output}", file=sys.stderr)
     if git("status", "--porcelain", "--untracked-files=no"):
         print("measured is HEAD: what is not committed is not in it", file=sys.stderr)
@@ -194,7 +192,7 @@ def main() -> int:
     try:
         if options.cargo_mutants is not None:
             return cargo_mutants.run(options.cargo_mutants, PLACE)
-        return shared.run("mutation", options, measure, tabled)
+        return shared.run("mutation", options, measure, told)
     except (Broken, subprocess.SubprocessError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -6,14 +6,14 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import goals
 import shared
 from mutation import faults
 
 LEAST_PROVED, LEAST_SEEN = 0.95, 1.0
 
 
-def tabled(source: Path) -> tuple[str, bool]:
-    """Of lines of JSON; and whether enough was seen."""
+def told(source: Path) -> shared.Told:
     head, *lines = map(json.loads, source.read_text(encoding="utf-8").splitlines())
     known = {fault.name: fault for fault in faults.everything()}
     found = [line for line in lines if line["kind"] == "fault" and line["fault"] in known]
@@ -23,9 +23,11 @@ def tabled(source: Path) -> tuple[str, bool]:
     seen = [line for line in whole if line.get("prove") or line.get("tests")]
     # Where `prove` alone was asked for nobody knows of the rest.
     tested = any("tests" in line for line in whole)
-    met = len(whole) == len(found) and bool(whole)
-    met = met and (not proves or len(proved) >= LEAST_PROVED * len(whole))
-    met = met and (not tested or len(seen) >= LEAST_SEEN * len(whole))
+    judged = []
+    if whole and proves:
+        judged.append(goals.exact("faults seen by `venturi prove`", len(proved) / len(whole), LEAST_PROVED))
+    if whole and tested:
+        judged.append(goals.exact("faults seen by it or by the tests", len(seen) / len(whole), LEAST_SEEN))
     failing = sorted({step for line in lines if line["kind"] == "baseline" for step in line["failing"]})
     text = [
         "# Seeded faults",
@@ -53,11 +55,11 @@ def tabled(source: Path) -> tuple[str, bool]:
         noise = f"; could not be told here: {', '.join(untold)}" if (untold := line.get("untold")) else ""
         by = f"`{line['by']}`" if line.get("tests") else "**nobody**" if tested else "–"
         text.append(f"| {fault.name} | {fault.says} | {by} | {fault.unseen or '**it should**'}{noise} |")
-    text += [f"\n{line['fault']}: {line['error']}" for line in found if line.get("error")]
     stale = [line["fault"] for line in proved if known[line["fault"]].unseen]
     if stale:
         text += ["", f"Seen by prove although it is said that they are not: {', '.join(stale)}."]
-    return "\n".join([*text, ""]), met
+    failed = [f"{line['fault']}: {line['error']}" for line in found if line.get("error")]
+    return shared.Told("\n".join(text), judged, failed)
 
 
 def _score(who: str, asked: bool, some: Sequence[shared.Line], whole: Sequence[shared.Line]) -> list[str]:

@@ -1,8 +1,7 @@
 """Gets from PostgreSQL and MariaDB beside other ways to read the same table into Arrow batches, interleaved.
 
 A round holds every way of a server once, in an order that is drawn, each in a process of its own. Rows are
-counted; a way that has lost some has failed. The exit status is 1 where a goal is missed or a turn failed.
-See bench/README.md.
+counted; a way that has lost some has failed. See bench/README.md.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import ways
-from table import tabled
+from table import told
 
 import shared
 from venturi.servers import throwaway
@@ -27,17 +26,11 @@ TURN_SECONDS = 600
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = shared.arguments(__doc__, "read", 5)
     add = parser.add_argument
-    add("--rounds", type=int, default=5, help="of every way once (default 5)")
     add("--rows", type=int, default=5_000_000, help="of the table (default 5,000,000)")
     add("--only", nargs="+", metavar="WORD", default=[], help="ways whose name has one of these words")
     add("--servers", nargs="+", choices=list(ways.LOADS), default=list(ways.LOADS))
-    add("--record", action="store_true", help="keep the table as bench/read/results/<date>.md")
-    add("--output", type=Path, help="keep the lines of JSON here")
-    add("--from", dest="source", type=Path, help="the table of lines that were kept")
     return parser.parse_args()
 
 
@@ -53,7 +46,6 @@ def turn(request: ways.Request, rows: int) -> shared.Line:
 
 
 def measure(options: argparse.Namespace, output: Path) -> None:
-    output.parent.mkdir(parents=True, exist_ok=True)
     draw = random.Random(20261125)
     with output.open("w") as file:
         keep = shared.keeper(file)
@@ -81,5 +73,4 @@ def measure(options: argparse.Namespace, output: Path) -> None:
 
 
 if __name__ == "__main__":
-    options = arguments()
-    sys.exit(shared.run("read", options, measure, tabled))
+    sys.exit(shared.run("read", arguments(), measure, told))

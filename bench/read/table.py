@@ -1,24 +1,23 @@
-"""From the bench's lines to its table, and whether its goals are met."""
+"""From the bench's lines to its page."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from ways import GOALS
 
+import goals
 import shared
 
 OURS = "Venturi"
-Turns = dict[str, dict[int, Any]]
+Turns = dict[str, dict[int, shared.Line]]
 """By way and round."""
 
 
-def tabled(source: Path) -> tuple[str, bool]:
+def told(source: Path) -> shared.Told:
     head, *lines = map(json.loads, source.read_text().splitlines())
-    failed = [line for line in lines if "error" in line]
     out = [
         "# A table read into Arrow batches",
         "",
@@ -26,53 +25,34 @@ def tabled(source: Path) -> tuple[str, bool]:
         f"{head['rows']:,} rows of 16 columns; {head['rounds']} rounds; medians, with the 95 % interval of "
         "those of the ratios, which are taken within a round.",
     ]
-    met = not failed
+    judged: list[goals.Judged] = []
     for server in (line for line in lines if line["kind"] == "server"):
-        turns: Turns = {}
-        for line in lines:
-            if line["kind"] == "turn" and line["server"] == server["server"] and line not in failed:
-                turns.setdefault(line["way"], {})[line["round"]] = line
-        text, good = _part(server, turns)
-        met = met and good
+        own = [line for line in lines if line["kind"] == "turn" and line["server"] == server["server"]]
+        text, found = _part(server, shared.by_round(own, "way"))
+        judged += found
         out += ["", f"## {server['software']}", "", *text]
-    out += [f"\nfailed: {line['server']}, {line['way']}: {line['error']}" for line in failed]
-    return "\n".join([*out, ""]), met
+    return shared.Told("\n".join(out), judged, shared.failures(lines))
 
 
-def _part(server: dict[str, Any], turns: Turns) -> tuple[list[str], bool]:
+def _part(server: shared.Line, turns: Turns) -> tuple[list[str], list[goals.Judged]]:
     ours = [way for way in turns if way.startswith(OURS)]
     peers = [way for way in turns if way not in ours and not any(t["floor"] for t in turns[way].values())]
     if not ours or not peers:
-        return ["Nothing to compare."], True
-    best = max(peers, key=lambda way: np.median([_per_cpu(turn) for turn in turns[way].values()]))
-    quickest = max(peers, key=lambda way: np.median([_rate(turn) for turn in turns[way].values()]))
-    goal = GOALS[server["server"]]
+        return ["Nothing to compare."], []
+    best = max(peers, key=lambda way: shared.middle(turns[way], _per_cpu))
+    quickest = max(peers, key=lambda way: shared.middle(turns[way], _rate))
     table = [
         f"| way | M rows/s | of {quickest} | M rows per client CPU-second | of {best} |",
         "|---|---|---|---|---|",
     ]
-    for way, found in sorted(turns.items(), key=lambda item: -_middle(item[1], _per_cpu)):
+    for way, found in sorted(turns.items(), key=lambda item: -shared.middle(item[1], _per_cpu)):
         cells = []
-        for of, measured in ((quickest, _rate), (best, _per_cpu)):
-            ratios = [measured(turn) / measured(turns[of][n]) for n, turn in found.items() if n in turns[of]]
-            low, high = shared.bootstrap(ratios)
-            text = f"{np.median(ratios):.2f} [{low:.2f}..{high:.2f}]" if way != of else "1"
-            cells += [f"{_middle(found, measured) / 1e6:.2f}", text]
+        for of, figure in ((quickest, _rate), (best, _per_cpu)):
+            text = shared.spread(shared.ratios(found, turns[of], figure)) if way != of else "1"
+            cells += [f"{shared.middle(found, figure) / 1e6:.2f}", text]
         table.append(f"| {way} | {' | '.join(cells)} |")
-    lead = max(ours, key=lambda way: _middle(turns[way], _per_cpu))
-    rounds = turns[lead].keys() & turns[best].keys()
-    ratios = [_per_cpu(turns[lead][n]) / _per_cpu(turns[best][n]) for n in sorted(rounds)]
-    low, high = shared.bootstrap(ratios)
-    good = high >= goal
-    verdict = "met" if low >= goal else "cannot be told" if good else "**missed**"
-    table += [
-        "",
-        f"Goal: {lead}, rows per client CPU-second, at least {goal} times {best}: "
-        f"{np.median(ratios):.2f} [{low:.2f}..{high:.2f}], {verdict}.",
-        "",
-        "Where the client's time goes, in % of a turn:",
-        "",
-    ]
+    table += ["", "Where the client's time goes, in % of a turn:", ""]
+    lead = max(ours, key=lambda way: shared.middle(turns[way], _per_cpu))
     stages = [name for name in next(iter(turns[lead].values()))["stages"] if name]
     table += [f"| way | {' | '.join(stages)} |", "|---" * (len(stages) + 1) + "|"]
     for way in ours:
@@ -81,16 +61,14 @@ def _part(server: dict[str, Any], turns: Turns) -> tuple[list[str], bool]:
             for stage in stages
         ]
         table.append(f"| {way} | {' | '.join(f'{share:.1f}' for share in shares)} |")
-    return table, good
+    what = f"{server['software']}: {lead}, rows per client CPU-second, of {best}"
+    ratios = shared.ratios(turns[lead], turns[best], _per_cpu)
+    return table, goals.judge(what, ratios, GOALS[server["server"]])
 
 
-def _middle(turns: dict[int, Any], measured: Any) -> float:
-    return float(np.median([measured(turn) for turn in turns.values()]))
-
-
-def _rate(turn: dict[str, Any]) -> float:
+def _rate(turn: shared.Line) -> float:
     return float(turn["rows"]) / float(turn["interval_ns"]) * 1e9
 
 
-def _per_cpu(turn: dict[str, Any]) -> float:
+def _per_cpu(turn: shared.Line) -> float:
     return float(turn["rows"]) / max(1.0, float(turn["client_cpu_ns"])) * 1e9

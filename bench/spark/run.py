@@ -51,18 +51,12 @@ Frame = Callable[[], Any]
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = shared.arguments(__doc__, "spark", 5)
     add = parser.add_argument
-    add("--rounds", type=int, default=5, help="how often every way is measured (default 5)")
     add("--rows", type=int, default=2_000_000, help="of the table, 80 bytes each in Arrow (default 2M)")
     add("--partitions", type=int, default=os.cpu_count() or 1, help="Spark's tasks (default one a CPU)")
     add("--only", nargs="+", choices=WAYS, metavar="WAY", help=f"of {', '.join(WAYS)}")
     add("--seed", type=int, default=1, help="of the shuffle")
-    add("--record", action="store_true", help="keep the table as bench/spark/results/<date>.md")
-    add("--output", type=Path, help="the JSONL file (default target/bench-spark/<date>.jsonl)")
-    add("--from", dest="source", type=Path, help="measure nothing: the table of an earlier JSONL file")
     return parser.parse_args()
 
 
@@ -216,7 +210,6 @@ def busy_s() -> float:
 
 
 def measure(options: argparse.Namespace, output: Path) -> None:
-    output.parent.mkdir(parents=True, exist_ok=True)
     head = {**shared.machine(), "arrow": pa.__version__}
     head |= {name: getattr(options, name) for name in ("rounds", "rows", "partitions")}
     with contextlib.ExitStack() as stack, open(output, "w") as file:
@@ -237,48 +230,41 @@ def measure(options: argparse.Namespace, output: Path) -> None:
                 print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
 
 
-def table(source: Path) -> tuple[str, bool]:
-    """The Markdown table of a JSONL file, and whether every trial had what the source has."""
-    lines = [json.loads(text) for text in source.read_text().splitlines()]
-    head, trials = lines[0], lines[1:]
-    good = [line for line in trials if "error" not in line]
-    steal = float(np.mean([line["steal"] for line in trials] or [0.0]))
+def told(source: Path) -> shared.Told:
+    head, *trials = map(json.loads, source.read_text().splitlines())
+    found = shared.by_round(trials, "way")
     out = [
         f"# Ways into Spark: {head['date'][:10]}",
         "",
         f"{shared.described(head)}; Spark {head['spark']}, Arrow {head['arrow']}; {head['rounds']} rounds of "
         f"{head['rows'] / 1e6:g} M rows ({head['bytes'] / 1e6:.0f} MB in Arrow), {head['partitions']} "
-        f"partitions; load before {head['load_before']:.2f}, CPU time stolen {100 * steal:.1f} %.",
+        f"partitions; load before {head['load_before']:.2f}, {shared.steal(trials)}.",
         "",
         "Medians with their 95 % intervals. The ratio is of the same round; CPU is the whole machine's.",
         "",
         "| way | M rows/s | MB/s | times JDBC | times Parquet | CPU, s per M rows |",
         "|---|---|---|---|---|---|",
     ]
-    for name in head["ways"]:
-        own = {line["round"]: line for line in good if line["way"] == name}
-        if not own:
-            continue
-        rates = [line["rows"] / line["seconds"] / 1e6 for line in own.values()]
-        low, high = shared.bootstrap(rates)
-        rate = float(np.median(rates))
-        ratios = []
-        for peer in ("jdbc", "parquet"):
-            there = {line["round"]: line["seconds"] for line in good if line["way"] == peer}
-            pairs = [there[n] / line["seconds"] for n, line in own.items() if n in there]
-            ratios.append(f"{np.median(pairs):.2f}" if pairs else "-")
-        cpu = float(np.median([line["cpu_s"] / line["rows"] * 1e6 for line in own.values()]))
+    for name in (name for name in head["ways"] if name in found):
+        own = found[name]
+        rate = shared.middle(own, _rate)
+        peers = (shared.ratios(own, found.get(peer, {}), _rate) for peer in ("jdbc", "parquet"))
+        ratios = [f"{np.median(values):.2f}" if values else "-" for values in peers]
+        cpu = shared.middle(own, lambda line: float(line["cpu_s"] / line["rows"] * 1e6))
         out.append(
-            f"| {name} | {rate:.3f} ({low:.3f}..{high:.3f}) | {rate * head['bytes'] / head['rows']:,.0f} "
-            f"| {' | '.join(ratios)} | {cpu:.2f} |"
+            f"| {name} | {shared.spread([_rate(line) for line in own.values()], 3)} "
+            f"| {rate * head['bytes'] / head['rows']:,.0f} | {' | '.join(ratios)} | {cpu:.2f} |"
         )
-    failed = len(trials) - len(good)
-    out += ["", f"{failed} trials failed."] if failed else []
-    return "\n".join([*out, ""]), not failed
+    return shared.Told("\n".join(out), [], shared.failures(trials))
+
+
+def _rate(line: shared.Line) -> float:
+    """M rows/s."""
+    return float(line["rows"] / line["seconds"] / 1e6)
 
 
 def main() -> int:
-    return shared.run("spark", arguments(), measure, table)
+    return shared.run("spark", arguments(), measure, told)
 
 
 if __name__ == "__main__":

@@ -31,19 +31,20 @@ class Target:
     """Of the link between two namespaces; None is loopback."""
 
 
-LOOPBACK = Target(
+_LOOPBACK = Target(
     "loopback",
     "get over loopback, client and server on the same cores",
     {"--streams": "1,2,4,8", "--rows-per-batch": "256,1k,4k,16k,64k,256k"},
     ("--duration", "400ms"),
 )
-LINK = Target(
+_LINK = Target(
     "slow link",
     "put of sequential records over a link of 40 Mbit/s between two network namespaces",
     {"--compression": "none,lz4,zstd:1,zstd", "--rows-per-batch": "256,1k,4k,16k", "--streams": "1,2"},
     ("--operation", "put", "--values", "sequential", "--duration", "700ms"),
     rate="40mbit",
 )
+LIVE = {target.name: target for target in (_LOOPBACK, _LINK)}
 
 
 @dataclass

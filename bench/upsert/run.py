@@ -16,26 +16,23 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import latte
-import processes
-import summary
-from cells import CELLS, Cell
-from clients import Bench
-
-from venturi.common.errors import VenturiError
-from venturi.servers import throwaway
-
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-sys.path.insert(0, str(HERE.parent))
+sys.path.insert(1, str(HERE.parent))
+
+import latte  # noqa: E402
+import processes  # noqa: E402
+import summary  # noqa: E402
+from cells import CELLS, Cell  # noqa: E402
+from clients import Bench  # noqa: E402
 
 import shared  # noqa: E402 - of bench/
+from venturi.common.errors import VenturiError  # noqa: E402
+from venturi.servers import throwaway  # noqa: E402
 
 WARM_UP_SECONDS = 2.0
 # A machine that others keep busy as well must not end a run.
@@ -46,21 +43,15 @@ SETTINGS = {
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = shared.arguments(__doc__, "upsert", 5)
     add = parser.add_argument
     names = [cell.name for cell in CELLS]
-    add("--rounds", type=int, default=5, help="how often every cell is measured (default 5)")
     add("--seconds", type=float, default=2.5, help="a client's turn (default 2.5)")
     add("--rows", type=int, default=50_000, help="working set (default 50,000)")
     add("--streams", type=int, default=os.cpu_count(), help="connections (default: one a CPU, as the seed)")
     add("--seed", type=int, default=1, help="of the shuffle")
     add("--no-samples", action="store_true", help="Venturi takes no samples of resources, as its peers")
     add("--only", nargs="+", choices=[*names, "empty"], metavar="CELL", help=" ".join([*names, "empty"]))
-    add("--record", action="store_true", help="keep the table as bench/upsert/results/<date>.md")
-    add("--output", type=Path, help="the JSONL file (default target/bench-upsert/<date>.jsonl)")
-    add("--from", dest="source", type=Path, help="measure nothing: the summary of an earlier JSONL file")
     return parser.parse_args()
 
 
@@ -209,18 +200,9 @@ class Run:
 
 
 def main() -> int:
-    options = arguments()
     # Ended from outside, it takes its servers along.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    source = options.source
-    if source is None:
-        source = options.output or ROOT / "target" / "bench-upsert" / f"{shared.stamp()}.jsonl"
-        source.parent.mkdir(parents=True, exist_ok=True)
-        began = time.monotonic()
-        Run(options, source).measure()
-        print(f"{time.monotonic() - began:.0f} s, {source}", file=sys.stderr)
-    text, met = summary.markdown(source)
-    return shared.finish(text, met, source.stem, HERE / "results" if options.record else None)
+    return shared.run("upsert", arguments(), lambda *given: Run(*given).measure(), summary.told)
 
 
 if __name__ == "__main__":

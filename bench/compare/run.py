@@ -9,8 +9,7 @@ run, the odd ones for the other. From 20 tries:
 - A/A apart: the even repeats of one try against those of the next, minutes later;
 - slow-down interleaved: even repeats against odd ones of the handicapped cells.
 
-Each also by CPU time per byte, which a busy machine disturbs less. The exit status is 1 where under 95 % of
-the interleaved A/A cells are without a significant difference. That the slow-down is found needs a quiet
+Each also by CPU time per byte, which a busy machine disturbs less. That the slow-down is found needs a quiet
 machine; the record says how quiet it was. See bench/README.md.
 """
 
@@ -19,36 +18,34 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
+import json
 import os
-import platform
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from venturi.analysis.compare.runs import Comparison, compare
 from venturi.analysis.results import Results, load
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-sys.path.insert(0, str(ROOT / "bench" / "tune"))  # the shaped link is made there
+BENCH = Path(__file__).resolve().parent.parent
+sys.path[1:1] = [str(BENCH), str(BENCH / "tune")]  # the shaped link is made there
 
 import targets  # noqa: E402
+
+import goals  # noqa: E402
+import shared  # noqa: E402
 
 WANTED = 0.95
 """The share of A/A cells without a significant difference."""
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = shared.arguments(__doc__, "compare", 20, "tries")
     add = parser.add_argument
-    add("--tries", type=int, default=20, help="runs (default 20)")
     add("--repeats", type=int, default=10, help="of each side of a comparison (default 10)")
     add("--rows", type=int, default=10_000_000, help="a stream, 32 bytes each (default 10M, 0.1-0.2 s)")
     add("--streams", default="1", help="as of `venturi run` (default 1)")
@@ -56,21 +53,23 @@ def arguments() -> argparse.Namespace:
         "--link", help="behind a shaped link between two network namespaces, as 400mbit: repeats scatter less"
     )
     add("--slower", type=float, default=0.05, help="the known slow-down (default 0.05)")
-    add("--record", action="store_true", help="keep the table as bench/compare/results/<date>.md")
-    add("--keep", type=Path, help="where the runs go (default target/bench-compare/<date>)")
-    add("--from", dest="source", type=Path, help="measure nothing: evaluate the runs kept there")
     return parser.parse_args()
 
 
-def measure(options: argparse.Namespace, kept: Path) -> None:
+def measure(options: argparse.Namespace, output: Path) -> None:
+    """The runs lie beside the file, in a folder of its name."""
+    with output.open("w") as file:
+        shared.keeper(file)({**shared.machine(), "slower": options.slower, "link": options.link})
     place = targets.Target("compare", "", {}, rate=options.link) if options.link else None
+    kept = output.with_suffix("")
+    kept.mkdir(exist_ok=True)
     with targets.live(place) if place else contextlib.nullcontext() as end:
         _tries(options, kept, [] if end is None else end.inside, "flight://local" if end is None else end.url)
 
 
 def _tries(options: argparse.Namespace, kept: Path, inside: Sequence[str], url: str) -> None:
     handicapped = round(options.rows / (1 - options.slower))
-    for number in range(options.tries):
+    for number in range(options.rounds):
         began = time.monotonic()
         command = [
             *inside,
@@ -84,7 +83,7 @@ def _tries(options: argparse.Namespace, kept: Path, inside: Sequence[str], url: 
             sys.exit(f"try {number} failed with {done.returncode}:\n{done.stderr}")
         load_now = os.getloadavg()[0]
         print(
-            f"try {number + 1}/{options.tries}: {time.monotonic() - began:.0f} s, load {load_now:.1f}",
+            f"try {number + 1}/{options.rounds}: {time.monotonic() - began:.0f} s, load {load_now:.1f}",
             file=sys.stderr,
         )
 
@@ -196,10 +195,10 @@ def evaluate(kept: Path, slower: float) -> tuple[list[Tally], int, list[Results]
     return list(tallies.values()), rows, runs
 
 
-def record(options: argparse.Namespace, kept: Path) -> tuple[str, bool]:
-    tallies, rows, runs = evaluate(kept, options.slower)
+def told(source: Path) -> shared.Told:
+    head = json.loads(source.read_text())
+    tallies, rows, runs = evaluate(source.with_suffix(""), head["slower"])
     loads = [x[0] for r in runs if (x := (r.environment.get("client") or {}).get("loadavg"))]
-    client = runs[0].environment.get("client") or {}
     steal = [
         s
         for r in runs
@@ -208,14 +207,12 @@ def record(options: argparse.Namespace, kept: Path) -> tuple[str, bool]:
         is not None
     ]
     repeats = max(int(r["repeat"]) for r in runs[0].records) // 2 + 1
-    when = runs[0].started or datetime.now(timezone.utc)
-    way = f" over a link shaped to {options.link} between two network namespaces" if options.link else ""
+    way = f" over a link shaped to {head['link']} between two network namespaces" if head["link"] else ""
     lines = [
-        f"# A/A and a known slow-down, {when:%Y-%m-%d %H:%M} UTC",
+        f"# A/A and a known slow-down, {head['date'][:16].replace('T', ' ')} UTC",
         "",
-        f"{len(runs)} tries; {repeats} repeats a side, {rows:,} rows a stream{way}; {client.get('cpu')}, "
-        f"{os.cpu_count()} CPUs, {platform.system()} {platform.release().split('-')[0]}, "
-        f"virtualised: {client.get('virtualised')}.",
+        f"{len(runs)} tries; {repeats} repeats a side, {rows:,} rows a stream{way}; "
+        f"{shared.described(head)}.",
         f"Load before the tries: median {middle(loads):.1f}, {min(loads, default=0):.1f} to "
         f"{max(loads, default=0):.1f}"
         + (
@@ -232,27 +229,10 @@ def record(options: argparse.Namespace, kept: Path) -> tuple[str, bool]:
         "",
         "*detectable*: the smallest slow-down that a comparison would have found with 80 % probability, by "
         "its own account; median over cells.",
-        "",
     ]
-    return "\n".join(lines), tallies[0].silent >= WANTED
-
-
-def main() -> None:
-    options = arguments()
-    stamp = datetime.now(timezone.utc).strftime("%Y-%m-%d-%H%M")
-    kept = options.source or options.keep or ROOT / "target" / "bench-compare" / stamp
-    if options.source is None:
-        kept.mkdir(parents=True, exist_ok=True)
-        measure(options, kept)
-    text, passed = record(options, kept)
-    print(text)
-    if options.record:
-        path = HERE / "results" / f"{stamp}.md"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        print(path)
-    sys.exit(0 if passed else 1)
+    judged = goals.exact("A/A cells without a significant difference", tallies[0].silent, WANTED)
+    return shared.Told("\n".join(lines), [judged])
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(shared.run("compare", arguments(), measure, told))

@@ -1,0 +1,91 @@
+"""All benches, each made small: which goals are met and missed on this machine, in some ten minutes.
+
+A goal is met or missed where the whole 95 % interval says so; in so few rounds much cannot be told. A figure
+to be believed comes from a bench alone, with its own defaults, on a machine that does nothing else. The exit
+status is 1 where a goal is missed or a bench failed. See bench/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import goals
+import shared
+
+SMALL = {
+    "flight": "--rounds 5 --bytes 0.5e9 --streams 1 2 --rows 4096 32768 --pairings cpp/cpp venturi/venturi "
+    "probe",
+    "charrow": "--rounds 5 --bytes 0.4e9 --parts memory",
+    "adbc": "--rounds 7 --rows 300000",
+    "exec": "--rounds 7 --bytes 300000000",
+    "read": "--rounds 3 --rows 300000",
+    "upsert": "--rounds 3 --seconds 1 --rows 20000 --only mariadb-500 counter-500 empty",
+    "sampler": "--rounds 10 --seconds 0.5",
+    "cluster": "--rounds 3 --starts 2 --repeats 2 --loaders 10",
+    "compare": "--rounds 2 --repeats 5 --rows 3000000",
+    "tune": "--rounds 0 --seeds 10",
+    "claims": "--rounds 1000",
+    "verdicts": "--rounds 1 --only encode decode",
+}
+"""By a bench's name its flags."""
+LEFT_OUT = {
+    "builds": "it needs the checkout of another build",
+    "mutation": "each fault is a build",
+    "spark": "it has no goal",
+    "models": "it measures no machine, and has no goal",
+}
+SECONDS = 300
+"""A bench's most time."""
+
+
+def one(name: str, place: Path) -> tuple[list[goals.Judged], list[str]]:
+    """The goals of a bench, and what failed."""
+    source = place / f"{name}.jsonl"
+    script = shared.ROOT / "bench" / name / "run.py"
+    command = [sys.executable, str(script), *SMALL[name].split(), "--output", str(source)]
+    said = shared.goals_of(source)
+    said.unlink(missing_ok=True)
+    with (place / f"{name}.log").open("w") as log:
+        try:
+            subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, timeout=SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            return [], [f"not done in {SECONDS} s; see {log.name}"]
+    if not said.exists():
+        last = Path(log.name).read_text(errors="replace").strip().splitlines()[-1:]
+        return [], [f"{last[0] if last else 'it ended without a word'}; see {log.name}"]
+    found = json.loads(said.read_text())
+    return [goals.Judged(**goal) for goal in found["goals"]], found["failed"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", choices=list(SMALL), default=list(SMALL), metavar="BENCH")
+    options = parser.parse_args()
+    head, place = shared.machine(), shared.target_directory() / "bench" / shared.stamp()
+    place.mkdir(parents=True, exist_ok=True)
+    print(f"{head['date']}; {shared.described(head)}; load before {head['load_before']:.2f}")
+    judged: list[goals.Judged] = []
+    broken = []
+    for name in options.only:
+        began = time.monotonic()
+        found, failed = one(name, place)
+        print(f"\n## {name}: {time.monotonic() - began:.0f} s, make bench-{name} BENCH='{SMALL[name]}'\n")
+        print("\n".join(goals.table(found) + [f"failed: {line}" for line in failed]), flush=True)
+        judged += found
+        broken += [name] if failed else []
+    counts = {word: sum(goal.verdict == word for goal in judged) for word in goals.VERDICTS}
+    told = ", ".join(f"{count} {word}" for word, count in counts.items())
+    print(f"\nGoals: {told}." + (f" Failed: {', '.join(broken)}." if broken else ""))
+    print("\n".join(f"Left out: {name}: {why}." for name, why in LEFT_OUT.items()))
+    return 1 if broken or counts["missed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

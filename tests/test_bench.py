@@ -1,0 +1,118 @@
+"""What benches say of their goals, and what `make bench` knows of them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+BENCH = Path(__file__).resolve().parent.parent / "bench"
+
+
+def in_bench(code: str) -> str:
+    """In a process of its own: the modules of bench/ have short names."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, cwd=BENCH, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_goal_is_met_or_missed_where_the_whole_interval_says_so() -> None:
+    said = in_bench(
+        "import goals\n"
+        "for values in ([1.1, 1.2, 1.3], [0.7, 0.8, 0.9], [0.9, 1.0, 1.1]):\n"
+        "    for most in (False, True):\n"
+        "        (goal,) = goals.judge('a', values, 1.0, most=most, unit='s')\n"
+        "        print(goal.verdict)\n"
+        "print(goals.judge('a', [], 1.0), goals.exact('b', 2, 2).verdict)\n"
+        "print(goals.judge('a', [0.7, 0.7], 1.0)[0].line)\n"
+    )
+    assert said.splitlines() == [
+        *("met", "missed", "missed", "met", "cannot be told", "cannot be told"),
+        "[] met",
+        "| a | >= 1 | 0.7 | **missed** |",
+    ]
+
+
+def test_a_failed_trial_and_a_missed_goal_are_told(tmp_path: Path) -> None:
+    said = in_bench(
+        "import goals, shared\n"
+        "from pathlib import Path\n"
+        "lines = [{'kind': 'trial', 'round': n, 'way': w, 'rate': r} for n in (0, 1) for w, r in "
+        "(('a', 1 + n), ('b', 2 + 2 * n))]\n"
+        "lines.append({'kind': 'trial', 'round': 2, 'way': 'a', 'steal': 0.0, 'error': 'no'})\n"
+        "found = shared.by_round(lines, 'way')\n"
+        "ratios = shared.ratios(found['a'], found['b'], lambda line: line['rate'])\n"
+        "told = shared.Told('# t', goals.judge('a of b', ratios, 0.9), shared.failures(lines))\n"
+        f"print(shared.finish('x', told, Path({str(tmp_path / 'x.jsonl')!r}), False))\n"
+    )
+    assert "| a of b | >= 0.9 | 0.5 | **missed** |" in said and "- a: no" in said
+    assert said.splitlines()[-1] == "1"
+    kept = json.loads((tmp_path / "x.goals.json").read_text())
+    assert kept["failed"] == ["a: no"] and kept["goals"][0]["found"] == 0.5
+
+
+def test_each_bench_is_run_or_left_out_with_a_reason() -> None:
+    said = json.loads(in_bench("import json, run; print(json.dumps([list(run.SMALL), list(run.LEFT_OUT)]))"))
+    there = sorted(path.parent.name for path in BENCH.glob("*/run.py"))
+    assert sorted(said[0] + said[1]) == sorted({*there, "models"})
+
+
+# ---- the page of bench/flight
+
+
+@pytest.fixture
+def summary(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    for place in (BENCH, BENCH / "flight"):
+        monkeypatch.syspath_prepend(str(place))
+    yield importlib.import_module("summary")
+    for name in ("summary", "goals", "shared"):
+        sys.modules.pop(name, None)
+
+
+def bench_file(path: Path, speeds: dict[str, list[float]], streams: int = 1) -> Path:
+    """The bench's JSONL with one cell; speeds in GB/s by pairing, one a round."""
+    lines: list[dict[str, Any]] = [
+        {
+            "kind": "environment", "date": "2026-11-21T00:00:00Z", "cpu": "Model CPU", "cpus": 2,
+            "kernel": "6.1", "arrow": "26.0.1", "commit": "abc", "load_before": 0.1, "rounds": 3,
+            "bytes": 10**9, "seed": 1, "pairings": list(speeds),
+        }
+    ]  # fmt: skip
+    for pairing, values in speeds.items():
+        for number, speed in enumerate(values):
+            lines.append(
+                {
+                    "kind": "trial", "round": number, "pairing": pairing, "operation": "get",
+                    "streams": streams, "rows_per_batch": 4096, "bytes": 10**9, "rows": 31_250_000,
+                    "interval_ns": int(1e9 / speed), "user_ns": 5 * 10**7, "system_ns": 5 * 10**7,
+                    "server_cpu_ns": 10**8, "steal": 0.0,
+                }
+            )  # fmt: skip
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_ratios_are_taken_within_a_round(summary: ModuleType, tmp_path: Path) -> None:
+    # The machine halves its speed from round to round; the ratio stays.
+    speeds = {"cpp/cpp": [2.0, 1.0, 0.5], "venturi/venturi": [3.2, 1.6, 0.8], "tcp": [4.0, 4.0, 4.0]}
+    told = summary.told(bench_file(tmp_path / "bench.jsonl", speeds))
+    assert told.kept
+    assert "| get | 1 | 4096 | 1.00 | 1.60: 1.60 [1.60..1.60] | 4.00 |" in told.text
+    assert "| get | 0.10 + 0.10 | 0.10 + 0.10 | 0.10 + 0.10 |" in told.text
+    assert [goal.verdict for goal in told.goals] == ["met", "met"]
+
+
+@pytest.mark.parametrize(("streams", "kept"), [(1, False), (2, True), (4, True)])
+def test_the_requirement_depends_on_the_streams(
+    summary: ModuleType, tmp_path: Path, streams: int, kept: bool
+) -> None:
+    speeds = {"cpp/cpp": [1.0, 1.0, 1.0], "venturi/venturi": [1.3, 1.4, 1.3]}
+    told = summary.told(bench_file(tmp_path / "bench.jsonl", speeds, streams))
+    assert told.kept is kept
+    assert ("**missed**" in told.page) is not kept
