@@ -8,7 +8,10 @@ status is 1 where a goal is missed or a bench failed. See bench/README.md.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -39,8 +42,8 @@ LEFT_OUT = {
     "spark": "it has no goal",
     "models": "it measures no machine, and has no goal",
 }
-SECONDS = 300
-"""A bench's most time."""
+SECONDS = 600
+"""A bench's most time: one builds a peer at its first use."""
 
 
 def one(name: str, place: Path) -> tuple[list[goals.Judged], list[str]]:
@@ -51,15 +54,27 @@ def one(name: str, place: Path) -> tuple[list[goals.Judged], list[str]]:
     said = shared.goals_of(source)
     said.unlink(missing_ok=True)
     with (place / f"{name}.log").open("w") as log:
+        bench = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
         try:
-            subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, timeout=SECONDS, check=False)
+            bench.wait(SECONDS)
         except subprocess.TimeoutExpired:
             return [], [f"not done in {SECONDS} s; see {log.name}"]
+        finally:
+            _end(bench)
     if not said.exists():
         last = Path(log.name).read_text(errors="replace").strip().splitlines()[-1:]
         return [], [f"{last[0] if last else 'it ended without a word'}; see {log.name}"]
     found = json.loads(said.read_text())
     return [goals.Judged(**goal) for goal in found["goals"]], found["failed"]
+
+
+def _end(bench: subprocess.Popen[bytes]) -> None:
+    """With the servers that it has started, which it ends itself where it is given the time."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(bench.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            bench.wait(20)
 
 
 def main() -> int:
