@@ -136,6 +136,10 @@ def test_cells_ask_for_what_they_need() -> None:
     assert kinds(compression="lz4", target="flight://node7", operation="get")[0] == "codec lz4-decode"
     assert "disk fsync" in kinds(target="files://local") and "disk direct" in kinds(target="files://local")
     assert kinds(target="empty://") == []
+    # TLS has a cipher at both ends; another host's cores cannot be measured from here.
+    assert kinds(target="flight+tls://127.0.0.1:1") == ["cipher", "cipher", *kinds()]
+    assert kinds(target="flight+tls://node7") == ["cipher", *kinds()]
+    assert "cipher" not in kinds(target="mysql+tls://127.0.0.1:1/d", operation="upsert")
     assert kinds(target="pipe://") == kinds(target="exec://") == ["engine", *memory, "pipe"]
     # What a server holds, nobody knows the size of, which is nothing to raw TCP.
     assert kinds(data="remote", row_bytes=None, operation="get") == [*memory, "tcp"]
@@ -377,6 +381,8 @@ raw pipe put, 1 pipe                 2,409    2,409..2,409     0 %
 raw pipe put, 4 pipes                4,224    4,224..4,224     0 %
 disk, with fsync                     911.8    911.8..911.8     0 %
 disk, direct I/O                     1,194    1,194..1,194     0 %
+AES-128-GCM seal, 1 core            19,936  19,936..19,936     0 %
+AES-128-GCM open, 1 core            18,060  18,060..18,060     0 %
 IPC encode, 1 core                  60,066  60,066..60,066     0 %
 IPC decode, 1 core                  91,070  91,070..91,070     0 %
 lz4 encode, 1 core                   690.3    690.3..690.3     0 %
@@ -392,6 +398,7 @@ raw Unix socket  Unix sockets alone, between two processes of this machine
 raw pipe         pipes of the kernel alone, without any format in them
 disk             written in order to DIR; with fsync through the page cache and kept when it ends, direct I/O
                  past the cache
+cipher           records of TLS, without TLS around them
 IPC              payload into Arrow messages and back; columns are referred to, not copied
 codecs           payload of records, 4 columns, random through one core
 engine           batches of the empty target: what Venturi itself can do
@@ -450,7 +457,8 @@ def test_a_host_that_does_not_answer(core: object) -> None:
     [
         (
             ("--only", "tape"),
-            "error: --only tape: no such kind\nhint: known: memory, tcp, unix, pipe, disk, codec, engine\n",
+            "error: --only tape: no such kind\n"
+            "hint: known: memory, tcp, unix, pipe, disk, cipher, codec, engine\n",
         ),
         (("--streams", "0"), "error: --streams: 0 must be at least 1\n"),
         (("--message-bytes", "0"), "error: --message-bytes 0: must be at least 1\n"),

@@ -17,7 +17,7 @@ from venturi.analysis.verdict.judge import judge
 from venturi.analysis.verdict.proof import ORDER, unknown
 from venturi.analysis.verdict.rerun import Rerun
 from venturi.analysis.verdict.types import Verdict
-from verdict_support import ENVIRONMENT, SECOND, cell_of, end, raw_tcp, trial, verdict
+from verdict_support import ENVIRONMENT, SECOND, cell_of, cipher, end, raw_tcp, trial, verdict
 
 FAR = {"loopback": False}
 RECEIVING = {"receive": 0.70, "decode": 0.05, "verify": 0.20, "await_input": 0.05}
@@ -56,6 +56,31 @@ def test_only_the_cores_of_the_server() -> None:
     )  # fmt: skip
     is_(found, "cores", "server", "encode")
     assert found.sentence.startswith("all 4 cores of the server are busy 98 %: encode 70 %, send 30 %")
+
+
+TLS = {"target": "flight+tls://127.0.0.1:1", "streams": 1, "threads": 1}
+
+
+def test_the_cipher_of_tls() -> None:
+    probes = cipher(4e9, 1.2e9)
+    found = verdict(RECEIVING, SENDING, probes=probes, parameters=TLS)
+    is_(found, "stage", "client", "receive")
+    assert found.title == "client: TLS's cipher"
+    assert found.sentence == (
+        "the client's cores open 83 % of the 1,200 MB/s that they can with AES-128-GCM alone"
+    )
+    assert "--streams" in found.next[0]
+    # Two cores open twice as much; another host's are not known; plain text has no cipher.
+    cores = {"kind": "memory", "end": "client", "name": "copy", "threads": 2, "bytes": 10**11,
+             "interval_ns": SECOND, "outcome": "ok"}  # fmt: skip
+    more = {**TLS, "streams": 2, "threads": 2}
+    two = verdict(RECEIVING, SENDING, probes=[*probes, cores], parameters=more)
+    assert two.cause is not Cause.CIPHER_REACHED
+    put = {"operation": "put", **TLS}
+    far = verdict(SENDING, RECEIVING, probes=probes, parameters=put, same_machine=False)
+    assert far.cause is not Cause.CIPHER_REACHED
+    plain = verdict(RECEIVING, SENDING, probes=probes)
+    assert plain.cause is not Cause.CIPHER_REACHED
 
 
 def test_what_was_stolen_is_not_free() -> None:

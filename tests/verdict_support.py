@@ -117,6 +117,16 @@ def raw_tcp(rate: float, streams: int = 1, direction: str = "get", **more: Any) 
     ]  # fmt: skip
 
 
+def cipher(seal: float, open_: float) -> list[dict[str, Any]]:
+    """What one core does, bytes a second."""
+    return [
+        {"kind": "cipher", "end": "client", "name": name, "threads": 1, "repeat": i, "bytes": int(rate),
+         "interval_ns": SECOND, "outcome": "ok"}
+        for i in range(3)
+        for name, rate in (("seal", seal), ("open", open_))
+    ]  # fmt: skip
+
+
 def verdict(
     *args: Any,
     probes: list[dict[str, Any]] | None = None,

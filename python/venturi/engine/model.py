@@ -33,10 +33,11 @@ _RATES = {"get": (1.6e9, 4.2e9, 1.5e6), "put": (1.3e9, 3.4e9, 2.0e6), "upsert": 
 _RATES["ingest"] = (5.0e7, 1.3e8, 1.0e6)
 _REMOTE_FACTOR = 0.7
 _EPOCH_NS = 1_790_000_000_000_000_000
-# Limits of a host (bytes/s): memory by threads, disk and codec by name, the engine's of one thread.
+# Limits of a host (bytes/s): memory by threads, disk, cipher and codec by name, the engine's of one thread.
 _MEMORY = {1: 9.0e9}
 _MEMORY_ALL = 11.0e9
 _DISK = {"fsync": 0.9e9, "direct": 1.2e9}
+_CIPHER = {"seal": 20e9, "open": 18e9}
 _CODEC = {"ipc": (60e9, 90e9), "lz4": (0.7e9, 2.4e9), "zstd": (0.4e9, 1.1e9)}
 _ENGINE = 20e9
 _CLIENT_STAGES = {
@@ -147,6 +148,8 @@ class ModelExecutor:
             rate = _DISK[name]
         elif kind == "pipe":
             rate = min(2.4e9 * fields["streams"], 4.2e9)
+        elif kind == "cipher":
+            rate = _CIPHER[name]
         else:
             codec, _, verb = name.rpartition("-")
             rate = _CODEC[codec.partition(":")[0]][verb == "decode"]

@@ -40,6 +40,7 @@ from venturi.targets.system import (
     is_ours,
     is_plugin,
     is_remote,
+    is_tls,
     is_unix,
     scheme_of,
 )
@@ -64,7 +65,10 @@ __all__ = [
 REPEATS = 3
 SOCKETS = ("tcp", "unix")
 """Kinds of raw sockets, by what their addresses are."""
-SECONDS = {"tcp": 0.3, "unix": 0.3, "pipe": 0.3, "memory": 0.25, "engine": 0.1, "codec": 0.2, "disk": 0.3}
+SECONDS = {
+    "tcp": 0.3, "unix": 0.3, "pipe": 0.3, "memory": 0.25, "engine": 0.1, "cipher": 0.1, "codec": 0.2,
+    "disk": 0.3,
+}  # fmt: skip
 """How long one repeat of each kind moves data."""
 _MAKING_READY = {"memory": 0.5, "engine": 0.05, "disk": 0.1}
 """Before a repeat, about: memory is touched, batches are made."""
@@ -75,7 +79,7 @@ _MOST_ENGINE_ROWS = 50_000
 """Rows of `usage` that the engine's probe of upserts cycles through."""
 NAMES = {
     "tcp": "raw TCP", "unix": "raw Unix socket", "pipe": "raw pipe", "memory": "memory copy",
-    "engine": "engine", "codec": "codecs", "disk": "disk",
+    "engine": "engine", "cipher": "cipher", "codec": "codecs", "disk": "disk",
 }  # fmt: skip
 IDENTITY = (
     *("kind", "place", "end", "name", "threads", "pin", "direction", "streams", "message_bytes", "path"),
@@ -146,6 +150,10 @@ def probes(found: Iterable[Cell], path: Path | None = None, servers: int = 1) ->
                 want(Probe("disk", end="client", name=name, path=str(_storage(url, path or Path()))))
         for probe in ways:
             want(probe)
+        mine = "put" if p["operation"] == "put" else "get"
+        for name, at in (("seal", "put"), ("open", "get")) if ways and is_tls(url) else ():
+            if at == mine or not foreign(url):
+                want(Probe("cipher", end="client", name=name, threads=1))
         if size is None:
             continue
         label, upsert = data_label(p), p["operation"] == "upsert"
@@ -340,6 +348,8 @@ class Prober:
             spec |= {"threads": probe.threads}
         elif probe.kind == "disk":
             spec |= {"name": probe.name, "path": probe.path, "most_bytes": MOST_DISK_BYTES}
+        elif probe.kind == "cipher":
+            spec |= {"name": probe.name}
         elif probe.kind == "pipe":
             spec |= {"direction": probe.direction, "streams": probe.streams, "threads": probe.threads}
             spec |= {"pin": _cpus(probe)}

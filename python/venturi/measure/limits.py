@@ -43,7 +43,7 @@ from venturi.targets.urls import check_url, split_url
 
 __all__ = ["KINDS", "Ceilings", "measure"]
 
-KINDS = ("memory", "tcp", "unix", "pipe", "disk", "codec", "engine")
+KINDS = ("memory", "tcp", "unix", "pipe", "disk", "cipher", "codec", "engine")
 _CODECS = ("ipc", "lz4", "zstd")
 _DEFAULT_MESSAGE = 131_072
 Progress = Callable[[int, int, str], None]
@@ -285,6 +285,7 @@ class _Session:
             "unix": [*(p for p in far if p.kind == "unix"), *unix],
             "pipe": pipes,
             "disk": disks,
+            "cipher": [Probe("cipher", end="client", name=name, threads=1) for name in ("seal", "open")],
             "codec": codecs,
             "engine": [p for p in found if p.kind == "engine"],
         }

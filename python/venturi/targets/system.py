@@ -59,6 +59,7 @@ __all__ = [
     "is_readable",
     "is_remote",
     "is_time_series",
+    "is_tls",
     "is_unix",
     "scheme_of",
     "servers_batches",
@@ -193,6 +194,11 @@ def scheme_of(url: str) -> str:
 def is_unix(url: str) -> bool:
     """Whether a Unix socket stands in the place of the host, or `local` for one of our own."""
     return url.partition("://")[0].endswith("+unix") and not is_plugin(url)
+
+
+def is_tls(url: str) -> bool:
+    """Whether what travels is encrypted."""
+    return url.partition("://")[0].endswith("+tls") and not is_plugin(url)
 
 
 def is_plugin(url: str) -> bool:

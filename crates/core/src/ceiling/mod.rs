@@ -12,6 +12,7 @@ use venturi_base::spec::{Data, Operation};
 use venturi_engine::{Control, Failure, Outcome};
 use venturi_targets::{charrow, flight, http};
 
+pub mod cipher;
 pub mod codec;
 pub mod disk;
 pub mod memory;
@@ -69,6 +70,8 @@ pub enum HostSpec {
         rows_per_batch: usize,
         duration_ns: u64,
     },
+    /// TLS's cipher, `seal` or `open`.
+    Cipher { name: String, duration_ns: u64 },
     /// Pipes of the kernel, as a trial's streams and threads.
     Pipe {
         direction: Operation,
@@ -137,6 +140,11 @@ pub fn run_host(spec: &HostSpec, control: &Control) -> ProbeRecord {
             codec::Work::of_name(name)?,
             data,
             *rows_per_batch,
+            lasting(*duration_ns)?,
+            &cancelled,
+        ),
+        HostSpec::Cipher { name, duration_ns } => cipher::run(
+            cipher::Work::of_name(name)?,
             lasting(*duration_ns)?,
             &cancelled,
         ),

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from venturi.analysis.statistics.intervals import Interval, median_interval, ratio_interval
 from venturi.common.units import Quantity
-from venturi.targets.system import KEEPS_NOTHING, PIPES, UNSYNCED, is_unix, scheme_of
+from venturi.targets.system import KEEPS_NOTHING, PIPES, UNSYNCED, is_tls, is_unix, scheme_of
 
 __all__ = [
     "NEAR",
@@ -41,7 +41,7 @@ OVER = 1.05
 """A result that is so much above its limit has passed it, however far its repeats lie apart."""
 
 RAW_TCP, RAW_PIPE, ENGINE, MEMORY, DISK = "raw TCP", "raw pipe", "engine", "memory copy", "disk"
-RAW_UNIX = "raw Unix socket"
+RAW_UNIX, CIPHER = "raw Unix socket", "AES-128-GCM"
 SOCKETS = {"tcp": RAW_TCP, "unix": RAW_UNIX}
 """Limits of bare sockets, by the kind of their probes."""
 DIALECTS = ("mysql", "postgres", "sqlite", "duckdb")
@@ -260,6 +260,7 @@ class Limits:
                 "unix": ("place", "direction", "streams", "name", "threads", "pin"),
                 "pipe": ("direction", "streams", "threads", "pin"),
                 "engine": ("data", "name", "streams", "threads"),
+                "cipher": ("end", "name"),
                 "codec": ("end", "data", "name"),
                 "memory": ("end", "name", "threads"),
                 "disk": ("end", "name", "path"),
@@ -299,6 +300,7 @@ class Limits:
             _of_payload(raw, parameters, payload_per_wire),
             self._engine(parameters, message_bytes),
             self._memory(),
+            *(_of_payload(one, parameters, payload_per_wire) for one in self._cipher(parameters, records)),
             *self._codec(parameters, message_bytes, records),
             self._disk(parameters, records),
         ]
@@ -358,6 +360,29 @@ class Limits:
             MEMORY, (key for key in self._found.get("memory", ()) if key[0] in (None, "client"))
         )
 
+    def _workers(
+        self, parameters: Mapping[str, Any], records: Sequence[Mapping[str, Any]], sends: str, takes: str
+    ) -> Iterable[tuple[str, int]]:
+        """What the sender and the receiver do, and the cores that each, where it is on this host, can put to
+        it."""
+        puts = parameters.get("operation") == "put"
+        for verb, client in ((sends, puts), (takes, not puts)):
+            if client or _same_machine(parameters, records):
+                # The client's threads are set by the run, the server's are not.
+                threads = parameters.get("threads") if client else None
+                yield verb, min(int(threads or self._cores), self._cores)
+
+    def _cipher(
+        self, parameters: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
+    ) -> Iterable[Ceiling]:
+        """Of bytes on the wire."""
+        if parameters.get("operation") not in ("get", "put") or not is_tls(str(parameters.get("target"))):
+            return
+        for verb, workers in self._workers(parameters, records, "seal", "open"):
+            sizes = self._found.get("cipher", {}).get(("client", verb), {})
+            if found := [sample for samples in sizes.values() for sample in samples]:
+                yield _scaled(self._ceiling(f"{CIPHER} {verb}", found), workers)
+
     def _codec(
         self,
         parameters: Mapping[str, Any],
@@ -369,13 +394,7 @@ class Limits:
         if codec is None or parameters.get("operation") == "upsert":
             # A database compresses its own frames its own way.
             return
-        sender = "client" if parameters.get("operation") == "put" else "server"
-        for verb, end in (("encode", sender), ("decode", "client" if sender == "server" else "server")):
-            if end == "server" and not _same_machine(parameters, records):
-                continue
-            # The client's threads are set by the run, the server's are not.
-            threads = parameters.get("threads") if end == "client" else None
-            workers = min(int(threads or self._cores), self._cores)
+        for verb, workers in self._workers(parameters, records, "encode", "decode"):
             key = ("client", data_label(parameters), f"{codec}-{verb}")
             one = self._nearest(f"{codec} {verb}", self._found.get("codec", {}).get(key, {}), size)
             if one is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from venturi.analysis.cells.ceilings import RAW_UNIX, SOCKETS, alone
+from venturi.analysis.cells.ceilings import CIPHER, RAW_UNIX, SOCKETS, alone
 from venturi.analysis.statistics.intervals import Interval, median_interval
 from venturi.common.units import Quantity
 
@@ -68,6 +68,8 @@ def title(line: Mapping[str, Any]) -> str:
         return f"memory copy, {_count(line.get('threads'), 'core')}"
     if kind == "disk":
         return "disk, with fsync" if name == "fsync" else "disk, direct I/O"
+    if kind == "cipher":
+        return f"{CIPHER} {name}, 1 core"
     if kind == "codec":
         codec, _, verb = name.rpartition("-")
         return f"{'IPC' if codec == 'ipc' else codec} {verb}, 1 core"
@@ -106,6 +108,8 @@ def _meaning(line: Mapping[str, Any], cores: int) -> tuple[str, str]:
         return "disk", f"written in order to {line.get('path')}{system}; {how}"
     if kind == "engine":
         return "engine", "batches of the empty target: what Venturi itself can do"
+    if kind == "cipher":
+        return "cipher", "records of TLS, without TLS around them"
     if kind == "codec" and name.startswith("ipc"):
         return "IPC", "payload into Arrow messages and back; columns are referred to, not copied"
     if kind == "codec":

@@ -145,6 +145,10 @@ class Cause(Name):
         (*_STREAMS, *_CODECS, _BATCHES, "verify", "statement", "messages", "generate", "durable",
          "method", *_COMMITS),
     )  # fmt: skip
+    CIPHER_REACHED = (
+        "cipher-reached", "stage", "An end's workers encrypt or decrypt nearly what their cores can.",
+        ("cipher_share",), _STREAMS,
+    )  # fmt: skip
     RAW_TCP_REACHED = (
         "raw-tcp-reached", "link", "The path carries what raw TCP can do on it.",
         ("raw_tcp_share", "wire_bytes_per_second"), ("compression", *_STREAMS),

@@ -225,6 +225,8 @@ def _stage(seen: Seen, hit: Hit) -> list[Remedy]:
         return [_unslowed(end.name)] if hit.stage in handicapped(seen, end.name) else [faster]
     if hit.pool is not None:
         return _pool(seen, hit)
+    if hit.cause is Cause.CIPHER_REACHED:
+        return [*_more_streams(seen), *more_cores(hit)]
     if hit.cause is Cause.CPU_QUOTA_UNDER_ONE_CORE:
         return [quota(Why.RAISE_QUOTA, hit)]
     if hit.stage == "plugin":

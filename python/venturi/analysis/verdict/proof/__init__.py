@@ -21,6 +21,7 @@ ORDER: tuple[Callable[[Seen], Hit | None], ...] = (
     pools.pools,
     databases.engine,
     plugins.plugin,
+    ends.cipher,
     ends.stage,
     path.link,
     path.disk,

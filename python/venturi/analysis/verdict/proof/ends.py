@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from venturi.analysis.cells.ceilings import codec_of
+from venturi.analysis.cells.ceilings import CIPHER, codec_of
 from venturi.analysis.cells.summary import CALLS, get
 from venturi.analysis.verdict.causes import Cause, Lack
 from venturi.analysis.verdict.evidence import CODEC, OWN, End, Seen, waits
@@ -21,6 +21,8 @@ OWN_SHARE = 0.5
 """The load generator is the narrow place where most of what its workers do is its own work."""
 LIMITED = 0.5
 """Share of a socket's busy time in which the kernel counts it as limited by a buffer."""
+NEAR_CIPHER = 0.75
+"""Share of what an end's cores seal or open. Its socket's calls and copies take the rest of their time."""
 DOMINANT = 0.8
 """Share of an end's work from which its largest stage speaks for all of it."""
 CLOCK = 0.1
@@ -155,6 +157,16 @@ def stage_of(seen: Seen, end: End, threshold: float = WORKERS) -> Hit | None:
         known(occupancy=occupancy, handicap_ns=handicapped(seen, end.name).get(end.first or "")),
         tuple(lacks),
     )
+
+
+def cipher(seen: Seen) -> Hit | None:
+    """Over TLS one end seals or opens nearly what its cores can."""
+    ends = ((seen.sender.name, "send", "seal"), (seen.receiver.name, "receive", "open"))
+    shares = [(seen.of(f"{CIPHER} {verb}") or 0.0, name, stage) for name, stage, verb in ends]
+    share, name, stage = max(shares)
+    if share < NEAR_CIPHER:
+        return None
+    return Hit(Cause.CIPHER_REACHED, name, stage, beyond(share, NEAR_CIPHER - 0.02), {"cipher_share": share})
 
 
 def awaited(client: End) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from venturi.analysis.cells.batches import several
-from venturi.analysis.cells.ceilings import codec_of
+from venturi.analysis.cells.ceilings import CIPHER, codec_of
 from venturi.analysis.verdict.causes import Cause, Lack
 from venturi.analysis.verdict.evidence import CODEC, End, Seen
 from venturi.analysis.verdict.proof import Hit, cores, databases, path, pools
@@ -90,6 +90,7 @@ TITLES = {
     Cause.PLUGIN_WAITS: "your code: waits",
     Cause.DRIVER_BUSY: "driver: computes",
     Cause.DRIVER_WAITS: "driver: waits",
+    Cause.CIPHER_REACHED: "{end}: TLS's cipher",
     Cause.STAGE_BUSY: "{end}: {stage}",
     Cause.STAGE_BUSIEST: "{end}: {stage}",
     **dict.fromkeys((Cause.RAW_TCP_REACHED, Cause.INTERFACE_FULL, Cause.SOCKET_BLOCKED), "link"),
@@ -262,6 +263,13 @@ def _turns(seen: Seen, hit: Hit) -> Lines:
         f"the {hit.end}'s {plural(numbers['threads'], pool)} take rows one at a time: {hit.stage} takes "
         f"{percent(numbers['busy'])} of the time{_slowed(hit, 'block')}"
     )
+
+
+def _cipher(seen: Seen, hit: Hit) -> Lines:
+    verb = {"send": "seal", "receive": "open"}[hit.stage or ""]
+    limit = seen.cell.ceilings[f"{CIPHER} {verb}"].value or 0.0
+    share = percent(hit.numbers["cipher_share"])
+    yield f"the {hit.end}'s cores {verb} {share} of the {rate(limit)} that they can with {CIPHER} alone"
 
 
 # ---- between the workers
@@ -534,6 +542,7 @@ _LINES: dict[Cause, Callable[[Seen, Hit], Lines]] = {
     **dict.fromkeys((Cause.ENGINE_BUSY, Cause.ENGINE_ONE_WRITER, Cause.ENGINE_WAITS), _engine),
     **dict.fromkeys((Cause.PLUGIN_BUSY, Cause.PLUGIN_ONE_INTERPRETER, Cause.PLUGIN_WAITS), _plugin),
     **dict.fromkeys((Cause.DRIVER_BUSY, Cause.DRIVER_WAITS), _plugin),
+    Cause.CIPHER_REACHED: _cipher,
     **dict.fromkeys((Cause.STAGE_BUSY, Cause.STAGE_BUSIEST), _stage),
     **dict.fromkeys((Cause.RAW_TCP_REACHED, Cause.INTERFACE_FULL, Cause.SOCKET_BLOCKED), _link),
     **dict.fromkeys((Cause.DISK_BUSY, Cause.DISK_CEILING), _disk),
