@@ -350,8 +350,12 @@ impl Lane {
         if rules.deadline.is_some_and(|end| due >= end) {
             return Poll::Ready(false);
         }
-        self.idle = pace.poll_until(due, cx).is_pending();
-        if self.idle {
+        let waits = pace.poll_until(due, cx).is_pending();
+        let waited = std::mem::replace(&mut self.idle, waits);
+        if waits {
+            if !waited {
+                self.session.idle();
+            }
             return Poll::Pending;
         }
         // Waited for until it was due; what came after is the thread's.
@@ -410,6 +414,7 @@ impl Lane {
             Operation::Get => self.keep_stages(),
             Operation::Put | Operation::Upsert | Operation::Ingest => self.stages = None,
         }
+        self.session.idle();
         self.tally = self.session.tally();
     }
 }
@@ -420,94 +425,4 @@ fn ns(now: Instant, earlier: Instant) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record::Failure;
-    use std::task::Waker;
-    use venturi_targets::Moved;
-
-    /// Has so many batches at once, then none; its end takes a while.
-    struct Ready {
-        left: u64,
-        ends: u32,
-    }
-
-    impl Session for Ready {
-        fn poll_batch(
-            &mut self,
-            _: &mut Context<'_>,
-            clock: &mut StageClock,
-        ) -> Poll<Result<Option<Moved>>> {
-            clock.mark(Stage::Decode);
-            if self.left == 0 {
-                return Poll::Ready(Ok(None));
-            }
-            self.left -= 1;
-            Poll::Ready(Ok(Some(Moved { rows: 1, bytes: 8 })))
-        }
-
-        fn poll_finish(&mut self, _: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
-            clock.wait(Stage::AwaitReply);
-            if self.ends == 0 {
-                return Poll::Ready(Ok(()));
-            }
-            self.ends -= 1;
-            Poll::Pending
-        }
-
-        fn tally(&self) -> Tally {
-            Tally::default()
-        }
-    }
-
-    /// The thread turns to a lane only after `late`, each time.
-    fn turned(late: Duration, stopped: bool) -> Outcome {
-        let (stop, errors) = (Stop::default(), Ledger::new(0));
-        let start = Instant::now();
-        let rules = Rules {
-            operation: Operation::Get,
-            start,
-            deadline: None,
-            stop: &stop,
-            counters: &[Counters::default()],
-            errors: &errors,
-            timeout: Duration::from_secs(1),
-            burst: Duration::ZERO,
-        };
-        let mut latencies = Latencies {
-            service: Recorder::new(),
-            response: None,
-        };
-        let session = Box::new(Ready { left: 3, ends: 2 });
-        let mut lane = Lane::new(0, 0, 1, session, 0, None, start);
-        let mut cx = Context::from_waker(Waker::noop());
-        let mut turns = 0;
-        loop {
-            let readiness = Readiness {
-                woken: Instant::now(),
-                round: None,
-            };
-            std::thread::sleep(late);
-            let turn = lane
-                .turn(&mut cx, &rules, &mut latencies, &readiness)
-                .unwrap();
-            turns += 1;
-            if stopped && turns == 3 {
-                stop.set(Failure::new(Error::cancelled(), None));
-            }
-            if turn == Turn::Done {
-                return lane.outcome();
-            }
-        }
-    }
-
-    #[test]
-    fn what_follows_a_gets_last_batch_is_in_no_stage() {
-        for stopped in [false, true] {
-            let made = turned(Duration::from_millis(2), stopped);
-            let lasted = ns(made.end, made.since);
-            assert!(lasted >= 6_000_000, "{lasted}");
-            assert_eq!(made.stages.total(), lasted, "stopped: {stopped}");
-        }
-    }
-}
+mod tests;

@@ -112,6 +112,10 @@ pub trait Session {
         false
     }
 
+    /// After a batch: it is not asked for the next one at once, but when its schedule says so, or
+    /// never. Where it has read for others as well, another one has to.
+    fn idle(&mut self) {}
+
     /// Ends the stream: a put waits until all that was sent is acknowledged; a get that
     /// was stopped early (fixed time, cancel) drops the rest.
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>>;

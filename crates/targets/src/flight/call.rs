@@ -1,15 +1,15 @@
 //! gRPC calls over one HTTP/2 connection, which several streams of a thread may share.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use prost::Message as _;
 
+use super::inboxes::Inboxes;
 use super::reply::Reply;
 use venturi_base::codec::chunk::SendQueue;
 use venturi_base::codec::flight::{queue_message, Expect, Message};
@@ -21,9 +21,6 @@ use venturi_base::http2::{Blocked, Connection, Event};
 use venturi_base::meter::clock::Stage;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::net::route::{Neighbour, Route};
-
-/// Messages that wait for one stream of a shared connection before the others stop reading.
-const INBOX: usize = 16;
 
 /// Bytes of an answer beyond its first message, which has a bound of its own. Samples are longer
 /// than anything else: eight million numbers at most, of ten digits or fewer as a rule.
@@ -41,22 +38,12 @@ struct Shared {
     authority: String,
     scheme: &'static str,
     headers: Vec<(String, Vec<u8>)>,
-    inboxes: BTreeMap<u32, Inbox>,
+    inboxes: Inboxes,
     failed: Option<Error>,
     /// Streams that share the connection and have not left it.
     users: u64,
     /// Bytes of those before the trial, and of streams that have left.
     told: u64,
-    /// Inboxes that wait to send.
-    senders: usize,
-}
-
-#[derive(Default)]
-struct Inbox {
-    events: VecDeque<Event>,
-    waker: Option<Waker>,
-    /// It waits to send: for what, and until no more than this is left to write.
-    sending: Option<(Stage, usize)>,
 }
 
 impl Link {
@@ -71,11 +58,10 @@ impl Link {
             authority,
             scheme: if tls { "https" } else { "http" },
             headers,
-            inboxes: BTreeMap::new(),
+            inboxes: Inboxes::default(),
             failed: None,
             users: 1,
             told: 0,
-            senders: 0,
         })))
     }
 
@@ -115,7 +101,7 @@ impl Link {
         headers.extend_from_slice(&shared.headers);
         headers.extend_from_slice(extra);
         let stream = shared.connection.request(&headers, response);
-        shared.inboxes.insert(stream, Inbox::default());
+        shared.inboxes.open(stream);
         stream
     }
 
@@ -144,19 +130,18 @@ impl Link {
 
     /// What a call waits for that has nothing to read.
     pub fn awaits_input(&self) -> Stage {
-        self.0.borrow().awaits_input()
+        match self.0.borrow().inboxes.is_full() {
+            true => Stage::AwaitThread,
+            false => Stage::AwaitInput,
+        }
     }
 
     /// What a call waits for that could not send all: `room` bytes may be left to write.
     /// Where nothing is left to send, it is the answer.
     pub fn awaits_output(&self, stream: u32, room: usize) -> Stage {
         let shared = &mut *self.0.borrow_mut();
-        let reason = shared.awaits_output(stream);
-        if let Some(inbox) = shared.inboxes.get_mut(&stream) {
-            if inbox.sending.replace((reason, room)).is_none() {
-                shared.senders += 1;
-            }
-        }
+        let reason = awaits_output(&shared.connection, stream);
+        shared.inboxes.sends(stream, reason, room);
         reason
     }
 
@@ -212,7 +197,7 @@ impl Link {
     pub fn cancel(&self, stream: u32) {
         let mut shared = self.0.borrow_mut();
         shared.connection.reset(stream, code::CANCEL);
-        shared.forget(stream);
+        shared.inboxes.close(stream);
     }
 
     /// Writes what is queued as far as it goes, without reading.
@@ -220,46 +205,46 @@ impl Link {
         self.0.borrow_mut().connection.poll_flush(cx)
     }
 
-    /// The next event of one call. Whoever polls reads for all calls of the connection.
+    /// The next event of one call. Whoever polls reads for all calls of the connection: having
+    /// taken an event it goes on polling, or says with `idle` or `forget` that it does not.
     pub fn poll_event(&self, stream: u32, cx: &mut Context<'_>) -> Poll<Result<Event>> {
         let shared = &mut *self.0.borrow_mut();
-        shared.sends_on(stream);
         loop {
-            if let Some(event) = shared
-                .inboxes
-                .get_mut(&stream)
-                .and_then(|inbox| inbox.events.pop_front())
-            {
-                if shared.inboxes.len() > 1 {
-                    shared.pass_on(stream);
-                }
+            if let Some(event) = shared.inboxes.take(stream) {
                 return Poll::Ready(Ok(event));
             }
             if let Some(error) = &shared.failed {
                 return Poll::Ready(Err(error.clone()));
             }
-            let full = shared.is_full();
-            let polled = if full {
+            let polled = if shared.inboxes.is_full() {
                 Poll::Pending
             } else {
+                shared.inboxes.reads();
                 shared.connection.poll_event(cx)
             };
             match polled {
-                Poll::Ready(Ok(event)) => shared.deliver(event),
+                Poll::Ready(Ok(event)) => shared.inboxes.deliver(event),
                 Poll::Ready(Err(error)) => {
                     shared.failed = Some(error);
-                    shared.wake_all();
+                    shared.inboxes.wake_all();
                 }
                 Poll::Pending => {
-                    if full {
-                        shared.wake_all();
-                    }
-                    shared.wake_senders(stream);
-                    shared.inboxes.entry(stream).or_default().waker = Some(cx.waker().clone());
+                    shared.inboxes.wait(stream, cx.waker());
+                    let connection = &shared.connection;
+                    shared.inboxes.wake_senders(stream, |stream, reason, room| {
+                        let fits = connection.unsent(stream) <= room;
+                        (fits && reason != Stage::AwaitReply)
+                            || awaits_output(connection, stream) != reason
+                    });
                     return Poll::Pending;
                 }
             }
         }
+    }
+
+    /// A call is not polled until further notice, though it is not over.
+    pub fn idle(&self, stream: u32) {
+        self.0.borrow_mut().inboxes.idle(stream);
     }
 
     /// The time to the other end and back, which TCP does not know where a proxy stands
@@ -283,7 +268,7 @@ impl Link {
                         return Poll::Ready(Ok(()));
                     }
                     match polled {
-                        Poll::Ready(Ok(event)) => shared.deliver(event),
+                        Poll::Ready(Ok(event)) => shared.inboxes.deliver(event),
                         Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                         Poll::Pending => return Poll::Pending,
                     }
@@ -328,6 +313,7 @@ impl Link {
         most: usize,
     ) -> Result<(Vec<Vec<u8>>, Vec<Header>)> {
         let stream = self.call(method, extra, Expect::Other);
+        let _ends = Ends { link: self, stream };
         self.queue(stream, |queue| {
             queue_message(request, queue);
             Ok(())
@@ -337,9 +323,9 @@ impl Link {
         let mut messages = Vec::new();
         let mut all = Vec::new();
         let mut taken = 0usize;
-        let outcome = loop {
+        loop {
             match poll_fn(|cx| self.poll_event(stream, cx)).await {
-                Err(error) => break Err(error),
+                Err(error) => return Err(error),
                 Ok(Event::Message {
                     message: Message::Other(bytes),
                     ..
@@ -350,7 +336,7 @@ impl Link {
                     }
                     if taken > most {
                         self.cancel(stream);
-                        break Err(Error::protocol(format!(
+                        return Err(Error::protocol(format!(
                             "the answer to {method} has no end: over {most} bytes"
                         )));
                     }
@@ -360,16 +346,12 @@ impl Link {
                     if let Event::Headers { headers, .. } = &event {
                         all.extend_from_slice(headers);
                     }
-                    match reply.event(event) {
-                        Ok(false) => {}
-                        Ok(true) => break Ok(()),
-                        Err(error) => break Err(error),
+                    if reply.event(event)? {
+                        return Ok((messages, all));
                     }
                 }
             }
-        };
-        self.forget(stream);
-        outcome.map(|()| (messages, all))
+        }
     }
 
     /// An action's first result.
@@ -401,113 +383,31 @@ impl Link {
     }
 
     pub fn forget(&self, stream: u32) {
-        self.0.borrow_mut().forget(stream);
+        self.0.borrow_mut().inboxes.close(stream);
     }
 }
 
-impl Shared {
-    fn deliver(&mut self, event: Event) {
-        let stream = match &event {
-            Event::Headers { stream, .. }
-            | Event::Message { stream, .. }
-            | Event::End { stream }
-            | Event::Reset { stream, .. } => *stream,
-        };
-        // Of a call that was given up nobody wants to know.
-        if let Some(inbox) = self.inboxes.get_mut(&stream) {
-            inbox.events.push_back(event);
-            if let Some(waker) = inbox.waker.take() {
-                waker.wake();
-            }
-        }
-    }
+/// A call that is forgotten with whoever waits for it.
+struct Ends<'a> {
+    link: &'a Link,
+    stream: u32,
+}
 
-    /// A call whose messages nobody takes keeps all others from reading.
-    fn is_full(&self) -> bool {
-        let mut inboxes = self.inboxes.values();
-        inboxes.any(|inbox| inbox.events.len() >= INBOX)
-    }
-
-    fn awaits_input(&self) -> Stage {
-        match self.is_full() {
-            true => Stage::AwaitThread,
-            false => Stage::AwaitInput,
-        }
-    }
-
-    fn awaits_output(&self, stream: u32) -> Stage {
-        match self.connection.blocked(stream) {
-            Some(Blocked::Output) => Stage::AwaitOutput,
-            Some(Blocked::Window) => Stage::AwaitWindow,
-            None if !self.connection.is_sent(stream) => Stage::AwaitThread,
-            None => Stage::AwaitReply,
-        }
-    }
-
-    /// It does not wait to send any more.
-    fn sends_on(&mut self, stream: u32) {
-        let inbox = self.inboxes.get_mut(&stream);
-        let waited = inbox.and_then(|inbox| inbox.sending.take());
-        self.senders -= usize::from(waited.is_some());
-    }
-
-    /// One call's poll writes for all of them. Those that have room now, or that wait for
-    /// something else than they did, have to know.
-    fn wake_senders(&mut self, but: u32) {
-        if self.senders == 0 {
-            return;
-        }
-        let mut changed = Vec::new();
-        for (&stream, inbox) in self.inboxes.iter().filter(|(stream, _)| **stream != but) {
-            let Some((reason, room)) = inbox.sending else {
-                continue;
-            };
-            let unsent = self.connection.unsent(stream);
-            if (unsent <= room && reason != Stage::AwaitReply)
-                || self.awaits_output(stream) != reason
-            {
-                changed.push(stream);
-            }
-        }
-        for stream in changed {
-            self.sends_on(stream);
-            let inbox = self.inboxes.get_mut(&stream);
-            if let Some(waker) = inbox.and_then(|inbox| inbox.waker.take()) {
-                waker.wake();
-            }
-        }
-    }
-
-    /// The socket wakes who polled last; when that one leaves, another has to listen.
-    fn pass_on(&mut self, from: u32) {
-        let after = self.inboxes.range_mut(from + 1..);
-        if let Some(waker) = after
-            .map(|(_, inbox)| inbox)
-            .find_map(|inbox| inbox.waker.take())
-        {
-            waker.wake();
-            return;
-        }
-        let before = self.inboxes.range_mut(..from);
-        if let Some(waker) = before
-            .map(|(_, inbox)| inbox)
-            .find_map(|inbox| inbox.waker.take())
-        {
-            waker.wake();
-        }
-    }
-
-    fn wake_all(&mut self) {
-        for inbox in self.inboxes.values_mut() {
-            if let Some(waker) = inbox.waker.take() {
-                waker.wake();
-            }
-        }
-    }
-
-    fn forget(&mut self, stream: u32) {
-        self.sends_on(stream);
-        self.inboxes.remove(&stream);
-        self.wake_all();
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.link.forget(self.stream);
     }
 }
+
+/// Why a call that could not send all of it waits.
+fn awaits_output(connection: &Connection, stream: u32) -> Stage {
+    match connection.blocked(stream) {
+        Some(Blocked::Output) => Stage::AwaitOutput,
+        Some(Blocked::Window) => Stage::AwaitWindow,
+        None if !connection.is_sent(stream) => Stage::AwaitThread,
+        None => Stage::AwaitReply,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ mod call;
 mod check;
 mod dial;
 mod endpoints;
+mod inboxes;
 mod offers;
 mod open;
 pub(crate) mod options;

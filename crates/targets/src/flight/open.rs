@@ -182,6 +182,10 @@ impl Session for Placed {
         self.session.is_spent()
     }
 
+    fn idle(&mut self) {
+        self.session.idle();
+    }
+
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
         let polled = self.session.poll_finish(cx, clock);
         self.at(polled)

@@ -134,6 +134,13 @@ impl Reader {
         self.close();
     }
 
+    /// It is not polled until further notice.
+    pub fn idle(&self) {
+        if let Some(call) = &self.current {
+            call.link.idle(call.stream);
+        }
+    }
+
     /// Of the last call that has ended.
     pub fn schema(&self) -> Option<&SchemaRef> {
         self.schema.as_ref()
@@ -151,5 +158,14 @@ impl Reader {
     pub fn carried(&self) -> u64 {
         let share = self.current.as_ref().map(|call| call.link.wire_share());
         self.wire_bytes + share.unwrap_or(0)
+    }
+}
+
+impl Drop for Reader {
+    /// Those that share the connection go on without it.
+    fn drop(&mut self) {
+        if let Some(call) = &self.current {
+            call.link.cancel(call.stream);
+        }
     }
 }

@@ -89,6 +89,10 @@ impl Session for GetSession {
         Poll::Ready(Ok(Some(moved)))
     }
 
+    fn idle(&mut self) {
+        self.reader.idle();
+    }
+
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
         // A get that ran to its end has nothing left to do.
         let Some(call) = &self.reader.current else {
@@ -335,6 +339,12 @@ impl Session for PutSession {
         self.cursor.is_spent()
     }
 
+    fn idle(&mut self) {
+        if let Some(stream) = self.stream {
+            self.link.idle(stream);
+        }
+    }
+
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
         let Some(stream) = self.stream else {
             return Poll::Ready(Ok(()));
@@ -367,5 +377,14 @@ impl Session for PutSession {
             tally.wire_bytes = self.link.wire_share();
         }
         tally
+    }
+}
+
+impl Drop for PutSession {
+    /// Those that share the connection go on without it.
+    fn drop(&mut self) {
+        if let Some(stream) = self.stream.filter(|_| !self.left) {
+            self.link.cancel(stream);
+        }
     }
 }
