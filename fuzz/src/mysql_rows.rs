@@ -37,7 +37,7 @@ pub fn run(input: &[u8]) {
             way(message, &forms, columns.each())?;
             columns.row(message.len())
         });
-        if let (Ok(()), Ok(batch)) = (taken, columns.finish()) {
+        if let (Ok(()), Ok(Some(batch))) = (taken, columns.finish()) {
             digest(&batch).expect("types that are known");
         }
     }

@@ -318,13 +318,18 @@ impl Columns {
         self.rows
     }
 
-    pub fn finish(&mut self) -> Result<RecordBatch> {
+    /// The batch of what is there; none of no rows.
+    pub fn finish(&mut self) -> Result<Option<RecordBatch>> {
+        if self.rows == 0 {
+            return Ok(None);
+        }
         let columns = self.columns.iter_mut().map(Column::finish);
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let rows = RecordBatchOptions::new().with_row_count(Some(self.rows));
         (self.rows, self.bytes) = (0, 0);
         let schema = self.schema.clone();
-        Ok(RecordBatch::try_new_with_options(schema, columns, &rows)?)
+        let batch = RecordBatch::try_new_with_options(schema, columns, &rows)?;
+        Ok(Some(batch))
     }
 }
 

@@ -12,8 +12,7 @@ use super::handles::{Connection, Prepared};
 use super::vectors::{self, Form};
 use super::watch::{interrupted, Watch};
 use super::{values, DuckDb};
-use crate::database::Database;
-use crate::read::{by_ranges, edges_of, Column, Question, Reading, Reads, Rows, SUMMED_DIGITS};
+use crate::read::{by_rowid, Column, Question, Reading, Reads, Rows, SUMMED_DIGITS};
 use venturi_base::codec::sql::Dialect;
 use venturi_base::data::column::Columns;
 use venturi_base::data::upsert::Table;
@@ -85,25 +84,14 @@ impl Reads for DuckDb {
         format!("hash({}) % {streams}", Dialect::DuckDb.quoted(&column.name))
     }
 
-    /// Ranges of the numbers that rows have, by which a table is stored.
     async fn parts(
         &self,
         connection: &mut Connection,
         table: &str,
         streams: usize,
     ) -> Result<Vec<Option<String>>> {
-        let name = Dialect::DuckDb.quoted(table);
-        let question = format!("SELECT min(rowid), max(rowid) FROM {name}");
-        let row = self.ask(connection, &question).await;
-        let row = row.map_err(|error| match error.message.contains("\"rowid\"") {
-            true => Error::usage(format!(
-                "{}: split parts goes by rowid, and {table} has none (a view): use split key or hash",
-                self.path.display()
-            )),
-            false => error,
-        })?;
-        let ranges = edges_of(&row, streams);
-        Ok(by_ranges("rowid", &ranges, |number| number.to_string()))
+        let without = ("\"rowid\"", "a view");
+        by_rowid(self, connection, table, streams, without).await
     }
 
     async fn fill(
@@ -260,10 +248,7 @@ impl Rows for Stream {
             clock.mark(Stage::Decode);
             taken?;
         }
-        let batch = match self.columns.rows() {
-            0 => None,
-            _ => Some(self.columns.finish()?),
-        };
+        let batch = self.columns.finish()?;
         clock.mark(Stage::Decode);
         Poll::Ready(Ok(batch))
     }

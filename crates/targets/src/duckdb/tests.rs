@@ -42,7 +42,7 @@ fn rows(sql: &str, most: usize) -> Option<Result<Vec<RecordBatch>>> {
                 }
             }
             taken.more(to - from, 0).unwrap();
-            batches.push(taken.finish().unwrap());
+            batches.push(taken.finish().unwrap().unwrap());
         }
     }
     Some(Ok(batches))

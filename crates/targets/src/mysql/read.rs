@@ -421,10 +421,7 @@ impl Answer {
                 State::Reading(_) => {
                     let done = self.decode()?;
                     if done {
-                        let batch = match self.columns.rows() {
-                            0 => None,
-                            _ => Some(self.columns.finish()?),
-                        };
+                        let batch = self.columns.finish()?;
                         clock.mark(Stage::Decode);
                         return Poll::Ready(Ok(batch));
                     }

@@ -17,7 +17,7 @@ pub use check::{compare, compare_sums, total, There};
 pub use columns::{digest_of, distinct, same_types, schema, Column};
 pub use options::{Reading, Split};
 pub use session::{Checks, Counted, Counting, Partition, Rows};
-pub use split::{by_hash, by_ranges, edges, edges_of, Subject};
+pub use split::{by_hash, by_ranges, by_rowid, edges, edges_of, Subject};
 pub use sums::{wrapped, Summed, SUMMED_DIGITS};
 pub use target::{Question, ReadTarget, Reads};
 pub use unheld::{far, infinite, large};

@@ -1,5 +1,8 @@
 //! One query's rows among N streams: a condition each.
 
+use crate::database::Database;
+use venturi_base::error::{Error, Result};
+
 /// What is read: a table by its quoted name, or a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
@@ -66,6 +69,30 @@ pub fn by_ranges(
         })
     };
     ranges.iter().enumerate().map(part).collect()
+}
+
+/// By ranges of the numbers that rows have, by which a table is stored. `without`: a word of the database's
+/// error where a table has none, and which kinds have none.
+pub async fn by_rowid<D: Database>(
+    database: &D,
+    link: &mut D::Link,
+    table: &str,
+    streams: usize,
+    without: (&str, &str),
+) -> Result<Vec<Option<String>>> {
+    let name = D::DIALECT.quoted(table);
+    let question = format!("SELECT min(rowid), max(rowid) FROM {name}");
+    let row = database.ask(link, &question).await;
+    let (word, kinds) = without;
+    let row = row.map_err(|error| match error.message.contains(word) {
+        true => Error::usage(format!(
+            "{}: split parts goes by rowid, and {table} has none ({kinds}): use split key or hash",
+            database.address()
+        )),
+        false => error,
+    })?;
+    let ranges = edges_of(&row, streams);
+    Ok(by_ranges("rowid", &ranges, |number| number.to_string()))
 }
 
 /// By an expression that is 0 to N - 1, or null.

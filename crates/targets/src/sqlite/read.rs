@@ -14,8 +14,7 @@ use rusqlite::{ffi, Connection};
 use super::errors::told;
 use super::values;
 use super::Sqlite;
-use crate::database::Database;
-use crate::read::{by_ranges, edges_of, Column, Question, Reading, Reads, Rows};
+use crate::read::{by_rowid, Column, Question, Reading, Reads, Rows};
 use venturi_base::codec::sql::Dialect;
 use venturi_base::data::column::{self, Columns};
 use venturi_base::data::upsert::Table;
@@ -102,25 +101,14 @@ impl Reads for Sqlite {
         }
     }
 
-    /// Ranges of the numbers that rows have, by which a table is stored.
     async fn parts(
         &self,
         connection: &mut Connection,
         table: &str,
         streams: usize,
     ) -> Result<Vec<Option<String>>> {
-        let name = Dialect::Sqlite.quoted(table);
-        let question = format!("SELECT min(rowid), max(rowid) FROM {name}");
-        let row = self.ask(connection, &question).await;
-        let row = row.map_err(|error| match error.message.contains("no such column") {
-            true => Error::usage(format!(
-                "{}: split parts goes by rowid, and {table} has none (a view, or WITHOUT ROWID): use split key or hash",
-                self.path.display()
-            )),
-            false => error,
-        })?;
-        let ranges = edges_of(&row, streams);
-        Ok(by_ranges("rowid", &ranges, |number| number.to_string()))
+        let without = ("no such column", "a view, or WITHOUT ROWID");
+        by_rowid(self, connection, table, streams, without).await
     }
 
     async fn fill(
@@ -400,10 +388,7 @@ impl Rows for Stepped {
         clock: &mut StageClock,
     ) -> Poll<Result<Option<RecordBatch>>> {
         let (engine, ours) = self.batch(clock)?;
-        let batch = match self.columns.rows() {
-            0 => None,
-            _ => Some(self.columns.finish()?),
-        };
+        let batch = self.columns.finish()?;
         let spent = clock.last().elapsed();
         let share = match (engine + ours).as_secs_f64() {
             0.0 => 0.5,

@@ -54,7 +54,7 @@ fn decoded(bytes: &[u8]) -> Result<RecordBatch> {
     for _ in 0..page.rows {
         rest = row(rest, &forms, &mut columns)?;
     }
-    columns.finish()
+    columns.finish()?.ok_or_else(short)
 }
 
 /// One column's values, as one batch shows them.

@@ -42,7 +42,7 @@ fn values_and_nulls_one_batch_after_another() {
             }
             columns.row(0).unwrap();
         }
-        let made = columns.finish().unwrap();
+        let made = columns.finish().unwrap().unwrap();
         assert_eq!(made.num_rows(), 2000);
         let there = 2000 - made.column(0).null_count();
         assert!(made

@@ -264,7 +264,7 @@ impl Pages {
             if self.columns.rows() == self.rows_per_batch {
                 let batch = self.columns.finish();
                 clock.mark(Stage::Decode);
-                return Poll::Ready(batch.map(Some));
+                return Poll::Ready(batch);
             }
             if !self.begun {
                 self.begun = true;
@@ -273,10 +273,7 @@ impl Pages {
             let asked = self.asked;
             let found = asked.and_then(|at| Some((at, self.links[at].as_mut()?)));
             let Some((at, link)) = found else {
-                let batch = match self.columns.rows() {
-                    0 => None,
-                    _ => Some(self.columns.finish()?),
-                };
+                let batch = self.columns.finish()?;
                 clock.mark(Stage::Decode);
                 return Poll::Ready(Ok(batch));
             };

@@ -76,10 +76,7 @@ impl Decoder {
 
     /// The batch of what is there; none of no rows.
     pub fn finish(&mut self) -> Result<Option<RecordBatch>> {
-        match self.columns.rows() {
-            0 => Ok(None),
-            _ => self.columns.finish().map(Some),
-        }
+        self.columns.finish()
     }
 
     /// Takes a piece of a COPY, which as a rule is one row.
