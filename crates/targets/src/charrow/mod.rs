@@ -235,11 +235,16 @@ impl Charrow {
         Ok(Box::new(session))
     }
 
-    /// A question on a connection of its own.
-    async fn ask(&self, name: &str, payload: &str) -> Result<Vec<u8>> {
+    /// A connection for questions.
+    async fn asking(&self) -> Result<Channel> {
         let mut channel = self.channel(EXTENDED, &Parameters::default()).await?;
         plan::hello(&mut channel).await?;
-        plan::ask(&mut channel, name, payload).await
+        Ok(channel)
+    }
+
+    /// A question on a connection of its own.
+    async fn ask(&self, name: &str, payload: &str) -> Result<Vec<u8>> {
+        plan::ask(&mut self.asking().await?, name, payload).await
     }
 }
 
@@ -335,11 +340,13 @@ impl Target for Charrow {
     }
 
     fn watch<'a>(&'a self, interval: Duration) -> LocalFuture<'a, Result<()>> {
-        Box::pin(self.begin_watch(interval))
+        let (clocks, trial) = (&self.clocks, &self.spec.trial);
+        Box::pin(clocks.begin(self, &self.identity, trial, interval))
     }
 
     fn watched<'a>(&'a self) -> LocalFuture<'a, Result<Option<Watched>>> {
-        Box::pin(self.end_watch())
+        let (clocks, trial) = (&self.clocks, &self.spec.trial);
+        Box::pin(clocks.end(self, &self.identity, trial))
     }
 
     fn sockets(&self) -> Option<Arc<Sockets>> {

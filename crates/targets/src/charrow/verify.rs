@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use serde::Deserialize;
 
 use super::Charrow;
-use crate::{Tally, Target, Verification};
+use crate::{reference, Tally, Target, Verification};
 use venturi_base::codec::account::Account;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::spec::Verify;
@@ -30,13 +30,13 @@ pub struct Told {
 
 impl Told {
     fn parse(bytes: &[u8]) -> Result<Self> {
-        let wrong = |error: &dyn std::fmt::Display| {
-            Error::protocol(format!("the server's account of the trial: {error}"))
-        };
-        let sent: Sent = serde_json::from_slice(bytes).map_err(|error| wrong(&error))?;
+        let sent: Sent = reference::account(bytes)?;
         if let Some(checksum) = &sent.checksum {
-            u64::from_str_radix(checksum, 16)
-                .map_err(|error| wrong(&format!("checksum {checksum:?}: {error}")))?;
+            u64::from_str_radix(checksum, 16).map_err(|error| {
+                Error::protocol(format!(
+                    "the server's account of the trial: checksum {checksum:?}: {error}"
+                ))
+            })?;
         }
         Ok(Self {
             sent: Some(sent),

@@ -291,11 +291,13 @@ impl Target for Flight {
     }
 
     fn watch<'a>(&'a self, interval: Duration) -> LocalFuture<'a, Result<()>> {
-        Box::pin(self.begin_watch(interval))
+        let (clocks, trial) = (&self.clocks, &self.spec.trial);
+        Box::pin(clocks.begin(self, &self.identity, trial, interval))
     }
 
     fn watched<'a>(&'a self) -> LocalFuture<'a, Result<Option<Watched>>> {
-        Box::pin(self.end_watch())
+        let (clocks, trial) = (&self.clocks, &self.spec.trial);
+        Box::pin(clocks.end(self, &self.identity, trial))
     }
 
     fn sockets(&self) -> Option<Arc<Sockets>> {

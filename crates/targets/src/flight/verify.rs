@@ -4,9 +4,9 @@ use futures::future::try_join_all;
 
 use super::servers::Server;
 use super::Flight;
-use crate::{Tally, Verification};
+use crate::{reference, Tally, Verification};
 use venturi_base::codec::account::Account;
-use venturi_base::error::{Error, Result};
+use venturi_base::error::Result;
 use venturi_base::spec::{Operation, Verify};
 
 impl Flight {
@@ -51,10 +51,7 @@ impl Flight {
         let asking = link.action("venturi.account", self.spec.trial.as_bytes());
         let what = "asking the server for its account of the trial";
         let bytes = self.within(server, what, asking).await?;
-        serde_json::from_slice(&bytes).map_err(|error| {
-            let text = format!("the server's account of the trial: {error}");
-            self.at(server, Error::protocol(text))
-        })
+        reference::account(&bytes).map_err(|error| self.at(server, error))
     }
 
     pub(super) async fn compare(&self, tallies: &[Tally]) -> Result<Verification> {

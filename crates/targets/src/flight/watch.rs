@@ -1,70 +1,34 @@
-//! A reference server samples itself for a trial; its clock is compared with ours.
-
-use std::time::Duration;
+//! How a reference server is asked for its samples.
 
 use super::call::Link;
 use super::reply::is_unknown;
-use super::servers::Server;
 use super::Flight;
-use crate::{reference, Watched};
-use venturi_base::error::Result;
-use venturi_base::meter::align::Trip;
+use crate::reference::{Asks, Question};
+use venturi_base::error::{Error, Result};
 
-impl Flight {
-    pub(super) async fn begin_watch(&self, interval: Duration) -> Result<()> {
-        if !self.identity.reference {
-            return Ok(());
-        }
-        let server = &self.servers[self.watched];
-        let link = self.link(server).await?;
-        let asked = reference::watch(&self.spec.trial, interval);
-        let asking = link.action("venturi.watch", asked.as_bytes());
-        match self
-            .within(server, "asking the server to sample", asking)
-            .await
-        {
-            Ok(answer) if answer == b"true" => {}
-            Ok(_) => return Ok(()),
-            // An older server does not know how.
-            Err(error) if is_unknown(&error) => return Ok(()),
-            Err(error) => return Err(error),
-        }
-        if !self.identity.same_clock {
-            self.clocks.before(self.trips(server, &link).await?);
-        }
-        Ok(())
+impl Asks for Flight {
+    type Link = Link;
+
+    async fn link(&self, _: Question) -> Result<Link> {
+        Flight::link(self, &self.servers[self.watched]).await
     }
 
-    pub(super) async fn end_watch(&self) -> Result<Option<Watched>> {
-        if !self.identity.reference {
-            return Ok(None);
-        }
-        let server = &self.servers[self.watched];
-        let link = self.link(server).await?;
-        let asking = link.samples("venturi.samples", self.spec.trial.as_bytes());
-        let pieces = match self
-            .within(server, "asking the server for its samples", asking)
+    async fn ask(&self, link: &mut Link, question: Question, payload: &str) -> Result<Vec<u8>> {
+        let name = format!("venturi.{}", question.name());
+        let asking = async {
+            match question {
+                Question::Samples => {
+                    let pieces = link.samples(&name, payload.as_bytes()).await?;
+                    Ok(pieces.concat())
+                }
+                _ => link.action(&name, payload.as_bytes()).await,
+            }
+        };
+        self.within(&self.servers[self.watched], question.what(), asking)
             .await
-        {
-            Ok(pieces) => pieces,
-            // It has none: too many trials at a time, or an older server.
-            Err(error) if is_unknown(&error) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let after = match self.identity.same_clock {
-            true => None,
-            false => Some(self.trips(server, &link).await?),
-        };
-        self.clocks.placed(&pieces.concat(), after)
     }
 
-    async fn trips(&self, server: &Server, link: &Link) -> Result<Vec<Trip>> {
-        reference::trips(async || {
-            let asking = link.action("venturi.clock", b"");
-            self.within(server, "comparing clocks", asking)
-                .await
-                .map(Some)
-        })
-        .await
+    fn has_none(error: &Error) -> bool {
+        is_unknown(error)
     }
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::flight::verify::{compared, Planned};
-use crate::reference::{self, Clocks};
+use crate::reference::{self, Asks, Clocks, Question};
 use crate::systems::System;
 use crate::{
     each, Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification, Watched,
@@ -25,7 +25,6 @@ use venturi_base::codec::ipc::Compression;
 use venturi_base::data::Source;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::http1::Client;
-use venturi_base::meter::align::Trip;
 use venturi_base::meter::handicap::Handicap;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Data, Operation, TrialSpec, Verify};
@@ -251,57 +250,26 @@ impl Http {
             return Ok(Some(account));
         }
         let bytes = self.server.ask("account", &self.spec.trial).await?;
-        let account: Account = serde_json::from_slice(&bytes).map_err(|error| {
-            Error::protocol(format!("the server's account of the trial: {error}"))
-        })?;
+        let account: Account = reference::account(&bytes)?;
         *self.account.lock() = Some(account.clone());
         Ok(Some(account))
     }
+}
 
-    async fn trips(&self, client: &mut Client) -> Result<Vec<Trip>> {
-        reference::trips(async || {
-            let asking = self.server.ask_on(client, "clock", "");
-            self.server
-                .within("comparing clocks", asking)
-                .await
-                .map(Some)
-        })
-        .await
+impl Asks for Http {
+    type Link = Client;
+
+    async fn link(&self, _: Question) -> Result<Client> {
+        self.server.connect().await
     }
 
-    async fn begin_watch(&self, interval: Duration) -> Result<()> {
-        if !self.identity.reference {
-            return Ok(());
-        }
-        let mut client = self.server.connect().await?;
-        let asked = reference::watch(&self.spec.trial, interval);
-        let asking = self.server.ask_on(&mut client, "watch", &asked);
-        let what = "asking the server to sample";
-        let answer = self.server.within(what, asking).await?;
-        if answer == b"true" && !self.identity.same_clock {
-            self.clocks.before(self.trips(&mut client).await?);
-        }
-        Ok(())
+    async fn ask(&self, client: &mut Client, question: Question, payload: &str) -> Result<Vec<u8>> {
+        let asking = self.server.ask_on(client, question.name(), payload);
+        self.server.within(question.what(), asking).await
     }
 
-    async fn end_watch(&self) -> Result<Option<Watched>> {
-        if !self.identity.reference {
-            return Ok(None);
-        }
-        let samples = match self.server.ask("samples", &self.spec.trial).await {
-            Ok(samples) => samples,
-            // It has none: too many trials at a time.
-            Err(error) if error.kind == Kind::Unsupported => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let after = match self.identity.same_clock {
-            true => None,
-            false => {
-                let mut client = self.server.connect().await?;
-                Some(self.trips(&mut client).await?)
-            }
-        };
-        self.clocks.placed(&samples, after)
+    fn has_none(error: &Error) -> bool {
+        error.kind == Kind::Unsupported
     }
 }
 
@@ -333,11 +301,13 @@ impl Target for Http {
     }
 
     fn watch<'a>(&'a self, interval: Duration) -> LocalFuture<'a, Result<()>> {
-        Box::pin(self.begin_watch(interval))
+        let (clocks, trial) = (&self.clocks, &self.spec.trial);
+        Box::pin(clocks.begin(self, &self.identity, trial, interval))
     }
 
     fn watched<'a>(&'a self) -> LocalFuture<'a, Result<Option<Watched>>> {
-        Box::pin(self.end_watch())
+        let (clocks, trial) = (&self.clocks, &self.spec.trial);
+        Box::pin(clocks.end(self, &self.identity, trial))
     }
 
     fn sockets(&self) -> Option<Arc<Sockets>> {

@@ -1,23 +1,21 @@
-//! What a reference server says of itself, and its samples of a trial, on the client's clock, whatever
-//! protocol they come by.
+//! What a reference server says of itself and of a trial, and its samples of it, whatever protocol that comes by.
+
+mod samples;
 
 use std::fmt::Display;
 use std::net::SocketAddr;
-use std::time::Duration;
 
-use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 use serde::Deserialize;
-use serde_json::json;
 
-use crate::{Identity, Watched};
+use crate::Identity;
 use venturi_base::error::{Error, Result};
-use venturi_base::meter::align::{align, Clock, Trip, TRIPS};
-use venturi_base::meter::end::monotonic_ns;
 use venturi_base::meter::readers::listener::{onward_of, peer_of};
 use venturi_base::meter::readers::network::is_own;
-use venturi_base::meter::series::Packed;
 use venturi_base::net::route::Route;
 use venturi_base::os::machine::Place;
+
+pub use samples::{Asks, Clocks, Question};
 
 #[derive(Deserialize)]
 struct Hello {
@@ -27,6 +25,12 @@ struct Hello {
     handicap: String,
     #[serde(default)]
     place: Place,
+}
+
+/// The server's account of a trial, as it is told.
+pub fn account<T: DeserializeOwned>(told: &[u8]) -> Result<T> {
+    let wrong = |error| Error::protocol(format!("the server's account of the trial: {error}"));
+    serde_json::from_slice(told).map_err(wrong)
 }
 
 impl Identity {
@@ -77,61 +81,5 @@ impl Identity {
         self.relay = Some(format!(
             "process {pid} ({name}) listens on {at} and has a connection of its own to {to}"
         ));
-    }
-}
-
-/// The question that begins the samples of a trial.
-pub fn watch(trial: &str, interval: Duration) -> String {
-    json!({"trial": trial, "interval_ns": interval.as_nanos() as u64}).to_string()
-}
-
-/// Round trips one after the other, each on the clocks of both ends. `ask` asks for the server's
-/// clock, in ns as text; where it answers `None`, there are no trips.
-pub async fn trips<T: AsRef<[u8]>>(
-    mut ask: impl AsyncFnMut() -> Result<Option<T>>,
-) -> Result<Vec<Trip>> {
-    let mut trips = Vec::with_capacity(2 * TRIPS);
-    for _ in 0..TRIPS {
-        let sent_ns = monotonic_ns();
-        let Some(answer) = ask().await? else {
-            return Ok(vec![]);
-        };
-        let received_ns = monotonic_ns();
-        let server_ns = String::from_utf8_lossy(answer.as_ref()).parse();
-        trips.push(Trip {
-            sent_ns,
-            server_ns: server_ns
-                .map_err(|_| Error::protocol("the server's answer to clock is not a time"))?,
-            received_ns,
-        });
-    }
-    Ok(trips)
-}
-
-/// Trips to the server before a trial, kept for those after it: between both lies its clock.
-#[derive(Debug, Default)]
-pub struct Clocks(Mutex<Vec<Trip>>);
-
-impl Clocks {
-    /// Keeps trips that were made before the trial.
-    pub fn before(&self, trips: Vec<Trip>) {
-        self.0.lock().extend(trips);
-    }
-
-    /// The server's answer with its samples; `after`: trips after the trial, `None` where both ends
-    /// have one clock. Gives `None` where the clocks could not be compared: such samples have no
-    /// place in time.
-    pub fn placed(&self, samples: &[u8], after: Option<Vec<Trip>>) -> Result<Option<Watched>> {
-        let packed: Packed = serde_json::from_slice(samples)
-            .map_err(|error| Error::protocol(format!("the server's samples: {error}")))?;
-        let series = packed.unpack()?;
-        let clock = match after {
-            None => Some(Clock::default()),
-            Some(mut trips) => {
-                trips.extend(self.0.lock().iter());
-                align(&trips)
-            }
-        };
-        Ok(clock.map(|clock| Watched { series, clock }))
     }
 }
