@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::systems::System;
-use super::{Identity, LocalFuture, Session, Tally, Target, Verification};
+use super::{planned, Identity, LocalFuture, Session, Tally, Target, Verification};
 use super::{Moved, StageClock};
 use venturi_base::data::{Cursor, Source};
-use venturi_base::error::{Error, Kind, Result};
+use venturi_base::error::{Error, Result};
 use venturi_base::meter::clock::Stage;
 use venturi_base::spec::{Operation, TrialSpec, Verify};
 
@@ -83,8 +83,7 @@ impl Empty {
     }
 
     fn source(&self) -> Result<&Source> {
-        let unplanned = || Error::new(Kind::Internal, "empty: not planned");
-        self.source.as_ref().ok_or_else(unplanned)
+        planned(&self.source, "empty")
     }
 }
 

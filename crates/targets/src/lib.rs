@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use venturi_base::codec::account::Account;
 pub use venturi_base::data::upsert::MAX_SUMS;
-use venturi_base::error::Result;
+use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::align::Clock;
 use venturi_base::meter::clock::{PoolTime, Stage, StageClock, StageTotals, Workers};
 use venturi_base::meter::series::Series;
@@ -450,6 +450,12 @@ pub trait Target: Send + Sync {
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
         Box::pin(async { Ok(()) })
     }
+}
+
+/// What a plan has left; without it something was asked for too early, which is Venturi's own fault.
+pub(crate) fn planned<'a, P>(plan: &'a Option<P>, scheme: &str) -> Result<&'a P> {
+    let unplanned = || Error::new(Kind::Internal, format!("{scheme}: not planned"));
+    plan.as_ref().ok_or_else(unplanned)
 }
 
 /// The sessions of a group whose streams have nothing in common: each stream's, in order. An error names

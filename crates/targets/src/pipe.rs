@@ -17,7 +17,7 @@ use super::empty::compare;
 use super::stream::far::{give, take};
 use super::stream::{self, Arrived, Incoming, Outgoing, Reader, Sent, MOST_BATCH};
 use super::systems::System;
-use super::{Identity, LocalFuture, Moved, Session, Tally, Target, Verification};
+use super::{planned, Identity, LocalFuture, Moved, Session, Tally, Target, Verification};
 use venturi_base::codec::ipc::{Compression, Encoder};
 use venturi_base::codec::ipc_stream::StreamReader;
 use venturi_base::data::Source;
@@ -52,8 +52,7 @@ impl Pipes {
     }
 
     fn source(&self) -> Result<&Source> {
-        let unplanned = || Error::new(Kind::Internal, "pipe: not planned");
-        self.source.as_ref().ok_or_else(unplanned)
+        planned(&self.source, "pipe")
     }
 
     fn stream(&self) -> Result<Box<dyn Session>> {

@@ -37,16 +37,16 @@ use self::execute::{Executor, Stream};
 use self::limits::Limits;
 use self::link::{Link, MOST_NUMBERS};
 use self::options::{Options, Write, LONGEST_NAME};
-use self::reach::{reach, Reached};
+use self::reach::Reached;
 use self::read::Readable;
 use self::ready::Ready;
 use self::schema::Layout;
 use self::statement::Shape;
 use crate::systems::System;
 use crate::upsert::{compare, Calls, Effect, Found, Host, Place, Share};
-use crate::{each, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
+use crate::{each, planned, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::data::upsert::Batches;
-use venturi_base::error::{Error, Kind, Result};
+use venturi_base::error::{Error, Result};
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::net::wire::Wire;
 use venturi_base::spec::{Data, Operation, TrialSpec};
@@ -54,7 +54,8 @@ use venturi_base::spec::{Data, Operation, TrialSpec};
 /// The protocol numbers a batch's statements with 16 bits.
 const MOST_ROWS: usize = 65_535;
 
-pub struct Cassandra {
+/// A trial at a cluster. `P`: what its plan has found and made.
+pub struct Cluster<P> {
     spec: Arc<TrialSpec>,
     place: Place,
     options: Options,
@@ -62,10 +63,48 @@ pub struct Cassandra {
     listening: Option<u32>,
     /// The streams' connections.
     sockets: Arc<Sockets>,
-    plan: Option<Plan>,
+    plan: Option<P>,
 }
 
-struct Plan {
+impl<P> Cluster<P> {
+    /// Its own options have been checked.
+    fn of(spec: Arc<TrialSpec>, place: Place, options: Options) -> Result<Self> {
+        options.login(&place)?;
+        let listening = match spec.include_setup {
+            true => place.hosts.iter().find_map(Host::listening),
+            false => None,
+        };
+        Ok(Self {
+            listening,
+            spec,
+            place,
+            options,
+            sockets: Arc::default(),
+            plan: None,
+        })
+    }
+
+    fn plan(&self) -> Result<&P> {
+        planned(&self.plan, "cassandra")
+    }
+
+    /// A stream's connection is looked at, unless the clock runs while it is made.
+    fn keep(&self, wire: &Wire) {
+        if !self.spec.include_setup {
+            self.sockets.keep(wire.socket());
+        }
+    }
+
+    /// Of the streams' connections, where these are not made while the clock runs.
+    fn kept_sockets(&self) -> Option<Arc<Sockets>> {
+        (!self.spec.include_setup).then(|| self.sockets.clone())
+    }
+}
+
+/// Upserts into it.
+pub type Cassandra = Cluster<Plan>;
+
+pub struct Plan {
     contact: Contact,
     ready: Ready,
 }
@@ -176,24 +215,7 @@ impl Cassandra {
                 spec.in_flight
             )));
         }
-        options.login(&place)?;
-        let listening = match spec.include_setup {
-            true => place.hosts.iter().find_map(Host::listening),
-            false => None,
-        };
-        Ok(Self {
-            listening,
-            spec,
-            place,
-            options,
-            sockets: Arc::default(),
-            plan: None,
-        })
-    }
-
-    fn plan(&self) -> Result<&Plan> {
-        let unplanned = || Error::new(Kind::Internal, "cassandra: not planned");
-        self.plan.as_ref().ok_or_else(unplanned)
+        Self::of(spec, place, options)
     }
 
     /// Cut where a file's long name gives it, of which all is ASCII; what the user named has been
@@ -211,14 +233,13 @@ impl Cassandra {
         let layout = Arc::new(layout);
         let place = self.place.address();
 
-        let reached = reach(&self.place, &self.options, &self.spec, self.listening).await?;
         let Reached {
             driver,
             access,
             software,
             identity,
             note,
-        } = reached;
+        } = self.reach().await?;
         match self.options.common.setup && self.spec.leads() {
             true => server::set_up(&driver, &place, &layout, self.options.replication).await?,
             false => server::must_be_there(&driver, &layout).await?,
@@ -264,11 +285,7 @@ impl Cassandra {
 
     async fn open_stream(&self, stream: usize) -> Result<Vec<Box<dyn Session>>> {
         let Plan { contact, ready } = self.plan()?;
-        let keep = |wire: &Wire| {
-            if !self.spec.include_setup {
-                self.sockets.keep(wire.socket());
-            }
-        };
+        let keep = |wire: &Wire| self.keep(wire);
         let lanes = self.spec.in_flight;
         let opened = contact.stream(lanes, &ready.shape, &ready.limits, &keep);
         let opened = Rc::new(opened.await?);
@@ -341,7 +358,7 @@ impl Target for Cassandra {
     }
 
     fn sockets(&self) -> Option<Arc<Sockets>> {
-        (!self.spec.include_setup).then(|| self.sockets.clone())
+        self.kept_sockets()
     }
 
     fn batches(&self) -> Option<&dyn Applied> {

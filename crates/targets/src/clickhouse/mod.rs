@@ -10,13 +10,12 @@ mod server;
 mod split;
 mod tables;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::read::{compare, compare_sums, total, wrapped, Summed, There};
+use crate::read::{compare, compare_sums, own_table, total, wrapped, Summed, There};
 use crate::systems::System;
-use crate::{each, Identity, LocalFuture, Session, Sums, Tally, Target, Verification};
+use crate::{each, planned, Identity, LocalFuture, Session, Sums, Tally, Target, Verification};
 use venturi_base::codec::clickhouse::Column;
 use venturi_base::codec::ipc::Compression;
 use venturi_base::data::Source;
@@ -107,13 +106,7 @@ impl ClickHouse {
     }
 
     fn planned(&self) -> Result<&Plan> {
-        let unplanned = || {
-            Error::new(
-                Kind::Internal,
-                "a stream was opened before the plan was made",
-            )
-        };
-        self.plan.as_ref().ok_or_else(unplanned)
+        planned(&self.plan, SYSTEM.scheme)
     }
 
     async fn open_stream(&self, stream: usize) -> Result<Box<dyn Session>> {
@@ -245,10 +238,7 @@ impl Target for ClickHouse {
 impl ClickHouse {
     /// How often the rows are read in all.
     fn copies(&self) -> u64 {
-        match self.options.reading.shares(self.spec.streams) {
-            false => self.spec.streams as u64,
-            true => 1,
-        }
+        self.options.reading.times(self.spec.streams)
     }
 
     /// With its database, in a statement.
@@ -259,11 +249,8 @@ impl ClickHouse {
 
     /// Without.
     fn table(&self) -> String {
-        let own = match self.spec.operation {
-            Operation::Put => "venturi_put",
-            _ => "venturi_get",
-        };
-        self.options.table.clone().unwrap_or_else(|| own.into())
+        let named = self.options.table.clone();
+        named.unwrap_or_else(|| own_table(self.spec.operation).into())
     }
 
     /// The table is made for the trial.
@@ -272,17 +259,5 @@ impl ClickHouse {
             Operation::Put => self.options.setup,
             _ => self.spec.data != Data::Remote,
         }
-    }
-}
-
-/// Names that are given twice would be one column.
-fn distinct(columns: &[Column]) -> Result<()> {
-    let mut seen = BTreeSet::new();
-    match columns.iter().find(|column| !seen.insert(&column.name)) {
-        Some(column) => Err(Error::usage(format!(
-            "column {} is there twice: name one of them otherwise",
-            column.name
-        ))),
-        None => Ok(()),
     }
 }

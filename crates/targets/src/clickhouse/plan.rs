@@ -4,8 +4,8 @@ use super::options::{Format, Options};
 use super::server::{quoted, Version};
 use super::split::{statements, summed};
 use super::tables::parsed;
-use super::{distinct, ClickHouse, Plan};
-use crate::read::{Subject, Summed};
+use super::{ClickHouse, Plan};
+use crate::read::{distinct_names, Subject, Summed};
 use crate::Identity;
 use venturi_base::codec::clickhouse::types::columns_for;
 use venturi_base::codec::clickhouse::Column;
@@ -61,7 +61,7 @@ impl ClickHouse {
             None => Ok(Vec::new()),
         };
         let columns = columns.map_err(|error| error.context("data"))?;
-        distinct(&columns)?;
+        distinct_names(columns.iter().map(|column| &column.name))?;
         if self.makes_table() && self.spec.leads() {
             self.make_table(&mut client, &columns).await?;
         }
@@ -194,7 +194,7 @@ impl ClickHouse {
         let text_columns = self.names_and_types(client, &all).await?;
         let needs_types = matches!(format, Format::Native | Format::RowBinary);
         let columns = parsed(&text_columns, needs_types)?;
-        distinct(&columns)?;
+        distinct_names(columns.iter().map(|column| &column.name))?;
         let summed = match needs_types || columns.len() == text_columns.len() {
             true => summed(&columns),
             // Places in the batch are those of all columns; without them there are no sums.

@@ -7,8 +7,8 @@ use std::task::{ready, Context, Poll};
 
 use super::{discarded, nowhere};
 use crate::timeseries::{Batch, Dialect, Maker, Supply};
-use crate::{Identity, LocalFuture, Moved, Session, Tally, Target, Verification};
-use venturi_base::error::{Error, Kind, Result};
+use crate::{planned, Identity, LocalFuture, Moved, Session, Tally, Target, Verification};
+use venturi_base::error::Result;
 use venturi_base::meter::clock::{Stage, StageClock};
 use venturi_base::spec::TrialSpec;
 
@@ -31,8 +31,7 @@ impl Points {
     }
 
     fn supply(&self) -> Result<&Supply> {
-        let unplanned = || Error::new(Kind::Internal, "empty: not planned");
-        self.supply.as_ref().ok_or_else(unplanned)
+        planned(&self.supply, "empty")
     }
 }
 

@@ -9,10 +9,10 @@ use arrow_array::RecordBatch;
 
 use super::{discarded, nowhere};
 use crate::upsert::{Builder, Calls, Executing, Executor, Prepared, Share, Work};
-use crate::{Identity, LocalFuture, Session, Tally, Target, Verification};
+use crate::{planned, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::codec::sql::Dialect;
 use venturi_base::data::upsert::{Batches, Table};
-use venturi_base::error::{Error, Kind, Result};
+use venturi_base::error::{Error, Result};
 use venturi_base::meter::clock::Stage;
 use venturi_base::spec::TrialSpec;
 
@@ -32,8 +32,7 @@ impl Statements {
     }
 
     fn work(&self) -> Result<&Arc<Work<Text>>> {
-        let unplanned = || Error::new(Kind::Internal, "empty: not planned");
-        self.work.as_ref().ok_or_else(unplanned)
+        planned(&self.work, "empty")
     }
 }
 

@@ -32,7 +32,9 @@ use parking_lot::Mutex;
 use crate::hosts::of_stream;
 use crate::reference::Clocks;
 use crate::systems::System;
-use crate::{Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification, Watched};
+use crate::{
+    planned, Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification, Watched,
+};
 use venturi_base::codec::account::Account;
 use venturi_base::data::Source;
 use venturi_base::error::{Error, Kind, Result};
@@ -183,12 +185,7 @@ impl Flight {
     }
 
     fn planned(&self) -> Result<&Plan> {
-        self.plan.as_ref().ok_or_else(|| {
-            Error::new(
-                Kind::Internal,
-                "a stream was opened before the plan was made",
-            )
-        })
+        planned(&self.plan, SCHEME)
     }
 }
 

@@ -21,9 +21,9 @@ use crate::upsert::{
     compare, Calls, Effect, Executing, Executor, Found, Host, Place, Prepared, Share,
     StatementKind, Waits, Work,
 };
-use crate::{each, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
+use crate::{each, planned, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::codec::mysql::message_length;
-use venturi_base::error::{Error, Fate, Kind, Result};
+use venturi_base::error::{Error, Fate, Result};
 use venturi_base::meter::clock::Stage;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Operation, TrialSpec, Verify};
@@ -134,13 +134,7 @@ impl MySql {
     }
 
     fn planned(&self) -> Result<&Plan> {
-        let unplanned = || {
-            Error::new(
-                Kind::Internal,
-                "a stream was opened before the plan was made",
-            )
-        };
-        self.plan.as_ref().ok_or_else(unplanned)
+        planned(&self.plan, SYSTEM.scheme)
     }
 
     /// What is known where something went wrong at one host.

@@ -18,13 +18,16 @@ pub struct Column {
     pub native: String,
 }
 
-/// Names that are given twice would be one column.
 pub fn distinct(columns: &[Column]) -> Result<()> {
+    distinct_names(columns.iter().map(|column| &column.name))
+}
+
+/// Names that are given twice would be one column.
+pub fn distinct_names<'a>(mut names: impl Iterator<Item = &'a String>) -> Result<()> {
     let mut seen = BTreeSet::new();
-    match columns.iter().find(|column| !seen.insert(&column.name)) {
-        Some(column) => Err(Error::usage(format!(
-            "column {} is there twice: name one of them otherwise",
-            column.name
+    match names.find(|name| !seen.insert(*name)) {
+        Some(name) => Err(Error::usage(format!(
+            "column {name} is there twice: name one of them otherwise"
         ))),
         None => Ok(()),
     }

@@ -14,7 +14,7 @@ mod target;
 mod unheld;
 
 pub use check::{compare, compare_sums, total, There};
-pub use columns::{digest_of, distinct, same_types, schema, Column};
+pub use columns::{digest_of, distinct, distinct_names, same_types, schema, Column};
 pub use options::{Reading, Split};
 pub use session::{Checks, Counted, Counting, Partition, Rows};
 pub use split::{by_hash, by_ranges, by_rowid, edges, edges_of, Subject};
@@ -22,5 +22,15 @@ pub use sums::{wrapped, Summed, SUMMED_DIGITS};
 pub use target::{Question, ReadTarget, Reads};
 pub use unheld::{far, infinite, large};
 
+use venturi_base::spec::Operation;
+
 /// The table that our own data are written into before the clock starts.
 pub const OWN_TABLE: &str = "venturi_get";
+
+/// The table of a get or a put where none is named.
+pub fn own_table(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Put => "venturi_put",
+        _ => OWN_TABLE,
+    }
+}

@@ -49,6 +49,27 @@ impl Reading {
         streams == 1 || self.split != Some(Split::None)
     }
 
+    /// How often so many streams read the rows in all.
+    pub fn times(&self, streams: usize) -> u64 {
+        match self.shares(streams) {
+            true => 1,
+            false => streams as u64,
+        }
+    }
+
+    /// The column by which the streams share rows: the one that is named, or else the first.
+    pub fn column<'a, C>(&self, columns: &'a [C], name: impl Fn(&C) -> &str) -> Result<&'a C> {
+        match &self.split_by {
+            None => columns
+                .first()
+                .ok_or_else(|| Error::usage("there are no columns")),
+            Some(wanted) => columns
+                .iter()
+                .find(|column| name(column) == wanted)
+                .ok_or_else(|| Error::usage(format!("split_by {wanted}: there is no such column"))),
+        }
+    }
+
     /// Whether the options fit one another, and the `table` that is named.
     pub fn check_names(&self, table: Option<&str>) -> Result<()> {
         if table.is_some() && self.query.is_some() {

@@ -10,7 +10,9 @@ use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, RecordBatch};
 use arrow_buffer::ArrowNativeType;
 use arrow_schema::DataType;
 
+use super::There;
 use crate::{Sums, MAX_SUMS};
+use venturi_base::error::{Error, Kind, Result};
 
 /// Digits of a decimal whose sum can be asked for in units of its last place: of more the sum may pass 128 bits.
 pub const SUMMED_DIGITS: u8 = 30;
@@ -59,6 +61,20 @@ impl Summed {
             *sum = fields.next()?.map_or(Some(0), number)?;
         }
         Some((rows, sums))
+    }
+
+    /// The same of a whole row; `address` and `question`: for the error where it says something else.
+    pub fn there(&self, row: &[Option<String>], address: &str, question: &str) -> Result<There> {
+        let found = self.found(row.iter().map(Option::as_deref));
+        let (rows, sums) = found.ok_or_else(|| {
+            let line = format!("{address}: no count and sums, but {row:?}: {question}");
+            Error::new(Kind::Protocol, line)
+        })?;
+        Ok(There {
+            rows,
+            sums,
+            checksum: None,
+        })
     }
 
     /// Of a batch; `None`: a column is of another type here than on the server.

@@ -13,10 +13,10 @@ use super::{
 };
 use crate::database::{connected, drop_statement, exists, Database, Purpose};
 use crate::upsert::{is_own, occupied};
-use crate::{each, Identity, LocalFuture, Session, Tally, Target, Verification};
+use crate::{each, planned, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::data::upsert::Table;
 use venturi_base::data::{Cursor, Source};
-use venturi_base::error::{Error, Kind, Result};
+use venturi_base::error::{Error, Result};
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Data, Operation, TrialSpec, Verify};
 
@@ -132,8 +132,7 @@ impl<D: Reads> ReadTarget<D> {
     }
 
     fn planned(&self) -> Result<&Plan> {
-        let unplanned = || Error::new(Kind::Internal, "not planned");
-        self.plan.as_ref().ok_or_else(unplanned)
+        planned(&self.plan, D::DIALECT.name())
     }
 
     fn is_ours(&self) -> bool {
@@ -154,10 +153,7 @@ impl<D: Reads> ReadTarget<D> {
 
     /// How often the rows are read in all.
     fn times(&self) -> u64 {
-        match self.database.reading().shares(self.spec.streams) {
-            true => 1,
-            false => self.spec.streams as u64,
-        }
+        self.database.reading().times(self.spec.streams)
     }
 
     async fn make_plan(&mut self) -> Result<Identity> {
@@ -252,18 +248,7 @@ impl<D: Reads> ReadTarget<D> {
     async fn count(&self, link: &mut D::Link, from: &str, summed: &Summed) -> Result<There> {
         let question = format!("SELECT {} FROM {from}", summed.selected());
         let row = self.database.ask(link, &question).await?;
-        let (rows, sums) = summed
-            .found(row.iter().map(Option::as_deref))
-            .ok_or_else(|| {
-                let address = self.database.address();
-                let line = format!("{address}: no count and sums, but {row:?}: {question}");
-                Error::new(Kind::Protocol, line)
-            })?;
-        Ok(There {
-            rows,
-            sums,
-            checksum: None,
-        })
+        summed.there(&row, &self.database.address(), &question)
     }
 
     /// What each stream reads; `None`: nothing; empty: all.
@@ -283,15 +268,7 @@ impl<D: Reads> ReadTarget<D> {
         if streams == 1 || split == Split::None {
             return Ok(vec![Some(String::new()); streams]);
         }
-        let column = || match &reading.split_by {
-            None => columns
-                .first()
-                .ok_or_else(|| Error::usage("there are no columns")),
-            Some(name) => columns
-                .iter()
-                .find(|column| column.name == *name)
-                .ok_or_else(|| Error::usage(format!("split_by {name}: there is no such column"))),
-        };
+        let column = || reading.column(columns, |column| &column.name);
         match split {
             Split::None => Ok(Vec::new()),
             Split::Parts => self.database.parts(link, &self.table(), streams).await,

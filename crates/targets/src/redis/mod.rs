@@ -18,7 +18,7 @@ use crate::upsert::{
     compare, is_own, occupied, Builder, Calls, Common, Effect, Form, Found, Login, Place, Share,
     Work,
 };
-use crate::{each, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
+use crate::{each, planned, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::codec::sql::{self, Dialect};
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::{Error, Kind, Result};
@@ -107,8 +107,7 @@ impl Redis {
     }
 
     fn planned(&self) -> Result<&Planned> {
-        let unplanned = || Error::new(Kind::Internal, "redis: not planned");
-        self.planned.as_ref().ok_or_else(unplanned)
+        planned(&self.planned, "redis")
     }
 
     fn failed(&self, what: &str) -> Error {

@@ -26,10 +26,10 @@ use futures::future::{join_all, try_join_all};
 
 use crate::hosts::of_stream;
 use crate::systems::System;
-use crate::{each, Identity, LocalFuture, Session, Tally, Target, Verification};
+use crate::{each, planned, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::codec::timeseries::Writer;
 use venturi_base::data::points::Layout;
-use venturi_base::error::{Error, Kind, Result};
+use venturi_base::error::{Error, Result};
 use venturi_base::http1;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Data, Operation, TrialSpec};
@@ -206,8 +206,7 @@ impl TimeSeries {
     }
 
     fn planned(&self) -> Result<&Planned> {
-        let unplanned = || Error::new(Kind::Internal, "time series: not planned");
-        self.planned.as_ref().ok_or_else(unplanned)
+        planned(&self.planned, "time series")
     }
 
     async fn plan_all(&mut self) -> Result<Identity> {

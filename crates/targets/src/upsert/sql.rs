@@ -8,10 +8,10 @@ use super::{
     compare, is_own, merged_note, occupied, Builder, Calls, Effect, Executor, Found, Share, Work,
 };
 use crate::database::{connected, drop_statement, exists, numbers, Database, Purpose};
-use crate::{each, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
+use crate::{each, planned, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::codec::sql::Extra;
 use venturi_base::data::upsert::{Batches, Table};
-use venturi_base::error::{Error, Kind, Result};
+use venturi_base::error::{Error, Result};
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::TrialSpec;
 
@@ -64,11 +64,7 @@ impl<D: Upserts> SqlTarget<D> {
     }
 
     fn planned(&self) -> Result<&Planned<D::Builder>> {
-        let unplanned = || {
-            let scheme = D::DIALECT.name();
-            Error::new(Kind::Internal, format!("{scheme}: not planned"))
-        };
-        self.planned.as_ref().ok_or_else(unplanned)
+        planned(&self.planned, D::DIALECT.name())
     }
 
     async fn connect(&self, purpose: Purpose) -> Result<D::Link> {

@@ -19,13 +19,13 @@ use self::statement::Table;
 use super::dial::Access;
 use super::errors;
 use super::options::{self, Options};
-use super::reach::{reach, Reached};
+use super::reach::Reached;
 use super::schema::Layout;
 use super::server;
+use super::Cluster;
 use crate::read::{
     compare, digest_of, distinct, same_types, schema, Column, Split, Summed, There, OWN_TABLE,
 };
-use crate::upsert::{Host, Place};
 use crate::{each, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::codec::cql::{Definition, Prepared};
 use venturi_base::data::Source;
@@ -33,18 +33,10 @@ use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Data, Operation, TrialSpec, Verify};
 
-pub struct Readable {
-    spec: Arc<TrialSpec>,
-    place: Place,
-    options: Options,
-    /// The process of this host that listens there, where it had to be looked for early.
-    listening: Option<u32>,
-    /// The streams' connections.
-    sockets: Arc<Sockets>,
-    plan: Option<Plan>,
-}
+/// Gets from it.
+pub type Readable = Cluster<Plan>;
 
-struct Plan {
+pub struct Plan {
     driver: Arc<Driver>,
     access: Access,
     nodes: Vec<SocketAddr>,
@@ -82,24 +74,7 @@ impl Readable {
         if options.is_any() {
             return wrong("consistency = any is for writes: take one");
         }
-        options.login(&place)?;
-        let listening = match spec.include_setup {
-            true => place.hosts.iter().find_map(Host::listening),
-            false => None,
-        };
-        Ok(Self {
-            listening,
-            spec,
-            place,
-            options,
-            sockets: Arc::default(),
-            plan: None,
-        })
-    }
-
-    fn plan(&self) -> Result<&Plan> {
-        let unplanned = || Error::new(Kind::Internal, "cassandra: not planned");
-        self.plan.as_ref().ok_or_else(unplanned)
+        Self::of(spec, place, options)
     }
 
     fn is_ours(&self) -> bool {
@@ -112,21 +87,17 @@ impl Readable {
 
     /// How often the rows are read in all.
     fn times(&self) -> u64 {
-        match self.options.reading.shares(self.spec.streams) {
-            true => 1,
-            false => self.spec.streams as u64,
-        }
+        self.options.reading.times(self.spec.streams)
     }
 
     async fn make_plan(&mut self) -> Result<Identity> {
-        let reached = reach(&self.place, &self.options, &self.spec, self.listening).await?;
         let Reached {
             driver,
             access,
             software,
             identity,
             note,
-        } = reached;
+        } = self.reach().await?;
         let place = self.place.address();
         let source = match self.is_ours() {
             true => Some(Source::make(&self.spec.data, self.spec.rows_per_batch)?),
@@ -357,7 +328,7 @@ impl Target for Readable {
     }
 
     fn sockets(&self) -> Option<Arc<Sockets>> {
-        (!self.spec.include_setup).then(|| self.sockets.clone())
+        self.kept_sockets()
     }
 
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {

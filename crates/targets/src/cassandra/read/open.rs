@@ -1,7 +1,6 @@
 //! Connections to nodes, and on them what a stream asks, prepared.
 
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use super::super::dial::{exchange, Access};
@@ -133,9 +132,7 @@ impl Readable {
     /// Of a connection that has prepared what its stream asks.
     async fn link(&self, plan: &Plan, mut wire: Wire) -> Result<Link> {
         let prepared = self.prepare(&mut wire, &plan.access, &plan.text).await?;
-        if !self.spec.include_setup {
-            self.sockets.keep(wire.socket().as_fd());
-        }
+        self.keep(&wire);
         Ok(Link::new(wire, prepared.id))
     }
 }

@@ -18,9 +18,9 @@ use parking_lot::Mutex;
 
 use super::options::DEFAULT_PORT;
 use super::reader::Reader;
-use crate::read::{Checks, Partition};
+use crate::read::{own_table, Checks, Partition};
 use crate::systems::System;
-use crate::{each, Identity, LocalFuture, Session, Tally, Target, Verification};
+use crate::{each, planned, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::data::Source;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::sockets::Sockets;
@@ -87,13 +87,7 @@ impl FlightSql {
     }
 
     fn planned(&self) -> Result<&Plan> {
-        let unplanned = || {
-            Error::new(
-                Kind::Internal,
-                "a stream was opened before the plan was made",
-            )
-        };
-        self.plan.as_ref().ok_or_else(unplanned)
+        planned(&self.plan, SCHEME)
     }
 
     fn source(&self) -> Result<&Source> {
@@ -103,20 +97,13 @@ impl FlightSql {
 
     /// The table's name.
     fn table(&self) -> String {
-        let own = match self.spec.operation {
-            Operation::Put => "venturi_put",
-            _ => "venturi_get",
-        };
         let named = self.options.common.table.clone();
-        named.unwrap_or_else(|| own.into())
+        named.unwrap_or_else(|| own_table(self.spec.operation).into())
     }
 
     /// How often the rows are read in all.
     fn copies(&self) -> u64 {
-        match self.options.reading.shares(self.spec.streams) {
-            true => 1,
-            false => self.spec.streams as u64,
-        }
+        self.options.reading.times(self.spec.streams)
     }
 
     async fn open_stream(&self, stream: usize) -> Result<Box<dyn Session>> {

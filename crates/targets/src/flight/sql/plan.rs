@@ -1,6 +1,5 @@
 //! Before the clock: who the server is, what is asked of it, and what must have come of it.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_schema::{Schema, SchemaRef};
@@ -11,7 +10,8 @@ use super::server::shown;
 use super::tables::Way;
 use super::{words, FlightSql};
 use crate::read::{
-    by_hash, by_ranges, digest_of, edges_of, same_types, Split, Subject, Summed, There,
+    by_hash, by_ranges, digest_of, distinct_names, edges_of, same_types, Split, Subject, Summed,
+    There,
 };
 use crate::upsert::StatementKind;
 use crate::Identity;
@@ -142,7 +142,7 @@ impl FlightSql {
         }
         let info = self.server.planned(link, &all, handle.as_deref()).await?;
         let schema = self.columns(link, &info.schema, &from).await?;
-        distinct(&schema)?;
+        distinct_names(schema.fields().iter().map(|field| field.name()))?;
         let streams = self.spec.streams;
         let offer = self.server.offer(&info)?;
         let split = match (
@@ -241,21 +241,8 @@ impl FlightSql {
             let message = format!("{}; {advice}", error.message);
             Error { message, ..error }
         })?;
-        let (rows, sums) = summed
-            .found(row.iter().map(Option::as_deref))
-            .ok_or_else(|| {
-                let address = self.server.address.authority();
-                let line = format!(
-                    "{address}: no count and sums, but {row:?}: {}",
-                    shown(&question)
-                );
-                Error::new(Kind::Protocol, line)
-            })?;
-        Ok(There {
-            rows,
-            sums,
-            checksum: None,
-        })
+        let address = self.server.address.authority();
+        summed.there(&row, &address, &shown(&question))
     }
 
     /// What each stream reads, by the values of a column.
@@ -268,17 +255,8 @@ impl FlightSql {
         schema: &Schema,
     ) -> Result<Vec<Option<String>>> {
         let streams = self.spec.streams;
-        let column = match &self.options.reading.split_by {
-            None => schema
-                .fields()
-                .first()
-                .ok_or_else(|| Error::usage("there are no columns"))?,
-            Some(name) => schema
-                .fields()
-                .iter()
-                .find(|field| field.name() == name)
-                .ok_or_else(|| Error::usage(format!("split_by {name}: there is no such column")))?,
-        };
+        let reading = &self.options.reading;
+        let column = reading.column(schema.fields(), |field| field.name())?;
         if split == Split::Hash {
             return Ok(by_hash(&words::hash(dialect, column, streams), streams));
         }
@@ -296,19 +274,6 @@ impl FlightSql {
         let name = dialect.quoted(column.name());
         let ranges = edges_of(&row, streams);
         Ok(by_ranges(&name, &ranges, |number| number.to_string()))
-    }
-}
-
-/// Names that are given twice would be one column to a sum.
-fn distinct(schema: &Schema) -> Result<()> {
-    let mut seen = BTreeSet::new();
-    let mut fields = schema.fields().iter();
-    match fields.find(|field| !seen.insert(field.name())) {
-        Some(field) => Err(Error::usage(format!(
-            "column {} is there twice: name one of them otherwise",
-            field.name()
-        ))),
-        None => Ok(()),
     }
 }
 
