@@ -1,7 +1,6 @@
 //! Where a reference server listens, and the threads that it consists of.
 
 use std::net::{TcpListener, ToSocketAddrs};
-use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use socket2::Socket;
 use venturi_base::error::{Error, Kind};
+use venturi_base::net::listener::{tcp, Listener};
 use venturi_base::net::unix::Listening;
 
 /// How often somebody who waits for the end looks whether it has come.
@@ -17,32 +17,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Connections that wait to be accepted.
 pub(crate) const BACKLOG: i32 = 4096;
 
-/// What connections come by. It does not block.
-pub(crate) enum Listener {
-    Tcp(Socket),
-    Unix(Listening),
-}
-
-impl Listener {
-    fn socket(&self) -> &Socket {
-        match self {
-            Listener::Tcp(socket) => socket,
-            Listener::Unix(listening) => &listening.socket,
-        }
-    }
-
-    pub fn accept(&self) -> std::io::Result<Socket> {
-        self.socket().accept().map(|(socket, _)| socket)
-    }
-}
-
-impl AsRawFd for Listener {
-    fn as_raw_fd(&self) -> RawFd {
-        self.socket().as_raw_fd()
-    }
-}
-
-/// The same, on the event loop of its thread.
+/// What connections come by, on the event loop of its thread.
 pub(crate) enum Accepting {
     Tcp(tokio::net::TcpListener),
     Unix(tokio::net::UnixListener, #[allow(dead_code)] Listening),
@@ -75,17 +50,8 @@ impl Accepting {
 pub(crate) fn listen(host: &str, port: u16) -> std::io::Result<TcpListener> {
     let mut last = std::io::Error::other("the host has no address");
     for address in (host, port).to_socket_addrs()? {
-        let bound = || {
-            let domain = socket2::Domain::for_address(address);
-            let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
-            socket.set_reuse_address(true)?;
-            socket.bind(&address.into())?;
-            socket.listen(BACKLOG)?;
-            socket.set_nonblocking(true)?;
-            Ok(socket.into())
-        };
-        match bound() {
-            Ok(listener) => return Ok(listener),
+        match tcp(address, BACKLOG) {
+            Ok(socket) => return Ok(socket.into()),
             Err(error) => last = error,
         }
     }

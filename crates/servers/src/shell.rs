@@ -10,11 +10,12 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::access::{tls_config, Token};
-use super::listening::{cannot_bind, cannot_listen, listen, Listener, BACKLOG};
+use super::listening::{cannot_bind, cannot_listen, listen, BACKLOG};
 use super::machine::Address;
 use venturi_base::error::{Error, Result};
 use venturi_base::meter::clock::Stage;
 use venturi_base::meter::handicap::Handicap;
+use venturi_base::net::listener::Listener;
 use venturi_base::net::unix;
 
 /// A part of the server's spec (docs/format.md).

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde::Deserialize;
 use serde_json::json;
 use socket2::Socket;
 use tokio::sync::watch;
@@ -16,15 +17,26 @@ use tokio_rustls::{TlsAcceptor, TlsStream};
 
 use crate::access::Token;
 use crate::account::{Accounts, Counted};
-use crate::listening::{Accepting, Listener, Threads};
+use crate::listening::{Accepting, Threads};
 use crate::machine::{Address, TcpProbe};
 use crate::shell::Shell;
 use crate::store::Store;
 use venturi_base::codec::budget::Budget;
 use venturi_base::error::Result;
+use venturi_base::meter::clock::Stage;
 use venturi_base::meter::handicap::Handicap;
+use venturi_base::net::listener::Listener;
 use venturi_base::net::socket::prepare;
 use venturi_base::net::wire::Wire;
+
+/// Those that may be handicapped.
+const STAGES: [Stage; 5] = [
+    Stage::Generate,
+    Stage::Encode,
+    Stage::Decode,
+    Stage::Verify,
+    Stage::Apply,
+];
 
 /// How long a stopping server lets its streams finish.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
@@ -108,7 +120,7 @@ impl State {
 }
 
 /// A running server; stops when dropped.
-pub(crate) struct Serving {
+pub struct Serving {
     address: Address,
     state: Arc<State>,
     stop: watch::Sender<bool>,
@@ -116,24 +128,33 @@ pub(crate) struct Serving {
 }
 
 /// What a server is set up by beside its shell.
-pub(crate) struct Bounds {
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct Bounds {
     /// Of all tables together, in bytes.
-    pub memory: u64,
-    pub max_message: usize,
+    #[serde(rename = "memory_bytes")]
+    memory: u64,
+    /// Of a batch that a put sends, in bytes.
+    #[serde(rename = "max_message_size", default = "largest_message")]
+    max_message: usize,
+}
+
+fn largest_message() -> usize {
+    256 << 20
 }
 
 impl Serving {
     /// Binds and starts to serve each connection by `serve`.
-    pub fn start<F: Future<Output = ()>>(
+    pub(crate) fn start<F: Future<Output = ()>>(
         shell: &Shell,
         bounds: &Bounds,
-        handicap: Handicap,
         protocols: &[&[u8]],
         serve: impl Fn(Socket, Arc<State>, Option<TlsAcceptor>, watch::Receiver<bool>) -> F
             + Send
             + Sync
             + 'static,
     ) -> Result<Self> {
+        shell.check()?;
+        let handicap = shell.handicap(&STAGES)?;
         let acceptor = shell.tls(protocols)?.map(TlsAcceptor::from);
         let token = shell.token()?;
         let store = Store::new(bounds.memory);

@@ -1,6 +1,7 @@
 //! Connections: between whom, over what, and how they are set up.
 
 pub mod dial;
+pub mod listener;
 pub mod route;
 pub mod runtime;
 pub mod socket;

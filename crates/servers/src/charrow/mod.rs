@@ -30,7 +30,7 @@ use socket2::Socket;
 
 use crate::access::Token;
 use crate::account::{Accounts, Counted};
-use crate::listening::{Listener, Threads};
+use crate::listening::Threads;
 use crate::machine::{Address, TcpProbe};
 use builtin::Builtin;
 pub use config::{EngineKind, ServerSpec, StreamSpec};
@@ -41,6 +41,7 @@ use outside::{Outside, WaitingQueries};
 use sessions::Sessions;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::handicap::Handicap;
+use venturi_base::net::listener::Listener;
 use venturi_base::net::socket::prepare;
 use venturi_base::os::machine::Place;
 use wire::{Wire, LOOK_UP};

@@ -8,6 +8,7 @@ mod put;
 mod worker;
 
 use std::future::{poll_fn, Future};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use socket2::Socket;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use crate::state::{Bounds, Serving, State, GRACE};
+use crate::state::{Serving, State, GRACE};
 pub use config::ServerSpec;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::http2::{Config, Connection, Role};
@@ -32,33 +33,18 @@ impl Server {
     /// Binds and starts to serve.
     pub fn start(spec: &str) -> Result<Self> {
         let spec = ServerSpec::parse(spec)?;
-        let (window, handicap) = (spec.window(), spec.handicap()?);
-        let bounds = Bounds {
-            memory: spec.memory_bytes,
-            max_message: spec.max_message_size,
-        };
+        let window = spec.window();
         let serve =
             move |socket, state, acceptor, stopped| serve(socket, state, acceptor, window, stopped);
-        Serving::start(&spec.shell, &bounds, handicap, &[b"h2"], serve).map(Self)
+        Serving::start(&spec.shell, &spec.bounds, &[b"h2"], serve).map(Self)
     }
+}
 
-    pub fn address(&self) -> String {
-        self.0.address()
-    }
+impl Deref for Server {
+    type Target = Serving;
 
-    /// Waits until the server has stopped, but no longer than this. True: it has.
-    pub fn wait(&self, limit: Duration) -> bool {
-        self.0.wait(limit)
-    }
-
-    /// Takes no more connections, lets open streams finish for two seconds, and ends.
-    pub fn stop(&self) {
-        self.0.stop();
-    }
-
-    /// Counts since the start, as JSON.
-    pub fn statistics(&self) -> String {
-        self.0.statistics()
+    fn deref(&self) -> &Serving {
+        &self.0
     }
 }
 

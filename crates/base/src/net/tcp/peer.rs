@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use socket2::{Domain, SockAddr, Socket, Type};
+use socket2::{SockAddr, Socket};
 
 use super::line::{
     parse, prepare, read, read_buffer, stay_on, write, write_pieces, Ticket, HEADER, IDLE, LOOK_UP,
     MOST_CONNECTIONS, OPEN, PIECE,
 };
+use crate::net::listener::{tcp, Listener};
 use crate::net::unix::Listening;
 use crate::spec::Operation;
 
@@ -37,21 +38,6 @@ impl Default for Terms {
         Self {
             ticket: OPEN,
             unasked: UNASKED,
-        }
-    }
-}
-
-#[derive(Debug)]
-enum Listener {
-    Tcp(Socket),
-    Unix(Listening),
-}
-
-impl Listener {
-    fn socket(&self) -> &Socket {
-        match self {
-            Listener::Tcp(socket) => socket,
-            Listener::Unix(listening) => &listening.socket,
         }
     }
 }
@@ -94,11 +80,7 @@ impl Shared {
 impl Peer {
     /// Listens on a port of the system's choice.
     pub fn start(ip: IpAddr, terms: Terms) -> io::Result<Peer> {
-        let address = SocketAddr::new(ip, 0);
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-        socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
-        socket.set_nonblocking(true)?;
+        let socket = tcp(SocketAddr::new(ip, 0), BACKLOG)?;
         Self::serve(Listener::Tcp(socket), terms)
     }
 
