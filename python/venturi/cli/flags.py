@@ -13,7 +13,7 @@ from venturi.common.credentials import without_passwords
 from venturi.targets.parameters import SETTINGS
 from venturi.targets.setting import Known
 
-__all__ = ["command_line", "settings"]
+__all__ = ["command_line", "extended", "settings"]
 
 
 def settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -23,10 +23,6 @@ def settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]
     chosen = [known[name] for name in names] if names else list(known.values())
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
-        signature = inspect.signature(command, eval_str=True)
-        own = [it for it in signature.parameters.values() if it.name != "settings"]
-
-        @functools.wraps(command)
         def called(**given: Any) -> None:
             found = {it.keyword: given.pop(it.keyword) for it in chosen}
             for it in chosen:
@@ -34,13 +30,24 @@ def settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]
                     found[it.keyword] = it.negative
             command(**given, settings=found)
 
-        called.__signature__ = signature.replace(  # type: ignore[attr-defined]
-            parameters=[*own, *map(_parameter, chosen), *(_negative(it) for it in chosen if it.negative)]
-        )
-        called.__annotations__ = {it.name: it.annotation for it in called.__signature__.parameters.values()}  # type: ignore[attr-defined]
-        return called
+        more = [*map(_parameter, chosen), *(_negative(it) for it in chosen if it.negative)]
+        return extended(command, "settings", more, called)
 
     return decorated
+
+
+def extended(
+    command: Callable[..., None], name: str, more: Sequence[inspect.Parameter], called: Callable[..., None]
+) -> Callable[..., None]:
+    """`called`, with the parameters of the command, and these in the place of the one of that name."""
+    signature = inspect.signature(command, eval_str=True)
+    found: list[inspect.Parameter] = []
+    for own in signature.parameters.values():
+        found += [it.replace(kind=own.kind) for it in more] if own.name == name else [own]
+    functools.update_wrapper(called, command)
+    called.__signature__ = signature.replace(parameters=found)  # type: ignore[attr-defined]
+    called.__annotations__ = {it.name: it.annotation for it in found}
+    return called
 
 
 def _parameter(it: Known) -> inspect.Parameter:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
@@ -20,19 +21,11 @@ def serve() -> None:
 
 
 @app.command()
+@flags.shared("batch", "bearer token", port=31337)
 def flight(
-    host: flags.Host = "127.0.0.1",
-    port: flags.Port = 31337,
-    unix: flags.Unix = None,
-    memory: Annotated[
-        str,
-        typer.Option("--memory", help="Most bytes that tables, and copies that gets read from, may take."),
-    ] = "4GiB",
-    max_connections: flags.MaxConnections = 1024,
-    max_message_size: Annotated[
-        str, typer.Option("--max-message-size", help="Largest batch that a put may send, in bytes.")
-    ] = "256Mi",
-    send_buffer: flags.SendBuffer = None,
+    shared: Callable[[], dict[str, Any]],
+    memory: flags.Memory = "4GiB",
+    max_message_size: flags.MaxMessageSize = "256Mi",
     window: Annotated[
         str | None,
         typer.Option(
@@ -41,11 +34,6 @@ def flight(
             show_default=False,
         ),
     ] = None,
-    handicap: Annotated[str | None, flags.handicap("batch")] = None,
-    tls_certificate: flags.TlsCertificate = None,
-    tls_key: flags.TlsKey = None,
-    tls_client_ca: flags.TlsClientCa = None,
-    token_env: Annotated[str | None, flags.token_env("bearer token")] = None,
     table: Annotated[
         list[str] | None, flags.table("a Parquet, Arrow or CSV file to serve under /NAME")
     ] = None,
@@ -59,22 +47,9 @@ def flight(
     # HTTP/2's largest.
     window_bytes = serving.count("--window", window, 2**31 - 1) if window is not None else None
     spec = {
-        "memory_bytes": serving.count("--memory", memory),
-        "max_message_size": serving.count("--max-message-size", max_message_size),
+        **serving.bounds(memory, max_message_size),
         "window": window_bytes,
-        **serving.common(
-            "batch",
-            host=host,
-            port=port,
-            unix=unix,
-            max_connections=max_connections,
-            send_buffer=send_buffer,
-            handicap=handicap,
-            tls_certificate=tls_certificate,
-            tls_key=tls_key,
-            tls_client_ca=tls_client_ca,
-            token_env=token_env,
-        ),
+        **shared(),
     }
     files = [*(("--table", text) for text in table or []), *(("--data", text) for text in data or [])]
     serving.tables("flight", spec, files, as_json, exit_with_parent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +21,9 @@ _STREAMS = {b"ARROW1": "Arrow IPC file", b"PAR1": "Parquet", b"\xff\xff\xff\xff"
 _LEAST_MEMORY = 2**16
 
 
+@flags.shared("block", "password", port=9006)
 def charrow(
+    shared: Callable[[], dict[str, Any]],
     table: Annotated[list[str] | None, flags.table("a Parquet, Arrow or CSV file to hold in memory")] = None,
     stream: Annotated[
         list[str] | None,
@@ -43,26 +46,16 @@ def charrow(
     rows_per_block: Annotated[
         str, typer.Option("--rows-per-block", help="Rows of a block of --table, as 64Ki.")
     ] = "64Ki",
-    host: flags.Host = "127.0.0.1",
-    port: flags.Port = 9006,
-    unix: flags.Unix = None,
     query_memory: Annotated[
         str, typer.Option("--query-memory", help="Most bytes of a query that are encoded and not yet sent.")
     ] = "64MiB",
     max_queries: Annotated[int, typer.Option("--max-queries", min=1, help="Most queries at a time.")] = 64,
-    max_connections: flags.MaxConnections = 1024,
     patience: Annotated[
         str, typer.Option("--patience", help="For a client to end what it has begun to say.")
     ] = "10s",
     stall_timeout: Annotated[
         str, typer.Option("--stall-timeout", help="For a partition that does not read what it was dealt.")
     ] = "30s",
-    send_buffer: flags.SendBuffer = None,
-    handicap: Annotated[str | None, flags.handicap("block")] = None,
-    tls_certificate: flags.TlsCertificate = None,
-    tls_key: flags.TlsKey = None,
-    tls_client_ca: flags.TlsClientCa = None,
-    token_env: Annotated[str | None, flags.token_env("password")] = None,
     as_json: flags.Json = False,
     exit_with_parent: flags.ExitWithParent = False,
 ) -> None:
@@ -80,19 +73,7 @@ def charrow(
         "max_queries": max_queries,
         "patience_ns": serving.nanoseconds("--patience", patience),
         "stall_timeout_ns": serving.nanoseconds("--stall-timeout", stall_timeout),
-        **serving.common(
-            "block",
-            host=host,
-            port=port,
-            unix=unix,
-            max_connections=max_connections,
-            send_buffer=send_buffer,
-            handicap=handicap,
-            tls_certificate=tls_certificate,
-            tls_key=tls_key,
-            tls_client_ca=tls_client_ca,
-            token_env=token_env,
-        ),
+        **shared(),
     }
     queries = _engine(engine, data, [*(table or []), *(stream or []), *(ready or [])])
     core = load_core()
@@ -109,7 +90,7 @@ def charrow(
             "streams": streams,
             "engine": "builtin" if queries is None else "outside",
         }
-        server = serving.started(core, spec, str(unix or f"{host}:{port}"))
+        server = serving.started(core, spec, serving.asked(spec))
         # Who reads that it is ready may stop it at once.
         ending = serving.signalled()
         if queries is not None:

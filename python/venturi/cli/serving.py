@@ -17,6 +17,8 @@ from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.say import say
 
 __all__ = [
+    "asked",
+    "bounds",
     "check_access",
     "common",
     "count",
@@ -86,7 +88,7 @@ def common(
     *,
     host: str,
     port: int,
-    unix: Path | None,
+    unix: Path | None = None,
     max_connections: int,
     send_buffer: str | None,
     handicap: str | None,
@@ -128,6 +130,19 @@ def common(
     }
 
 
+def bounds(memory: str, max_message_size: str) -> dict[str, Any]:
+    """The part of a spec that servers of tables share. Raises VenturiError naming the flag that is wrong."""
+    return {
+        "memory_bytes": count("--memory", memory),
+        "max_message_size": count("--max-message-size", max_message_size),
+    }
+
+
+def asked(spec: Mapping[str, Any]) -> str:
+    """Where a server shall listen, for errors."""
+    return str(spec["unix"] or f"{spec['host']}:{spec['port']}")
+
+
 def place(scheme: str, server: Any, spec: Mapping[str, Any]) -> str:
     """The URL of a server of the core's, for whoever measures it."""
     if spec["unix"] is not None:
@@ -147,7 +162,7 @@ def tables(
     with DataStore() as store:
         spec["tables"] = [_table(store, flag, text) for flag, text in files]
         store.forget_tables()
-        server = started(core, spec, str(spec["unix"] or f"{spec['host']}:{spec['port']}"))
+        server = started(core, spec, asked(spec))
         # Who reads that it is ready may stop it at once.
         ending = signalled()
         _announce(server, scheme, as_json, spec)
