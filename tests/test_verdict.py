@@ -300,6 +300,9 @@ def test_what_would_show_the_link_can_be_asked_there() -> None:
     ours = next_of(BLOCKED_SERVER)
     assert "--compression lz4" in ours and "venturi ceilings flight://10.0.0.2:31337" in ours
     assert "--compression" not in next_of(BLOCKED_SERVER, http_compression="gzip")
+    # Its protocol has none here.
+    assert "--compression" not in next_of(BLOCKED_SERVER, target="postgres://h/db", table="rows")
+    assert "--compression lz4" in next_of(BLOCKED_SERVER, target="cassandra://h/db", table="rows")
     for url in ("clickhouse://h/db", "flightsql://h:1"):
         theirs = next_of(BLOCKED_SERVER, target=url)
         assert "venturi ceilings flight://HOST:31338" in theirs and f"ceilings {url}" not in theirs, theirs
