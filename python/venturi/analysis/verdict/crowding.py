@@ -13,7 +13,7 @@ from dataclasses import replace
 from venturi.analysis.cells.summary import Cell, numeric
 from venturi.analysis.verdict.causes import Cause, Why
 from venturi.analysis.verdict.types import Remedy, Verdict
-from venturi.analysis.verdict.words import hits
+from venturi.analysis.verdict.words import databases, hits
 from venturi.analysis.verdict.words.remedies import told
 from venturi.analysis.words.wording import nouns_of
 
@@ -102,7 +102,7 @@ def _one_core(verdict: Verdict, cell: Cell, other: Cell, others: Verdict) -> Ver
         verdict,
         cause=cause,
         title=hits.TITLES[cause],
-        lines=hits.serial(numbers, nouns_of(cell)),
+        lines=databases.serial(numbers, nouns_of(cell)),
         remedies=(profile, *(r for r in verdict.remedies if not set(r.changes) & set(_LANES))),
         numbers=numbers,
     )
@@ -123,7 +123,7 @@ def _limited(verdict: Verdict, cell: Cell, fewer: Cell) -> Verdict:
         end="server",
         stage=None,
         title=hits.TITLES[cause],
-        lines=hits.limit(numbers, fewer.main),
+        lines=databases.limit(numbers, fewer.main),
         remedies=tuple(r for r in verdict.remedies if not set(r.changes) & set(_LANES)),
         numbers=numbers,
     )

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
-from venturi.analysis.cells.batches import several
 from venturi.analysis.cells.ceilings import CIPHER, codec_of
 from venturi.analysis.verdict.causes import Cause, Lack
 from venturi.analysis.verdict.evidence import CODEC, End, Seen
-from venturi.analysis.verdict.proof import Hit, cores, databases, path, pools
+from venturi.analysis.verdict.proof import Hit, cores, path, pools
 from venturi.analysis.verdict.proof.ends import WORKERS, own_stages
+from venturi.analysis.verdict.words import databases
+from venturi.analysis.words.wording import cores as all_cores
 from venturi.analysis.words.wording import (
-    Nouns,
     held_back,
     milliseconds,
     nouns_of,
     rate,
-    rows_rate,
     shares,
     size,
     waiting,
 )
-from venturi.analysis.words.wording import cores as all_cores
-from venturi.common.units import Quantity, count, percent, plural
-from venturi.targets.system import is_program
+from venturi.common.units import percent, plural
 
-__all__ = ["LACKS", "TITLES", "as_narrow", "end_of", "limit", "lines", "serial", "title"]
+__all__ = ["LACKS", "TITLES", "as_narrow", "end_of", "lines", "title"]
 
 Lines = Iterator[str]
 
@@ -369,125 +366,6 @@ def _acknowledgements(seen: Seen, hit: Hit) -> Lines:
         yield f"a round trip takes {milliseconds(seen.round_trip)}"
 
 
-# ---- databases
-
-
-def _engine(seen: Seen, hit: Hit) -> Lines:
-    threads, cpu = hit.numbers["threads"], hit.numbers.get("cpu_cores")
-    s = "s" if threads == 1 else ""
-    yield (
-        f"the engine runs in the client's process, whose {plural(threads, 'thread')} spend{s} "
-        f"{percent(hit.numbers['occupancy'])} of the time in it"
-    )
-    if cpu is None:
-        return
-    if hit.cause is Cause.ENGINE_BUSY:
-        yield f"it computes ({cpu:.2f} cores): {shares(seen.client.work)}"
-        return
-    if hit.cause is Cause.ENGINE_ONE_WRITER:
-        yield f"all threads together use {cpu:.2f} cores: one writes at a time, the others wait"
-        return
-    disk = hit.numbers.get("disk_busy", 0.0)
-    held = "for its commits to be on the disk, or for its own locks"
-    if disk >= databases.DISK_SEEN:
-        held = f"for the disk (busy {percent(disk)}) or for its own locks"
-    computing = min(cpu / threads, 1.0)
-    yield f"it computes {percent(computing)} of that time, and waits {percent(1 - computing)}: {held}"
-
-
-# ---- plugins and drivers
-
-
-def _plugin(seen: Seen, hit: Hit) -> Lines:
-    calls, cpu = hit.numbers["calls"], hit.numbers.get("cpu_cores")
-    part = "producer" if seen.cell.operation == "get" else "consumer"
-    whose = "the driver: it" if hit.stage == "driver" else f"your code: its {part}"
-    yield f"{percent(hit.numbers['occupancy'])} of the time is spent in {whose} sets the pace, not Venturi"
-    if cpu is None:
-        return
-    used = f"the process uses {cpu:.2f} cores beside Venturi's own work, with {calls:.1f} calls at a time"
-    if hit.cause is Cause.PLUGIN_ONE_INTERPRETER:
-        yield f"{used}: one interpreter runs one thread of Python at a time"
-    elif hit.cause in (Cause.PLUGIN_BUSY, Cause.DRIVER_BUSY):
-        yield f"{used}: it computes"
-    else:
-        end = "its database" if hit.stage == "driver" else "its other end"
-        yield f"{used}: most of that time it waits for something else, {end} perhaps"
-    if "run_delay" in hit.numbers:
-        delay = percent(hit.numbers["run_delay"])
-        yield f"its threads waited for a CPU {delay} of the time that they could run"
-    other = hit.numbers.get("server_cpu_cores")
-    if other is not None:
-        yield f"the process of the other end uses {other:.2f} cores"
-
-
-def _little_in_flight(seen: Seen, hit: Hit) -> Lines:
-    lanes, away = hit.numbers["batches_in_flight"], hit.numbers.get("round_trip_share", 0.0)
-    rows = seen.cell.parameters.get("rows_per_batch")
-    batches = plural(int(lanes), "batch")
-    held = f"{batches} of {count(rows)} row{'' if rows == 1 else 's'}" if rows else batches
-    took = milliseconds(hit.numbers["batch_ns"])
-    text = f"{held} {'is' if lanes == 1 else 'are'} in flight at a time and one takes {took}"
-    yield text + (f", which makes {rows_rate(seen.rows)}" if seen.rows else "")
-    text = f"the client waits for answers {percent(hit.numbers['await_reply'])} of the time"
-    if "cpu_cores" in hit.numbers:
-        text += f", the server process uses {hit.numbers['cpu_cores']:.2f} cores meanwhile"
-    yield text
-    if away >= databases.AWAY:
-        yield f"{percent(min(away, 1.0))} of that is the round trip ({milliseconds(seen.round_trip or 0)})"
-    busy = hit.numbers.get("disk_busy", 0.0)
-    if busy >= databases.DISK_SEEN and away < databases.AWAY:
-        yield f"a disk is busy {percent(busy)}: commits may wait for it"
-
-
-def _server(seen: Seen, hit: Hit) -> Lines:
-    server, cpu, delay = seen.server, hit.numbers.get("cpu_cores"), hit.numbers.get("run_delay", 0.0)
-    yield f"the client {waiting(seen.client.waiting)}: the {nouns_of(seen.cell).server} sets the pace"
-    if is_program(str(seen.cell.parameters.get("target"))):
-        if cpu is not None:
-            yield f"the programs of all streams, with what they have started, use {cpu:.2f} cores"
-        return
-    if server.busiest_thread and databases.one_thread(seen):
-        name, filled = server.busiest_thread
-        yield f"the server's busiest thread ({name}) fills {percent(filled)} of a core"
-    elif cpu is not None and seen.cell.in_rows:
-        lanes = (seen.client.workers or seen.streams) * hit.numbers["waiting"]
-        yield (
-            f"the server process uses {cpu:.2f} cores: it computes {percent(cpu / lanes)} of the time that "
-            "it has a batch"
-        )
-        if delay > databases.DELAYED:
-            yield f"it waited for a CPU {percent(delay)} of the time that it could run"
-    elif cpu is not None:
-        yield f"the process that listens on the server's port uses {cpu:.2f} cores"
-
-
-def limit(numbers: Mapping[str, float], fewer: Quantity) -> tuple[str, ...]:
-    """What a cell with fewer batches in flight says of one with more."""
-    took = [numbers.get("batch_ns"), numbers.get("fewer_batch_ns")]
-    more, less = (Quantity(ns, unit="ns").text() if ns is not None else None for ns in took)
-    here, gain = count(int(numbers["batches_in_flight"])), numbers.get("gain")
-    there = several(int(numbers["fewer_in_flight"]))
-    compared = f"{there} in flight did as much ({fewer}) as {here}"
-    if gain is not None:
-        compared = f"{there} in flight did {fewer}, {here} only {percent(gain)} more"
-    return (
-        compared,
-        *([f"each batch took {more} in place of {less}"] if more and less else []),
-        "neither the client nor the CPUs are busy, so batches queue in the server: before a lock or its log",
-    )
-
-
-def serial(numbers: Mapping[str, float], nouns: Nouns) -> tuple[str, ...]:
-    """What the same core with another number of streams says of a server."""
-    here, there = (plural(int(numbers[n]), nouns.stream) for n in ("streams", "other_streams"))
-    return (
-        f"the server process uses {numbers['cpu_cores']:.2f} cores with {here} and "
-        f"{numbers['other_cpu_cores']:.2f} with {there}, and moves as much",
-        "it does one thing at a time: one thread, a lock or an interpreter",
-    )
-
-
 # ---- what would settle it
 
 
@@ -539,19 +417,19 @@ _LINES: dict[Cause, Callable[[Seen, Hit], Lines]] = {
     Cause.ONE_CORE_FOR_BOTH: _one_core,
     **dict.fromkeys((Cause.POOL_BUSY, Cause.POOL_OWN_WORK, Cause.POOL_BUSIEST), _pool),
     Cause.POOL_TAKES_TURNS: _turns,
-    **dict.fromkeys((Cause.ENGINE_BUSY, Cause.ENGINE_ONE_WRITER, Cause.ENGINE_WAITS), _engine),
-    **dict.fromkeys((Cause.PLUGIN_BUSY, Cause.PLUGIN_ONE_INTERPRETER, Cause.PLUGIN_WAITS), _plugin),
-    **dict.fromkeys((Cause.DRIVER_BUSY, Cause.DRIVER_WAITS), _plugin),
+    **dict.fromkeys((Cause.ENGINE_BUSY, Cause.ENGINE_ONE_WRITER, Cause.ENGINE_WAITS), databases.engine),
+    **dict.fromkeys((Cause.PLUGIN_BUSY, Cause.PLUGIN_ONE_INTERPRETER, Cause.PLUGIN_WAITS), databases.plugin),
+    **dict.fromkeys((Cause.DRIVER_BUSY, Cause.DRIVER_WAITS), databases.plugin),
     Cause.CIPHER_REACHED: _cipher,
     **dict.fromkeys((Cause.STAGE_BUSY, Cause.STAGE_BUSIEST), _stage),
     **dict.fromkeys((Cause.RAW_TCP_REACHED, Cause.INTERFACE_FULL, Cause.SOCKET_BLOCKED), _link),
     **dict.fromkeys((Cause.DISK_BUSY, Cause.DISK_CEILING), _disk),
     Cause.MEMORY_BANDWIDTH: _memory,
-    Cause.LITTLE_IN_FLIGHT: _little_in_flight,
+    Cause.LITTLE_IN_FLIGHT: databases.little_in_flight,
     Cause.HTTP2_WINDOW: _window,
     **dict.fromkeys((Cause.RECEIVE_WINDOW, Cause.SEND_BUFFER), _buffer),
     Cause.ACKNOWLEDGEMENTS: _acknowledgements,
-    Cause.SERVER_WAITED_FOR: _server,
+    Cause.SERVER_WAITED_FOR: databases.server,
     Cause.NO_GOOD_TRIAL: _said("no trial of this cell was good"),
     Cause.NOTHING_RECORDED: _said("neither stages nor resources were recorded, as in imported results"),
     Cause.START_MEASURED: _start,
