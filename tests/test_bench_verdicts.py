@@ -14,7 +14,7 @@ BENCH = Path(__file__).resolve().parent.parent / "bench"
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Its modules `cases` and `table`, without leaving their short names to other tests."""
-    names = ("cases", "table", "goals", "shared")
+    names = ("cases", "databases", "servers", "stand", "table", "goals", "shared")
     for place in (BENCH, BENCH / "verdicts"):
         monkeypatch.syspath_prepend(str(place))
     before = {name: sys.modules.pop(name, None) for name in names}

@@ -25,7 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 import pytest
 import table
-from cases import CASES, CPUS, Case, Stand, said
+from cases import CASES, CPUS
+from stand import Case, Stand, said
 
 import path_support
 import shared

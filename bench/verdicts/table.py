@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from cases import Case
 from scipy.stats import binomtest
+from stand import Case
 
 import goals
 import shared

@@ -1,0 +1,107 @@
+"""What a case is: where it is set up, what is typed there, and which verdicts are right."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import database_support
+from flight_support import ServerProcess
+from venturi.analysis.verdict.causes import Cause
+from venturi.analysis.verdict.types import Verdict
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is typed after `venturi run`."""
+
+    flags: tuple[object, ...]
+    within: list[str] = field(default_factory=list)
+    """What the command begins with."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class Stand:
+    """Where a case is set up: a directory, and what ends with it."""
+
+    def __init__(self, place: Path, ends: contextlib.ExitStack) -> None:
+        self.place = place
+        self.ends = ends
+
+    def enter(self, context: contextlib.AbstractContextManager[Any]) -> Any:
+        return self.ends.enter_context(context)
+
+    def process(self, *words: str) -> ServerProcess:
+        started = ServerProcess(list(words))
+        self.ends.callback(started.stop)
+        return started
+
+    def database(self, name: str, **choices: Any) -> database_support.Database:
+        started = database_support.start(name, **choices)
+        self.ends.callback(started.stop)
+        return started
+
+
+Make = Callable[[Stand], Trial]
+
+
+@dataclass(frozen=True)
+class Said:
+    """Verdicts that are right: any of these causes, of that end and stage where they are given."""
+
+    causes: tuple[Cause, ...]
+    end: str | None = None
+    stage: str | None = None
+    also: tuple[Cause, ...] = ()
+    """Where two places are equally narrow, what has to be said of the other."""
+
+    def fits(self, found: Mapping[str, Any]) -> bool:
+        return (
+            found["cause"] in _names(self.causes)
+            and self.end in (None, found["end"])
+            and self.stage in (None, found["stage"])
+            and (not self.also or (found["also"] or {}).get("cause") in _names(self.also))
+        )
+
+
+def _names(causes: tuple[Cause, ...]) -> set[str]:
+    return {str(cause) for cause in causes}
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    truth: str
+    """The place in words, a row of the matrix."""
+    how: str
+    """How it is made."""
+    make: Make = field(repr=False)
+    right: tuple[Said, ...]
+    unclear: tuple[Said, ...] = ()
+    """What is true and says too little: counted as unknown."""
+
+    def judged(self, found: Mapping[str, Any]) -> str:
+        if any(said.fits(found) for said in self.right):
+            return "right"
+        if found["kind"] == "unknown" or any(said.fits(found) for said in self.unclear):
+            return "unknown"
+        return "wrong"
+
+
+def said(verdict: Verdict) -> dict[str, Any]:
+    """What is kept of a verdict."""
+    also = verdict.also
+    return {
+        "kind": verdict.kind,
+        "cause": str(verdict.cause),
+        "end": verdict.end,
+        "stage": verdict.stage,
+        "title": verdict.title,
+        "sentence": verdict.sentence,
+        "confidence": verdict.confidence,
+        "others": verdict.numbers.get("others", 0.0),
+        "also": also and {"cause": str(also.cause), "end": also.end, "stage": also.stage},
+    }
