@@ -135,3 +135,18 @@ def verdict(
 ) -> Verdict:
     """The verdict of five equal trials made by `trial`."""
     return judge(cell_of(trial(*args, **settings), probes=probes), environment)
+
+
+FAR = {"loopback": False}
+RECEIVING = {"receive": 0.70, "decode": 0.05, "verify": 0.20, "await_input": 0.05}
+SENDING = {"send": 0.60, "encode": 0.02, "await_output": 0.38}
+IDLE_CLIENT, BLOCKED_SERVER = {"await_input": 0.9, "receive": 0.1}, {"await_output": 0.93, "send": 0.07}
+
+
+def is_(found: Verdict, kind: str, end: str | None = None, stage: str | None = None) -> Verdict:
+    assert (found.kind, found.end, found.stage) == (kind, end, stage), found
+    return found
+
+
+def far(busy: float = 0.1, **sockets: Any) -> dict[str, Any]:
+    return end(busy, network=FAR, sockets=sockets)
