@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
@@ -15,7 +14,7 @@ import pyarrow.ipc
 import pytest
 
 from database_support import Database, once_it_runs
-from read_support import RECORDS, get, good, refused, spec, sums
+from read_support import RECORDS, as_a_user, file_of, get, good, refused, spec, sums
 from run_support import venturi
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
@@ -134,9 +133,7 @@ def test_our_rows_come_back(cassandra: Database, tmp_path: Path) -> None:
         "i16": pa.array([-1, 2, None], pa.int16()), "i32": pa.array([-1, 2, None], pa.int32()),
         "at": pa.array([0, 86_399_999_999_999, None], pa.time64("ns")),
     })  # fmt: skip
-    with pa.ipc.new_file(tmp_path / "x.arrow", table.schema) as ipc:
-        ipc.write_table(table)
-    data = {"source": "file", "path": "x", "ipc": str(tmp_path / "x.arrow")}
+    data = file_of(tmp_path / "x.arrow", table)
     good(get(url, data=data, streams=2, rows=1000), 2000, "checksum")
     left = cassandra.run_sql("SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'venturi'")
     assert not [name for (name,) in left if name == "venturi_get"]
@@ -179,14 +176,10 @@ def test_it_stops_in_the_midst(url: str) -> None:
 
 
 def test_as_a_user_does_it(url: str, tmp_path: Path) -> None:
-    done = venturi(
-        "run", "--target", url, "--table", "t", "--operation", "get", "--streams", "1,2", "--split", "parts",
-        "--page-size", "100,1000", "--repeats", "1", "--warmup", "0", "--no-ceilings", "--no-report", "--out",
-        str(tmp_path / "run"),
+    records = as_a_user(
+        tmp_path, "--target", url, "--table", "t", "--operation", "get", "--streams", "1,2",
+        "--split", "parts", "--page-size", "100,1000", achieved=4,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    records = [json.loads(line) for line in (tmp_path / "run" / "trials.jsonl").read_text().splitlines()]
-    assert [r["verification"]["achieved"] for r in records] == ["sums"] * 4
     assert {r["parameters"]["page_size"] for r in records} == {100, 1000}
     assert all(r["parameters"]["write"] is None for r in records)
     wrong = venturi("run", "--target", url, "--table", "t", "--operation", "get", "--split", "hash")

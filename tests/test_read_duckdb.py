@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +15,7 @@ import pytest
 
 import read_support
 from database_support import once_it_runs
-from read_support import RECORDS, good, refused, sums
-from run_support import venturi
+from read_support import as_a_user, by_splits, cancelled, embedded_gives_ours_back, good, refused, sums
 from venturi.servers.local import duckdb_library
 
 pytestmark = [pytest.mark.usefixtures("core")]
@@ -69,18 +65,14 @@ def file(path: Path) -> Iterator[str]:
     yield f"duckdb://{path}"
 
 
-@pytest.mark.parametrize(
-    "split",
-    [
-        {"split": "parts"},
-        {"split": "key", "split_by": "id"},
-        {"split": "key", "split_by": "day"},
-        {"split": "key", "split_by": "us"},
-        {"split": "hash", "split_by": "name"},
-        {"split_by": "u"},
-        {"split": "none"},
-    ],
-    ids=lambda split: "-".join(split.values()),
+@by_splits(
+    {"split": "parts"},
+    {"split": "key", "split_by": "id"},
+    {"split": "key", "split_by": "day"},
+    {"split": "key", "split_by": "us"},
+    {"split": "hash", "split_by": "name"},
+    {"split_by": "u"},
+    {"split": "none"},
 )
 def test_every_type_is_shared_by_every_split(file: str, split: dict[str, str]) -> None:
     times = 3 if split.get("split") == "none" else 1
@@ -107,12 +99,8 @@ def test_sums_of_the_other_columns(file: str, path: Path) -> None:
 
 def test_our_rows_come_back(tmp_path: Path) -> None:
     url = f"duckdb://{tmp_path}/new.duckdb"
-    for split in ({}, {"split": "none"}, {"split": "hash"}, {"split": "key"}):
-        rows = 20_000 if split.get("split") == "none" else 10_000
-        record = good(get(url, data=RECORDS, streams=2, rows=5000, **split), rows, "checksum")
-        assert {"apply", "decode", "verify"} <= set(record["stages"]["client"])
-        assert record["target"]["protocol"] == "duckdb"
-        assert record["target"]["software"].startswith("DuckDB ")
+    record = embedded_gives_ours_back(url, "duckdb", library=duckdb_library())
+    assert record["target"]["software"].startswith("DuckDB ")
     with duckdb.connect(str(tmp_path / "new.duckdb"), read_only=True) as database:
         assert database.execute("SELECT count(*) FROM duckdb_tables()").fetchone() == (0,)
 
@@ -129,9 +117,7 @@ def test_a_file_comes_back(tmp_path: Path) -> None:
         "day": pa.array([dt.date(1969, 12, 31), None, dt.date(9999, 1, 1)]),
         "t": pa.array([-1, None, 5], pa.timestamp("us")), "o": [True, None, False],
     })  # fmt: skip
-    with pa.ipc.new_file(tmp_path / "x.arrow", table.schema) as ipc:
-        ipc.write_table(table)
-    data = {"source": "file", "path": "x", "ipc": str(tmp_path / "x.arrow")}
+    data = read_support.file_of(tmp_path / "x.arrow", table)
     record = get(f"duckdb://{tmp_path}/new.duckdb", data=data, streams=2, rows=1000)
     good(record, 2000, "checksum")
 
@@ -184,30 +170,9 @@ def test_it_stops_in_the_midst(file: str) -> None:
     # The library is told within a statement too that gives no rows, and while rows are counted.
     for query, verify in ((f"SELECT i FROM ({endless}) WHERE i < 0", "none"), (endless, "count")):
         silent = read_support.spec(file, query=query, verify=verify, library=duckdb_library())
-        assert _cancelled(silent)["outcome"] == "interrupted"
-
-
-def _cancelled(given: dict[str, Any]) -> dict[str, Any]:
-    """The record of a trial that is cancelled half a second after it was asked for."""
-    from venturi import _core
-
-    control, records = _core.Control(), []
-    trial = threading.Thread(target=lambda: records.append(_core.run_trial(json.dumps(given), control)))
-    trial.start()
-    time.sleep(0.5)
-    control.cancel()
-    trial.join(timeout=30)
-    assert not trial.is_alive()
-    record: dict[str, Any] = json.loads(records[0])
-    return record
+        assert cancelled(silent)["outcome"] == "interrupted"
 
 
 def test_as_a_user_does_it(file: str, tmp_path: Path) -> None:
-    done = venturi(
-        "run", "--target", file, "--query", "SELECT id, name FROM t", "--streams", "1,2", "--split", "key",
-        "--split-by", "id", "--repeats", "1", "--warmup", "0", "--no-ceilings", "--no-report", "--out",
-        str(tmp_path / "run"),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    records = [json.loads(line) for line in (tmp_path / "run" / "trials.jsonl").read_text().splitlines()]
-    assert [r["verification"]["achieved"] for r in records] == ["sums"] * 2
+    words = ("--target", file, "--query", "SELECT id, name FROM t", "--streams", "1,2")
+    as_a_user(tmp_path, *words, "--split", "key", "--split-by", "id", achieved=2)

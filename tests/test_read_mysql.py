@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -13,8 +12,7 @@ import pyarrow.ipc
 import pytest
 
 from database_support import Database, once_it_runs
-from read_support import RECORDS, get, good, refused, spec, sums
-from run_support import venturi
+from read_support import RECORDS, as_a_user, by_splits, file_of, get, good, refused, spec, sums
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
 
@@ -64,9 +62,7 @@ def test_a_float_that_text_rounds_is_not_held_against_itself(
     mariadb: Database, tmp_path: Path, form: str, achieved: str
 ) -> None:
     table = pa.table({"n": pa.array([1, 2], pa.int32()), "f": pa.array([0.12345679, 1.5], pa.float32())})
-    with pa.ipc.new_file(tmp_path / "f.arrow", table.schema) as file:
-        file.write_table(table)
-    data = {"source": "file", "path": "x", "ipc": str(tmp_path / "f.arrow")}
+    data = file_of(tmp_path / "f.arrow", table)
     good(get(mariadb.url, data=data, rows=2, format=form), 2, achieved)
 
 
@@ -78,9 +74,7 @@ def a_file(path: Path) -> dict[str, Any]:
         "f": pa.array([0.1, None, -1e300]), "d": pa.array([-1, 20_000, None], pa.date32()),
         "p": pa.array([Decimal("-12345.678"), Decimal("0.001"), None], pa.decimal128(12, 3)),
     })  # fmt: skip
-    with pa.ipc.new_file(path, table.schema) as file:
-        file.write_table(table)
-    return {"source": "file", "path": "x", "ipc": str(path)}
+    return file_of(path, table)
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -90,18 +84,14 @@ def test_a_file_comes_back(mariadb: Database, tmp_path: Path, form: str) -> None
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize(
-    "split",
-    [
-        {"split": "key", "split_by": "id"},
-        {"split": "key", "split_by": "ubig"},
-        {"split": "key", "split_by": "day"},
-        {"split": "key", "split_by": "at_local"},
-        {"split": "key", "split_by": "at_utc"},
-        {"split": "hash", "split_by": "name"},
-        {"split_by": "id"},
-    ],
-    ids=lambda split: "-".join(split.values()),
+@by_splits(
+    {"split": "key", "split_by": "id"},
+    {"split": "key", "split_by": "ubig"},
+    {"split": "key", "split_by": "day"},
+    {"split": "key", "split_by": "at_local"},
+    {"split": "key", "split_by": "at_utc"},
+    {"split": "hash", "split_by": "name"},
+    {"split_by": "id"},
 )
 def test_every_type_is_shared_by_every_split(types: Database, form: str, split: dict[str, str]) -> None:
     record = good(get(types.url, table="types", streams=3, batch=100, format=form, **split), ROWS + 1)
@@ -166,12 +156,8 @@ def test_a_query_that_fails_in_the_midst(mariadb: Database, form: str) -> None:
 
 
 def test_as_a_user_does_it(types: Database, tmp_path: Path) -> None:
-    done = venturi(
-        "run", "--target", types.url, *types.flags, "--query", "SELECT id, price FROM types",
-        "--streams", "1,2", "--split", "key", "--split-by", "id", "--wire-format", "binary,text",
-        "--repeats", "1", "--warmup", "0", "--no-ceilings", "--no-report", "--out", str(tmp_path / "run"),
+    records = as_a_user(
+        tmp_path, "--target", types.url, *types.flags, "--query", "SELECT id, price FROM types",
+        "--streams", "1,2", "--split", "key", "--split-by", "id", "--wire-format", "binary,text", achieved=4,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    records = [json.loads(line) for line in (tmp_path / "run" / "trials.jsonl").read_text().splitlines()]
-    assert [r["verification"]["achieved"] for r in records] == ["sums"] * 4
     assert {r["parameters"]["wire_format"] for r in records} == {"binary", "text"}

@@ -11,7 +11,7 @@ import pytest
 
 from core_support import run_trial
 from database_support import Database, once_it_runs, postgres_connection
-from read_support import RECORDS, get, good, refused, spec, sums
+from read_support import RECORDS, as_a_user, by_splits, file_of, get, good, refused, spec, sums
 from run_support import venturi
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
@@ -62,39 +62,30 @@ def test_our_rows_come_back(postgres: Database, form: str, split: dict[str, str]
 
 def test_a_file_comes_back(postgres: Database, tmp_path: Path) -> None:
     import pyarrow as pa
-    import pyarrow.ipc
 
     table = pa.table({
         "n": pa.array([1, None, 3], pa.int32()), "s": ["a", None, "ü"], "b": [b"\0", b"", None],
         "t": pa.array([1, 2, None], pa.timestamp("us", "UTC")), "ok": [True, None, False],
         "f": pa.array([0.5, None, -1e300]), "d": pa.array([-1, 20000, None], pa.date32()),
     })  # fmt: skip
-    ipc = tmp_path / "x.arrow"
-    with pa.ipc.new_file(ipc, table.schema) as file:
-        file.write_table(table)
-    data = {"source": "file", "path": "x", "ipc": str(ipc)}
+    data = file_of(tmp_path / "x.arrow", table)
     good(get(postgres.url, data=data, streams=2, rows=1000), 2000, "checksum")
     # An integer without a sign is a numeric there: the sums hold, row by row it is another type.
     wide = pa.table({"n": pa.array([2**64 - 1, 5], pa.uint64())})
-    with pa.ipc.new_file(ipc, wide.schema) as file:
-        file.write_table(wide)
+    data = file_of(tmp_path / "x.arrow", wide)
     record = good(get(postgres.url, data=data, rows=1000), 1000, "sums")
     assert sums(record)["n"] == (2**64 - 1 + 5) * 500 % 2**64
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize(
-    "split",
-    [
-        {"split": "parts"},
-        {"split": "key", "split_by": "id"},
-        {"split": "key", "split_by": "day"},
-        {"split": "key", "split_by": "at_local"},
-        {"split": "key", "split_by": "at_utc"},
-        {"split": "hash", "split_by": "name"},
-        {"split_by": "u"},
-    ],
-    ids=lambda split: "-".join(split.values()),
+@by_splits(
+    {"split": "parts"},
+    {"split": "key", "split_by": "id"},
+    {"split": "key", "split_by": "day"},
+    {"split": "key", "split_by": "at_local"},
+    {"split": "key", "split_by": "at_utc"},
+    {"split": "hash", "split_by": "name"},
+    {"split_by": "u"},
 )
 def test_every_type_is_shared_by_every_split(types: Database, form: str, split: dict[str, str]) -> None:
     record = good(get(types.url, table="types", streams=3, batch=100, format=form, **split), 2001)
@@ -216,16 +207,10 @@ def test_an_upsert_is_as_before(postgres: Database) -> None:
 
 def test_as_a_user_does_it(postgres: Database, tmp_path: Path) -> None:
     postgres.run_sql("CREATE TABLE trips AS SELECT n AS id, n * 0.5 AS fare FROM generate_series(1, 50000) n")
-    done = venturi(
-        "run", "--target", postgres.url, *postgres.flags, "--query", "SELECT id, fare FROM trips",
-        "--streams", "1,2", "--split", "key", "--split-by", "id", "--wire-format", "copy,rows",
-        "--repeats", "1", "--warmup", "0", "--no-ceilings", "--no-report", "--out", str(tmp_path / "run"),
+    records = as_a_user(
+        tmp_path, "--target", postgres.url, *postgres.flags, "--query", "SELECT id, fare FROM trips",
+        "--streams", "1,2", "--split", "key", "--split-by", "id", "--wire-format", "copy,rows", achieved=4,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    import json
-
-    records = [json.loads(line) for line in (tmp_path / "run" / "trials.jsonl").read_text().splitlines()]
-    assert [r["verification"]["achieved"] for r in records] == ["sums"] * 4
     assert {r["parameters"]["wire_format"] for r in records} == {"copy", "rows"}
     assert {r["parameters"]["operation"] for r in records} == {"get"}
     assert all(r["parameters"]["statement"] is None for r in records)

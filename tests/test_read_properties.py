@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from read_support import get, good
+from read_support import file_of, get, good
 from venturi.servers.local import duckdb_library
 from venturi.targets.system import FILES
 
@@ -65,10 +65,7 @@ def tables(draw: st.DrawFn, types: list[tuple[pa.DataType, Values]]) -> pa.Table
 
 def comes_back(url: str, table: pa.Table, **options: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.arrow"
-        with pa.ipc.new_file(path, table.schema) as file:
-            file.write_table(table)
-        data = {"source": "file", "path": "rows", "ipc": str(path)}
+        data = file_of(Path(folder) / "rows.arrow", table)
         record = get(url, data=data, streams=2, rows=40, batch=7, **options)
         achieved = record["verification"]["achieved"] if record["error"] is None else "sums"
         good(record, 80, achieved)

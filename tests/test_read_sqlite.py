@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.ipc
 import pytest
 
 from database_support import once_it_runs
-from read_support import RECORDS, get, good, refused, spec, sums
-from run_support import venturi
+from read_support import (
+    as_a_user,
+    by_splits,
+    cancelled,
+    embedded_gives_ours_back,
+    file_of,
+    get,
+    good,
+    refused,
+    spec,
+    sums,
+)
 
 pytestmark = [pytest.mark.usefixtures("core")]
 
@@ -58,11 +64,7 @@ def test_texts_of_a_file_in_utf_16(tmp_path: Path) -> None:
 
 def test_our_rows_come_back(tmp_path: Path) -> None:
     url = f"sqlite://{tmp_path}/new.db"
-    for split in ({}, {"split": "none"}, {"split": "hash"}, {"split": "key"}):
-        rows = 20_000 if split.get("split") == "none" else 10_000
-        record = good(get(url, data=RECORDS, streams=2, rows=5000, **split), rows, "checksum")
-        assert {"apply", "decode", "verify"} <= set(record["stages"]["client"])
-        assert record["target"]["protocol"] == "sqlite"
+    embedded_gives_ours_back(url, "sqlite")
     with closing(sqlite3.connect(tmp_path / "new.db")) as connection:
         assert connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,)
 
@@ -72,22 +74,16 @@ def test_a_file_comes_back(tmp_path: Path) -> None:
         "n": pa.array([2**63 - 1, None, -(2**63)]), "s": ["a", None, "ü"], "b": [b"\0", b"", None],
         "f": pa.array([0.1, None, 3.0]),
     })  # fmt: skip
-    with pa.ipc.new_file(tmp_path / "x.arrow", table.schema) as ipc:
-        ipc.write_table(table)
-    data = {"source": "file", "path": "x", "ipc": str(tmp_path / "x.arrow")}
+    data = file_of(tmp_path / "x.arrow", table)
     good(get(f"sqlite://{tmp_path}/new.db", data=data, streams=2, rows=1000), 2000, "checksum")
 
 
-@pytest.mark.parametrize(
-    "split",
-    [
-        {"split": "parts"},
-        {"split": "key", "split_by": "id"},
-        {"split": "hash", "split_by": "name"},
-        {"split_by": "id"},
-        {"split": "none"},
-    ],
-    ids=lambda split: "-".join(split.values()),
+@by_splits(
+    {"split": "parts"},
+    {"split": "key", "split_by": "id"},
+    {"split": "hash", "split_by": "name"},
+    {"split_by": "id"},
+    {"split": "none"},
 )
 def test_every_type_is_shared_by_every_split(file: str, split: dict[str, str]) -> None:
     times = 3 if split.get("split") == "none" else 1
@@ -139,28 +135,10 @@ def test_it_stops_in_the_midst(file: str) -> None:
     assert record["outcome"] == "interrupted"
     # The library is asked within a statement too that gives no rows.
     silent = f"SELECT count(*) AS c FROM ({endless})"
-    from venturi import _core
-
-    control, records = _core.Control(), []
-    wanted = json.dumps(spec(file, query=silent, verify="none"))
-    trial = threading.Thread(target=lambda: records.append(_core.run_trial(wanted, control)))
-    trial.start()
-    time.sleep(0.3)
-    control.cancel()
-    trial.join(timeout=30)
-    assert not trial.is_alive()
-    assert json.loads(records[0])["outcome"] == "interrupted"
+    assert cancelled(spec(file, query=silent, verify="none"))["outcome"] == "interrupted"
 
 
 def test_as_a_user_does_it(file: str, tmp_path: Path) -> None:
-    done = venturi(
-        "run", "--target", file, "--query", "SELECT id, name FROM t", "--streams", "1,2", "--split", "key",
-        "--split-by", "id", "--repeats", "1", "--warmup", "0", "--no-ceilings", "--no-report", "--out",
-        str(tmp_path / "run"),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    records: list[dict[str, Any]] = [
-        json.loads(line) for line in (tmp_path / "run" / "trials.jsonl").read_text().splitlines()
-    ]
-    assert [r["verification"]["achieved"] for r in records] == ["sums"] * 2
+    words = ("--target", file, "--query", "SELECT id, name FROM t", "--streams", "1,2")
+    records = as_a_user(tmp_path, *words, "--split", "key", "--split-by", "id", achieved=2)
     assert all(r["parameters"]["journal"] is None for r in records)
