@@ -28,6 +28,10 @@ Threshold = Annotated[
 Confidence = Annotated[
     str, typer.Option("--confidence", help="Of intervals, and of a difference that is called one.")
 ]
+Unproven = Annotated[
+    bool,
+    typer.Option("--unproven", help="Go on where a proof of this instrument fails, and mark every figure."),
+]
 Executor = Annotated[str, typer.Option("--executor", hidden=True, help="core, or model for tests.")]
 
 

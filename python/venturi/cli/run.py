@@ -96,12 +96,7 @@ def run(
             help="Measure all ceilings now; use none again of a run within the last hour.",
         ),
     ] = False,
-    unproven: Annotated[
-        bool,
-        typer.Option(
-            "--unproven", help="Go on where a proof of this instrument fails, and mark every figure."
-        ),
-    ] = False,
+    unproven: forms.Unproven = False,
     executor: forms.Executor = "core",
     *,
     settings: dict[str, Any],

@@ -91,12 +91,7 @@ def tune(
     seed: Annotated[int, typer.Option("--seed", help="Chooses among first trials that are as good.")] = 1,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="The answer only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
-    unproven: Annotated[
-        bool,
-        typer.Option(
-            "--unproven", help="Go on where a proof of this instrument fails, and mark every figure."
-        ),
-    ] = False,
+    unproven: forms.Unproven = False,
     executor: forms.Executor = "core",
     *,
     settings: dict[str, Any],
