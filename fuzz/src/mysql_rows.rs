@@ -1,7 +1,8 @@
 //! Rows of a hostile MySQL, as text and in binary: an error, or a batch whose values can be read. Before them
 //! stand the definitions of their columns. A byte before each message is its length.
 
-use venturi_core::codec::mysql::rows::{binary_row, text_row, Definition, Form};
+use venturi_core::codec::mysql::definition::{Definition, Form};
+use venturi_core::codec::mysql::rows::{binary_row, text_row};
 use venturi_core::data::column::{Column, Columns};
 use venturi_core::data::digest;
 use venturi_core::error::Result;

@@ -8,6 +8,7 @@
 
 use crate::error::{Error, Result};
 
+pub mod definition;
 pub mod rows;
 
 /// The most that one packet holds; a longer message goes on in the next one.

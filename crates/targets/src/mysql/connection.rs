@@ -11,7 +11,7 @@ use super::errors;
 use super::options::Access;
 use super::statement::Statement;
 use crate::upsert::{Host, StatementKind, Waits};
-use venturi_base::codec::mysql::rows::Definition;
+use venturi_base::codec::mysql::definition::Definition;
 use venturi_base::codec::mysql::{self, command, Answer, Greeting, Login, Reader};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::net::dial;
