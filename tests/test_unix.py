@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -9,6 +10,7 @@ import signal
 import socket
 import stat
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -314,6 +316,26 @@ def test_a_socket_of_somebody_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("core")
+@pytest.mark.parametrize(("scheme", "kind"), [("flight", "a gRPC server"), ("charrow", "a charrow server")])
+def test_a_server_of_something_else_is_not_asked_for_tls(scheme: str, kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+
+    def hang_up() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                listening.accept()[0].close()
+
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        threading.Thread(target=hang_up, daemon=True).start()
+        said = refused(get(f"{scheme}+unix://{path}", data=RECORDS, rows=1000), "protocol", f"is it {kind}?")
+        # What waits in accept goes on.
+        listening.shutdown(socket.SHUT_RDWR)
+    assert "TLS" not in said
+
+
+@pytest.mark.usefixtures("core")
 def test_a_server_that_takes_nobody_in_is_given_up_in_time(tmp_path: Path) -> None:
     """Its queue is full, of which the kernel says no more than: not now."""
     path = tmp_path / "s"
@@ -334,7 +356,8 @@ def test_a_server_that_takes_nobody_in_is_given_up_in_time(tmp_path: Path) -> No
         begun = time.monotonic()
         record = json.loads(_core.run_trial(json.dumps(spec), _core.Control()))
         assert time.monotonic() - begun < 10
-        refused(record, "unreachable", str(path), "no answer to the connection request")
+        said = refused(record, "unreachable", str(path), "no answer to the connection request")
+        assert "its queue is full" in said and "firewall" not in said
         for one in waiting:
             one.close()
 

@@ -22,7 +22,8 @@ pub async fn tcp(
     timeout: Option<Duration>,
     send_buffer: Option<usize>,
 ) -> Result<TcpStream> {
-    let socket = within(timeout, "the connection request", TcpStream::connect(to)).await?;
+    let socket = within(timeout, TcpStream::connect(to)).await;
+    let socket = socket.map_err(|most| late("the connection request", most))?;
     let socket = socket.map_err(|error| unreachable(&error))?;
     prepare((&socket).into(), send_buffer);
     Ok(socket)
@@ -47,7 +48,13 @@ pub async fn unix(
             }
         }
     };
-    let socket = within(timeout, "the connection request", asking).await?;
+    let full = |most: Duration| {
+        let seconds = most.as_secs_f64();
+        let because = "its queue is full: does the server still take connections?";
+        let line = format!("no answer to the connection request within {seconds} s: {because}");
+        Error::new(Kind::Unreachable, line)
+    };
+    let socket = within(timeout, asking).await.map_err(full)?;
     let socket = socket.map_err(|error| unix::refused(path, &error))?;
     prepare((&socket).into(), send_buffer);
     Ok(socket)
@@ -62,7 +69,8 @@ pub async fn tls(
     advice: impl Fn(&str) -> String,
 ) -> Result<TlsStream<TcpStream>> {
     let session = TlsConnector::from(config).connect(name, socket);
-    let session = within(timeout, "the TLS handshake", session).await?;
+    let session = within(timeout, session).await;
+    let session = session.map_err(|most| late("the TLS handshake", most))?;
     session.map_err(|error| {
         let text = error.to_string();
         let advice = advice(&text);
@@ -96,15 +104,13 @@ pub fn late(what: &str, timeout: Duration) -> Error {
     Error::new(Kind::Unreachable, message)
 }
 
+/// What it waited for is the error.
 async fn within<T>(
     timeout: Option<Duration>,
-    what: &str,
     work: impl std::future::Future<Output = T>,
-) -> Result<T> {
+) -> std::result::Result<T, Duration> {
     match timeout {
         None => Ok(work.await),
-        Some(most) => tokio::time::timeout(most, work)
-            .await
-            .map_err(|_| late(what, most)),
+        Some(most) => tokio::time::timeout(most, work).await.map_err(|_| most),
     }
 }

@@ -9,7 +9,7 @@ use socket2::SockAddr;
 use super::channel::{told, Channel};
 use super::options::{parse_url, Options};
 use super::{values_name, Charrow};
-use crate::flight::port_and_ticket;
+use crate::flight::{port_and_ticket, Address};
 use crate::hosts::Host;
 use venturi_base::codec::charrow::handshake::{pairs_by_key, Handshake, Parameters, Request};
 use venturi_base::codec::charrow::receive::Event;
@@ -131,7 +131,7 @@ impl Charrow {
             Ok(Ok(_)) => Greeting::Refused(Error::protocol(
                 "the server answers a handshake by something else: is it a charrow server?",
             )),
-            Ok(Err(error)) => Greeting::Refused(first_words(error, self.place.address.tls)),
+            Ok(Err(error)) => Greeting::Refused(first_words(error, &self.place.address)),
         };
         Ok((channel, greeting))
     }
@@ -214,11 +214,11 @@ impl Charrow {
 }
 
 /// The first exchange with a server that is something else fails in odd ways.
-fn first_words(mut error: Error, tls: bool) -> Error {
+fn first_words(mut error: Error, address: &Address) -> Error {
     if matches!(error.kind, Kind::Lost | Kind::Protocol) {
-        let question = match tls {
-            true => "is it a charrow server, and does it want a client certificate (tls_certificate, tls_key)?",
-            false => "is it a charrow server, and does it want TLS (charrow+tls://)?",
+        let question = match address.tls {
+            true => "is it a charrow server, and does it want a client certificate (tls_certificate, tls_key)?".to_owned(),
+            false => address.doubt("a charrow server", "charrow"),
         };
         error.kind = Kind::Protocol;
         error.message = format!("{}; {question}", error.message);

@@ -31,8 +31,8 @@ pub async fn offers(url: &str, options: &BTreeMap<String, Value>) -> Result<Offe
     match first_of(url, options, "what it offers", asking).await {
         Ok((_, offers)) => Ok(offers),
         Err(error) => {
-            let tls = options::parse_url(url)?.0[0].tls;
-            Err(first_contact(error, tls, SCHEME))
+            let (addresses, _) = options::parse_url(url)?;
+            Err(first_contact(error, &addresses[0], SCHEME))
         }
     }
 }

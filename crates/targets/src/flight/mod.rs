@@ -55,6 +55,8 @@ use plan::Plan;
 use servers::Server;
 
 const SCHEME: &str = "flight";
+/// What answers there, or should.
+const SERVER: &str = "a gRPC server";
 
 pub struct Flight {
     spec: Arc<TrialSpec>,
@@ -171,14 +173,17 @@ impl Flight {
         what: &str,
         call: impl std::future::Future<Output = Result<T>>,
     ) -> Result<T> {
-        let tls = self.servers.iter().any(|server| server.address.tls);
+        let address = &self.servers[0].address;
         match tokio::time::timeout(self.timeout(), call).await {
-            Ok(result) => result.map_err(|error| first_contact(error.context(what), tls, SCHEME)),
+            Ok(result) => {
+                result.map_err(|error| first_contact(error.context(what), address, SCHEME))
+            }
             Err(_) => Err(Error::new(
                 Kind::Timeout,
                 format!(
-                    "{place}: {what}: no answer within {} s; is it a gRPC server, and does it want TLS (flight+tls://)?",
-                    self.timeout().as_secs_f64()
+                    "{place}: {what}: no answer within {} s; {}",
+                    self.timeout().as_secs_f64(),
+                    address.doubt(SERVER, SCHEME)
                 ),
             )),
         }
@@ -198,13 +203,13 @@ fn named(error: Error, place: &str) -> Error {
 }
 
 /// The first exchange with a server that is something else fails in odd ways.
-fn first_contact(mut error: Error, tls: bool, scheme: &str) -> Error {
+fn first_contact(mut error: Error, address: &Address, scheme: &str) -> Error {
     // A peer that said why it went has said enough.
     if error.kind == Kind::Lost && !error.message.contains("ended the connection") {
         // TLS 1.3 refuses a client after the handshake has ended well for it.
-        let (kind, question) = match tls {
+        let (kind, question) = match address.tls {
             true => (Kind::Tls, "does the server want a client certificate (tls_certificate, tls_key), and does it speak gRPC?".to_owned()),
-            false => (Kind::Protocol, format!("is it a gRPC server, and does it want TLS ({scheme}+tls://)?")),
+            false => (Kind::Protocol, address.doubt(SERVER, scheme)),
         };
         error.kind = kind;
         error.message = format!("{}: {question}", error.message);

@@ -44,6 +44,14 @@ impl Address {
         }
     }
 
+    /// What to ask where no `server` answers as one does; `scheme`: by whose URL it would be reached by TLS.
+    pub fn doubt(&self, server: &str, scheme: &str) -> String {
+        match self.tls || self.to_host().socket().is_some() {
+            true => format!("is it {server}?"),
+            false => format!("is it {server}, and does it want TLS ({scheme}+tls://)?"),
+        }
+    }
+
     /// As it stands in a URL.
     pub fn authority(&self) -> String {
         self.to_host().authority()

@@ -17,7 +17,7 @@ use super::super::endpoints::{flight_info, Offer, Piece};
 use super::super::options::{Address, Options as Transport};
 use super::super::reader::Reader;
 use super::super::reply::is_unknown;
-use super::super::{dial, first_contact};
+use super::super::{dial, first_contact, SERVER};
 use super::SCHEME;
 use venturi_base::codec::flight_sql::{
     sql_info, ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest,
@@ -96,7 +96,7 @@ impl Server {
         match tokio::time::timeout(patience, call).await {
             Ok(Ok(found)) => Ok(found),
             Ok(Err(error)) => {
-                let error = first_contact(error.context(what), self.address.tls, SCHEME);
+                let error = first_contact(error.context(what), &self.address, SCHEME);
                 Err(match error.message.contains(&place) {
                     true => error,
                     false => error.context(place),
@@ -105,8 +105,9 @@ impl Server {
             Err(_) => Err(Error::new(
                 Kind::Timeout,
                 format!(
-                    "{place}: {what}: no answer within {} s; is it a gRPC server, and does it want TLS ({SCHEME}+tls://)? A query that takes longer wants a longer timeout",
-                    patience.as_secs_f64()
+                    "{place}: {what}: no answer within {} s; {} A query that takes longer wants a longer timeout",
+                    patience.as_secs_f64(),
+                    self.address.doubt(SERVER, SCHEME)
                 ),
             )),
         }
