@@ -323,7 +323,8 @@ def test_a_server_of_something_else_is_not_asked_for_tls(scheme: str, kind: str,
     def hang_up() -> None:
         with contextlib.suppress(OSError):
             while True:
-                listening.accept()[0].close()
+                with listening.accept()[0] as connection:
+                    connection.recv(65536)
 
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
