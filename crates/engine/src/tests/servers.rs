@@ -35,7 +35,7 @@ fn closed_port() -> u16 {
 }
 
 fn url(servers: &[flight::Server]) -> String {
-    let all: Vec<String> = servers.iter().map(flight::Server::address).collect();
+    let all: Vec<String> = servers.iter().map(|server| server.address()).collect();
     format!("flight://{}", all.join(","))
 }
 
