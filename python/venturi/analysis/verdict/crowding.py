@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from venturi.analysis.cells.summary import Cell, numeric
 from venturi.analysis.verdict.causes import Cause, Why
-from venturi.analysis.verdict.types import Remedy, Verdict
+from venturi.analysis.verdict.types import Remedy, Told, Verdict
 from venturi.analysis.verdict.words import databases, hits
 from venturi.analysis.verdict.words.remedies import told
 from venturi.analysis.words.wording import nouns_of
@@ -97,15 +97,15 @@ def _one_core(verdict: Verdict, cell: Cell, other: Cell, others: Verdict) -> Ver
         "other_cpu_cores": others.numbers["cpu_cores"],
         "other_streams": lanes(other),
     }
-    profile = told(Remedy(Why.PROFILE_SERVER), nouns_of(cell))
-    return replace(
-        verdict,
-        cause=cause,
-        title=hits.TITLES[cause],
-        lines=databases.serial(numbers, nouns_of(cell)),
-        remedies=(profile, *(r for r in verdict.remedies if not set(r.changes) & set(_LANES))),
-        numbers=numbers,
-    )
+
+    def revise(before: Told) -> Told:
+        nouns = nouns_of(cell)
+        profile = told(Remedy(Why.PROFILE_SERVER), nouns)
+        return replace(
+            before, lines=databases.serial(numbers, nouns), remedies=(profile, *_others_than_lanes(before))
+        )
+
+    return verdict.revised(revise, cause=cause, title=hits.TITLES[cause], numbers=numbers)
 
 
 def _limited(verdict: Verdict, cell: Cell, fewer: Cell) -> Verdict:
@@ -116,14 +116,21 @@ def _limited(verdict: Verdict, cell: Cell, fewer: Cell) -> Verdict:
         took = [t for r in one.records if (t := numeric(r, "latency", "service", "mean")) is not None]
         numbers |= {name: sum(took) / len(took)} if took else {}
     cause = Cause.SERVER_LIMIT
-    return replace(
-        verdict,
+
+    def revise(before: Told) -> Told:
+        return replace(before, lines=databases.limit(numbers, fewer.main), remedies=_others_than_lanes(before))
+
+    return verdict.revised(
+        revise,
         kind=cause.kind,
         cause=cause,
         end="server",
         stage=None,
         title=hits.TITLES[cause],
-        lines=databases.limit(numbers, fewer.main),
-        remedies=tuple(r for r in verdict.remedies if not set(r.changes) & set(_LANES)),
         numbers=numbers,
     )
+
+
+def _others_than_lanes(told: Told) -> tuple[Remedy, ...]:
+    """Remedies that put no more and no fewer batches in flight."""
+    return tuple(r for r in told.remedies if not set(r.changes) & set(_LANES))

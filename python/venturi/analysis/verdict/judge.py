@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -23,7 +24,7 @@ from venturi.analysis.verdict.proof.ends import own_stages
 from venturi.analysis.verdict.proof.unknown import unknown
 from venturi.analysis.verdict.remedies import MOST, remedies
 from venturi.analysis.verdict.rerun import Rerun
-from venturi.analysis.verdict.types import Also, Confidence, Remedy, Verdict
+from venturi.analysis.verdict.types import Also, Confidence, Remedy, Told, Verdict
 from venturi.analysis.verdict.words import ground, hits
 from venturi.analysis.verdict.words.remedies import told
 from venturi.analysis.words.wording import nouns_of
@@ -46,13 +47,14 @@ OTHER_LOAD = 0.10
 def verdicts(cells: Sequence[Cell], environment: Mapping[str, Any] | None = None) -> dict[str, Verdict]:
     """The verdict of each cell, by its name. `environment` is the run's environment.json."""
     found = crowding.against_others(cells, {cell.name: judge(cell, environment) for cell in cells})
-    failed, by_name = Failed(cells), {cell.name: cell for cell in cells}
-    return {
-        name: replace(
-            one, remedies=tuple(r for r in one.remedies if not failed.asked_for(r.changes, by_name[name]))
-        )
-        for name, one in found.items()
-    }
+    failed = Failed(cells)
+    return {cell.name: found[cell.name].revised(partial(_untried, failed, cell)) for cell in cells}
+
+
+def _untried(failed: Failed, cell: Cell, told: Told) -> Told:
+    """Without remedies that were tried in vain."""
+    kept = tuple(r for r in told.remedies if not failed.asked_for(r.changes, cell))
+    return replace(told, remedies=kept)
 
 
 def judge(cell: Cell, environment: Mapping[str, Any] | None = None) -> Verdict:
@@ -61,28 +63,33 @@ def judge(cell: Cell, environment: Mapping[str, Any] | None = None) -> Verdict:
     usable = {end: n for end in ("client", "server") if (n := _usable(cell, environment, end))}
     single = [evidence.facts(record, usable) for record in cell.records]
     seen = evidence.seen(cell, evidence.medians(single), len(single))
-    rerun = Rerun.of(cell, environment)
     hit = first(seen)
     if hit is None:
-        return _unknown(seen, rerun)
+        return _unknown(seen, environment)
     other = beside(seen, hit)
-    if len(single) > 1:
-        each = [first(evidence.seen(cell, f, 1)) for f in single]
-        places = {(h.kind, h.end) for h in (hit, other) if h is not None}
-        agreeing = sum(h is not None and (h.kind, h.end) in places for h in each)
-    else:
+
+    def tell() -> Told:
         agreeing = len(single)
-    sure, doubts = _confidence(seen, hit, agreeing)
+        if len(single) > 1:
+            each = [first(evidence.seen(cell, f, 1)) for f in single]
+            places = {(h.kind, h.end) for h in (hit, other) if h is not None}
+            agreeing = sum(h is not None and (h.kind, h.end) in places for h in each)
+        sure, doubts = _confidence(seen, hit, agreeing)
+        to_try = _of_both(remedies(seen, hit), remedies(seen, other) if other else [])
+        return Told(
+            lines=(*hits.lines(seen, hit), *(hits.as_narrow(seen, other) if other else ()), *doubts),
+            evidence=tuple(ground.ground(seen, hit, agreeing)),
+            confidence=sure,
+            remedies=_in_words(to_try, cell, environment),
+        )
+
     return Verdict(
         kind=hit.kind,
         cause=hit.cause,
         end=hit.end,
         stage=hit.stage,
         title=hits.title(seen, hit) + (f", {hits.title(seen, other)}" if other else ""),
-        lines=(*hits.lines(seen, hit), *(hits.as_narrow(seen, other) if other else ()), *doubts),
-        evidence=tuple(ground.ground(seen, hit, agreeing)),
-        confidence=sure,
-        remedies=_told(_of_both(remedies(seen, hit), remedies(seen, other) if other else []), cell, rerun),
+        tell=tell,
         flagged=hit.flagged,
         numbers=hit.numbers,
         also=Also(other.kind, other.cause, other.end, other.stage, other.numbers) if other else None,
@@ -98,8 +105,9 @@ def _of_both(one: Sequence[Remedy], other: Sequence[Remedy]) -> list[Remedy]:
     return found
 
 
-def _told(found: Sequence[Remedy], cell: Cell, rerun: Rerun) -> tuple[Remedy, ...]:
+def _in_words(found: Sequence[Remedy], cell: Cell, environment: Mapping[str, Any]) -> tuple[Remedy, ...]:
     """The remedies with their commands and in words."""
+    rerun = Rerun.of(cell, environment)
     return tuple(told(replace(r, command=rerun.proposed(r)), nouns_of(cell)) for r in found[:MOST])
 
 
@@ -153,23 +161,29 @@ def _confidence(seen: Seen, hit: Hit, agreeing: int) -> tuple[Confidence, list[s
     )
 
 
-def _unknown(seen: Seen, rerun: Rerun) -> Verdict:
+def _unknown(seen: Seen, environment: Mapping[str, Any]) -> Verdict:
     """What is missing for a verdict, and what would settle it."""
     found = unknown(seen)
-    lines = [line for hit in found for line in hits.lines(seen, hit)]
-    own = own_stages(seen)
-    if own and sum(own.values()) > 0.3:
-        lines.append(f"the client's own work takes {percent(sum(own.values()))} of its time")
+
+    def tell() -> Told:
+        lines = [line for hit in found for line in hits.lines(seen, hit)]
+        own = own_stages(seen)
+        if own and sum(own.values()) > 0.3:
+            lines.append(f"the client's own work takes {percent(sum(own.values()))} of its time")
+        return Told(
+            lines=tuple(lines),
+            evidence=tuple(ground.ground(seen, None, None)),
+            confidence="low",
+            remedies=_in_words([r for hit in found for r in remedies(seen, hit)], seen.cell, environment),
+        )
+
     return Verdict(
         kind="unknown",
         cause=found[0].cause,
         end=None,
         stage=None,
         title=hits.title(seen, found[0]),
-        lines=tuple(lines),
-        evidence=tuple(ground.ground(seen, None, None)),
-        confidence="low",
-        remedies=_told([r for hit in found for r in remedies(seen, hit)], seen.cell, rerun),
+        tell=tell,
         flagged=False,
         numbers={name: value for hit in found for name, value in hit.numbers.items()},
     )

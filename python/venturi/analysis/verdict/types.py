@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from venturi.analysis.statistics.curve import GAIN
 from venturi.analysis.verdict.causes import Cause, FindingKind, Kind, Why
 from venturi.analysis.verdict.evidence import Evidence
 
-__all__ = ["Also", "Confidence", "Finding", "Gain", "Kind", "Lever", "Remedy", "Verdict"]
+__all__ = ["Also", "Confidence", "Finding", "Gain", "Kind", "Lever", "Remedy", "Told", "Verdict"]
 
 UNCERTAIN = 0.1
 """Single repeats of one thing on one machine lie this far apart at times."""
@@ -60,9 +61,21 @@ class Also:
 
 
 @dataclass(frozen=True)
+class Told:
+    """What is told of a verdict where somebody reads it."""
+
+    lines: tuple[str, ...]
+    """What was found, what it means, and what takes from its confidence: a thought each."""
+    evidence: tuple[Evidence, ...]
+    confidence: Confidence
+    remedies: tuple[Remedy, ...]
+    """What to try, the most promising first."""
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The narrowest place of one cell. `kind` and `cause` are stable and meant for scripts, the texts are for
-    people."""
+    people. A run of thousands of cells shows the texts of few: they are made when they are read."""
 
     kind: Kind
     cause: Cause
@@ -72,18 +85,39 @@ class Verdict:
     """The stage that the verdict names, as docs/format.md calls it."""
     title: str
     """A few words: `both cores`, `server: encode`, `link`."""
-    lines: tuple[str, ...]
-    """What was found, what it means, and what takes from its confidence: a thought each."""
-    evidence: tuple[Evidence, ...]
-    confidence: Confidence
-    remedies: tuple[Remedy, ...]
-    """What to try, the most promising first."""
+    tell: Callable[[], Told] = field(repr=False, compare=False)
+    """Makes `told`, which is kept."""
     flagged: bool
     """Whether the figure is no measure of the target: the load generator, or its schedule, set it."""
     numbers: Mapping[str, float] = field(default_factory=dict)
     """What proves the cause, as docs/verdicts.md names it; base units, shares of 1."""
     also: Also | None = None
     """Another place, as narrow as this one."""
+
+    @cached_property
+    def told(self) -> Told:
+        return self.tell()
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """As `Told.lines`; the following likewise."""
+        return self.told.lines
+
+    @property
+    def evidence(self) -> tuple[Evidence, ...]:
+        return self.told.evidence
+
+    @property
+    def confidence(self) -> Confidence:
+        return self.told.confidence
+
+    @property
+    def remedies(self) -> tuple[Remedy, ...]:
+        return self.told.remedies
+
+    def revised(self, revise: Callable[[Told], Told], **fields: Any) -> Verdict:
+        """The same with other fields, and with what `revise` makes of what is told of it."""
+        return replace(self, tell=lambda: revise(self.told), **fields)
 
     @property
     def sentence(self) -> str:

@@ -52,7 +52,10 @@ def _reasons(found: Verdict | Finding) -> dict[str, Any]:
     """With its remedies as what they change, and in words."""
     kept = ("why", "changes", "run", "settings", "before", "command", "text")
     remedies = [{name: getattr(remedy, name) for name in kept} for remedy in found.remedies]
-    return asdict(found) | {"sentence": found.sentence, "remedies": remedies, "next": list(found.next)}
+    whole: dict[str, Any] = {}
+    for name, value in asdict(found).items():
+        whole |= asdict(found.told) if isinstance(found, Verdict) and name == "tell" else {name: value}
+    return whole | {"sentence": found.sentence, "remedies": remedies, "next": list(found.next)}
 
 
 def _json(value: Any) -> Any:
