@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import enum
-import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from venturi.cli import forms
+from venturi.common.collector import without_collector
 from venturi.common.errors import StoreError, VenturiError
 
 if TYPE_CHECKING:
@@ -110,9 +110,8 @@ def report(
         )
     if reference is not None:
         published.sets(reference)
-    found = results.load(run)
-    # The records stay until the end: the collector need not look through them again and again.
-    gc.freeze()
+    with without_collector(keep=True):
+        found = results.load(run)
     if out is None and not found.directory.saved:
         raise VenturiError(
             f"{run} is no directory that a report could go into",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import gc
 import json
 import sys
 from typing import Annotated
@@ -11,6 +10,7 @@ from typing import Annotated
 import typer
 
 from venturi.cli import forms
+from venturi.common.collector import without_collector
 from venturi.common.errors import VenturiError
 
 app = typer.Typer(rich_markup_mode=None)
@@ -84,9 +84,8 @@ def show(
         raise VenturiError(
             "--columns goes with the table of all cells alone", hint="--format csv has every column"
         )
-    found = results.load(run)
-    # The records stay until the end: the collector need not look through them again and again.
-    gc.freeze()
+    with without_collector(keep=True):
+        found = results.load(run)
     if wanted is not None:
         from rich.console import Console
 

@@ -10,13 +10,16 @@ __all__ = ["without_collector"]
 
 
 @contextlib.contextmanager
-def without_collector() -> Iterator[None]:
+def without_collector(keep: bool = False) -> Iterator[None]:
     """Records are millions of objects without a cycle: walking over them again and again takes longer than
-    reading them."""
+    reading them. `keep`: nor shall it look at them later, for a command that ends with them. A program that
+    goes on may have garbage of its own among what would be kept so."""
     was = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        if keep:
+            gc.freeze()
         if was:
             gc.enable()

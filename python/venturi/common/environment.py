@@ -7,6 +7,7 @@ Nothing secret is read: no environment variables, no command lines of other proc
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import platform
 import subprocess
@@ -117,6 +118,12 @@ def memory() -> dict[str, int | None]:
         "swap_total": found.get("SwapTotal"),
         "swap_free": found.get("SwapFree"),
     }
+
+
+@functools.cache
+def memory_total() -> int | None:
+    """Bytes of memory that this machine has."""
+    return memory()["total"]
 
 
 def virtualised() -> str | None:

@@ -59,10 +59,10 @@ def load(layers: Sequence[Layer], stored: bool = False) -> Scenario:
     )
     scenario = options.without_inapplicable(defaults.settled(scenario))
     scenario = _resolve_files(scenario)
-    matrix.check(scenario)
+    cells = matrix.check(scenario)
     for layer in layers:
         check_secrets(layer, layer.tree, ())
-    return scenario if stored else matrix.with_servers_batches(scenario)
+    return scenario if stored else matrix.with_servers_batches(scenario, cells)
 
 
 def _top(layers: Sequence[Layer], tree: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:

@@ -40,8 +40,8 @@ _MOST_CELLS = 100_000
 _MOST_TRIALS = 10_000_000
 
 
-def check(scenario: Scenario) -> None:
-    """What can only be said of whole cells. Raises ScenarioError."""
+def check(scenario: Scenario) -> list[Cell]:
+    """The cells, after what can only be said of whole ones. Raises ScenarioError."""
     sizes = [size for size in SIZES if getattr(scenario.workload, size) is not None or size in scenario.axes]
     options.check_options(scenario)
     if len(sizes) > 1:
@@ -60,6 +60,7 @@ def check(scenario: Scenario) -> None:
             f"the most are {_MOST_TRIALS:,}"
         )
     _check_batches(scenario, found)
+    return found
 
 
 def _check_batches(scenario: Scenario, found: Sequence[Cell]) -> None:
@@ -78,26 +79,26 @@ def _check_batches(scenario: Scenario, found: Sequence[Cell]) -> None:
         )
 
 
-def with_servers_batches(scenario: Scenario) -> Scenario:
-    """The scenario without the rows a batch that nobody is asked for: cells that differ in nothing else are
-    one. Not for a run that goes on, whose cells are called as they were."""
+def with_servers_batches(scenario: Scenario, found: Sequence[Cell]) -> Scenario:
+    """The scenario, whose cells are `found`, without the rows a batch that nobody is asked for: cells that
+    differ in nothing else are one. Not for a run that goes on, whose cells are called as they were."""
     default = Workload().rows_per_batch
     asked = [scenario.workload.rows_per_batch, *scenario.axes.get("rows_per_batch", ())]
-    if set(asked) == {default} or not all(servers_batches(cell.parameters) for cell in cells(scenario)):
+    if set(asked) == {default} or not all(servers_batches(cell.parameters) for cell in found):
         return scenario
 
     def settled(axis: str, value: Any) -> Any:
         return default if axis == "rows_per_batch" else value
 
     (axes,) = also.scaled([scenario.axes], settled)
-    found = replace(
+    fewer = replace(
         scenario,
         workload=scenario.workload.model_copy(update={"rows_per_batch": default}),
         axes=axes,
         also=also.scaled(scenario.also, settled),
     )
-    check(found)
-    return found
+    check(fewer)
+    return fewer
 
 
 def cells(scenario: Scenario, row_bytes: Mapping[str, float] | None = None) -> list[Cell]:

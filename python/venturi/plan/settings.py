@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictStr
@@ -18,6 +18,13 @@ from venturi.targets.system import LOCAL, scheme_of
 from venturi.targets.urls import check_url
 
 __all__ = ["BESIDE", "Hosts", "Run", "Target"]
+
+
+@cache
+def _usual(model: type[Table]) -> dict[str, Any]:
+    """What each field is where nothing is said, to compare with: pydantic looks for it anew each time."""
+    return {n: field.get_default(call_default_factory=True) for n, field in model.model_fields.items()}
+
 
 Repeats = Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=1_000_000)]
 
@@ -42,8 +49,8 @@ class Target(Options):
         """The options that differ from their default."""
         return {
             name: getattr(self, name)
-            for name, field in type(self).model_fields.items()
-            if name != "url" and getattr(self, name) != field.get_default(call_default_factory=True)
+            for name, usual in _usual(type(self)).items()
+            if name != "url" and getattr(self, name) != usual
         }
 
     def options(self) -> dict[str, Any]:

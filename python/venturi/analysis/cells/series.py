@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -131,12 +131,26 @@ def every(cells: Sequence[Cell], axis: str, others: Sequence[str]) -> list[Serie
         if len(distinct) > 1:
             ordered = tuple(distinct[x] for x in sorted(distinct))
             made.append(Series(axis, ordered, tuple((n, ordered[0].parameters.get(n)) for n in others)))
-    return [replace(one, alike=tuple(o.cells for o in made if _alike(o, one))) for one in made]
+    # Only those of one bucket can be alike: to hold each against each is slow where there are hundreds.
+    keys = [_but_amount(one) for one in made]
+    buckets: dict[Any, list[Series]] = {}
+    for key, one in zip(keys, made, strict=True):
+        buckets.setdefault(key, []).append(one)
+    return [
+        replace(one, alike=tuple(o.cells for o in buckets[key] if _alike(o, one)))
+        for key, one in zip(keys, made, strict=True)
+    ]
+
+
+def _but_amount(one: Series) -> tuple[Any, ...]:
+    """Its points and all that is fixed but for amounts; equal for equal ones."""
+    fixed = [value for name, value in one.fixed if name not in AMOUNT]
+    return tuple(map(one.at, one.cells)), *(v if isinstance(v, Hashable) else repr(v) for v in fixed)
 
 
 def _alike(one: Series, other: Series) -> bool:
     """Whether two series over the same points differ in the amount alone, and by a factor of 2 at most."""
-    if one is other or [one.at(c) for c in one.cells] != [other.at(c) for c in other.cells]:
+    if one is other:
         return False
     pairs = [(name, a, b) for (name, a), (_, b) in zip(one.fixed, other.fixed, strict=True) if a != b]
     return all(

@@ -7,8 +7,10 @@ foreign servers fill only part of a record.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from venturi.analysis.cells.ceilings import Limits, Moved, binding, share, why_passed
@@ -47,12 +49,16 @@ def get(record: Any, *path: str) -> Any:
 
 def numeric(record: Any, *path: str) -> float | None:
     """The number under a path, None where there is none. `true` is no number."""
-    found = get(record, *path)
-    if type(found) is float or found is None:
-        return found
-    if type(found) is int:
-        return float(found)
-    return float(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else None
+    # As `get`, of which a call for each of millions of numbers would be a third more.
+    for name in path:
+        if type(record) is not dict and not isinstance(record, Mapping):
+            return None
+        record = record.get(name)
+    if type(record) is float or record is None:
+        return record
+    if type(record) is int:
+        return float(record)
+    return float(record) if isinstance(record, (int, float)) and not isinstance(record, bool) else None
 
 
 def quotient(amount: float | None, divisor: float | None, scale: float = 1.0) -> float | None:
@@ -117,6 +123,10 @@ def cpu_ns(record: Record, end: str) -> float | None:
     """CPU time of one end, user and system (ns); None where it was not accounted."""
     user, system = numeric(record, "cpu", end, "user_ns"), numeric(record, "cpu", end, "system_ns")
     return None if user is None and system is None else (user or 0.0) + (system or 0.0)
+
+
+def _cores(record: Record, cpu: float | None) -> float | None:
+    return quotient(cpu, numeric(record, "times", "interval_ns"))
 
 
 _TICKS_NS = 100_000_000
@@ -198,25 +208,12 @@ class Cell:
     interrupted: int
     warmups: int
     throughput: Quantity
-    steady: Quantity
-    """In what the cell is counted in: bytes, or of upserts rows, of ingests points a second."""
     rows: Quantity
-    batches: Quantity
-    interval: Quantity
-    setup: Quantity
-    cpu: dict[str, Quantity]
-    """CPU seconds a second, that is cores, by end."""
-    per_cpu: dict[str, Quantity]
-    """Payload bytes, or of upserts rows, of ingests points, per CPU-second, by end."""
-    latency: dict[float, Quantity]
-    stages: dict[str, dict[str, float]]
     ceiling: Quantity
     """The lowest of `ceilings`."""
     share: Quantity
     """Of the lowest ceiling: throughput over it, both of one round where it was probed in rounds."""
     payload_bytes: float | None
-    verified: dict[str, int]
-    """How many good trials were verified how: {"checksum": 5}."""
     records: list[Record] = field(repr=False, default_factory=list)
     """The good trials themselves."""
     ceilings: dict[str, Quantity] = field(default_factory=dict)
@@ -229,6 +226,58 @@ class Cell:
     """Those that the cell has passed: references, and no limits."""
     paired: frozenset[str] = frozenset()
     """Those probed between the trials, round by round."""
+
+    # What follows is computed when asked for: a table shows it of a few cells among thousands.
+
+    @cached_property
+    def steady(self) -> Quantity:
+        """In what the cell is counted in: bytes, or of upserts rows, of ingests points a second."""
+        return _quantity(map(steady_main, self.records), main_unit(self.parameters.get("operation")))
+
+    @cached_property
+    def batches(self) -> Quantity:
+        return _quantity((per_second(r, "batches") for r in self.records), "batches/s")
+
+    @cached_property
+    def interval(self) -> Quantity:
+        return _quantity((numeric(r, "times", "interval_ns") for r in self.records), "ns")
+
+    @cached_property
+    def setup(self) -> Quantity:
+        return _quantity((numeric(r, "times", "setup_ns") for r in self.records), "ns")
+
+    @cached_property
+    def cpu(self) -> dict[str, Quantity]:
+        """CPU seconds a second, that is cores, by end."""
+        return {end: _quantity(cpu_figures(self.records, end, _cores), "cores") for end in ENDS}
+
+    @cached_property
+    def per_cpu(self) -> dict[str, Quantity]:
+        """Payload bytes, or of upserts rows, of ingests points, per CPU-second, by end."""
+        unit = main_unit(self.parameters.get("operation"))
+        counted = "rows" if unit in ROW_UNITS else "payload_bytes"
+
+        def moved(record: Record, cpu: float | None) -> float | None:
+            return quotient(numeric(record, "counts", counted), cpu, 1e9)
+
+        return {end: _quantity(cpu_figures(self.records, end, moved), unit) for end in ENDS}
+
+    @cached_property
+    def latency(self) -> dict[float, Quantity]:
+        """By percentile; without those that are not known."""
+        found = {p: _quantity((percentile(r, p) for r in self.records), "ns") for p in SHOWN_PERCENTILES}
+        return {p: one for p, one in found.items() if one.known}
+
+    @cached_property
+    def stages(self) -> dict[str, dict[str, float]]:
+        """Share of each stage in what its end accounted for, by end."""
+        return {end: _mean_shares([stage_shares(r, end) for r in self.records]) for end in ENDS}
+
+    @cached_property
+    def verified(self) -> dict[str, int]:
+        """How many good trials were verified how: {"checksum": 5}."""
+        how = (str(get(r, "verification", "achieved") or "not recorded") for r in self.records)
+        return dict(Counter(how))
 
     @property
     def reference(self) -> bool:
@@ -305,8 +354,6 @@ def _cell(name: str, records: list[Record], limits: Limits) -> Cell:
     measured = [r for r in records if not r.get("warmup")]
     good = [r for r in measured if is_good(r)]
     parameters = dict(get(records[0], "parameters") or {})
-    unit = main_unit(parameters.get("operation"))
-    counted = "rows" if unit in ROW_UNITS else "payload_bytes"
     speed = _interval(map(throughput, good))
     payload = _quantity((numeric(r, "counts", "payload_bytes") for r in good), "B").value
     # As asked for: a short last batch makes what was moved a little less. Imported runs have
@@ -323,11 +370,6 @@ def _cell(name: str, records: list[Record], limits: Limits) -> Cell:
     ceilings = limits.of(parameters, message, good, carried.median if carried else None, done)
     ceiling = binding(ceilings)
     shares = {name: c.share.quantity("fraction") for name, c in ceilings.items() if c.share is not None}
-    verified: dict[str, int] = {}
-    for record in good:
-        how = get(record, "verification", "achieved") or "not recorded"
-        verified[str(how)] = verified.get(str(how), 0) + 1
-
     return Cell(
         name=name,
         parameters=parameters,
@@ -337,32 +379,10 @@ def _cell(name: str, records: list[Record], limits: Limits) -> Cell:
         interrupted=sum(r.get("outcome") == "interrupted" for r in measured),
         warmups=len(records) - len(measured),
         throughput=speed.quantity("B/s") if speed else Quantity(None, unit="B/s"),
-        steady=_quantity(map(steady_main, good), unit),
         rows=_quantity((per_second(r, "rows") for r in good), f"{noun(parameters.get('operation'))}s/s"),
-        batches=_quantity((per_second(r, "batches") for r in good), "batches/s"),
-        interval=_quantity((numeric(r, "times", "interval_ns") for r in good), "ns"),
-        setup=_quantity((numeric(r, "times", "setup_ns") for r in good), "ns"),
-        cpu={
-            end: _quantity(
-                cpu_figures(good, end, lambda r, cpu: quotient(cpu, numeric(r, "times", "interval_ns"))),
-                "cores",
-            )
-            for end in ENDS
-        },
-        per_cpu={
-            end: _quantity(
-                cpu_figures(good, end, lambda r, cpu: quotient(numeric(r, "counts", counted), cpu, 1e9)), unit
-            )
-            for end in ENDS
-        },
-        latency={
-            p: q for p in SHOWN_PERCENTILES if (q := _quantity((percentile(r, p) for r in good), "ns")).known
-        },
-        stages={end: _mean_shares([stage_shares(r, end) for r in good]) for end in ENDS},
         ceiling=ceiling.rate.quantity("B/s") if ceiling else Quantity(None, unit="B/s"),
         share=shares.get(ceiling.name if ceiling else "", Quantity(None, unit="fraction")),
         payload_bytes=payload,
-        verified=verified,
         records=good,
         ceilings={name: limit.rate.quantity("B/s") for name, limit in ceilings.items()},
         binding=ceiling.name if ceiling else None,
@@ -381,15 +401,22 @@ def _mean_shares(shares: list[dict[str, float]]) -> dict[str, float]:
 
 def sort_key(parameters: Mapping[str, Any]) -> tuple[Any, ...]:
     """Orders cells by their parameters, numbers as numbers; mixed types do not fail."""
-
-    def comparable(value: Any) -> tuple[int, float, str]:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return (0, float(value), "")
-        return (1, 0.0, "" if value is None else str(value))
-
+    known = [_comparable(parameters.get(name)) for name in PARAMETER_ORDER]
     # Imported runs have other parameters.
-    others = sorted(set(parameters) - set(PARAMETER_ORDER))
-    return tuple((name, comparable(parameters.get(name))) for name in (*PARAMETER_ORDER, *others))
+    others = sorted(parameters.keys() - _KNOWN)
+    return (*known, *((name, _comparable(parameters.get(name))) for name in others))
+
+
+_KNOWN = frozenset(PARAMETER_ORDER)
+_ABSENT = (1, 0.0, "")
+
+
+def _comparable(value: Any) -> tuple[int, float, str]:
+    if value is None:
+        return _ABSENT
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return (0, float(value), "")
+    return (1, 0.0, str(value))
 
 
 def varying(cells: Sequence[Cell]) -> list[str]:

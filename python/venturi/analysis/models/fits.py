@@ -6,7 +6,8 @@
   start-up costs at most a fifth of the time at every N.
 - Whether a parameter matters at all, all others equal.
 
-Fits are made when a run is opened; margins (bootstrap) only where they are asked for.
+What is fitted is found when a run is opened; fits, and their margins (bootstrap), are made where they are
+asked for.
 """
 
 from __future__ import annotations
@@ -49,8 +50,23 @@ class SizeFit:
     operation: str
     where: dict[str, Any]
     cells: list[Cell]
-    fit: Hockney | None = None
-    refused: str = ""
+    unit: str
+
+    @cached_property
+    def _made(self) -> tuple[Hockney | None, str]:
+        try:
+            return hockney.fit(times(self.cells, self.unit), self.unit.removesuffix("/s")), ""
+        except Refused as reason:
+            return None, str(reason)
+
+    @property
+    def fit(self) -> Hockney | None:
+        return self._made[0]
+
+    @property
+    def refused(self) -> str:
+        """Why there is none."""
+        return self._made[1]
 
 
 @dataclass
@@ -68,11 +84,25 @@ class AxisFit:
     """Of pooled sizes the smallest that counts as large."""
     rule: str = ""
     """By which rule these sizes are the large ones."""
-    fit: Scaling | None = None
-    refused: str = ""
     series: Series | None = None
     """The same cells as findings, titles of figures and `best` tell of them; None where several settings are
     taken together."""
+
+    @cached_property
+    def _made(self) -> tuple[Scaling | None, str]:
+        try:
+            return scaling.fit(observations(self)), ""
+        except Refused as reason:
+            return None, str(reason)
+
+    @property
+    def fit(self) -> Scaling | None:
+        return self._made[0]
+
+    @property
+    def refused(self) -> str:
+        """Why there is none."""
+        return self._made[1]
 
     @cached_property
     def medians(self) -> dict[float, float]:
@@ -147,13 +177,12 @@ class Fits:
     @property
     def main(self) -> list[AxisFit]:
         """One fit for each operation and axis, to be shown first: the pooled or else the fastest."""
-        found: dict[tuple[str, str], AxisFit] = {}
+        groups: dict[tuple[str, str], list[AxisFit]] = {}
         for one in self.scalings:
-            key = (one.operation, one.axis)
-            best = found.get(key)
-            if one.fit is not None and (best is None or _rank(one) > _rank(best)):
-                found[key] = one
-        return list(found.values())
+            groups.setdefault((one.operation, one.axis), []).append(one)
+        ranked = [sorted(group, key=_rank, reverse=True) for group in groups.values()]
+        first = (next((one for one in group if one.fit is not None), None) for group in ranked)
+        return [one for one in first if one is not None]
 
 
 def _rank(one: AxisFit) -> tuple[bool, int, float]:
@@ -217,12 +246,7 @@ def _sizes(found: Fits, operation: str, cells: Sequence[Cell], differing: Sequen
     names = [n for n in differing if n not in SIZES]
     groups = [g for g in _groups(cells, names).values() if len({m.parameters.get(size) for m in g}) > 1]
     for group in groups[:MOST_GROUPS]:
-        one = SizeFit(operation, _settings(group, names), group)
-        try:
-            one.fit = hockney.fit(times(group, unit), "B" if unit == "B/s" else unit.removesuffix("/s"))
-        except Refused as reason:
-            one.refused = str(reason)
-        found.sizes.append(one)
+        found.sizes.append(SizeFit(operation, _settings(group, names), group, unit))
     if len(groups) > MOST_GROUPS:
         found.notes.append(
             f"{operation}: {len(groups) - MOST_GROUPS} of {len(groups)} fits over sizes were not made; "
@@ -258,7 +282,7 @@ def _scaling(
             f"{scaling.LEAST_POINTS} are needed"
         )
         return
-    made = [*_pooled(operation, cells, axis, others, unit)]
+    made = [*_pooled(operation, cells, axis, others, differing, unit)]
     along = [m for m in cells if isinstance(m.parameters.get(axis), int | float)]
     every = series.every(along, axis, others)
     thin = sum(len(s.cells) < scaling.LEAST_POINTS for s in every)
@@ -269,12 +293,7 @@ def _scaling(
     ]
     # The fullest and fastest first, so that what is left out matters least.
     single.sort(key=_rank, reverse=True)
-    for one in [*made, *single[:MOST_GROUPS]]:
-        try:
-            one.fit = scaling.fit(observations(one))
-        except Refused as reason:
-            one.refused = str(reason)
-        found.scalings.append(one)
+    found.scalings += [*made, *single[:MOST_GROUPS]]
     if len(single) > MOST_GROUPS:
         found.notes.append(
             f"{operation}: {len(single) - MOST_GROUPS} of {len(single)} fits over {axis} were not made "
@@ -293,7 +312,12 @@ def _follows(cells: Sequence[Cell], name: str, axis: str) -> bool:
 
 
 def _pooled(
-    operation: str, cells: Sequence[Cell], axis: str, others: Sequence[str], unit: str
+    operation: str,
+    cells: Sequence[Cell],
+    axis: str,
+    others: Sequence[str],
+    differing: Sequence[str],
+    unit: str,
 ) -> list[AxisFit]:
     """Fits of several settings together: the large sizes; or, where every cell is one trial, the settings of
     a parameter that has no significant effect."""
@@ -319,7 +343,7 @@ def _pooled(
     if any(m.good > 1 for m in cells) and not _single(cells):
         return out
     for name in others:
-        tested = _effect(cells, name, unit)
+        tested = _effect(cells, name, unit, differing)
         if tested is None or tested.significant:
             continue
         rest = [n for n in others if n != name]
@@ -405,7 +429,7 @@ def _effects(
     for name in differing:
         if name in SIZES:
             continue
-        tested = _effect(cells, name, unit)
+        tested = _effect(cells, name, unit, differing)
         if tested is None:
             continue
         if not tested.significant and tested.pairs >= LEAST_BLOCKS:
@@ -414,15 +438,19 @@ def _effects(
         levels = [v for v in tested.levels if isinstance(v, int | float)]
         if tested.significant and len(levels) == len(tested.levels) > 2:
             least = min(levels)
-            above = _effect(cells, name, unit, lambda v, least=least: v != least)  # type: ignore[misc]
+            above = _effect(cells, name, unit, differing, lambda v, least=least: v != least)  # type: ignore[misc]
         found.effects.append(EffectFit(operation, name, tested, above))
     return idle
 
 
 def _effect(
-    cells: Sequence[Cell], name: str, unit: str, keep: Callable[[Any], bool] = lambda _: True
+    cells: Sequence[Cell],
+    name: str,
+    unit: str,
+    differing: Sequence[str],
+    keep: Callable[[Any], bool] = lambda _: True,
 ) -> Effect | None:
-    others = [n for n in summary.varying(cells) if n != name and not _follows(cells, n, name)]
+    others = [n for n in differing if n != name and not _follows(cells, n, name)]
     blocks: dict[Any, dict[object, float]] = {}
     for cell in cells:
         level, value = cell.parameters.get(name), _value(cell, unit)

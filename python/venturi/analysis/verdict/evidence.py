@@ -222,34 +222,35 @@ _FLAT = {
 def facts(record: Record, usable: Mapping[str, int]) -> Facts:
     """A trial's numbers under flat names: `client.host.busy_share`, `server.stage.send`, `rate`, ..."""
     found: Facts = {}
+    # A large run has ten thousand trials of sixty numbers each: a path is walked once, not for each of them.
+    counts, target, resources = record.get("counts"), record.get("target"), record.get("resources")
     interval = numeric(record, "times", "interval_ns")
 
     def put(name: str, value: float | None) -> None:
         if value is not None:
             found[name] = value
 
-    put("rate", quotient(numeric(record, "counts", "payload_bytes"), interval, 1e9))
-    put("wire_rate", quotient(numeric(record, "counts", "wire_bytes") or None, interval, 1e9))
-    put("rows", quotient(numeric(record, "counts", "rows"), interval, 1e9))
+    put("rate", quotient(numeric(counts, "payload_bytes"), interval, 1e9))
+    put("wire_rate", quotient(numeric(counts, "wire_bytes") or None, interval, 1e9))
+    put("rows", quotient(numeric(counts, "rows"), interval, 1e9))
     put("service", numeric(record, "latency", "service", "mean") or None)
     put("instrument", numeric(record, "instrument", "share"))
-    put("sampler", numeric(record, "resources", "sampler", "share"))
-    rate, batches = numeric(record, "schedule", "rate"), numeric(record, "counts", "batches")
-    if rate:
+    put("sampler", numeric(resources, "sampler", "share"))
+    if rate := numeric(record, "schedule", "rate"):
         put("offered", rate)
-        put("kept", quotient(quotient(batches, interval, 1e9), rate))
+        put("kept", quotient(quotient(numeric(counts, "batches"), interval, 1e9), rate))
         put("late", quotient(numeric(record, "schedule", "late"), numeric(record, "schedule", "intended")))
     firsts = [t for s in get(record, "streams") or () if (t := numeric(s, "first_batch_ns")) is not None]
     put("start_share", quotient(max(firsts, default=None), interval))
-    put("round_trip", numeric(record, "target", "round_trip_ns") or None)
-    put("same_machine", _flag(get(record, "resources", "same_machine")))
-    put("reference", _flag(get(record, "target", "reference")))
-    put("of_servers", numeric(record, "resources", "server", "of_servers"))
+    put("round_trip", numeric(target, "round_trip_ns") or None)
+    put("same_machine", _flag(get(resources, "same_machine")))
+    put("reference", _flag(get(target, "reference")))
+    put("of_servers", numeric(resources, "server", "of_servers"))
     for end in ENDS:
         _stages(record, end, put)
-        cpu = [numeric(record, "cpu", end, n) for n in ("user_ns", "system_ns")]
-        if any(cpu):
-            put(f"{end}.cpu", quotient(sum(c or 0.0 for c in cpu), interval))
+        user, system = numeric(record, "cpu", end, "user_ns"), numeric(record, "cpu", end, "system_ns")
+        if user or system:
+            put(f"{end}.cpu", quotient((user or 0.0) + (system or 0.0), interval))
         _resources(record, end, usable.get(end), put)
     return found
 
@@ -266,10 +267,11 @@ def _stages(record: Record, end: str, put: Any) -> None:
     for name, value in stages.items():
         put(f"{end}.stage.{name}", quotient(value, whole))
     put(f"{end}.workers", numeric(record, "workers", end, "workers"))
-    for name in POOLS[end]:
-        put(f"{end}.pool.{name}.threads", numeric(record, "pools", end, name, "threads"))
-        busy = numeric(record, "pools", end, name, "busy_ns")
-        put(f"{end}.pool.{name}.busy", quotient(busy, numeric(record, "pools", end, name, "time_ns")))
+    pools = get(record, "pools", end)
+    for name in POOLS[end] if pools else ():
+        pool = get(pools, name)
+        put(f"{end}.pool.{name}.threads", numeric(pool, "threads"))
+        put(f"{end}.pool.{name}.busy", quotient(numeric(pool, "busy_ns"), numeric(pool, "time_ns")))
 
 
 def _resources(record: Record, end: str, usable: int | None, put: Any) -> None:
@@ -284,37 +286,26 @@ def _resources(record: Record, end: str, usable: int | None, put: Any) -> None:
                 value = found.get(name)
                 if value is not None and isinstance(value, (int, float)):
                     put(flat, float(value))
-    per_second = {
-        "throttled": ("cgroup", "throttled_ns", 1.0),
-        "rx": ("network", "rx_bytes", 1e9),
-        "tx": ("network", "tx_bytes", 1e9),
-    }
-    for name, (part, key, scale) in per_second.items():
-        put(f"{end}.{name}", quotient(numeric(seen, part, key), window, scale))
-    moved = [numeric(seen, "disk", n) for n in ("read_bytes", "written_bytes")]
-    if any(m is not None for m in moved):
-        put(f"{end}.disk_rate", quotient(sum(m or 0.0 for m in moved), window, 1e9))
-    ran = sum(numeric(seen, "process", n) or 0.0 for n in ("user_ns", "system_ns"))
-    delay = numeric(seen, "process", "run_delay_ns")
+    network, process = seen.get("network"), seen.get("process")
+    put(f"{end}.throttled", quotient(numeric(seen, "cgroup", "throttled_ns"), window))
+    put(f"{end}.rx", quotient(numeric(network, "rx_bytes"), window, 1e9))
+    put(f"{end}.tx", quotient(numeric(network, "tx_bytes"), window, 1e9))
+    read, written = numeric(seen, "disk", "read_bytes"), numeric(seen, "disk", "written_bytes")
+    if read is not None or written is not None:
+        put(f"{end}.disk_rate", quotient((read or 0.0) + (written or 0.0), window, 1e9))
+    delay = numeric(process, "run_delay_ns")
     if delay is not None:
+        ran = (numeric(process, "user_ns") or 0.0) + (numeric(process, "system_ns") or 0.0)
         put(f"{end}.run_delay", quotient(delay, ran + delay))
-    busiest = max(
-        (
-            (s, str(get(t, "name") or "?"))
-            for t in get(seen, "process", "threads") or ()
-            if (s := numeric(t, "cpu_share")) is not None
-        ),
-        default=None,
-    )
-    if busiest:
-        put(f"{end}.busiest_thread", busiest[0])
     threads = [
-        (used + waited, waited)
-        for t in get(seen, "process", "threads") or ()
-        if (used := numeric(t, "cpu_share")) is not None and (waited := numeric(t, "delay_share")) is not None
+        (used, numeric(t, "delay_share"))
+        for t in get(process, "threads") or ()
+        if (used := numeric(t, "cpu_share")) is not None
     ]
-    if threads:
-        most = max(threads)
+    put(f"{end}.busiest_thread", max((used for used, _ in threads), default=None))
+    wanted = [(used + waited, waited) for used, waited in threads if waited is not None]
+    if wanted:
+        most = max(wanted)
         put(f"{end}.thread_wanted", most[0])
         put(f"{end}.thread_delay", most[1])
     _cores(record, end, seen, usable, put)
@@ -344,6 +335,8 @@ def _cores(record: Record, end: str, seen: Mapping[str, Any], usable: int | None
 
 def medians(found: Sequence[Facts]) -> Facts:
     """The median of each number over the trials that have it."""
+    if len({tuple(f) for f in found}) == 1:
+        return dict(zip(found[0], map(median, zip(*(f.values() for f in found), strict=True)), strict=True))
     names = dict.fromkeys(n for f in found for n in f)
     return {n: median([f[n] for f in found if n in f]) for n in names}
 

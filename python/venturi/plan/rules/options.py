@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -124,27 +124,33 @@ def _inapplicable(scenario: Scenario) -> list[str]:
 
 def applies(name: str, url: str, operation: str) -> bool:
     """Whether an option means something there."""
+    return name in _applying((name,), url, operation)
+
+
+def _applying(names: Iterable[str], url: str, operation: str) -> set[str]:
+    """The options among these that mean something there."""
     scheme = scheme_of(url)
     if scheme == "empty":
         # Where nothing is sent, settings of the way mean nothing, but disturb nobody.
         if operation == "ingest":
-            return name in ("dialect", "messages", "digits")
-        return (name == "dialect") == (operation == "upsert")
-    if name in ONLY_HERE and not is_ours(url):
-        return False
-    return scheme in APPLIES[name] and not _of_another(name, url, operation)
+            return {*names} & {"dialect", "messages", "digits"}
+        return {name for name in names if (name == "dialect") == (operation == "upsert")}
+    ours, database = is_ours(url), is_database(url)
 
+    def applies_here(name: str) -> bool:
+        if scheme not in APPLIES[name] or (name in ONLY_HERE and not ours):
+            return False
+        # A database may have the option for other operations than this one.
+        having = SETTINGS[name].operations if database else ()
+        return not having or operation in having
 
-def _of_another(name: str, url: str, operation: str) -> bool:
-    """Whether a database has the option for other operations than this one."""
-    having = SETTINGS[name].operations
-    return bool(having) and is_database(url) and operation not in having
+    return {name for name in names if applies_here(name)}
 
 
 def fitted(target: Target, url: str, operation: str) -> Target:
     """The target of one cell: its own address, and no option that means nothing there."""
-    defaults = Target()
-    update = {name: getattr(defaults, name) for name in APPLIES if not applies(name, url, operation)}
+    defaults, here = Target(), _applying(APPLIES, url, operation)
+    update = {name: getattr(defaults, name) for name in APPLIES if name not in here}
     return target.model_copy(update={**update, "url": url})
 
 
@@ -154,8 +160,10 @@ def option_parameters(target: Target, operation: str) -> dict[str, Any]:
     if operation == "ingest" and scheme_of(target.url) == "empty":
         usual = {**DEFAULTS["akumuli"], "dialect": "akumuli"}
 
+    here = _applying(PARAMETERS, target.url, operation)
+
     def value(name: str) -> Any:
-        if not applies(name, target.url, operation):
+        if name not in here:
             return None
         found = getattr(target, name)
         if name == "digits":
@@ -169,7 +177,7 @@ def option_parameters(target: Target, operation: str) -> dict[str, Any]:
         return usual.get(name) if found is None or found == [] else found
 
     strange = {key for plugin in PLUGINS.values() for key in plugin.settings}
-    return {n: value(n) for n in PARAMETERS if n not in strange or applies(n, target.url, operation)}
+    return {n: value(n) for n in PARAMETERS if n not in strange or n in here}
 
 
 def _an(operation: str) -> str:

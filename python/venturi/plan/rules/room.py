@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from venturi.common.environment import memory
+from venturi.common.environment import memory_total
 from venturi.common.errors import ScenarioError
 from venturi.common.suffixes import format_bytes
 from venturi.targets.system import has_tables, is_charrow, is_plugin, is_program
@@ -69,7 +69,7 @@ def _messages(scenario: Scenario, cell: Cell) -> None:
             hint="take fewer rows per batch, or raise "
             + ("--max-block-size" if blocks else "--max-message-size"),
         )
-    total = memory()["total"]
+    total = memory_total()
     if total is not None and size * p["streams"] > total:
         raise ScenarioError(
             f"{head} {format_bytes(size)}, and {p['streams']} streams hold one each; "
@@ -93,7 +93,7 @@ def _working_set(scenario: Scenario, cell: Cell) -> None:
     if p["working_set"] is None or p["generate"] != "ahead":
         return
     size = int(p["working_set"] * p["row_bytes"])
-    total = memory()["total"]
+    total = memory_total()
     most = min(_MOST_AHEAD_BYTES, total or _MOST_AHEAD_BYTES)
     if size > most:
         raise ScenarioError(
