@@ -1,5 +1,5 @@
 """`python -m venturi`, the same as the command `venturi`."""
 
-from venturi.cli import main
+from venturi.cli import program
 
-main()
+program()

@@ -16,6 +16,7 @@ import importlib.util
 import os
 import re
 import sys
+import threading
 import warnings
 from typing import Any, NoReturn
 
@@ -23,11 +24,12 @@ import typer
 from typer.core import TyperGroup
 
 from venturi.cli import output
+from venturi.common import collector
 from venturi.common.errors import DamagedWarning, ExitCode, StoreError, VenturiError
 from venturi.common.names import listed
 from venturi.common.say import say
 
-__all__ = ["app", "fail", "main"]
+__all__ = ["app", "fail", "main", "program"]
 
 # In the order of the help text. The name is the module's.
 COMMANDS = (
@@ -160,7 +162,7 @@ def _allow_open_files() -> None:
 
 
 def main() -> None:
-    """The entry point."""
+    """The command line, also within another program: ends by SystemExit."""
     _allow_open_files()
     # A command lives for seconds, and a large run is millions of objects without a cycle among them: looking
     # through them again and again took a third of the time of `show`.
@@ -183,12 +185,29 @@ def main() -> None:
         _leave(end)
 
 
+def program() -> NoReturn:
+    """The program: `main`, and the end of the process. A command that has read a large run ends it at once,
+    unless a thread is still at work: the interpreter would free millions of objects one by one."""
+    try:
+        main()
+    except SystemExit as end:
+        others = set(threading.enumerate()) - {threading.main_thread()}
+        if collector.keeps() and all(one.daemon for one in others):
+            _end_process(end)
+        raise
+    sys.exit(0)
+
+
 def _leave(end: SystemExit) -> NoReturn:
     """Ends the process. A thread that is still in a plugin's call cannot be ended with the interpreter, only
     with the process: Python would take it down in the middle of our own frames."""
     core = sys.modules.get("venturi._core")
     if core is None or not core.stuck_calls():
         raise end
+    _end_process(end)
+
+
+def _end_process(end: SystemExit) -> NoReturn:
     # What the interpreter would do that others see.
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

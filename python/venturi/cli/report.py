@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from venturi.cli import forms
-from venturi.common.collector import without_collector
+from venturi.common.collector import kept, without_collector
 from venturi.common.errors import StoreError, VenturiError
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def report(
     if reference is not None:
         published.sets(reference)
     with without_collector(keep=True):
-        found = results.load(run)
+        found = kept(results.load(run))
     if out is None and not found.directory.saved:
         raise VenturiError(
             f"{run} is no directory that a report could go into",

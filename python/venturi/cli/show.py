@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from venturi.cli import forms
-from venturi.common.collector import without_collector
+from venturi.common.collector import kept, without_collector
 from venturi.common.errors import VenturiError
 
 app = typer.Typer(rich_markup_mode=None)
@@ -85,7 +85,7 @@ def show(
             "--columns goes with the table of all cells alone", hint="--format csv has every column"
         )
     with without_collector(keep=True):
-        found = results.load(run)
+        found = kept(results.load(run))
     if wanted is not None:
         from rich.console import Console
 

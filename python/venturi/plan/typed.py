@@ -15,7 +15,7 @@ from venturi.common import toml_text
 from venturi.common.errors import VenturiError
 from venturi.plan import matrix
 from venturi.plan.layers import Layer, file_layer
-from venturi.plan.load import load
+from venturi.plan.load import load, with_cells
 from venturi.plan.rules.room import check_room
 from venturi.plan.scale import scale
 from venturi.plan.scenario import Scenario
@@ -39,6 +39,10 @@ _REFERENCE = {"--reference": True, "--no-reference": False}
 
 def scenario_of(given: Mapping[str, Any]) -> Scenario:
     """The scenario that the flags, and the file before them, describe. Raises VenturiError."""
+    return load(_layers(given))
+
+
+def _layers(given: Mapping[str, Any]) -> list[Layer]:
     tree, spelled = layer_tree(given)
     if given.get("reference") is not None:
         tree["reference"] = given["reference"]
@@ -49,7 +53,7 @@ def scenario_of(given: Mapping[str, Any]) -> Scenario:
             raise VenturiError(
                 "nothing to run: name a scenario or describe one by flags", hint="venturi run quick"
             )
-    return load([*layers, Layer("", tree, flags=spelled)])
+    return [*layers, Layer("", tree, flags=spelled)]
 
 
 def only_target(given: Mapping[str, Any]) -> bool:
@@ -68,12 +72,14 @@ def accepted(words: Sequence[str]) -> bool:
     if given is None:
         return False
     try:
-        found = scenario_of(given)
+        found, cells = with_cells(_layers(given))
         if given.get("scale"):
             found, _ = scale(found, float(given["scale"]))
         if given.get("on"):
             found = replace(found, on="spark" if given["on"] == "spark" else "ray")
-        for cell in matrix.cells(found):
+        if given.get("scale") or given.get("on"):
+            cells = matrix.cells(found)
+        for cell in cells:
             check_room(found, cell)
     except (VenturiError, ValueError):
         return False

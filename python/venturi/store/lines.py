@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from venturi.common.collector import without_collector
 from venturi.common.errors import StoreError
 from venturi.engine.spec import FORMAT_VERSION, shorten_errors
@@ -59,8 +61,7 @@ def check_version(document: Mapping[str, Any], path: Path) -> None:
 
 
 _CHUNK = 1 << 20
-"""Bytes of lines that are parsed at once. Within one call the JSON parser keeps one copy of each key, so that
-the records of a long run share them."""
+"""Bytes of lines that are parsed at once."""
 
 
 def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
@@ -94,6 +95,7 @@ def _refuse(name: str) -> Any:
 
 
 _JSON = json.JSONDecoder(parse_constant=_refuse)
+"""Says what is wrong, and reads what only Python takes for JSON; both are rare."""
 _MOST = 2**63
 
 
@@ -102,8 +104,8 @@ def _parsed(chunk: list[bytes]) -> list[dict[str, Any]] | None:
     if not chunk[-1].endswith(b"\n"):
         return None
     try:
-        found: list[dict[str, Any]] = _JSON.decode((b"[%b]" % b",".join(chunk)).decode())
-    except (ValueError, RecursionError):
+        found: list[dict[str, Any]] = orjson.loads(b"[%b]" % b",".join(chunk))
+    except ValueError:
         return None
     # Invalid lines can be valid when joined: "{" and "}", or "{},{}".
     if len(found) != len(chunk) or not all(isinstance(line, dict) for line in found):

@@ -60,6 +60,8 @@ def backlog(cells: Sequence[Cell]) -> Advice | None:
 def _behind(records: Sequence[Record]) -> tuple[float, float, float, float] | None:
     """Share of the rate that was kept, response and service time (ns), slots never sent: medians; None where
     the rate was held, or nobody knows."""
+    if not any(numeric(r, "schedule", "rate") for r in records):
+        return None
     figure = _figure(records)
     found = [one for r in records if (one := _of(r, figure)) is not None]
     if not found:

@@ -6,7 +6,10 @@ foreign servers fill only part of a record.
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -152,11 +155,19 @@ def percentile(
     """A latency percentile (ns): response time for an open loop, service time for a closed one (METHOD). None
     where too few batches were timed for it."""
     for kind in kinds:
-        timed = numeric(record, "latency", kind, "count")
-        for at, value in get(record, "latency", kind, "percentiles") or ():
-            if -1e-9 < float(at) - percent < 1e-9 and (timed is None or timed >= batches_for(percent)):
+        found = get(record, "latency", kind, "percentiles") or ()
+        timed = numeric(record, "latency", kind, "count") if found else None
+        if timed is not None and timed < batches_for(percent):
+            continue
+        # They rise, but for those that another tool may have written otherwise.
+        first = bisect_left(found, percent - 1e-9, key=_first)
+        for at, value in itertools.chain(found[first : first + 1], found):
+            if -1e-9 < float(at) - percent < 1e-9:
                 return float(value)
     return None
+
+
+_first = operator.itemgetter(0)
 
 
 def batches_for(percent: float) -> int:
@@ -421,9 +432,14 @@ def _comparable(value: Any) -> tuple[int, float, str]:
 
 def varying(cells: Sequence[Cell]) -> list[str]:
     """The parameters that distinguish these cells, in table order, without redundant ones."""
-    names = [n for n in PARAMETER_ORDER if any(n in c.parameters for c in cells)]
-    names += sorted({n for c in cells for n in c.parameters} - set(names))
-    columns = {n: [repr(c.parameters.get(n)) for c in cells] for n in names if n not in NOT_DISTINGUISHING}
+    there = {name for c in cells for name in c.parameters}
+    names = [*(n for n in PARAMETER_ORDER if n in there), *sorted(there - _KNOWN)]
+    columns = {
+        name: list(map(repr, values))
+        for name in names
+        if name not in NOT_DISTINGUISHING
+        and not _one_value(values := [c.parameters.get(name) for c in cells])
+    }
     kept: list[str] = []
     for name, column in columns.items():
         if len(set(column)) < 2:
@@ -436,6 +452,16 @@ def varying(cells: Sequence[Cell]) -> list[str]:
             continue
         kept.append(name)
     return kept
+
+
+def _one_value(values: list[Any]) -> bool:
+    """Whether they are equal, and as texts too, as `1` and `True` are not: true of most parameters of a run,
+    and of thousands of cells far sooner known so than from their texts."""
+    kinds = set(map(type, values))
+    return len(kinds) == 1 and kinds <= _SCALARS and values.count(values[0]) == len(values)
+
+
+_SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 def _of_one_system(column: list[str], places: list[str] | None) -> bool:

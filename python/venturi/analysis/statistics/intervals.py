@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from venturi.common.units import Quantity
@@ -68,6 +68,7 @@ def _binomial(n: int, k: int) -> float:
     return math.exp(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - n * math.log(2.0))
 
 
+@cache
 def order_statistic_rank(n: int, confidence: float) -> tuple[int, float]:
     """The largest k so that [x(k), x(n+1-k)] covers the median with at least `confidence`, and its coverage.
 
@@ -102,7 +103,7 @@ def median_interval(
     n = len(data)
     if n == 0:
         raise ValueError("no values: a cell without a good trial has no median")
-    if any(math.isnan(value) for value in data):
+    if any(map(math.isnan, data)):
         raise ValueError("NaN among the values")
     median = (data[(n - 1) // 2] + data[n // 2]) / 2
     rank, coverage = order_statistic_rank(n, confidence)

@@ -251,7 +251,7 @@ def facts(record: Record, usable: Mapping[str, int]) -> Facts:
         user, system = numeric(record, "cpu", end, "user_ns"), numeric(record, "cpu", end, "system_ns")
         if user or system:
             put(f"{end}.cpu", quotient((user or 0.0) + (system or 0.0), interval))
-        _resources(record, end, usable.get(end), put)
+        _resources(record, end, usable.get(end), found, put)
     return found
 
 
@@ -274,18 +274,19 @@ def _stages(record: Record, end: str, put: Any) -> None:
         put(f"{end}.pool.{name}.busy", quotient(numeric(pool, "busy_ns"), numeric(pool, "time_ns")))
 
 
-def _resources(record: Record, end: str, usable: int | None, put: Any) -> None:
+def _resources(record: Record, end: str, usable: int | None, facts: Facts, put: Any) -> None:
     seen = get(record, "resources", end)
     if not isinstance(seen, Mapping):
         return
     window = numeric(seen, "window_ns")
     for part, names in _FLAT[end]:
         found = seen.get(part)
-        if isinstance(found, Mapping):
+        # As in `get`.
+        if type(found) is dict or isinstance(found, Mapping):
             for name, flat in names:
                 value = found.get(name)
-                if value is not None and isinstance(value, (int, float)):
-                    put(flat, float(value))
+                if isinstance(value, (int, float)):
+                    facts[flat] = float(value)
     network, process = seen.get("network"), seen.get("process")
     put(f"{end}.throttled", quotient(numeric(seen, "cgroup", "throttled_ns"), window))
     put(f"{end}.rx", quotient(numeric(network, "rx_bytes"), window, 1e9))
