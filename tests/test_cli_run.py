@@ -68,7 +68,7 @@ put-1x4096-66f968f6  put streams=1
 put-2x4096-411863d3  put streams=2
 cells: 4, trials with warm-up: 12
 payload to move: 576 MB
-time: about 2.6 s, the probes of limits included, at 1.5 GB/s and 0.1 s set-up a trial
+time: about 2.1 s, the probes of limits included, at 1.5 GB/s and 0.1 s set-up a trial
 """
 
 

@@ -6,6 +6,7 @@ import contextlib
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -249,6 +250,7 @@ def _run(found: Scenario, made: Path | None, given: dict[str, Any], engine: Exec
             f.command_line(sys.argv, given.get("settled")),
             given["fresh_ceilings"],
             given["unproven"],
+            partial(_make_ready, given),
         )
     except StoreError:
         _close(observer)
@@ -265,6 +267,15 @@ def _run(found: Scenario, made: Path | None, given: dict[str, Any], engine: Exec
         _print_results(results)
         print(f"report: {report}" if report is not None else f"run: {out}")
     _conclude(ended)
+
+
+def _make_ready(given: dict[str, Any]) -> None:
+    """Imports what the end of the run needs. This takes as long as a server takes to start."""
+    if not given["as_json"]:
+        from venturi.analysis import results  # noqa: F401
+        from venturi.report.text import terminal  # noqa: F401
+    if given["report"] and not given["as_json"]:
+        from venturi.report.page import page  # noqa: F401
 
 
 def _has_trials(out: Path) -> bool:

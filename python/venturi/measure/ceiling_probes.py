@@ -66,11 +66,11 @@ REPEATS = 3
 SOCKETS = ("tcp", "unix")
 """Kinds of raw sockets, by what their addresses are."""
 SECONDS = {
-    "tcp": 0.3, "unix": 0.3, "pipe": 0.3, "memory": 0.25, "engine": 0.1, "cipher": 0.1, "codec": 0.2,
+    "tcp": 0.3, "unix": 0.3, "pipe": 0.3, "memory": 0.1, "engine": 0.1, "cipher": 0.1, "codec": 0.2,
     "disk": 0.3,
 }  # fmt: skip
 """How long one repeat of each kind moves data."""
-_MAKING_READY = {"memory": 0.5, "engine": 0.05, "disk": 0.1}
+_MAKING_READY = {"memory": 0.2, "engine": 0.05, "disk": 0.1}
 """Before a repeat, about: memory is touched, batches are made."""
 MOST_DISK_BYTES = 1 << 30
 _LINKS = 16

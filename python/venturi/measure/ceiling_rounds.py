@@ -26,7 +26,7 @@ __all__ = ["LEAST", "SHARE", "ProbeTime", "RoundProbes"]
 
 SHARE = 0.2
 """Of the trials' time, for probes."""
-LEAST = 1.0
+LEAST = 0.5
 """Seconds that probes may take in any case: trials of milliseconds would have nothing to be held against."""
 FIRST = 0.75
 """Of a trial's part of that time, for the raw TCP that it is held against."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from venturi.common.beside import beside
 from venturi.common.environment import collect
 from venturi.engine.executor import Executor
 from venturi.measure.endpoints import Endpoints
@@ -33,9 +34,10 @@ def opened(
     resume: bool,
     unproven: bool,
     command: Sequence[str] | None,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[RunWriter, Mapping[str, Any]]]:
     """The writer of a run whose servers are up, and what these tell of their hosts, by place; nothing of a
-    resumed run.
+    resumed run. `meanwhile` is done while servers start: before any clock.
 
     Raises as `runner.execute`, and KeyboardInterrupt where that was asked for before anything was written.
     """
@@ -58,7 +60,8 @@ def opened(
             writer.write_scenario(to_toml(scenario))
             writer.write_environment(began)
         observer.begin(endpoints.cells)
-        endpoints.start()
+        with beside(writer.get_ready, meanwhile):
+            endpoints.start()
         peers: Mapping[str, Any] = {} if resume else endpoints.server_environments()
         if not resume:
             loaders = getattr(executor, "environments", None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from venturi.engine.executor import Executor
@@ -30,12 +30,14 @@ def execute(
     command: Sequence[str] | None = None,
     fresh_ceilings: bool = False,
     unproven: bool = False,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> RunResult:
     """Runs a scenario into `out`. Trials are on disk the moment they end.
 
     `command` is the command line to keep with the run; it must hold no secrets. `fresh_ceilings`: physical
     limits that are measured once are measured again even where an earlier run of this hour has them.
-    `unproven`: a proof that fails does not stop the run.
+    `unproven`: a proof that fails does not stop the run. `meanwhile`: what the caller has to do besides, done
+    in a thread while servers start.
 
     Raises VenturiError: ScenarioError for data files, StoreError for the directory, and where the
     reference server does not start or a proof fails. A failed trial raises nothing; see the result's
@@ -49,7 +51,7 @@ def execute(
     ):
         begin = opened(
             scenario, out, executor, observer, interrupts, endpoints,
-            resume=resume, unproven=unproven, command=command,
+            resume=resume, unproven=unproven, command=command, meanwhile=meanwhile,
         )  # fmt: skip
         with begin as (writer, peers):
             note, guard, run = observer.note, interrupts.guard, scenario.run

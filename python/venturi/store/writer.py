@@ -25,7 +25,6 @@ from venturi.store.directory import (
     remove_unfinished,
 )
 from venturi.store.lines import explained, line_text, read_lines
-from venturi.store.samples import samples_of
 
 __all__ = ["RunWriter"]
 
@@ -111,6 +110,11 @@ class RunWriter:
         document = {"format": FORMAT_VERSION, **environment}
         self._replace(ENVIRONMENT, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
+    @staticmethod
+    def get_ready() -> None:
+        """Imports what samples are written with, which the first trial would wait for."""
+        from venturi.store import samples  # noqa: F401
+
     def append_trial(self, line: Mapping[str, Any]) -> None:
         """Appends a trial; on disk when this returns. Its samples go into a file of their own.
 
@@ -182,6 +186,8 @@ class RunWriter:
     def _write_samples(self, trial: str, samples: Mapping[str, Any]) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
+
+        from venturi.store.samples import samples_of
 
         path = self.path / SAMPLES / f"{trial}.parquet"
         sink = pa.BufferOutputStream()

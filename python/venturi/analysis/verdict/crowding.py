@@ -118,7 +118,8 @@ def _limited(verdict: Verdict, cell: Cell, fewer: Cell) -> Verdict:
     cause = Cause.SERVER_LIMIT
 
     def revise(before: Told) -> Told:
-        return replace(before, lines=databases.limit(numbers, fewer.main), remedies=_others_than_lanes(before))
+        lines = databases.limit(numbers, fewer.main)
+        return replace(before, lines=lines, remedies=_others_than_lanes(before))
 
     return verdict.revised(
         revise,

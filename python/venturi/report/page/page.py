@@ -31,7 +31,7 @@ from venturi.report.page import hosts as page_hosts
 from venturi.report.page import models as page_models
 from venturi.report.page import reason as page_reason
 from venturi.report.page.markup import render
-from venturi.report.page.packed import pack
+from venturi.report.page.packed import Packer
 from venturi.report.text import cell as cell_text
 from venturi.report.text import method, proofs, published, summary, versions
 
@@ -68,6 +68,10 @@ def page(results: Results, reference: str | None = None) -> str:
     drawn = figures.build(results, reference or results.default_reference, without=IN_VIEW)
     numbers = {cell.name: i for i, cell in enumerate(results.cells)}
     timelines = page_cells.timelines(results, numbers)
+    # Read as a file: importing plotly would take a second.
+    bundle = _resource("package_data/plotly.min.js", "plotly")
+    plotly = bundle if drawn or timelines else "var Plotly = {react() {}};"
+    packer = Packer([plotly, *map(_resource, SCRIPTS)])
     sections = [
         ("reason", "The reason", page_reason.section(results, numbers)),
         ("summary", "Cells", page_cells.tables(results, numbers)),
@@ -93,18 +97,13 @@ def page(results: Results, reference: str | None = None) -> str:
         "timelines": timelines,
         "colours": page_cells.colours(),
     }
-    # Read as a file: importing plotly would take a second.
-    bundle = _resource("package_data/plotly.min.js", "plotly")
-    plotly = bundle if drawn or timelines else "var Plotly = {react() {}};"
     whole = render(
         "page",
         results=results,
         styles=Markup(_variables()) + _resource("page.css"),
         top=_top(results, numbers, reference),
         sections=[section for section in sections if section[2]],
-        packed=pack(
-            {"figure-documents": documents, "cell-documents": cells}, [plotly, *map(_resource, SCRIPTS)]
-        ),
+        packed=packer.finish({"figure-documents": documents, "cell-documents": cells}),
         unpack=_resource("unpack.js"),
     )
     return f"{whole}\n"
