@@ -19,8 +19,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from conftest import require
-
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = [
     "--headless",
@@ -42,7 +40,11 @@ class Browser:
     """One page; use as a context manager. `console` holds what it said: errors, warnings and exceptions."""
 
     def __init__(self, profile: Path, width: int = 1280, height: int = 900) -> None:
-        require(CHROMIUM, "Chromium")
+        if CHROMIUM is None:
+            # Tests are skipped without it. Imported here: benches and tools have no pytest, and ask before.
+            from conftest import require
+
+            require(CHROMIUM, "Chromium")
         assert CHROMIUM is not None
         to_browser, self._out = os.pipe()
         self._in, from_browser = os.pipe()
