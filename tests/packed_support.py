@@ -9,12 +9,18 @@ import re
 import zlib
 from typing import Any
 
+THEIRS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+
 
 def unpacked(page: str) -> dict[str, Any]:
     """Its `documents` by id, and its `scripts`."""
     found = re.search(r'id="packed" data-bytes="(\d+)" data-letters="([^"]+)">([^<]+)</script>', page)
     assert found is not None
-    theirs = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-    text = found[3].translate(str.maketrans(html.unescape(found[2]), theirs))
-    whole: dict[str, Any] = json.loads(zlib.decompress(base64.b85decode(text)[: int(found[1])]))
+    return unpacked_text(found[3], html.unescape(found[2]), int(found[1]))
+
+
+def unpacked_text(text: str, letters: str, size: int) -> dict[str, Any]:
+    """The same of the packed text, in these digits and of so many bytes."""
+    data = base64.b85decode(text.translate(str.maketrans(letters, THEIRS)))[:size]
+    whole: dict[str, Any] = json.loads(zlib.decompress(data))
     return whole

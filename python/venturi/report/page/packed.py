@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["LETTERS", "Packed", "Packer"]
+__all__ = ["LETTERS", "Packed", "Packer", "letters"]
 
 LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;,=>?@^_`{|}~"
 """Digits of base 85 as RFC 1924 has them, but for `<`: of these no tag can be made, and no comment."""
@@ -39,7 +39,7 @@ class Packer:
         self._thread.start()
 
     def _begin(self, scripts: Sequence[str]) -> None:
-        self._add(f'{{"scripts":{json.dumps(scripts, ensure_ascii=False)},"documents":')
+        self._add(f'{{"scripts":{json.dumps(scripts)},"documents":')
 
     def _add(self, text: str) -> None:
         self._parts.append(self._stream.compress(text.encode()))
@@ -48,12 +48,13 @@ class Packer:
         """Both."""
         text = json.dumps(documents, separators=(",", ":"), allow_nan=False, default=str)
         self._thread.join()
+        assert self._parts, "the thread has told why"
         self._add(text + "}")
         data = b"".join([*self._parts, self._stream.flush()])
-        return Packed(_letters(data), len(data))
+        return Packed(letters(data), len(data))
 
 
-def _letters(data: bytes) -> str:
+def letters(data: bytes) -> str:
     """In base 85: four bytes are five letters. `base64` takes a second for a large page."""
     import numpy as np
 
