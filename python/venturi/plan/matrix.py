@@ -105,8 +105,11 @@ def cells(scenario: Scenario, row_bytes: Mapping[str, float] | None = None) -> l
     """All cells in the order of their axes. `row_bytes` tells the width of each file's rows,
     by the path that the scenario names it with; without it, files have no size yet.
     """
+    made = [cell for _, cell in chosen_cells(scenario, row_bytes or {})]
+    if len(made) < 2:
+        return made
     found: dict[str, Cell] = {}
-    for _, cell in chosen_cells(scenario, row_bytes or {}):
+    for cell in made:
         found.setdefault(cell.id, cell)
     return list(found.values())
 

@@ -390,6 +390,34 @@ def _address_is_loopback(cell: Cell) -> bool | None:
     return None
 
 
+# Fields of an end that are facts as they stand, by the facts' names without the end's.
+_FIELDS = {
+    "cpu": "cpu",
+    "cores": "cores",
+    "busy": "busy",
+    "busiest": "busiest",
+    "steal": "host.steal_share",
+    "softirq": "host.softirq_share",
+    "run_delay": "run_delay",
+    "quota": "cgroup.quota_cores",
+    "throttled": "throttled",
+    "psi_io": "host.psi_io_share",
+    "disk_busy": "disk.busy_share",
+    "disk_rate": "disk_rate",
+    "rx": "rx",
+    "tx": "tx",
+    "rtt": "sockets.rtt_ns",
+    "min_rtt": "sockets.min_rtt_ns",
+    "retransmits": "sockets.retransmits",
+    "receive_window_limited": "sockets.receive_window_limited_share",
+    "send_buffer_limited": "sockets.send_buffer_limited_share",
+    "send_buffer": "sockets.send_buffer_bytes",
+    "thread_wanted": "thread_wanted",
+    "thread_delay": "thread_delay",
+}
+_SAME = {end: [(field, f"{end}.{at}") for field, at in _FIELDS.items()] for end in ENDS}
+
+
 def _end(end: str, found: Facts, cell: Cell) -> End:
     prefix = f"{end}.stage."
     workers = found.get(f"{end}.workers")
@@ -397,11 +425,7 @@ def _end(end: str, found: Facts, cell: Cell) -> End:
     if end == "client" and workers is None and cell.parameters.get("streams"):
         workers = float(cell.parameters["streams"])
 
-    def at(one: str, two: str = "") -> float | None:
-        return found.get(f"{end}.{one}.{two}" if two else f"{end}.{one}")
-
-    thread = at("busiest_thread")
-    speed = at("network", "speed_bits_per_second")
+    thread, speed = found.get(f"{end}.busiest_thread"), found.get(f"{end}.network.speed_bits_per_second")
     stages = {n[len(prefix) :]: v for n, v in found.items() if n.startswith(prefix)}
     pools = {
         name: Pool(name, found[f"{end}.pool.{name}.threads"], min(1.0, found[f"{end}.pool.{name}.busy"]))
@@ -416,32 +440,11 @@ def _end(end: str, found: Facts, cell: Cell) -> End:
         stages=stages,
         workers=workers,
         threads=float(threads) if threads and workers and threads < workers else workers,
-        cpu=at("cpu"),
-        cores=at("cores"),
-        busy=at("busy"),
-        busiest=at("busiest"),
-        steal=at("host", "steal_share"),
-        softirq=at("host", "softirq_share"),
-        run_delay=at("run_delay"),
-        quota=at("cgroup", "quota_cores"),
-        throttled=at("throttled"),
-        psi_io=at("host", "psi_io_share"),
-        disk_busy=at("disk", "busy_share"),
-        disk_rate=at("disk_rate"),
-        rx=at("rx"),
-        tx=at("tx"),
         speed=speed / 8 if speed and speed > 0 else None,
-        rtt=at("sockets", "rtt_ns"),
-        min_rtt=at("sockets", "min_rtt_ns"),
-        retransmits=at("sockets", "retransmits"),
-        receive_window_limited=at("sockets", "receive_window_limited_share"),
-        send_buffer_limited=at("sockets", "send_buffer_limited_share"),
-        send_buffer=at("sockets", "send_buffer_bytes"),
         # Its name is told of a server that tells nothing else.
         pools=pools,
-        thread_wanted=at("thread_wanted"),
-        thread_delay=at("thread_delay"),
         busiest_thread=("" if stages else _thread_name(cell, end), thread) if thread is not None else None,
+        **{field: found.get(at) for field, at in _SAME[end]},
     )
 
 
