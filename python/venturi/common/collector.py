@@ -37,5 +37,7 @@ def without_collector(keep: bool = False) -> Iterator[None]:
     finally:
         if keep:
             gc.freeze()
+            # What is derived of them is as lasting: a million objects are no reason to look through it.
+            gc.set_threshold(1_000_000)
         if was:
             gc.enable()
