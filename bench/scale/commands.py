@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 LIMIT_SECONDS = 600.0
@@ -24,6 +24,9 @@ class Taken:
     peak_bytes: float
     """The largest sum over it and all that it started, looked at every 20 ms, or what the kernel counted for
     the largest of them if that is more."""
+
+    def as_json(self) -> dict[str, float]:
+        return asdict(self)
 
 
 def venturi(words: Sequence[str]) -> Taken:

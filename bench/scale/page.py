@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 # The browser that the tests drive; it needs no package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
@@ -16,7 +16,6 @@ from browser import CHROMIUM, Browser
 FRAME_MS, LATE_MS = 1000 / 60, 50.0
 STEP = 60
 PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]"
-NO = "**no**"
 SCROLL = """new Promise((done) => {{
   const box = {box};
   const frames = [];
@@ -41,16 +40,6 @@ class Scroll:
     frames: list[float]
     cpu_ms: float
 
-    def at(self, share: float) -> float:
-        ranked = sorted(self.frames)
-        return ranked[min(len(ranked) - 1, int(share * len(ranked)))]
-
-    def kept(self, busy: bool) -> str:
-        # A frame is measured in steps of the display's clock, a little to either side.
-        if statistics.median(self.frames) > 1.5 * FRAME_MS or self.cpu_ms > FRAME_MS:
-            return NO
-        return "yes" if self.at(0.95) <= LATE_MS + 1 else "in CPU time" if busy else NO
-
 
 @dataclass(frozen=True)
 class Opened:
@@ -63,6 +52,9 @@ class Opened:
     scrolled: list[Scroll]
     elements: int
     browser: str
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 def opened(page: Path, work: Path) -> Opened | None:

@@ -1,0 +1,159 @@
+"""What a user waits for: `venturi show` and `venturi report` of a large run, its page, and a tiny run.
+
+    make bench-scale                              # measured and printed
+    make bench-scale BENCH="--run DIRECTORY"      # of a run that is there already
+
+Without --run one of 10,000 trials is made by make_run.py, and removed afterwards. Each command is a process of
+its own, as a user starts it, once a round.
+
+The page is scrolled from its top to its end in Chromium, 60 pixels a frame (four screens a second), and so is
+its longest table. A frame is due every 16.7 ms. Chromium without a window and without a graphics card paints
+on the same cores as all else on the machine, so frames come late there for other reasons too: beside their
+times stands the CPU time that the page's own thread took for one, which other processes do not lengthen.
+
+Without Chromium the page is not opened, and the record says so. See bench/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(1, str(Path(__file__).resolve().parent.parent))
+
+import make_run
+from commands import venturi
+from page import FRAME_MS, LATE_MS, opened
+from trials import TARGETS, slope, tiny
+
+import goals
+import shared
+
+SECONDS = {"show": 4.0, "report": 8.0}
+MEGABYTES, PAGE_MEGABYTES = 1000.0, 15.0
+PAINT_SECONDS, RUN_SECONDS, TRIAL_MS = 1.0, 1.0, 30.0
+
+
+def arguments() -> argparse.Namespace:
+    parser = shared.arguments(__doc__, "scale", 5, "of every command once")
+    add = parser.add_argument
+    add("--run", type=Path, metavar="DIRECTORY", help="that is there already")
+    add("--cells", type=int, default=make_run.CELLS, help="of a run that is made, five trials each")
+    return parser.parse_args()
+
+
+def measure(options: argparse.Namespace, output: Path) -> None:
+    work = Path(tempfile.mkdtemp(prefix="venturi-scale-"))
+    try:
+        run = options.run or make_run.write(work / "run", options.cells)
+        page = work / "report.html"
+        commands = {"show": ["show", str(run)], "report": ["report", str(run), "-o", str(page)]}
+        with output.open("w") as file:
+            keep = shared.keeper(file)
+            trials = run / "trials.jsonl"
+            size = {"trials": sum(1 for _ in trials.open("rb")), "bytes": trials.stat().st_size}
+            keep({**shared.machine(), **size, "rounds": options.rounds})
+            # The first run on a machine proves the instrument, which is kept; and files come from the disk.
+            tiny(work / "first")
+            for number in range(options.rounds):
+                for name, words in commands.items():
+                    keep({"kind": "command", "round": number, "name": name, **venturi(words).as_json()})
+                keep({"kind": "tiny", "round": number, **tiny(work / f"tiny-{number}").as_json()})
+                for target in TARGETS:
+                    found = slope(work / f"{target.partition(':')[0]}-{number}", target)
+                    keep({"kind": "trial", "round": number, "target": target, **found})
+            if (seen := opened(page, work)) is not None:
+                keep({"kind": "page", "bytes": page.stat().st_size, **seen.as_json()})
+            keep({"kind": "end", "load_after": os.getloadavg()[0]})
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def told(source: Path) -> shared.Told:
+    head, *lines = map(json.loads, source.read_text().splitlines())
+    commands = shared.by_round([line for line in lines if line["kind"] == "command"], "name")
+    trials = shared.by_round([line for line in lines if line["kind"] == "trial"], "target")
+    tiny = [line for line in lines if line["kind"] == "tiny"]
+    out = [
+        f"# What a user waits for, {head['date'][:16].replace('T', ' ')} UTC",
+        "",
+        f"A run of {head['trials']:,} trials (trials.jsonl: {head['bytes'] / 1e6:.0f} MB); {shared.described(head)}, "
+        f"Python {head['python']}; {head['rounds']} rounds; load average {head['load_before']:.1f} before, "
+        f"{lines[-1]['load_after']:.1f} after.",
+        "",
+        "| | by the clock | CPU time | peak memory, MB |",
+        "| --- | ---: | ---: | ---: |",
+    ]
+    judged: list[goals.Judged] = []
+
+    def row(
+        what: str, own: list[shared.Line], limit: float | None, unit: str = "s", scale: float = 1.0
+    ) -> None:
+        wall, cpu = ([scale * line[name] for line in own] for name in ("seconds", "cpu_seconds"))
+        peak = max((line.get("peak_bytes", 0) for line in own), default=0) / 1e6
+        memory = f"{peak:,.0f}" if peak else ""
+        out.append(f"| {what} | {shared.spread(wall)} {unit} | {shared.spread(cpu)} {unit} | {memory} |")
+        if limit is not None:
+            judged.extend(goals.judge(what, wall, limit, most=True, unit=unit))
+        if peak:
+            judged.append(goals.exact(f"{what}: memory", peak, MEGABYTES, most=True, unit="MB"))
+
+    for name, own in commands.items():
+        row(f"`venturi {name}`", list(own.values()), SECONDS[name])
+    row("a run of one tiny trial, from the command to its end", tiny, RUN_SECONDS)
+    for target, own in trials.items():
+        limit = TRIAL_MS if target == TARGETS[0] else None
+        row(f"a trial more, `{target}`, beside its interval", list(own.values()), limit, "ms", 1e3)
+    page = next((line for line in lines if line["kind"] == "page"), None)
+    if page is None:
+        out += ["", "No Chromium here: the page was not opened."]
+    else:
+        text, more = _page(page)
+        out += text
+        judged += more
+    return shared.Told("\n".join(out), judged, shared.failures(lines))
+
+
+def _page(page: shared.Line) -> tuple[list[str], list[goals.Judged]]:
+    size = page["bytes"] / 1e6
+    judged = [
+        goals.exact("the page", size, PAGE_MEGABYTES, most=True, unit="MB"),
+        goals.exact("first paint", page["first_paint"], PAINT_SECONDS, most=True, unit="s"),
+    ]
+    out = [
+        "",
+        f"The page: {size:.1f} MB; first paint after {page['first_paint']:.2f} s, scripts run after "
+        f"{page['unpacked']:.1f} s, in {page['browser']} without a window; {page['elements']:,} elements after "
+        "scrolling.",
+        "",
+        "| scrolled | frames | median, ms | 95 %, ms | 99 %, ms | longest, ms | CPU a frame, ms |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for one in page["scrolled"]:
+        ranked = sorted(one["frames"])
+
+        def at(share: float, ranked: list[float] = ranked) -> float:
+            return ranked[min(len(ranked) - 1, int(share * len(ranked)))]
+
+        figures = (at(0.5), at(0.95), at(0.99))
+        out.append(
+            f"| {one['name']} | {len(ranked)} | {' | '.join(f'{figure:.1f}' for figure in figures)} | "
+            f"{ranked[-1]:.0f} | {one['cpu_ms']:.1f} |"
+        )
+        # A frame is measured in steps of the display's clock, a little to either side.
+        for what, found, most in (
+            ("median frame", at(0.5), 1.5 * FRAME_MS),
+            ("95 % of the frames", at(0.95), LATE_MS + 1),
+            ("CPU time of a frame", one["cpu_ms"], FRAME_MS),
+        ):
+            judged.append(goals.exact(f"{one['name']} scrolled: {what}", found, most, most=True, unit="ms"))
+    return out, judged
+
+
+if __name__ == "__main__":
+    sys.exit(shared.run("scale", arguments(), measure, told))
