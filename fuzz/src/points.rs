@@ -10,7 +10,7 @@ use venturi_core::codec::timeseries::parse::{Group, Progress, Result, Scratch, S
 
 #[derive(Default)]
 struct Kept {
-    groups: Vec<(Vec<u8>, usize, usize)>,
+    groups: Vec<(Vec<u8>, Vec<u32>, usize)>,
     keys: HashMap<Vec<u8>, Group>,
     points: Vec<(Group, i64, Vec<u64>)>,
 }
@@ -20,19 +20,20 @@ impl Sink for Kept {
         self.groups.len().checked_sub(1).map(|last| last as Group)
     }
 
-    fn key(&self, group: Group) -> (&[u8], usize) {
-        let (key, cut, _) = &self.groups[group as usize];
-        (key, *cut)
+    fn key(&self, group: Group) -> (&[u8], &[u32]) {
+        let (key, cuts, _) = &self.groups[group as usize];
+        (key, cuts)
     }
 
     fn find(&self, key: &[u8]) -> Option<Group> {
         self.keys.get(key).copied()
     }
 
-    fn define(&mut self, key: &[u8], cut: usize, series: &[Vec<u8>]) -> Result<Group> {
+    fn define(&mut self, key: &[u8], cuts: &[u32], series: &[Vec<u8>]) -> Result<Group> {
         assert!(series.iter().all(|name| std::str::from_utf8(name).is_ok()));
         let group = self.groups.len() as Group;
-        self.groups.push((key.to_vec(), cut, series.len()));
+        self.groups
+            .push((key.to_vec(), cuts.to_vec(), series.len()));
         self.keys.insert(key.to_vec(), group);
         Ok(group)
     }

@@ -22,7 +22,7 @@ const KEPT_GROUPS: usize = 1 << 16;
 #[derive(Debug)]
 struct Group {
     key: Box<[u8]>,
-    cut: usize,
+    cuts: Box<[u32]>,
     series: Box<[u32]>,
     /// Which group followed this one the last time.
     next: Number,
@@ -208,9 +208,9 @@ impl Sink for Turn<'_> {
     }
 
     #[inline]
-    fn key(&self, group: Number) -> (&[u8], usize) {
+    fn key(&self, group: Number) -> (&[u8], &[u32]) {
         let group = &self.head.groups[group as usize];
-        (&group.key, group.cut)
+        (&group.key, &group.cuts)
     }
 
     fn find(&self, key: &[u8]) -> Option<Number> {
@@ -219,7 +219,7 @@ impl Sink for Turn<'_> {
         self.head.index[self.language].find(hash, |it| &groups[it as usize].key[..] == key)
     }
 
-    fn define(&mut self, key: &[u8], cut: usize, series: &[Vec<u8>]) -> Result<Number> {
+    fn define(&mut self, key: &[u8], cuts: &[u32], series: &[Vec<u8>]) -> Result<Number> {
         let head = &mut *self.head;
         let registry = &head.store.registry;
         let numbers: Option<Box<[u32]>> =
@@ -229,11 +229,11 @@ impl Sink for Turn<'_> {
             Wrong::Store(format!("too many series: max_series is {most}"))
         })?;
         let number = head.groups.len() as Number;
-        head.bytes += key.len() + GROUP_BYTES;
+        head.bytes += key.len() + 4 * cuts.len() + GROUP_BYTES;
         head.index[self.language].insert(xxh3_64_with_seed(key, self.language as u64), number);
         head.groups.push(Group {
             key: key.into(),
-            cut,
+            cuts: cuts.into(),
             series,
             next: 0,
             logged: 0,

@@ -37,7 +37,7 @@ fn push(head: &mut Head, times: std::ops::Range<i64>) {
     };
     let names: Vec<Vec<u8>> = NAMES.iter().map(|name| name.as_bytes().into()).collect();
     let group = turn.find(b"key");
-    let group = group.unwrap_or_else(|| turn.define(b"key", 0, &names).unwrap());
+    let group = group.unwrap_or_else(|| turn.define(b"key", &[], &names).unwrap());
     for time in times {
         let value = time as f64;
         turn.push(group, time, &[value, value + 0.5, -value])

@@ -2,7 +2,7 @@
 //!
 //! Numbers are points; text and booleans are not, and are refused rather than dropped.
 
-use super::{line, number, series, time};
+use super::{begins, digits, line, number, series, time};
 use super::{Progress, Result, Scratch, Sink, Step, Wrong, COLUMNS, MESSAGE};
 
 /// Takes the whole lines off the front of `input`; a stamp counts `unit` nanoseconds.
@@ -47,44 +47,51 @@ fn usual<S: Sink>(
         return Ok(None);
     };
     let width = sink.width(group);
-    let (key, cut) = sink.key(group);
-    let (head, fields) = key.split_at(cut);
+    let (key, cuts) = sink.key(group);
     let found = (|| {
-        if cut == 0 || !input.starts_with(head) {
+        let (&head, ends) = cuts.split_first()?;
+        let mut from = head as usize;
+        if !input.starts_with(&key[..from]) {
             return None;
         }
-        let mut at = head.len();
-        let mut names = fields;
-        for value in &mut scratch.values[..width] {
+        let mut at = from;
+        for (value, &end) in scratch.values[..width].iter_mut().zip(ends) {
             // The name as the key has it, the equals sign included.
-            let length = names.iter().position(|&byte| byte == b'=')? + 1;
-            let (name, rest) = names.split_at(length);
-            names = rest;
-            let text = input[at..].strip_prefix(name)?;
+            let name = &key[from..end as usize];
+            from = end as usize;
+            if !begins(&input[at..], name) {
+                return None;
+            }
+            let text = &input[at + name.len()..];
             let (found, length) = number::plain(text)?;
             *value = found;
             at += name.len() + length;
             if matches!(input.get(at), Some(b'i' | b'u')) {
                 at += usize::from(is_whole(&text[..length]));
             }
-            let last = names.is_empty();
+            let last = from == key.len();
             if *input.get(at)? != if last { b' ' } else { b',' } {
                 return None;
             }
             at += 1;
         }
         let rest = &input[at..];
-        let length = rest.iter().take(24).position(|&byte| byte == b'\n')?;
-        let stamp = &rest[..length];
-        scratch.time = time::counted(stamp, unit)?;
+        if let Some(length) = scratch.influx.again(rest, unit) {
+            return Some(at + length);
+        }
+        let (count, length) = digits::whole(rest)?;
+        let stamp = rest.get(..=length)?;
+        if !stamp.ends_with(b"\n") {
+            return None;
+        }
+        let time = i64::try_from(count).ok()?.checked_mul(unit)?;
+        scratch.influx.is(stamp, unit, time);
         Some(at + length + 1)
     })();
-    // The thread's other parsers go by the stamp that is written here.
-    scratch.stamp.clear();
     let Some(length) = found else {
         return Ok(None);
     };
-    sink.push(group, scratch.time, &scratch.values[..width])?;
+    sink.push(group, scratch.influx.time, &scratch.values[..width])?;
     Ok(Some(length))
 }
 
@@ -118,15 +125,19 @@ fn point<S: Sink>(text: &[u8], unit: i64, sink: &mut S, scratch: &mut Scratch) -
     key.clear();
     key.extend_from_slice(head);
     key.push(b' ');
+    let cuts = &mut scratch.cuts;
+    cuts.clear();
+    cuts.push(key.len() as u32);
     for name in &names {
         key.extend_from_slice(name);
         key.push(b'=');
+        cuts.push(key.len() as u32);
     }
     let group = match sink.find(key) {
         Some(group) => group,
         None => {
             let series = series::of_influx(head, &names, text)?;
-            sink.define(key, head.len() + 1, &series)?
+            sink.define(key, cuts, &series)?
         }
     };
     sink.push(group, time, &scratch.values[..names.len()])

@@ -5,6 +5,7 @@
 //! itself remembers, so that an idle connection costs nearly nothing. Where the points
 //! go is behind [`Sink`]: groups, each the series of one message's columns.
 
+mod digits;
 pub mod influx;
 pub mod number;
 pub mod opentsdb;
@@ -74,11 +75,11 @@ pub type Group = u32;
 pub trait Sink {
     /// The group that is likely to come next: producers go round.
     fn guess(&self) -> Option<Group>;
-    /// The text that stands for a group, and where the protocol cut it in two.
-    fn key(&self, group: Group) -> (&[u8], usize);
+    /// The text that stands for a group, and where the protocol cut it.
+    fn key(&self, group: Group) -> (&[u8], &[u32]);
     fn find(&self, key: &[u8]) -> Option<Group>;
     /// Makes a group of these series (canonical names), one a column.
-    fn define(&mut self, key: &[u8], cut: usize, series: &[Vec<u8>]) -> Result<Group>;
+    fn define(&mut self, key: &[u8], cuts: &[u32], series: &[Vec<u8>]) -> Result<Group>;
     fn width(&self, group: Group) -> usize;
     /// Takes a row whole or not at all.
     fn push(&mut self, group: Group, time: i64, values: &[f64]) -> Result<()>;
@@ -91,9 +92,35 @@ pub trait Sink {
 pub struct Scratch {
     values: Vec<f64>,
     key: Vec<u8>,
-    /// The last stamp as it was written, its end included: many points share one.
-    stamp: Vec<u8>,
+    cuts: Vec<u32>,
+    resp: Stamp,
+    opentsdb: Stamp,
+    influx: Stamp,
+}
+
+/// A protocol's last stamp: many points share one.
+#[derive(Debug, Default)]
+struct Stamp {
+    /// As it was written, with what ends it; empty: there was none.
+    text: Vec<u8>,
+    /// Nanoseconds that it counts, where the protocol leaves that open.
+    unit: i64,
     time: i64,
+}
+
+impl Stamp {
+    /// The length of this stamp, where it stands at the front of `input`.
+    #[inline(always)]
+    fn again(&self, input: &[u8], unit: i64) -> Option<usize> {
+        let same = !self.text.is_empty() && self.unit == unit && begins(input, &self.text);
+        same.then_some(self.text.len())
+    }
+
+    fn is(&mut self, text: &[u8], unit: i64, time: i64) {
+        self.text.clear();
+        self.text.extend_from_slice(text);
+        (self.unit, self.time) = (unit, time);
+    }
 }
 
 impl Default for Scratch {
@@ -101,9 +128,31 @@ impl Default for Scratch {
         Self {
             values: vec![0.0; COLUMNS],
             key: Vec::new(),
-            stamp: Vec::new(),
-            time: 0,
+            cuts: Vec::new(),
+            resp: Stamp::default(),
+            opentsdb: Stamp::default(),
+            influx: Stamp::default(),
         }
+    }
+}
+
+/// Whether a text begins with another one. Short ones are compared as two words that overlap,
+/// which is less work than a call.
+#[inline(always)]
+fn begins(text: &[u8], with: &[u8]) -> bool {
+    #[inline(always)]
+    fn words<const N: usize>(one: &[u8], other: &[u8]) -> bool {
+        one.first_chunk::<N>() == other.first_chunk() && one.last_chunk::<N>() == other.last_chunk()
+    }
+    let Some(text) = text.get(..with.len()) else {
+        return false;
+    };
+    match with.len() {
+        2..=3 => words::<2>(text, with),
+        4..=7 => words::<4>(text, with),
+        8..=15 => words::<8>(text, with),
+        16..=32 => words::<16>(text, with),
+        _ => text == with,
     }
 }
 

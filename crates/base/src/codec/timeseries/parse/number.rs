@@ -2,10 +2,17 @@
 //!
 //! Points arrive as text with up to 17 digits, so this is the hottest loop of the store.
 
+use super::digits;
+
 /// A finite decimal at the start of `text`, and its length. What follows is the caller's business.
 /// None: this needs [`parse`].
 #[inline(always)]
 pub fn plain(text: &[u8]) -> Option<(f64, usize)> {
+    digits::decimal(text).or_else(|| unusual(text))
+}
+
+#[inline(never)]
+fn unusual(text: &[u8]) -> Option<(f64, usize)> {
     let (value, length) = fast_float2::parse_partial::<f64, _>(text).ok()?;
     value.is_finite().then_some((value, length))
 }

@@ -1,6 +1,6 @@
 //! OpenTSDB's lines: `put metric stamp value tag=v ...`.
 
-use super::{line, number, series, time};
+use super::{digits, line, number, series, time};
 use super::{Progress, Result, Scratch, Sink, Step, Wrong, LINE};
 
 /// Takes the whole lines off the front of `input`.
@@ -34,17 +34,24 @@ fn usual<S: Sink>(input: &[u8], sink: &mut S, scratch: &mut Scratch) -> Result<O
     let Some(group) = sink.guess() else {
         return Ok(None);
     };
-    let (key, cut) = sink.key(group);
-    let (metric, tags) = key.split_at(cut);
+    let (key, cuts) = sink.key(group);
     let found = (|| {
+        let (metric, tags) = key.split_at(*cuts.first()? as usize);
         let rest = input.strip_prefix(b"put ")?.strip_prefix(metric)?;
-        let stamp = &rest[..rest.iter().take(24).position(|&byte| byte == b' ')?];
-        if stamp != scratch.stamp {
-            scratch.time = time::seconds_or_nanoseconds(stamp)?;
-            scratch.stamp.clear();
-            scratch.stamp.extend_from_slice(stamp);
-        }
-        let rest = &rest[stamp.len() + 1..];
+        let length = match scratch.opentsdb.again(rest, 0) {
+            Some(length) => length,
+            None => {
+                let (count, length) = digits::whole(rest)?;
+                let time = time::of_seconds_or_nanoseconds(i64::try_from(count).ok()?);
+                let stamp = rest.get(..=length)?;
+                if !stamp.ends_with(b" ") {
+                    return None;
+                }
+                scratch.opentsdb.is(stamp, 0, time);
+                length + 1
+            }
+        };
+        let rest = &rest[length..];
         let (value, length) = number::plain(rest)?;
         let rest = rest[length..].strip_prefix(tags)?.strip_prefix(b"\n")?;
         Some((value, input.len() - rest.len()))
@@ -52,7 +59,7 @@ fn usual<S: Sink>(input: &[u8], sink: &mut S, scratch: &mut Scratch) -> Result<O
     let Some((value, length)) = found else {
         return Ok(None);
     };
-    sink.push(group, scratch.time, &[value])?;
+    sink.push(group, scratch.opentsdb.time, &[value])?;
     Ok(Some(length))
 }
 
@@ -85,7 +92,7 @@ fn put<S: Sink>(text: &[u8], sink: &mut S, scratch: &mut Scratch) -> Result<()> 
         Some(group) => group,
         None => {
             let name = series::of_opentsdb(metric, rest, text)?;
-            sink.define(key, metric.len() + 1, &[name])?
+            sink.define(key, &[metric.len() as u32 + 1], &[name])?
         }
     };
     sink.push(group, time, &[value])

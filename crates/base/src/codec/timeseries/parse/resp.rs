@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use super::{line, number, series, time};
+use super::{digits, line, number, series, time};
 use super::{Group, Progress, Result, Scratch, Sink, Step, Wrong, LINE, MESSAGE};
 
 /// Names that connections may give numbers to, over all connections.
@@ -98,7 +98,7 @@ impl Reader {
         let Some(end) = values(input, at, &mut scratch.values[..width])? else {
             return Ok(Found::Partial);
         };
-        sink.push(group, scratch.time, &scratch.values[..width])?;
+        sink.push(group, scratch.resp.time, &scratch.values[..width])?;
         Ok(Found::Points { end })
     }
 
@@ -191,15 +191,15 @@ fn asked(end: usize, step: Step) -> Named {
 fn group<S: Sink>(key: &[u8], name: &[u8], sink: &mut S) -> Result<Group> {
     match sink.find(key) {
         Some(group) => Ok(group),
-        None => sink.define(key, 0, &series::of_resp(name)?),
+        None => sink.define(key, &[], &series::of_resp(name)?),
     }
 }
 
 /// Reads a stamp into the scratch; where the values begin.
 #[inline(always)]
 fn stamp(input: &[u8], at: usize, scratch: &mut Scratch) -> Result<Option<usize>> {
-    if !scratch.stamp.is_empty() && input[at..].starts_with(&scratch.stamp) {
-        return Ok(Some(at + scratch.stamp.len()));
+    if let Some(length) = scratch.resp.again(&input[at..], 1) {
+        return Ok(Some(at + length));
     }
     let Some((text, end)) = line(input, at, LINE)? else {
         return Ok(None);
@@ -209,11 +209,10 @@ fn stamp(input: &[u8], at: usize, scratch: &mut Scratch) -> Result<Option<usize>
         Some((b'+' | b':', digits)) => time::nanoseconds(digits),
         _ => None,
     };
-    scratch.time = time.ok_or_else(|| {
+    let time = time.ok_or_else(|| {
         Wrong::parser("no stamp: YYYYMMDDTHHMMSS[.fraction] or nanoseconds", text)
     })?;
-    scratch.stamp.clear();
-    scratch.stamp.extend_from_slice(&input[at..end]);
+    scratch.resp.is(&input[at..end], 1, time);
     Ok(Some(end))
 }
 
@@ -222,14 +221,18 @@ fn stamp(input: &[u8], at: usize, scratch: &mut Scratch) -> Result<Option<usize>
 fn values(input: &[u8], at: usize, values: &mut [f64]) -> Result<Option<usize>> {
     let mut at = at;
     if input.get(at) == Some(&b'*') {
-        let Some((text, end)) = line(input, at, LINE)? else {
-            return Ok(None);
-        };
-        if time::nanoseconds(&text[1..]) != Some(values.len() as i64) {
-            let why = format!("a row of {} values was due", values.len());
-            return Err(Wrong::parser(why, text));
+        if let Some(length) = row(&input[at + 1..], values.len()) {
+            at += 1 + length;
+        } else {
+            let Some((text, end)) = line(input, at, LINE)? else {
+                return Ok(None);
+            };
+            if time::nanoseconds(&text[1..]) != Some(values.len() as i64) {
+                let why = format!("a row of {} values was due", values.len());
+                return Err(Wrong::parser(why, text));
+            }
+            at = end;
         }
-        at = end;
     } else if values.len() != 1 {
         let Some((text, _)) = line(input, at, LINE)? else {
             return Ok(None);
@@ -255,13 +258,31 @@ fn values(input: &[u8], at: usize, values: &mut [f64]) -> Result<Option<usize>> 
     Ok(Some(at))
 }
 
+/// The number of a row's values with its line's end; None: it takes a closer look.
+#[inline(always)]
+fn row(text: &[u8], width: usize) -> Option<usize> {
+    let (found, length) = digits::whole(text)?;
+    (found == width as u64).then_some(length + ended(&text[length..])?)
+}
+
 /// A plain value with its line's end.
 #[inline(always)]
 fn quick(text: &[u8]) -> Option<(f64, usize)> {
-    let (value, length) = number::plain(text.strip_prefix(b"+")?)?;
-    match text.get(length + 1..)? {
-        [b'\r', b'\n', ..] => Some((value, length + 3)),
-        [b'\n', ..] => Some((value, length + 2)),
+    let (sign, text) = text.split_first()?;
+    let (value, length) = match sign {
+        b'+' => number::plain(text)?,
+        b':' => digits::whole(text).map(|(whole, length)| (whole as f64, length))?,
+        _ => return None,
+    };
+    Some((value, 1 + length + ended(&text[length..])?))
+}
+
+/// The length of a line's end.
+#[inline(always)]
+fn ended(text: &[u8]) -> Option<usize> {
+    match text {
+        [b'\r', b'\n', ..] => Some(2),
+        [b'\n', ..] => Some(1),
         _ => None,
     }
 }

@@ -9,7 +9,7 @@ use super::*;
 /// Keeps every point; guesses that groups go round.
 #[derive(Default)]
 struct Kept {
-    groups: Vec<(Vec<u8>, usize, Vec<String>)>,
+    groups: Vec<(Vec<u8>, Vec<u32>, Vec<String>)>,
     keys: HashMap<Vec<u8>, Group>,
     last: usize,
     blind: bool,
@@ -22,21 +22,22 @@ impl Sink for Kept {
         (!self.blind && next < self.groups.len()).then_some(next as Group)
     }
 
-    fn key(&self, group: Group) -> (&[u8], usize) {
-        let (key, cut, _) = &self.groups[group as usize];
-        (key, *cut)
+    fn key(&self, group: Group) -> (&[u8], &[u32]) {
+        let (key, cuts, _) = &self.groups[group as usize];
+        (key, cuts)
     }
 
     fn find(&self, key: &[u8]) -> Option<Group> {
         self.keys.get(key).copied()
     }
 
-    fn define(&mut self, key: &[u8], cut: usize, series: &[Vec<u8>]) -> Result<Group> {
+    fn define(&mut self, key: &[u8], cuts: &[u32], series: &[Vec<u8>]) -> Result<Group> {
         let group = self.groups.len() as Group;
         let names = series
             .iter()
             .map(|name| String::from_utf8(name.clone()).unwrap());
-        self.groups.push((key.to_vec(), cut, names.collect()));
+        self.groups
+            .push((key.to_vec(), cuts.to_vec(), names.collect()));
         self.keys.insert(key.to_vec(), group);
         Ok(group)
     }
@@ -248,6 +249,26 @@ fn what_is_wrong_is_told() {
     );
     let full = read(Language::Resp, dictionary.as_bytes(), &[], false).2;
     assert!(matches!(full, Some(Wrong::Store(_))), "{full:?}");
+}
+
+/// All parsers of a thread share their room; each remembers its own stamps.
+#[test]
+fn a_stamp_of_another_protocol_is_none() {
+    let (mut kept, mut scratch) = (Kept::default(), Scratch::default());
+    let line = b"put a 1483228801 1 b=c\n";
+    opentsdb::read(&[*line; 2].concat(), &mut kept, &mut scratch).unwrap();
+    let mut reader = resp::Reader::new(Arc::new(AtomicUsize::new(0)));
+    let text = b"+a b=c\r\n1483228801+1\r\n";
+    reader.read(text, &mut kept, &mut scratch).unwrap_err();
+    // The same digits count other things.
+    let mut kept = Kept::default();
+    let line = b"a,b=c value=1 1483228801\n";
+    for unit in [1, 1000, 1] {
+        influx::read(&[*line; 2].concat(), unit, &mut kept, &mut scratch).unwrap();
+    }
+    let times: Vec<i64> = kept.points.iter().map(|point| point.1).collect();
+    let [one, thousand] = [1_483_228_801, 1_483_228_801_000];
+    assert_eq!(times, [one, one, thousand, thousand, one, one]);
 }
 
 #[test]

@@ -52,12 +52,15 @@ pub fn basic_iso(text: &[u8]) -> Option<i64> {
 
 /// OpenTSDB's: whole seconds where the number is below 2^32, nanoseconds above.
 pub fn seconds_or_nanoseconds(text: &[u8]) -> Option<i64> {
-    let number = digits(text)?;
-    Some(if number < 1 << 32 {
+    digits(text).map(of_seconds_or_nanoseconds)
+}
+
+pub fn of_seconds_or_nanoseconds(number: i64) -> i64 {
+    if number < 1 << 32 {
         number * SECOND
     } else {
         number
-    })
+    }
 }
 
 /// A signed count of `unit` nanoseconds.
