@@ -12,6 +12,7 @@ mod counts;
 pub mod files;
 mod head;
 mod http;
+mod levels;
 mod log;
 mod page_header;
 mod pages;

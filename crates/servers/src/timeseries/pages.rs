@@ -30,54 +30,52 @@ pub fn compression() -> Compression {
 }
 
 /// One column of a row group.
+#[derive(Default)]
 pub struct Column {
+    /// Pages of data.
     bytes: Vec<u8>,
-    encoding: Encoding,
-    dictionary: bool,
-    /// Where the first page of data begins.
-    data: Option<u64>,
+    /// Where the last one begins, and how long it is where it is not compressed.
+    last: (usize, usize),
+    /// The page that goes before them.
+    dictionary: Vec<u8>,
+    /// Of the pages.
+    encodings: Vec<Encoding>,
     values: u64,
     plain_bytes: u64,
 }
 
 impl Column {
-    pub fn new(encoding: Encoding) -> Self {
-        Self {
-            bytes: Vec::new(),
-            encoding,
-            dictionary: false,
-            data: None,
-            values: 0,
-            plain_bytes: 0,
-        }
-    }
-
-    pub fn data(&mut self, plain: &[u8], values: usize, zstd: &mut Compressor) -> Result<()> {
-        self.values += values as u64;
-        let offset = self.bytes.len() as u64;
-        self.data.get_or_insert(offset);
-        self.write(Kind::Data(self.encoding), plain, values, zstd)
-    }
-
-    pub fn dictionary(&mut self, plain: &[u8], values: usize, zstd: &mut Compressor) -> Result<()> {
-        self.dictionary = true;
-        self.write(Kind::Dictionary, plain, values, zstd)
-    }
-
-    fn write(
+    pub fn data(
         &mut self,
-        kind: Kind,
+        encoding: Encoding,
         plain: &[u8],
         values: usize,
         zstd: &mut Compressor,
     ) -> Result<()> {
-        let packed = zstd.compress(plain);
-        let packed = packed.map_err(|error| ParquetError::External(Box::new(error)))?;
+        self.values += values as u64;
+        if !self.encodings.contains(&encoding) {
+            self.encodings.push(encoding);
+        }
         let before = self.bytes.len();
-        page_header::write(kind, values, plain.len(), &packed, &mut self.bytes)?;
-        let header = self.bytes.len() - before;
-        self.plain_bytes += (header + plain.len()) as u64;
-        self.bytes.extend_from_slice(&packed);
+        let plain_bytes = write(Kind::Data(encoding), plain, values, zstd, &mut self.bytes)?;
+        self.plain_bytes += plain_bytes as u64;
+        self.last = (before, plain_bytes);
+        Ok(())
+    }
+
+    /// The last page of data once more, of so many values.
+    pub fn again(&mut self, values: usize) {
+        let (from, plain_bytes) = self.last;
+        self.values += values as u64;
+        self.plain_bytes += plain_bytes as u64;
+        self.last.0 = self.bytes.len();
+        self.bytes.extend_from_within(from..self.last.0);
+    }
+
+    pub fn dictionary(&mut self, plain: &[u8], values: usize, zstd: &mut Compressor) -> Result<()> {
+        let bytes = &mut self.dictionary;
+        self.plain_bytes += write(Kind::Dictionary, plain, values, zstd, bytes)? as u64;
+        self.encodings.push(Encoding::PLAIN);
         Ok(())
     }
 
@@ -88,12 +86,16 @@ impl Column {
         statistics: Option<Statistics>,
         group: &mut SerializedRowGroupWriter<'_, impl std::io::Write + Send>,
     ) -> Result<()> {
-        let bytes = self.bytes;
-        let first = if self.dictionary { Some(0) } else { None };
-        let mut encodings = vec![Encoding::RLE, self.encoding];
-        if self.dictionary {
-            encodings.push(Encoding::PLAIN);
+        let data = self.dictionary.len() as i64;
+        let first = (data > 0).then_some(0);
+        let mut bytes = self.dictionary;
+        if bytes.is_empty() {
+            bytes = self.bytes;
+        } else {
+            bytes.extend_from_slice(&self.bytes);
         }
+        let mut encodings = self.encodings;
+        encodings.push(Encoding::RLE);
         let mut metadata = ColumnChunkMetaData::builder(descriptor)
             .set_compression(compression())
             .set_encodings(encodings)
@@ -101,7 +103,7 @@ impl Column {
             .set_total_compressed_size(bytes.len() as i64)
             .set_total_uncompressed_size(self.plain_bytes as i64)
             .set_dictionary_page_offset(first)
-            .set_data_page_offset(self.data.unwrap_or(0) as i64);
+            .set_data_page_offset(data);
         if let Some(statistics) = statistics {
             metadata = metadata.set_statistics(statistics);
         }
@@ -115,6 +117,23 @@ impl Column {
         };
         group.append_column(&Bytes::from(bytes), closed)
     }
+}
+
+/// A page behind what is in `out`; its length where it is not compressed.
+fn write(
+    kind: Kind,
+    plain: &[u8],
+    values: usize,
+    zstd: &mut Compressor,
+    out: &mut Vec<u8>,
+) -> Result<usize> {
+    let packed = zstd.compress(plain);
+    let packed = packed.map_err(|error| ParquetError::External(Box::new(error)))?;
+    let before = out.len();
+    page_header::write(kind, values, plain.len(), &packed, out)?;
+    let header = out.len() - before;
+    out.extend_from_slice(&packed);
+    Ok(header + plain.len())
 }
 
 /// Bytes of each value apart: the first ones of all, the second ones of all, ...

@@ -13,6 +13,7 @@ use parquet::schema::types::{Type, TypePtr};
 
 use super::files::Summed;
 use super::head::{Frozen, Part};
+use super::levels::Levels;
 use super::pages::{self, Column, Compressor};
 use super::registry::Registry;
 use super::totals::Totals;
@@ -157,16 +158,57 @@ fn pieces(frozen: &Frozen, registry: &Registry) -> Vec<Piece> {
     pieces
 }
 
+/// The columns of times and values.
+#[derive(Default)]
+struct Points {
+    time: Column,
+    value: Column,
+    levels: Levels,
+    /// Of the last page: series that are read together have the same times.
+    last_times: Vec<i64>,
+    buffer: Vec<u8>,
+}
+
+impl Points {
+    fn page(&mut self, times: &[i64], values: &[f64], zstd: &mut Compressor) -> Result<()> {
+        let (count, buffer) = (times.len(), &mut self.buffer);
+        if self.last_times == times {
+            self.time.again(count);
+        } else {
+            pages::deltas(times, buffer);
+            let encoding = Encoding::DELTA_BINARY_PACKED;
+            self.time.data(encoding, buffer, count, zstd)?;
+            self.last_times.clear();
+            self.last_times.extend_from_slice(times);
+        }
+        let encoding = if self.levels.page(values, buffer) {
+            Encoding::RLE_DICTIONARY
+        } else {
+            pages::split_bytes(values, buffer);
+            Encoding::BYTE_STREAM_SPLIT
+        };
+        self.value.data(encoding, buffer, count, zstd)
+    }
+
+    /// The values' dictionary, once all pages are there.
+    fn dictionary(&mut self, zstd: &mut Compressor) -> Result<()> {
+        if self.levels.len() > 0 {
+            self.levels.plain(&mut self.buffer);
+            self.value
+                .dictionary(&self.buffer, self.levels.len(), zstd)?;
+        }
+        Ok(())
+    }
+}
+
 struct RowGroup {
     /// Of the series at hand.
     times: Vec<i64>,
     values: Vec<f64>,
-    /// Of the page that is being filled.
+    /// Of the page that short series share.
     page_times: Vec<i64>,
     page_values: Vec<f64>,
-    buffer: Vec<u8>,
-    time: Column,
-    value: Column,
+    columns: Points,
     /// The series of this group and their runs.
     names: Vec<Box<[u8]>>,
     runs: Vec<(u32, usize)>,
@@ -182,9 +224,7 @@ impl RowGroup {
             values: Vec::new(),
             page_times: Vec::new(),
             page_values: Vec::new(),
-            buffer: Vec::new(),
-            time: Column::new(Encoding::DELTA_BINARY_PACKED),
-            value: Column::new(Encoding::BYTE_STREAM_SPLIT),
+            columns: Points::default(),
             names: Vec::new(),
             runs: Vec::new(),
             points: 0,
@@ -233,7 +273,8 @@ impl RowGroup {
             for page in 0..pages {
                 let from = range.start + count * page / pages;
                 let to = range.start + count * (page + 1) / pages;
-                self.page(from..to, zstd)?;
+                let (times, values) = (&self.times[from..to], &self.values[from..to]);
+                self.columns.page(times, values, zstd)?;
             }
             return Ok(());
         }
@@ -246,26 +287,14 @@ impl RowGroup {
         Ok(())
     }
 
-    fn page(&mut self, range: std::ops::Range<usize>, zstd: &mut Compressor) -> Result<()> {
-        let count = range.len();
-        pages::deltas(&self.times[range.clone()], &mut self.buffer);
-        self.time.data(&self.buffer, count, zstd)?;
-        pages::split_bytes(&self.values[range], &mut self.buffer);
-        self.value.data(&self.buffer, count, zstd)
-    }
-
     /// Writes the page that short series share.
     fn flush(&mut self, zstd: &mut Compressor) -> Result<()> {
-        let count = self.page_times.len();
-        if count == 0 {
-            return Ok(());
+        if !self.page_times.is_empty() {
+            self.columns
+                .page(&self.page_times, &self.page_values, zstd)?;
+            self.page_times.clear();
+            self.page_values.clear();
         }
-        pages::deltas(&self.page_times, &mut self.buffer);
-        self.time.data(&self.buffer, count, zstd)?;
-        pages::split_bytes(&self.page_values, &mut self.buffer);
-        self.value.data(&self.buffer, count, zstd)?;
-        self.page_times.clear();
-        self.page_values.clear();
         Ok(())
     }
 
@@ -276,6 +305,7 @@ impl RowGroup {
         zstd: &mut Compressor,
     ) -> Result<()> {
         self.flush(zstd)?;
+        self.columns.dictionary(zstd)?;
         let done = std::mem::replace(self, Self::new());
         // The series at hand may go on in the next group.
         (self.times, self.values) = (done.times, done.values);
@@ -291,9 +321,9 @@ impl RowGroup {
             column.close(schema[place].clone(), statistics, &mut group)?;
         }
         let range = Statistics::int64(Some(done.first), Some(done.last), None, Some(0), false);
-        done.time
-            .close(schema[2].clone(), Some(range), &mut group)?;
-        done.value.close(schema[3].clone(), None, &mut group)?;
+        let Points { time, value, .. } = done.columns;
+        time.close(schema[2].clone(), Some(range), &mut group)?;
+        value.close(schema[3].clone(), None, &mut group)?;
         group.close()?;
         Ok(())
     }
@@ -330,10 +360,10 @@ fn dictionary(
     entries
         .iter()
         .for_each(|text| pages::plain_text(text, &mut buffer));
-    let mut column = Column::new(Encoding::RLE_DICTIONARY);
+    let mut column = Column::default();
     column.dictionary(&buffer, entries.len(), zstd)?;
     pages::runs(&merged, entries.len(), &mut buffer);
-    column.data(&buffer, points, zstd)?;
+    column.data(Encoding::RLE_DICTIONARY, &buffer, points, zstd)?;
     let range = entries.iter().min().zip(entries.iter().max());
     let statistics = range.map(|(least, most)| pages::text_range(least, most));
     Ok((column, statistics))

@@ -83,11 +83,11 @@ pub fn write(path: &Path, lines: &[Line], sync: bool) -> Result<u64> {
     for lines in lines.chunks(GROUP_SERIES) {
         let mut group = file.next_row_group()?;
         for (place, (value, descriptor)) in VALUES.iter().zip(&columns).enumerate() {
-            let mut column = Column::new(Encoding::PLAIN);
+            let mut column = Column::default();
             for lines in lines.chunks(PAGE_SERIES) {
                 plain.clear();
                 lines.iter().for_each(|line| value(line, &mut plain));
-                column.data(&plain, lines.len(), &mut zstd)?;
+                column.data(Encoding::PLAIN, &plain, lines.len(), &mut zstd)?;
             }
             let range = lines.first().zip(lines.last()).filter(|_| place == 0);
             let range = range.map(|(first, last)| pages::text_range(&first.name, &last.name));

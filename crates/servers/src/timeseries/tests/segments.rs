@@ -139,6 +139,40 @@ fn long_and_short_series_late_points_and_several_sources() {
     )]);
 }
 
+/// Some values of so many, in any order.
+fn levels(rows: usize, many: u64, from: u64) -> Vec<(i64, Vec<f64>)> {
+    let mut state = from;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (from + (state >> 33) % many) as f64 * 0.1
+    };
+    (0..rows)
+        .map(|at| (at as i64 * 1_000_000_000, vec![next()]))
+        .collect()
+}
+
+/// Numbers of a byte, of two, and pages without: of noise, and once the dictionary is full.
+#[test]
+fn levels_and_noise_in_one_row_group() {
+    let names: Vec<String> = (0..120).map(|at| format!("m a={at:03}")).collect();
+    let mut parts: Vec<Source<'_>> = Vec::new();
+    for (at, name) in names.iter().enumerate() {
+        let many = [1, 2, 100, 120, u64::MAX][at % 5];
+        // Short ones share a page.
+        let rows = [2000, 30][at / 5 % 2];
+        parts.push((vec![name], levels(rows, many, 10_000 * at as u64)));
+    }
+    let special = [-0.0, 0.0, f64::INFINITY, 5e-324, f64::MAX];
+    let rows = (0..1100).map(|at| (at, vec![special[at as usize * 3 % 5]]));
+    parts.push((vec!["o c=1"], rows.collect()));
+    for (at, name) in ["p d=1", "p d=2", "p d=3", "p d=4"].iter().enumerate() {
+        parts.push((vec![name], levels(10_000, 600, 5_000_000 * (1 + at as u64))));
+    }
+    check(&parts);
+}
+
 /// Every byte of every page is looked at: the ones of its header lead elsewhere, or nowhere.
 #[test]
 fn a_byte_that_is_not_what_was_written() {
@@ -192,6 +226,15 @@ fn a_byte_that_is_not_what_was_written() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn any_levels(series in prop::collection::vec((1usize..3000, 1u64..400, any::<u32>()), 1..6)) {
+        let names = ["m a=1", "m a=2", "n a=1", "o a=1", "o a=2"];
+        let made = |(name, &(rows, many, from)): (&&'static str, &(usize, u64, u32))| {
+            (vec![*name], levels(rows, many, from.into()))
+        };
+        check(&names.iter().zip(&series).map(made).collect::<Vec<_>>());
+    }
 
     #[test]
     fn any_points(rows in prop::collection::vec((0usize..4, any::<i64>(), -1e9f64..1e9), 1..400), step in 0i64..5) {
