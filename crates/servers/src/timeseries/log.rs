@@ -12,7 +12,6 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_buffer::ToByteSlice;
 use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: &[u8; 8] = b"VENTLOG2";
@@ -82,7 +81,10 @@ impl Log {
         let record = &mut self.record;
         record.extend_from_slice(&group.to_le_bytes());
         record.extend_from_slice(&time.to_le_bytes());
-        record.extend_from_slice(values.to_byte_slice());
+        // Value by value, as a head takes them.
+        for value in values {
+            record.extend_from_slice(&value.to_le_bytes());
+        }
     }
 
     pub fn pending(&self) -> usize {
