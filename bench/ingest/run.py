@@ -21,6 +21,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import gauges
 import stores
 from table import LOADERS, SCHEMES, summary
 
@@ -43,6 +44,7 @@ LOADER_POINTS = {
     "venturi --digits shortest": 50_000_000,
     "venturi --generate ahead": 50_000_000,
 }
+DATA = ("walk", "gauges")
 VERDICT_SECONDS = 5
 LIMIT_SECONDS = 600.0
 
@@ -54,6 +56,7 @@ def arguments() -> argparse.Namespace:
     add("--hosts", type=int, default=200, help="hosts, 10 series each (default 200)")
     add("--points", type=int, default=10_000_000, help="points of a trial (default 10,000,000)")
     add("--streams", type=int, default=2, help="connections (default 2)")
+    add("--data", choices=DATA, default="walk", help="random walks of 17 digits, or gauges.py (stores only)")
     add("--seed", type=int, default=1, help="of the shuffle")
     names = [*SERVERS, "loader", "verdict"]
     add("--only", nargs="+", choices=names, metavar="NAME", help=" ".join(names))
@@ -80,10 +83,21 @@ def sink(folder: Path | None = None) -> Iterator[int]:
 
 def venturi(url: str, chosen: argparse.Namespace, *more: str, work: tuple[str, str] | None = None) -> Any:
     """The record of one trial of Venturi's loader; its run stays in WORK / "run" until the next one."""
-    work = work or ("--points-per-stream", str(chosen.points // chosen.streams))
-    words = [sys.executable, "-m", "venturi", "run", "--target", url, "--hosts", str(chosen.hosts)]
-    words += ["--streams", str(chosen.streams), *work, "--repeats", "1", "--warmup", "0"]
-    words += ["--no-ceilings", "--no-report", "--json", "--start", "2017-01-01", "--verify", "none", *more]
+    if chosen.data == "gauges":
+        points: tuple[str, ...] = (
+            "--data",
+            str(gauge_file(chosen)),
+            "--tags",
+            "host",
+            "--digits",
+            "shortest",
+        )
+    else:
+        work = work or ("--points-per-stream", str(chosen.points // chosen.streams))
+        points = ("--hosts", str(chosen.hosts), "--start", gauges.START, *work)
+    words = [sys.executable, "-m", "venturi", "run", "--target", url, *points]
+    words += ["--streams", str(chosen.streams), "--repeats", "1", "--warmup", "0"]
+    words += ["--no-ceilings", "--no-report", "--json", "--verify", "none", *more]
     folder = WORK / "run"
     shutil.rmtree(folder, ignore_errors=True)
     done = subprocess.run([*words, "--out", str(folder)], capture_output=True, text=True, check=False)
@@ -92,9 +106,17 @@ def venturi(url: str, chosen: argparse.Namespace, *more: str, work: tuple[str, s
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def gauge_file(chosen: argparse.Namespace) -> Path:
+    path = WORK / f"gauges-{chosen.hosts}-{chosen.points}.parquet"
+    if not path.exists():
+        gauges.write(path, chosen.hosts, chosen.points, chosen.seed)
+    return path
+
+
 def messages(protocol: str, chosen: argparse.Namespace) -> list[Path]:
     """Files of ready-made messages, one a connection; made once."""
-    folder = WORK / f"{protocol}-{chosen.hosts}-{chosen.points}-{chosen.streams}"
+    other = "" if chosen.data == "walk" else f"-{chosen.data}"
+    folder = WORK / f"{protocol}-{chosen.hosts}-{chosen.points}-{chosen.streams}{other}"
     if not folder.is_dir():
         made = folder.with_name(folder.name + ".making")
         shutil.rmtree(made, ignore_errors=True)
@@ -231,9 +253,11 @@ def cells(chosen: argparse.Namespace) -> list[tuple[str, str]]:
             print(f"left out: {server.name}: {lacking}", file=sys.stderr)
             continue
         found += [(name, protocol) for protocol in server.protocols if wanted]
+        if chosen.data == "gauges":
+            continue
         peer = not name.startswith("venturi") and (chosen.only is None or "verdict" in chosen.only)
         found += [(f"verdict {name}", protocol) for protocol in server.protocols if peer]
-    if not chosen.only or "loader" in chosen.only:
+    if chosen.data == "walk" and (not chosen.only or "loader" in chosen.only):
         found += [("loader", name) for name in LOADERS]
     return found
 
@@ -256,7 +280,7 @@ def main() -> None:
     wanted, chance = cells(chosen), random.Random(chosen.seed)
     lines: list[dict[str, Any]] = [{
         "kind": "head", "date": f"{now:%Y-%m-%d %H:%M} UTC", "points": chosen.points, "hosts": chosen.hosts,
-        "streams": chosen.streams, "rounds": chosen.rounds, "load": os.getloadavg()[0],
+        "streams": chosen.streams, "rounds": chosen.rounds, "data": chosen.data, "load": os.getloadavg()[0],
         "host": f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs",
     }]  # fmt: skip
     path = WORK / f"{now:%Y-%m-%d-%H%M}.jsonl"

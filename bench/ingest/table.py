@@ -6,6 +6,10 @@ from statistics import median
 from typing import Any
 
 SCHEMES = {"resp": "akumuli", "opentsdb": "opentsdb", "influx": "influx"}
+DATA = {
+    "walk": "random walks of 17 digits, half of them cut to whole numbers",
+    "gauges": "gauges of 101 levels, 51 % as before",
+}
 STORES = ("venturi-none", "venturi-os", "venturi-fsync", "victoria-metrics", "influxdb", "questdb")
 LOADERS = ("cat", "venturi", "venturi --digits shortest", "venturi --generate ahead")
 
@@ -15,7 +19,8 @@ def summary(lines: list[dict[str, Any]]) -> str:
     out = [
         f"# Ingest, {head['date']}",
         "",
-        f"{head['host']}; {head['points']:,} points of {head['hosts'] * 10:,} series over {head['streams']} "
+        f"{head['host']}; {head['points']:,} points of {head['hosts'] * 10:,} series "
+        f"({DATA[head.get('data', 'walk')]}) over {head['streams']} "
         f"connections; medians of {head['rounds']} rounds (least..most). Load before: {head['load']:.2f}.",
         "",
         "## Stores",
