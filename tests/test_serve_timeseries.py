@@ -158,6 +158,37 @@ def test_it_goes_on_with_what_is_there(tmp_path: Path) -> None:
         assert line.flush() == "+OK 2"
 
 
+def test_other_programs_read_every_kind_of_page(tmp_path: Path) -> None:
+    chance = random.Random(5)
+    kinds = {"levels": lambda: chance.randrange(100) / 100, "noise": chance.random, "one": lambda: 7.5}
+    series = {f"{kind}{at} host=a": draw for at in range(3) for kind, draw in kinds.items()}
+    sent = {
+        (name, 1_577_836_800_000_000_000 + at * 10**9): draw()
+        for at in range(3000)
+        for name, draw in series.items()
+    }
+    with Store(tmp_path / "data", "--threads", "1") as store:
+        line = store.connect("influx")
+        for (name, time_ns), value in sent.items():
+            metric, tag = name.split(" ")
+            line.send(f"{metric},{tag} value={value!r} {time_ns}\n".encode())
+        assert line.flush(b"#flush\n") == f"ok {len(sent)}"
+        line.close()
+        store.stop()
+    (file,) = (tmp_path / "data" / "points").glob("*.parquet")
+    group = pq.ParquetFile(file).metadata.row_group(0)
+    assert {"RLE_DICTIONARY", "BYTE_STREAM_SPLIT"} <= set(group.column(3).encodings)
+    table = pq.read_table(file, page_checksum_verification=True)
+    times = table["time"].cast("int64").to_pylist()
+    keys = zip(table["series"].to_pylist(), times, strict=True)
+    assert dict(zip(keys, table["value"].to_pylist(), strict=True)) == sent
+    query = "select series, count(distinct value) as n, min(value) as low, max(value) as high from points"
+    done = venturi("sql", tmp_path / "data", f"{query} group by series", "--format", "json")
+    told = {line["series"]: (line["n"], line["low"], line["high"]) for line in json.loads(done.stdout)}
+    values = {name: {sent[key] for key in sent if key[0] == name} for name in series}
+    assert told == {name: (len(own), min(own), max(own)) for name, own in values.items()}
+
+
 def load(store: Store, stop: threading.Event, flushed: list[int], base: int) -> None:
     """Rows as fast as they go, flushed now and then, until the store is gone."""
     line = store.connect()
