@@ -204,7 +204,7 @@ fn eisel_lemire(number: u64, places: usize) -> f64 {
     let product = u128::from(number) * u128::from(upper);
     let (mut high, mut low) = ((product >> 64) as u64, product as u64);
     if high & 0x1FF == 0x1FF {
-        let more = (u128::from(number) * u128::from(lower) >> 64) as u64;
+        let more = ((u128::from(number) * u128::from(lower)) >> 64) as u64;
         let (sum, carry) = low.overflowing_add(more);
         low = sum;
         high += u64::from(carry);
