@@ -123,11 +123,7 @@ mod tests {
         };
         assert_eq!(take(&[1.0]), (true, 1, 8));
         assert_eq!(take(&round(0, 48)), (true, 48, 8));
-        assert_eq!(
-            take(&round(1000, 49)).0,
-            false,
-            "noise, as far as it can be told"
-        );
+        assert!(!take(&round(1000, 49)).0, "noise, as far as it can be told");
         let mut many = round(1000, 200);
         many[40] = many[0];
         assert_eq!(take(&many), (true, 248, 8));
@@ -136,7 +132,7 @@ mod tests {
         assert_eq!(take(&round(1000, 100)), (true, 448, 8));
         let mut too_many = round(9000, 48 + 4000 / 16 + 1);
         too_many[40] = too_many[0];
-        assert_eq!(take(&too_many).0, false);
+        assert!(!take(&too_many).0);
         // Nothing of it is left.
         assert_eq!(take(&round(90_001, 48)), (true, 496, 16));
         for page in 10..28 {
@@ -144,7 +140,7 @@ mod tests {
             assert_eq!(take(&many), (true, 496 + (page - 9) * 200, 16));
         }
         many.iter_mut().for_each(|value| *value += 500.0);
-        assert_eq!(take(&many).0, false, "the dictionary is full");
+        assert!(!take(&many).0, "the dictionary is full");
         assert_eq!(take(&round(0, 48)), (true, 4096, 8));
     }
 }
