@@ -140,7 +140,11 @@ impl Flight {
             self.has_checksum(),
             ack,
         );
-        Ok(Box::new(session.slowed(self.handicap.clone())))
+        let session = session.slowed(self.handicap.clone());
+        Ok(Box::new(match self.spec.rate {
+            None => session.gathering(),
+            Some(_) => session,
+        }))
     }
 
     /// The connection to a place, which streams of the trial use.

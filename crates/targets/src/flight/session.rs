@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::task::{ready, Context, Poll};
+use std::time::{Duration, Instant};
 
 use prost::Message as _;
 
@@ -24,6 +25,9 @@ use venturi_base::meter::handicap::Handicap;
 /// A put's batch counts as handed over when no more than this is left to write. Small
 /// batches share a system call; a large one waits for its own bytes.
 const LOW_WATER: usize = 128 << 10;
+
+/// Small batches that gather are not kept for longer, as those of a reference server are not.
+const GATHERS_FOR: Duration = Duration::from_millis(1);
 
 /// Messages without a batch (dictionaries, metadata, acknowledgements) that are taken in one
 /// go: a peer that sends nothing else must not keep the thread.
@@ -146,6 +150,8 @@ pub struct PutSession {
     stream: Option<u32>,
     reply: Reply,
     over: bool,
+    /// Small batches gather until then; `None`: each leaves at once.
+    gathers: Option<Instant>,
     /// The batch in flight: queued, not yet handed over or acknowledged.
     moving: Option<Moved>,
     sent: u64,
@@ -181,6 +187,7 @@ impl PutSession {
             stream: None,
             reply: Reply::default(),
             over: false,
+            gathers: None,
             moving: None,
             sent: 0,
             acknowledged: 0,
@@ -197,6 +204,21 @@ impl PutSession {
     pub fn slowed(mut self, handicap: Handicap) -> Self {
         self.handicap = handicap;
         self
+    }
+
+    /// Small batches share a system call. Not for one that a schedule sends, which may have to
+    /// wait for the next one.
+    pub fn gathering(mut self) -> Self {
+        self.gathers = Some(Instant::now());
+        self
+    }
+
+    /// The last batch may wait for the next one.
+    fn may_wait(&self, stream: u32, now: Instant) -> bool {
+        self.ack == Ack::Stream
+            && self.gathers.is_some_and(|until| now < until)
+            && !self.cursor.is_spent()
+            && self.link.unsent(stream) <= LOW_WATER
     }
 
     fn begin(&mut self) -> Result<u32> {
@@ -310,10 +332,14 @@ impl Session for PutSession {
                 None => return Poll::Ready(Ok(None)),
             };
             self.handicap.burn(Stage::Encode);
-            clock.mark(Stage::Encode);
+            let now = clock.mark(Stage::Encode);
+            if self.may_wait(stream, now) {
+                return Poll::Ready(Ok(self.moving.take()));
+            }
         }
         let server = self.poll_server(stream, cx);
-        clock.mark(Stage::Send);
+        let now = clock.mark(Stage::Send);
+        self.gathers = self.gathers.map(|_| now + GATHERS_FOR);
         if let Poll::Ready(result) = server {
             result?;
             return Poll::Ready(Err(Error::protocol(
