@@ -1,8 +1,8 @@
 //! Arrow IPC messages as Flight carries them: header and body apart, bodies never copied.
 //!
-//! arrow-ipc does the general case. A batch of fixed-width columns without nulls, which
-//! is what fast transfers are made of, has a header that depends on its number of rows
-//! only; both directions remember the last header and skip building or reading it again.
+//! arrow-ipc does the general case; `ipc_write` and `ipc_read` do what most tables are made of. A batch of
+//! fixed-width columns without nulls, which is what fast transfers are made of, has a header that depends on
+//! its number of rows only; both directions remember the last header and skip building or reading it again.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -19,6 +19,8 @@ use arrow_ipc::{CompressionType, Message, MessageHeader, MetadataVersion};
 use arrow_schema::{DataType, Schema, SchemaRef};
 
 use super::chunk::Chunk;
+use super::ipc_read;
+use super::ipc_write::{is_known, Writer};
 use crate::error::{Error, Kind, Result};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -75,10 +77,8 @@ pub struct Encoded {
 pub struct Encoder {
     stream: StreamEncoder,
     schema_message: Arc<[u8]>,
-    /// Bytes a value, by column, where the schema and the options allow the short way.
-    widths: Option<Vec<usize>>,
-    /// The header for batches of this many rows.
-    remembered: Option<(usize, Arc<[u8]>)>,
+    /// Where the schema and the options allow the short way.
+    writer: Option<Writer>,
 }
 
 /// Bytes a value of a type whose body is one buffer of whole bytes; `None` for all others.
@@ -116,17 +116,11 @@ impl Encoder {
             .first()
             .map(|message| message.header.clone())
             .ok_or_else(|| Error::protocol("arrow-ipc wrote no schema"))?;
-        let widths = schema
-            .fields()
-            .iter()
-            .map(|field| fixed_width(field.data_type()))
-            .collect::<Option<Vec<_>>>()
-            .filter(|_| compression == Compression::None);
+        let writer = Writer::new(schema).filter(|_| compression == Compression::None);
         Ok(Self {
             stream,
             schema_message,
-            widths,
-            remembered: None,
+            writer,
         })
     }
 
@@ -141,62 +135,14 @@ impl Encoder {
 
     /// Encodes a batch: changed dictionaries first, the batch last.
     pub fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<Encoded>) -> Result<()> {
-        if let Some(header) = self.remembered_header(batch) {
-            if let Some(encoded) = self.short_way(batch, header) {
-                out.push(encoded);
-                return Ok(());
-            }
+        let short = self.writer.as_mut().and_then(|writer| writer.write(batch));
+        match short {
+            Some(message) => out.push(message),
+            None => out.extend(split(self.stream.encode(batch)?)?),
         }
-        let messages = split(self.stream.encode(batch)?)?;
-        if let (Some(_), [message]) = (&self.widths, &messages[..]) {
-            if batch
-                .columns()
-                .iter()
-                .all(|column| column.null_count() == 0)
-            {
-                self.remembered = Some((batch.num_rows(), message.header.clone()));
-            }
-        }
-        out.extend(messages);
         Ok(())
     }
-
-    fn remembered_header(&self, batch: &RecordBatch) -> Option<Arc<[u8]>> {
-        match &self.remembered {
-            Some((rows, header)) if *rows == batch.num_rows() => Some(header.clone()),
-            _ => None,
-        }
-    }
-
-    fn short_way(&self, batch: &RecordBatch, header: Arc<[u8]>) -> Option<Encoded> {
-        let widths = self.widths.as_ref()?;
-        let rows = batch.num_rows();
-        let mut body = Vec::with_capacity(2 * widths.len());
-        let mut body_length = 0;
-        for (column, width) in batch.columns().iter().zip(widths) {
-            if column.null_count() > 0 {
-                return None;
-            }
-            let data = column.to_data();
-            let length = rows * width;
-            let buffer = data.buffers()[0].slice_with_length(data.offset() * width, length);
-            body.push(Chunk::Buffer(buffer));
-            let padding = length.next_multiple_of(ALIGNMENT) - length;
-            if padding > 0 {
-                body.push(Chunk::Zeros(padding as u8));
-            }
-            body_length += length + padding;
-        }
-        Some(Encoded {
-            header,
-            body,
-            body_length,
-        })
-    }
 }
-
-/// `IpcWriteOptions::default()` pads every buffer to this.
-const ALIGNMENT: usize = 64;
 
 /// Cuts a piece of an IPC stream (continuation, length, header, body; again) into messages.
 fn split(buffers: Vec<Buffer>) -> Result<Vec<Encoded>> {
@@ -235,6 +181,8 @@ fn split(buffers: Vec<Buffer>) -> Result<Vec<Encoded>> {
 /// Turns the messages of one stream back into batches.
 pub struct Decoder {
     schema: Option<SchemaRef>,
+    /// Batches of the schema may be read the short way.
+    known: bool,
     dictionaries: HashMap<i64, ArrayRef>,
     remembered: Option<Remembered>,
     limit: u64,
@@ -260,6 +208,7 @@ impl Decoder {
     pub fn limited(bytes: u64) -> Self {
         Self {
             schema: None,
+            known: false,
             dictionaries: HashMap::new(),
             remembered: None,
             limit: bytes.min(DECOMPRESSED_LIMIT),
@@ -277,6 +226,11 @@ impl Decoder {
     pub fn dictionary_bytes(&self) -> u64 {
         let bytes = |array: &ArrayRef| array.get_buffer_memory_size() as u64;
         self.dictionaries.values().map(bytes).sum()
+    }
+
+    #[cfg(test)]
+    pub(super) fn dictionaries(&self) -> &HashMap<i64, ArrayRef> {
+        &self.dictionaries
     }
 
     pub fn schema(&self) -> Option<&SchemaRef> {
@@ -312,7 +266,9 @@ impl Decoder {
                 let schema = message
                     .header_as_schema()
                     .ok_or_else(|| Error::protocol("an Arrow schema message without a schema"))?;
-                self.schema = Some(Arc::new(try_fb_to_schema(schema)?));
+                let schema = Arc::new(try_fb_to_schema(schema)?);
+                self.known = is_known(&schema);
+                self.schema = Some(schema);
                 self.dictionaries.clear();
                 self.remembered = None;
                 Ok(None)
@@ -344,15 +300,21 @@ impl Decoder {
                     .header_as_record_batch()
                     .ok_or_else(|| Error::protocol("an Arrow batch message without a batch"))?;
                 check_bounds(&batch, &body, self.limit)?;
-                let version = message.version();
-                let decoded = RecordBatchDecoder::try_new(
-                    &body,
-                    batch,
-                    schema.clone(),
-                    &self.dictionaries,
-                    &version,
-                )?
-                .read_record_batch()?;
+                let short = match self.known {
+                    true => ipc_read::batch(&batch, &body, &schema, &self.dictionaries),
+                    false => None,
+                };
+                let decoded = match short {
+                    Some(decoded) => decoded,
+                    None => RecordBatchDecoder::try_new(
+                        &body,
+                        batch,
+                        schema.clone(),
+                        &self.dictionaries,
+                        &message.version(),
+                    )?
+                    .read_record_batch()?,
+                };
                 self.remember(header, &message, &schema, &decoded, body.len());
                 Ok(Some(decoded))
             }

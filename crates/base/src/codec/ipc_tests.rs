@@ -2,17 +2,30 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::{ListBuilder, StringBuilder, StringDictionaryBuilder};
-use arrow_array::types::Int32Type;
+use std::collections::HashMap;
+
+use arrow_array::builder::{
+    FixedSizeListBuilder, Int32Builder, ListBuilder, MapBuilder, StringBuilder,
+    StringDictionaryBuilder,
+};
+use arrow_array::types::{Int32Type, Int8Type};
 use arrow_array::{
-    ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray, StructArray,
+    ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, FixedSizeBinaryArray, Float64Array,
+    Int64Array, Int8Array, LargeBinaryArray, LargeStringArray, NullArray, RecordBatch, StringArray,
+    StructArray, TimestampMicrosecondArray, UInt64Array,
 };
 use arrow_buffer::Buffer;
-use arrow_schema::{DataType, Field};
+use arrow_ipc::reader::RecordBatchDecoder;
+use arrow_ipc::writer::{IpcWriteOptions, StreamEncoder};
+use arrow_ipc::MetadataVersion;
+use arrow_schema::{DataType, Field, SchemaRef};
 use proptest::prelude::*;
 
 use super::chunk::Chunk;
-use super::ipc::{schema_from_bytes, schema_to_bytes, Compression, Decoder, Encoded, Encoder};
+use super::ipc::{
+    quietly, schema_from_bytes, schema_to_bytes, Compression, Decoder, Encoded, Encoder,
+};
+use super::ipc_read;
 
 fn body(encoded: &Encoded) -> Option<Buffer> {
     let bytes: Vec<u8> = encoded
@@ -94,8 +107,183 @@ fn mixed(ints: &[Option<i64>], words: &[Option<String>]) -> RecordBatch {
     .unwrap()
 }
 
+/// The types that `mixed` has not, and its own.
+fn odd(ints: &[Option<i64>], words: &[Option<String>]) -> RecordBatch {
+    let rows = ints.len();
+    let word = |k: usize| words[k % words.len()].as_deref();
+    let mut pairs = FixedSizeListBuilder::new(Int32Builder::new(), 2);
+    let mut maps = MapBuilder::new(None, StringBuilder::new(), Int32Builder::new());
+    for (k, value) in ints.iter().enumerate() {
+        pairs.values().append_value(k as i32);
+        pairs.values().append_option(value.map(|v| v as i32));
+        pairs.append(value.is_some());
+        if let Some(word) = word(k) {
+            maps.keys().append_value(word);
+            maps.values().append_option(value.map(|v| v as i32));
+        }
+        maps.append(value.is_some()).unwrap();
+    }
+    let keys: Int8Array = (0..rows)
+        .map(|k| ints[k].map(|v| v.rem_euclid(3) as i8))
+        .collect();
+    let large: ArrayRef = Arc::new(LargeStringArray::from_iter((0..rows).map(word)));
+    let values: ArrayRef = Arc::new(StringArray::from(vec!["é", "", "long enough"]));
+    let bytes = (0..rows).map(|k| word(k).map(str::as_bytes));
+    let fixed = (0..rows).map(|k| ints[k].map(i64::to_be_bytes));
+    let times = TimestampMicrosecondArray::from_iter(ints.iter().copied());
+    let decimals = ints.iter().map(|v| v.map(|v| i128::from(v) % 1000));
+    let decimals = Decimal128Array::from_iter(decimals);
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("large", large.clone()),
+        ("bytes", Arc::new(LargeBinaryArray::from_iter(bytes))),
+        (
+            "fixed",
+            Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(fixed, 8).unwrap()),
+        ),
+        ("pairs", Arc::new(pairs.finish())),
+        ("maps", Arc::new(maps.finish())),
+        ("times", Arc::new(times.with_timezone("UTC"))),
+        (
+            "decimals",
+            Arc::new(decimals.with_precision_and_scale(20, 2).unwrap()),
+        ),
+        (
+            "keys",
+            Arc::new(DictionaryArray::<Int8Type>::new(keys, values)),
+        ),
+        ("none", Arc::new(NullArray::new(rows))),
+        ("whole", Arc::new(UInt64Array::from(vec![7; rows]))),
+    ];
+    let columns = columns.into_iter().map(|(name, array)| (name, array, true));
+    let more = mixed(ints, words);
+    let own = more.schema();
+    let names = own.fields().iter().map(|field| field.name().as_str());
+    let own = names
+        .zip(more.columns())
+        .map(|(name, array)| (name, array.clone(), true));
+    RecordBatch::try_from_iter_with_nullable(columns.chain(own)).unwrap()
+}
+
+/// What arrow-ipc makes of the same: the last message's body, and what its header says.
+fn stock(batches: &[RecordBatch]) -> Vec<(Said, Vec<u8>)> {
+    let options = IpcWriteOptions::default();
+    let mut encoder = StreamEncoder::try_new_with_options(&batches[0].schema(), options).unwrap();
+    let encode = |batch| {
+        let bytes = encoder.encode(batch).unwrap();
+        let bytes: Vec<u8> = bytes.iter().flat_map(|b: &Buffer| b.to_vec()).collect();
+        let mut rest = &bytes[..];
+        let mut last = None;
+        while !rest.is_empty() {
+            let length = u32::from_le_bytes(rest[4..8].try_into().unwrap()) as usize;
+            let header = &rest[8..8 + length];
+            let said = said(header);
+            let (body, more) = rest[8 + length..].split_at(said.0 as usize);
+            last = Some((said, body.to_vec()));
+            rest = more;
+        }
+        last.unwrap()
+    };
+    batches.iter().map(encode).collect()
+}
+
+/// Bytes of the body, rows, nodes and buffers, and the header's length in a stream.
+type Said = (i64, i64, Vec<(i64, i64)>, Vec<(i64, i64)>, bool);
+
+fn said(header: &[u8]) -> Said {
+    let message = arrow_ipc::root_as_message(header).unwrap();
+    let aligned = (8 + header.len()).is_multiple_of(64);
+    let Some(batch) = message.header_as_record_batch() else {
+        return (message.bodyLength(), 0, vec![], vec![], aligned);
+    };
+    let nodes = batch.nodes().into_iter().flatten();
+    let buffers = batch.buffers().into_iter().flatten();
+    (
+        message.bodyLength(),
+        batch.length(),
+        nodes.map(|it| (it.length(), it.null_count())).collect(),
+        buffers.map(|it| (it.offset(), it.length())).collect(),
+        aligned,
+    )
+}
+
+/// arrow-ipc's reading of a message that has passed the bounds; `None`: it refuses.
+fn stock_reads(
+    header: &[u8],
+    body: &Buffer,
+    schema: &SchemaRef,
+    dictionaries: &HashMap<i64, ArrayRef>,
+) -> Option<RecordBatch> {
+    let message = arrow_ipc::root_as_message(header).ok()?;
+    let batch = message.header_as_record_batch()?;
+    let schema = schema.clone();
+    let version = MetadataVersion::V5;
+    let decoder = RecordBatchDecoder::try_new(body, batch, schema, dictionaries, &version);
+    decoder.ok()?.read_record_batch().ok()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_is_written_is_what_arrow_ipc_writes(
+        ints in prop::collection::vec(any::<Option<i64>>(), 1..700),
+        words in prop::collection::vec(prop::option::of("[a-zé]{0,12}"), 1..9),
+        from in 0usize..700,
+    ) {
+        let whole = odd(&ints, &words);
+        let from = from % ints.len();
+        let tail = whole.slice(from, ints.len() - from);
+        let batches = [whole.clone(), tail.clone(), whole.slice(from / 2, 1), tail, whole];
+        let mut encoder = Encoder::new(&batches[0].schema(), Compression::None).unwrap();
+        for (batch, (expected, bytes)) in batches.iter().zip(stock(&batches)) {
+            let mut messages = vec![];
+            encoder.encode(batch, &mut messages).unwrap();
+            let last = messages.last().unwrap();
+            prop_assert_eq!(said(&last.header), expected);
+            let body: Vec<u8> = last.body.iter().flat_map(|chunk| chunk.as_slice().to_vec()).collect();
+            prop_assert_eq!(body, bytes);
+        }
+        prop_assert_eq!(round_trip(&batches, Compression::None), batches);
+    }
+
+    /// Of bytes that were changed anywhere: what is read the short way is what arrow-ipc reads.
+    #[test]
+    fn nothing_is_read_that_arrow_ipc_refuses(
+        ints in prop::collection::vec(any::<Option<i64>>(), 1..40),
+        words in prop::collection::vec(prop::option::of("[a-zé]{0,12}"), 1..9),
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), any::<bool>()), 0..4),
+    ) {
+        let batch = odd(&ints, &words);
+        let mut encoder = Encoder::new(&batch.schema(), Compression::None).unwrap();
+        let mut messages = vec![encoder.schema_message()];
+        encoder.encode(&batch, &mut messages).unwrap();
+        let mut decoder = Decoder::default();
+        for message in &messages {
+            prop_assert!(decoder.message(&message.header, body(message)).is_ok());
+        }
+        let last = messages.last().unwrap();
+        let (mut header, mut bytes) = (last.header.to_vec(), body(last).unwrap().to_vec());
+        for (index, byte, of_body) in &flips {
+            let place = if *of_body { &mut bytes } else { &mut header };
+            let at = index.index(place.len());
+            place[at] ^= byte;
+        }
+        let bent = Encoded { header: header.into(), body_length: bytes.len(), body: vec![Chunk::Small(bytes)] };
+        let bytes = body(&bent).unwrap();
+        let schema = decoder.schema().unwrap().clone();
+        let dictionaries = decoder.dictionaries().clone();
+        if let Ok(Some(read)) = decoder.message(&bent.header, Some(bytes.clone())) {
+            let again = || stock_reads(&bent.header, &bytes, &schema, &dictionaries);
+            let expected = quietly(std::panic::AssertUnwindSafe(again)).unwrap();
+            prop_assert_eq!(Some(&read), expected.as_ref());
+            // A dictionary without words is not sent.
+            if flips.is_empty() && dictionaries.len() == 2 {
+                let message = arrow_ipc::root_as_message(&bent.header).unwrap();
+                let message = message.header_as_record_batch().unwrap();
+                prop_assert_eq!(ipc_read::batch(&message, &bytes, &schema, &dictionaries), Some(read));
+            }
+        }
+    }
 
     #[test]
     fn any_table_comes_back(
