@@ -14,13 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = map(str, Path(__file__).resolve().parents[:2])
-
-import pyarrow as pa
+import peer
 import pyarrow.flight as flight
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 import core_trials
-import peer
 
 
 def venturi(asked: dict[str, Any]) -> dict[str, Any]:

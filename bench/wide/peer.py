@@ -1,7 +1,7 @@
 """A stock Flight server of pyarrow's: it gives ready batches, and counts the rows that it takes.
 
-A process of its own: `peer.py FOLDER` serves the Arrow files of the folder. It prints its address as a line of JSON, and
-ends when its standard input does.
+A process of its own: `peer.py FOLDER` serves the Arrow files of the folder. It prints its address as a line
+of JSON, and ends when its standard input does.
 """
 
 from __future__ import annotations

@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE)]
-
-import shared
 from cells import CELLS, Cell, write
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import shared
+
+HERE = Path(__file__).resolve().parent
 LEAST = 2.5
 """What Venturi at both ends must reach of pyarrow at both ends."""
 WAYS = ("venturi", "pyarrow")
