@@ -11,11 +11,7 @@ pub enum Chunk {
     Small(Vec<u8>),
     /// A frame header, without an allocation.
     Header([u8; 9]),
-    /// Up to 64 bytes of padding between Arrow's buffers.
-    Zeros(u8),
 }
-
-static ZEROS: [u8; 64] = [0; 64];
 
 impl Chunk {
     pub fn as_slice(&self) -> &[u8] {
@@ -23,7 +19,6 @@ impl Chunk {
             Chunk::Buffer(buffer) => buffer.as_slice(),
             Chunk::Small(bytes) => bytes,
             Chunk::Header(bytes) => bytes,
-            Chunk::Zeros(length) => &ZEROS[..*length as usize],
         }
     }
 
@@ -51,10 +46,6 @@ impl Chunk {
                 let front = bytes[..at].to_vec();
                 *self = Chunk::Small(bytes[at..].to_vec());
                 Chunk::Small(front)
-            }
-            Chunk::Zeros(length) => {
-                *length -= at as u8;
-                Chunk::Zeros(at as u8)
             }
         }
     }
