@@ -10,25 +10,25 @@ import argparse
 import contextlib
 import json
 import os
-import platform
 import random
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(1, str(Path(__file__).resolve().parent.parent))
+
 import gauges
 import stores
-from table import LOADERS, SCHEMES, summary
+from table import DATA, LOADERS, SCHEMES, told
 
+import shared
 from venturi import open as open_run
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-WORK = ROOT / "target" / "bench-ingest"
+WORK = shared.target_directory() / "bench-ingest"
 SERVERS: dict[str, Callable[[Path], stores.Server]] = {
     "venturi-none": lambda folder: stores.Venturi(folder, "none"),
     "venturi-os": lambda folder: stores.Venturi(folder, "os"),
@@ -44,15 +44,13 @@ LOADER_POINTS = {
     "venturi --digits shortest": 50_000_000,
     "venturi --generate ahead": 50_000_000,
 }
-DATA = ("walk", "gauges")
 VERDICT_SECONDS = 5
 LIMIT_SECONDS = 600.0
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = shared.arguments(__doc__, "ingest", 3, "of every cell once")
     add = parser.add_argument
-    add("--rounds", type=int, default=3, help="how often every cell is measured (default 3)")
     add("--hosts", type=int, default=200, help="hosts, 10 series each (default 200)")
     add("--points", type=int, default=10_000_000, help="points of a trial (default 10,000,000)")
     add("--streams", type=int, default=2, help="connections (default 2)")
@@ -60,8 +58,6 @@ def arguments() -> argparse.Namespace:
     add("--seed", type=int, default=1, help="of the shuffle")
     names = [*SERVERS, "loader", "verdict"]
     add("--only", nargs="+", choices=names, metavar="NAME", help=" ".join(names))
-    add("--record", action="store_true", help="keep the table as bench/ingest/results/<date>.md")
-    add("--from", dest="source", type=Path, help="measure nothing: the table of an earlier JSONL file")
     return parser.parse_args()
 
 
@@ -270,38 +266,23 @@ def measured(name: str, other: str, chosen: argparse.Namespace) -> dict[str, Any
     return load(name, other, chosen)
 
 
-def main() -> None:
-    chosen = arguments()
-    if chosen.source:
-        print(summary([json.loads(line) for line in chosen.source.read_text().splitlines()]))
-        return
+def measure(chosen: argparse.Namespace, output: Path) -> None:
     WORK.mkdir(parents=True, exist_ok=True)
-    now = datetime.now(timezone.utc)
     wanted, chance = cells(chosen), random.Random(chosen.seed)
-    lines: list[dict[str, Any]] = [{
-        "kind": "head", "date": f"{now:%Y-%m-%d %H:%M} UTC", "points": chosen.points, "hosts": chosen.hosts,
-        "streams": chosen.streams, "rounds": chosen.rounds, "data": chosen.data, "load": os.getloadavg()[0],
-        "host": f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs",
-    }]  # fmt: skip
-    path = WORK / f"{now:%Y-%m-%d-%H%M}.jsonl"
-    with path.open("w") as file:
-        file.write(json.dumps(lines[0]) + "\n")
+    with output.open("w") as file:
+        keep = shared.keeper(file)
+        keep(
+            shared.machine()
+            | {n: getattr(chosen, n) for n in ("points", "hosts", "streams", "rounds", "data")}
+        )
         for number in range(chosen.rounds):
             for name, other in chance.sample(wanted, len(wanted)):
                 line = measured(name, other, chosen)
-                lines.append(line)
-                file.write(json.dumps(line) + "\n")
-                file.flush()
+                keep({**line, "round": number})
                 rate = line["points"] / line["seconds"] / 1e6
                 cost = line["cpu_seconds"] / max(line["points"], 1) * 1e6
                 print(f"{number + 1}: {name} {other}: {rate:.2f} M points/s, {cost:.3f} us", file=sys.stderr)
-    text = summary(lines)
-    print(text)
-    if chosen.record:
-        results = Path(__file__).with_name("results")
-        results.mkdir(exist_ok=True)
-        (results / f"{now:%Y-%m-%d-%H%M}.md").write_text(text)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(shared.run("ingest", arguments(), measure, told))

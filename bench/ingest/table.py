@@ -1,9 +1,13 @@
-"""What run.py has measured, as a table in Markdown."""
+"""From the bench's lines to its page."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from statistics import median
-from typing import Any
+
+import goals
+import shared
 
 SCHEMES = {"resp": "akumuli", "opentsdb": "opentsdb", "influx": "influx"}
 DATA = {
@@ -11,17 +15,22 @@ DATA = {
     "gauges": "gauges of 101 levels, 51 % as before",
 }
 STORES = ("venturi-none", "venturi-os", "venturi-fsync", "victoria-metrics", "influxdb", "questdb")
+OURS = "venturi-os"
+CPU_MICROSECONDS = {"resp": 0.06, "influx": 0.10, "opentsdb": 0.15}
+BYTES = {"walk": 3.0, "gauges": 1.37}
+"""Most bytes a point: of gauges what Gorilla's authors published of theirs."""
 LOADERS = ("cat", "venturi", "venturi --digits shortest", "venturi --generate ahead")
 
 
-def summary(lines: list[dict[str, Any]]) -> str:
-    head = next(line for line in lines if line["kind"] == "head")
+def told(source: Path) -> shared.Told:
+    head, *lines = map(json.loads, source.read_text().splitlines())
     out = [
-        f"# Ingest, {head['date']}",
+        f"# Ingest, {head['date'][:16].replace('T', ' ')} UTC",
         "",
-        f"{head['host']}; {head['points']:,} points of {head['hosts'] * 10:,} series "
-        f"({DATA[head.get('data', 'walk')]}) over {head['streams']} "
-        f"connections; medians of {head['rounds']} rounds (least..most). Load before: {head['load']:.2f}.",
+        f"{shared.described(head)}; {head['points']:,} points of {head['hosts'] * 10:,} series "
+        f"({DATA[head['data']]}) over {head['streams']} "
+        f"connections; medians of {head['rounds']} rounds (least..most). Load before: "
+        f"{head['load_before']:.2f}.",
         "",
         "## Stores",
         "Fed by `cat FILE > /dev/tcp/...`, until all points are counted. CPU: of the server, until its end.",
@@ -78,7 +87,39 @@ def summary(lines: list[dict[str, Any]]) -> str:
                 f"{_spread([s['cpu_seconds'] / s['seconds'] for s in same])} | "
                 f"{same[0]['sentence']} | {len(same)} of {len(mine)} |"
             )
-    return "\n".join(out) + "\n"
+    return shared.Told("\n".join(out), _goals(head, stores), _failed(stores))
+
+
+def _goals(head: shared.Line, stores: list[shared.Line]) -> list[goals.Judged]:
+    """Of Venturi's store with its log in the page cache: CPU beside fixed goals and beside peers, bytes."""
+    found: list[goals.Judged] = []
+    costs = shared.by_round([line for line in stores if not line["failed"]], "protocol", "name")
+    for protocol, most in CPU_MICROSECONDS.items():
+        own = costs.get((protocol, OURS), {})
+        cost = [_cost(line) for line in own.values()]
+        found += goals.judge(f"{protocol}: CPU a point", cost, most, most=True, unit="us")
+        for peer in STORES:
+            if not peer.startswith("venturi"):
+                ratios = shared.ratios(costs.get((protocol, peer), {}), own, _cost)
+                found += goals.judge(f"{protocol}: CPU a point of {peer}, over ours", ratios, 1)
+    sizes = [line["bytes"] / line["points"] for line in stores if line["name"] == OURS and line["points"]]
+    return found + goals.judge(
+        f"{head['data']}: bytes a point", sizes, BYTES[head["data"]], most=True, unit="B"
+    )
+
+
+def _cost(line: shared.Line) -> float:
+    """Microseconds of CPU a point."""
+    return float(line["cpu_seconds"] / max(line["points"], 1) * 1e6)
+
+
+def _failed(stores: list[shared.Line]) -> list[str]:
+    """Of ours: a peer that loses points is told of in the table."""
+    return [
+        f"{line['shown']}, {line['protocol']}: {line['points']:,} of {line['expected']:,} points"
+        for line in stores
+        if line["name"].startswith("venturi") and (line["failed"] or line["points"] != line["expected"])
+    ]
 
 
 def _spread(values: list[float], places: int = 2) -> str:

@@ -20,8 +20,11 @@ from formula import CORES, PHASES, RUN, histogram, matrix, rate, record
 
 from venturi.plan.cell import Cell
 
+CELLS = 2000
+"""Of a run that nothing is said of; with five repeats 10,000 trials."""
 
-def write(path: Path, cells: int = 2000, repeats: int = 5, seconds: float = 3.0) -> Path:
+
+def write(path: Path, cells: int = CELLS, repeats: int = 5, seconds: float = 3.0) -> Path:
     """Writes the run and returns its directory, which must not exist."""
     found = matrix(cells)
     (path / "samples").mkdir(parents=True)
@@ -62,7 +65,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--cells", type=int, default=2000)
+    parser.add_argument("--cells", type=int, default=CELLS)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0, help="length of a trial's samples")
     given = parser.parse_args()

@@ -3,8 +3,8 @@
     make bench-scale                              # measured and printed
     make bench-scale BENCH="--run DIRECTORY"      # of a run that is there already
 
-Without --run one of 10,000 trials is made by make_run.py, and removed afterwards. Each command is a process of
-its own, as a user starts it, once a round.
+Without --run one of 10,000 trials is made by make_run.py, and removed afterwards. Each command is a process
+of its own, as a user starts it, once a round.
 
 The page is scrolled from its top to its end in Chromium, 60 pixels a frame (four screens a second), and so is
 its longest table. A frame is due every 16.7 ms. Chromium without a window and without a graphics card paints
@@ -82,8 +82,9 @@ def told(source: Path) -> shared.Told:
     out = [
         f"# What a user waits for, {head['date'][:16].replace('T', ' ')} UTC",
         "",
-        f"A run of {head['trials']:,} trials (trials.jsonl: {head['bytes'] / 1e6:.0f} MB); {shared.described(head)}, "
-        f"Python {head['python']}; {head['rounds']} rounds; load average {head['load_before']:.1f} before, "
+        f"A run of {head['trials']:,} trials (trials.jsonl: {head['bytes'] / 1e6:.0f} MB); "
+        f"{shared.described(head)}, Python {head['python']}; {head['rounds']} rounds; "
+        f"load average {head['load_before']:.1f} before, "
         f"{lines[-1]['load_after']:.1f} after.",
         "",
         "| | by the clock | CPU time | peak memory, MB |",
@@ -128,8 +129,8 @@ def _page(page: shared.Line) -> tuple[list[str], list[goals.Judged]]:
     out = [
         "",
         f"The page: {size:.1f} MB; first paint after {page['first_paint']:.2f} s, scripts run after "
-        f"{page['unpacked']:.1f} s, in {page['browser']} without a window; {page['elements']:,} elements after "
-        "scrolling.",
+        f"{page['unpacked']:.1f} s, in {page['browser']} without a window; {page['elements']:,} elements "
+        "after scrolling.",
         "",
         "| scrolled | frames | median, ms | 95 %, ms | 99 %, ms | longest, ms | CPU a frame, ms |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",

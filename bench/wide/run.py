@@ -2,8 +2,8 @@
 
 A round holds every cell once, in an order that is drawn: a get and a put of each table, and within them both
 ways right after one another, each client a process of its own, against servers that live for the whole run.
-Told are payload bytes a second, and CPU-seconds of both ends for a GB. The exit status is 1 where the 95 %
-interval of the ratio lies below 2.5 as a whole, or where a trial failed. See bench/README.md.
+Told are payload bytes a second, and CPU-seconds of both ends for a GB. See
+bench/README.md.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from cells import CELLS, Cell, write
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import goals
 import shared
 
 HERE = Path(__file__).resolve().parent
@@ -38,15 +39,8 @@ _BATCHES = 64
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("--rounds", type=int, default=9, help="of every cell and way once (default 9)")
-    add("--only", nargs="*", default=[""], help="tables whose names begin so")
-    add("--record", action="store_true", help="keep the table as bench/wide/results/<date>.md")
-    add("--output", type=Path, help="keep the lines of JSON here")
-    add("--from", dest="source", type=Path, help="the table of lines that were kept")
+    parser = shared.arguments(__doc__, "wide", 9)
+    parser.add_argument("--only", nargs="*", default=[""], help="tables whose names begin so")
     return parser.parse_args()
 
 
@@ -81,7 +75,6 @@ def prepared(asked: dict[str, Any], ways: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure(options: argparse.Namespace, output: Path) -> None:
-    output.parent.mkdir(parents=True, exist_ok=True)
     draw = random.Random(20261125)
     chosen = [cell for cell in CELLS if cell.table.startswith(tuple(options.only))]
     with contextlib.ExitStack() as stack:
@@ -117,66 +110,56 @@ def measure(options: argparse.Namespace, output: Path) -> None:
             print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
 
 
-def _row(found: dict[str, dict[int, shared.Line]]) -> tuple[str, bool]:
-    """Of a cell and an operation, and whether it falls short."""
-    both = sorted(set(found["venturi"]) & set(found["pyarrow"]))
-    if not both:
-        return "no round with both", True
-    ratios = [found["pyarrow"][n]["seconds"] / found["venturi"][n]["seconds"] for n in both]
-    low, high = shared.bootstrap(ratios)
-    texts = [f"{np.median(ratios):.2f} [{low:.2f}..{high:.2f}]"]
-    short = high < LEAST
-    if short:
-        texts[0] = f"**{texts[0]}**"
-    for way in WAYS:
-        lines = [found[way][n] for n in both]
-        rate = np.median([line["payload"] / line["seconds"] for line in lines]) / 1e9
-        texts.append(f"{rate:.2f}")
-    for way in WAYS:
-        lines = [found[way][n] for n in both]
-        spent = [np.median([line["cpu"][end] / line["payload"] for line in lines]) * 1e9 for end in (0, 1)]
-        texts.append(" + ".join(f"{seconds:.2f}" for seconds in spent))
-    cpu = {way: [sum(found[way][n]["cpu"]) for n in both] for way in WAYS}
-    less = np.median([other / own for own, other in zip(cpu["venturi"], cpu["pyarrow"], strict=True)])
-    return " | ".join([*texts, f"{less:.1f}", str(len(both))]), short
+def rate(line: shared.Line) -> float:
+    """GB/s."""
+    return float(line["payload"] / line["seconds"] / 1e9)
 
 
-def tabled(source: Path) -> tuple[str, bool]:
+def spent(line: shared.Line) -> float:
+    return float(sum(line["cpu"]))
+
+
+def _row(ours: dict[int, shared.Line], theirs: dict[int, shared.Line]) -> str:
+    texts = [shared.spread(shared.ratios(ours, theirs, rate))]
+    texts += [f"{shared.middle(lines, rate):.2f}" for lines in (ours, theirs)]
+    for lines in (ours, theirs):
+        ends = [
+            shared.middle(lines, lambda line, end=end: 1e9 * line["cpu"][end] / line["payload"])
+            for end in (0, 1)
+        ]
+        texts.append(" + ".join(f"{seconds:.2f}" for seconds in ends))
+    less = float(np.median(shared.ratios(theirs, ours, spent)))
+    return " | ".join([*texts, f"{less:.1f}"])
+
+
+def told(source: Path) -> shared.Told:
     head, *lines = map(json.loads, source.read_text().splitlines())
-    failed = [line for line in lines if line.get("error")]
-    cells: dict[tuple[str, str], dict[str, dict[int, shared.Line]]] = {}
-    for line in lines:
-        found = cells.setdefault((line["cell"], line["operation"]), {way: {} for way in WAYS})
-        if line not in failed:
-            found[line["way"]][line["round"]] = line
+    found = shared.by_round(lines, "cell", "operation", "way")
     names = (
         *("cell", "", "venturi / pyarrow", "venturi, GB/s", "pyarrow, GB/s"),
-        *("venturi, CPU-s/GB", "pyarrow, CPU-s/GB", "pyarrow / venturi", "rounds"),
+        *("venturi, CPU-s/GB", "pyarrow, CPU-s/GB", "pyarrow / venturi"),
     )
     table = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
-    met = not failed
+    judged = []
     for cell in CELLS:
         for operation in OPERATIONS:
-            if (cell.name, operation) in cells:
-                row, short = _row(cells[cell.name, operation])
-                met = met and not short
-                table.append(f"| {cell.name} | {operation} | {row} |")
-    stolen = max((line["steal"] for line in lines), default=0.0)
+            ours, theirs = (found.get((cell.name, operation, way), {}) for way in WAYS)
+            if ours.keys() & theirs.keys():
+                table.append(f"| {cell.name} | {operation} | {_row(ours, theirs)} |")
+                ratios = shared.ratios(ours, theirs, rate)
+                judged += goals.judge(f"{operation} of {cell.name}, of pyarrow's", ratios, LEAST)
     said = [
         "# Flight of wide and odd tables, beside pyarrow",
         "",
-        f"{head['date']}; {shared.described(head)}; load before {head['load_before']:.2f},"
-        f" at most {stolen:.0%} of the CPU time of a trial stolen.",
-        "One stream, both ends alike; paired within a round: median, 95 % interval. "
-        f"CPU: client + server, and all of pyarrow's over all of Venturi's. Bold: falls short of {LEAST}.",
+        f"{head['date']}; {shared.described(head)}; load before {head['load_before']:.2f}, "
+        f"{shared.steal(lines)}.",
+        "One stream, both ends alike; paired within a round: median, 95 % interval. CPU: client + server, "
+        "and all of pyarrow's over all of Venturi's.",
         "",
         *table,
-        *(f"\nfailed: {line['cell']}, {line['operation']}: {line['error']}" for line in failed),
-        "",
     ]
-    return "\n".join(said), met
+    return shared.Told("\n".join(said), judged, shared.failures(lines))
 
 
 if __name__ == "__main__":
-    options = arguments()
-    sys.exit(shared.run("wide", options, measure, tabled))
+    sys.exit(shared.run("wide", arguments(), measure, told))
