@@ -9,21 +9,27 @@ from typing import Any
 from venturi import _core
 
 RECORDS = {"source": "records", "columns": 4, "values": "random", "seed": 1}
+
+
+class TrialFailed(Exception):
+    """With the reason."""
+
+
 PROBE_NS = 500_000_000
 
 
 def trial(**spec: Any) -> dict[str, Any]:
     """The record of a trial as `venturi run` executes it, stage clocks, latencies and samples included; rows
-    are counted, which is all that its peers do. Ends this process where it fails."""
+    are counted, which is all that its peers do. Raises TrialFailed."""
     whole = {"trial": uuid.uuid4().hex, "operation": "get", "data": RECORDS, "verify": "count", **spec}
     record: dict[str, Any] = json.loads(_core.run_trial(json.dumps(whole), _core.Control()))
     if record["outcome"] != "ok":
-        raise SystemExit(f"error: {record['error']}")
+        raise TrialFailed(str(record["error"]["message"]))
     return record
 
 
 def probe(target: str, direction: str, streams: int) -> dict[str, Any]:
-    """Bytes and time of raw TCP from or to a server of ours. Ends this process where it fails."""
+    """Bytes and time of raw TCP from or to a server of ours. Raises TrialFailed."""
     spec = {
         "target": target,
         "options": {},
@@ -33,5 +39,5 @@ def probe(target: str, direction: str, streams: int) -> dict[str, Any]:
     }
     record: dict[str, Any] = json.loads(_core.probe_tcp(json.dumps(spec), _core.Control()))
     if record["outcome"] != "ok":
-        raise SystemExit(f"error: {record['error']}")
+        raise TrialFailed(str(record["error"]["message"]))
     return record

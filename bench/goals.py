@@ -1,4 +1,4 @@
-"""What a bench must reach, and whether it does: met or missed where the whole interval says so."""
+"""What a bench must reach, and whether it does: met or missed where the whole 95 % interval says so."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
+from scipy.stats import binomtest
+
+from venturi.analysis.statistics.intervals import median_interval
 
 VERDICTS = ("met", "missed", "cannot be told")
 HEAD = ["| goal | wanted | found | |", "|---|---|---|---|"]
-
-
-def bootstrap(values: Sequence[float]) -> tuple[float, float]:
-    """The 95 % percentile interval of their median."""
-    drawn = np.random.default_rng(1).choice(np.array(values), size=(2000, len(values)))
-    low, high = np.percentile(np.median(drawn, axis=1), [2.5, 97.5])
-    return float(low), float(high)
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -30,11 +26,15 @@ class Judged:
     wanted: float
     most: bool = False
     unit: str = ""
+    coverage: float = 1.0
+    """Probability that the interval holds the true figure: of under six repeats less than 95 %."""
 
     @property
     def verdict(self) -> str:
         near, far = (self.high, self.low) if self.most else (self.low, self.high)
         sign = -1 if self.most else 1
+        if self.coverage < CONFIDENCE:
+            return VERDICTS[2]
         if sign * near >= sign * self.wanted:
             return VERDICTS[0]
         return VERDICTS[1] if sign * far < sign * self.wanted else VERDICTS[2]
@@ -45,7 +45,9 @@ class Judged:
         found = f"{self.found:.3g}"
         if (self.low, self.high) != (self.found, self.found):
             found += f" [{self.low:.3g}..{self.high:.3g}]"
-        word = f"**{self.verdict}**" if self.verdict == "missed" else self.verdict
+        word = f"**{self.verdict}**" if self.verdict == VERDICTS[1] else self.verdict
+        if self.coverage < CONFIDENCE:
+            word += f": too few repeats ({self.coverage:.0%})"
         sign = "<=" if self.most else ">="
         return f"| {self.what} | {sign} {self.wanted:g}{unit} | {found}{unit} | {word} |"
 
@@ -59,12 +61,20 @@ def judge(
     """Of repeated measurements: their median and its interval. Of nothing: nothing."""
     if not values:
         return []
-    low, high = bootstrap(values)
-    return [Judged(what, float(np.median(values)), low, high, wanted, most, unit)]
+    found = median_interval(list(values))
+    return [Judged(what, found.median, found.low, found.high, wanted, most, unit, found.coverage)]
+
+
+def share(what: str, count: int, whole: int, wanted: float, *, most: bool = False) -> list[Judged]:
+    """Of a share that was sampled, with Wilson's interval (1927). Of nothing: nothing."""
+    if not whole:
+        return []
+    found = binomtest(count, whole).proportion_ci(CONFIDENCE, method="wilson")
+    return [Judged(what, count / whole, float(found.low), float(found.high), wanted, most)]
 
 
 def exact(what: str, found: float, wanted: float, *, most: bool = False, unit: str = "") -> Judged:
-    """Of what was counted once."""
+    """Of what is the same each time, or the most of all repeats."""
     return Judged(what, found, found, found, wanted, most, unit)
 
 

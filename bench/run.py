@@ -1,4 +1,4 @@
-"""All benches, each made small: which goals are met and missed on this machine, in some ten minutes.
+"""All benches, each made small: which goals are met and missed on this machine, in a quarter of an hour.
 
 A goal is met or missed where the whole 95 % interval says so; in so few rounds much cannot be told. A figure
 to be believed comes from a bench alone, with its own defaults, on a machine that does nothing else. The exit
@@ -21,22 +21,22 @@ import goals
 import shared
 
 SMALL = {
-    "flight": "--rounds 5 --bytes 0.5e9 --streams 1 2 --rows 4096 32768 --pairings cpp/cpp venturi/venturi "
+    "flight": "--rounds 6 --bytes 0.5e9 --streams 1 2 --rows 4096 32768 --pairings cpp/cpp venturi/venturi "
     "probe",
-    "charrow": "--rounds 5 --bytes 0.4e9 --parts memory",
+    "charrow": "--rounds 6 --bytes 0.4e9 --parts memory",
     "adbc": "--rounds 7 --rows 300000",
     "exec": "--rounds 7 --bytes 300000000",
-    "read": "--rounds 3 --rows 300000",
-    "upsert": "--rounds 3 --seconds 1 --rows 20000 --only mariadb-500 counter-500 empty",
-    "ingest": "--rounds 3 --points 4000000 --only venturi-os victoria-metrics questdb",
-    "wide": "--rounds 3 --only 200 strings",
-    "scale": "--rounds 3",
+    "read": "--rounds 6 --rows 200000",
+    "upsert": "--rounds 6 --seconds 0.7 --rows 20000 --only mariadb-500 counter-500 empty",
+    "ingest": "--rounds 6 --points 2000000 --only venturi-os victoria-metrics questdb",
+    "wide": "--rounds 6 --only strings 4",
+    "scale": "--rounds 6 --cells 1000",
     "sampler": "--rounds 10 --seconds 0.5",
-    "cluster": "--rounds 3 --starts 2 --repeats 2 --loaders 10",
+    "cluster": "--rounds 6 --starts 6 --repeats 6 --loaders 10",
     "compare": "--rounds 2 --repeats 5 --rows 3000000",
     "tune": "--rounds 0 --seeds 10",
     "claims": "--rounds 1000",
-    "verdicts": "--rounds 1 --only encode decode",
+    "verdicts": "--rounds 2 --only encode decode",
 }
 """By a bench's name its flags."""
 LEFT_OUT = {
@@ -49,8 +49,8 @@ SECONDS = 600
 """A bench's most time: one builds a peer at its first use."""
 
 
-def one(name: str, place: Path) -> tuple[list[goals.Judged], list[str]]:
-    """The goals of a bench, and what failed."""
+def one(name: str, place: Path) -> tuple[list[goals.Judged], list[str], list[str]]:
+    """The goals of a bench, what failed, and what could not be measured here."""
     source = place / f"{name}.jsonl"
     script = shared.ROOT / "bench" / name / "run.py"
     command = [sys.executable, str(script), *SMALL[name].split(), "--output", str(source)]
@@ -61,23 +61,24 @@ def one(name: str, place: Path) -> tuple[list[goals.Judged], list[str]]:
         try:
             bench.wait(SECONDS)
         except subprocess.TimeoutExpired:
-            return [], [f"not done in {SECONDS} s; see {log.name}"]
+            return [], [f"not done in {SECONDS} s; see {log.name}"], []
         finally:
             _end(bench)
     if not said.exists():
         last = Path(log.name).read_text(errors="replace").strip().splitlines()[-1:]
-        return [], [f"{last[0] if last else 'it ended without a word'}; see {log.name}"]
+        return [], [f"{last[0] if last else 'it ended without a word'}; see {log.name}"], []
     found = json.loads(said.read_text())
-    return [goals.Judged(**goal) for goal in found["goals"]], found["failed"]
+    return [goals.Judged(**goal) for goal in found["goals"]], found["failed"], found["missing"]
 
 
 def _end(bench: subprocess.Popen[bytes]) -> None:
-    """With the servers that it has started, which it ends itself where it is given the time."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(bench.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            bench.wait(20)
+    """It ends itself what it has started; what is left of its group goes then."""
+    bench.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        bench.wait(30)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(bench.pid, signal.SIGKILL)
+    bench.wait()
 
 
 def main() -> int:
@@ -86,19 +87,24 @@ def main() -> int:
     )
     parser.add_argument("--only", nargs="+", choices=list(SMALL), default=list(SMALL), metavar="BENCH")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     head, place = shared.machine(), shared.target_directory() / "bench" / shared.stamp()
     place.mkdir(parents=True, exist_ok=True)
     print(f"{head['date']}; {shared.described(head)}; load before {head['load_before']:.2f}")
     judged: list[goals.Judged] = []
-    broken = []
+    broken, unmeasured = [], 0
     for name in options.only:
         began = time.monotonic()
-        found, failed = one(name, place)
+        found, failed, missing = one(name, place)
         print(f"\n## {name}: {time.monotonic() - began:.0f} s, make bench-{name} BENCH='{SMALL[name]}'\n")
-        print("\n".join(goals.table(found) + [f"failed: {line}" for line in failed]), flush=True)
+        print("\n".join(goals.table(found)))
+        for word, lines in (("failed", failed), ("not measured", missing)):
+            print("".join(f"{word}: {line}\n" for line in lines), end="", flush=True)
+        unmeasured += len(missing)
         judged += found
         broken += [name] if failed else []
     counts = {word: sum(goal.verdict == word for goal in judged) for word in goals.VERDICTS}
+    counts["not measured"] = unmeasured
     told = ", ".join(f"{count} {word}" for word, count in counts.items())
     print(f"\nGoals: {told}." + (f" Failed: {', '.join(broken)}." if broken else ""))
     print("\n".join(f"Left out: {name}: {why}." for name, why in LEFT_OUT.items()))

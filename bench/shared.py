@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ import numpy as np
 
 import goals
 from goals import Judged
+from venturi.analysis.statistics.intervals import median_interval
 
 ROOT = Path(__file__).resolve().parent.parent
 Line = dict[str, Any]
@@ -104,6 +106,8 @@ class Told:
     text: str
     goals: list[Judged]
     failed: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    """What could not be measured here, and why."""
 
     @property
     def page(self) -> str:
@@ -112,6 +116,8 @@ class Told:
             parts += ["", "## Goals", "", *goals.table(self.goals)]
         if self.failed:
             parts += ["", f"Failed: {len(self.failed)}", "", *(f"- {line}" for line in self.failed[:10])]
+        if self.missing:
+            parts += ["", "Not measured:", "", *(f"- {line}" for line in self.missing)]
         return "\n".join([*parts, ""])
 
     @property
@@ -119,17 +125,13 @@ class Told:
         return not self.failed and all(goal.verdict != "missed" for goal in self.goals)
 
 
-def failures(lines: Iterable[Line]) -> list[str]:
-    """Each failed line as one of text: what its trial was, and why."""
-    said = []
-    for line in lines:
-        if "error" in line:
-            names = [str(value) for key, value in line.items() if key not in (*_NO_NAMES, "error")]
-            said.append(f"{', '.join(names)}: {line['error']}")
-    return said
-
-
-_NO_NAMES = ("kind", "round", "steal")
+def failures(lines: Iterable[Line], *names: str) -> list[str]:
+    """Each failed line as one of text: what its trial was, by these names, and why."""
+    return [
+        f"{', '.join(str(line[name]) for name in names if name in line) or line['kind']}: {line['error']}"
+        for line in lines
+        if "error" in line
+    ]
 
 
 def by_round(lines: Iterable[Line], *names: str) -> dict[Any, dict[int, Line]]:
@@ -156,8 +158,8 @@ def spread(values: Sequence[float], digits: int = 2) -> str:
     """A median and its 95 % interval."""
     if not values:
         return "-"
-    low, high = goals.bootstrap(values)
-    return f"{np.median(values):,.{digits}f} [{low:,.{digits}f}..{high:,.{digits}f}]"
+    found = median_interval(list(values))
+    return f"{found.median:,.{digits}f} [{found.low:,.{digits}f}..{found.high:,.{digits}f}]"
 
 
 def steal(lines: Iterable[Line]) -> str:
@@ -190,10 +192,12 @@ def run(
     if source is None:
         source = options.output or target_directory() / f"bench-{name}" / f"{stamp()}.jsonl"
         source.parent.mkdir(parents=True, exist_ok=True)
+        # Ended from outside, it takes its servers along.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         began = time.monotonic()
         measure(options, source)
         print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
-    return finish(name, told(source), source, options.record)
+    return finish(name, told(source), source, options.record, kept=options.source is None)
 
 
 def goals_of(source: Path) -> Path:
@@ -201,12 +205,17 @@ def goals_of(source: Path) -> Path:
     return source.with_suffix(".goals.json")
 
 
-def finish(name: str, found: Told, source: Path, record: bool) -> int:
+def finish(name: str, found: Told, source: Path, record: bool, kept: bool = True) -> int:
     """Prints the page, keeps it where it shall be kept, and says the exit status: 1 where a goal is missed or
     something failed."""
     print(found.page)
-    said = {"failed": found.failed, "goals": [goal.as_json() for goal in found.goals]}
-    goals_of(source).write_text(json.dumps(said, indent=1) + "\n")
+    said = {
+        "missing": found.missing,
+        "failed": found.failed,
+        "goals": [goal.as_json() for goal in found.goals],
+    }
+    if kept:
+        goals_of(source).write_text(json.dumps(said, indent=1) + "\n")
     if record:
         place = ROOT / "bench" / name / "results" / f"{source.stem}.md"
         place.parent.mkdir(exist_ok=True)

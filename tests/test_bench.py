@@ -27,34 +27,41 @@ def test_a_goal_is_met_or_missed_where_the_whole_interval_says_so() -> None:
         "import goals\n"
         "for values in ([1.1, 1.2, 1.3], [0.7, 0.8, 0.9], [0.9, 1.0, 1.1]):\n"
         "    for most in (False, True):\n"
-        "        (goal,) = goals.judge('a', values, 1.0, most=most, unit='s')\n"
+        "        (goal,) = goals.judge('a', 2 * values, 1.0, most=most, unit='s')\n"
         "        print(goal.verdict)\n"
         "print(goals.judge('a', [], 1.0), goals.exact('b', 2, 2).verdict)\n"
-        "print(goals.judge('a', [0.7, 0.7], 1.0)[0].line)\n"
+        "print(goals.judge('a', 6 * [0.7], 1.0)[0].line)\n"
+        "print(goals.judge('a', 3 * [0.7], 1.0)[0].line)\n"
+        "print(*(goals.share('b', n, 20, 0.95)[0].verdict for n in (20, 15)), goals.share('b', 0, 0, 1))\n"
     )
     assert said.splitlines() == [
         *("met", "missed", "missed", "met", "cannot be told", "cannot be told"),
         "[] met",
         "| a | >= 1 | 0.7 | **missed** |",
+        "| a | >= 1 | 0.7 | cannot be told: too few repeats (75%) |",
+        "cannot be told missed []",
     ]
 
 
-def test_a_failed_trial_and_a_missed_goal_are_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("wanted", "failed"), [(0.9, False), (0.4, True), (0.4, False)])
+def test_a_failed_trial_and_a_missed_goal_are_told(tmp_path: Path, wanted: float, failed: bool) -> None:
     said = in_bench(
         "import goals, shared\n"
         "from pathlib import Path\n"
-        "lines = [{'kind': 'trial', 'round': n, 'way': w, 'rate': r} for n in (0, 1) for w, r in "
+        "lines = [{'kind': 'trial', 'round': n, 'way': w, 'rate': r} for n in range(6) for w, r in "
         "(('a', 1 + n), ('b', 2 + 2 * n))]\n"
-        "lines.append({'kind': 'trial', 'round': 2, 'way': 'a', 'steal': 0.0, 'error': 'no'})\n"
+        f"lines += {failed} * [{{'kind': 'trial', 'round': 9, 'way': 'a', 'steal': 0.0, 'error': 'no'}}]\n"
         "found = shared.by_round(lines, 'way')\n"
         "ratios = shared.ratios(found['a'], found['b'], lambda line: line['rate'])\n"
-        "told = shared.Told('# t', goals.judge('a of b', ratios, 0.9), shared.failures(lines))\n"
+        f"told = shared.Told('# t', goals.judge('a of b', ratios, {wanted}), shared.failures(lines, 'way'))\n"
         f"print(shared.finish('x', told, Path({str(tmp_path / 'x.jsonl')!r}), False))\n"
     )
-    assert "| a of b | >= 0.9 | 0.5 | **missed** |" in said and "- a: no" in said
-    assert said.splitlines()[-1] == "1"
+    missed = wanted > 0.5
+    assert ("| a of b | >= 0.9 | 0.5 | **missed** |" in said) is missed
+    assert ("- a: no" in said) is failed
+    assert said.splitlines()[-1] == str(int(missed or failed))
     kept = json.loads((tmp_path / "x.goals.json").read_text())
-    assert kept["failed"] == ["a: no"] and kept["goals"][0]["found"] == 0.5
+    assert kept["failed"] == failed * ["a: no"] and kept["goals"][0]["found"] == 0.5
 
 
 def test_each_bench_is_run_or_left_out_with_a_reason() -> None:
@@ -100,7 +107,11 @@ def bench_file(path: Path, speeds: dict[str, list[float]], streams: int = 1) -> 
 
 def test_ratios_are_taken_within_a_round(summary: ModuleType, tmp_path: Path) -> None:
     # The machine halves its speed from round to round; the ratio stays.
-    speeds = {"cpp/cpp": [2.0, 1.0, 0.5], "venturi/venturi": [3.2, 1.6, 0.8], "tcp": [4.0, 4.0, 4.0]}
+    speeds = {
+        "cpp/cpp": 2 * [2.0, 1.0, 0.5],
+        "venturi/venturi": 2 * [3.2, 1.6, 0.8],
+        "tcp": 6 * [4.0],
+    }
     told = summary.told(bench_file(tmp_path / "bench.jsonl", speeds))
     assert told.kept
     assert "| get | 1 | 4096 | 1.00 | 1.60: 1.60 [1.60..1.60] | 4.00 |" in told.text
@@ -112,7 +123,7 @@ def test_ratios_are_taken_within_a_round(summary: ModuleType, tmp_path: Path) ->
 def test_the_requirement_depends_on_the_streams(
     summary: ModuleType, tmp_path: Path, streams: int, kept: bool
 ) -> None:
-    speeds = {"cpp/cpp": [1.0, 1.0, 1.0], "venturi/venturi": [1.3, 1.4, 1.3]}
+    speeds = {"cpp/cpp": 6 * [1.0], "venturi/venturi": 2 * [1.3, 1.4, 1.3]}
     told = summary.told(bench_file(tmp_path / "bench.jsonl", speeds, streams))
     assert told.kept is kept
     assert ("**missed**" in told.page) is not kept

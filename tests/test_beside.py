@@ -3,6 +3,7 @@
 import base64
 import io
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -36,13 +37,23 @@ def test_an_import_that_fails_is_left_to_who_needs_it() -> None:
     def missing() -> None:
         import venturi.no_such_module  # noqa: F401
 
-    with beside(missing):
+    def broken() -> None:
+        raise AttributeError("a library that is half there")
+
+    with beside(missing), beside(broken):
         pass
 
 
 def test_an_error_of_the_wait_waits_for_the_work() -> None:
-    done = []
-    with pytest.raises(ValueError, match="server"), beside(lambda: done.append(True)):
+    going, done = threading.Event(), []
+
+    def slow() -> None:
+        assert going.wait(10)
+        time.sleep(0.05)
+        done.append(True)
+
+    with pytest.raises(ValueError, match="server"), beside(slow):
+        going.set()
         raise ValueError("server")
     assert done == [True]
 

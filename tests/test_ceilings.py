@@ -139,7 +139,8 @@ def test_cells_ask_for_what_they_need() -> None:
     # TLS has a cipher at both ends; another host's cores cannot be measured from here.
     assert kinds(target="flight+tls://127.0.0.1:1") == ["cipher", "cipher", *kinds()]
     assert kinds(target="flight+tls://node7") == ["cipher", *kinds()]
-    assert "cipher" not in kinds(target="mysql+tls://127.0.0.1:1/d", operation="upsert")
+    for operation in ("upsert", "get"):
+        assert "cipher" not in kinds(target="mysql+tls://127.0.0.1:1/d", operation=operation)
     assert kinds(target="pipe://") == kinds(target="exec://") == ["engine", *memory, "pipe"]
     # What a server holds, nobody knows the size of, which is nothing to raw TCP.
     assert kinds(data="remote", row_bytes=None, operation="get") == [*memory, "tcp"]

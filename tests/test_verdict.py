@@ -75,10 +75,8 @@ def test_the_cipher_of_tls() -> None:
     )
     assert "--streams" in found.next[0]
     # Two cores open twice as much; another host's are not known; plain text has no cipher.
-    cores = {"kind": "memory", "end": "client", "name": "copy", "threads": 2, "bytes": 10**11,
-             "interval_ns": SECOND, "outcome": "ok"}  # fmt: skip
     more = {**TLS, "streams": 2, "threads": 2}
-    two = verdict(RECEIVING, SENDING, probes=[*probes, cores], parameters=more)
+    two = verdict(RECEIVING, SENDING, probes=probes, parameters=more)
     assert two.cause is not Cause.CIPHER_REACHED
     put = {"operation": "put", **TLS}
     far = verdict(SENDING, RECEIVING, probes=probes, parameters=put, same_machine=False)

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import goals
 import shared
-from core_trials import RECORDS, trial
+from core_trials import RECORDS, TrialFailed, trial
 from venturi.common.errors import VenturiError
 from venturi.servers import adbc_drivers, throwaway
 
@@ -48,17 +48,18 @@ def arguments() -> argparse.Namespace:
 
 
 @contextlib.contextmanager
-def databases(folder: Path) -> Iterator[dict[str, dict[str, str]]]:
-    """Each driver with the options by which it finds its database."""
+def databases(folder: Path) -> Iterator[tuple[dict[str, dict[str, str]], list[str]]]:
+    """Each driver with the options by which it finds its database; and whose database could not be had."""
+    missing: list[str] = []
     found = {"sqlite": {"uri": str(folder / "s.db")}, "duckdb": {"path": str(folder / "d.db")}}
     with contextlib.ExitStack() as stack:
         try:
             server = stack.enter_context(throwaway.named("postgres")())
         except VenturiError as error:
-            print(f"without PostgreSQL: {error.message}", file=sys.stderr)
+            missing.append(f"postgresql: {error.message}")
         else:
             found["postgresql"] = {"uri": f"postgresql://venturi@{server.address}/venturi"}
-        yield found
+        yield found, missing
 
 
 def spec(name: str, given: dict[str, str]) -> dict[str, Any]:
@@ -111,7 +112,7 @@ def measure(options: argparse.Namespace, output: Path) -> None:
     draw = random.Random(20261125)
     with (
         tempfile.TemporaryDirectory() as folder,
-        databases(Path(folder)) as found,
+        databases(Path(folder)) as (found, missing),
         output.open("w") as file,
     ):
         rows = {name: int(options.rows * _ROWS[name]) for name in found}
@@ -120,7 +121,7 @@ def measure(options: argparse.Namespace, output: Path) -> None:
         kinds = {"alone": partial(alone, built(Path(folder))), "get": get}
         ways = {(name, kind): way for name in found for kind, way in kinds.items()}
         keep = shared.keeper(file)
-        keep({**shared.machine(), "rows": rows})
+        keep({**shared.machine(), "rows": rows, "missing": missing})
         for (name, _), way in ways.items():
             way(name, found[name])
         for number in range(options.rounds):
@@ -134,7 +135,7 @@ def measure(options: argparse.Namespace, output: Path) -> None:
                         raise ValueError(f"{name}: {came} rows, and not {rows[name]}")
                     return {"rate": came / seconds}
 
-                keep(shared.attempted(line, run, (OSError, ValueError)))
+                keep(shared.attempted(line, run, (OSError, ValueError, TrialFailed)))
 
 
 def told(source: Path) -> shared.Told:
@@ -158,7 +159,9 @@ def told(source: Path) -> shared.Told:
         "",
         *table,
     ]
-    return shared.Told("\n".join(said), judged, shared.failures(lines))
+    return shared.Told(
+        "\n".join(said), judged, shared.failures(lines, "driver", "way"), head.get("missing", [])
+    )
 
 
 def _rate(line: shared.Line) -> float:

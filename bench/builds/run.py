@@ -114,7 +114,7 @@ def told(source: Path) -> shared.Told:
         "Throughput (payload or rows a second), after over before, paired within a round: median, 95 % "
         "interval.",
     ]
-    return shared.Told("\n".join(said), judged, shared.failures(lines))
+    return shared.Told("\n".join(said), judged, shared.failures(lines, "cell", "build"))
 
 
 if __name__ == "__main__":

@@ -28,14 +28,14 @@ def told(source: Path) -> shared.Told:
         f"{head['bytes'] / 1e9:g} GB a trial (of ClickHouse's table a third); load before "
         f"{head['load_before']:.2f}, {shared.steal(trials)}.",
         "",
-        "Payload of decoded Arrow batches, medians with their 95 % bootstrap intervals; CPU-seconds per GB "
+        "Payload of decoded Arrow batches, medians with their 95 % intervals; CPU-seconds per GB "
         "of client and server.",
     ]
     for part, names in head["ways"].items():
         out += ["", f"## {part}", "", *(f"{note}\n" for note in head.get("peers", {}).get(part, ()))]
         out += ["| way | MB/s | client + server, s/GB |", "|---|---|---|"]
         out += [_row(name, found[part, name]) for name in names if (part, name) in found]
-    return shared.Told("\n".join(out), _goals(found), shared.failures(trials))
+    return shared.Told("\n".join(out), _goals(found), shared.failures(trials, "part", "way"))
 
 
 def _row(name: str, trials: Rounds) -> str:

@@ -41,7 +41,7 @@ def told(source: Path) -> shared.Told:
     found = Counted(**{name: Counter(value) if name != "sweeps" else value for name, value in line.items()})
     false = sum(found.false.values())
     what = "sweeps of which something false is said"
-    judged = [goals.exact(what, false / found.sweeps, MOST_FALSE, most=True)]
+    judged = goals.share(what, false, found.sweeps, MOST_FALSE, most=True)
     lines = [
         "# False claims of curves with known truth",
         "",
@@ -56,7 +56,7 @@ def told(source: Path) -> shared.Told:
     ]
     for kind, clear in sorted(found.clear.items()):
         said = 1 - found.missed[kind] / clear
-        judged.append(goals.exact(f"said of clear truth: {kind}", said, LEAST_TOLD))
+        judged += goals.share(f"said of clear truth: {kind}", clear - found.missed[kind], clear, LEAST_TOLD)
         lines.append(f"| {kind} | {clear:,} | {said:.1%} |")
     return shared.Told("\n".join(lines), judged)
 

@@ -19,14 +19,14 @@ def told(source: Path) -> shared.Told:
         f"# Through Ray on this machine: {head['date'][:10]}",
         "",
         f"{shared.described(head)}; Ray {head['ray']}; load before {head['load_before']:.2f}, "
-        f"{shared.steal(found)}. Medians with 95 % bootstrap intervals.",
+        f"{shared.steal(found)}. Medians with 95 % intervals.",
     ]
     judged: list[goals.Judged] = []
     good = [line for line in found if "error" not in line]
     for part in (_pairs, _starts, _loaders):
         text, more = part(good, head)
         out, judged = out + text, judged + more
-    return shared.Told("\n".join(out), judged, shared.failures(found))
+    return shared.Told("\n".join(out), judged, shared.failures(found, "kind", "way", "loaders"))
 
 
 def _ways(lines: Lines) -> dict[str, dict[int, shared.Line]]:

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import goals
 import shared
-from core_trials import trial
+from core_trials import TrialFailed, trial
 
 PIPELINE, ARROW, LINES = "pipeline", "exec://, arrow", "exec://, lines"
 LEAST = 0.95
@@ -90,7 +90,7 @@ def measure(options: argparse.Namespace, output: Path) -> None:
                 def run(way: str = way) -> shared.Line:
                     return {"rate": size / ways[way]()}
 
-                keep(shared.attempted(line, run, (OSError, subprocess.SubprocessError)))
+                keep(shared.attempted(line, run, (OSError, subprocess.SubprocessError, TrialFailed)))
 
 
 def told(source: Path) -> shared.Told:
@@ -111,7 +111,7 @@ def told(source: Path) -> shared.Told:
         *table,
     ]
     judged = goals.judge(f"{ARROW} of {PIPELINE}", ratios, LEAST)
-    return shared.Told("\n".join(said), judged, shared.failures(lines))
+    return shared.Told("\n".join(said), judged, shared.failures(lines, "way"))
 
 
 def _rate(line: shared.Line) -> float:

@@ -1,7 +1,7 @@
 """From the bench's lines to its page.
 
 A ratio is taken within a round, between trials that ran right after one another, and the
-median over the rounds is reported; the interval is the 95 % percentile bootstrap of that
+median over the rounds is reported; the interval is that of the
 median. With few rounds it is coarse, but it comes from the same noise as the numbers.
 """
 
@@ -103,7 +103,7 @@ def told(source: Path) -> shared.Told:
         f"seed {head['seed']}; load before {head['load_before']:.2f}, {shared.steal(lines)}.",
         "",
         "Payload GB/s (10^9 bytes), median; behind the colon the median ratio to cpp/cpp in the same round",
-        "with its 95 % bootstrap interval. Pairings are client/server.",
+        "with its 95 % interval. Pairings are client/server.",
         "",
         "| operation | streams | rows a batch | " + " | ".join(heads) + " |",
         "|---" * (len(columns) + 3) + "|",
@@ -114,4 +114,6 @@ def told(source: Path) -> shared.Told:
         *cpu_table(table, columns),
     ]
     found = [goal for cell in cells for goal in judged(cell, table[cell])]
-    return shared.Told("\n".join(text), found, shared.failures(lines))
+    return shared.Told(
+        "\n".join(text), found, shared.failures(lines, "pairing", "operation", "streams", "rows_per_batch")
+    )

@@ -237,7 +237,7 @@ def bottleneck(name: str, protocol: str, chosen: argparse.Namespace) -> dict[str
     }  # fmt: skip
 
 
-def cells(chosen: argparse.Namespace) -> list[tuple[str, str]]:
+def cells(chosen: argparse.Namespace, keep: Callable[[shared.Line], None]) -> list[tuple[str, str]]:
     found = []
     for name, make in SERVERS.items():
         wanted = chosen.only is None or name in chosen.only
@@ -246,7 +246,7 @@ def cells(chosen: argparse.Namespace) -> list[tuple[str, str]]:
         server = make(WORK / "data")
         lacking = server.missing()
         if lacking:
-            print(f"left out: {server.name}: {lacking}", file=sys.stderr)
+            keep({"kind": "missing", "name": server.name, "missing": lacking})
             continue
         found += [(name, protocol) for protocol in server.protocols if wanted]
         if chosen.data == "gauges":
@@ -268,13 +268,13 @@ def measured(name: str, other: str, chosen: argparse.Namespace) -> dict[str, Any
 
 def measure(chosen: argparse.Namespace, output: Path) -> None:
     WORK.mkdir(parents=True, exist_ok=True)
-    wanted, chance = cells(chosen), random.Random(chosen.seed)
     with output.open("w") as file:
         keep = shared.keeper(file)
         keep(
             shared.machine()
             | {n: getattr(chosen, n) for n in ("points", "hosts", "streams", "rounds", "data")}
         )
+        wanted, chance = cells(chosen, keep), random.Random(chosen.seed)
         for number in range(chosen.rounds):
             for name, other in chance.sample(wanted, len(wanted)):
                 line = measured(name, other, chosen)

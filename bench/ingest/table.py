@@ -87,13 +87,15 @@ def told(source: Path) -> shared.Told:
                 f"{_spread([s['cpu_seconds'] / s['seconds'] for s in same])} | "
                 f"{same[0]['sentence']} | {len(same)} of {len(mine)} |"
             )
-    return shared.Told("\n".join(out), _goals(head, stores), _failed(stores))
+    missing = [f"{line['name']}: {line['missing']}" for line in lines if line["kind"] == "missing"]
+    return shared.Told("\n".join(out), _goals(head, stores), _failed(stores), missing)
 
 
 def _goals(head: shared.Line, stores: list[shared.Line]) -> list[goals.Judged]:
     """Of Venturi's store with its log in the page cache: CPU beside fixed goals and beside peers, bytes."""
     found: list[goals.Judged] = []
-    costs = shared.by_round([line for line in stores if not line["failed"]], "protocol", "name")
+    whole = [line for line in stores if not line["failed"] and line["points"] == line["expected"]]
+    costs = shared.by_round(whole, "protocol", "name")
     for protocol, most in CPU_MICROSECONDS.items():
         own = costs.get((protocol, OURS), {})
         cost = [_cost(line) for line in own.values()]
@@ -102,7 +104,7 @@ def _goals(head: shared.Line, stores: list[shared.Line]) -> list[goals.Judged]:
             if not peer.startswith("venturi"):
                 ratios = shared.ratios(costs.get((protocol, peer), {}), own, _cost)
                 found += goals.judge(f"{protocol}: CPU a point of {peer}, over ours", ratios, 1)
-    sizes = [line["bytes"] / line["points"] for line in stores if line["name"] == OURS and line["points"]]
+    sizes = [line["bytes"] / line["points"] for line in whole if line["name"] == OURS]
     return found + goals.judge(
         f"{head['data']}: bytes a point", sizes, BYTES[head["data"]], most=True, unit="B"
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -187,8 +186,6 @@ def said(line: shared.Line) -> str:
 
 def main() -> int:
     options = arguments()
-    # What it has started ends with it.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         if options.cargo_mutants is not None:
             return cargo_mutants.run(options.cargo_mutants, PLACE)

@@ -31,7 +31,7 @@ def told(source: Path) -> shared.Told:
         text, found = _part(server, shared.by_round(own, "way"))
         judged += found
         out += ["", f"## {server['software']}", "", *text]
-    return shared.Told("\n".join(out), judged, shared.failures(lines))
+    return shared.Told("\n".join(out), judged, shared.failures(lines, "server", "way"))
 
 
 def _part(server: shared.Line, turns: Turns) -> tuple[list[str], list[goals.Judged]]:

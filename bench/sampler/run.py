@@ -13,13 +13,14 @@ import json
 import os
 import random
 import sys
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import goals
 import shared
-from core_trials import trial
+from core_trials import TrialFailed, trial
 from venturi.servers.reference import ReferenceServer
 
 LEAST = 0.99
@@ -69,9 +70,9 @@ def measure(options: argparse.Namespace, output: Path) -> None:
             for operation in draw.sample(OPERATIONS, len(OPERATIONS)):
                 for name in draw.sample(list(SETTINGS), len(SETTINGS)):
                     line = {"kind": "trial", "round": number, "operation": operation, "samples": name}
-                    with shared.stolen(line):
-                        line |= sampled(f"flight://{server.address}", options, operation, SETTINGS[name])
-                    if number >= 0:
+                    asked = (f"flight://{server.address}", options, operation, SETTINGS[name])
+                    shared.attempted(line, partial(sampled, *asked), (TrialFailed,))
+                    if number >= 0 or "error" in line:
                         keep(line)
 
 
@@ -109,7 +110,7 @@ def told(source: Path) -> shared.Told:
             if name == DEFAULT:
                 judged += goals.judge(f"{operation} with samples, of the same without", kept, LEAST)
         text.append("| " + " | ".join(fields) + " |")
-    return shared.Told("\n".join(text), judged, shared.failures(lines))
+    return shared.Told("\n".join(text), judged, shared.failures(lines, "operation", "samples"))
 
 
 if __name__ == "__main__":

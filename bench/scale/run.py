@@ -37,6 +37,12 @@ import shared
 SECONDS = {"show": 4.0, "report": 8.0}
 MEGABYTES, PAGE_MEGABYTES = 1000.0, 15.0
 PAINT_SECONDS, RUN_SECONDS, TRIAL_MS = 1.0, 1.0, 30.0
+# A frame is measured in steps of the display's clock, a little to either side.
+FRAMES = {
+    "median frame": 1.5 * FRAME_MS,
+    "95 % of the frames": LATE_MS + 1,
+    "CPU time of a frame": FRAME_MS,
+}
 
 
 def arguments() -> argparse.Namespace:
@@ -67,8 +73,8 @@ def measure(options: argparse.Namespace, output: Path) -> None:
                 for target in TARGETS:
                     found = slope(work / f"{target.partition(':')[0]}-{number}", target)
                     keep({"kind": "trial", "round": number, "target": target, **found})
-            if (seen := opened(page, work)) is not None:
-                keep({"kind": "page", "bytes": page.stat().st_size, **seen.as_json()})
+                if (seen := opened(page, work / f"profile-{number}")) is not None:
+                    keep({"kind": "page", "round": number, "bytes": page.stat().st_size, **seen.as_json()})
             keep({"kind": "end", "load_after": os.getloadavg()[0]})
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -110,49 +116,39 @@ def told(source: Path) -> shared.Told:
     for target, own in trials.items():
         limit = TRIAL_MS if target == TARGETS[0] else None
         row(f"a trial more, `{target}`, beside its interval", list(own.values()), limit, "ms", 1e3)
-    page = next((line for line in lines if line["kind"] == "page"), None)
-    if page is None:
-        out += ["", "No Chromium here: the page was not opened."]
-    else:
-        text, more = _page(page)
-        out += text
-        judged += more
-    return shared.Told("\n".join(out), judged, shared.failures(lines))
+    pages = [line for line in lines if line["kind"] == "page"]
+    if not pages:
+        return shared.Told("\n".join(out), judged, missing=["the page: no Chromium is here"])
+    text, more = _page(pages)
+    return shared.Told("\n".join(out + text), judged + more)
 
 
-def _page(page: shared.Line) -> tuple[list[str], list[goals.Judged]]:
+def _page(pages: list[shared.Line]) -> tuple[list[str], list[goals.Judged]]:
+    page, paint = pages[-1], [line["first_paint"] for line in pages]
     size = page["bytes"] / 1e6
-    judged = [
-        goals.exact("the page", size, PAGE_MEGABYTES, most=True, unit="MB"),
-        goals.exact("first paint", page["first_paint"], PAINT_SECONDS, most=True, unit="s"),
-    ]
+    judged = [goals.exact("the page", size, PAGE_MEGABYTES, most=True, unit="MB")]
+    judged += goals.judge("first paint", paint, PAINT_SECONDS, most=True, unit="s")
     out = [
         "",
-        f"The page: {size:.1f} MB; first paint after {page['first_paint']:.2f} s, scripts run after "
+        f"The page: {size:.1f} MB; first paint after {shared.spread(paint)} s, scripts run after "
         f"{page['unpacked']:.1f} s, in {page['browser']} without a window; {page['elements']:,} elements "
         "after scrolling.",
         "",
-        "| scrolled | frames | median, ms | 95 %, ms | 99 %, ms | longest, ms | CPU a frame, ms |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        f"| scrolled | frames | {', ms | '.join(FRAMES)}, ms |",
+        "| --- | ---: | ---: | ---: | ---: |",
     ]
-    for one in page["scrolled"]:
-        ranked = sorted(one["frames"])
-
-        def at(share: float, ranked: list[float] = ranked) -> float:
-            return ranked[min(len(ranked) - 1, int(share * len(ranked)))]
-
-        figures = (at(0.5), at(0.95), at(0.99))
-        out.append(
-            f"| {one['name']} | {len(ranked)} | {' | '.join(f'{figure:.1f}' for figure in figures)} | "
-            f"{ranked[-1]:.0f} | {one['cpu_ms']:.1f} |"
-        )
-        # A frame is measured in steps of the display's clock, a little to either side.
-        for what, found, most in (
-            ("median frame", at(0.5), 1.5 * FRAME_MS),
-            ("95 % of the frames", at(0.95), LATE_MS + 1),
-            ("CPU time of a frame", one["cpu_ms"], FRAME_MS),
-        ):
-            judged.append(goals.exact(f"{one['name']} scrolled: {what}", found, most, most=True, unit="ms"))
+    for place, one in enumerate(page["scrolled"]):
+        found: dict[str, list[float]] = {name: [] for name in FRAMES}
+        for line in pages:
+            own = line["scrolled"][place]
+            ranked = sorted(own["frames"])
+            at = [ranked[min(len(ranked) - 1, int(part * len(ranked)))] for part in (0.5, 0.95)]
+            for name, figure in zip(FRAMES, (*at, own["cpu_ms"]), strict=True):
+                found[name].append(figure)
+        texts = [shared.spread(found[name], 1) for name in FRAMES]
+        out.append(f"| {one['name']} | {len(one['frames'])} | {' | '.join(texts)} |")
+        for name, most in FRAMES.items():
+            judged += goals.judge(f"{one['name']} scrolled: {name}", found[name], most, most=True, unit="ms")
     return out, judged
 
 

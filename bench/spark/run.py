@@ -255,7 +255,7 @@ def told(source: Path) -> shared.Told:
             f"| {name} | {shared.spread([_rate(line) for line in own.values()], 3)} "
             f"| {rate * head['bytes'] / head['rows']:,.0f} | {' | '.join(ratios)} | {cpu:.2f} |"
         )
-    return shared.Told("\n".join(out), [], shared.failures(trials))
+    return shared.Told("\n".join(out), [], shared.failures(trials, "way"))
 
 
 def _rate(line: shared.Line) -> float:

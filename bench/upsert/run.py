@@ -13,7 +13,6 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -119,7 +118,7 @@ class Run:
                     try:
                         line |= self._empty()
                     except processes.ClientFailed as error:
-                        line["error"] = f"empty: {error}"
+                        line["error"] = str(error)
                         print(f"failed: {line['error']}", file=sys.stderr, flush=True)
                     self.keep(line)
             # One server at a time: an idle one still takes memory, and Java's some CPU time.
@@ -170,7 +169,7 @@ class Run:
                     seconds = self.options.seconds if number >= 0 else WARM_UP_SECONDS
                     line |= asdict(bench.turn(client, seconds))
                 except (processes.ClientFailed, OSError, ValueError, KeyError, IndexError) as error:
-                    line["error"] = f"{client}, {bench.cell.name}: {error or type(error).__name__}"
+                    line["error"] = str(error) or type(error).__name__
                     print(f"failed: {line['error']}", file=sys.stderr, flush=True)
                 # What the server still does for this client's rows is this client's, and nobody else's turn.
                 processes.settle(pid)
@@ -200,8 +199,6 @@ class Run:
 
 
 def main() -> int:
-    # Ended from outside, it takes its servers along.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     return shared.run("upsert", arguments(), lambda *given: Run(*given).measure(), summary.told)
 
 

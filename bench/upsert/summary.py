@@ -127,4 +127,4 @@ def told(source: Path) -> shared.Told:
         if clients:
             text += cell_lines(cell, clients)
             found += judged(cell, clients)
-    return shared.Told("\n".join(text), found, shared.failures(lines))
+    return shared.Told("\n".join(text), found, shared.failures(lines, "cell", "client"))

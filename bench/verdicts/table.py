@@ -61,14 +61,10 @@ def table(lines: Sequence[Line], cases: Sequence[Case]) -> shared.Told:
             " them): true of the machine, and neither right nor wrong of the bottleneck.",
         ]
     out += ["", *_matrix(found, by_name), "", *_cases(found, by_name), "", *_sentences(found)]
-    if missing:
-        out += ["", "## Not available here", "", *(f"- {name}: {why}" for name, why in missing.items())]
-    reached = []
-    if whole:
-        reached.append(goals.exact("verdicts that are right", counts["right"] / whole, LEAST_RIGHT))
-        reached.append(goals.exact("verdicts that are wrong", counts["wrong"] / whole, MOST_WRONG, most=True))
+    reached = goals.share("verdicts that are right", counts["right"], whole, LEAST_RIGHT)
+    reached += goals.share("verdicts that are wrong", counts["wrong"], whole, MOST_WRONG, most=True)
     failed = [f"{line['case']}: {line['error'].splitlines()[0]}" for line in lines if "error" in line]
-    return shared.Told("\n".join(out), reached, failed)
+    return shared.Told("\n".join(out), reached, failed, [f"{name}: {why}" for name, why in missing.items()])
 
 
 def _share(count: int, whole: int) -> str:

@@ -158,7 +158,7 @@ def told(source: Path) -> shared.Told:
         "",
         *table,
     ]
-    return shared.Told("\n".join(said), judged, shared.failures(lines))
+    return shared.Told("\n".join(said), judged, shared.failures(lines, "cell", "operation", "way"))
 
 
 if __name__ == "__main__":

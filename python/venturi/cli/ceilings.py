@@ -42,7 +42,7 @@ def ceilings(
         str | None,
         typer.Option(
             "--only",
-            help="Kinds: memory, tcp, unix, pipe, disk, codec, engine.",
+            help="Kinds: memory, tcp, unix, pipe, disk, cipher, codec, engine.",
             show_default=False,
         ),
     ] = None,

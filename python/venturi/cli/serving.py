@@ -239,8 +239,9 @@ def wait(server: Any, ending: threading.Event, exit_with_parent: bool) -> None:
     """Until a signal, the end of standard input, or of the server itself; then stops gracefully."""
     if exit_with_parent:
         end_with_input()
-    # Of a signal at once, for a run waits for its server's end; of the server's own end soon.
-    while not ending.wait(0.2) and not server.wait(0.0):
+    # A run waits for its server's end. `ending.wait` would hold the lock that the signal's handler takes, in
+    # this same thread.
+    while not ending.is_set() and not server.wait(0.05):
         pass
     server.stop()
 

@@ -11,11 +11,11 @@ __all__ = ["beside"]
 
 @contextlib.contextmanager
 def beside(*work: Callable[[], None]) -> Iterator[None]:
-    """Does the work, one after the other, in a thread that has ended when the block is left. An import that
-    fails is tried again by whoever needs it, and fails there."""
+    """Does the work, one after the other, in a thread that has ended when the block is left. What fails is
+    tried again by whoever needs it, and fails there."""
 
     def done() -> None:
-        with contextlib.suppress(ImportError):
+        with contextlib.suppress(Exception):
             for one in work:
                 one()
 

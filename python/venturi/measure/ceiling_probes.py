@@ -34,6 +34,7 @@ from venturi.servers.reference import ReferenceServer
 from venturi.servers.starters import SocketServer
 from venturi.targets.system import (
     PIPES,
+    REFERENCE,
     in_process,
     is_driver,
     is_local,
@@ -151,7 +152,9 @@ def probes(found: Iterable[Cell], path: Path | None = None, servers: int = 1) ->
         for probe in ways:
             want(probe)
         mine = "put" if p["operation"] == "put" else "get"
-        for name, at in (("seal", "put"), ("open", "get")) if ways and is_tls(url) else ():
+        # What a database sends for a row is not its payload.
+        arrow = scheme_of(url) in REFERENCE
+        for name, at in (("seal", "put"), ("open", "get")) if is_tls(url) and ways and arrow else ():
             if at == mine or not foreign(url):
                 want(Probe("cipher", end="client", name=name, threads=1))
         if size is None:

@@ -11,7 +11,7 @@ use venturi_base::net::tcp::Probe;
 
 /// The most plaintext that a record holds (RFC 8446, 5.1).
 const RECORD: usize = 1 << 14;
-/// Between two looks at the clock.
+/// Between two looks at whether to end.
 const RECORDS_A_LOOK: usize = 64;
 
 /// What is measured, by its name.
@@ -33,7 +33,7 @@ impl Work {
     }
 }
 
-/// Works for `duration`, on this thread, with AES-128-GCM, on which two ends of ours agree.
+/// Works on this thread until so much time has been spent, with AES-128-GCM, on which two ends of ours agree.
 pub fn run(work: Work, duration: Duration, cancelled: &(dyn Fn() -> bool + Sync)) -> Result<Probe> {
     let failed = |_| Error::new(Kind::Internal, "cipher: AES-128-GCM refused a record");
     let key = UnboundKey::new(&AES_128_GCM, &[0x5a; 16]).map_err(failed)?;
@@ -84,7 +84,7 @@ mod tests {
             let work = Work::of_name(name).unwrap();
             let found = run(work, Duration::from_millis(10), &|| false).unwrap();
             assert!(
-                found.bytes > 1 << 20 && found.interval_ns >= 10_000_000,
+                found.bytes >= (RECORDS_A_LOOK * RECORD) as u64 && found.interval_ns >= 10_000_000,
                 "{found:?}"
             );
             let none = run(work, Duration::from_millis(10), &|| true).unwrap_err();

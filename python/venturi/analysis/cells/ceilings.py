@@ -201,6 +201,12 @@ def _same_machine(parameters: Mapping[str, Any], records: Sequence[Mapping[str, 
     )
 
 
+def _cores_of(records: Sequence[Mapping[str, Any]]) -> int:
+    """Of the client's host, as its trials tell; the least where they do not."""
+    hosts = (((r.get("resources") or {}).get("client") or {}).get("host") or {} for r in records)
+    return max((int(host.get("cores") or 1) for host in hosts), default=1)
+
+
 def _scaled(ceiling: Ceiling, factor: float) -> Ceiling:
     rate = ceiling.rate
     scaled = Interval(rate.median * factor, rate.low * factor, rate.high * factor, rate.n, rate.coverage)
@@ -248,7 +254,8 @@ class Limits:
     def __init__(self, probes: Iterable[Mapping[str, Any]]) -> None:
         # kind -> what must be equal -> message size -> samples
         self._found: dict[str, dict[tuple[Any, ...], dict[float, list[Sample]]]] = {}
-        self._cores = 1
+        self._cores = 0
+        """Of this host, as its memory was probed on them; 0: it was not."""
         self._intervals: dict[tuple[float, ...], Interval] = {}
         for probe in probes:
             moved, took = probe.get("bytes"), probe.get("interval_ns")
@@ -366,11 +373,12 @@ class Limits:
         """What the sender and the receiver do, and the cores that each, where it is on this host, can put to
         it."""
         puts = parameters.get("operation") == "put"
+        cores = self._cores or _cores_of(records)
         for verb, client in ((sends, puts), (takes, not puts)):
             if client or _same_machine(parameters, records):
                 # The client's threads are set by the run, the server's are not.
                 threads = parameters.get("threads") if client else None
-                yield verb, min(int(threads or self._cores), self._cores)
+                yield verb, min(int(threads or cores), cores)
 
     def _cipher(
         self, parameters: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
@@ -378,10 +386,12 @@ class Limits:
         """Of bytes on the wire."""
         if parameters.get("operation") not in ("get", "put") or not is_tls(str(parameters.get("target"))):
             return
+        streams = int(parameters.get("streams") or 1)
         for verb, workers in self._workers(parameters, records, "seal", "open"):
             sizes = self._found.get("cipher", {}).get(("client", verb), {})
             if found := [sample for samples in sizes.values() for sample in samples]:
-                yield _scaled(self._ceiling(f"{CIPHER} {verb}", found), workers)
+                # A connection has one thread at either end.
+                yield _scaled(self._ceiling(f"{CIPHER} {verb}", found), min(workers, streams))
 
     def _codec(
         self,
