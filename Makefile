@@ -17,7 +17,7 @@ SHELL := /bin/sh
 .DELETE_ON_ERROR:
 
 BENCHES := $(patsubst bench/%/run.py,%,$(wildcard bench/*/run.py))
-.PHONY: all demo docs test test-all lint lint-release wheel sdist test-wheel generate format bench $(BENCHES:%=bench-%) clean help check-tools
+.PHONY: all demo docs test test-all lint lint-release wheel sdist test-wheel generate format bench servers $(BENCHES:%=bench-%) clean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -104,12 +104,15 @@ format: $(EXTRAS)
 
 # Its flags go into BENCH: see bench/README.md
 $(BENCHES:%=bench-%): bench-%: $(BENCH_EXTRAS)
-	@tools/install-servers
 	$(BIN)/python bench/$*/run.py $(BENCH)
 
 bench: $(BENCH_EXTRAS)
-	@tools/install-servers
 	$(BIN)/python bench/run.py $(BENCH)
+
+# What is measured there is a server's.
+bench $(addprefix bench-,adbc ingest read spark upsert verdicts): servers
+servers: | $(EXTRAS)
+	@tools/install-servers
 
 clean:
 	rm -rf $(VENV) target .pytest_cache .mypy_cache .ruff_cache .hypothesis python/venturi/*.so

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import shlex
 from typing import Any, get_args
@@ -60,6 +61,12 @@ def test_only_the_cores_of_the_server() -> None:
     )  # fmt: skip
     is_(found, "cores", "server", "encode")
     assert found.sentence.startswith("all 4 cores of the server are busy 98 %: encode 70 %, send 30 %")
+
+
+def test_a_verdict_can_be_sent_to_another_process() -> None:
+    found = verdict(RECEIVING, SENDING)
+    sent = pickle.loads(pickle.dumps(found))
+    assert (sent.sentence, sent.next, sent.confidence) == (found.sentence, found.next, found.confidence)
 
 
 TLS = {"target": "flight+tls://127.0.0.1:1", "streams": 1, "threads": 1}

@@ -188,6 +188,7 @@ def main() -> None:
 def program() -> NoReturn:
     """The program: `main`, and the end of the process. A command that has read a large run ends it at once,
     unless a thread is still at work: the interpreter would free millions of objects one by one."""
+    collector.ends()
     try:
         main()
     except SystemExit as end:

@@ -7,16 +7,25 @@ import gc
 from collections.abc import Iterator
 from typing import TypeVar
 
-__all__ = ["keeps", "kept", "without_collector"]
+__all__ = ["ends", "keeps", "kept", "without_collector"]
 
 T = TypeVar("T")
 _kept: list[object] = []
+_ends = False
+
+
+def ends() -> None:
+    """This process ends with the command that follows. Within another program, which goes on, nothing may be
+    kept for its sake."""
+    global _ends
+    _ends = True
 
 
 def kept(found: T) -> T:
     """The same, for a command that ends with it: it goes with the process. To free its objects one by one
     takes a twentieth of the time of such a command."""
-    _kept.append(found)
+    if _ends:
+        _kept.append(found)
     return found
 
 
@@ -35,7 +44,7 @@ def without_collector(keep: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
-        if keep:
+        if keep and _ends:
             gc.freeze()
             # What is derived of them is as lasting: a million objects are no reason to look through it.
             gc.set_threshold(1_000_000)

@@ -13,7 +13,7 @@ from importlib import resources
 from venturi.targets.setting import LEADING, Known
 from venturi.targets.system import PLUGINS
 
-__all__ = ["CREDENTIALS", "PARAMETERS", "SETTINGS", "means"]
+__all__ = ["CREDENTIALS", "PARAMETERS", "SETTINGS"]
 
 _OWN = tuple(
     Known(**found) for found in json.loads((resources.files("venturi") / "targets/settings.json").read_text())
@@ -30,10 +30,3 @@ _FOUND = {it.cell: _KINDS[it.kind] for it in _OWN if it.cell is not None}
 PARAMETERS = {name: _FOUND[name] for name in (*LEADING, *sorted(_FOUND.keys() - set(LEADING)))}
 """Of a cell, with the types of their values, in the order in which tables and labels name them. Those of
 plugins are not among them: a run is read by the same columns where its plugin is not installed."""
-
-_SYSTEMS = {it.key: frozenset(it.systems) for it in SETTINGS if it.systems}
-
-
-def means(option: str, scheme: str) -> bool:
-    """Whether an option means something to the system of this scheme."""
-    return scheme in _SYSTEMS.get(option, ())

@@ -7,7 +7,7 @@ cell again, and the tables in the docs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -79,8 +79,6 @@ class Known:
     form: str
     cell: str | None
     credential: bool
-    systems: Sequence[str] = ()
-    """Of an option: the systems that it means something to."""
 
     @property
     def keyword(self) -> str:
@@ -94,7 +92,7 @@ def known(table: str, key: str, it: Setting) -> Known:
     flag = "--" + key.replace("_", "-") if it.flag is None else it.flag
     cell = key if it.cell == "" else it.cell
     said = (it.help, kind, it.panel, flag, it.alias, it.negative, it.commas, it.form)
-    return Known(table, key, *said, cell, it.credential, list(it.systems))
+    return Known(table, key, *said, cell, it.credential)
 
 
 LEADING = (

@@ -23,7 +23,7 @@ from venturi.analysis.verdict.shared_remedies import (
     without_pin,
 )
 from venturi.analysis.verdict.types import Remedy
-from venturi.targets.parameters import CREDENTIALS, means
+from venturi.targets.parameters import CREDENTIALS
 from venturi.targets.system import (
     REFERENCE,
     has_tables,
@@ -257,9 +257,11 @@ def _plugin(seen: Seen, hit: Hit) -> list[Remedy]:
 
 
 def _link(seen: Seen, hit: Hit) -> list[Remedy]:
+    from venturi.plan.rules.options import applies  # beside the models of settings, which take their time
+
     found = []
     asked_in_vain = foreign_server(seen) and seen.cell.operation == "get"
-    can_pack = means("compression", scheme_of(_url(seen))) and not asked_in_vain
+    can_pack = applies("compression", _url(seen), seen.cell.operation) and not asked_in_vain
     if can_pack and not packed(seen.cell.parameters):
         found.append(Remedy(Why.COMPRESSION, {"compression": "lz4"}))
     if seen.sender.retransmits and seen.streams < 8:

@@ -98,6 +98,10 @@ class Verdict:
     def told(self) -> Told:
         return self.tell()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """To another process it goes with its texts made: what makes them does not travel."""
+        return {**self.__dict__, "told": self.told, "tell": None}
+
     @property
     def lines(self) -> tuple[str, ...]:
         """As `Told.lines`; the following likewise."""
