@@ -24,6 +24,8 @@ struct Group {
     key: Box<[u8]>,
     cuts: Box<[u32]>,
     series: Box<[u32]>,
+    /// The protocol that its key is cut by.
+    language: u8,
     /// Which group followed this one the last time.
     next: Number,
     /// Its number in the log, once it has rows.
@@ -228,8 +230,11 @@ pub struct Turn<'a> {
 impl Sink for Turn<'_> {
     #[inline]
     fn guess(&self) -> Option<Number> {
-        let last = self.head.groups.get(self.last as usize)?;
-        ((last.next as usize) < self.head.groups.len()).then_some(last.next)
+        let groups = &self.head.groups;
+        let number = groups.get(self.last as usize)?.next;
+        let group = groups.get(number as usize)?;
+        // All protocols' groups are in one table, and another one's key would be misread.
+        (usize::from(group.language) == self.language).then_some(number)
     }
 
     #[inline]
@@ -260,6 +265,7 @@ impl Sink for Turn<'_> {
             key: key.into(),
             cuts: cuts.into(),
             series,
+            language: self.language as u8,
             next: 0,
             logged: 0,
             expected: 0,

@@ -2,6 +2,7 @@ mod client;
 mod counting;
 mod damage;
 mod logs;
+mod protocols;
 mod segments;
 mod serving;
 

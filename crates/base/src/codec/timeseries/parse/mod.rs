@@ -73,7 +73,8 @@ pub type Group = u32;
 
 /// Where points go.
 pub trait Sink {
-    /// The group that is likely to come next: producers go round.
+    /// The group that is likely to come next, as producers go round. It is one of the parser's own
+    /// protocol: what is like its key is taken without a closer look.
     fn guess(&self) -> Option<Group>;
     /// The text that stands for a group, and where the protocol cut it.
     fn key(&self, group: Group) -> (&[u8], &[u32]);
