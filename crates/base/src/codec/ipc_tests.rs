@@ -11,14 +11,14 @@ use arrow_array::builder::{
 use arrow_array::types::{Int32Type, Int8Type};
 use arrow_array::{
     ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, FixedSizeBinaryArray, Float64Array,
-    Int64Array, Int8Array, LargeBinaryArray, LargeStringArray, NullArray, RecordBatch, StringArray,
-    StructArray, TimestampMicrosecondArray, UInt64Array,
+    Int64Array, Int8Array, LargeBinaryArray, LargeStringArray, NullArray, RecordBatch,
+    RecordBatchOptions, StringArray, StructArray, TimestampMicrosecondArray, UInt64Array,
 };
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::RecordBatchDecoder;
 use arrow_ipc::writer::{IpcWriteOptions, StreamEncoder};
 use arrow_ipc::MetadataVersion;
-use arrow_schema::{DataType, Field, SchemaRef};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use proptest::prelude::*;
 
 use super::chunk::Chunk;
@@ -384,4 +384,21 @@ fn one_field_that_stands_for_many_is_refused() {
     assert!(told.contains("not an Arrow IPC message"), "{told}");
     let mut decoder = Decoder::default();
     assert!(decoder.message(&bytes[8..], None).is_err());
+}
+
+/// Its header says nothing that a fresh encoder would not have said, but is one.
+#[test]
+fn a_batch_of_nothing_is_written_as_one() {
+    let options = RecordBatchOptions::new().with_row_count(Some(0));
+    let schema = Arc::new(Schema::empty());
+    let nothing = RecordBatch::try_new_with_options(schema, vec![], &options).unwrap();
+    let mut encoder = Encoder::new(&nothing.schema(), Compression::None).unwrap();
+    for expected in stock(&[nothing.clone(), nothing.clone()]) {
+        let mut messages = vec![];
+        encoder.encode(&nothing, &mut messages).unwrap();
+        assert!(!messages[0].header.is_empty());
+        assert_eq!((said(&messages[0].header), vec![]), expected);
+    }
+    let batches = [nothing.clone(), nothing];
+    assert_eq!(round_trip(&batches, Compression::None), batches);
 }

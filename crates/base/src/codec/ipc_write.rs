@@ -36,9 +36,10 @@ enum Piece {
 
 pub(super) struct Writer {
     builder: FlatBufferBuilder<'static>,
-    /// The last batch's header, and what it says.
+    /// The last batch's header, and what it says; none before the first batch, as there is one of
+    /// no columns and no rows that says nothing at all.
     header: Arc<[u8]>,
-    said: Content,
+    said: Option<Content>,
     /// Of the batch that is written.
     now: Content,
     pieces: Vec<Piece>,
@@ -65,7 +66,7 @@ impl Writer {
         is_known(schema).then(|| Self {
             builder: FlatBufferBuilder::new(),
             header: Arc::from([]),
-            said: Content::default(),
+            said: None,
             now: Content::default(),
             pieces: vec![],
             copied: Growing::new(Pool::keeping(KEPT)),
@@ -93,14 +94,15 @@ impl Writer {
             std::mem::swap(&mut self.sent, &mut self.dictionaries);
             return None;
         }
-        if self.now != self.said {
+        let body_length = self.now.body_length;
+        if self.said.as_ref() != Some(&self.now) {
             self.header = self.build();
-            std::mem::swap(&mut self.now, &mut self.said);
+            std::mem::swap(&mut self.now, self.said.get_or_insert_default());
         }
         Some(Encoded {
             header: self.header.clone(),
             body,
-            body_length: self.said.body_length,
+            body_length,
         })
     }
 
