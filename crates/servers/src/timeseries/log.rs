@@ -81,7 +81,7 @@ impl Log {
         let record = &mut self.record;
         record.extend_from_slice(&group.to_le_bytes());
         record.extend_from_slice(&time.to_le_bytes());
-        // Value by value, as a head takes them.
+        // A row is short: a call for each costs more than a look at the room for each value.
         for value in values {
             record.extend_from_slice(&value.to_le_bytes());
         }

@@ -34,7 +34,7 @@ pub fn compression() -> Compression {
 pub struct Column {
     /// Pages of data.
     bytes: Vec<u8>,
-    /// Where the last one begins, and how long it is where it is not compressed.
+    /// Where the last one begins, and its uncompressed length.
     last: (usize, usize),
     /// The page that goes before them.
     dictionary: Vec<u8>,

@@ -26,9 +26,8 @@ use venturi_base::codec::budget::Budget;
 use venturi_base::codec::timeseries::parse::resp::Room;
 use venturi_base::codec::timeseries::parse::{Scratch, Wrong, MESSAGE};
 
-/// What one read takes at most. Half of it did, as long as a read and all that is made of it had
-/// to fit the second-level cache, but what a read costs the kernel, acknowledgements above all, is
-/// dearer than that.
+/// What one read takes at most: more than the second-level cache holds, but a read's fixed cost in
+/// the kernel (acknowledgements) outweighs the misses.
 pub const READ: usize = 512 << 10;
 /// Points do not stay unsealed for longer, so that what others read is not older.
 const AGE: Duration = Duration::from_secs(60);

@@ -19,14 +19,20 @@ fn no_protocol_reads_by_another_ones_key() {
         // One value is not a row of three.
         (
             ("influx", "mem,a=b x=1,y=2,z=3 1000\n#flush\n", "ok 3\n"),
-            ("opentsdb", "put cpu 1 5 a=b\nput mem,a=b 1483228801 5x=y=z=\n"),
+            (
+                "opentsdb",
+                "put cpu 1 5 a=b\nput mem,a=b 1483228801 5x=y=z=\n",
+            ),
             "not a value",
             4,
         ),
         // A tag's end is not a stamp.
         (
             ("opentsdb", "put +cpu 1 5 a=b\nflush\n", "ok 1\n"),
-            ("resp", "+d a=b\r\n:1\r\n+1\r\n+cpu  a=b:5\r\n:1\r\n:2\r\n+FLUSH\r\n"),
+            (
+                "resp",
+                "+d a=b\r\n:1\r\n+1\r\n+cpu  a=b:5\r\n:1\r\n:2\r\n+FLUSH\r\n",
+            ),
             "+OK 2",
             3,
         ),
