@@ -46,6 +46,7 @@ fn no_protocol_reads_by_another_ones_key() {
         assert_eq!(statistics(&server)["points"], points, "{second}: {found}");
         // Rows that do not fit their series cannot be sealed.
         server.stop();
+        drop(server);
         assert_eq!(statistics(&start(&folder, json!({})))["points"], points);
     }
 }
