@@ -157,7 +157,7 @@ impl Flight {
                     many => format!("{many} streams"),
                 };
                 let text = format!("the server offers {} for {streams}", offer.text());
-                return Err(self.at(server, Error::new(Kind::Unsupported, text)));
+                return Err(self.at(&server.address, Error::new(Kind::Unsupported, text)));
             }
         }
         let sides: Vec<_> = self.servers.iter().zip(&offers).collect();
@@ -241,7 +241,9 @@ impl Flight {
             let info = flight_info(link, descriptor).await?;
             Offer::of(&info, &server.address, secrets)
         };
-        asking.await.map_err(|error| self.at(server, error))
+        asking
+            .await
+            .map_err(|error| self.at(&server.address, error))
     }
 }
 

@@ -148,32 +148,33 @@ impl Flight {
         ))
     }
 
-    /// Of several servers an error says which one it is of.
-    fn at(&self, server: &Server, error: Error) -> Error {
-        match self.servers.len() {
-            1 => error,
-            _ => named(error, &server.address.authority()),
+    /// An error says which place it is of, unless there is no other one than the server of the URL.
+    fn at(&self, address: &Address, error: Error) -> Error {
+        match &self.servers[..] {
+            [server] if server.address == *address => error,
+            _ => named(error, &address.authority()),
         }
     }
 
     /// Bounds a call outside of the clock.
     async fn within<T>(
         &self,
-        server: &Server,
+        address: &Address,
         what: &str,
         call: impl std::future::Future<Output = Result<T>>,
     ) -> Result<T> {
-        let call = async { call.await.map_err(|error| self.at(server, error)) };
-        self.bounded(&server.address.authority(), what, call).await
+        let call = async { call.await.map_err(|error| self.at(address, error)) };
+        let place = address.authority();
+        self.bounded((&place, address), what, call).await
     }
 
+    /// The same of a `place` that may be several, which are all reached as `address` is.
     async fn bounded<T>(
         &self,
-        place: &str,
+        (place, address): (&str, &Address),
         what: &str,
         call: impl std::future::Future<Output = Result<T>>,
     ) -> Result<T> {
-        let address = &self.servers[0].address;
         match tokio::time::timeout(self.timeout(), call).await {
             Ok(result) => {
                 result.map_err(|error| first_contact(error.context(what), address, SCHEME))
@@ -246,9 +247,9 @@ impl Target for Flight {
             }
             let links = self.contact().await?;
             let planning = self.make_plan(&links);
-            let plan = self
-                .bounded(&self.identity.address, "planning", planning)
-                .await?;
+            // The servers of a URL are all reached in the same way.
+            let all = (&*self.identity.address, &self.servers[0].address);
+            let plan = self.bounded(all, "planning", planning).await?;
             self.identity.protocol = plan.protocol.to_owned();
             self.plan = Some(plan);
             Ok(self.identity.clone())
@@ -313,5 +314,35 @@ impl Target for Flight {
                 None => Ok(()),
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_place_that_it_is_of_and_how_that_is_reached() {
+        let spec = r#"{"trial": "t", "target": "flight://plain:1", "operation": "get",
+            "data": {"source": "records", "columns": 4}, "rows_per_batch": 100,
+            "rows_per_stream": 100, "streams": 1, "threads": 1}"#;
+        let flight = Flight::new(Arc::new(TrialSpec::parse(spec).unwrap())).unwrap();
+        let lost = async |url: &str| {
+            let (addresses, _) = options::parse_url(url).unwrap();
+            let call = async { Err::<(), _>(Error::new(Kind::Lost, "it is gone")) };
+            let failed = flight.within(&addresses[0], "warming up", call).await;
+            failed.unwrap_err()
+        };
+        venturi_base::net::runtime::block_on(async {
+            let own = lost("flight://plain:1").await;
+            assert_eq!(own.kind, Kind::Protocol);
+            assert!(own.message.starts_with("warming up: it is gone: "), "{own}");
+            assert!(own.message.contains("does it want TLS"), "{own}");
+            let other = lost("flight+tls://secure:2").await;
+            assert_eq!(other.kind, Kind::Tls);
+            assert!(other.message.contains("secure:2: it is gone"), "{other}");
+            assert!(other.message.contains("client certificate"), "{other}");
+        })
+        .unwrap();
     }
 }

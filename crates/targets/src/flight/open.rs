@@ -88,17 +88,17 @@ impl Flight {
         plan: &Plan,
         links: &mut Links,
     ) -> Result<Box<dyn Session>> {
-        let server = self.server_of(stream);
         let mut pieces = VecDeque::new();
         for piece in &plan.pieces[stream] {
             let link = self.linked(&piece.address, stream, links).await?;
             pieces.push_back((link, piece.ticket.clone()));
         }
-        if let (Some(ticket), Some((link, _))) = (&plan.warm_up, pieces.front()) {
+        let first = plan.pieces[stream].first().zip(pieces.front());
+        if let (Some(ticket), Some((piece, (link, _)))) = (&plan.warm_up, first) {
             let pieces = [(link.clone(), ticket.clone())].into();
             let warm_up = GetSession::new(pieces, vec![], false, None);
             let warm_up = drive(Box::new(warm_up), usize::MAX);
-            self.within(server, "warming up", warm_up).await?;
+            self.within(&piece.address, "warming up", warm_up).await?;
         }
         let stop = self.identity.reference.then(|| self.spec.trial.clone());
         let session = GetSession::new(pieces, self.trial_headers(), self.has_checksum(), stop);
@@ -129,7 +129,7 @@ impl Flight {
                 ack,
             );
             let warm_up = drive(Box::new(warm_up), usize::MAX);
-            self.within(server, "warming up", warm_up).await?;
+            self.within(&server.address, "warming up", warm_up).await?;
         }
         let session = PutSession::new(
             link,

@@ -151,7 +151,7 @@ impl Flight {
             .zip(links)
             .map(|(server, link)| async move {
                 let upload = self.upload(link, source, table).await;
-                upload.map_err(|error| self.at(server, error))
+                upload.map_err(|error| self.at(&server.address, error))
             });
         join_all(uploads).await.into_iter().collect()
     }
@@ -162,7 +162,7 @@ impl Flight {
             let link = self.link(server).await?;
             let dropping = link.action("venturi.drop", table.as_bytes());
             let what = "removing the trial's table";
-            self.within(server, what, dropping).await
+            self.within(&server.address, what, dropping).await
         });
         join_all(dropping)
             .await

@@ -69,10 +69,16 @@ impl Flight {
         server: &Server,
     ) -> Result<(Link, Option<(String, Vec<u8>)>, Identity)> {
         let link = self.link(server).await?;
-        let login = self.within(server, "logging in", authenticate(&link, &self.options));
+        let login = self.within(
+            &server.address,
+            "logging in",
+            authenticate(&link, &self.options),
+        );
         let login = login.await?;
         let identifying = self.identify(server, &link);
-        let identity = self.within(server, "first contact", identifying).await?;
+        let identity = self
+            .within(&server.address, "first contact", identifying)
+            .await?;
         Ok((link, login, identity))
     }
 

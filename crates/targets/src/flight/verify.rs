@@ -50,8 +50,8 @@ impl Flight {
         let link = self.link(server).await?;
         let asking = link.action("venturi.account", self.spec.trial.as_bytes());
         let what = "asking the server for its account of the trial";
-        let bytes = self.within(server, what, asking).await?;
-        reference::account(&bytes).map_err(|error| self.at(server, error))
+        let bytes = self.within(&server.address, what, asking).await?;
+        reference::account(&bytes).map_err(|error| self.at(&server.address, error))
     }
 
     pub(super) async fn compare(&self, tallies: &[Tally]) -> Result<Verification> {

@@ -24,7 +24,7 @@ impl Asks for Flight {
                 _ => link.action(&name, payload.as_bytes()).await,
             }
         };
-        self.within(&self.servers[self.watched], question.what(), asking)
+        self.within(&self.servers[self.watched].address, question.what(), asking)
             .await
     }
 
