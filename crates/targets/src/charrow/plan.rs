@@ -236,11 +236,16 @@ pub fn asks(hello: &BTreeMap<String, String>) -> BTreeSet<String> {
     names.map(|name| name.trim().to_owned()).collect()
 }
 
+/// What the server itself answers in place of an answer.
+pub fn is_refusal(error: &Error) -> bool {
+    error.kind == Kind::Server
+}
+
 /// A server may refuse any question, and is measured without the answer.
 pub fn answered<T>(answer: Result<T>) -> Result<Option<T>> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
-        Err(error) if error.kind == Kind::Server => Ok(None),
+        Err(error) if is_refusal(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }

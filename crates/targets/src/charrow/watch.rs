@@ -28,7 +28,7 @@ impl Asks for Charrow {
     }
 
     /// A server may refuse any question.
-    fn has_none(error: &Error) -> bool {
-        error.kind == Kind::Server
+    fn has_none(_: Question, error: &Error) -> bool {
+        super::plan::is_refusal(error)
     }
 }

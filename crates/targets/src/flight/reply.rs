@@ -135,6 +135,12 @@ fn percent_decode(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
+/// Whether the server answered with the status of this name.
+pub fn says(error: &Error, name: &str) -> bool {
+    let words = format!("the server answered {name}");
+    error.kind == Kind::Server && error.message.contains(&words)
+}
+
 /// True where the server does not know the method or action.
 pub fn is_unknown(error: &Error) -> bool {
     error.kind == Kind::Server

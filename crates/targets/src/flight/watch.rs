@@ -1,7 +1,7 @@
 //! How a reference server is asked for its samples.
 
 use super::call::Link;
-use super::reply::is_unknown;
+use super::reply::says;
 use super::Flight;
 use crate::reference::{Asks, Question};
 use venturi_base::error::{Error, Result};
@@ -28,7 +28,55 @@ impl Asks for Flight {
             .await
     }
 
-    fn has_none(error: &Error) -> bool {
-        is_unknown(error)
+    fn has_none(question: Question, error: &Error) -> bool {
+        let has_none_of_it = question == Question::Samples && says(error, "NOT_FOUND");
+        says(error, "UNIMPLEMENTED") || has_none_of_it
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flight::reply::Reply;
+    use venturi_base::codec::hpack::Header;
+    use venturi_base::http2::Event;
+
+    /// As a server of gRPC says it.
+    fn refusal(status: u32) -> Error {
+        let header = |name: &str, value: &str| Header {
+            name: name.into(),
+            value: value.into(),
+        };
+        let event = Event::Headers {
+            stream: 1,
+            headers: vec![
+                header(":status", "200"),
+                header("content-type", "application/grpc"),
+                header("grpc-status", &status.to_string()),
+                header("grpc-message", "no UNIMPLEMENTED, no NOT_FOUND"),
+            ],
+            end: true,
+        };
+        Reply::default().event(event).unwrap_err()
+    }
+
+    #[test]
+    fn a_reference_server_that_fails_is_not_one_without_an_answer() {
+        let none = |question, status| {
+            let error = refusal(status).context("comparing clocks");
+            Flight::has_none(question, &error)
+        };
+        for question in [Question::Watch, Question::Samples, Question::Clock] {
+            assert!(none(question, 12), "UNIMPLEMENTED");
+            assert_eq!(
+                none(question, 5),
+                question == Question::Samples,
+                "NOT_FOUND"
+            );
+            // UNKNOWN, INVALID_ARGUMENT, INTERNAL
+            for failed in [2, 3, 13] {
+                assert!(!none(question, failed), "{failed}");
+            }
+        }
     }
 }

@@ -268,8 +268,9 @@ impl Asks for Http {
         self.server.within(question.what(), asking).await
     }
 
-    fn has_none(error: &Error) -> bool {
-        error.kind == Kind::Unsupported
+    /// Every server of ours samples and tells its clock; samples it may have none.
+    fn has_none(question: Question, error: &Error) -> bool {
+        question == Question::Samples && error.kind == Kind::Unsupported
     }
 }
 

@@ -52,26 +52,35 @@ pub trait Asks {
         question: Question,
         payload: &str,
     ) -> Result<Vec<u8>>;
-    /// Whether the error says that it has no answer: it is older, or has too many trials at a time.
-    fn has_none(error: &Error) -> bool;
+    /// Whether the error says that this question has no answer there: the server is older, or (samples) has too
+    /// many trials at a time.
+    fn has_none(question: Question, error: &Error) -> bool;
 }
 
-/// The question on a connection of its own, which is kept for others; `None`: there is no answer.
+/// Asks, unless the server has no answer: then `None`. Any other refusal is an error.
+async fn answered<A: Asks>(
+    server: &A,
+    link: &mut A::Link,
+    question: Question,
+    payload: &str,
+) -> Result<Option<Vec<u8>>> {
+    match server.ask(link, question, payload).await {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) if A::has_none(question, &error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Asks on a new connection, and returns it for further questions. Whatever keeps it from being made is an error:
+/// no server says by that that it has no answer.
 async fn asked<A: Asks>(
     server: &A,
     question: Question,
     payload: &str,
 ) -> Result<Option<(A::Link, Vec<u8>)>> {
-    let asking = async {
-        let mut link = server.link(question).await?;
-        let answer = server.ask(&mut link, question, payload).await?;
-        Ok((link, answer))
-    };
-    match asking.await {
-        Ok(answered) => Ok(Some(answered)),
-        Err(error) if A::has_none(&error) => Ok(None),
-        Err(error) => Err(error),
-    }
+    let mut link = server.link(question).await?;
+    let answer = answered(server, &mut link, question, payload).await?;
+    Ok(answer.map(|answer| (link, answer)))
 }
 
 /// Round trips one after the other, each on the clocks of both ends; none where the server does not tell its own.
@@ -79,10 +88,8 @@ async fn trips<A: Asks>(server: &A, link: &mut A::Link) -> Result<Vec<Trip>> {
     let mut trips = Vec::with_capacity(2 * TRIPS);
     for _ in 0..TRIPS {
         let sent_ns = monotonic_ns();
-        let answer = match server.ask(link, Question::Clock, "").await {
-            Ok(answer) => answer,
-            Err(error) if A::has_none(&error) => return Ok(vec![]),
-            Err(error) => return Err(error),
+        let Some(answer) = answered(server, link, Question::Clock, "").await? else {
+            return Ok(vec![]);
         };
         let received_ns = monotonic_ns();
         let server_ns = String::from_utf8_lossy(&answer).parse();
@@ -150,5 +157,66 @@ impl Clocks {
             }
         };
         Ok(clock.map(|clock| Watched { series, clock }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use venturi_base::error::Kind;
+
+    /// Fails at one question, or (`None`) at connecting; the rest it answers. A real server cannot be made to.
+    struct Fails(Option<Question>, Kind);
+
+    impl Asks for Fails {
+        type Link = ();
+
+        async fn link(&self, _: Question) -> Result<()> {
+            match self.0 {
+                Some(_) => Ok(()),
+                None => Err(Error::new(self.1, "no connection")),
+            }
+        }
+
+        async fn ask(&self, _: &mut (), question: Question, _: &str) -> Result<Vec<u8>> {
+            match question {
+                asked if self.0 == Some(asked) => Err(Error::new(self.1, "no answer")),
+                Question::Watch => Ok(b"true".to_vec()),
+                Question::Samples => Ok(serde_json::to_vec(&Packed::default()).unwrap()),
+                Question::Clock => Ok(b"1".to_vec()),
+            }
+        }
+
+        fn has_none(_: Question, error: &Error) -> bool {
+            error.kind == Kind::Unsupported
+        }
+    }
+
+    #[test]
+    fn what_a_server_has_no_answer_to_is_left_out_and_all_else_fails() {
+        let reference = Identity {
+            reference: true,
+            ..Identity::default()
+        };
+        let begin = async |kind, at| {
+            let clocks = Clocks::default();
+            let begun = clocks.begin(&Fails(at, kind), &reference, "t", Duration::ZERO);
+            begun.await.map(|()| clocks.0.lock().len())
+        };
+        venturi_base::net::runtime::block_on(async {
+            for at in [Question::Watch, Question::Clock] {
+                assert_eq!(begin(Kind::Unsupported, Some(at)).await.unwrap(), 0);
+                let error = begin(Kind::Server, Some(at)).await.unwrap_err();
+                assert_eq!(error.kind, Kind::Server);
+            }
+            assert_eq!(
+                begin(Kind::Server, Some(Question::Samples)).await.unwrap(),
+                TRIPS
+            );
+            // Whatever it says: without a connection nobody was asked.
+            let error = begin(Kind::Unsupported, None).await.unwrap_err();
+            assert_eq!(error.message, "no connection");
+        })
+        .unwrap();
     }
 }
