@@ -26,6 +26,9 @@ pub trait Rows: 'static {
         None
     }
 
+    /// As of `Session`.
+    fn idle(&mut self) {}
+
     /// Bytes that have come, where there is a wire.
     fn carried(&self) -> u64 {
         0
@@ -43,6 +46,9 @@ pub trait Counting: 'static {
 
     /// As of `Session`.
     fn waits_for(&self) -> Option<String>;
+
+    /// As of `Session`.
+    fn idle(&mut self) {}
 
     /// Bytes that have come, where there is a wire.
     fn carried(&self) -> u64;
@@ -69,6 +75,10 @@ impl<R: Rows> Counting for R {
 
     fn waits_for(&self) -> Option<String> {
         Rows::waits_for(self)
+    }
+
+    fn idle(&mut self) {
+        Rows::idle(self);
     }
 
     fn carried(&self) -> u64 {
@@ -195,6 +205,12 @@ impl<R: Counting> Session for Partition<R> {
         self.over || self.rows.is_none()
     }
 
+    fn idle(&mut self) {
+        if let Some(rows) = &mut self.rows {
+            rows.idle();
+        }
+    }
+
     fn poll_finish(&mut self, _cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
         // Stopped early, the rest is dropped with the connection, which ends the statement.
         self.rows = self.rows.take().filter(|_| self.over);
@@ -213,5 +229,38 @@ impl<R: Counting> Session for Partition<R> {
 
     fn tally(&self) -> Tally {
         self.tally
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use super::*;
+
+    struct Told(Rc<Cell<u32>>);
+
+    impl Rows for Told {
+        fn poll_rows(
+            &mut self,
+            _: &mut Context<'_>,
+            _: &mut StageClock,
+        ) -> Poll<Result<Option<RecordBatch>>> {
+            Poll::Pending
+        }
+
+        fn idle(&mut self) {
+            self.0.set(self.0.get() + 1);
+        }
+    }
+
+    #[test]
+    fn its_rows_hear_that_they_are_not_asked_for() {
+        let idles = Rc::default();
+        let rows = Told(Rc::clone(&idles));
+        let mut session = Partition::new(Some(rows), Checks::default(), "there".into());
+        Session::idle(&mut session);
+        assert_eq!(idles.get(), 1);
     }
 }

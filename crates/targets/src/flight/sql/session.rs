@@ -61,6 +61,10 @@ impl Rows for Fetch {
         Poll::Ready(Ok(batch))
     }
 
+    fn idle(&mut self) {
+        self.reader.idle();
+    }
+
     fn carried(&self) -> u64 {
         self.reader.carried()
     }
@@ -100,6 +104,10 @@ impl Session for Update {
 
     fn is_spent(&self) -> bool {
         self.put.is_spent()
+    }
+
+    fn idle(&mut self) {
+        self.put.idle();
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
