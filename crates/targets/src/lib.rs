@@ -98,7 +98,8 @@ pub struct Moved {
 /// return and said with `StageClock::wait` what it waits for. Who polls it again resumes the
 /// clock before.
 pub trait Session {
-    /// Moves the next batch: decoded (get) or handed over (put). `None`: the stream has no more.
+    /// Moves the next batch: decoded (get) or handed over (put), which may mean that it is kept to share
+    /// a system call with those that follow. `None`: the stream has no more.
     /// A put stops when the engine stops asking; then `poll_finish` follows.
     fn poll_batch(
         &mut self,

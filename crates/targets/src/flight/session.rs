@@ -22,11 +22,14 @@ use venturi_base::http2::Event;
 use venturi_base::meter::clock::{Stage, StageClock};
 use venturi_base::meter::handicap::Handicap;
 
-/// A put's batch counts as handed over when no more than this is left to write. Small
-/// batches share a system call; a large one waits for its own bytes.
+/// A put's batch counts as handed over when no more than this is left to write: batches so
+/// small share a system call, and the batch that makes it bears its time; a large one waits
+/// for its own bytes.
 const LOW_WATER: usize = 128 << 10;
 
-/// Small batches that gather are not kept for longer, as those of a reference server are not.
+/// Small batches gather for so long, and leave with the first batch that is made after it.
+/// There is no timer: a batch that is long in the making, or the turns of the thread's other
+/// streams, keep them for longer.
 const GATHERS_FOR: Duration = Duration::from_millis(1);
 
 /// Messages without a batch (dictionaries, metadata, acknowledgements) that are taken in one
@@ -150,7 +153,7 @@ pub struct PutSession {
     stream: Option<u32>,
     reply: Reply,
     over: bool,
-    /// Small batches gather until then; `None`: each leaves at once.
+    /// From then on the next batch takes along those that have gathered; `None`: each leaves at once.
     gathers: Option<Instant>,
     /// The batch in flight: queued, not yet handed over or acknowledged.
     moving: Option<Moved>,
