@@ -15,7 +15,7 @@ use super::code::Code;
 use super::driver::{Batches, Link};
 use crate::plugin::{Answer, Ask, Caller, Consumer, Producer, Taken};
 use crate::read::{Checks, Counted, Counting};
-use venturi_base::data::{payload_bytes, Cursor};
+use venturi_base::data::Cursor;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::clock::{Stage, StageClock};
 
@@ -104,14 +104,19 @@ impl Producer for Gives {
         let Some(batches) = &mut self.batches else {
             return Ok(None);
         };
-        let batch = match batches.next() {
+        match batches.next() {
             None => {
                 self.batches = None;
-                return Ok(None);
+                Ok(None)
             }
-            Some(batch) => batch.map_err(|error| self.link.base().broken(error))?,
-        };
-        let size = payload_bytes(&batch);
+            Some(batch) => {
+                let batch = batch.map_err(|error| self.link.base().broken(error))?;
+                Ok(Some(batch))
+            }
+        }
+    }
+
+    fn admit(&self, size: u64) -> Result<()> {
         if size > self.limit as u64 {
             let (name, limit) = (self.link.base().name(), self.limit);
             let line = format!(
@@ -120,7 +125,7 @@ impl Producer for Gives {
             );
             return Err(Error::new(Kind::Memory, line));
         }
-        Ok(Some(batch))
+        Ok(())
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use super::session::{only_empty, MOST_EMPTY};
 use super::{Consumer, Plugin, Producer, Taken};
 use crate::read::{Checks, Counted};
+use venturi_base::data::payload_bytes;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::clock::{Stage, StageClock};
 use venturi_base::spec::Operation;
@@ -217,7 +218,9 @@ fn count(
             continue;
         }
         empty = 0;
-        counted.add(&batch);
+        let bytes = payload_bytes(&batch);
+        producer.admit(bytes)?;
+        counted.add(batch.num_rows(), bytes);
         if !checks.are_none() {
             let began = Instant::now();
             checks.add(&batch, &mut counted)?;

@@ -57,6 +57,11 @@ pub trait Producer {
     fn schema(&self) -> SchemaRef;
 
     fn next(&mut self) -> Result<Option<RecordBatch>>;
+
+    /// Refuses a batch that has more payload bytes than it may have.
+    fn admit(&self, _bytes: u64) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Takes a stream's batches. Made, asked and dropped on one thread.

@@ -65,7 +65,7 @@ impl<R: Rows> Counting for R {
             return Poll::Ready(Ok(None));
         };
         let mut counted = Counted::default();
-        counted.add(&batch);
+        counted.add(batch.num_rows(), payload_bytes(&batch));
         checks.add(&batch, &mut counted)?;
         if !checks.are_none() {
             clock.mark(Stage::Verify);
@@ -95,9 +95,9 @@ pub struct Counted {
 }
 
 impl Counted {
-    pub fn add(&mut self, batch: &RecordBatch) {
-        self.moved.rows += batch.num_rows() as u64;
-        self.moved.bytes += payload_bytes(batch);
+    pub fn add(&mut self, rows: usize, bytes: u64) {
+        self.moved.rows += rows as u64;
+        self.moved.bytes += bytes;
     }
 }
 
