@@ -219,7 +219,7 @@ impl Link {
             let polled = if shared.inboxes.is_full() {
                 Poll::Pending
             } else {
-                shared.inboxes.reads();
+                shared.inboxes.forget_listener();
                 shared.connection.poll_event(cx)
             };
             match polled {
@@ -313,7 +313,7 @@ impl Link {
         most: usize,
     ) -> Result<(Vec<Vec<u8>>, Vec<Header>)> {
         let stream = self.call(method, extra, Expect::Other);
-        let _ends = Ends { link: self, stream };
+        let _forgets = ForgetOnDrop { link: self, stream };
         self.queue(stream, |queue| {
             queue_message(request, queue);
             Ok(())
@@ -388,12 +388,12 @@ impl Link {
 }
 
 /// A call that is forgotten with whoever waits for it.
-struct Ends<'a> {
+struct ForgetOnDrop<'a> {
     link: &'a Link,
     stream: u32,
 }
 
-impl Drop for Ends<'_> {
+impl Drop for ForgetOnDrop<'_> {
     fn drop(&mut self) {
         self.link.forget(self.stream);
     }

@@ -79,7 +79,7 @@ impl Inboxes {
 
     /// The connection is about to be polled. If it finds something to read, it may still wait to
     /// write, and then wakes who has polled: the listener does not hear of that.
-    pub fn reads(&mut self) {
+    pub fn forget_listener(&mut self) {
         self.listener = None;
     }
 
