@@ -200,7 +200,8 @@ mod tests {
         };
         let begin = async |kind, at| {
             let clocks = Clocks::default();
-            let begun = clocks.begin(&Fails(at, kind), &reference, "t", Duration::ZERO);
+            let server = Fails(at, kind);
+            let begun = clocks.begin(&server, &reference, "t", Duration::ZERO);
             begun.await.map(|()| clocks.0.lock().len())
         };
         venturi_base::net::runtime::block_on(async {
