@@ -89,8 +89,9 @@ where
             },
             DataType::FixedSizeBinary(size) => {
                 let bytes = self.bytes(rows.checked_mul(usize::try_from(*size).ok()?)?)?;
-                let array = FixedSizeBinaryArray::try_new(*size, bytes, nulls).ok()?;
-                (array.len() == rows).then(|| Arc::new(array) as _)
+                // Of no bytes each, only who knows their number can say it.
+                let array = FixedSizeBinaryArray::try_new_with_len(*size, bytes, nulls, rows);
+                Some(Arc::new(array.ok()?))
             },
             DataType::Utf8 => self.texts::<Utf8Type>(rows, nulls),
             DataType::LargeUtf8 => self.texts::<LargeUtf8Type>(rows, nulls),

@@ -25,4 +25,6 @@ pub mod sql;
 pub mod timeseries;
 
 #[cfg(test)]
+mod ipc_tables;
+#[cfg(test)]
 mod ipc_tests;
