@@ -28,7 +28,7 @@ SMALL = {
     "exec": "--rounds 7 --bytes 300000000",
     "read": "--rounds 6 --rows 200000",
     "upsert": "--rounds 6 --seconds 0.7 --rows 20000 --only mariadb-500 counter-500 empty",
-    "ingest": "--rounds 6 --points 2000000 --only venturi-os victoria-metrics questdb",
+    "ingest": "--rounds 6 --points 10000000 --only venturi-os victoria-metrics",
     "wide": "--rounds 6 --only strings 4",
     "scale": "--rounds 6 --cells 1000",
     "sampler": "--rounds 10 --seconds 0.5",

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -277,8 +278,12 @@ def measure(chosen: argparse.Namespace, output: Path) -> None:
         wanted, chance = cells(chosen, keep), random.Random(chosen.seed)
         for number in range(chosen.rounds):
             for name, other in chance.sample(wanted, len(wanted)):
-                line = measured(name, other, chosen)
-                keep({**line, "round": number})
+                line: shared.Line = {"kind": "cell", "round": number, "name": name, "protocol": other}
+                # A port that was free may be somebody's by the time a server wants it.
+                shared.attempted(line, partial(measured, name, other, chosen), (RuntimeError, OSError))
+                keep(line)
+                if "error" in line:
+                    continue
                 rate = line["points"] / line["seconds"] / 1e6
                 cost = line["cpu_seconds"] / max(line["points"], 1) * 1e6
                 print(f"{number + 1}: {name} {other}: {rate:.2f} M points/s, {cost:.3f} us", file=sys.stderr)

@@ -23,7 +23,8 @@ LOADERS = ("cat", "venturi", "venturi --digits shortest", "venturi --generate ah
 
 
 def told(source: Path) -> shared.Told:
-    head, *lines = map(json.loads, source.read_text().splitlines())
+    head, *kept = map(json.loads, source.read_text().splitlines())
+    lines = [line for line in kept if "error" not in line]
     out = [
         f"# Ingest, {head['date'][:16].replace('T', ' ')} UTC",
         "",
@@ -87,8 +88,9 @@ def told(source: Path) -> shared.Told:
                 f"{_spread([s['cpu_seconds'] / s['seconds'] for s in same])} | "
                 f"{same[0]['sentence']} | {len(same)} of {len(mine)} |"
             )
+    failed = shared.failures(kept, "name", "protocol")
     missing = [f"{line['name']}: {line['missing']}" for line in lines if line["kind"] == "missing"]
-    return shared.Told("\n".join(out), _goals(head, stores), _failed(stores), missing)
+    return shared.Told("\n".join(out), _goals(head, stores), failed + _failed(stores), missing)
 
 
 def _goals(head: shared.Line, stores: list[shared.Line]) -> list[goals.Judged]:
