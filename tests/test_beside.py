@@ -33,15 +33,19 @@ def test_work_has_ended_when_the_wait_has() -> None:
     assert done == ["first", "second"]
 
 
-def test_an_import_that_fails_is_left_to_who_needs_it() -> None:
+def test_what_fails_is_left_to_who_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, done = [], []
+    monkeypatch.setattr(threading, "excepthook", told.append)
+
     def missing() -> None:
         import venturi.no_such_module  # noqa: F401
 
     def broken() -> None:
         raise AttributeError("a library that is half there")
 
-    with beside(missing), beside(broken):
+    with beside(missing, broken, lambda: done.append("rest")):
         pass
+    assert (told, done) == ([], ["rest"])
 
 
 def test_an_error_of_the_wait_waits_for_the_work() -> None:

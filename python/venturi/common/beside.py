@@ -15,8 +15,8 @@ def beside(*work: Callable[[], None]) -> Iterator[None]:
     tried again by whoever needs it, and fails there."""
 
     def done() -> None:
-        with contextlib.suppress(Exception):
-            for one in work:
+        for one in work:
+            with contextlib.suppress(Exception):
                 one()
 
     thread = threading.Thread(target=done, name="venturi-beside", daemon=True)
