@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -83,6 +84,21 @@ def test_mysql_where_there_is_no_mariadb(nothing_installed: Path) -> None:
     assert server.find() == str(mysqld)
     names = {setting.name for setting in server.settings()}
     assert "innodb_redo_log_capacity" in names and "innodb_log_file_size" not in names
+
+
+@pytest.mark.parametrize("settings", [{}, {"innodb-log-file-size": "1M"}])
+def test_a_disk_without_room_for_the_log(settings: dict[str, str], nothing_installed: Path) -> None:
+    """Said before the server's installer is called; the log's size may be the user's."""
+    program(nothing_installed / "mariadbd", "exit 1")
+    program(nothing_installed / "mariadb-install-db", "exit 1")
+    server = throwaway.MariaDb(memory=2**60, settings=settings)
+    with pytest.raises(VenturiError) as raised:
+        server.start()
+    if settings:
+        assert "MariaDB did not start" in raised.value.message  # its installer is the one above
+    else:
+        assert re.match(r"MariaDB takes 1152922 TB of disk at its start; /.* free$", raised.value.message)
+        assert raised.value.hint is not None and "--memory" in raised.value.hint
 
 
 def test_the_suggested_scenarios_are_there() -> None:

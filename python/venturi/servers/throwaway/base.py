@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from venturi.common import credentials, temporary
 from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.suffixes import format_bytes
 from venturi.servers.throwaway import accounts, kept, network, storage
 from venturi.servers.throwaway.guarded import Guarded
 from venturi.targets.system import SPACES
@@ -273,6 +274,22 @@ class ThrowawayServer(ABC):
         """The system's account to run as where we are root; None stays root."""
         return None
 
+    @property
+    def room(self) -> int:
+        """Bytes of disk that an empty database takes; 0 where that is next to nothing."""
+        return 0
+
+    def _check_room(self, place: Path) -> None:
+        """Without room the server dies of an errno that its log words as it likes."""
+        free = shutil.disk_usage(place).free
+        if free < self.room:
+            raise VenturiError(
+                f"{self.title} takes {format_bytes(self.room)} of disk at its start; "
+                f"{place} has {format_bytes(free)} free",
+                ExitCode.UNREACHABLE,
+                hint="--memory SIZE takes less; --data DIR, or the variable TMPDIR, names another disk",
+            )
+
     def _data_directory(self) -> Path:
         """The directory with the data, made ready at its first use."""
         base = self._kept or self.directory
@@ -283,6 +300,7 @@ class ThrowawayServer(ABC):
             accounts.give(data, self.guarded, self._kept)
             return data
         shutil.rmtree(data, ignore_errors=True)
+        self._check_room(base)
         marker.write_text(json.dumps({"server": self.name, "complete": False}))
         data.mkdir(mode=0o700)
         accounts.give(data, self.guarded, self._kept)

@@ -72,11 +72,20 @@ class MariaDb(ThrowawayServer):
     def _is_mysql(self) -> bool:
         return Path(self._server).name == "mysqld" and self._installer is None
 
+    @property
+    def _log(self) -> Setting:
+        name = "innodb_redo_log_capacity" if self._is_mysql else "innodb_log_file_size"
+        return Setting(name, str(max(self._memory, 2**27)), "no checkpoint in the midst of a trial")
+
+    @property
+    def room(self) -> int:
+        # The log is allocated whole. What the user sets instead is the server's to read.
+        return 0 if self._log.name in self._set else int(self._log.value)
+
     def settings(self) -> list[Setting]:
-        log = "innodb_redo_log_capacity" if self._is_mysql else "innodb_log_file_size"
         return self._chosen(
             Setting("innodb_buffer_pool_size", str(self._memory), "--memory: the table stays in memory"),
-            Setting(log, str(max(self._memory, 2**27)), "no checkpoint in the midst of a trial"),
+            self._log,
             Setting("max_connections", "1000", "a stream is a connection; the default ends at 151"),
             Setting("skip_name_resolve", "ON", "no name server is asked about who connects"),
             Setting("character_set_server", "utf8mb4", "text of any language"),
