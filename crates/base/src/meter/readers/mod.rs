@@ -4,6 +4,7 @@
 
 pub mod cgroup;
 pub mod disk;
+mod family;
 mod file;
 pub mod frequency;
 pub mod host;

@@ -1,8 +1,7 @@
 //! One process as a whole. This one by getrusage, which counts to the microsecond and
 //! keeps what ended threads have used; another one by /proc/PID, in clock ticks.
 
-use std::time::{Duration, Instant};
-
+use super::family::Family;
 use super::{folder, tick_ns, Reread};
 use crate::meter::cpu::CpuTime;
 
@@ -70,13 +69,8 @@ impl Process {
 
     /// These processes together, each with those that it has started.
     pub fn several(pids: &[u32]) -> Self {
-        let children = pids.iter().take(MOST_CHILDREN).copied();
         Self {
-            family: Some(Family {
-                pid: None,
-                children: children.map(Child::new).collect(),
-                looked: None,
-            }),
+            family: Some(Family::several(pids)),
             own: false,
             several: true,
             stat: None,
@@ -109,7 +103,7 @@ impl Process {
 }
 
 impl Usage {
-    fn add(&mut self, other: &Usage) {
+    pub(super) fn add(&mut self, other: &Usage) {
         self.user_ns += other.user_ns;
         self.system_ns += other.system_ns;
         self.minor_faults += other.minor_faults;
@@ -120,140 +114,10 @@ impl Usage {
     }
 
     /// Of two that are both too low the one that knows of more work.
-    fn most(self, other: Usage) -> Usage {
+    pub(super) fn most(self, other: Usage) -> Usage {
         match self.cpu().total() >= other.cpu().total() {
             true => self,
             false => other,
-        }
-    }
-}
-
-/// Processes that are looked at; a server with more is told too low.
-const MOST_CHILDREN: usize = 1024;
-
-/// Looking for new ones takes this part of the time at most.
-const PART: u32 = 100;
-
-/// All that a process has started, and these in turn.
-#[derive(Debug)]
-struct Family {
-    /// Who has started them, in whose list new ones are found; `None`: they are all there are.
-    pid: Option<u32>,
-    children: Vec<Child>,
-    looked: Option<(Instant, Duration)>,
-}
-
-impl Family {
-    fn of(pid: u32) -> Self {
-        Self {
-            pid: Some(pid),
-            children: Vec::new(),
-            looked: None,
-        }
-    }
-
-    /// `ended`: what the system has counted of those that have ended.
-    fn read(&mut self, ended: &Usage, tick_ns: u64, page: u64) -> Usage {
-        let due = |(at, took): (Instant, Duration)| at.elapsed() >= took * PART;
-        if self.looked.is_none_or(due) {
-            let begun = Instant::now();
-            let mut places = MOST_CHILDREN - self.children.iter().map(Child::count).sum::<usize>();
-            if let Some(pid) = self.pid {
-                find(pid, &mut self.children, &mut places);
-            }
-            look(&mut self.children, &mut places);
-            self.looked = Some((begun, begun.elapsed()));
-        }
-        for child in &mut self.children {
-            child.read(tick_ns, page);
-        }
-        total(&self.children, ended)
-    }
-}
-
-/// Those that live, and those that have ended: as the system counts them when somebody has waited for
-/// them, or as they were last seen.
-fn total(children: &[Child], ended: &Usage) -> Usage {
-    let (mut alive, mut gone) = (Usage::default(), Usage::default());
-    alive.rss_bytes = Some(0);
-    for child in children {
-        match child.stat.is_some() {
-            true => alive.add(&child.total()),
-            false => gone.add(&child.total()),
-        }
-    }
-    alive.add(&gone.most(*ended));
-    alive
-}
-
-/// One that was started. What it has used stays counted when it is gone.
-#[derive(Debug)]
-struct Child {
-    pid: u32,
-    stat: Option<Reread>,
-    last: Usage,
-    /// Of those that it had started and waited for.
-    ended: Usage,
-    children: Vec<Child>,
-}
-
-impl Child {
-    fn new(pid: u32) -> Self {
-        Self {
-            pid,
-            stat: Reread::open(&format!("/proc/{pid}/stat")),
-            last: Usage::default(),
-            ended: Usage::default(),
-            children: Vec::new(),
-        }
-    }
-
-    fn count(&self) -> usize {
-        1 + self.children.iter().map(Child::count).sum::<usize>()
-    }
-
-    fn read(&mut self, tick_ns: u64, page: u64) {
-        let stat = self.stat.as_mut().and_then(Reread::read);
-        match stat.and_then(|stat| parse(stat, tick_ns, page)) {
-            Some((last, ended)) => (self.last, self.ended) = (last, ended),
-            None => (self.stat, self.last.rss_bytes) = (None, None),
-        }
-        for child in &mut self.children {
-            child.read(tick_ns, page);
-        }
-    }
-
-    fn total(&self) -> Usage {
-        let mut usage = self.last;
-        usage.add(&total(&self.children, &self.ended));
-        usage
-    }
-}
-
-/// Finds what these have started.
-fn look(children: &mut [Child], places: &mut usize) {
-    for child in children.iter_mut().filter(|child| child.stat.is_some()) {
-        find(child.pid, &mut child.children, places);
-        look(&mut child.children, places);
-    }
-}
-
-/// Finds what is new. Each thread has a list of those that it has started.
-fn find(pid: u32, children: &mut Vec<Child>, places: &mut usize) {
-    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
-        return;
-    };
-    for thread in threads.flatten() {
-        let list = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-        for pid in list.split_ascii_whitespace() {
-            let Ok(pid) = pid.parse() else { continue };
-            let known = |child: &Child| child.pid == pid && child.stat.is_some();
-            // This process works for itself, whoever has started it.
-            let new = pid != std::process::id() && !children.iter().any(known);
-            if new && *places > 0 {
-                *places -= 1;
-                children.push(Child::new(pid));
-            }
         }
     }
 }
@@ -286,7 +150,7 @@ fn of(who: i32) -> Usage {
 
 /// /proc/PID/stat (proc_pid_stat(5)): of the process, and of those that it has waited for. The second
 /// field, the program's name in brackets, may hold blanks and brackets: count from behind the last one.
-fn parse(stat: &str, tick_ns: u64, page: u64) -> Option<(Usage, Usage)> {
+pub(super) fn parse(stat: &str, tick_ns: u64, page: u64) -> Option<(Usage, Usage)> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let stopped = fields.next()? == "T";
     let mut at = 1;
@@ -313,6 +177,8 @@ fn parse(stat: &str, tick_ns: u64, page: u64) -> Option<(Usage, Usage)> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     const RECORDED: &str =
@@ -363,10 +229,9 @@ mod tests {
             .unwrap();
         let mut process = Process::new(Some(shell.id()));
         let used = until_used(&mut process, 50_000_000);
-        let child = &process.family.as_ref().unwrap().children[0];
-        assert_eq!(child.children.len(), 1);
-        let pids = [child.children[0].pid, child.pid];
-        for pid in pids {
+        let pids = process.family.as_ref().unwrap().pids();
+        assert_eq!(pids.len(), 2, "a child, and the child's");
+        for pid in pids.into_iter().rev() {
             // SAFETY: processes of the shell that was started above.
             unsafe { libc::kill(pid as i32, libc::SIGKILL) };
         }
@@ -446,29 +311,9 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_is_counted_once() {
-        let used = |user_ns| Usage {
-            user_ns,
-            ..Usage::default()
-        };
-        let gone = |user_ns| Child {
-            pid: 1,
-            stat: None,
-            last: used(user_ns),
-            ended: Usage::default(),
-            children: Vec::new(),
-        };
-        // As it was last seen, as the system has counted it since, and where nobody has waited for it.
-        for (ended, whole) in [(30, 30), (50, 50), (0, 30)] {
-            let found = total(&[gone(10), gone(20)], &used(ended));
-            assert_eq!(found.user_ns, whole, "{ended}");
-        }
-    }
-
-    #[test]
     fn this_process_seen_from_inside_and_outside() {
         let mut own = Process::new(None);
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         let before = own.read().unwrap();
         let mut after = before;
         while after.cpu().since(&before.cpu()).total() < 5_000_000 {
