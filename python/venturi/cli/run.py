@@ -263,8 +263,9 @@ def _run(found: Scenario, made: Path | None, given: dict[str, Any], engine: Exec
         output.go_on(None)
     if not given["as_json"]:
         results = _results(out)
-        report = _write_report(results) if given["report"] else None
         _print_results(results)
+        # After what is waited for.
+        report = _write_report(results) if given["report"] else None
         print(f"report: {report}" if report is not None else f"run: {out}")
     _conclude(ended)
 

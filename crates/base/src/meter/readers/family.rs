@@ -8,8 +8,15 @@ use super::Reread;
 /// Processes that are looked at; a server with more is told too low.
 const MOST_CHILDREN: usize = 1024;
 
-/// Looking for new ones takes this part of the time at most.
+/// Looking for new ones takes this part of the time at most: of a process that has started some, and of one
+/// that has not. A server of a hundred threads, each with a list of its own, would spend more on it than a
+/// client spends on its batches.
 const PART: u32 = 100;
+const PART_ALONE: u32 = 1000;
+
+/// They are looked for when a process or a thread was started on this host, and else so often: one that
+/// has lost its parent comes into another's list without being started.
+const ANYWAY: Duration = Duration::from_secs(1);
 
 /// All that a process has started, and these in turn.
 #[derive(Debug)]
@@ -17,7 +24,32 @@ pub(super) struct Family {
     /// Who has started them, in whose list new ones are found; `None`: they are all there are.
     pid: Option<u32>,
     children: Vec<Child>,
-    looked: Option<(Instant, Duration)>,
+    looked: Option<Look>,
+    births: Births,
+}
+
+#[derive(Debug)]
+struct Look {
+    at: Instant,
+    took: Duration,
+    /// The last number that the host had given before.
+    newest: Option<u32>,
+}
+
+/// The end of /proc/loadavg (proc_loadavg(5)): the number that was given to the newest process or thread.
+#[derive(Debug)]
+struct Births(Option<Reread>);
+
+impl Births {
+    fn open() -> Self {
+        Self(Reread::open("/proc/loadavg"))
+    }
+
+    /// `None`: the system does not tell.
+    fn newest(&mut self) -> Option<u32> {
+        let text = self.0.as_mut()?.read()?;
+        text.split_ascii_whitespace().nth(4)?.parse().ok()
+    }
 }
 
 impl Family {
@@ -26,6 +58,7 @@ impl Family {
             pid: Some(pid),
             children: Vec::new(),
             looked: None,
+            births: Births::open(),
         }
     }
 
@@ -36,20 +69,34 @@ impl Family {
             pid: None,
             children: children.map(Child::new).collect(),
             looked: None,
+            births: Births::open(),
         }
     }
 
     /// `ended`: what the system has counted of those that have ended.
     pub(super) fn read(&mut self, ended: &Usage, tick_ns: u64, page: u64) -> Usage {
-        let due = |(at, took): (Instant, Duration)| at.elapsed() >= took * PART;
-        if self.looked.is_none_or(due) {
-            let begun = Instant::now();
+        let newest = self.births.newest();
+        let part = match self.children.is_empty() {
+            true => PART_ALONE,
+            false => PART,
+        };
+        let due = |look: &Look| {
+            let passed = look.at.elapsed();
+            let may_be_new = newest.is_none() || newest != look.newest || passed >= ANYWAY;
+            may_be_new && passed >= look.took * part
+        };
+        if self.looked.as_ref().is_none_or(due) {
+            let at = Instant::now();
             let mut places = MOST_CHILDREN - self.children.iter().map(Child::count).sum::<usize>();
             if let Some(pid) = self.pid {
                 find(pid, &mut self.children, &mut places);
             }
             look(&mut self.children, &mut places);
-            self.looked = Some((begun, begun.elapsed()));
+            self.looked = Some(Look {
+                at,
+                took: at.elapsed(),
+                newest,
+            });
         }
         for child in &mut self.children {
             child.read(tick_ns, page);
@@ -158,6 +205,38 @@ mod tests {
             }
             of(&self.children)
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_thread_that_starts_is_a_birth() {
+        let mut births = Births::open();
+        let before = births.newest().unwrap();
+        std::thread::spawn(|| ()).join().unwrap();
+        assert_ne!(births.newest().unwrap(), before);
+    }
+
+    #[test]
+    fn a_child_is_found_where_the_system_tells_of_no_births() {
+        assert_eq!(Births(None).newest(), None);
+        let mut family = Family {
+            births: Births(None),
+            ..Family::of(std::process::id())
+        };
+        family.read(&Usage::default(), 1, 1);
+        let mut sleeper = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let start = Instant::now();
+        while {
+            family.read(&Usage::default(), 1, 1);
+            !family.pids().contains(&sleeper.id())
+        } {
+            assert!(start.elapsed() < Duration::from_secs(20));
+        }
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
     }
 
     #[test]
