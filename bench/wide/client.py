@@ -80,6 +80,12 @@ def pyarrow(asked: dict[str, Any]) -> dict[str, Any]:
     return {"rows": rows, "seconds": seconds, "cpu": spent}
 
 
+def tcp(asked: dict[str, Any]) -> dict[str, Any]:
+    """The limit of both: bytes of no meaning over one connection."""
+    record = core_trials.probe(f"flight://{asked['address']}", asked["operation"], 1)
+    return {"payload": record["bytes"], "seconds": record["interval_ns"] / 1e9}
+
+
 if __name__ == "__main__":
     asked = json.loads(sys.argv[1])
-    print(json.dumps({"venturi": venturi, "pyarrow": pyarrow}[asked["way"]](asked)))
+    print(json.dumps({"venturi": venturi, "pyarrow": pyarrow, "tcp": tcp}[asked["way"]](asked)))

@@ -1,9 +1,8 @@
 """Arrow Flight of wide and odd tables, one stream: Venturi at both ends beside pyarrow at both ends.
 
 A round holds every cell once, in an order that is drawn: a get and a put of each table, and within them both
-ways right after one another, each client a process of its own, against servers that live for the whole run.
-Told are payload bytes a second, and CPU-seconds of both ends for a GB. See
-bench/README.md.
+ways and raw TCP right after one another, each client a process of its own, against servers that live for the
+whole run. Told are payload bytes a second, and CPU-seconds of both ends for a GB. See bench/README.md.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ HERE = Path(__file__).resolve().parent
 LEAST = 2.5
 """What Venturi at both ends must reach of pyarrow at both ends."""
 WAYS = ("venturi", "pyarrow")
+LIMIT = "tcp"
 OPERATIONS = ("get", "put")
 _SECONDS = 0.9
 """Of a trial of pyarrow's, about."""
@@ -61,7 +61,7 @@ def trial(asked: dict[str, Any]) -> shared.Line:
     if ended.returncode != 0:
         raise OSError(f"{asked['way']}: {ended.stderr.strip()[-500:]}")
     found: shared.Line = json.loads(ended.stdout)
-    if found["rows"] != asked["rows_per_batch"] * asked["batches"]:
+    if asked["way"] != LIMIT and found["rows"] != asked["rows_per_batch"] * asked["batches"]:
         raise OSError(f"{asked['way']}: {found['rows']} rows, and not {asked}")
     return found
 
@@ -83,8 +83,10 @@ def measure(options: argparse.Namespace, output: Path) -> None:
         for cell, path in files.items():
             write(cell, path)
         serve = ("-m", "venturi", "serve", "flight", "--port", "0", "--json", "--exit-with-parent")
+        venturi = stack.enter_context(serving(*serve))
         ways = {
-            "venturi": stack.enter_context(serving(*serve)),
+            "venturi": venturi,
+            LIMIT: venturi,
             "pyarrow": stack.enter_context(serving(str(HERE / "peer.py"), str(folder))),
         }
         keep = shared.keeper(stack.enter_context(output.open("w")))
@@ -98,12 +100,12 @@ def measure(options: argparse.Namespace, output: Path) -> None:
         asked = {turn: first(*turn) for turn in turns}
         for number in range(options.rounds):
             for turn in draw.sample(turns, len(turns)):
-                for way in draw.sample(WAYS, len(WAYS)):
+                for way in draw.sample(list(ways), len(ways)):
                     line = {"kind": "trial", "round": number, "cell": turn[0].name, "operation": turn[1]}
 
                     def run(turn: tuple[Cell, str] = turn, way: str = way) -> shared.Line:
                         found = trial({**asked[turn], **ways[way], "way": way})
-                        return {**found, "payload": asked[turn]["payload"]}
+                        return {"payload": asked[turn]["payload"], **found}
 
                     failures = (OSError, ValueError, subprocess.TimeoutExpired)
                     keep(shared.attempted({**line, "way": way}, run, failures))
@@ -119,9 +121,10 @@ def spent(line: shared.Line) -> float:
     return float(sum(line["cpu"]))
 
 
-def _row(ours: dict[int, shared.Line], theirs: dict[int, shared.Line]) -> str:
-    texts = [shared.spread(shared.ratios(ours, theirs, rate))]
-    texts += [f"{shared.middle(lines, rate):.2f}" for lines in (ours, theirs)]
+def _row(*ways: dict[int, shared.Line]) -> str:
+    ours, theirs, limit = ways
+    texts = [shared.spread(shared.ratios(lines, theirs, rate)) for lines in (ours, limit)]
+    texts += [f"{shared.middle(lines, rate):.2f}" for lines in ways]
     for lines in (ours, theirs):
         ends = [
             shared.middle(lines, lambda line, end=end: 1e9 * line["cpu"][end] / line["payload"])
@@ -136,16 +139,17 @@ def told(source: Path) -> shared.Told:
     head, *lines = map(json.loads, source.read_text().splitlines())
     found = shared.by_round(lines, "cell", "operation", "way")
     names = (
-        *("cell", "", "venturi / pyarrow", "venturi, GB/s", "pyarrow, GB/s"),
+        *("cell", "", "venturi / pyarrow", "raw TCP / pyarrow", "venturi, GB/s", "pyarrow, GB/s"),
+        "raw TCP, GB/s",
         *("venturi, CPU-s/GB", "pyarrow, CPU-s/GB", "pyarrow / venturi"),
     )
     table = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     judged = []
     for cell in CELLS:
         for operation in OPERATIONS:
-            ours, theirs = (found.get((cell.name, operation, way), {}) for way in WAYS)
-            if ours.keys() & theirs.keys():
-                table.append(f"| {cell.name} | {operation} | {_row(ours, theirs)} |")
+            ours, theirs, limit = (found.get((cell.name, operation, way), {}) for way in (*WAYS, LIMIT))
+            if ours.keys() & theirs.keys() & limit.keys():
+                table.append(f"| {cell.name} | {operation} | {_row(ours, theirs, limit)} |")
                 ratios = shared.ratios(ours, theirs, rate)
                 judged += goals.judge(f"{operation} of {cell.name}, of pyarrow's", ratios, LEAST)
     said = [
@@ -154,7 +158,8 @@ def told(source: Path) -> shared.Told:
         f"{head['date']}; {shared.described(head)}; load before {head['load_before']:.2f}, "
         f"{shared.steal(lines)}.",
         "One stream, both ends alike; paired within a round: median, 95 % interval. CPU: client + server, "
-        "and all of pyarrow's over all of Venturi's.",
+        "and all of pyarrow's over all of Venturi's. Raw TCP: bytes of no meaning over one "
+        "connection.",
         "",
         *table,
     ]
