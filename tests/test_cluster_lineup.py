@@ -119,10 +119,15 @@ def test_the_start_is_told_by_each_hosts_own_clock(handles: Any) -> None:
 
 
 def test_the_head_start_is_more_than_clocks_are_wrong() -> None:
-    assert head_start_ns([Clock()]) == 52_000_000
-    assert head_start_ns([Clock()] * 100) == 250_000_000
-    assert head_start_ns([Clock(0, 100_000_000, 1)]) == 452_000_000
-    assert head_start_ns([Clock()], 200_000_000) == 252_000_000
+    assert head_start_ns([Clock()]) == 50_500_000
+    assert head_start_ns([Clock()] * 100) == 100_000_000
+    assert head_start_ns([Clock(0, 100_000_000, 1)]) == 450_500_000
+    assert head_start_ns([Clock()], 200_000_000) == 250_500_000
+
+
+def test_the_head_start_is_longer_where_the_driver_is_slow() -> None:
+    assert head_start_ns([Clock()] * 100, telling_ns=10_000_000) == 100_000_000
+    assert head_start_ns([Clock()] * 100, telling_ns=100_000_000) == 350_000_000
 
 
 def test_tallies_of_several_are_one_list() -> None:

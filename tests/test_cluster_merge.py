@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +19,7 @@ from hypothesis import strategies as st
 import venturi
 from cluster_support import AGREED, MS, ROW_BYTES, moved, part, record, stream
 from venturi.cluster.trial import latencies
-from venturi.cluster.trial.clock import Clock, Stamps, measure, of
+from venturi.cluster.trial.clock import Clock, Stamps, measure, of, stale
 from venturi.cluster.trial.merge import Part, lost, merge
 from venturi.cluster.trial.shares import Share, divide, spec_of, threads_of
 from venturi.common import hdr
@@ -77,10 +82,75 @@ def test_a_clock_that_is_wrong() -> None:
     assert Clock().at(AGREED).uncertainty_ns == 0
 
 
+def answered(now: Callable[[], int]) -> Future[int]:
+    call: Future[int] = Future()
+    call.set_result(now())
+    return call
+
+
 def test_measuring_asks_the_other_host() -> None:
     ticks = iter(range(AGREED, AGREED + 10**9, MS))
-    clock = measure(lambda: next(ticks) + 7 * 10**9, rounds=4, now_here=lambda: next(ticks))
+    ask = partial(answered, lambda: next(ticks) + 7 * 10**9)
+    (clock,) = measure([ask], 1.0, rounds=4, now_here=lambda: next(ticks))
     assert clock == Clock(7 * 10**9, MS, AGREED + 2 * MS)
+
+
+@pytest.mark.parametrize(
+    ("trips", "before", "asked"),
+    [
+        ([2.0, 0.9, 0.1], 0.0, 2),
+        ([2.0] * 9, 0.0, 4),
+        # Of a host that is far away, or busy, no exchange tells more than before.
+        ([7.0, 5.0, 2.0], 2.0, 2),
+    ],
+)
+def test_a_clock_that_is_known_well_enough_is_not_asked_again(
+    trips: list[float], before: float, asked: int
+) -> None:
+    now, calls = AGREED, 0
+
+    def there() -> int:
+        nonlocal now, calls
+        now += round(trips[calls] * MS)
+        calls += 1
+        return now
+
+    known = [Clock(0, round(before * MS), AGREED)]
+    measure([partial(answered, there)], 1.0, known, rounds=4, now_here=lambda: now)
+    assert calls == asked
+
+
+def test_hosts_are_asked_together_and_each_for_itself() -> None:
+    """Their answers come in any order; whose takes longer is the less certain one."""
+    waiting: list[Future[int]] = []
+
+    def ask(at: int) -> Future[int]:
+        waiting.append(Future())
+        mine = waiting[at]
+        if len(waiting) == 3:
+            threading.Thread(target=answer).start()
+        return mine
+
+    def answer() -> None:
+        for number, call in reversed(list(enumerate(waiting))):
+            time.sleep(0.02)
+            call.set_result(time.time_ns() + number * 10**12)
+
+    found = measure([partial(ask, at) for at in range(3)], 1.0, rounds=1)
+    assert len(waiting) == 3
+    for number, clock in enumerate(found):
+        assert abs(clock.offset_ns - number * 10**12) <= clock.uncertainty_ns + MS
+    assert found[2].uncertainty_ns < found[1].uncertainty_ns < found[0].uncertainty_ns
+
+
+def test_a_clock_is_asked_again_when_drift_comes_near_its_error() -> None:
+    def ages(uncertainty_ns: int) -> list[bool]:
+        return [stale(Clock(0, uncertainty_ns, AGREED), AGREED + age * 10**9) for age in (9, 11, 21, 61)]
+
+    assert stale(Clock(), AGREED)
+    assert ages(1000) == [False, True, True, True]
+    assert ages(MS) == [False, False, True, True]
+    assert ages(100 * MS) == [False, False, False, True]
 
 
 def test_counts_are_sums_and_streams_are_all_there() -> None:

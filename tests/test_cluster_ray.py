@@ -75,7 +75,7 @@ def run(
     control = executor.control()
     if meanwhile is not None:
         threading.Thread(target=meanwhile, args=(control,), daemon=True).start()
-    record: dict[str, Any] = json.loads(executor.run_trial(json.dumps(found), control))
+    record: dict[str, Any] = executor.run_trial(json.dumps(found), control)
     return record
 
 

@@ -29,7 +29,7 @@ import table  # noqa: E402
 import shared  # noqa: E402 - of bench/
 from venturi.cluster.ray.ray_executor import RayExecutor  # noqa: E402
 from venturi.common.errors import VenturiError  # noqa: E402
-from venturi.engine.executor import CoreExecutor  # noqa: E402
+from venturi.engine.executor import CoreExecutor, run_with_progress  # noqa: E402
 from venturi.plan.settings import Hosts  # noqa: E402
 from venturi.servers.reference import ReferenceServer  # noqa: E402
 
@@ -78,7 +78,7 @@ def pairs(options: argparse.Namespace, keep: Callable[[shared.Line], None]) -> N
                     "threads": 2,
                     **more,
                 }
-                record = json.loads(engine.run_trial(json.dumps(spec), engine.control()))
+                record = run_with_progress(engine.run_trial, spec, engine.control())
                 if record["outcome"] != "ok":
                     raise Failed(str(record["error"]))
                 cpu = record["cpu"]["client"]

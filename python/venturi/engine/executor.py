@@ -62,8 +62,9 @@ class Executor(Protocol):
     def control(self) -> TrialControl:
         """A fresh handle, good for one trial."""
 
-    def run_trial(self, spec: str, control: TrialControl) -> str:
-        """Runs to the end, however the trial ends: a failure is a record too."""
+    def run_trial(self, spec: str, control: TrialControl) -> str | dict[str, Any]:
+        """Runs to the end, however the trial ends: a failure is a record too. Whoever has the record in this
+        process gives itself: that of a hundred loaders is megabytes as JSON."""
 
     def probe_tcp(self, spec: str, control: TrialControl) -> str:
         """Measures the raw TCP ceiling."""
@@ -108,7 +109,7 @@ def _text(answer: object) -> str:
 
 
 def run_with_progress(
-    call: Callable[[str, TrialControl], str],
+    call: Callable[[str, TrialControl], str | dict[str, Any]],
     spec: Mapping[str, Any],
     control: TrialControl,
     on_progress: Callable[[Progress], None] | None = None,
@@ -119,7 +120,7 @@ def run_with_progress(
     The main thread stays free for signals: a Ctrl-C handler can call `control.cancel()`.
     Errors of the call are raised here.
     """
-    answer: list[str] = []
+    answer: list[str | dict[str, Any]] = []
     trouble: list[BaseException] = []
     ended = threading.Event()
     text = json.dumps(spec)
@@ -140,5 +141,6 @@ def run_with_progress(
     thread.join()
     if trouble:
         raise trouble[0]
-    record: dict[str, Any] = json.loads(answer[0])
+    found = answer[0]
+    record: dict[str, Any] = json.loads(found) if isinstance(found, str) else found
     return record

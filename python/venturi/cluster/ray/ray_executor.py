@@ -15,7 +15,7 @@ from venturi.cluster.ray.ray_servers import RayServers
 from venturi.cluster.ray.ray_session import Places, Session, kill, later, node_id
 from venturi.cluster.trial import lineup
 from venturi.cluster.trial.alike import is_here, unlike
-from venturi.cluster.trial.clock import ONE_MACHINE, Clock, measure
+from venturi.cluster.trial.clock import ONE_MACHINE, Clock, measure, stale
 from venturi.cluster.trial.handle import ClusterControl
 from venturi.cluster.trial.loader import Loader
 from venturi.cluster.trial.shares import divide
@@ -38,8 +38,6 @@ _BEGIN_A_LOADER_SECONDS = 2.0
 _REPLACE_SECONDS = 15.0
 """For a place on another host, where a loader's own host is dead."""
 _PING_SECONDS = 5.0
-_CLOCK_SECONDS = 10.0
-"""The longest that a clock's measurement holds: drift stays far below a millisecond."""
 _HEARD_SECONDS = 2.0
 """A loader that ended a trial well so recently is not asked again whether it is alive."""
 _CHUNK = 32 * 1024 * 1024
@@ -71,9 +69,9 @@ class RayHandle:
     def address(self) -> str | None:
         return self.identity.get("ip")
 
-    def now(self) -> int:
+    def now(self) -> Future[int]:
         """Its clock."""
-        return int(self.call("now").result(_PING_SECONDS))
+        return self.call("now")
 
     def call(self, method: str, *arguments: object) -> Future[Any]:
         return later(getattr(self.actor, method).remote(*arguments))
@@ -154,16 +152,20 @@ class RayExecutor:
                 )
 
     def _clocks(self, handles: Sequence[RayHandle]) -> list[Clock]:
-        """Where each one's clock is now; asked again when it was long ago."""
+        """Where each one's clock is now; asked again when it was long ago. A machine has one, however many
+        loaders."""
         now = time.time_ns()
-        for handle in handles:
-            if handle.identity.get("boot_id") == self._boot_id is not None:
-                handle.clock = ONE_MACHINE
-            elif (
-                not handle.clock.measured_unix_ns
-                or now - handle.clock.measured_unix_ns > _CLOCK_SECONDS * 1e9
-            ):
-                handle.clock = measure(handle.now)
+        # By machine; one that does not say which it is, is one of its own.
+        machines = [handle.identity.get("boot_id") or handle.name for handle in handles]
+        first = dict(zip(reversed(machines), reversed(handles), strict=True))
+        first.pop(self._boot_id, None)
+        asked = {machine: handle for machine, handle in first.items() if stale(handle.clock, now)}
+        before = [handle.clock for handle in asked.values()]
+        found = measure([handle.now for handle in asked.values()], _PING_SECONDS, before)
+        for handle, clock in zip(asked.values(), found, strict=True):
+            handle.clock = clock
+        for machine, handle in zip(machines, handles, strict=True):
+            handle.clock = first[machine].clock if machine in first else ONE_MACHINE
         return [handle.clock.at(time.time_ns()) for handle in handles]
 
     # What a run asks.
@@ -211,7 +213,7 @@ class RayExecutor:
     def control(self) -> TrialControl:
         return ClusterControl()
 
-    def run_trial(self, text: str, control: TrialControl) -> str:
+    def run_trial(self, text: str, control: TrialControl) -> dict[str, Any]:
         record = lineup.placed(
             *(text, control, lambda count, _: self._ready(count), self._clocks),
             localised=self._localised,
@@ -220,7 +222,7 @@ class RayExecutor:
         well = {host["host"] for host in record.get("hosts") or () if host["outcome"] == "ok"}
         for handle in self._loaders:
             handle.heard = time.monotonic() if handle.name in well else float("-inf")
-        return json.dumps(record)
+        return record
 
     def _ready(self, count: int) -> list[RayHandle]:
         """So many loaders that answer and have nothing to do. Raises VenturiError."""

@@ -7,11 +7,11 @@ trial goes as over any other loaders (`venturi.cluster.trial.lineup`). docs/spar
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from venturi.cluster.spark.line import Line, Switchboard, answer_calls
@@ -152,14 +152,12 @@ class SparkExecutor:
     def control(self) -> TrialControl:
         return ClusterControl()
 
-    def run_trial(self, text: str, control: TrialControl) -> str:
-        record = lineup.placed(
-            text, control, self._ready, lambda lines: [self._clock(line) for line in lines]
-        )
+    def run_trial(self, text: str, control: TrialControl) -> dict[str, Any]:
+        record = lineup.placed(text, control, self._ready, self._clocks)
         if record["outcome"] != "ok":
             # After a failure the next trial starts new tasks, whatever is left of these.
             self._dismiss()
-        return json.dumps(record)
+        return record
 
     def _ready(self, count: int, spec: Mapping[str, Any]) -> list[Line]:
         """So many loaders that reach what the spec names. Raises VenturiError and ValueError."""
@@ -201,10 +199,11 @@ class SparkExecutor:
                 f"the rows of a file lie on this machine, and {where}: --on ray sends them there"
             )
 
-    def _clock(self, line: Line) -> clock.Clock:
-        if line.identity["boot_id"] == self._boot_id:
-            return clock.ONE_MACHINE
-        return clock.measure(lambda: int(line.call("now").result(_ANSWER_SECONDS)))
+    def _clocks(self, lines: Sequence[Line]) -> list[clock.Clock]:
+        far = [line for line in lines if line.identity["boot_id"] != self._boot_id]
+        found = clock.measure([partial(line.call, "now") for line in far], _ANSWER_SECONDS)
+        measured = {line.name: one for line, one in zip(far, found, strict=True)}
+        return [measured.get(line.name, clock.ONE_MACHINE) for line in lines]
 
     def probe_tcp(self, spec: str, control: TrialControl) -> str:
         return self._probed("probe_tcp", spec, control)

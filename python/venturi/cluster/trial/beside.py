@@ -50,9 +50,10 @@ class Beside:
         control.is_here = True
         return str(getattr(self._here, method)(spec, control.here))
 
-    def run_trial(self, spec: str, control: TrialControl) -> str:
+    def run_trial(self, spec: str, control: TrialControl) -> str | dict[str, Any]:
         if json.loads(spec).get("loaders"):
-            return str(self._placed.run_trial(spec, control))
+            placed: dict[str, Any] = self._placed.run_trial(spec, control)
+            return placed
         return self._run_here("run_trial", spec, control)
 
     def probe_tcp(self, spec: str, control: TrialControl) -> str:

@@ -7,14 +7,23 @@ there. Half of the round trip is the most that the offset can be wrong; the quic
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
-__all__ = ["ONE_MACHINE", "Clock", "Stamps", "measure", "of"]
+__all__ = ["ONE_MACHINE", "Clock", "Stamps", "measure", "of", "stale"]
 
 ROUNDS = 16
 # What a crystal may drift against another one, 50 ppm: the error grows by it from one check to the next.
 DRIFT = 50e-6
+_SHORTEST_NS, _LONGEST_NS = 10 * 10**9, 60 * 10**9
+"""For how long a measured clock holds."""
+_ENOUGH_NS = 500_000
+"""An offset known to so much is worth no further exchange: drift adds as much in ten seconds."""
+_AS_GOOD = 1.5
+"""An offset known to so much of the error before is as good as the way and both hosts allow."""
+_AT_ONCE = 8
+"""Hosts asked at a time: more of them would wait for one another here, which looks like the way."""
 
 
 @dataclass(frozen=True)
@@ -70,14 +79,61 @@ def of(exchanges: Iterable[Stamps]) -> Clock:
     return Clock(round(offset), max(0, best.round_trip_ns + 1) // 2, best.back)
 
 
+def stale(clock: Clock, now_ns: int) -> bool:
+    """Whether to ask again: it never was, or what it may have drifted since comes near its own error."""
+    if not clock.measured_unix_ns:
+        return True
+    holds = min(_LONGEST_NS, max(_SHORTEST_NS, clock.uncertainty_ns / DRIFT))
+    return abs(now_ns - clock.measured_unix_ns) > holds
+
+
 def measure(
-    now_there: Callable[[], int], rounds: int = ROUNDS, now_here: Callable[[], int] = time.time_ns
-) -> Clock:
-    """Asks the other host for its time (unix, ns) so many times."""
+    asks: Sequence[Callable[[], Future[int]]],
+    seconds: float,
+    before: Sequence[Clock] | None = None,
+    rounds: int = ROUNDS,
+    now_here: Callable[[], int] = time.time_ns,
+) -> list[Clock]:
+    """Asks hosts for their time (unix, ns), some at once, each until one exchange tells enough, so many times
+    at most. `before`: their clocks as they were; about as good as that is enough.
 
-    def exchange() -> Stamps:
-        sent = now_here()
-        there = now_there()
-        return Stamps(sent, there, there, now_here())
+    Raises what a call does, and TimeoutError where one takes longer.
+    """
+    found: list[list[Stamps]] = [[] for _ in asks]
+    enough = [_enough_ns(clock) for clock in before or [ONE_MACHINE] * len(found)]
+    for _ in range(max(1, rounds)):
+        open_ = [
+            at
+            for at, exchanges in enumerate(found)
+            if not exchanges or exchanges[-1].round_trip_ns > 2 * enough[at]
+        ]
+        for first in range(0, len(open_), _AT_ONCE):
+            group = open_[first : first + _AT_ONCE]
+            calls = [_Exchange(asks[at], now_here) for at in group]
+            for at, call in zip(group, calls, strict=True):
+                found[at].append(call.stamps(seconds))
+    return [of(exchanges) for exchanges in found]
 
-    return of(exchange() for _ in range(max(1, rounds)))
+
+def _enough_ns(before: Clock) -> float:
+    return max(_ENOUGH_NS, _AS_GOOD * before.uncertainty_ns)
+
+
+class _Exchange:
+    """One that is in flight."""
+
+    def __init__(self, ask: Callable[[], Future[int]], now_here: Callable[[], int]) -> None:
+        self._back: int | None = None
+        self._now_here = now_here
+        self._sent = now_here()
+        self._call = ask()
+        self._call.add_done_callback(self._answered)
+
+    def _answered(self, _: Future[int]) -> None:
+        # By the thread that brings the answer, not when somebody comes to look at it.
+        self._back = self._now_here()
+
+    def stamps(self, seconds: float) -> Stamps:
+        there = int(self._call.result(seconds))
+        back = self._back if self._back is not None else self._now_here()
+        return Stamps(self._sent, there, there, back)

@@ -28,7 +28,9 @@ from venturi.engine.spec import failed_record
 __all__ = ["HEAD_START_NS", "Patience", "alone", "head_start_ns", "join_tallies", "placed", "run"]
 
 HEAD_START_NS = 50_000_000
-_HEAD_START_A_LOADER_NS = 2_000_000
+_HEAD_START_A_LOADER_NS = 500_000
+_TELLINGS = 3
+"""So many times as long as it took to call all loaders before, they have to hear of the start."""
 _POLL_SECONDS = 0.1
 _ASKED_AT_ONCE = 10
 """Loaders polled for progress at a time: a call costs the driver almost a millisecond."""
@@ -53,11 +55,14 @@ class Patience:
         return cls(timeout, 60.0 + 10 * timeout, min(20.0, 2.0 + timeout))
 
 
-def head_start_ns(clocks: Sequence[Clock], round_trip_ns: int = 0) -> int:
-    """From now to the start instant: time for all to hear of it, and more than the clocks are wrong."""
+def head_start_ns(clocks: Sequence[Clock], round_trip_ns: int = 0, telling_ns: int = 0) -> int:
+    """From now to the start instant: time for all to hear of it, and more than the clocks are wrong.
+
+    `telling_ns`: how long the driver took to call as many loaders before: it knows how busy its host is.
+    """
     errors = max((clock.uncertainty_ns for clock in clocks), default=0)
-    told = HEAD_START_NS + _HEAD_START_A_LOADER_NS * len(clocks)
-    return told + max(4 * errors, round_trip_ns)
+    told = max(_HEAD_START_A_LOADER_NS * len(clocks), _TELLINGS * telling_ns)
+    return HEAD_START_NS + told + max(4 * errors, round_trip_ns)
 
 
 def join_tallies(texts: Iterable[str | None]) -> str:
@@ -169,6 +174,7 @@ class _LineUp:
         self._agreed: int | None = None
         self._next_poll = 0.0
         self._round_trip_ns = 0
+        self._telling_ns = 0
 
     def run(self) -> dict[str, Any]:
         lead, *others = self._members
@@ -221,12 +227,15 @@ class _LineUp:
             member.lose(words(error))
             raise _Broken from None
         member.begun = True
-        return self._awaited(member, phase, "begin", json.dumps(own))
+        began = time.monotonic_ns()
+        awaited = self._awaited(member, phase, "begin", json.dumps(own))
+        self._telling_ns += time.monotonic_ns() - began
+        return awaited
 
     def _agree(self) -> None:
         """On the instant to start at."""
         clocks = [member.clock for member in self._members]
-        self._agreed = time.time_ns() + head_start_ns(clocks, self._round_trip_ns)
+        self._agreed = time.time_ns() + head_start_ns(clocks, self._round_trip_ns, self._telling_ns)
 
     def _start(self, member: Member, phase: str) -> _Awaited:
         """Tells the instant, by the loader's own clock."""
