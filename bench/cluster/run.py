@@ -1,8 +1,9 @@
 """What it costs to measure through Ray: beside measuring in this process, and with up to 100 loaders.
 
-Three parts, all on this machine: trials in this process and by one loader of `--on local`, in pairs; the time
+Four parts, all on this machine: trials in this process and by one loader of `--on local`, in pairs; the time
 until a run's first trial begins, with and without; one run of 10, 30 and 100 loaders whose streams are paced
-and go nowhere, so that what is left is the driver's own. See bench/README.md.
+and go nowhere, so that what is left is the driver's own; one of up to 1,000 simulated loaders
+(`simulated.py`), of which only the driver is real. See bench/README.md.
 """
 
 from __future__ import annotations
@@ -10,20 +11,19 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-import os
 import random
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(1, str(HERE.parent))
 
-import numpy as np  # noqa: E402
+import accounting  # noqa: E402
 import table  # noqa: E402
 
 import shared  # noqa: E402 - of bench/
@@ -33,10 +33,11 @@ from venturi.engine.executor import CoreExecutor, run_with_progress  # noqa: E40
 from venturi.plan.settings import Hosts  # noqa: E402
 from venturi.servers.reference import ReferenceServer  # noqa: E402
 
-PARTS = ("pairs", "set-up", "loaders")
+PARTS = ("pairs", "set-up", "loaders", "simulated")
 RECORDS = {"source": "records", "columns": 4, "values": "random", "seed": 1}
+MODULE = ("-m", "venturi")
 WAYS = ("in this process", "by one loader")
-PATIENCE_SECONDS = 400
+PATIENCE_SECONDS = 500
 # Of all loaders together: the machine has to have time left, as the driver's host has with real ones.
 BATCHES_PER_SECOND = 1000
 
@@ -51,6 +52,7 @@ def arguments() -> argparse.Namespace:
     add("--starts", type=int, default=5, help="pairs of starts (default 5)")
     add("--repeats", type=int, default=5, help="trials of 3 s with each number of loaders (default 5)")
     add("--loaders", default="10,30,100", help="how many (default 10,30,100)")
+    add("--simulated", default="10,100,300,1000", help="how many simulated ones (default 10,100,300,1000)")
     add("--seed", type=int, default=1, help="of the shuffle")
     add("--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help=" ".join(PARTS))
     return parser.parse_args()
@@ -126,58 +128,80 @@ def starts(options: argparse.Namespace, keep: Callable[[shared.Line], None]) -> 
 
 
 def loaders(options: argparse.Namespace, keep: Callable[[shared.Line], None]) -> None:
-    """One run of all; what a trial takes of the driver is from its start to the next one's, less itself."""
+    """One run of all."""
+    most = max(int(one) for one in options.loaders.split(","))
+    given = ("--streams", most, "--duration", "3s", "--loaders", options.loaders)
+    line = {"kind": "run", "loaders": "real"}
+    keep(shared.attempted(line, functools.partial(driven, options, keep, "real", given, most), (Failed,)))
 
-    def run() -> shared.Line:
-        most = max(int(one) for one in options.loaders.split(","))
-        with tempfile.TemporaryDirectory() as folder:
-            began = time.time_ns()
-            child = venturi(
-                *(Path(folder) / "run", "--streams", most, "--rate", BATCHES_PER_SECOND, "--duration", "3s"),
-                *("--repeats", options.repeats, "--warmup", 1, "--on", "local", "--loaders", options.loaders),
+
+def simulated(options: argparse.Namespace, keep: Callable[[shared.Line], None]) -> None:
+    """The same, each loader with a stream of its own."""
+    most = max(int(one) for one in options.simulated.split(","))
+    each = ("--loaders", options.simulated, "--streams", options.simulated)
+    given = (*each, "--set", 'matrix.zip=[["loaders","streams"]]', "--duration", "2s")
+    line = {"kind": "run", "loaders": "simulated"}
+    keep(
+        shared.attempted(line, functools.partial(driven, options, keep, "simulated", given, most), (Failed,))
+    )
+
+
+def driven(
+    options: argparse.Namespace,
+    keep: Callable[[shared.Line], None],
+    kind: str,
+    given: tuple[object, ...],
+    most: int,
+) -> shared.Line:
+    """A run; what a trial takes of the driver is from its start to the next one's, less itself."""
+    program = (str(HERE / "simulated.py"),) if kind == "simulated" else MODULE
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.time_ns()
+        child = venturi(
+            *(Path(folder) / "run", "--rate", BATCHES_PER_SECOND, "--on", "local"),
+            *("--repeats", options.repeats, "--warmup", 1, *given),
+            program=program,
+        )
+        used = accounting.Used(child.pid)
+        peak = finish(child, used)
+        ended = time.time_ns()
+        found = lines(Path(folder) / "run")
+    for record in found:
+        if record["outcome"] != "ok":
+            raise Failed(str(record["error"]))
+    begun = [record["times"]["started_unix_ns"] for record in found]
+    for record, start, after in zip(found, begun, begun[1:], strict=False):
+        if not record["warmup"]:
+            interval = record["times"]["interval_ns"]
+            keep(
+                {
+                    "kind": "trial",
+                    "of": kind,
+                    "loaders": record["parameters"]["loaders"],
+                    "beyond_s": (after - start - interval) / 1e9,
+                    **used.between(start, after),
+                    "skew_ms": record["times"]["start_skew_ns"] / 1e6,
+                }
             )
-            used: list[tuple[int, float]] = []
-            peak = finish(child, used)
-            ended = time.time_ns()
-            found = lines(Path(folder) / "run")
-        for record in found:
-            if record["outcome"] != "ok":
-                raise Failed(str(record["error"]))
-        begun = [record["times"]["started_unix_ns"] for record in found]
-        for record, start, after in zip(found, begun, begun[1:], strict=False):
-            if not record["warmup"]:
-                interval = record["times"]["interval_ns"]
-                keep(
-                    {
-                        "kind": "trial",
-                        "loaders": record["parameters"]["loaders"],
-                        "beyond_s": (after - start - interval) / 1e9,
-                        "cpu_s": float(np.diff(np.interp([start, after], *zip(*used, strict=True)))[0]),
-                        "skew_ms": record["times"]["start_skew_ns"] / 1e6,
-                    }
-                )
-        last = begun[-1] + found[-1]["times"]["interval_ns"]
-        return {
-            "most": most,
-            "peak_bytes": peak,
-            "begun_s": (begun[0] - began) / 1e9,
-            "end_s": (ended - last) / 1e9,
-        }
-
-    keep(shared.attempted({"kind": "run"}, run, (Failed,)))
+    last = begun[-1] + found[-1]["times"]["interval_ns"]
+    return {
+        "most": most,
+        "peak_bytes": peak,
+        "begun_s": (begun[0] - began) / 1e9,
+        "end_s": (ended - last) / 1e9,
+    }
 
 
-def venturi(out: Path, *words: object) -> subprocess.Popen[str]:
+def venturi(out: Path, *words: object, program: Sequence[str] = MODULE) -> subprocess.Popen[str]:
     always = ("--target", "empty://", "--operation", "get", "--no-ceilings", "--no-report", "--quiet")
-    command = [sys.executable, "-m", "venturi", "run", *always, "--out", out, *words]
+    command = [sys.executable, *program, "run", *always, "--out", out, *words]
     return subprocess.Popen(
         [str(word) for word in command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
 
 
-def finish(child: subprocess.Popen[str], used: list[tuple[int, float]] | None = None) -> int:
-    """Waits for its end; its largest resident memory in bytes, without its children's. `used` gets its CPU
-    seconds, each with the unix time in ns."""
+def finish(child: subprocess.Popen[str], used: accounting.Used | None = None) -> int:
+    """Waits for its end; its largest resident memory in bytes, without its children's."""
     peak, until = 0, time.monotonic() + PATIENCE_SECONDS
     try:
         while child.poll() is None:
@@ -185,7 +209,7 @@ def finish(child: subprocess.Popen[str], used: list[tuple[int, float]] | None = 
                 raise Failed(f"not ended within {PATIENCE_SECONDS} s")
             peak = max(peak, largest(child.pid))
             if used is not None:
-                used.append((time.time_ns(), processor_seconds(child.pid)))
+                used.look()
             time.sleep(0.1)
         if child.returncode != 0:
             assert child.stderr is not None
@@ -206,14 +230,6 @@ def largest(pid: int) -> int:
     return int(found[0][1]) * 1024 if found else 0
 
 
-def processor_seconds(pid: int) -> float:
-    try:
-        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def lines(run: Path) -> list[dict[str, Any]]:
     return [json.loads(text) for text in (run / "trials.jsonl").read_text().splitlines()]
 
@@ -228,7 +244,7 @@ def measure(options: argparse.Namespace, output: Path) -> None:
     with open(output, "w") as file:
         keep = shared.keeper(file)
         keep({**shared.machine(), "ray": ray.__version__, "batches_per_second": BATCHES_PER_SECOND})
-        for part, what in zip(PARTS, (pairs, starts, loaders), strict=True):
+        for part, what in zip(PARTS, (pairs, starts, loaders, simulated), strict=True):
             if part in options.parts:
                 what(options, keep)
                 print(f"{part}: done", file=sys.stderr)

@@ -36,13 +36,18 @@ _RECORD_SECONDS = 60.0
 def recorded(spec: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """What a real loader gives for the last stream of a trial: its record, and its tallies."""
     loader = Loader()
-    own = spec_of(spec, Share(int(spec["streams"]) - 1, 1), lead=False)
+    own = spec_of({**spec, "threads": 1}, Share(int(spec["streams"]) - 1, 1), lead=False)
     own["trial"] = f"{spec['trial']}.recorded"
     loader.begin(json.dumps(own), "ready", _RECORD_SECONDS)
     told = loader.start_at(time.time_ns() + 50_000_000, "done", _RECORD_SECONDS)
     if told["phase"] == ENDED or told["record"] is None or told["tallies"] is None:
         raise RuntimeError(f"no record to play: {told['record']}")
     return json.loads(told["record"]), json.loads(told["tallies"])
+
+
+def _key(spec: dict[str, Any]) -> tuple[int, int]:
+    """Trials of which one record will do."""
+    return int(spec["duration_ns"]), int(spec["streams"])
 
 
 class _End:
@@ -60,7 +65,8 @@ class Ends:
 
     def __init__(self) -> None:
         self._ends: dict[int, _End] = {}
-        self._played: dict[int, tuple[dict[str, Any], list[dict[str, Any]]]] = {}
+        self._played: dict[tuple[int, int], tuple[dict[str, Any], list[dict[str, Any]]]] = {}
+        self._playing = asyncio.Lock()
         self._identity = Loader().identify() | {"node_id": node_id()}
 
     async def call(self, at: int, method: str, arguments: Sequence[Any]) -> Any:
@@ -88,10 +94,10 @@ class Ends:
     async def _begin(self, end: _End, at: int, text: str, phase: str, seconds: float) -> Told:
         end.spec = spec = json.loads(text)
         end.trial, end.first, end.lead = spec["trial"], spec["share"]["first"], spec["share"]["lead"]
-        duration = int(spec["duration_ns"])
-        if duration not in self._played:
-            # Made before the driver is answered, so in no trial's interval.
-            self._played[duration] = await asyncio.to_thread(recorded, {**spec, "threads": 1})
+        async with self._playing:
+            if (key := _key(spec)) not in self._played:
+                # Of a cell's warm-up, before the driver is answered.
+                self._played[key] = await asyncio.to_thread(recorded, spec)
         end.phase, end.started_ns = phase, 0
         end.concluded.clear()
         return self._told(end)
@@ -117,7 +123,7 @@ class Ends:
         end.concluded.set()
 
     def _told(self, end: _End) -> Told:
-        record, tallies = self._played[int(end.spec["duration_ns"])]
+        record, tallies = self._played[_key(end.spec)]
         counted, done = reached(end.phase, "counted"), end.phase == "done"
         mine = [{**tally, "stream": end.first} for tally in tallies]
         return {

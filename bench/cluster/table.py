@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import law
+
 import goals
 import shared
 
 Lines = list[shared.Line]
 Part = tuple[list[str], list[goals.Judged]]
 _RATIO, _SET_UP_SECONDS, _BEYOND_SECONDS, _MEGABYTES = 0.99, 5.0, 1.0, 500.0
+_JUDGED = 100
+"""Loaders of which the goals are."""
+_NEAR = 1.3
+"""So many times too much or too little, and a law is of no use beyond what was measured."""
 
 
 def told(source: Path) -> shared.Told:
@@ -23,7 +29,7 @@ def told(source: Path) -> shared.Told:
     ]
     judged: list[goals.Judged] = []
     good = [line for line in found if "error" not in line]
-    for part in (_pairs, _starts, _loaders):
+    for part in (_pairs, _starts, _loaders, _simulated):
         text, more = part(good, head)
         out, judged = out + text, judged + more
     return shared.Told("\n".join(out), judged, shared.failures(found, "kind", "way", "loaders"))
@@ -74,36 +80,88 @@ def _starts(lines: Lines, head: shared.Line) -> Part:
 
 
 def _loaders(lines: Lines, head: shared.Line) -> Part:
-    trials = [line for line in lines if line["kind"] == "trial"]
-    runs = [line for line in lines if line["kind"] == "run"]
-    if not trials or not runs:
+    return _driven(lines, head, "real", "on this machine")
+
+
+def _simulated(lines: Lines, head: shared.Line) -> Part:
+    text, judged = _driven(lines, head, "simulated", "simulated, each as on a host of its own")
+    found = _by_loaders(lines, "simulated")
+    figures = (
+        ("from a trial's end to the next one's start", "beyond_s"),
+        ("driver's CPU time a trial", "driver_cpu_s"),
+    )
+    rows = []
+    for what, name in figures:
+        by_count = {count: [line[name] for line in own] for count, own in found.items()}
+        grows = law.fit(by_count)
+        if grows is None:
+            continue
+        rows.append(f"| {what} | {_margin(grows.base, 2)} s | {_margin(grows.each, 2, 1e3)} ms |")
+        most = max(by_count)
+        smaller = law.fit({count: values for count, values in by_count.items() if count < most})
+        if smaller is not None:
+            told, low, high = smaller.at(most)
+            rows[-1] += f" {_margin((told, low, high), 2)} s | {shared.spread(by_count[most])} s |"
+            title = f"{what}: {most} loaders, law of fewer to measured"
+            ratios = [told / value for value in by_count[most]]
+            judged += goals.judge(title, ratios, _NEAR, most=True) + goals.judge(title, ratios, 1 / _NEAR)
+        else:
+            rows[-1] += " - | - |"
+    if rows:
+        text += [
+            "",
+            "The law a + b loaders, and what it says of the largest number from the others alone:",
+            "",
+            "| | a | b, each loader | predicted | measured |",
+            "|---|---|---|---|---|",
+            *rows,
+        ]
+    return text, judged
+
+
+def _margin(found: tuple[float, float, float], digits: int, scale: float = 1.0) -> str:
+    middle, low, high = (scale * value for value in found)
+    return f"{middle:,.{digits}f} [{low:,.{digits}f}..{high:,.{digits}f}]"
+
+
+def _by_loaders(lines: Lines, kind: str) -> dict[int, Lines]:
+    trials = [line for line in lines if line["kind"] == "trial" and line["of"] == kind]
+    counts = sorted({line["loaders"] for line in trials})
+    return {count: [line for line in trials if line["loaders"] == count] for count in counts}
+
+
+def _driven(lines: Lines, head: shared.Line, kind: str, where: str) -> Part:
+    found = _by_loaders(lines, kind)
+    runs = [line for line in lines if line["kind"] == "run" and line["loaders"] == kind]
+    if not found or not runs:
         return [], []
     run = runs[0]
     rows, judged = [], []
-    for count in sorted({line["loaders"] for line in trials}):
-        own = [line for line in trials if line["loaders"] == count]
-        beyond = [line["beyond_s"] for line in own]
-        skew, cpu = ([line[name] for line in own] for name in ("skew_ms", "cpu_s"))
-        rows.append(
-            f"| {count} | {shared.spread(beyond)} | {shared.spread(cpu)} | {shared.spread(skew, 1)} |"
-        )
-        if count == run["most"]:
-            for what, found in (
-                (f"driver's CPU time, a trial of {count} loaders", cpu),
-                (f"from a trial's end to the next one's start, {count} loaders on one machine", beyond),
-            ):
-                judged += goals.judge(what, found, _BEYOND_SECONDS, most=True, unit="s")
-    peak = run["peak_bytes"] / 1e6
-    judged.append(goals.exact("driver's largest memory", peak, _MEGABYTES, most=True, unit="MB"))
+    names = ("beyond_s", "driver_cpu_s", "ray_cpu_s", "loaders_cpu_s")
+    for count, own in found.items():
+        cells = [shared.spread([line[name] for line in own]) for name in names]
+        cells.append(shared.spread([line["skew_ms"] for line in own], 1))
+        rows.append(f"| {count} | {' | '.join(cells)} |")
+    asked = _JUDGED if _JUDGED in found else max(found)
+    for what, name in (
+        (f"driver's CPU time, a trial of {asked} loaders {where}", "driver_cpu_s"),
+        (f"from a trial's end to the next one's start, {asked} loaders {where}", "beyond_s"),
+    ):
+        values = [line[name] for line in found[asked]]
+        judged += goals.judge(what, values, _BEYOND_SECONDS, most=True, unit="s")
+    if kind == "real":
+        peak = run["peak_bytes"] / 1e6
+        judged.append(goals.exact("driver's largest memory", peak, _MEGABYTES, most=True, unit="MB"))
     return [
         "",
-        f"## Up to {run['most']} loaders on this machine, {head['batches_per_second']} batches/s together",
+        f"## Up to {run['most']} loaders {where}, {head['batches_per_second']} batches/s together",
         "",
         f"{run['begun_s']:.1f} s until the first trial began, for all loaders to start; {run['end_s']:.1f} s "
-        "from the last one's end until all of them were gone.",
+        f"from the last one's end until all of them were gone. The driver's largest memory: "
+        f"{run['peak_bytes'] / 1e6:.0f} MB.",
         "",
         "| loaders | from a trial's end to the next one's start, s | driver's CPU time a trial, s "
-        "| skew of starts, ms |",
-        "|---|---|---|---|",
+        "| Ray's processes' | loaders' | skew of starts, ms |",
+        "|---|---|---|---|---|---|",
         *rows,
     ], judged
