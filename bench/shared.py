@@ -61,6 +61,15 @@ def described(head: Line) -> str:
     return f"{head['cpu']}, {head['cpus']} CPUs, Linux {head['kernel']}; commit {head['commit']}"
 
 
+def cpu_seconds(pid: int | str) -> float:
+    """CPU time of a process, zero where it has ended; in steps of a clock tick."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def _ticks() -> tuple[int, int]:
     """CPU time of the whole host, and what was stolen of it, in ticks."""
     words = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]

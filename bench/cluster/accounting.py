@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+import shared
+
 WHOSE = ("driver", "loaders", "ray")
 _ALL_SECONDS = 0.5
 """So often all processes are looked at; it takes some milliseconds of a hundred."""
@@ -25,7 +27,7 @@ class Used:
 
     def look(self) -> None:
         """Notes what has been used until now."""
-        own = seconds(self._driver)
+        own = shared.cpu_seconds(self._driver)
         self._at["driver"].append((time.time_ns(), own))
         if time.monotonic() < self._next:
             return
@@ -33,7 +35,7 @@ class Used:
         sums = dict.fromkeys(WHOSE[1:], 0.0)
         now = time.time_ns()
         for pid in below(self._driver):
-            sums["loaders" if is_loader(pid) else "ray"] += seconds(pid)
+            sums["loaders" if is_loader(pid) else "ray"] += shared.cpu_seconds(pid)
         for whose, used in sums.items():
             self._at[whose].append((now, used))
 
@@ -47,19 +49,6 @@ class Used:
         return found
 
 
-def _stat(pid: int | str) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return []
-
-
-def seconds(pid: int) -> float:
-    """CPU time of a process, zero where it has ended."""
-    words = _stat(pid)
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK") if words else 0.0
-
-
 def is_loader(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/cmdline").read_text().startswith(_LOADERS)
@@ -71,10 +60,18 @@ def below(pid: int) -> Iterator[int]:
     """All that a process has started, and what these have."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
-        if name.isdigit() and (words := _stat(name)):
-            children.setdefault(int(words[1]), []).append(int(name))
+        if name.isdigit() and (parent := _parent(name)):
+            children.setdefault(parent, []).append(int(name))
     waiting = list(children.get(pid, ()))
     while waiting:
         one = waiting.pop()
         yield one
         waiting += children.get(one, ())
+
+
+def _parent(pid: str) -> int:
+    """0 where it has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0

@@ -18,6 +18,7 @@ use arrow_schema::{DataType, Schema};
 use flatbuffers::FlatBufferBuilder;
 
 use super::chunk::Chunk;
+use super::handles::Handles;
 use super::ipc::Encoded;
 use super::slab::{Growing, Pool};
 
@@ -43,6 +44,7 @@ pub(super) struct Writer {
     /// Of the batch that is written.
     now: Content,
     pieces: Vec<Piece>,
+    handles: Handles,
     copied: Growing,
     /// How much of what was copied is in a piece.
     cut: usize,
@@ -69,6 +71,7 @@ impl Writer {
             said: None,
             now: Content::default(),
             pieces: vec![],
+            handles: Handles::default(),
             copied: Growing::new(Pool::keeping(KEPT)),
             cut: 0,
             dictionaries: vec![],
@@ -83,6 +86,7 @@ impl Writer {
         self.now.nodes.clear();
         self.now.buffers.clear();
         self.dictionaries.clear();
+        self.handles.begin();
         for column in batch.columns() {
             self.array(column.as_ref());
         }
@@ -246,7 +250,7 @@ impl Writer {
             return self.bytes(buffer);
         }
         self.cut();
-        self.pieces.push(Piece::Shared(buffer.clone()));
+        self.pieces.push(Piece::Shared(self.handles.of(buffer)));
         self.end(buffer.len());
     }
 

@@ -11,6 +11,7 @@ pub mod decimal;
 pub mod flight;
 pub mod flight_sql;
 pub mod frame;
+mod handles;
 pub mod hpack;
 pub mod ipc;
 pub mod ipc_queue;
