@@ -1,8 +1,8 @@
 """What it costs to measure through Ray: beside measuring in this process, and with up to 100 loaders.
 
 Four parts, all on this machine: trials in this process and by one loader of `--on local`, in pairs; the time
-until a run's first trial begins, with and without; one run of 10, 30 and 100 loaders whose streams are paced
-and go nowhere, so that what is left is the driver's own; one of up to 1,000 simulated loaders
+until a run's first trial begins, with and without; runs of 10, 30 and 100 loaders whose streams are paced
+and go nowhere, so that what is left is the driver's own; runs of up to 1,000 simulated loaders
 (`simulated.py`), of which only the driver is real. See bench/README.md.
 """
 
@@ -128,22 +128,30 @@ def starts(options: argparse.Namespace, keep: Callable[[shared.Line], None]) -> 
 
 
 def loaders(options: argparse.Namespace, keep: Callable[[shared.Line], None]) -> None:
-    """One run of all."""
-    most = max(int(one) for one in options.loaders.split(","))
-    given = ("--streams", most, "--duration", "3s", "--loaders", options.loaders)
-    line = {"kind": "run", "loaders": "real"}
-    keep(shared.attempted(line, functools.partial(driven, options, keep, "real", given, most), (Failed,)))
+    """Of as many streams, whatever the number of loaders."""
+    counts = [int(one) for one in options.loaders.split(",")]
+    each(options, keep, "real", {count: max(counts) for count in counts}, "3s")
 
 
 def simulated(options: argparse.Namespace, keep: Callable[[shared.Line], None]) -> None:
-    """The same, each loader with a stream of its own."""
-    most = max(int(one) for one in options.simulated.split(","))
-    each = ("--loaders", options.simulated, "--streams", options.simulated)
-    given = (*each, "--set", 'matrix.zip=[["loaders","streams"]]', "--duration", "2s")
-    line = {"kind": "run", "loaders": "simulated"}
-    keep(
-        shared.attempted(line, functools.partial(driven, options, keep, "simulated", given, most), (Failed,))
-    )
+    """Of a stream a loader."""
+    counts = [int(one) for one in options.simulated.split(",")]
+    each(options, keep, "simulated", {count: count for count in counts}, "2s")
+
+
+def each(
+    options: argparse.Namespace,
+    keep: Callable[[shared.Line], None],
+    kind: str,
+    streams: dict[int, int],
+    duration: str,
+) -> None:
+    """A run for each number of loaders: what comes between two trials is the end of one and the beginning of
+    the next, which are to be alike."""
+    for count, most in streams.items():
+        given = ("--loaders", count, "--streams", most, "--duration", duration)
+        line = {"kind": "run", "of": kind, "loaders": count}
+        keep(shared.attempted(line, functools.partial(driven, options, keep, kind, given), (Failed,)))
 
 
 def driven(
@@ -151,7 +159,6 @@ def driven(
     keep: Callable[[shared.Line], None],
     kind: str,
     given: tuple[object, ...],
-    most: int,
 ) -> shared.Line:
     """A run; what a trial takes of the driver is from its start to the next one's, less itself."""
     program = (str(HERE / "simulated.py"),) if kind == "simulated" else MODULE
@@ -185,7 +192,6 @@ def driven(
             )
     last = begun[-1] + found[-1]["times"]["interval_ns"]
     return {
-        "most": most,
         "peak_bytes": peak,
         "begun_s": (begun[0] - began) / 1e9,
         "end_s": (ended - last) / 1e9,

@@ -132,15 +132,17 @@ def _by_loaders(lines: Lines, kind: str) -> dict[int, Lines]:
 
 def _driven(lines: Lines, head: shared.Line, kind: str, where: str) -> Part:
     found = _by_loaders(lines, kind)
-    runs = [line for line in lines if line["kind"] == "run" and line["loaders"] == kind]
-    if not found or not runs:
+    runs = {line["loaders"]: line for line in lines if line["kind"] == "run" and line["of"] == kind}
+    found = {count: own for count, own in found.items() if count in runs}
+    if not found:
         return [], []
-    run = runs[0]
     rows, judged = [], []
     names = ("beyond_s", "driver_cpu_s", "ray_cpu_s", "loaders_cpu_s")
     for count, own in found.items():
         cells = [shared.spread([line[name] for line in own]) for name in names]
         cells.append(shared.spread([line["skew_ms"] for line in own], 1))
+        run = runs[count]
+        cells += [f"{run['begun_s']:.1f}", f"{run['end_s']:.1f}", f"{run['peak_bytes'] / 1e6:.0f}"]
         rows.append(f"| {count} | {' | '.join(cells)} |")
     asked = _JUDGED if _JUDGED in found else max(found)
     for what, name in (
@@ -150,18 +152,15 @@ def _driven(lines: Lines, head: shared.Line, kind: str, where: str) -> Part:
         values = [line[name] for line in found[asked]]
         judged += goals.judge(what, values, _BEYOND_SECONDS, most=True, unit="s")
     if kind == "real":
-        peak = run["peak_bytes"] / 1e6
+        peak = max(run["peak_bytes"] for run in runs.values()) / 1e6
         judged.append(goals.exact("driver's largest memory", peak, _MEGABYTES, most=True, unit="MB"))
     return [
         "",
-        f"## Up to {run['most']} loaders {where}, {head['batches_per_second']} batches/s together",
-        "",
-        f"{run['begun_s']:.1f} s until the first trial began, for all loaders to start; {run['end_s']:.1f} s "
-        f"from the last one's end until all of them were gone. The driver's largest memory: "
-        f"{run['peak_bytes'] / 1e6:.0f} MB.",
+        f"## Up to {max(found)} loaders {where}, {head['batches_per_second']} batches/s together",
         "",
         "| loaders | from a trial's end to the next one's start, s | driver's CPU time a trial, s "
-        "| Ray's processes' | loaders' | skew of starts, ms |",
-        "|---|---|---|---|---|---|",
+        "| Ray's processes' | loaders' | skew of starts, ms | until the first trial, s | to the end, s "
+        "| driver's memory, MB |",
+        "|---|---|---|---|---|---|---|---|---|",
         *rows,
     ], judged
