@@ -57,8 +57,15 @@ class Hosts:
     def shape(self, rate: str, burst: str = "256kb", sender: str | None = None) -> None:
         """Both ends send at most this fast, or only that one of them, with a queue of 50 ms."""
         for namespace in (sender,) if sender is not None else (self.client, self.server):
-            words = ["netns", "exec", namespace, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf"]
+            words = ["netns", "exec", namespace, "tc", "qdisc", "replace", "dev", "eth0", "root", "tbf"]
             ip(*words, "rate", rate, "burst", burst, "latency", "50ms")
+
+    def unshape(self) -> None:
+        """Both ends send as fast as they can."""
+        for namespace in (self.client, self.server):
+            words = ["ip", "netns", "exec", namespace, "tc", "qdisc", "del", "dev", "eth0", "root"]
+            # Without a shape there is nothing to take away.
+            subprocess.run(words, capture_output=True, timeout=20, check=False)
 
     def inside(self, namespace: str) -> list[str]:
         return ["ip", "netns", "exec", namespace]

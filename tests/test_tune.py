@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import math
 import random
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from run_support import venturi
+from path_support import SERVER_ADDRESS, hosts, server
+from run_support import command, environment, venturi
 from venturi.analysis import results
 from venturi.analysis.search.explore import Search
+from venturi.common import toml_text
 from venturi.measure.tune import Budget, Recorded, replay
 
 
@@ -95,6 +98,53 @@ def test_a_live_target(tmp_path: Path) -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert "best found: " in ended.stdout and "learned" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "codecs"),
+    [
+        (("flight://node7", "--values", "sequential"), ["none", "lz4", "zstd"]),
+        (("flight://node7", "--values", "sequential", "--operation", "put"), ["none", "lz4", "zstd"]),
+        (("flight://node7/rows",), ["none", "lz4", "zstd"]),
+        (("charrow://node7", "--query", "rows=1000"), ["none", "lz4", "zstd"]),
+        (("flight://node7",), None),
+        (("flight://local", "--values", "sequential"), None),
+        (("flight://127.0.0.1:7", "--values", "sequential"), None),
+        (("flight+unix:///run/here", "--values", "sequential"), None),
+        (("flight://node7", "--values", "sequential", "--streams", "1,2"), None),
+        (("flight://node7", "--values", "sequential", "--compression", "none"), None),
+        (("postgres://node7/db",), None),
+    ],
+)
+def test_compression_is_searched_on_the_way_to_another_host(
+    tmp_path: Path, words: tuple[str, ...], codecs: list[str] | None
+) -> None:
+    """Where data are known not to get smaller, or nothing lies between, it would only cost trials."""
+    given = ("--executor", "model", "--trials", 2, "--no-ceilings", "--out", tmp_path / "run")
+    ended = venturi("tune", *words, *given)
+    assert ended.returncode == 0, ended.stderr
+    matrix = toml_text.parse((tmp_path / "run" / "scenario.toml").read_text(), "scenario.toml")["matrix"]
+    assert matrix.get("compression") == codecs
+    assert ("compression is not searched" in ended.stderr) == (words == ("flight://node7",))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rate", "pays"), [("100mbit", True), (None, False)])
+def test_a_link_decides_about_compression(tmp_path: Path, core: object, rate: str | None, pays: bool) -> None:
+    """A slow one carries more rows where they are smaller; two cores are busy enough without a codec where
+    nothing slows the link."""
+    with hosts(rate) as two, server(within=two.inside(two.server), host=SERVER_ADDRESS) as end:
+        words = command(
+            *("tune", f"flight://{end.address}", "--operation", "put", "--data", "builtin:birdstrikes"),
+            *("--duration", "300ms", "--trials", 20, "--json", "--no-ceilings", "--out", tmp_path / "run"),
+        )
+        done = subprocess.run(
+            [*two.inside(two.client), *words],
+            capture_output=True, text=True, env=environment(), timeout=180, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["best"]["settings"]["compression"] not in (None, "none")) == pays, found["best"]
 
 
 def test_wrong_use(tmp_path: Path) -> None:

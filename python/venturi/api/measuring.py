@@ -20,12 +20,12 @@ from venturi.measure.endpoints import Endpoints
 from venturi.measure.estimate import Estimate, estimate
 from venturi.measure.observer import QuietObserver, Slot
 from venturi.measure.tune import Tuned
+from venturi.measure.tune_space import space
 from venturi.plan.aliases import ALIASES
 from venturi.plan.layers import Layer, file_layer
 from venturi.plan.load import load
 from venturi.plan.scale import scale as scaled
 from venturi.plan.scenario import Scenario
-from venturi.plan.searched import searched
 from venturi.plan.values import LIST_VALUES, TABLES
 from venturi.store.open import open_run
 from venturi.targets.parameters import SETTINGS
@@ -183,20 +183,20 @@ def tune(
         raise VenturiError("trials must be 2 or more, and minutes more than 0")
     bounded = trials is not None or minutes is not None
     budget = Budget(trials if bounded else DEFAULT_TRIALS, minutes * 60 if minutes is not None else None)
+    engine = executor if executor is not None else CoreExecutor()
+    observer = _Observer(progress)
     if isinstance(target, str) and "://" in target:
         try:
             settings["target"] = check_url(target)
         except ValueError as error:
             raise VenturiError(f"target: {error}", ExitCode.SCENARIO) from None
         tree = _tree(settings)
-        layers = [searched(tree), Layer("keyword", tree)]
-        _check_placement(layers)
-        found = load(layers)
+        asked = Layer("keyword", tree)
+        _check_placement([asked])
+        found = space(tree, asked, engine, observer.note)
     else:
         found = _scenario(target, settings, None, None, None)
     path = Path(out) if out is not None else outcome.default_out(found)
-    engine = executor if executor is not None else CoreExecutor()
-    observer = _Observer(progress)
     return tuning.execute(
         found, path, engine, observer, budget, lambda *_: None, search_seed, unproven=unproven
     )

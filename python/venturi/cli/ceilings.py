@@ -126,12 +126,12 @@ def _print(measured: Ceilings, format: forms.TableOrJson, url: str | None) -> No
 
     found, last = measured.limits, measured.narrowest
     if format is forms.TableOrJson.json:
-        document = shown.document(found, last, measured.lines, measured.interrupted)
+        document = shown.document(found, last, measured.packings, measured.lines, measured.interrupted)
         print(json.dumps(document, ensure_ascii=False, indent=2))
     else:
         from rich.console import Console
 
-        shown.print_table(found, last, Console())
+        shown.print_table(found, last, measured.packings, Console())
     if measured.interrupted:
         say("warning", "interrupted; these are the limits measured until then" if found else "interrupted")
     for limit in found:

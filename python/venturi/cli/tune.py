@@ -246,9 +246,10 @@ def _print(tuned: Tuned, given: dict[str, Any], unit: str = "B/s") -> None:
 
 def _scenario(given: dict[str, Any]) -> Scenario:
     """The scenario whose matrix is searched: a file's or a built-in one's, or one made for a URL."""
+    from venturi.cli.run import _executor
+    from venturi.measure.tune_space import space
     from venturi.plan.layers import Layer, file_layer
     from venturi.plan.load import load
-    from venturi.plan.searched import searched
     from venturi.plan.typed import layer_tree
     from venturi.targets.urls import check_url
 
@@ -259,7 +260,13 @@ def _scenario(given: dict[str, Any]) -> Scenario:
             url = check_url(target)
         except ValueError as error:
             raise ScenarioError(f"TARGET: {error}") from None
-    space = {name: given[name] for name in _SPACE}
-    tree, spelled = layer_tree(space | {"target": url})
-    layers = [searched(tree)] if url else [file_layer(target)]
-    return load([*layers, Layer("", tree, flags=spelled)])
+    tree, spelled = layer_tree({name: given[name] for name in _SPACE} | {"target": url})
+    asked = Layer("", tree, flags=spelled)
+    if url is None:
+        return load([file_layer(target), asked])
+
+    def note(level: str, text: str) -> None:
+        if not (given["quiet"] or given["as_json"]):
+            say(level, text)
+
+    return space(tree, asked, _executor(given["executor"]), note)

@@ -303,7 +303,8 @@ class Prober:
             answer = self._answer(probe, duration, control)
         except Exception as error:  # the run is worth more than its ceiling; the reason is told
             answer = {"outcome": "failed", "error": str(error) or type(error).__name__}
-        more: dict[str, Any] = {name: answer[name] for name in ("batches", "address") if name in answer}
+        own = ("batches", "address", "encoded_bytes")
+        more: dict[str, Any] = {name: answer[name] for name in own if name in answer}
         return {
             "format": FORMAT_VERSION,
             **dict(zip(IDENTITY, probe.key, strict=True)),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from venturi.analysis.cells.limits import Limit, Narrowest, limits, narrowest, title
+from venturi.analysis.models.packing import Packing, packings
 from venturi.common.environment import file_system
 from venturi.common.errors import ExitCode, ScenarioError, VenturiError
 from venturi.common.suffixes import parse_count, parse_duration
@@ -74,6 +75,11 @@ class Ceilings:
         known = [(p, kind) for p in places for kind in SOCKETS if (p, kind) in ways] or [("local", "tcp")]
         found = (narrowest(self.limits, place, kind) for place, kind in known)
         return [line for line in found if line is not None]
+
+    @property
+    def packings(self) -> list[Packing]:
+        """What each codec does to the data, and so on which links it pays."""
+        return packings(self.limits)
 
     @property
     def exit_code(self) -> ExitCode:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from venturi.plan.layers import Layer
@@ -35,8 +35,9 @@ def _is_get(tree: Mapping[str, Any]) -> bool:
     return tree.get("workload", {}).get("operation") == "get" or bool(READING & set(asked))
 
 
-def searched(tree: Mapping[str, Any]) -> Layer:
-    """What is searched at a URL where nothing is said: streams up to twice the cores, and batch sizes."""
+def searched(tree: Mapping[str, Any], codecs: Sequence[str] = ()) -> Layer:
+    """What is searched at a URL where nothing is said: streams up to twice the cores, batch sizes, and these
+    codecs beside none."""
 
     upserts = is_database(str(tree.get("target", {}).get("url", ""))) and not _is_get(tree)
     base: dict[str, Any] = {"name": "tune", "workload": {}, "matrix": {}}
@@ -52,4 +53,6 @@ def searched(tree: Mapping[str, Any]) -> Layer:
             base["matrix"] |= {"encoders": [1 << k for k in range(most.bit_length())], "decoders": [1, 2]}
         elif "rows_per_batch" not in asked and not _of_a_table(tree):
             base["matrix"]["rows_per_batch"] = _UPSERTS if upserts else _MESSAGES
+        if codecs:
+            base["matrix"]["compression"] = ["none", *codecs]
     return Layer("the defaults of tune", base)

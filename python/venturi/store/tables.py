@@ -134,6 +134,7 @@ _CEILING = {
     "repeat": _I,
     "round": _I,
     "bytes": _I,
+    "encoded_bytes": _I,
     "interval_ns": _I,
     "bytes_per_second": _F,
     "outcome": _S,

@@ -94,6 +94,9 @@ impl HostSpec {
 #[derive(Debug, Clone, Serialize)]
 pub struct ProbeRecord {
     pub bytes: u64,
+    /// Of a codec: what these bytes of payload were encoded as.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoded_bytes: Option<u64>,
     pub interval_ns: u64,
     pub outcome: Outcome,
     pub error: Option<Failure>,
@@ -114,7 +117,8 @@ pub fn run(spec: &ProbeSpec, control: &Control) -> ProbeRecord {
 /// Probes a limit of this host; whatever goes wrong is in the record.
 pub fn run_host(spec: &HostSpec, control: &Control) -> ProbeRecord {
     let cancelled = || control.cancelled();
-    recorded("the probe of this host", || match spec {
+    let mut encoded = None;
+    let found = recorded("the probe of this host", || match spec {
         HostSpec::Memory {
             threads,
             duration_ns,
@@ -136,13 +140,13 @@ pub fn run_host(spec: &HostSpec, control: &Control) -> ProbeRecord {
             data,
             rows_per_batch,
             duration_ns,
-        } => codec::run(
-            codec::Work::of_name(name)?,
-            data,
-            *rows_per_batch,
-            lasting(*duration_ns)?,
-            &cancelled,
-        ),
+        } => {
+            let work = codec::Work::of_name(name)?;
+            let lasting = lasting(*duration_ns)?;
+            let found = codec::run(work, data, *rows_per_batch, lasting, &cancelled)?;
+            encoded = Some(found.encoded);
+            Ok(found.payload)
+        }
         HostSpec::Cipher { name, duration_ns } => cipher::run(
             cipher::Work::of_name(name)?,
             lasting(*duration_ns)?,
@@ -164,7 +168,11 @@ pub fn run_host(spec: &HostSpec, control: &Control) -> ProbeRecord {
             },
             &cancelled,
         ),
-    })
+    });
+    ProbeRecord {
+        encoded_bytes: encoded,
+        ..found
+    }
 }
 
 fn lasting(duration_ns: u64) -> Result<Duration> {
@@ -181,12 +189,14 @@ fn recorded(what: &str, work: impl FnOnce() -> Result<tcp::Probe>) -> ProbeRecor
     match catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked) {
         Ok(probe) => ProbeRecord {
             bytes: probe.bytes,
+            encoded_bytes: None,
             interval_ns: probe.interval_ns,
             outcome: Outcome::Ok,
             error: None,
         },
         Err(error) => ProbeRecord {
             bytes: 0,
+            encoded_bytes: None,
             interval_ns: 0,
             outcome: match error.kind {
                 Kind::Cancelled => Outcome::Interrupted,
@@ -255,6 +265,9 @@ mod tests {
         ));
         assert_eq!((record.outcome, record.error), (Outcome::Ok, None));
         assert!(record.bytes >= 32_000 && record.interval_ns >= 1_000_000);
+        assert!(record
+            .encoded_bytes
+            .is_some_and(|encoded| encoded >= record.bytes));
         for wrong in [
             r#"{"kind": "memory", "threads": 0, "duration_ns": 1000}"#,
             r#"{"kind": "memory", "threads": 1, "duration_ns": 0}"#,

@@ -34,6 +34,8 @@ class Limit:
     cached: bool = False
     """From an earlier run of the same boot, machine and configuration."""
     rates: tuple[float, ...] = field(default=(), repr=False)
+    ratio: float | None = None
+    """Of a codec: payload bytes to a byte that they are encoded as."""
 
     @property
     def quantity(self) -> Quantity:
@@ -138,6 +140,7 @@ def _limit(group: Sequence[Mapping[str, Any]], cores: int) -> Limit:
         found = failed.get("error")
         error = str(found.get("message")) if isinstance(found, Mapping) else str(found)
     family, meaning = _meaning(first, cores)
+    encoded = sum(int(x.get("encoded_bytes") or 0) for x in good)
     return Limit(
         title=title(first),
         family=family,
@@ -148,6 +151,7 @@ def _limit(group: Sequence[Mapping[str, Any]], cores: int) -> Limit:
         error=error,
         cached=any(x.get("cached") for x in group),
         rates=tuple(rates),
+        ratio=sum(x["bytes"] for x in good) / encoded if encoded else None,
     )
 
 

@@ -7,17 +7,22 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from venturi.analysis.cells.limits import Limit, Narrowest
+from venturi.analysis.models.packing import Packing
 from venturi.analysis.statistics.intervals import RANGE_BELOW, range_coverage
-from venturi.common.units import percent
+from venturi.common.units import Quantity, percent
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["document", "print_table"]
+__all__ = ["document", "packed", "print_table"]
 
 
 def document(
-    found: Sequence[Limit], last: Sequence[Narrowest], lines: Sequence[Mapping[str, Any]], interrupted: bool
+    found: Sequence[Limit],
+    last: Sequence[Narrowest],
+    codecs: Sequence[Packing],
+    lines: Sequence[Mapping[str, Any]],
+    interrupted: bool,
 ) -> dict[str, Any]:
     """Limits and single repeats in base units; `lines` are those of ceilings.jsonl."""
     return {
@@ -32,6 +37,7 @@ def document(
                 "bytes_per_second_high": limit.quantity.high,
                 "spread": limit.spread,
                 "repeats": len(limit.rates),
+                "payload_per_encoded": limit.ratio,
                 "meaning": limit.meaning,
                 "error": limit.error,
             }
@@ -41,12 +47,43 @@ def document(
             {"title": line.limit.title, "bytes_per_second": line.limit.quantity.value, "text": line.text}
             for line in last
         ],
+        "codecs": [
+            {
+                "codec": one.codec,
+                "data": one.data,
+                "payload_per_encoded": one.ratio,
+                "pays_below_bytes_per_second": one.pays_below(),
+            }
+            for one in codecs
+        ],
         "lines": [dict(line) for line in lines],
     }
 
 
-def print_table(found: Sequence[Limit], last: Sequence[Narrowest], console: Console) -> None:
-    """A row a limit, what each kind means, and at the end the narrowest of each path."""
+def packed(found: Sequence[Packing]) -> list[str]:
+    """Of each codec on which links it pays, as its cores allow."""
+    lines = []
+    for data in dict.fromkeys(one.data for one in found):
+        vain = [one.codec for one in found if one.data == data and one.ratio <= 1]
+        if vain:
+            verb = "does" if len(vain) == 1 else "do"
+            lines.append(f"{' and '.join(vain)} {verb} not make {data} smaller, and so pay on no link")
+    for one in found:
+        if one.ratio > 1:
+            most = one.pays_below()
+            lines.append(
+                f"{one.codec}: {one.data} {one.ratio:.3g} times smaller, "
+                f"{Quantity(most, unit='B/s').text('MB/s')} with a core at each end. Faster than plain where "
+                f"the link carries less than that a stream ({8 * most / 1e9:.3g} Gbit/s)"
+            )
+    return lines
+
+
+def print_table(
+    found: Sequence[Limit], last: Sequence[Narrowest], codecs: Sequence[Packing], console: Console
+) -> None:
+    """A row a limit, what each kind means, and at the end the narrowest of each path, and where codecs
+    pay."""
     from rich.table import Table
     from rich.text import Text
 
@@ -78,9 +115,9 @@ def print_table(found: Sequence[Limit], last: Sequence[Narrowest], console: Cons
         text = f"{family:<{indent}}{meaning}"
         for part in textwrap.wrap(text, room, subsequent_indent=" " * indent, break_on_hyphens=False):
             console.print(Text(part, style="dim"))
-    for line in last:
+    for line in (*(narrow.text for narrow in last), *packed(codecs)):
         console.print()
-        for text in textwrap.wrap(line.text, max(console.width, 40), break_on_hyphens=False):
+        for text in textwrap.wrap(line, max(console.width, 40), break_on_hyphens=False):
             console.print(Text(text, style="bold"))
 
 

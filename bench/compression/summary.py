@@ -1,0 +1,217 @@
+"""From the lines of the bench to its page: rates by link, and where each codec stops to pay."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import goals
+import shared
+from venturi.analysis.models.packing import Packing
+from venturi.analysis.statistics.intervals import Interval, median_interval
+
+UNSHAPED = "unshaped"
+NEAR = 0.15
+"""How far a prediction may lie from what was measured, where it lies outside of its interval."""
+Rounds = dict[int, shared.Line]
+
+
+def rate(line: shared.Line) -> float:
+    """Payload bytes/s."""
+    return float(line["payload"] * 1e9 / line["interval_ns"])
+
+
+def crossing(speeds: Sequence[float], ratios: Sequence[float]) -> float:
+    """The link's speed at which a codec is as fast as plain: straight between the logarithms of the two links
+    around it. 0 where it is slower on the slowest link, infinite where it is faster on all."""
+    if ratios[0] < 1:
+        return 0.0
+    for at in range(1, len(ratios)):
+        if ratios[at] < 1:
+            above, below = math.log(ratios[at - 1]), math.log(ratios[at])
+            share = above / (above - below)
+            return math.exp((1 - share) * math.log(speeds[at - 1]) + share * math.log(speeds[at]))
+    return math.inf
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A codec on some data and streams."""
+
+    data: str
+    streams: int
+    codec: str
+    ratio: float
+    predicted: float
+    """Bytes/s of the link; 0: it never pays."""
+    found: Interval | None
+    """The same as measured; None where it pays on no link of all, or some round does not tell."""
+    wins: list[str]
+    """Links on which it is surely faster than plain."""
+
+    @property
+    def error(self) -> float:
+        """Of the prediction: 0 within the interval, else its distance from the median."""
+        if self.predicted == 0.0:
+            return 1.0 if self.wins else 0.0
+        if self.found is None:
+            return math.inf
+        inside = self.found.low <= self.predicted <= self.found.high
+        return 0.0 if inside else abs(self.predicted / self.found.median - 1)
+
+    @property
+    def row(self) -> str:
+        texts = [self.data, str(self.streams), self.codec, f"{self.ratio:.2f}", self._measured, self._said]
+        return f"| {' | '.join(texts)} |"
+
+    @property
+    def _measured(self) -> str:
+        if self.found is None:
+            return "never" if not self.wins else "not told"
+        low, high = (bits(x) for x in (self.found.low, self.found.high))
+        return f"{bits(self.found.median)} [{low}..{high}]"
+
+    @property
+    def _said(self) -> str:
+        return "never" if self.predicted == 0.0 else bits(self.predicted)
+
+
+def bits(speed: float) -> str:
+    """Gbit/s."""
+    return "over all" if math.isinf(speed) else f"{8 * speed / 1e9:.3g}"
+
+
+class Lines:
+    """What was measured, by what it is of."""
+
+    def __init__(self, head: shared.Line, lines: Sequence[shared.Line]) -> None:
+        self.links: list[str] = head["links"]
+        self.cores: int = head["cores"]
+        kinds = {kind: [x for x in lines if x["kind"] == kind] for kind in ("trial", "link", "core", "crate")}
+        self.trials = shared.by_round(kinds["trial"], "data", "streams", "codec", "link")
+        self.speeds = shared.by_round(kinds["link"], "link")
+        self.core = shared.by_round(kinds["core"], "data", "codec")
+        self.crates = shared.by_round(kinds["crate"], "data", "codec", "verb")
+        self.ways: list[tuple[str, int]] = [(name, streams) for name, streams in head["ways"]]
+        self.codecs: list[str] = head["codecs"]
+
+    def speed(self, link: str) -> float:
+        return shared.middle(self.speeds[link], lambda line: float(line["rate"]))
+
+    def ratios(self, data: str, streams: int, codec: str, link: str) -> dict[int, float]:
+        """Its rate over plain, round by round."""
+        ours, plain = (self.trials.get((data, streams, x, link), {}) for x in (codec, "none"))
+        return {n: rate(ours[n]) / rate(plain[n]) for n in ours.keys() & plain.keys()}
+
+    def cell(self, data: str, streams: int, codec: str) -> Cell | None:
+        measured = self.core.get((data, codec))
+        links = [link for link in self.links if link in self.speeds]
+        by_link = {link: self.ratios(data, streams, codec, link) for link in links}
+        rounds = set.intersection(*(set(found) for found in by_link.values())) if by_link else set()
+        if not measured or not rounds:
+            return None
+        names = ("encode", "decode", "ratio")
+        packing = Packing(codec, data, *(shared.middle(measured, lambda x, n=n: float(x[n])) for n in names))
+        socket = self.speed(UNSHAPED)
+        wins = [link for link, found in by_link.items() if median_interval(list(found.values())).low > 1]
+        speeds = [self.speed(link) for link in links]
+        crossings = [crossing(speeds, [by_link[link][n] for link in links]) for n in sorted(rounds)]
+        told = packing.ratio > 1 and all(0 < x < math.inf for x in crossings)
+        return Cell(
+            *(data, streams, codec, packing.ratio),
+            packing.pays_below(streams, socket, self.cores),
+            median_interval(crossings) if told else None,
+            wins,
+        )
+
+
+def _rates(lines: Lines, data: str, streams: int) -> list[str]:
+    """Payload by link, of plain and of each codec beside it."""
+    out = [
+        f"### {data}, {streams} stream{'s' if streams > 1 else ''}",
+        "| link | raw TCP, Gbit/s | " + " | ".join(lines.codecs) + " |",
+        "|---" * (2 + len(lines.codecs)) + "|",
+    ]
+    for link in lines.links:
+        found = {codec: lines.trials.get((data, streams, codec, link), {}) for codec in lines.codecs}
+        if link not in lines.speeds or not all(found.values()):
+            continue
+        cells = [shared.spread([rate(x) / 1e6 for x in found["none"].values()], 0)]
+        for codec in lines.codecs[1:]:
+            ratios = list(lines.ratios(data, streams, codec, link).values())
+            cells.append(f"{shared.middle(found[codec], rate) / 1e6:,.0f}: {shared.spread(ratios)}")
+        out.append(f"| {link} | {bits(lines.speed(link))} | " + " | ".join(cells) + " |")
+    return [*out, ""]
+
+
+def _spent(lines: Lines, data: str, streams: int) -> str:
+    """CPU-seconds of both ends for a GB of payload, on the fastest link."""
+
+    def seconds(line: shared.Line) -> float:
+        return float(sum(line["cpu_ns"]) / line["payload"])
+
+    cells = []
+    for codec in lines.codecs:
+        found = lines.trials.get((data, streams, codec, lines.links[-1]), {})
+        cells.append(shared.spread([seconds(line) for line in found.values()]))
+    return f"| {data} | {streams} | " + " | ".join(cells) + " |"
+
+
+def _crates(lines: Lines) -> tuple[list[str], list[goals.Judged]]:
+    out, judged = ["| data | codec | | ours, MB/s | ours / the crate |", "|---|---|---|---|---|"], []
+    for (data, codec, verb), found in lines.crates.items():
+        ratios = [line["ours"] / line["crate"] for line in found.values()]
+        ours = shared.middle(found, lambda line: float(line["ours"]))
+        out.append(f"| {data} | {codec} | {verb} | {ours / 1e6:,.0f} | {shared.spread(ratios, 3)} |")
+        judged += goals.judge(f"{codec} {verb} of {data}, of the crate's own", ratios, 1.0)
+    return out, judged
+
+
+def _judged(cell: Cell, rounds: int) -> goals.Judged:
+    """Whether the prediction holds."""
+    what = f"{cell.data}, {cell.streams} x {cell.codec}: error of the link's speed below which it pays"
+    coverage = cell.found.coverage if cell.found is not None else 1 - 2.0 ** (1 - rounds)
+    error = min(cell.error, 9.99)
+    return goals.Judged(what, error, error, error, NEAR, most=True, coverage=coverage)
+
+
+def told(source: Path) -> shared.Told:
+    head, *found = map(json.loads, source.read_text().splitlines())
+    lines = Lines(head, found)
+    out = [
+        f"# Where compression pays, {head['date'][:16].replace('T', ' ')} UTC",
+        "",
+        f"{shared.described(head)}; load before {head['load_before']:.2f}; {shared.steal(found)}.",
+        "",
+    ]
+    judged: list[goals.Judged] = []
+    cells = [lines.cell(*way, codec) for way in lines.ways for codec in lines.codecs[1:]]
+    if known := [cell for cell in cells if cell is not None]:
+        rounds = max(len(rounds) for rounds in lines.trials.values())
+        out += [
+            "## Faster than plain on links slower than this",
+            "| data | streams | codec | times smaller | measured, Gbit/s | predicted, Gbit/s |",
+            "|---|---|---|---|---|---|",
+            *(cell.row for cell in known),
+            "",
+            f"Median of {rounds} rounds [95 %]. A link's speed is what raw TCP carries.",
+            "",
+            "## Payload, MB/s, and of plain in the same round",
+            *(line for way in lines.ways for line in _rates(lines, *way)),
+            f"## CPU-seconds of both ends for a GB, link {lines.links[-1]}",
+            "| data | streams | " + " | ".join(lines.codecs) + " |",
+            "|---" * (2 + len(lines.codecs)) + "|",
+            *(_spent(lines, *way) for way in lines.ways),
+            "",
+        ]
+        judged += [_judged(cell, rounds) for cell in known]
+    if lines.crates:
+        table, more = _crates(lines)
+        out += ["## One core, beside the crates", *table, ""]
+        judged += more
+    missing = [line["why"] for line in found if line["kind"] == "missing"]
+    failed = shared.failures(found, "kind", "data", "streams", "codec", "link")
+    return shared.Told("\n".join(out), judged, failed, missing)

@@ -1,0 +1,82 @@
+"""What `venturi tune` searches at a URL where nothing is said: compression too, where that may pay."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from venturi.analysis.cells.ceilings import data_label
+from venturi.engine import peers
+from venturi.engine.executor import Executor
+from venturi.measure.ceiling_probes import SECONDS, Probe, Prober, foreign
+from venturi.measure.endpoints import Endpoints, Note
+from venturi.plan.cell import Cell
+from venturi.plan.layers import Layer
+from venturi.plan.load import load
+from venturi.plan.rules.options import applies
+from venturi.plan.scenario import Scenario
+from venturi.plan.searched import searched
+from venturi.targets.system import REFERENCE, is_ours, scheme_of
+
+__all__ = ["space"]
+
+CODECS = ("lz4", "zstd")
+LEAST = 1.05
+"""Data that a codec makes less than 5 % smaller cannot gain more than that by it."""
+
+
+def space(tree: Mapping[str, Any], asked: Layer, executor: Executor, note: Note) -> Scenario:
+    """The scenario whose matrix is searched at the URL of `tree`, which is what `asked` says.
+
+    `note` is told why compression is left out where only the data speak against it.
+    """
+    found = load([searched(tree), asked])
+    if tree.get("matrix") or asked.has(("target", "compression")):
+        return found
+    codecs = _codecs(found, executor, note)
+    return load([searched(tree, codecs), asked]) if codecs else found
+
+
+def _codecs(found: Scenario, executor: Executor, note: Note) -> list[str]:
+    """Those that may pay: on the way to another host, which compresses or unpacks, of data that get
+    smaller."""
+    url, operation = found.target.url, found.workload.operation
+    if (
+        not foreign(url)
+        or operation not in ("get", "put")
+        or scheme_of(url) not in REFERENCE
+        or not applies("compression", url, operation)
+    ):
+        return []
+    with Endpoints(found, executor.needs_server, note) as endpoints:
+        cell = endpoints.cells[0]
+        if operation == "get" and executor.needs_server and not is_ours(url):
+            # What another server than ours sends is its own choice.
+            told = peers.ask(url, cell.options, found.run.timeout / 1e9)
+            if any(described is None for described in told.values()):
+                return []
+        if data_label(cell.parameters) is None:
+            return list(CODECS)
+        smaller = _ratios(cell, executor, endpoints)
+    kept = [codec for codec, ratio in smaller.items() if ratio is None or ratio >= LEAST]
+    if vain := [f"{codec} {ratio:.2f} times" for codec, ratio in smaller.items() if codec not in kept]:
+        note(
+            "info",
+            f"compression is not searched where it hardly makes the data smaller: {', '.join(vain)}; to "
+            "search it all the same, name what is searched, as --compression none,lz4 --streams 1,2,4",
+        )
+    return kept
+
+
+def _ratios(cell: Cell, executor: Executor, endpoints: Endpoints) -> dict[str, float | None]:
+    """How many times smaller each codec makes a sample of the cell's data; None where that was not told."""
+    found: dict[str, float | None] = {}
+    with contextlib.ExitStack() as stack:
+        prober = Prober(executor, endpoints, stack)
+        for codec in CODECS:
+            probe = Probe("codec", end="client", name=f"{codec}-encode", threads=1, cell=cell)
+            line = prober.line(probe, 0, executor.control(), SECONDS["codec"] / 2)
+            encoded = line.get("encoded_bytes")
+            found[codec] = line["bytes"] / encoded if encoded else None
+    return found
