@@ -262,7 +262,9 @@ def _link(seen: Seen, hit: Hit) -> list[Remedy]:
     found = []
     asked_in_vain = foreign_server(seen) and seen.cell.operation == "get"
     can_pack = applies("compression", _url(seen), seen.cell.operation) and not asked_in_vain
-    if can_pack and not packed(seen.cell.parameters):
+    # What is drawn at random gets no smaller.
+    random = [seen.cell.parameters.get(key) for key in ("data", "values")] == ["records", "random"]
+    if can_pack and not random and not packed(seen.cell.parameters):
         found.append(Remedy(Why.COMPRESSION, {"compression": "lz4"}))
     if seen.sender.retransmits and seen.streams < 8:
         found += _more_streams(seen)
