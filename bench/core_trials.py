@@ -22,7 +22,17 @@ def trial(**spec: Any) -> dict[str, Any]:
     """The record of a trial as `venturi run` executes it, stage clocks, latencies and samples included; rows
     are counted, which is all that its peers do. Raises TrialFailed."""
     whole = {"trial": uuid.uuid4().hex, "operation": "get", "data": RECORDS, "verify": "count", **spec}
-    record: dict[str, Any] = json.loads(_core.run_trial(json.dumps(whole), _core.Control()))
+    return _good(_core.run_trial(json.dumps(whole), _core.Control()))
+
+
+def memory(threads: int) -> dict[str, Any]:
+    """Bytes and time of copies in memory, by so many threads. Raises TrialFailed."""
+    spec = {"kind": "memory", "threads": threads, "duration_ns": PROBE_NS}
+    return _good(_core.probe(json.dumps(spec), _core.Control()))
+
+
+def _good(text: str) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(text)
     if record["outcome"] != "ok":
         raise TrialFailed(str(record["error"]["message"]))
     return record
@@ -37,7 +47,4 @@ def probe(target: str, direction: str, streams: int) -> dict[str, Any]:
         "streams": streams,
         "duration_ns": PROBE_NS,
     }
-    record: dict[str, Any] = json.loads(_core.probe_tcp(json.dumps(spec), _core.Control()))
-    if record["outcome"] != "ok":
-        raise TrialFailed(str(record["error"]["message"]))
-    return record
+    return _good(_core.probe_tcp(json.dumps(spec), _core.Control()))

@@ -23,7 +23,7 @@ import shared
 SMALL = {
     "flight": "--rounds 6 --bytes 0.5e9 --streams 1 2 --rows 4096 32768 --pairings cpp/cpp venturi/venturi "
     "probe",
-    "charrow": "--rounds 6 --bytes 0.4e9 --parts memory",
+    "charrow": "--rounds 6 --bytes 0.4e9 --parts memory transports",
     "adbc": "--rounds 7 --rows 300000",
     "exec": "--rounds 7 --bytes 300000000",
     "read": "--rounds 6 --rows 200000",

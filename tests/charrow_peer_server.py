@@ -47,9 +47,12 @@ class _Server:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._listener, self.address = self._listen()
         threading.Thread(target=self._accept, daemon=True).start()
+
+    def _listen(self) -> tuple[socket.socket, str]:
+        listener = socket.create_server(("127.0.0.1", 0))
+        return listener, f"127.0.0.1:{listener.getsockname()[1]}"
 
     def __enter__(self) -> Any:
         return self
@@ -181,7 +184,7 @@ class NewServer(_Server):
             peer.socket = connection
             try:
                 parameters = self._greet(peer)
-                while (flag := peer.number()) in (HEADER, ASK):
+                while (flag := self._flag(peer)) in (HEADER, ASK):
                     one, other = text(peer), text(peer)
                     if flag == HEADER:
                         self._query(peer, one, other, parameters)
@@ -216,8 +219,19 @@ class NewServer(_Server):
         said = {"version": "1.2", "software": "stranger 1.0", "future": "ignored"}
         if self.lists:
             said["asks"] = ",".join(self.answers)
-        peer.send(number(HELLO) + sized("\n".join(f"{key}={value}" for key, value in said.items())))
+        self._hello(peer, said, parameters)
         return parameters
+
+    def _flag(self, peer: Partition) -> int:
+        """Of the next message."""
+        return peer.number()
+
+    def _hello(self, peer: Partition, said: Mapping[str, str], parameters: Mapping[str, str]) -> None:
+        """The first words, to a client with these parameters."""
+        peer.send(number(HELLO) + sized("\n".join(f"{key}={value}" for key, value in said.items())))
+
+    def _block(self, peer: Partition, payload: bytes) -> None:
+        peer.send(number(BLOCK) + sized(payload))
 
     def _answer(self, peer: Partition, name: str, payload: str) -> None:
         self.questions.append((name, payload))
@@ -251,7 +265,7 @@ class NewServer(_Server):
                 payload += bytes(64 if self.fault == "trailing" else 0)
                 times = {"left out": 0, "lost": 0, "twice": 2}.get(self.fault or "", 1)
             for _ in range(times):
-                peer.send(number(BLOCK) + sized(payload))
+                self._block(peer, payload)
         if parameters is not None and self.fault != "silent":
             index = int(parameters.get("partition", 0))
             with self._lock:

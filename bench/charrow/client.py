@@ -22,7 +22,8 @@ def venturi(request: Answer) -> Answer:
     """A trial as `venturi run` executes it, stage clocks, latencies and samples included, rows counted."""
     import core_trials
 
-    scheme, streams, query = request["url"].partition("://")[0], request["streams"], request.get("query")
+    scheme, streams, query = request["url"].partition(":")[0], request["streams"], request.get("query")
+    scheme = scheme.partition("+")[0]
     options: Answer = {"protocol": "perf"}
     if scheme == "charrow":
         options = {name: request[name] for name in ("encoders", "decoders")}
@@ -47,10 +48,21 @@ def venturi(request: Answer) -> Answer:
 
 
 def tcp(request: Answer) -> Answer:
-    """Raw TCP from the same server process."""
+    """Raw TCP from the same server process, or its raw Unix socket."""
     import core_trials
 
-    record = core_trials.probe(request["url"], "get", request["streams"])
+    return _alone(core_trials.probe(request["url"], "get", request["streams"]))
+
+
+def memory(request: Answer) -> Answer:
+    """Copies in this process' memory, by as many threads as there are streams."""
+    import core_trials
+
+    return _alone(core_trials.memory(request["streams"]))
+
+
+def _alone(record: Answer) -> Answer:
+    """Of a limit."""
     return {
         "rows": None,
         "bytes": record["bytes"],
@@ -123,6 +135,7 @@ def clickhouse_connect(request: Answer) -> Answer:
 WAYS = {
     "venturi": venturi,
     "tcp": tcp,
+    "memory": memory,
     "pyarrow-flight": pyarrow_flight,
     "chdb": chdb,
     "clickhouse-connect": clickhouse_connect,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ PLACES = ("on the server's CPU", "on another CPU")
 SEED_RATE = 120e6  # bytes/s of one encoder, as published
 
 Rounds = dict[int, shared.Line]
+Figure = Callable[[shared.Line], float]
 
 
 def told(source: Path) -> shared.Told:
@@ -53,15 +55,33 @@ def speed(trial: shared.Line) -> float:
     return float(trial["bytes"]) / float(trial["interval_ns"]) * 1e9
 
 
+def per_cpu(trial: shared.Line) -> float:
+    """Payload bytes per second of CPU time of both ends."""
+    return float(trial["bytes"]) / (trial["client_cpu_ns"] + trial["server_cpu_ns"]) * 1e9
+
+
 def _goals(found: dict[Any, Rounds]) -> list[goals.Judged]:
     def compare(what: str, one: str, other: str, wanted: float) -> list[goals.Judged]:
         ours, theirs = (found.get(("memory", way), {}) for way in (one, other))
         return goals.judge(what, shared.ratios(ours, theirs, speed), wanted)
+
+    def transports(what: str, one: str, other: str, of: Figure, wanted: float) -> list[goals.Judged]:
+        ours, theirs = (found.get(("transports", way), {}) for way in (one, other))
+        return goals.judge(what, shared.ratios(ours, theirs, of), wanted)
 
     mine = "charrow 1, decoders 0"  # with one connection, another thread has nothing to share
     out = compare("charrow of raw TCP, 1 partition, 1 MiB", mine, "raw TCP 1", 0.9)
     for where in PLACES:
         out += compare(f"the same, {where}", f"charrow 1, {where}", f"raw TCP 1, {where}", 0.9)
     out += compare("charrow over Arrow C++ Flight, 1 stream", mine, "Arrow C++ Flight 1", 1.5)
+    for name in ("charrow", "Flight"):
+        for streams in (1, 2):
+            what = f"{name}, {streams} by a Unix socket over TCP, bytes a CPU-second"
+            ways = (f"{name}, {place} {streams}" for place in ("Unix socket", "TCP"))
+            out += transports(what, *ways, per_cpu, 1.3)
+    for streams in (1, 2):
+        what = f"charrow, {streams} through shared memory, of memory copy by {streams}"
+        ours, limit = f"charrow, shared memory {streams}", f"memory copy {streams}"
+        out += transports(what, ours, limit, speed, 0.8)
     rates = [speed(trial) / SEED_RATE for trial in found.get(("rows", "charrow, encoders 1"), {}).values()]
     return out + goals.judge("one encoder over the published 120 MB/s", rates, 4)

@@ -20,7 +20,7 @@ from peers import PAIRINGS, Bench, Cell, Server, TrialFailed
 from table import PLACES
 
 HERE = Path(__file__).resolve().parent
-PARTS = ("memory", "rows", "clickhouse")
+PARTS = ("memory", "transports", "rows", "clickhouse")
 BLOCK_ROWS = 32_768  # of 32 bytes: 1 MiB
 RECORD_BYTES = 32
 STATE_BYTES = 137
@@ -50,12 +50,18 @@ class Ways:
         self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="venturi-bench-")))
         self.peers: dict[str, list[str]] = {}
         """Lines a part that say who was measured, and who was not."""
-        made = {"memory": self._memory, "rows": self._rows, "clickhouse": self._clickhouse}
+        made = {
+            "memory": self._memory,
+            "transports": self._transports,
+            "rows": self._rows,
+            "clickhouse": self._clickhouse,
+        }
         self.parts: dict[str, dict[str, Request]] = {part: made[part]() for part in options.parts}
 
-    def _serve(self, name: str, *words: str, cpu: int | None = None) -> str:
-        """The address of `venturi serve WORDS`, which lives as long as the bench."""
-        common = ("--port", "0", "--json", "--exit-with-parent")
+    def _serve(self, name: str, *words: str, cpu: int | None = None, unix: bool = False) -> str:
+        """The address of `venturi serve WORDS`, which lives as long as the bench; `unix`: of its socket."""
+        where = ("--unix", str(self._folder / f"{name}.sock")) if unix else ("--port", "0")
+        common = (*where, "--json", "--exit-with-parent")
         server = Server([*_on(cpu), sys.executable, "-m", "venturi", "serve", *words, *common])
         self._stack.callback(server.stop)
         self._servers[name] = server
@@ -98,6 +104,27 @@ class Ways:
             mine = {"way": "venturi", "encoders": 1, "decoders": 0, "rows": self.rows}
             ways[f"charrow 1, {where}"] = {**mine, **common}
             ways[f"raw TCP 1, {where}"] = {"way": "tcp", **common}
+        return ways
+
+    def _transports(self) -> dict[str, Request]:
+        """The same batches over the loopback, a Unix socket and shared memory, beside raw sockets and copies
+        in memory."""
+        ways: dict[str, Request] = {}
+        for kind, title in (("charrow", "charrow"), ("flight", "Flight")):
+            places = {"TCP": (f"{kind}-tcp", f"{kind}://{self._serve(f'{kind}-tcp', kind)}")}
+            socket = self._serve(f"{kind}-unix", kind, unix=True)
+            places["Unix socket"] = (f"{kind}-unix", f"{kind}+unix://{socket}")
+            if kind == "charrow":
+                places["shared memory"] = (f"{kind}-unix", f"{kind}+shm://{socket}")
+            for streams in (1, 2):
+                more = {"streams": streams, "rows_per_batch": BLOCK_ROWS, "rows": self.rows}
+                for place, (server, url) in places.items():
+                    where = {"way": "venturi", "server": server, "url": url, "encoders": 1, "decoders": 0}
+                    ways[f"{title}, {place} {streams}"] = {**where, **more}
+                    if title == "charrow" and place != "shared memory":
+                        ways[f"raw {place} {streams}"] = {**where, **more, "way": "tcp", "rows": None}
+        for threads in sorted({1, min(2, os.cpu_count() or 1)}):
+            ways[f"memory copy {threads}"] = {"way": "memory", "streams": threads}
         return ways
 
     def _rows(self) -> dict[str, Request]:

@@ -21,6 +21,8 @@ pub struct System {
     pub tls: bool,
     /// Whether `+unix` may follow its scheme: a Unix socket in the place of a host.
     pub unix: bool,
+    /// Whether `+shm` may follow its scheme: a Unix socket too, beside which batches pass shared memory.
+    pub shared: bool,
     /// Whether it is a database in the client's process, of one file.
     pub file: bool,
     /// Whether its URL names a driver, a shared library that the client's process loads.
@@ -64,6 +66,7 @@ impl System {
         ports: &[],
         tls: false,
         unix: false,
+        shared: false,
         file: false,
         driver: false,
         pipe: false,
@@ -86,12 +89,14 @@ impl System {
     fn schemes(&self) -> impl Iterator<Item = String> + '_ {
         let tls = self.tls.then(|| format!("{}+tls", self.scheme));
         let unix = self.unix.then(|| format!("{}+unix", self.scheme));
+        let shared = self.shared.then(|| format!("{}+shm", self.scheme));
         let others = self.ports.iter().map(|(scheme, _)| (*scheme).to_owned());
         let found = others.filter(|other| Some(other) != tls.as_ref() && other != self.scheme);
         [self.scheme.to_owned()]
             .into_iter()
             .chain(tls.clone())
             .chain(unix)
+            .chain(shared)
             .chain(found.collect::<Vec<_>>())
     }
 }

@@ -49,6 +49,13 @@ def charrow(
     query_memory: Annotated[
         str, typer.Option("--query-memory", help="Most bytes of a query that are encoded and not yet sent.")
     ] = "64MiB",
+    ring_memory: Annotated[
+        str,
+        typer.Option(
+            "--ring-memory",
+            help="Most bytes of shared memory, of all connections by charrow+shm:// together; 0: none.",
+        ),
+    ] = "256MiB",
     max_queries: Annotated[int, typer.Option("--max-queries", min=1, help="Most queries at a time.")] = 64,
     patience: Annotated[
         str, typer.Option("--patience", help="For a client to end what it has begun to say.")
@@ -71,6 +78,7 @@ def charrow(
         "server": "charrow",
         "query_memory_bytes": memory_bytes,
         "max_queries": max_queries,
+        "ring_memory_bytes": 0 if ring_memory == "0" else serving.count("--ring-memory", ring_memory),
         "patience_ns": serving.nanoseconds("--patience", patience),
         "stall_timeout_ns": serving.nanoseconds("--stall-timeout", stall_timeout),
         **shared(),

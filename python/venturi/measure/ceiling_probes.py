@@ -41,6 +41,7 @@ from venturi.targets.system import (
     is_ours,
     is_plugin,
     is_remote,
+    is_shared,
     is_tls,
     is_unix,
     scheme_of,
@@ -191,8 +192,8 @@ def _ways(cell: Cell, servers: int) -> list[Probe]:
     """Raw TCP over all ways of a cell at once, and over each alone where there are several but few."""
     p, url = cell.parameters, str(cell.parameters["target"])
     # Databases and stores of time series have no port for plain bytes; what a plugin or a driver goes over,
-    # nobody knows.
-    if p["operation"] not in ("get", "put") or is_plugin(url) or is_driver(url):
+    # nobody knows; shared memory is no socket, and copies in memory are probed anyway.
+    if p["operation"] not in ("get", "put") or is_plugin(url) or is_driver(url) or is_shared(url):
         return []
     if scheme_of(url) in PIPES:
         streams, threads = int(p["streams"]), min(int(p["threads"]), int(p["streams"]))

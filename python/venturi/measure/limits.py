@@ -37,6 +37,7 @@ from venturi.targets.system import (
     is_local,
     is_plugin,
     is_remote,
+    is_shared,
     is_time_series,
     scheme_of,
 )
@@ -185,6 +186,11 @@ def _scenario(given: Mapping[str, Any]) -> Scenario:
             raise VenturiError(
                 f"URL {url.partition('://')[0]}://: {what} has no port that takes plain bytes",
                 hint="to measure the way there, run on that host: venturi serve flight --host 0.0.0.0",
+            )
+        if is_shared(url):
+            raise VenturiError(
+                f"URL {url}: shared memory has no way of its own to be measured; memory copy is its limit",
+                hint="venturi ceilings --only memory",
             )
         if is_remote(url):
             raise VenturiError(

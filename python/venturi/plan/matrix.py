@@ -28,7 +28,7 @@ from venturi.plan.workload import (
     Workload,
     data_label,
 )
-from venturi.targets.system import is_driver, is_ours, is_plugin, is_unix, scheme_of, servers_batches
+from venturi.targets.system import is_driver, is_ours, is_plugin, scheme_of, servers_batches
 from venturi.targets.urls import place_of
 
 if TYPE_CHECKING:
@@ -286,8 +286,6 @@ def _address(scenario: Scenario, chosen: Mapping[str, Any]) -> tuple[str, str]:
     if "place" in chosen:
         return chosen["place"], scenario.places[chosen["place"]]
     url = chosen.get("target", scenario.target.url)
-    others = {
-        (scheme_of(other), is_unix(other)) for other in scenario.axes.get("target", ()) if is_ours(other)
-    }
-    # Two systems that are both started here are two places, and so are both ways to one.
+    others = {other.partition("://")[0] for other in scenario.axes.get("target", ()) if is_ours(other)}
+    # Two systems that are both started here are two places, and so are all ways to one.
     return (url if is_ours(url) and len(others) > 1 else place_of(url)), url

@@ -52,6 +52,16 @@ class Charrow(Table):
             doc=("threads of the client that decode, for all streams together; `0`: each stream's own"),
         ),
     ] = None
+    ring: Annotated[
+        Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=2**16, le=2**26)]],
+        _charrow(
+            f"Bytes of a partition's ring in shared memory (charrow+shm).{SEVERAL} [default: 4Mi]",
+            int,
+            spec="ring_bytes",
+            doc="of `charrow+shm://`: bytes of each partition's ring, 64 KiB to 64 MiB",
+            default="`4Mi`",
+        ),
+    ] = None
     query: Annotated[
         Nullable[StrictStr],
         _charrow(

@@ -58,6 +58,7 @@ __all__ = [
     "is_program",
     "is_readable",
     "is_remote",
+    "is_shared",
     "is_time_series",
     "is_tls",
     "is_unix",
@@ -83,6 +84,8 @@ class System:
     tls: bool
     unix: bool
     """Whether `+unix` may follow its scheme: a Unix socket in the place of a host."""
+    shared: bool
+    """Whether `+shm` may follow its scheme: a Unix socket too, beside which batches pass shared memory."""
     file: bool
     """Whether it is a database in this process, of one file."""
     driver: bool
@@ -118,7 +121,8 @@ class System:
     @property
     def schemes(self) -> tuple[str, ...]:
         """All of them, its own first."""
-        more = [f"{self.scheme}+tls"] * self.tls + [f"{self.scheme}+unix"] * self.unix
+        ways = {"tls": self.tls, "unix": self.unix, "shm": self.shared}
+        more = [f"{self.scheme}+{way}" for way, there in ways.items() if there]
         return tuple(dict.fromkeys((self.scheme, *more, *(scheme for scheme, _ in self.ports))))
 
 
@@ -186,14 +190,19 @@ _SYSTEM_OF = {scheme: system.scheme for system in SYSTEMS for scheme in system.s
 
 
 def scheme_of(url: str) -> str:
-    """The system that a URL names, without `+tls` or `+unix`: flight, mysql, cassandra, ..."""
+    """The system that a URL names, without `+tls`, `+unix` or `+shm`: flight, mysql, cassandra, ..."""
     scheme = url.partition("://")[0]
     return _SYSTEM_OF.get(scheme) or scheme.partition("+")[0]
 
 
 def is_unix(url: str) -> bool:
     """Whether a Unix socket stands in the place of the host, or `local` for one of our own."""
-    return url.partition("://")[0].endswith("+unix") and not is_plugin(url)
+    return url.partition("://")[0].endswith(("+unix", "+shm")) and not is_plugin(url)
+
+
+def is_shared(url: str) -> bool:
+    """Whether batches pass shared memory there, beside a Unix socket."""
+    return url.partition("://")[0].endswith("+shm") and not is_plugin(url)
 
 
 def is_tls(url: str) -> bool:

@@ -366,7 +366,7 @@ def _database(scheme: str, path: str) -> None:
     """Whether what follows the hosts is the name of a database, or nothing."""
     what = "keyspace" if scheme.startswith("cassandra") else "database"
     if "/" in path.strip("/"):
-        form = "/path/of/socket:" if scheme.endswith("+unix") else "HOST:PORT"
+        form = "/path/of/socket:" if is_unix(f"{scheme}://") else "HOST:PORT"
         raise ValueError(f"{path!r} is not a {what}; write {scheme}://{form}/{what.upper()}")
 
 

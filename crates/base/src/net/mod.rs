@@ -1,5 +1,6 @@
 //! Connections: between whom, over what, and how they are set up.
 
+pub mod descriptor;
 pub mod dial;
 pub mod listener;
 pub mod route;

@@ -1,14 +1,15 @@
 //! What a connection runs over: TCP, TLS over it, or a Unix socket.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{ready, Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsStream;
 
+use super::descriptor;
 use super::route::{Neighbour, Route};
 
 #[derive(Debug)]
@@ -66,6 +67,26 @@ impl Wire {
                 let mut buffer = ReadBuf::new(place);
                 ready!(Pin::new(session).poll_read(cx, &mut buffer))?;
                 Poll::Ready(Ok(buffer.filled().len()))
+            }
+        }
+    }
+
+    /// Reads from a Unix socket, and a descriptor where one comes along.
+    pub fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        place: &mut [u8],
+    ) -> Poll<io::Result<(usize, Option<OwnedFd>)>> {
+        let Wire::Unix(socket) = self else {
+            return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
+        };
+        loop {
+            ready!(socket.poll_read_ready(cx))?;
+            let read = || descriptor::receive(socket.as_fd(), place);
+            match socket.try_io(Interest::READABLE, read) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return Poll::Ready(result),
             }
         }
     }

@@ -3,3 +3,4 @@
 pub mod machine;
 pub mod pin;
 pub mod pipe;
+pub mod shared;

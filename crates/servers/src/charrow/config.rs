@@ -29,6 +29,9 @@ pub struct ServerSpec {
     /// Queries that run at a time.
     #[serde(default = "sixty_four")]
     pub max_queries: usize,
+    /// Bound of the rings of all connections, in bytes of shared memory; 0: there are none.
+    #[serde(default = "a_quarter_gib")]
+    pub ring_memory_bytes: u64,
     /// How long a partition may read nothing until it counts as gone.
     #[serde(default = "half_a_minute")]
     stall_timeout_ns: u64,
@@ -78,6 +81,9 @@ impl ServerSpec {
 
 fn sixty_four_mib() -> u64 {
     64 << 20
+}
+fn a_quarter_gib() -> u64 {
+    256 << 20
 }
 fn sixty_four() -> usize {
     64

@@ -11,6 +11,7 @@ use super::encode::{self, Making};
 use super::engine::Wanted;
 use super::query::{Query, Shape};
 use super::questions;
+use super::ring::Ring;
 use super::seat::{Deal, Leaving, Seat};
 use super::sessions::Joined;
 use super::wire::{is_late, Patient, Wire, LOOK_UP};
@@ -39,7 +40,7 @@ const UNTIL_TURNED_AWAY: Duration = Duration::from_secs(1);
 const LAST_READS: usize = 64;
 
 /// Why a connection ends.
-enum End {
+pub(super) enum End {
     /// The client has hung up, or the server stops.
     Gone,
     /// The client is told this.
@@ -55,8 +56,10 @@ impl From<Error> for End {
 pub struct Connection {
     // Before the wire, which has to outlive it.
     watched: Option<Watch>,
-    wire: Wire,
-    state: Arc<State>,
+    pub(super) wire: Wire,
+    pub(super) state: Arc<State>,
+    /// Where the client wants the bodies of blocks.
+    pub(super) ring: Option<Ring>,
     peer: String,
     parameters: Parameters,
     extended: bool,
@@ -65,7 +68,7 @@ pub struct Connection {
     next: Option<Request>,
     /// The client wants no more blocks of this one.
     content: bool,
-    clock: StageClock,
+    pub(super) clock: StageClock,
 }
 
 impl Connection {
@@ -75,6 +78,7 @@ impl Connection {
             peer: wire.peer(),
             wire,
             state,
+            ring: None,
             parameters: Parameters::default(),
             extended: false,
             encoders: 1,
@@ -163,13 +167,20 @@ impl Connection {
         if self.extended {
             self.parameters = Parameters::parse(&hello.client).map_err(Error::protocol)?;
             let hello = self.state.hello();
-            self.say(messages::hello(&hello))?;
+            match self.parameters.ring {
+                Some(bytes) => self.greet_with_ring(&hello, bytes)?,
+                None => self.greet(&hello)?,
+            }
         }
         Ok(())
     }
 
+    pub(super) fn greet(&mut self, hello: &str) -> std::result::Result<(), End> {
+        self.say(messages::hello(hello))
+    }
+
     /// One small message.
-    fn say(&mut self, message: Vec<u8>) -> std::result::Result<(), End> {
+    pub(super) fn say(&mut self, message: Vec<u8>) -> std::result::Result<(), End> {
         self.send(&[Chunk::Small(message)])
     }
 
@@ -213,6 +224,7 @@ impl Connection {
                 let answer = questions::answer(&self.state, self.wire.socket(), &name, &payload)?;
                 self.say(messages::answer(&answer))
             }
+            Request::Freed(bytes) => self.freed(bytes),
         }
     }
 
@@ -358,7 +370,10 @@ impl Connection {
             match deal {
                 Deal::Block(block) => {
                     counted.add(block.rows, block.payload, block.digest);
-                    self.send(&block.wrapped.pieces)?;
+                    match &self.ring {
+                        Some(_) => self.send_by_ring(&block.wrapped)?,
+                        None => self.send(&block.wrapped.pieces)?,
+                    }
                     unheard += block.wrapped.length;
                     if self.extended && unheard >= LISTEN_AFTER {
                         unheard = 0;
@@ -379,13 +394,14 @@ impl Connection {
     }
 
     /// Between two blocks: does the client live, and has it something to say?
-    fn look_up(&mut self) -> std::result::Result<(), End> {
+    pub(super) fn look_up(&mut self) -> std::result::Result<(), End> {
         if self.state.closing.load(Ordering::Relaxed) {
             return Err(End::Gone);
         }
         match self.wire.look() {
             None => Err(End::Gone),
-            Some(true) if self.extended && self.next.is_none() => {
+            // What is free in a ring is said behind a query that waits, too.
+            Some(true) if self.extended && (self.next.is_none() || self.ring.is_some()) => {
                 let until = Instant::now() + self.state.patience;
                 match self.listen(Some(until))? {
                     None => Err(End::Gone),
@@ -395,6 +411,12 @@ impl Connection {
                     }
                     Some(Request::Ask { name, payload }) => {
                         self.answer(Request::Ask { name, payload })
+                    }
+                    Some(Request::Freed(bytes)) => self.freed(bytes),
+                    Some(Request::Query { .. }) if self.next.is_some() => {
+                        Err(End::Refused(Error::usage(
+                            "two queries wait for the end of one, on a connection with a ring: one may",
+                        )))
                     }
                     query => {
                         self.next = query;

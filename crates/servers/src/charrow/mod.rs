@@ -12,6 +12,7 @@ mod engine;
 mod outside;
 mod query;
 mod questions;
+mod ring;
 mod seat;
 mod sessions;
 mod wire;
@@ -38,6 +39,7 @@ use connection::Connection;
 use engine::Engine;
 pub use outside::Query;
 use outside::{Outside, WaitingQueries};
+use ring::Rings;
 use sessions::Sessions;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::handicap::Handicap;
@@ -74,6 +76,7 @@ struct State {
     environment: serde_json::Value,
     tcp: TcpProbe,
     query_memory: u64,
+    rings: Rings,
     send_buffer: Option<usize>,
     handicap: Handicap,
     patience: Duration,
@@ -191,6 +194,7 @@ impl Server {
             environment: shell.environment.clone(),
             tcp,
             query_memory: spec.query_memory_bytes,
+            rings: Rings::new(spec.ring_memory_bytes),
             send_buffer: shell.send_buffer,
             handicap,
             patience: shell.patience(),

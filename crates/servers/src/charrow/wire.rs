@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use socket2::Socket;
 
 use venturi_base::codec::chunk::Chunk;
 use venturi_base::meter::clock::{Stage, StageClock};
+use venturi_base::net::descriptor;
 
 /// How often a blocked thread looks up.
 pub const LOOK_UP: Duration = Duration::from_millis(100);
@@ -136,17 +137,38 @@ impl Wire {
         Ok(())
     }
 
+    /// Whether it is a Unix socket.
+    pub fn is_unix(&self) -> bool {
+        let address = self.socket().local_addr();
+        address.is_ok_and(|address| address.is_unix())
+    }
+
+    /// Begins to send over a Unix socket, and a descriptor with it. Gives how many bytes are sent.
+    pub fn send_with(&self, bytes: &[u8], file: BorrowedFd<'_>) -> io::Result<usize> {
+        descriptor::send(self.socket().as_fd(), bytes, file)
+    }
+
+    /// Waits until there is something to read, or the peer is gone; no longer than `LOOK_UP`.
+    pub fn until_readable(&self) {
+        self.poll(libc::POLLIN);
+    }
+
+    /// Whether it is so within `LOOK_UP`.
+    fn poll(&self, events: libc::c_short) -> bool {
+        let mut polled = libc::pollfd {
+            fd: self.socket().as_raw_fd(),
+            events,
+            revents: 0,
+        };
+        // SAFETY: one descriptor, which lives as long as its socket.
+        unsafe { libc::poll(&mut polled, 1, LOOK_UP.as_millis() as i32) > 0 }
+    }
+
     fn until_writable(&self, stall: Duration, closing: &AtomicBool) -> io::Result<()> {
         let until = Instant::now() + stall;
         loop {
-            let mut polled = libc::pollfd {
-                fd: self.socket().as_raw_fd(),
-                events: libc::POLLOUT,
-                revents: 0,
-            };
-            // SAFETY: one descriptor, which lives as long as its socket.
-            match unsafe { libc::poll(&mut polled, 1, LOOK_UP.as_millis() as i32) } {
-                1.. => return Ok(()),
+            match self.poll(libc::POLLOUT) {
+                true => return Ok(()),
                 _ if closing.load(Ordering::Relaxed) => {
                     return Err(ErrorKind::ConnectionAborted.into())
                 }

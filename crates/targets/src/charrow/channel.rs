@@ -1,13 +1,15 @@
 //! One connection: what is written, and what is heard.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 use std::time::Duration;
 
 use super::options::Options;
 use crate::flight::{self, Address};
-use venturi_base::codec::charrow::handshake::{Handshake, Request};
+use venturi_base::codec::charrow::handshake::{freed, pairs, Handshake, Parameters, Request, RING};
 use venturi_base::codec::charrow::receive::{Event, Receiver};
+use venturi_base::codec::charrow::ring;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::sockets::{Sockets, Watch};
 use venturi_base::net::route::{Neighbour, Route};
@@ -22,6 +24,14 @@ pub struct Channel {
     out: Vec<u8>,
     written: usize,
     wire_bytes: u64,
+    wanted: Wanted,
+}
+
+/// A ring in shared memory for the bodies of blocks.
+enum Wanted {
+    Nothing,
+    /// It comes with the server's first words; and what has come so far.
+    Ring(Option<OwnedFd>),
 }
 
 impl Channel {
@@ -40,6 +50,7 @@ impl Channel {
             out: handshake.write(),
             written: 0,
             wire_bytes: 0,
+            wanted: Wanted::of(handshake),
         };
         std::future::poll_fn(|cx| channel.poll_flush(cx)).await?;
         Ok(channel)
@@ -59,9 +70,9 @@ impl Channel {
         self.wire.neighbour()
     }
 
-    /// Bytes that the socket has carried, both ways.
+    /// Bytes that the socket has carried, both ways, and those that came through shared memory.
     pub fn wire_bytes(&self) -> u64 {
-        self.wire_bytes
+        self.wire_bytes + self.receiver.copied()
     }
 
     pub fn say(&mut self, request: &Request) {
@@ -104,12 +115,33 @@ impl Channel {
             }
         }
         loop {
-            if let Some(event) = self.receiver.next()? {
-                return Poll::Ready(Ok(event));
+            let event = self.receiver.next()?;
+            let tells = self.receiver.freed();
+            if let Some(bytes) = tells {
+                self.out.extend(freed(bytes as i64));
+                // Where it does not take that yet, the event after this one tells it.
+                if let Poll::Ready(Err(error)) = self.poll_flush(cx) {
+                    return Poll::Ready(event.map_or(Err(error), Ok));
+                }
             }
-            let wire = &mut self.wire;
-            let read = ready!(self.receiver.fill(|places| wire.poll_read(cx, places)));
-            let bytes = read.map_err(|error| self.gone(&error))?;
+            if let Some(event) = event {
+                return Poll::Ready(self.known(event));
+            }
+            if tells.is_some() {
+                continue;
+            }
+            let (wire, wanted) = (&mut self.wire, &mut self.wanted);
+            let read = self.receiver.fill(|places| match wanted {
+                Wanted::Nothing => wire.poll_read(cx, places),
+                Wanted::Ring(file) => {
+                    wire.poll_receive(cx, &mut places[0])
+                        .map_ok(|(read, came)| {
+                            *file = came.or(file.take());
+                            read
+                        })
+                }
+            });
+            let bytes = ready!(read).map_err(|error| self.gone(&error))?;
             if bytes == 0 {
                 return Poll::Ready(Err(match self.receiver.is_half_way() {
                     true => self.gone(&"in the middle of a message"),
@@ -121,10 +153,66 @@ impl Channel {
         }
     }
 
+    /// The server's first words bring the ring, where one is wanted.
+    fn known(&mut self, event: Event) -> Result<Event> {
+        if let Wanted::Ring(file) = &mut self.wanted {
+            match &event {
+                Event::Hello(text) => {
+                    let ring = ring_of(text, file.take());
+                    self.receiver
+                        .attach(ring.map_err(|error| self.about(error))?);
+                    self.wanted = Wanted::Nothing;
+                }
+                Event::Error(_) => {}
+                _ => return Err(self.about(no_ring())),
+            }
+        }
+        Ok(event)
+    }
+
+    fn about(&self, error: Error) -> Error {
+        error.context(&self.wire.peer())
+    }
+
     /// The same, outside of the clock.
     pub async fn event(&mut self) -> Result<Event> {
         std::future::poll_fn(|cx| self.poll_event(cx)).await
     }
+}
+
+impl Wanted {
+    fn of(handshake: &Handshake) -> Self {
+        let asked = handshake.is_extended()
+            && Parameters::parse(&handshake.client).is_ok_and(|found| found.ring.is_some());
+        match asked {
+            true => Self::Ring(None),
+            false => Self::Nothing,
+        }
+    }
+}
+
+/// The ring that a server hands out with its Hello.
+fn ring_of(hello: &str, file: Option<OwnedFd>) -> Result<ring::Reader> {
+    let told = pairs(hello).find(|(key, _)| *key == RING);
+    let Some((_, length)) = told else {
+        return Err(no_ring());
+    };
+    let length = length
+        .parse()
+        .map_err(|_| Error::protocol(format!("the server's Hello says {RING}={length:?}")))?;
+    let file = file.ok_or_else(|| {
+        Error::protocol("the server's Hello speaks of shared memory, and brings none")
+    })?;
+    ring::Reader::of(&file, length)
+}
+
+/// What there is to do where a server has no shared memory.
+pub fn no_ring() -> Error {
+    Error::new(
+        Kind::Unsupported,
+        "the server offers no shared memory: it is older, not on Linux, or has been given none \
+         (--ring-memory 0); write charrow+unix:// to go without",
+    )
 }
 
 /// An error that the server has told.

@@ -73,6 +73,7 @@ pub const SYSTEM: System = System {
     ports: &[("charrow", venturi_base::codec::charrow::DEFAULT_PORT)],
     tls: true,
     unix: true,
+    shared: true,
     one_host: Some("the streams share the blocks of one query, which one server has"),
     reference: Some("charrow"),
     remote: true,
@@ -94,6 +95,7 @@ impl Charrow {
         if !place.address.tls && options.dialling().wants_tls() {
             return Err(in_the_clear("charrow"));
         }
+        options.ring(&place)?;
         let query = query(&spec, &place, &options)?;
         let query_id = options
             .query_id
@@ -206,6 +208,7 @@ impl Charrow {
             verify: Some(verify.to_owned()),
             sample: samples.then_some(self.spec.sample_interval_ns),
             block_bytes: self.options.block_bytes,
+            ring: self.options.ring(&self.place)?,
         })
     }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::flight::{self, Address, Over};
 use crate::hosts;
+use venturi_base::codec::charrow::ring;
 use venturi_base::codec::charrow::{DEFAULT_PORT, EXTENDED, LARGEST_BLOCK, MOST_ENCODERS, PLAIN};
 use venturi_base::codec::ipc::Compression;
 use venturi_base::error::{Error, Result};
@@ -23,6 +24,8 @@ const MOST_DECODERS: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     pub address: Address,
+    /// Blocks come through shared memory.
+    pub shared: bool,
     pub database: Option<String>,
     pub query: Option<String>,
 }
@@ -35,10 +38,11 @@ pub fn parse_url(url: &str) -> Result<Place> {
             hosts::unix_form("charrow")
         ))
     };
+    let shared = url.starts_with("charrow+shm:");
     let (over, rest) = match url.split_once("://") {
         Some(("charrow", rest)) => (Over::Tcp, rest),
         Some(("charrow+tls", rest)) => (Over::Tls, rest),
-        Some(("charrow+unix", rest)) => (Over::Unix, rest),
+        Some(("charrow+unix" | "charrow+shm", rest)) => (Over::Unix, rest),
         _ => return Err(wrong("not a charrow URL")),
     };
     let places = hosts::split(rest, over == Over::Unix);
@@ -67,6 +71,7 @@ pub fn parse_url(url: &str) -> Result<Place> {
     };
     Ok(Place {
         address,
+        shared,
         database: Some(text(path)?).filter(|name| !name.is_empty()),
         query: query.filter(|query| !query.trim().is_empty()),
     })
@@ -98,6 +103,8 @@ pub struct Options {
     /// What a block should hold about; the server decides without.
     pub block_bytes: Option<u64>,
     pub send_buffer: Option<usize>,
+    /// Of a partition, in shared memory.
+    pub ring_bytes: Option<u64>,
     /// Nanoseconds to burn for every block, by stage.
     handicap: BTreeMap<String, u64>,
 }
@@ -125,6 +132,15 @@ impl Options {
             .is_some_and(|size| !(4096..=1 << 30).contains(&size))
         {
             return Err(Error::usage("send_buffer must be 4096..1073741824 bytes"));
+        }
+        if let Some(bytes) = parsed.ring_bytes {
+            if !(ring::SMALLEST..=ring::LARGEST).contains(&bytes) {
+                return Err(Error::usage(format!(
+                    "ring_bytes must be {}..{}",
+                    ring::SMALLEST,
+                    ring::LARGEST
+                )));
+            }
         }
         if parsed.block_bytes == Some(0) {
             return Err(Error::usage("block_bytes must be at least 1"));
@@ -189,6 +205,20 @@ impl Options {
         Handicap::parse(&self.handicap, stages, whose)
     }
 
+    /// Bytes of the ring that each partition of such a place wants.
+    pub fn ring(&self, place: &Place) -> Result<Option<u64>> {
+        match (place.shared, self.ring_bytes) {
+            (true, bytes) if self.minor()? == EXTENDED => Ok(Some(bytes.unwrap_or(ring::USUAL))),
+            (true, _) => Err(Error::usage(
+                "charrow+shm:// needs version 1.2: 1.1 has no shared memory",
+            )),
+            (false, None) => Ok(None),
+            (false, Some(_)) => Err(Error::usage(
+                "ring_bytes is of charrow+shm:// alone: without shared memory there is no ring",
+            )),
+        }
+    }
+
     pub fn password(&self) -> Result<String> {
         let secret = |name: &String| url::secret(name);
         Ok(self
@@ -230,8 +260,13 @@ mod tests {
         assert_eq!(place.address.authority(), "/run/s");
         assert_eq!(place.database.as_deref(), Some("sales"));
         assert_eq!(place.query.as_deref(), Some("SELECT 1"));
+        let shared = parse_url("charrow+shm:///run/s:/sales").unwrap();
+        assert!(shared.shared && !place.shared);
+        assert_eq!(shared.address, place.address);
         for wrong in [
             "charrow+unix://h:1",
+            "charrow+shm://h:1",
+            "charrow+shm:///run/s:sales",
             "charrow+unix:///run/s:sales",
             "charrow+unix:///a,/b",
             "charrow://",
@@ -275,10 +310,26 @@ mod tests {
             ("version", "1.3".into()),
             ("compression", "gzip".into()),
             ("max_block_bytes", 0.into()),
+            ("ring_bytes", 65535.into()),
+            ("ring_bytes", ((64 << 20) + 1).into()),
             ("partitions", 3.into()),
         ] {
             assert!(one(key, value.clone()).is_err(), "{key} = {value}");
         }
+        let of = |url: &str, options: Options| options.ring(&parse_url(url).unwrap());
+        let given = || one("ring_bytes", 65536.into()).unwrap();
+        assert_eq!(of("charrow+shm:///s", given()).unwrap(), Some(65536));
+        assert_eq!(
+            of("charrow+shm:///s", Options::default()).unwrap(),
+            Some(4 << 20)
+        );
+        assert_eq!(of("charrow+unix:///s", Options::default()).unwrap(), None);
+        assert!(of("charrow+unix:///s", given()).is_err());
+        let old = one("version", "1.1".into()).unwrap();
+        assert!(of("charrow+shm:///s", old)
+            .unwrap_err()
+            .message
+            .contains("1.2"));
         let plain = [("version", Value::from("1.1")), ("checksum", true.into())];
         let plain = plain.map(|(key, value)| (key.to_owned(), value)).into();
         assert!(Options::parse(&plain).unwrap_err().message.contains("1.2"));

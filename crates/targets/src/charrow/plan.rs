@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use socket2::SockAddr;
 
-use super::channel::{told, Channel};
+use super::channel::{no_ring, told, Channel};
 use super::options::{parse_url, Options};
 use super::{values_name, Charrow};
 use crate::flight::{port_and_ticket, Address};
@@ -58,6 +58,7 @@ impl Charrow {
         let wanted = self.options.minor()?;
         let (mut channel, mut greeting) = self.greet(wanted).await?;
         if wanted == EXTENDED
+            && !self.place.shared // of which 1.1 has nothing
             && matches!(greeting, Greeting::Refused(ref error) if error.kind != Kind::Auth)
         {
             (channel, greeting) = self.greet(PLAIN).await?;
@@ -117,7 +118,11 @@ impl Charrow {
     }
 
     async fn greet(&self, minor: i64) -> Result<(Channel, Greeting)> {
-        let mut channel = self.channel(minor, &Parameters::default()).await?;
+        let parameters = Parameters {
+            ring: self.options.ring(&self.place)?,
+            ..Parameters::default()
+        };
+        let mut channel = self.channel(minor, &parameters).await?;
         let patience = match minor {
             EXTENDED => UNTIL_HELLO.min(self.timeout()),
             // Where the clock runs already, a wait for nothing would be in the interval.
@@ -168,6 +173,9 @@ impl Charrow {
 
     /// A server of 1.1 has less.
     fn settle_for_plain(&self) -> Result<()> {
+        if self.place.shared {
+            return Err(no_ring().context(self.place.address.authority()));
+        }
         if self.options.compression()? != Compression::None || self.options.checksum {
             return Err(Error::usage(format!(
                 "{} speaks 1.1, which has neither compression nor checksums: leave the options out",

@@ -203,7 +203,7 @@ fn late(authority: &str) -> Error {
 async fn begin(place: &Place, options: &Options, query: String, share: Share) -> Result<Opened> {
     let wanted = options.minor()?;
     match attempt(place, options, &query, &share, wanted).await {
-        Err(Refused::Handshake(_)) if wanted == EXTENDED && !options.checksum => {
+        Err(Refused::Handshake(_)) if wanted == EXTENDED && !options.checksum && !place.shared => {
             attempt(place, options, &query, &share, PLAIN)
                 .await
                 .map_err(Refused::why)
@@ -242,6 +242,7 @@ async fn attempt(
             partition: share.partition,
             partitions: share.partitions,
             block_bytes: options.block_bytes,
+            ring: options.ring(place)?,
             ..Parameters::default()
         };
         let software = options.client_name.as_deref().unwrap_or(super::SOFTWARE);

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from venturi.analysis.statistics.intervals import Interval, median_interval, ratio_interval
 from venturi.common.units import Quantity
-from venturi.targets.system import KEEPS_NOTHING, PIPES, UNSYNCED, is_tls, is_unix, scheme_of
+from venturi.targets.system import KEEPS_NOTHING, PIPES, UNSYNCED, is_shared, is_tls, is_unix, scheme_of
 
 __all__ = [
     "NEAR",
@@ -320,7 +320,10 @@ class Limits:
         return limits
 
     def _sockets(self, parameters: Mapping[str, Any], size: float | None) -> Ceiling | None:
-        kind = "unix" if is_unix(str(parameters.get("target") or "")) else "tcp"
+        url = str(parameters.get("target") or "")
+        if is_shared(url):
+            return None
+        kind = "unix" if is_unix(url) else "tcp"
         own = parameters.get("place")
         sizes: dict[float, list[Sample]] = {}
         loaders = together(parameters.get("loaders") if parameters.get("on") == "ray" else None)

@@ -9,7 +9,7 @@ from venturi.common.errors import ScenarioError
 from venturi.plan.cell import Cell
 from venturi.plan.settings import Target
 from venturi.plan.workload import SIZES, UPSERT, FileData, Workload
-from venturi.targets.system import has_tables, is_charrow, is_local
+from venturi.targets.system import has_tables, is_charrow, is_local, is_shared
 from venturi.targets.urls import split_url
 
 __all__ = ["asked", "check", "check_amount", "is_file", "quoted", "text"]
@@ -73,6 +73,15 @@ def check(workload: Workload, target: Target, where: Any) -> None:
         raise ScenarioError(f"{at}: states are asked for by a query of their own, and one is given")
     elif workload.data == "remote":
         check_amount(workload, where)
+    if target.ring is not None and not is_shared(url):
+        raise ScenarioError(
+            f"{where('target', 'ring')}: is of shared memory, and {url} goes without",
+            hint="write charrow+shm://, or leave it out",
+        )
+    if target.wire_version == "1.1" and is_shared(url):
+        raise ScenarioError(
+            f"{where('target', 'wire_version')}: version 1.1 of the protocol has no shared memory; 1.2 has"
+        )
     if target.wire_version == "1.1":
         for key, given in (("compression", target.compression), ("block_checksum", target.block_checksum)):
             if given:

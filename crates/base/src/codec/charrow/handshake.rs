@@ -29,6 +29,9 @@ fn wrong<T>(what: impl Into<String>) -> Result<T, Fault> {
     Err(Fault::Wrong(what.into()))
 }
 
+/// Of a client: the ring that it wants; of a Hello: the one that goes with it.
+pub const RING: &str = "ring";
+
 /// How the blocks of a 1.2 connection are made, and for whom: the lines behind the client's name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Parameters {
@@ -45,6 +48,8 @@ pub struct Parameters {
     pub sample: Option<u64>,
     /// What a block should hold about, in bytes of payload.
     pub block_bytes: Option<u64>,
+    /// The bodies of blocks shall come through a ring of so many bytes in shared memory.
+    pub ring: Option<u64>,
 }
 
 impl Parameters {
@@ -68,6 +73,7 @@ impl Parameters {
             ("partitions", self.partitions),
             ("sample", self.sample),
             ("block_bytes", self.block_bytes),
+            (RING, self.ring),
         ];
         for (key, value) in numbers {
             if let Some(value) = value {
@@ -108,6 +114,7 @@ impl Parameters {
                 "partitions" => parameters.partitions = number()?,
                 "sample" => parameters.sample = number()?,
                 "block_bytes" => parameters.block_bytes = number()?.filter(|bytes| *bytes > 0),
+                RING => parameters.ring = number()?,
                 "trial" => parameters.trial = Some(value.to_owned()).filter(|id| !id.is_empty()),
                 "verify" => parameters.verify = Some(value.to_owned()),
                 _ => {}
@@ -226,6 +233,8 @@ pub enum Request {
         name: String,
         payload: String,
     },
+    /// 1.2, of a connection with a ring.
+    Freed(i64),
 }
 
 impl Request {
@@ -233,6 +242,7 @@ impl Request {
         let (flag, first, second) = match self {
             Request::Query { id, text } => (flag::HEADER, id, text),
             Request::Ask { name, payload } => (flag::ASK, name, payload),
+            Request::Freed(bytes) => return freed(*bytes).to_vec(),
         };
         let mut out = Vec::with_capacity(24 + first.len() + second.len());
         put_number(&mut out, flag);
@@ -258,9 +268,23 @@ impl Request {
                 name: text(input, "the question's name", LONGEST_NAME)?,
                 payload: text(input, "the question", LONGEST_QUERY)?,
             })),
+            flag::FREED if extended => Ok(Some(Request::Freed(number(input)?))),
             other => wrong(format!("a message with flag {other}; a query has 0")),
         }
     }
+}
+
+/// A flag and a number.
+pub(super) fn pair(flag: i64, number: i64) -> [u8; 16] {
+    let mut out = [0; 16];
+    out[..8].copy_from_slice(&flag.to_be_bytes());
+    out[8..].copy_from_slice(&number.to_be_bytes());
+    out
+}
+
+/// So many bytes of the ring have been copied out.
+pub fn freed(bytes: i64) -> [u8; 16] {
+    pair(flag::FREED, bytes)
 }
 
 pub(super) fn put_number(out: &mut Vec<u8>, number: i64) {

@@ -1,7 +1,7 @@
 //! What a server says.
 
 use super::flag;
-use super::handshake::{put_bytes, put_number};
+use super::handshake::{pair, put_bytes, put_number};
 use crate::codec::chunk::Chunk;
 use crate::codec::ipc::Encoded;
 use xxhash_rust::xxh3::Xxh3;
@@ -39,6 +39,11 @@ pub fn statistics(json: &str) -> Vec<u8> {
 
 pub fn answer(payload: &[u8]) -> Vec<u8> {
     tagged(flag::ANSWER, payload)
+}
+
+/// So many more bytes of the block that has begun lie in the ring.
+pub fn filled(bytes: usize) -> [u8; 16] {
+    pair(flag::FILLED, bytes as i64)
 }
 
 /// A block on its way out: the pieces of its message, none of a body copied.

@@ -7,8 +7,11 @@
 pub mod handshake;
 pub mod messages;
 pub mod receive;
+pub mod ring;
 pub mod statistics;
 
+#[cfg(all(test, target_os = "linux"))]
+mod ring_tests;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +28,8 @@ pub mod flag {
     pub const HEADER: i64 = 0;
     /// Client to server, 1.2: a question beside the queries.
     pub const ASK: i64 = 1;
+    /// Client to server, 1.2: so many bytes of the ring are free again.
+    pub const FREED: i64 = 2;
 
     pub const ERROR: i64 = 8;
     pub const SCHEMA: i64 = 10;
@@ -38,6 +43,8 @@ pub mod flag {
     pub const STATISTICS: i64 = 14;
     /// 1.2: the answer to a question.
     pub const ANSWER: i64 = 15;
+    /// 1.2: so many more bytes of a block's body lie in the ring.
+    pub const FILLED: i64 = 16;
 }
 
 /// Bytes of each string of the handshake, of a query's id and of a question's name.

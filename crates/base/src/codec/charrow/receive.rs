@@ -1,11 +1,12 @@
 //! What a client hears, put together from bytes as they come: the body of a block is read
-//! straight into the memory that the decoded batch then refers to.
+//! straight into the memory that the decoded batch then refers to, or copied there from a ring.
 
 use std::io::IoSliceMut;
 
 use arrow_buffer::Buffer;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::ring::{Bodies, Reader};
 use super::{flag, LONGEST_ANSWER, LONGEST_HEADER, LONGEST_TEXT};
 use crate::codec::ipc::encapsulated;
 use crate::codec::slab::{Body, Pool};
@@ -102,6 +103,8 @@ enum State {
         block: Block,
         body: Body,
     },
+    /// How much more of a body lies in the ring.
+    Filled,
 }
 
 /// A block whose payload has begun.
@@ -119,6 +122,8 @@ pub struct Receiver {
     end: usize,
     largest: usize,
     pool: Pool,
+    /// Where bodies come from, instead of the connection.
+    ring: Option<Bodies>,
 }
 
 impl Receiver {
@@ -131,7 +136,18 @@ impl Receiver {
             end: 0,
             largest,
             pool: Pool::default(),
+            ring: None,
         }
+    }
+
+    /// From now on bodies lie in this ring.
+    pub fn attach(&mut self, ring: Reader) {
+        self.ring = Some(Bodies::new(ring));
+    }
+
+    /// Bytes of the ring that are free by now, which the server has to be told.
+    pub fn freed(&mut self) -> Option<usize> {
+        self.ring.as_mut()?.freed()
     }
 
     /// Lets `read` put bytes where they belong: to be called when `next` has nothing.
@@ -162,7 +178,13 @@ impl Receiver {
 
     /// A message has begun and is not here to its end.
     pub fn is_half_way(&self) -> bool {
-        !matches!(self.state, State::Flag) || self.start < self.end
+        let pending = self.ring.as_ref().is_some_and(Bodies::is_half_way);
+        !matches!(self.state, State::Flag) || self.start < self.end || pending
+    }
+
+    /// Bytes that have come through the ring.
+    pub fn copied(&self) -> u64 {
+        self.ring.as_ref().map_or(0, Bodies::copied)
     }
 
     fn four(&mut self) -> Option<[u8; 4]> {
@@ -185,7 +207,8 @@ impl Receiver {
         have.len() == length
     }
 
-    /// The next message, where it is here to its end.
+    /// The next message, where it is here to its end. Where bodies lie in a ring, it may stop
+    /// before that end for the server to be told what is free: `freed` is asked after each call.
     #[allow(clippy::should_implement_trait)] // it may fail, and go on when there is more
     pub fn next(&mut self) -> Result<Option<Event>> {
         loop {
@@ -194,7 +217,11 @@ impl Receiver {
                     let Some(flag) = self.number() else {
                         return Ok(None);
                     };
+                    if let Some(ring) = &self.ring {
+                        ring.expect(flag)?;
+                    }
                     self.state = match flag {
+                        flag::FILLED if self.ring.is_some() => State::Filled,
                         flag::CHECKED_BLOCK => State::Checksum,
                         flag::ERROR..=flag::ANSWER if flag != 9 => State::Size {
                             flag,
@@ -272,6 +299,10 @@ impl Receiver {
                         return Ok(Some(Event::Block(block)));
                     }
                     let mut body = Body::new(&self.pool, body);
+                    if let Some(ring) = &mut self.ring {
+                        ring.begin(block, body);
+                        continue;
+                    }
                     let here = body.left().min(self.end - self.start);
                     body.rest()[..here]
                         .copy_from_slice(&self.buffer[self.start..self.start + here]);
@@ -286,6 +317,18 @@ impl Receiver {
                     }
                     block.body = Some(body.finish());
                     return Ok(Some(Event::Block(block)));
+                }
+                State::Filled => {
+                    let Some(bytes) = self.number() else {
+                        self.state = State::Filled;
+                        return Ok(None);
+                    };
+                    if let Some(ring) = &mut self.ring {
+                        let block = ring.take(bytes)?;
+                        if block.is_some() || ring.owes() {
+                            return Ok(block.map(Event::Block));
+                        }
+                    }
                 }
             }
         }

@@ -204,6 +204,7 @@ fn parameters_travel_in_the_name() {
         verify: Some("checksum".into()),
         sample: Some(5),
         block_bytes: Some(1 << 20),
+        ring: Some(4 << 20),
     };
     let name = said.name("venturi 0.1.0");
     assert!(name.starts_with("venturi 0.1.0\ncompression=zstd:7\nchecksum=xxh3\n"));

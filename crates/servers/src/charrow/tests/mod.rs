@@ -1,5 +1,7 @@
 mod engines;
 mod hostile;
+#[cfg(target_os = "linux")]
+mod ring;
 mod sharing;
 mod trials;
 

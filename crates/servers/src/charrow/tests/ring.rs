@@ -1,0 +1,337 @@
+//! Blocks through shared memory, between a whole server and clients of any kind.
+
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::*;
+use venturi_base::codec::charrow::handshake::{freed, pairs};
+use venturi_base::codec::charrow::ring::{Reader, SMALLEST};
+use venturi_base::codec::ipc::Compression;
+use venturi_base::net::descriptor;
+
+struct Place {
+    server: Server,
+    socket: PathBuf,
+}
+
+impl Place {
+    fn new(name: &str, more: &str) -> Self {
+        let name = format!("venturi-ring-{name}-{}", std::process::id());
+        let socket = std::env::temp_dir().join(name);
+        let path = socket.display();
+        let server = Server::start(&format!(
+            r#"{{"server": "charrow", "unix": "{path}"{more}}}"#
+        ));
+        let server = server.unwrap();
+        Self { server, socket }
+    }
+
+    /// The connection that wants this of the server, and what it hears first.
+    fn greet(&self, parameters: &Parameters) -> (UnixStream, Result<Greeted, String>) {
+        let mut socket = UnixStream::connect(&self.socket).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        let hello = Handshake {
+            minor: 2,
+            client: parameters.name("test"),
+            ..plain(2)
+        };
+        socket.write_all(&hello.write()).unwrap();
+        let mut receiver = Receiver::new(1 << 30);
+        let mut file = None;
+        loop {
+            match receiver.next().unwrap() {
+                Some(Event::Hello(text)) => {
+                    let length = pairs(&text).find(|(key, _)| *key == "ring");
+                    let length = length.map(|(_, text)| text.parse().unwrap());
+                    assert_eq!(length.is_some(), file.is_some());
+                    let ring = file.map(|file| Reader::of(&file, length.unwrap()).unwrap());
+                    return (socket, Ok((receiver, ring)));
+                }
+                Some(Event::Error(text)) => return (socket, Err(text)),
+                Some(other) => panic!("{other:?}"),
+                None => {
+                    let (read, came) = receiver.fill(|places| {
+                        descriptor::receive(socket.as_fd(), &mut places[0]).unwrap()
+                    });
+                    assert!(read > 0, "closed");
+                    file = came.or(file);
+                    receiver.filled(read);
+                }
+            }
+        }
+    }
+
+    fn refusal(&self, parameters: &Parameters) -> String {
+        self.greet(parameters).1.err().expect("an error")
+    }
+
+    fn client(&self, parameters: &Parameters) -> Sharing {
+        let (socket, greeted) = self.greet(parameters);
+        let (mut receiver, ring) = greeted.unwrap();
+        receiver.attach(ring.expect("a ring"));
+        Sharing {
+            socket,
+            receiver,
+            decoder: Decoder::default(),
+        }
+    }
+
+    /// Bytes of rings that are in use.
+    fn taken(&self) -> u64 {
+        self.server.state.rings.taken()
+    }
+
+    fn until(&self, what: &str, there: impl Fn(&Self) -> bool) {
+        let until = Instant::now() + Duration::from_secs(20);
+        while !there(self) {
+            assert!(Instant::now() < until, "{what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+type Greeted = (Receiver, Option<Reader>);
+
+fn ring(bytes: u64) -> Parameters {
+    Parameters {
+        ring: Some(bytes),
+        ..Parameters::default()
+    }
+}
+
+/// A client that reads from a ring.
+struct Sharing {
+    socket: UnixStream,
+    receiver: Receiver,
+    decoder: Decoder,
+}
+
+impl Sharing {
+    fn say(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).unwrap();
+    }
+
+    fn query(&mut self, id: &str, text: &str) {
+        let (id, text) = (id.to_owned(), text.to_owned());
+        self.say(&Request::Query { id, text }.write());
+    }
+
+    fn event(&mut self) -> Result<Event, String> {
+        loop {
+            let event = self.receiver.next().map_err(|error| error.message)?;
+            if let Some(bytes) = self.receiver.freed() {
+                self.say(&freed(bytes as i64));
+                if event.is_none() {
+                    continue;
+                }
+            }
+            if let Some(event) = event {
+                return Ok(event);
+            }
+            let socket = &mut self.socket;
+            let read = self.receiver.fill(|places| socket.read(&mut places[0]));
+            match read.map_err(|error| format!("{:?}", error.kind()))? {
+                0 => return Err("closed".into()),
+                read => self.receiver.filled(read),
+            }
+        }
+    }
+
+    fn drain(&mut self) -> Result<Given, String> {
+        let mut given = Given::default();
+        loop {
+            match self.event()? {
+                Event::Schema(bytes) => {
+                    let header = ipc_header(&bytes).unwrap();
+                    self.decoder = Decoder::default();
+                    self.decoder.message(header, None).unwrap();
+                }
+                Event::Block(block) => {
+                    block.check().unwrap();
+                    let batch = self.decoder.message(&block.header, block.body);
+                    let batch = batch.unwrap().unwrap();
+                    given.digests.push(digest(&batch).unwrap());
+                    given.rows += batch.num_rows();
+                }
+                Event::End => return Ok(given),
+                Event::Error(text) => return Err(text),
+                Event::Statistics(text) => given.statistics = Some(text),
+                Event::Hello(_) | Event::Answer(_) => {}
+            }
+        }
+    }
+}
+
+const ENDLESS: &str = "SELECT * FROM records(block_rows = 30000)";
+
+#[test]
+fn the_same_blocks_as_over_a_socket() {
+    let (place, other) = (Place::new("same", ""), serve(""));
+    for text in [
+        "SELECT * FROM records(rows = 200000, block_rows = 30000)",
+        "SELECT * FROM records(rows = 5000, block_rows = 7)",
+        "SELECT * FROM records(rows = 0)",
+        "SELECT * FROM state_rows(rows = 30000, block_rows = 5000)",
+    ] {
+        let expected = sorted(whole(&other, text).digests);
+        for bytes in [SMALLEST, 100_003, 4 << 20] {
+            for (compression, checksum) in [
+                (Compression::None, false),
+                (Compression::None, true),
+                (Compression::Lz4, true),
+                (Compression::Zstd(3), false),
+            ] {
+                let mut client = place.client(&Parameters {
+                    compression,
+                    checksum,
+                    ..ring(bytes)
+                });
+                // Its ring goes on where it was.
+                for _ in 0..2 {
+                    client.query("", text);
+                    assert_eq!(sorted(client.drain().unwrap().digests), expected);
+                }
+            }
+        }
+    }
+    place.until("rings are given back", |place| place.taken() == 0);
+}
+
+#[test]
+fn partitions_with_rings_and_without_share_a_query() {
+    let place = Place::new("share", "");
+    let text = "SELECT * FROM records(rows = 900000, block_rows = 3000)";
+    let rows: Vec<usize> = std::thread::scope(|scope| {
+        let read = |bytes: u64| {
+            let mut client = place.client(&ring(bytes));
+            scope.spawn(move || {
+                client.query("shared", text);
+                client.drain().unwrap().rows
+            })
+        };
+        let all = [SMALLEST, 1 << 20, SMALLEST].map(read);
+        all.map(|one| one.join().unwrap()).into()
+    });
+    assert_eq!(rows.iter().sum::<usize>(), 900_000);
+}
+
+#[test]
+fn what_a_client_cannot_have_it_is_told() {
+    let place = Place::new("refused", r#", "ring_memory_bytes": 200000"#);
+    for bytes in [0, SMALLEST - 1, (64 << 20) + 1, u64::MAX] {
+        let said = place.refusal(&ring(bytes));
+        assert!(
+            said.contains("a ring has 65536 to 67108864 bytes"),
+            "{said}"
+        );
+    }
+    let all: Vec<_> = (0..3).map(|_| place.client(&ring(SMALLEST))).collect();
+    let said = place.refusal(&ring(SMALLEST));
+    assert!(said.contains("over 200000 (--ring-memory)"), "{said}");
+    drop(all);
+    place.until("rings are given back", |place| place.taken() == 0);
+    drop(place.client(&ring(SMALLEST)));
+
+    let none = Place::new("none", r#", "ring_memory_bytes": 0"#);
+    let (_, greeted) = none.greet(&ring(SMALLEST));
+    assert!(greeted.unwrap().1.is_none());
+    let tcp = serve("");
+    let mut client = Client::raw(&tcp);
+    let hello = Handshake {
+        minor: 2,
+        client: ring(SMALLEST).name("test"),
+        ..plain(1)
+    };
+    client.socket.write_all(&hello.write()).unwrap();
+    match client.event() {
+        Ok(Event::Error(text)) => assert!(text.contains("over a Unix socket alone"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn who_lies_about_the_ring_is_hung_up_on() {
+    let place = Place::new("lies", "");
+    for lie in [0, -1, 5, i64::MAX, i64::MIN] {
+        let mut client = place.client(&ring(SMALLEST));
+        client.say(&freed(lie));
+        let said = client.drain().unwrap_err();
+        assert!(said.contains("of a ring that has 0 in use"), "{said}");
+    }
+    // More than is in use, in the middle of a block.
+    let mut client = place.client(&ring(SMALLEST));
+    client.query("", ENDLESS);
+    client.say(&freed(SMALLEST as i64 + 1));
+    let said = client.drain().unwrap_err();
+    assert!(said.contains("frees 65537 bytes"), "{said}");
+    let mut without = Client::extended(&serve(""), 1, &Parameters::default());
+    without.socket.write_all(&freed(1)).unwrap();
+    let said = without.drain().unwrap_err();
+    assert!(said.contains("this connection has none"), "{said}");
+    place.until("rings are given back", |place| place.taken() == 0);
+}
+
+#[test]
+fn a_client_that_takes_nothing_or_dies_is_given_up() {
+    let place = Place::new("stalls", r#", "stall_timeout_ns": 300000000"#);
+    // It reads all messages, and frees nothing.
+    let mut silent = place.client(&ring(SMALLEST));
+    silent.query("silent", ENDLESS);
+    let mut bytes = [0; 4096];
+    let begun = Instant::now();
+    while silent.socket.read(&mut bytes).unwrap() > 0 {}
+    assert!(begun.elapsed() >= Duration::from_millis(300));
+    // It dies while the server waits for it.
+    let mut dies = place.client(&ring(SMALLEST));
+    dies.query("dies", ENDLESS);
+    assert!(dies.socket.read(&mut bytes).unwrap() > 0);
+    drop((silent, dies));
+    place.until("both are gone", |place| {
+        place.taken() == 0 && place.server.state.open.load(Ordering::Relaxed) == 0
+    });
+    assert_eq!(place.server.state.totals.lost.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn questions_and_a_query_may_come_in_the_middle_of_a_block() {
+    let place = Place::new("asks", "");
+    let mut client = place.client(&ring(SMALLEST));
+    client.query(
+        "first",
+        "SELECT * FROM records(rows = 600000, block_rows = 100000)",
+    );
+    let ask = |name: &str| Request::Ask {
+        name: name.into(),
+        payload: String::new(),
+    };
+    client.query("second", "SELECT * FROM records(rows = 5)");
+    for _ in 0..3 {
+        client.say(&ask("clock").write());
+    }
+    let (mut answers, mut ends, mut blocks) = (0, 0, 0);
+    while ends < 2 {
+        match client.event().unwrap() {
+            Event::Answer(_) => answers += 1,
+            Event::Block(_) => blocks += 1,
+            Event::End => ends += 1,
+            _ => {}
+        }
+    }
+    assert_eq!((answers, blocks), (3, 7));
+    // One may wait, not more.
+    client.query("third", ENDLESS);
+    client.query("fourth", ENDLESS);
+    client.query("fifth", ENDLESS);
+    let said = client.drain().unwrap_err();
+    assert!(said.contains("two queries wait"), "{said}");
+    // Who has enough leaves in the middle of a block.
+    let mut leaves = place.client(&ring(SMALLEST));
+    leaves.query("left", ENDLESS);
+    leaves.say(&ask("leave").write());
+    assert_eq!(leaves.drain().unwrap_err(), "closed");
+}
