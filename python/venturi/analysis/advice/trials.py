@@ -28,7 +28,7 @@ from venturi.analysis.statistics.intervals import range_coverage
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import nouns_of
 from venturi.common.units import Quantity, percent, plural
-from venturi.targets.system import NO_PLACE, scheme_of, servers_batches
+from venturi.targets.system import NO_PLACE, is_shared, scheme_of, servers_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -428,6 +428,7 @@ def no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> Ad
         and not c.in_rows
         and not c.ceilings.keys() & set(SOCKETS.values())
         and scheme_of(str(c.parameters.get("target") or "")) not in NO_PLACE
+        and not is_shared(str(c.parameters.get("target") or ""))
         and c.stages.get("client", {}).keys().isdisjoint(CALLS)
     ]
     if not without:
