@@ -285,7 +285,7 @@ def test_builtin_scenarios_are_those_of_the_seeds() -> None:
         "one-table": 2 * (5 + 3 * 2),
         "quick": 2 * 2 * 3,
         "read-databases": 2 * (2 + 1),
-        "unix-or-tcp": (2 * 2 + 2) * 2 * 2,
+        "unix-or-tcp": (2 * 2 + 3) * 2 * 2,
         "upsert-batch-size": 9,
         "upsert-cassandra": 1,
         "upsert-memsql": 1,

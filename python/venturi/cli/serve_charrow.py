@@ -55,7 +55,7 @@ def charrow(
             "--ring-memory",
             help="Most bytes of shared memory, of all connections by charrow+shm:// together; 0: none.",
         ),
-    ] = "256MiB",
+    ] = "512MiB",
     max_queries: Annotated[int, typer.Option("--max-queries", min=1, help="Most queries at a time.")] = 64,
     patience: Annotated[
         str, typer.Option("--patience", help="For a client to end what it has begun to say.")

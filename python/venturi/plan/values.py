@@ -109,7 +109,8 @@ def explain(error: Any) -> str:
         plain = kind in ("greater_than", "less_than") or isinstance(bound, float)
         limit = f"{bound:g}" if plain else bound
         words = {"g": "at least", "l": "at most"}[kind[0]] if kind.endswith("equal") else "above"
-        if isinstance(value, str) and any(c.isalpha() for c in value) and kind == "greater_than_equal":
+        written = isinstance(value, str) and any(c.isalpha() for c in value)
+        if written and kind == "greater_than_equal" and bound <= 1:
             # A duration's least is one nanosecond, which nobody means.
             return f"{value} must be above 0"
         return f"{value} must be {words} {limit}" if value is not None else f"must be {words} {limit}"

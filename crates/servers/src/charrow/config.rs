@@ -30,7 +30,7 @@ pub struct ServerSpec {
     #[serde(default = "sixty_four")]
     pub max_queries: usize,
     /// Bound of the rings of all connections, in bytes of shared memory; 0: there are none.
-    #[serde(default = "a_quarter_gib")]
+    #[serde(default = "half_a_gib")]
     pub ring_memory_bytes: u64,
     /// How long a partition may read nothing until it counts as gone.
     #[serde(default = "half_a_minute")]
@@ -82,8 +82,8 @@ impl ServerSpec {
 fn sixty_four_mib() -> u64 {
     64 << 20
 }
-fn a_quarter_gib() -> u64 {
-    256 << 20
+fn half_a_gib() -> u64 {
+    512 << 20
 }
 fn sixty_four() -> usize {
     64

@@ -119,9 +119,11 @@ impl Channel {
             let tells = self.receiver.freed();
             if let Some(bytes) = tells {
                 self.out.extend(freed(bytes as i64));
-                // Where it does not take that yet, the event after this one tells it.
-                if let Poll::Ready(Err(error)) = self.poll_flush(cx) {
-                    return Poll::Ready(event.map_or(Err(error), Ok));
+                // Where it does not take that yet, the next call tells it; where it takes nothing any more, what
+                // it has said last, or its end, tells why.
+                if let Poll::Ready(Err(_)) = self.poll_flush(cx) {
+                    self.out.clear();
+                    self.written = 0;
                 }
             }
             if let Some(event) = event {

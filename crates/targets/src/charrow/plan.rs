@@ -13,6 +13,7 @@ use crate::flight::{port_and_ticket, Address};
 use crate::hosts::Host;
 use venturi_base::codec::charrow::handshake::{pairs_by_key, Handshake, Parameters, Request};
 use venturi_base::codec::charrow::receive::Event;
+use venturi_base::codec::charrow::ring;
 use venturi_base::codec::charrow::{EXTENDED, PLAIN};
 use venturi_base::codec::ipc::Compression;
 use venturi_base::error::{Error, Kind, Result};
@@ -119,7 +120,8 @@ impl Charrow {
 
     async fn greet(&self, minor: i64) -> Result<(Channel, Greeting)> {
         let parameters = Parameters {
-            ring: self.options.ring(&self.place)?,
+            // Whether there is any: no more than that is to be seen.
+            ring: self.options.ring(&self.place)?.map(|_| ring::SMALLEST),
             ..Parameters::default()
         };
         let mut channel = self.channel(minor, &parameters).await?;
@@ -201,6 +203,7 @@ impl Charrow {
             trial: None,
             partition: None,
             partitions: Some(1),
+            ring: None,
             ..self.parameters(0)?
         };
         let warming = async {
