@@ -29,7 +29,7 @@ __all__ = ["HEAD_START_NS", "Patience", "alone", "head_start_ns", "join_tallies"
 
 HEAD_START_NS = 50_000_000
 _HEAD_START_A_LOADER_NS = 500_000
-_TELLINGS = 3
+_TELLINGS = 2
 """So many times as long as it took to call all loaders before, they have to hear of the start."""
 _POLL_SECONDS = 0.1
 _ASKED_AT_ONCE = 10
