@@ -30,6 +30,8 @@ SMALL = {
     "upsert": "--rounds 6 --seconds 0.7 --rows 20000 --only mariadb-500 counter-500 empty",
     "ingest": "--rounds 6 --points 10000000 --only venturi-os victoria-metrics",
     "wide": "--rounds 6 --only strings 4",
+    "compression": "--rounds 6 --links 250mbit 1gbit 2.5gbit --data birdstrikes --codecs lz4 zstd "
+    "--streams 1 --seconds 0.4 --parts links",
     "scale": "--rounds 6 --cells 1000",
     "sampler": "--rounds 10 --seconds 0.5",
     "cluster": "--rounds 6 --starts 6 --repeats 6 --loaders 10 --simulated 10,30,100",

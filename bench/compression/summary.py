@@ -26,15 +26,15 @@ def rate(line: shared.Line) -> float:
 
 def crossing(speeds: Sequence[float], ratios: Sequence[float]) -> float:
     """The link's speed at which a codec is as fast as plain: straight between the logarithms of the two links
-    around it. 0 where it is slower on the slowest link, infinite where it is faster on all."""
+    around it. The first speed where it is slower on the slowest link, the last where it is faster on all."""
     if ratios[0] < 1:
-        return 0.0
+        return speeds[0]
     for at in range(1, len(ratios)):
         if ratios[at] < 1:
             above, below = math.log(ratios[at - 1]), math.log(ratios[at])
             share = above / (above - below)
             return math.exp((1 - share) * math.log(speeds[at - 1]) + share * math.log(speeds[at]))
-    return math.inf
+    return speeds[-1]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Cell:
     predicted: float
     """Bytes/s of the link; 0: it never pays."""
     found: Interval | None
-    """The same as measured; None where it pays on no link of all, or some round does not tell."""
+    """The same as measured; None where it lies beyond the links, or where the data get no smaller."""
     wins: list[str]
     """Links on which it is surely faster than plain."""
 
@@ -70,7 +70,7 @@ class Cell:
     @property
     def _measured(self) -> str:
         if self.found is None:
-            return "never" if not self.wins else "not told"
+            return "on no link, surely" if not self.wins else f"on {self.wins[-1]} still"
         low, high = (bits(x) for x in (self.found.low, self.found.high))
         return f"{bits(self.found.median)} [{low}..{high}]"
 
@@ -119,11 +119,13 @@ class Lines:
         wins = [link for link, found in by_link.items() if median_interval(list(found.values())).low > 1]
         speeds = [self.speed(link) for link in links]
         crossings = [crossing(speeds, [by_link[link][n] for link in links]) for n in sorted(rounds)]
-        told = packing.ratio > 1 and all(0 < x < math.inf for x in crossings)
+        found = median_interval(crossings)
+        told = packing.ratio > 1 and speeds[0] < found.median < speeds[-1]
+        predicted = packing.pays_below(streams, socket, self.cores)
         return Cell(
             *(data, streams, codec, packing.ratio),
-            packing.pays_below(streams, socket, self.cores),
-            median_interval(crossings) if told else None,
+            predicted,
+            found if told else None,
             wins,
         )
 

@@ -1,26 +1,28 @@
 //! Codecs as Venturi uses them beside the very crates that it is built with, on the same buffers,
 //! in turns: `cargo run --release --example codecs SPEC`, where SPEC is a JSON object with `data`
-//! (as of a trial), `rows_per_batch`, `rounds`, `seconds` (of a turn) and `codecs`.
+//! (as of a trial), `rows_per_batch`, `rounds`, `seconds` (of CPU time a round) and `codecs`.
 //!
 //! The crate is called as well as its documentation allows: one context for all buffers, and an
-//! output that is there already. A line of JSON is printed a turn. `bench/compression` runs it.
+//! output that is there already. A line of JSON is printed a round, with payload bytes a second of CPU
+//! time. `bench/compression` runs it.
 
 use std::error::Error;
 use std::hint::black_box;
 use std::io::{Read, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use arrow_array::RecordBatch;
+use arrow_buffer::{Buffer, MutableBuffer};
 use arrow_ipc::root_as_message;
 use serde::Deserialize;
-use venturi_core::ceiling::codec::{run, Work};
-use venturi_core::codec::ipc::{Compression, Encoder};
+use venturi_core::codec::ipc::{Compression, Decoder, Encoded, Encoder};
 use venturi_core::data::Source;
 use venturi_core::spec::Data;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// So many bytes are worked on in turn, as by the probe.
-const PAYLOAD: usize = 64 << 20;
+/// So many bytes are worked on in turn.
+const PAYLOAD: u64 = 8 << 20;
 const MOST_BATCHES: usize = 256;
 
 #[derive(Deserialize)]
@@ -36,26 +38,33 @@ struct Asked {
 fn main() -> Outcome<()> {
     let text = std::env::args().nth(1).ok_or("a JSON object is missing")?;
     let asked: Asked = serde_json::from_str(&text)?;
-    let duration = Duration::try_from_secs_f64(asked.seconds)?;
-    let (buffers, payload) = buffers(&asked.data, asked.rows_per_batch)?;
+    let (batches, payload) = batches(&asked.data, asked.rows_per_batch)?;
+    let buffers = buffers(&batches)?;
     for round in 0..asked.rounds {
         for codec in &asked.codecs {
-            let mut bare = Bare::of(Compression::of_name(codec)?, &buffers)?;
+            let compression = Compression::of_name(codec)?;
+            let mut ours = Ours::of(compression, &batches)?;
+            let mut bare = Bare::of(compression, &buffers)?;
             for verb in ["encode", "decode"] {
-                let work = Work::of_name(&format!("{codec}-{verb}"))?;
-                let mut ours = || -> Outcome<f64> {
-                    let found = run(work, &asked.data, asked.rows_per_batch, duration, &|| false)?;
-                    Ok(found.payload.rate())
-                };
-                let mut crates = || bare.rate(verb, &buffers, payload, duration);
-                // Neither is always the first.
-                let (ours, bare) = match round % 2 {
-                    0 => (ours()?, crates()?),
-                    _ => {
-                        let bare = crates()?;
-                        (ours()?, bare)
+                let (mut times, mut turns) = ([0.0; 2], 0);
+                // Each in turn, so that both have the same moments of the machine.
+                while turns == 0 || times[0] < asked.seconds {
+                    let order = if (round + turns) % 2 == 0 {
+                        [0, 1]
+                    } else {
+                        [1, 0]
+                    };
+                    for way in order {
+                        let began = processor();
+                        match way {
+                            0 => ours.turn(verb, &batches)?,
+                            _ => bare.turn(verb, &buffers)?,
+                        }
+                        times[way] += (processor() - began).as_secs_f64();
                     }
-                };
+                    turns += 1;
+                }
+                let [ours, bare] = times.map(|time| (payload * turns as u64) as f64 / time);
                 println!(
                     r#"{{"round": {round}, "codec": "{codec}", "verb": "{verb}", "ours": {ours:.0}, "crate": {bare:.0}}}"#
                 );
@@ -65,45 +74,109 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// What the batches' messages are made of, as it lies in them, and its payload.
-fn buffers(data: &Data, rows_per_batch: usize) -> Outcome<(Vec<Vec<u8>>, u64)> {
+/// CPU time of this thread: what others do with the cores is not in it.
+fn processor() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is valid for writing; the clock is there on every Linux and macOS.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn batches(data: &Data, rows_per_batch: usize) -> Outcome<(Vec<RecordBatch>, u64)> {
     let mut cursor = Source::make(data, rows_per_batch)?.cursor(None);
-    let (mut found, mut payload, mut batches) = (Vec::new(), 0, 0);
-    let mut encoder: Option<Encoder> = None;
-    while (payload as usize) < PAYLOAD && batches < MOST_BATCHES {
+    let (mut found, mut payload) = (Vec::new(), 0);
+    while payload < PAYLOAD && found.len() < MOST_BATCHES {
         let Some(item) = cursor.next() else { break };
-        if item.place == Some(0) && batches > 0 {
+        if item.place == Some(0) && !found.is_empty() {
             break;
         }
-        batches += 1;
         payload += item.payload;
-        let encoder = match &mut encoder {
-            Some(encoder) => encoder,
-            none => none.insert(Encoder::new(&item.batch().schema(), Compression::None)?),
-        };
-        let mut messages = Vec::new();
-        encoder.encode(item.batch(), &mut messages)?;
-        for message in messages {
-            let body: Vec<u8> = message
-                .body
-                .iter()
-                .flat_map(|chunk| chunk.as_slice().iter().copied())
-                .collect();
-            let header = root_as_message(&message.header)?;
-            let batch = header.header_as_record_batch();
-            for buffer in batch
-                .and_then(|batch| batch.buffers())
-                .into_iter()
-                .flatten()
-            {
-                let from = buffer.offset() as usize;
-                if buffer.length() > 0 {
-                    found.push(body[from..from + buffer.length() as usize].to_vec());
-                }
+        found.push(item.batch().clone());
+    }
+    match payload {
+        0 => Err("the data have no payload".into()),
+        _ => Ok((found, payload)),
+    }
+}
+
+/// What the batches' messages are made of, as it lies in them.
+fn buffers(batches: &[RecordBatch]) -> Outcome<Vec<Vec<u8>>> {
+    let mut encoder = Encoder::new(&batches[0].schema(), Compression::None)?;
+    let (mut found, mut messages) = (Vec::new(), Vec::new());
+    for batch in batches {
+        encoder.encode(batch, &mut messages)?;
+    }
+    for message in messages {
+        let (header, body) = received(message);
+        let batch = root_as_message(&header)?.header_as_record_batch();
+        for buffer in batch
+            .and_then(|batch| batch.buffers())
+            .into_iter()
+            .flatten()
+        {
+            let from = buffer.offset() as usize;
+            if buffer.length() > 0 {
+                found.push(body[from..from + buffer.length() as usize].to_vec());
             }
         }
     }
-    Ok((found, payload))
+    Ok(found)
+}
+
+/// Header and body, which lies as our receiver puts it.
+type Received = (std::sync::Arc<[u8]>, Buffer);
+
+fn received(message: Encoded) -> Received {
+    let mut body = MutableBuffer::with_capacity(message.body_length);
+    for chunk in &message.body {
+        body.extend_from_slice(chunk.as_slice());
+    }
+    (message.header, body.into())
+}
+
+/// As a trial, and the probe of the limit, encode and decode.
+struct Ours {
+    encoder: Encoder,
+    decoder: Decoder,
+    messages: Vec<Received>,
+    out: Vec<Encoded>,
+}
+
+impl Ours {
+    fn of(compression: Compression, batches: &[RecordBatch]) -> Outcome<Self> {
+        let mut encoder = Encoder::new(&batches[0].schema(), compression)?;
+        let mut decoder = Decoder::default();
+        let (header, body) = received(encoder.schema_message());
+        decoder.message(&header, Some(body))?;
+        let mut out = Vec::new();
+        for batch in batches {
+            encoder.encode(batch, &mut out)?;
+        }
+        Ok(Self {
+            encoder,
+            decoder,
+            messages: out.drain(..).map(received).collect(),
+            out,
+        })
+    }
+
+    fn turn(&mut self, verb: &str, batches: &[RecordBatch]) -> Outcome<()> {
+        if verb == "encode" {
+            for batch in batches {
+                self.out.clear();
+                self.encoder.encode(batch, &mut self.out)?;
+                black_box(&self.out);
+            }
+            return Ok(());
+        }
+        for (header, body) in &self.messages {
+            black_box(self.decoder.message(header, Some(body.clone()))?);
+        }
+        Ok(())
+    }
 }
 
 /// A crate's own context, and the buffers as it packs them: none where they do not get smaller,
@@ -181,38 +254,18 @@ impl Bare {
         Ok(())
     }
 
-    /// Bytes of payload a second, over as many turns through the buffers as the time has room for.
-    fn rate(
-        &mut self,
-        verb: &str,
-        buffers: &[Vec<u8>],
-        payload: u64,
-        duration: Duration,
-    ) -> Outcome<f64> {
-        let (start, mut done) = (Instant::now(), 0);
-        let mut bytes = 0;
-        let whole: usize = buffers.iter().map(Vec::len).sum();
-        loop {
-            for (at, buffer) in buffers.iter().enumerate() {
-                match verb {
-                    "encode" => {
-                        black_box(self.pack(buffer)?);
-                    }
-                    _ => self.unpack(at)?,
+    fn turn(&mut self, verb: &str, buffers: &[Vec<u8>]) -> Outcome<()> {
+        for (at, buffer) in buffers.iter().enumerate() {
+            match verb {
+                "encode" => {
+                    black_box(self.pack(buffer)?);
                 }
-                bytes += buffer.len();
-                done += buffer.len();
-                if done < 1 << 20 {
-                    continue;
-                }
-                done = 0;
-                let passed = start.elapsed();
-                if passed >= duration {
-                    // Bodies are a little more than payload: what is missing is in both.
-                    let share = bytes as f64 / whole.max(1) as f64;
-                    return Ok(share * payload as f64 / passed.as_secs_f64());
+                _ => {
+                    self.unpack(at)?;
+                    black_box(&self.out);
                 }
             }
         }
+        Ok(())
     }
 }
