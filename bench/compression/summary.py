@@ -54,7 +54,7 @@ class Cell:
 
     @property
     def error(self) -> Interval | None:
-        """Of the prediction, as a share, and how sure that is; None where nothing is there to hold it against."""
+        """Of the prediction, as a share, and how sure that is; None where nothing tells."""
         if self.predicted == 0.0 or self.found is None:
             return None
         at = self.found
