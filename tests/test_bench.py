@@ -127,3 +127,50 @@ def test_the_requirement_depends_on_the_streams(
     told = summary.told(bench_file(tmp_path / "bench.jsonl", speeds, streams))
     assert told.kept is kept
     assert ("**missed**" in told.page) is not kept
+
+
+# ---- where compression pays: bench/compression
+
+_BY_THE_LAW = """
+import sys
+sys.path.insert(0, "compression")
+import json, pathlib
+import summary
+from venturi.analysis.models.packing import Packing
+
+slower, path = float(sys.argv[1]), pathlib.Path(sys.argv[2])
+packing, noise = Packing("zstd", "rows", 300e6, 900e6, 4.0), Packing("zstd", "noise", 200e6, 9e9, 0.99)
+speeds = {"1gbit": 120e6, "2.5gbit": 300e6, "5gbit": 600e6, summary.UNSHAPED: 1.2e9}
+ways = [["rows", 1], ["noise", 1]]
+lines = [{"links": list(speeds), "codecs": ["none", "zstd"], "ways": ways, "cores": 8,
+          "date": "2026-11-25T00:00", "cpu": "c", "cpus": 8, "kernel": "k", "commit": "0", "load_before": 0.0}]
+for number in range(6):
+    for link, speed in speeds.items():
+        lines.append({"kind": "link", "round": number, "link": link, "rate": speed})
+        for one in (packing, noise):
+            rates = {"none": speed, "zstd": one.rate(speed, 1, 1.2e9, 8) / slower}
+            for codec, rate in rates.items():
+                lines.append({"kind": "trial", "round": number, "link": link, "data": one.data, "streams": 1,
+                              "codec": codec, "payload": rate, "interval_ns": 1e9,
+                              "cpu_ns": [0, 0]})
+    for one in (packing, noise):
+        lines.append({"kind": "core", "round": number, "data": one.data, "codec": "zstd",
+                      "encode": one.encode, "decode": one.decode, "ratio": one.ratio})
+path.write_text("\\n".join(map(json.dumps, lines)))
+told = summary.told(path)
+print(told.text)
+print(*(goal.verdict for goal in told.goals), sep=", ")
+"""
+
+
+@pytest.mark.parametrize(("slower", "verdicts"), [(1.0, "met, met"), (1.4, "missed, met")])
+def test_a_crossing_is_found_where_the_law_has_it(tmp_path: Path, slower: float, verdicts: str) -> None:
+    """Rates by the law are predicted by it, and others are not: 282 MB/s, which is 2.26 Gbit/s."""
+    command = [sys.executable, "-c", _BY_THE_LAW, str(slower), str(tmp_path / "lines.jsonl")]
+    said = subprocess.run(command, cwd=BENCH, capture_output=True, text=True, check=True).stdout
+    row = next(line for line in said.splitlines() if line.startswith("| rows | 1 | zstd "))
+    cells = [cell.strip() for cell in row.split("|")[1:-1]]
+    assert cells[3] == "4.00" and cells[5] == "2.26"
+    assert (abs(float(cells[4].split()[0]) / 2.26 - 1) < 0.05) == (slower == 1.0)
+    assert "| noise | 1 | zstd | 0.99 | on no link, surely | never |" in said
+    assert said.splitlines()[-1] == verdicts

@@ -1,4 +1,4 @@
-"""Where compression pays: the law by its own terms, and what stands of it in a bench's crossings."""
+"""Where compression pays: the law by its own terms."""
 
 from __future__ import annotations
 
