@@ -143,7 +143,8 @@ packing, noise = Packing("zstd", "rows", 300e6, 900e6, 4.0), Packing("zstd", "no
 speeds = {"1gbit": 120e6, "2.5gbit": 300e6, "5gbit": 600e6, summary.UNSHAPED: 1.2e9}
 ways = [["rows", 1], ["noise", 1]]
 lines = [{"links": list(speeds), "codecs": ["none", "zstd"], "ways": ways, "cores": 8,
-          "date": "2026-11-25T00:00", "cpu": "c", "cpus": 8, "kernel": "k", "commit": "0", "load_before": 0.0}]
+          "date": "2026-11-25T00:00", "cpu": "c", "cpus": 8, "kernel": "k", "commit": "0",
+          "load_before": 0.0}]
 for number in range(6):
     for link, speed in speeds.items():
         lines.append({"kind": "link", "round": number, "link": link, "rate": speed})

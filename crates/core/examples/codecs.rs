@@ -49,7 +49,7 @@ fn main() -> Outcome<()> {
                 let (mut times, mut turns) = ([0.0; 2], 0);
                 // Each in turn, so that both have the same moments of the machine.
                 while turns == 0 || times[0] < asked.seconds {
-                    let order = if (round + turns) % 2 == 0 {
+                    let order = if (round + turns).is_multiple_of(2) {
                         [0, 1]
                     } else {
                         [1, 0]
