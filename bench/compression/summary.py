@@ -16,12 +16,22 @@ from venturi.analysis.statistics.intervals import Interval, median_interval
 UNSHAPED = "unshaped"
 NEAR = 0.15
 """How far a prediction may lie from what was measured, where it lies outside of its interval."""
-Rounds = dict[int, shared.Line]
+ALONE = 0.9
+"""The share of the cores that it can use which a trial must have had, to speak for the machine."""
 
 
 def rate(line: shared.Line) -> float:
     """Payload bytes/s."""
     return float(line["payload"] * 1e9 / line["interval_ns"])
+
+
+def spent(line: shared.Line) -> float:
+    """CPU-seconds of both ends for a GB."""
+    return float(sum(line["cpu_ns"]) / line["payload"])
+
+
+def cores_used(line: shared.Line) -> float:
+    return float(sum(line["cpu_ns"]) / line["interval_ns"])
 
 
 def crossing(speeds: Sequence[float], ratios: Sequence[float]) -> float:
@@ -51,21 +61,36 @@ class Cell:
     """The same as measured; None where it lies beyond the links, or where the data get no smaller."""
     wins: list[str]
     """Links on which it is surely faster than plain."""
+    busy: float
+    """Cores that both ends should have used without a link, by the law; and what they had."""
+    had: float
+    with_had: float | None
+    """The same as predicted, of the cores that they had; None without the codecs' CPU times."""
 
     @property
-    def error(self) -> Interval | None:
-        """Of the prediction, as a share, and how sure that is; None where nothing tells."""
+    def crowded(self) -> str | None:
+        """Why nothing can be said of the prediction: others held the cores."""
+        if self.had >= ALONE * self.busy:
+            return None
+        return (
+            f"the crossing of {self.data}, {self.streams} x {self.codec}, on the whole machine: others kept "
+            f"it busy, both ends had {self.had:.1f} cores of the {self.busy:.1f} that they could use"
+        )
+
+    def error(self, predicted: float) -> Interval | None:
+        """Of a prediction, as a share, and how sure that is; None where nothing tells."""
         if self.predicted == 0.0 or self.found is None:
             return None
         at = self.found
-        median, low, high = (abs(self.predicted / x - 1) for x in (at.median, at.low, at.high))
-        inside = at.low <= self.predicted <= at.high
+        median, low, high = (abs(predicted / x - 1) for x in (at.median, at.low, at.high))
+        inside = at.low <= predicted <= at.high
         return Interval(median, 0.0 if inside else min(low, high), max(low, high), at.n, at.coverage)
 
     @property
     def row(self) -> str:
         texts = [self.data, str(self.streams), self.codec, f"{self.ratio:.2f}", self._measured, self._said]
-        return f"| {' | '.join(texts)} |"
+        cores = f"{bits(self.with_had)} ({self.had:.1f})" if self.with_had and self.predicted else "-"
+        return f"| {' | '.join([*texts, cores])} |"
 
     @property
     def _measured(self) -> str:
@@ -121,13 +146,28 @@ class Lines:
         crossings = [crossing(speeds, [by_link[link][n] for link in links]) for n in sorted(rounds)]
         found = median_interval(crossings)
         told = packing.ratio > 1 and speeds[0] < found.median < speeds[-1]
-        predicted = packing.pays_below(streams, socket, self.cores)
+        had = shared.middle(self.trials[data, streams, codec, links[-1]], cores_used)
+        cost = self.cost(data, streams, codec)
         return Cell(
             *(data, streams, codec, packing.ratio),
-            predicted,
+            packing.pays_below(streams, socket, self.cores),
             found if told else None,
             wins,
+            packing.cores_busy(streams, socket, self.cores),
+            had,
+            1e9 * had / cost if cost is not None else None,
         )
+
+    def cost(self, data: str, streams: int, codec: str) -> float | None:
+        """CPU-seconds of both ends for a GB as they are predicted: one core's codec, and plain's bytes on the
+        wire."""
+        plain = self.trials.get((data, streams, "none", UNSHAPED), {})
+        ways = [self.crates.get((data, codec, verb), {}) for verb in ("encode", "decode")]
+        if not (plain and all(ways) and (data, codec) in self.core):
+            return None
+        ratio = shared.middle(self.core[data, codec], lambda line: float(line["ratio"]))
+        cores = sum(1e9 / shared.middle(way, lambda line: float(line["ours"])) for way in ways)
+        return cores + shared.middle(plain, spent) / ratio
 
 
 def _rates(lines: Lines, data: str, streams: int) -> list[str]:
@@ -150,28 +190,18 @@ def _rates(lines: Lines, data: str, streams: int) -> list[str]:
 
 
 def _spent(lines: Lines, data: str, streams: int) -> tuple[list[str], list[goals.Judged]]:
-    """CPU-seconds of both ends for a GB of payload, without a link: as measured, and as one core's codec and
-    plain's bytes on the wire make them. What others do with the cores is in neither."""
-
-    def spent(line: shared.Line) -> float:
-        return float(sum(line["cpu_ns"]) / line["payload"])
-
+    """CPU-seconds of both ends for a GB of payload, without a link, measured and predicted. What others do
+    with the cores is in neither."""
     out, judged = [], []
-    plain = lines.trials.get((data, streams, "none", UNSHAPED), {})
     for codec in lines.codecs[1:]:
         found = lines.trials.get((data, streams, codec, UNSHAPED), {})
-        ways = [lines.crates.get((data, codec, verb), {}) for verb in ("encode", "decode")]
-        if not (plain and found and all(ways) and (data, codec) in lines.core):
-            continue
-        ratio = shared.middle(lines.core[data, codec], lambda line: float(line["ratio"]))
-        cores = sum(1e9 / shared.middle(way, lambda line: float(line["ours"])) for way in ways)
-        predicted = cores + shared.middle(plain, spent) / ratio
-        measured = shared.spread([spent(line) for line in found.values()])
-        out.append(f"| {data} | {streams} | {codec} | {measured} | {predicted:.2f} |")
-        errors = [abs(spent(line) / predicted - 1) for line in found.values()]
-        judged += goals.judge(
-            f"{data}, {streams} x {codec}: error of the CPU time for a GB", errors, NEAR, most=True
-        )
+        predicted = lines.cost(data, streams, codec)
+        if found and predicted is not None:
+            measured = [spent(line) for line in found.values()]
+            out.append(f"| {data} | {streams} | {codec} | {shared.spread(measured)} | {predicted:.2f} |")
+            errors = [abs(one / predicted - 1) for one in measured]
+            what = f"{data}, {streams} x {codec}: error of the CPU time for a GB"
+            judged += goals.judge(what, errors, NEAR, most=True)
     return out, judged
 
 
@@ -194,11 +224,12 @@ def _judged(cell: Cell, rounds: int) -> list[goals.Judged]:
             f"{cell.data}, {cell.streams} x {cell.codec}: links on which it pays after all",
         )
         return [goals.exact(what, wins, 0, most=True)] if rounds >= 6 else []
-    if (error := cell.error) is None:
+    predicted, of = (cell.with_had, ", with the cores that it had") if cell.crowded else (cell.predicted, "")
+    if predicted is None or (error := cell.error(predicted)) is None:
         return []
     what = f"{cell.data}, {cell.streams} x {cell.codec}: error of the link's speed below which it pays"
     found = (error.median, error.low, error.high, NEAR)
-    return [goals.Judged(what, *found, most=True, coverage=error.coverage)]
+    return [goals.Judged(f"{what}{of}", *found, most=True, coverage=error.coverage)]
 
 
 def told(source: Path) -> shared.Told:
@@ -212,12 +243,14 @@ def told(source: Path) -> shared.Told:
     ]
     judged: list[goals.Judged] = []
     cells = [lines.cell(*way, codec) for way in lines.ways for codec in lines.codecs[1:]]
-    if known := [cell for cell in cells if cell is not None]:
+    known = [cell for cell in cells if cell is not None]
+    if known:
         rounds = max(len(rounds) for rounds in lines.trials.values())
         out += [
             "## Faster than plain on links slower than this",
-            "| data | streams | codec | times smaller | measured, Gbit/s | predicted, Gbit/s |",
-            "|---|---|---|---|---|---|",
+            "| data | streams | codec | times smaller | measured, Gbit/s | predicted, Gbit/s "
+            "| with the cores that it had |",
+            "|---|---|---|---|---|---|---|",
             *(cell.row for cell in known),
             "",
             f"Median of {rounds} rounds [95 %]. A link's speed is what raw TCP carries.",
@@ -241,5 +274,6 @@ def told(source: Path) -> shared.Told:
         out += ["## One core, beside the crates", *table, ""]
         judged += more
     missing = [line["why"] for line in found if line["kind"] == "missing"]
+    missing += [why for cell in known if cell.predicted and (why := cell.crowded)]
     failed = shared.failures(found, "kind", "data", "streams", "codec", "link")
     return shared.Told("\n".join(out), judged, failed, missing)

@@ -35,10 +35,18 @@ class Packing:
     def through_cores(self, streams: int = 1, socket: float = math.inf, cores: int | None = None) -> float:
         """Payload bytes/s where the link is no limit. `socket`: what one core moves through plain sockets;
         `cores`: of one machine that both ends share, None where each stream has a core at either end."""
+        ends = self._ends(socket)
+        alone = streams / max(ends)
+        return alone if cores is None else min(alone, cores / sum(ends))
+
+    def cores_busy(self, streams: int = 1, socket: float = math.inf, cores: int | None = None) -> float:
+        """Cores that both ends together use then."""
+        return self.through_cores(streams, socket, cores) * sum(self._ends(socket))
+
+    def _ends(self, socket: float) -> tuple[float, float]:
+        """A core's seconds for a byte of payload, of the sender and the receiver."""
         wire = 1 / (self.ratio * socket)
-        sender, receiver = 1 / self.encode + wire, 1 / self.decode + wire
-        alone = streams / max(sender, receiver)
-        return alone if cores is None else min(alone, cores / (sender + receiver))
+        return 1 / self.encode + wire, 1 / self.decode + wire
 
     def rate(
         self, link: float, streams: int = 1, socket: float = math.inf, cores: int | None = None
