@@ -146,7 +146,7 @@ def test_a_stranger_that_keeps_to_the_protocol(tmp_path: Path, streams: int) -> 
         ("more", "of a block lie in its ring, of which"),
         ("early", "no block has begun"),
         ("end", "flag 11 before the last"),
-        ("dies", "in the middle of a message"),
+        ("dies", "closed the connection"),
     ],
 )
 def test_a_stranger_that_lies_is_an_error(tmp_path: Path, lie: str, said: str) -> None:

@@ -71,6 +71,12 @@ SCENARIOS = {
         wire_version = "1.1"
         [workload]
         duration = "2s\"""",
+    "charrow-shared": """
+        [target]
+        url = "charrow+shm://local"
+        ring = "64Ki"
+        [workload]
+        rows_per_stream = 1000""",
     "clickhouse": """
         [target]
         url = "clickhouse://h/db"
