@@ -125,7 +125,8 @@ impl Sharing {
         loop {
             let event = self.receiver.next().map_err(|error| error.message)?;
             if let Some(bytes) = self.receiver.freed() {
-                self.say(&freed(bytes as i64));
+                // Who has hung up has said why.
+                let _ = self.socket.write_all(&freed(bytes as i64));
                 if event.is_none() {
                     continue;
                 }
@@ -269,7 +270,8 @@ fn who_lies_about_the_ring_is_hung_up_on() {
     client.say(&freed(SMALLEST as i64 + 1));
     let said = client.drain().unwrap_err();
     assert!(said.contains("frees 65537 bytes"), "{said}");
-    let mut without = Client::extended(&serve(""), 1, &Parameters::default());
+    let tcp = serve("");
+    let mut without = Client::extended(&tcp, 1, &Parameters::default());
     without.socket.write_all(&freed(1)).unwrap();
     let said = without.drain().unwrap_err();
     assert!(said.contains("this connection has none"), "{said}");
