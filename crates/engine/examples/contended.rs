@@ -30,6 +30,7 @@ const TRIES: usize = 10;
 const OPERATIONS: u64 = 64;
 
 type Operation<'a> = Box<dyn FnMut() + 'a>;
+type Make = for<'a> fn(&'a Shared, usize) -> Operation<'a>;
 
 /// What all threads see.
 struct Shared {
@@ -40,7 +41,7 @@ struct Shared {
 }
 
 /// Every part by its name, and how a thread uses it.
-const PARTS: [(&str, for<'a> fn(&'a Shared, usize) -> Operation<'a>); 9] = [
+const PARTS: [(&str, Make); 9] = [
     ("one counter for all", |shared, _| {
         Box::new(|| {
             shared.counter.fetch_add(1, Relaxed);
@@ -118,7 +119,7 @@ struct Turn {
     running: f64,
 }
 
-fn turn(shared: &Shared, make: fn(&Shared, usize) -> Operation<'_>, threads: usize) -> Turn {
+fn turn(shared: &Shared, make: Make, threads: usize) -> Turn {
     let (barrier, cpus) = (Barrier::new(threads), allowed().expect("CPUs"));
     assert!(threads <= cpus.len(), "{threads} threads need as many CPUs");
     let each: Vec<(f64, f64)> = std::thread::scope(|scope| {
