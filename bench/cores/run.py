@@ -40,7 +40,7 @@ def arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--streams", type=int, nargs="+", default=[2, 4, 8], help="of a get, beside 1 (default 2 4 8)")
     add("--rows", type=int, nargs="+", default=list(ROWS), help="rows per batch (default 4096 32768)")
-    add("--turns", type=int, default=30, help="of each part of the hot path, 20 ms each (default 30)")
+    add("--turns", type=int, default=60, help="of each part of the hot path, 2 ms each (default 60)")
     add("--probe", type=Path, help="the program of contended.rs, where it is built already")
     add("--seed", type=int, default=1, help="of the shuffle")
     return parser.parse_args()

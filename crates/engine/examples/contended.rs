@@ -22,10 +22,11 @@ use venturi_base::spec::{Data, Values};
 
 const ROWS: usize = 4096;
 const COLUMNS: usize = 4;
-const TURN: Duration = Duration::from_millis(20);
+/// Short: on a machine that others use, threads that both run without a break for long are rare.
+const TURN: Duration = Duration::from_millis(2);
 /// A turn in which a thread ran for less of the time is made again, some times.
 const RUNNING: f64 = 0.95;
-const TRIES: usize = 10;
+const TRIES: usize = 100;
 /// Operations between two looks at the clock.
 const OPERATIONS: u64 = 64;
 
