@@ -74,7 +74,7 @@ pub fn receive(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<(usize, Op
         let header = libc::CMSG_FIRSTHDR(&message).as_ref();
         let found = header.filter(|header| {
             (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS)
-                && header.cmsg_len as usize >= length
+                && header.cmsg_len >= libc::CMSG_LEN(ONE) as _
         });
         let file = found.map(|header| {
             OwnedFd::from_raw_fd(ptr::read_unaligned(libc::CMSG_DATA(header).cast::<RawFd>()))

@@ -335,5 +335,8 @@ fn questions_and_a_query_may_come_in_the_middle_of_a_block() {
     let mut leaves = place.client(&ring(SMALLEST));
     leaves.query("left", ENDLESS);
     leaves.say(&ask("leave").write());
-    assert_eq!(leaves.drain().unwrap_err(), "closed");
+    // What the server has not read by then is a reset connection.
+    let said = leaves.drain().unwrap_err();
+    assert!(["closed", "ConnectionReset"].contains(&&*said), "{said}");
+    place.until("rings are given back", |place| place.taken() == 0);
 }
