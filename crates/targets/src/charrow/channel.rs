@@ -173,7 +173,7 @@ impl Channel {
     }
 
     fn about(&self, error: Error) -> Error {
-        error.context(&self.wire.peer())
+        error.context(self.wire.peer())
     }
 
     /// The same, outside of the clock.
