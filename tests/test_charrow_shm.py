@@ -207,6 +207,8 @@ def test_a_run(tmp_path: Path) -> None:
     trials = [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()]
     assert {trial["parameters"]["ring"] for trial in trials} == {65536, 1 << 20}
     assert all(trial["outcome"] == "ok" for trial in trials)
-    assert "memory copy" in venturi("show", out, "--cell", "best").stdout
+    probed = [json.loads(line) for line in (out / "ceilings.jsonl").read_text().splitlines()]
+    assert "memory" in {line["kind"] for line in probed} <= {"memory", "engine"}
+    assert "  memory copy" in venturi("show", out, "--cell", "best").stdout
     done = venturi_process("ceilings", "charrow+shm:///run/s")
     assert done.returncode == 2 and "memory copy is its limit" in done.stderr

@@ -21,6 +21,7 @@ from venturi.measure.ceiling_probes import IDENTITY, SECONDS, SOCKETS, Probe, Pr
 from venturi.measure.endpoints import Endpoints
 from venturi.plan.cell import Cell
 from venturi.store.writer import RunWriter
+from venturi.targets.system import is_shared
 
 __all__ = ["LEAST", "SHARE", "ProbeTime", "RoundProbes"]
 
@@ -73,6 +74,8 @@ class RoundProbes:
             cell.id: [p for p in probes([cell], writer.path, endpoints.servers) if _follows(p)]
             for cell in endpoints.cells
         }
+        self._through_memory = any(is_shared(str(cell.parameters["target"])) for cell in endpoints.cells)
+        """Whether copies in memory are what some trials are held against, as others are against sockets."""
         self._done: dict[Probe, int] = dict.fromkeys(self._others, 0)
         self._cost = {probe: cost(probe) for probe in self._others}
         self._there: set[tuple[object, ...]] = set()
@@ -128,12 +131,17 @@ class RoundProbes:
         for probe in self._late:
             self._take(probe, number, SHORTEST, SHORTEST)
         self._late.clear()
-        for probe in sorted(self._others, key=lambda probe: (self._done[probe], self._cost[probe])):
+        for probe in sorted(self._others, key=self._turn):
             if self.time.left < self._cost[probe]:
                 # It is saved for: those that take less must not take its time again and again.
                 break
             if self._take(probe, number, None, self._cost[probe]):
                 self._done[probe] += 1
+
+    def _turn(self, probe: Probe) -> tuple[float, ...]:
+        """Where it stands in the order of those that are probed as far as time is left."""
+        limits = self._through_memory and probe.kind == "memory"
+        return self._done[probe], not limits, self._cost[probe]
 
     def _wanted(self, number: int) -> int:
         """How many raw TCP probes this round may still ask for."""
