@@ -1,6 +1,7 @@
 //! Arrow IPC messages as Flight carries them: header and body apart, large buffers never copied.
 //!
-//! arrow-ipc does the general case; `ipc_write` and `ipc_read` do what most tables are made of. The writer
+//! arrow-ipc does the general case; `ipc_write` and `ipc_read` do what most tables are made of, and `ipc_unpack`
+//! what is compressed. The writer
 //! copies small buffers behind one another, and builds a header only where it says something else than the
 //! last one. The decoder remembers the last header of a batch of fixed-width columns without nulls, which is
 //! what fast transfers are made of, and does not read it again.
@@ -21,6 +22,7 @@ use arrow_schema::{DataType, Schema, SchemaRef};
 
 use super::chunk::Chunk;
 use super::ipc_read;
+use super::ipc_unpack::Unpacker;
 use super::ipc_write::{is_known, Writer};
 use crate::error::{Error, Kind, Result};
 
@@ -186,6 +188,7 @@ pub struct Decoder {
     known: bool,
     dictionaries: HashMap<i64, ArrayRef>,
     remembered: Option<Remembered>,
+    unpacker: Unpacker,
     limit: u64,
     exact: bool,
 }
@@ -212,6 +215,7 @@ impl Decoder {
             known: false,
             dictionaries: HashMap::new(),
             remembered: None,
+            unpacker: Unpacker::default(),
             limit: bytes.min(DECOMPRESSED_LIMIT),
             exact: false,
         }
@@ -301,8 +305,11 @@ impl Decoder {
                     .header_as_record_batch()
                     .ok_or_else(|| Error::protocol("an Arrow batch message without a batch"))?;
                 check_bounds(&batch, &body, self.limit)?;
+                let dictionaries = &self.dictionaries;
                 let short = match self.known {
-                    true => ipc_read::batch(&batch, &body, &schema, &self.dictionaries),
+                    true => {
+                        ipc_read::batch(&batch, &body, &schema, dictionaries, &mut self.unpacker)
+                    }
                     false => None,
                 };
                 let decoded = match short {

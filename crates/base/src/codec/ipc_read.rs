@@ -1,4 +1,4 @@
-//! A batch out of an Arrow IPC message, without a compression: what `arrow_ipc::reader` reads of the types
+//! A batch out of an Arrow IPC message: what `arrow_ipc::reader` reads of the types
 //! that most tables are made of, with less work a column.
 //!
 //! Whatever is odd here, wrong or only rare, is left to arrow-ipc, which reads it or says what is wrong. What
@@ -23,6 +23,8 @@ use arrow_buffer::{
 use arrow_ipc::FieldNode;
 use arrow_schema::{DataType, Field, FieldRef, SchemaRef};
 
+use super::ipc_unpack::Unpacker;
+
 /// The batch, if all is well and its schema `ipc_write::is_known`. Its buffers lie inside of the body
 /// (`check_bounds`).
 pub(super) fn batch(
@@ -30,13 +32,34 @@ pub(super) fn batch(
     body: &Buffer,
     schema: &SchemaRef,
     dictionaries: &HashMap<i64, ArrayRef>,
+    unpacker: &mut Unpacker,
 ) -> Option<RecordBatch> {
-    if message.compression().is_some() {
-        return None;
+    let buffers = message.buffers()?.iter();
+    match message.compression() {
+        None => read(message, buffers, body, schema, dictionaries),
+        Some(packed) => {
+            let plain = unpacker.unpack(packed.codec(), buffers, body)?;
+            read(
+                message,
+                plain.buffers.iter(),
+                &plain.body,
+                schema,
+                dictionaries,
+            )
+        }
     }
+}
+
+fn read<'a>(
+    message: &'a arrow_ipc::RecordBatch<'_>,
+    buffers: impl Iterator<Item = &'a arrow_ipc::Buffer>,
+    body: &'a Buffer,
+    schema: &SchemaRef,
+    dictionaries: &'a HashMap<i64, ArrayRef>,
+) -> Option<RecordBatch> {
     let mut reading = Reading {
         nodes: message.nodes()?.iter(),
-        buffers: message.buffers()?.iter(),
+        buffers,
         body,
         dictionaries,
     };

@@ -17,6 +17,7 @@ use super::ipc::{
 };
 use super::ipc_read;
 use super::ipc_tables::{mixed, odd};
+use super::ipc_unpack::Unpacker;
 
 fn body(encoded: &Encoded) -> Option<Buffer> {
     let bytes: Vec<u8> = encoded
@@ -142,9 +143,11 @@ proptest! {
         ints in prop::collection::vec(any::<Option<i64>>(), 1..40),
         words in prop::collection::vec(prop::option::of("[a-zé]{0,12}"), 1..9),
         flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), any::<bool>()), 0..4),
+        compression in 0..3,
     ) {
+        let compression = [Compression::None, Compression::Lz4, Compression::Zstd(1)][compression as usize];
         let batch = odd(&ints, &words);
-        let mut encoder = Encoder::new(&batch.schema(), Compression::None).unwrap();
+        let mut encoder = Encoder::new(&batch.schema(), compression).unwrap();
         let mut messages = vec![encoder.schema_message()];
         encoder.encode(&batch, &mut messages).unwrap();
         let mut decoder = Decoder::default();
@@ -170,7 +173,9 @@ proptest! {
             if flips.is_empty() && dictionaries.len() == 4 {
                 let message = arrow_ipc::root_as_message(&bent.header).unwrap();
                 let message = message.header_as_record_batch().unwrap();
-                prop_assert_eq!(ipc_read::batch(&message, &bytes, &schema, &dictionaries), Some(read));
+                let unpacker = &mut Unpacker::default();
+                let again = ipc_read::batch(&message, &bytes, &schema, &dictionaries, unpacker);
+                prop_assert_eq!(again, Some(read));
             }
         }
     }

@@ -17,6 +17,7 @@ pub mod ipc;
 pub mod ipc_queue;
 mod ipc_read;
 pub mod ipc_stream;
+mod ipc_unpack;
 mod ipc_write;
 pub mod mysql;
 pub mod perf;
