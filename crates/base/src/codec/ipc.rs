@@ -1,10 +1,9 @@
 //! Arrow IPC messages as Flight carries them: header and body apart, large buffers never copied.
 //!
 //! arrow-ipc does the general case; `ipc_write` and `ipc_read` do what most tables are made of, and `ipc_unpack`
-//! what is compressed. The writer
-//! copies small buffers behind one another, and builds a header only where it says something else than the
-//! last one. The decoder remembers the last header of a batch of fixed-width columns without nulls, which is
-//! what fast transfers are made of, and does not read it again.
+//! what is compressed. The writer copies small buffers behind one another, and builds a header only where it
+//! says something else than the last one. The decoder remembers the last header of a batch of fixed-width
+//! columns without nulls, which is what fast transfers are made of, and does not read it again.
 
 use std::cell::Cell;
 use std::collections::HashMap;
