@@ -188,11 +188,11 @@ def program(options: argparse.Namespace) -> Path:
 
 
 def on_cores(options: argparse.Namespace, keep: Callable[[shared.Line], None]) -> None:
-    codecs = [codec for codec in options.codecs if codec != "none"]
+    codecs, built = [codec for codec in options.codecs if codec != "none"], program(options)
     with prepared([name for name in options.data if name != "random"]) as data:
         for name, found in data.items():
             asked = {"data": found, "rows_per_batch": ROWS, "rounds": options.rounds, "seconds": 0.2}
-            command = [str(program(options)), json.dumps({**asked, "codecs": codecs})]
+            command = [str(built), json.dumps({**asked, "codecs": codecs})]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 keep({"kind": "crate", "data": name, "round": 0, "error": done.stderr.strip()[-500:]})
@@ -211,7 +211,10 @@ def measure(options: argparse.Namespace, output: Path) -> None:
             except pytest.skip.Exception as reason:
                 keep({"kind": "missing", "why": str(reason)})
         if "cores" in options.parts:
-            on_cores(options, keep)
+            try:
+                on_cores(options, keep)
+            except (OSError, subprocess.CalledProcessError) as reason:
+                keep({"kind": "missing", "why": f"one core, beside the crates: {reason}"})
 
 
 if __name__ == "__main__":
