@@ -46,7 +46,7 @@ fn main() -> Outcome<()> {
             let mut ours = Ours::of(compression, &batches)?;
             let mut bare = Bare::of(compression, &buffers)?;
             for verb in ["encode", "decode"] {
-                let (mut times, mut turns) = ([0.0; 2], 0);
+                let (mut times, mut turns) = ([0.0; 2], 0usize);
                 // Each in turn, so that both have the same moments of the machine.
                 while turns == 0 || times[0] < asked.seconds {
                     let order = if (round + turns).is_multiple_of(2) {
