@@ -21,7 +21,7 @@ use arrow_schema::{DataType, Schema, SchemaRef};
 
 use super::chunk::Chunk;
 use super::ipc_read;
-use super::ipc_unpack::Unpacker;
+use super::ipc_unpack::BodyUnpacker;
 use super::ipc_write::{is_known, Writer};
 use crate::error::{Error, Kind, Result};
 
@@ -187,7 +187,7 @@ pub struct Decoder {
     known: bool,
     dictionaries: HashMap<i64, ArrayRef>,
     remembered: Option<Remembered>,
-    unpacker: Unpacker,
+    unpacker: BodyUnpacker,
     limit: u64,
     exact: bool,
 }
@@ -214,7 +214,7 @@ impl Decoder {
             known: false,
             dictionaries: HashMap::new(),
             remembered: None,
-            unpacker: Unpacker::default(),
+            unpacker: BodyUnpacker::default(),
             limit: bytes.min(DECOMPRESSED_LIMIT),
             exact: false,
         }
@@ -306,9 +306,14 @@ impl Decoder {
                 check_bounds(&batch, &body, self.limit)?;
                 let dictionaries = &self.dictionaries;
                 let short = match self.known {
-                    true => {
-                        ipc_read::batch(&batch, &body, &schema, dictionaries, &mut self.unpacker)
-                    }
+                    true => ipc_read::batch(
+                        &batch,
+                        &body,
+                        &schema,
+                        dictionaries,
+                        &mut self.unpacker,
+                        self.limit,
+                    ),
                     false => None,
                 };
                 let decoded = match short {

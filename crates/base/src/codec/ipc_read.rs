@@ -23,22 +23,23 @@ use arrow_buffer::{
 use arrow_ipc::FieldNode;
 use arrow_schema::{DataType, Field, FieldRef, SchemaRef};
 
-use super::ipc_unpack::Unpacker;
+use super::ipc_unpack::BodyUnpacker;
 
 /// The batch, if all is well and its schema `ipc_write::is_known`. Its buffers lie inside of the body
-/// (`check_bounds`).
+/// (`check_bounds`); compressed ones become no more than `limit` bytes.
 pub(super) fn batch(
     message: &arrow_ipc::RecordBatch<'_>,
     body: &Buffer,
     schema: &SchemaRef,
     dictionaries: &HashMap<i64, ArrayRef>,
-    unpacker: &mut Unpacker,
+    unpacker: &mut BodyUnpacker,
+    limit: u64,
 ) -> Option<RecordBatch> {
     let buffers = message.buffers()?.iter();
     match message.compression() {
         None => read(message, buffers, body, schema, dictionaries),
         Some(packed) => {
-            let plain = unpacker.unpack(packed.codec(), buffers, body)?;
+            let plain = unpacker.unpack(packed.codec(), buffers, body, limit)?;
             read(
                 message,
                 plain.buffers.iter(),

@@ -17,7 +17,7 @@ use super::ipc::{
 };
 use super::ipc_read;
 use super::ipc_tables::{mixed, odd};
-use super::ipc_unpack::Unpacker;
+use super::ipc_unpack::BodyUnpacker;
 
 fn body(encoded: &Encoded) -> Option<Buffer> {
     let bytes: Vec<u8> = encoded
@@ -173,8 +173,8 @@ proptest! {
             if flips.is_empty() && dictionaries.len() == 4 {
                 let message = arrow_ipc::root_as_message(&bent.header).unwrap();
                 let message = message.header_as_record_batch().unwrap();
-                let unpacker = &mut Unpacker::default();
-                let again = ipc_read::batch(&message, &bytes, &schema, &dictionaries, unpacker);
+                let unpacker = &mut BodyUnpacker::default();
+                let again = ipc_read::batch(&message, &bytes, &schema, &dictionaries, unpacker, u64::MAX);
                 prop_assert_eq!(again, Some(read));
             }
         }

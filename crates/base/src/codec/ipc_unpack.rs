@@ -20,7 +20,7 @@ const MOST_BY_LZ4: usize = 256;
 const STORED: i64 = -1;
 
 #[derive(Default)]
-pub(super) struct Unpacker {
+pub(super) struct BodyUnpacker {
     zstd: Option<Decompressor<'static>>,
 }
 
@@ -45,13 +45,14 @@ impl Piece<'_> {
     }
 }
 
-impl Unpacker {
-    /// The body's buffers, which lie inside of it and become no more than is allowed (`check_bounds`).
+impl BodyUnpacker {
+    /// The body's buffers, which become no more than `limit` bytes together; else None, as for all that is odd.
     pub fn unpack<'b>(
         &mut self,
         codec: CompressionType,
         buffers: impl Iterator<Item = &'b arrow_ipc::Buffer>,
         body: &Buffer,
+        limit: u64,
     ) -> Option<Unpacked> {
         let pieces: Vec<Piece> = buffers
             .map(|buffer| piece(buffer, body))
@@ -59,6 +60,7 @@ impl Unpacker {
         let place = |offset: usize, length: usize| {
             arrow_ipc::Buffer::new(offset as i64, length as i64) // both within a body
         };
+        let whole = room(&pieces, codec, limit)?;
         if pieces.iter().all(|piece| piece.length.is_none()) {
             // Nothing to unpack, and nothing to copy.
             let places = pieces.iter().map(|it| place(it.from, it.bytes.len()));
@@ -67,26 +69,17 @@ impl Unpacker {
                 buffers: places.collect(),
             });
         }
-        let lies = |piece: &Piece| piece.unpacked() / MOST_BY_LZ4 > piece.bytes.len();
-        if codec == CompressionType::LZ4_FRAME && pieces.iter().any(lies) {
-            return None;
-        }
-        let whole = pieces
-            .iter()
-            .map(|piece| piece.unpacked().next_multiple_of(ALIGNMENT))
-            .sum();
         let mut out = Vec::with_capacity(whole);
         let mut places = Vec::with_capacity(pieces.len());
         for piece in &pieces {
             let (start, length) = (out.len(), piece.unpacked());
-            match piece.length {
-                None => out.extend_from_slice(piece.bytes),
-                Some(_) if codec == CompressionType::ZSTD => self.zstd(piece.bytes, &mut out)?,
-                Some(_) if codec == CompressionType::LZ4_FRAME => {
+            match (piece.length, codec) {
+                (None, _) => out.extend_from_slice(piece.bytes),
+                (_, CompressionType::ZSTD) => self.zstd(piece.bytes, &mut out)?,
+                _ => {
                     out.resize(start + length, 0);
                     lz4(piece.bytes, &mut out[start..])?;
                 }
-                Some(_) => return None,
             }
             if out.len() != start + length {
                 return None;
@@ -112,6 +105,25 @@ impl Unpacker {
         context.decompress_to_buffer(packed, &mut behind).ok()?;
         Some(())
     }
+}
+
+/// Bytes of all buffers together, each at its place. Those that are stored as they are count too: a header may
+/// name one of them again and again, and here they are copied.
+fn room(pieces: &[Piece<'_>], codec: CompressionType, limit: u64) -> Option<usize> {
+    let most = match codec {
+        CompressionType::LZ4_FRAME => MOST_BY_LZ4,
+        CompressionType::ZSTD => usize::MAX,
+        _ => return None,
+    };
+    let lies = |piece: &Piece| piece.unpacked() / most > piece.bytes.len();
+    if pieces.iter().any(lies) {
+        return None;
+    }
+    let add = |sum: usize, piece: &Piece| {
+        sum.checked_add(piece.unpacked().checked_next_multiple_of(ALIGNMENT)?)
+    };
+    let whole = pieces.iter().try_fold(0usize, add)?;
+    (whole as u64 <= limit).then_some(whole)
 }
 
 /// The length comes first (Message.fbs, BodyCompression); nothing at all is nothing.
@@ -265,13 +277,30 @@ mod tests {
         );
     }
 
+    fn pieces(lengths: &[Option<usize>]) -> Vec<Piece<'static>> {
+        let piece = |length: &Option<usize>| Piece {
+            bytes: &[7; 100],
+            from: 0,
+            length: *length,
+        };
+        lengths.iter().map(piece).collect()
+    }
+
     #[test]
-    fn a_few_bytes_get_no_memory() {
-        let mut body = (1i64 << 31).to_le_bytes().to_vec();
-        body.extend(frame(&[7; 100], BlockMode::Independent, false, false));
-        let buffers = [arrow_ipc::Buffer::new(0, body.len() as i64)];
-        let body = Buffer::from_vec(body);
-        let unpack = |codec| Unpacker::default().unpack(codec, buffers.iter(), &body);
-        assert!(unpack(CompressionType::LZ4_FRAME).is_none());
+    fn memory_is_bounded_before_it_is_taken() {
+        const LZ4: CompressionType = CompressionType::LZ4_FRAME;
+        const ZSTD: CompressionType = CompressionType::ZSTD;
+        let room = |lengths: &[Option<usize>], codec| room(&pieces(lengths), codec, 1 << 20);
+        assert_eq!(room(&[Some((1 << 20) - 128), None], ZSTD), Some(1 << 20));
+        assert_eq!(room(&[Some(2 << 20)], ZSTD), None);
+        assert_eq!(room(&[Some(usize::MAX), Some(usize::MAX)], ZSTD), None);
+        // So much smaller lz4 makes nothing.
+        assert_eq!(room(&[Some(20_000)], LZ4), Some(20_032));
+        assert_eq!(room(&[Some(30_000)], LZ4), None);
+        // One that is stored, named by each of many buffers: 100,000 times 100 bytes of a body of 100.
+        let mut many = vec![None; 100_000];
+        many.push(Some(100));
+        assert_eq!(room(&many, ZSTD), None);
+        assert_eq!(room(&[None], CompressionType(7)), None);
     }
 }

@@ -8,9 +8,9 @@ use super::Reread;
 /// Processes that are looked at; a server with more is told too low.
 const MOST_CHILDREN: usize = 1024;
 
-/// Looking for new ones takes this part of the time at most: of a process that has started some, and of one
-/// that has not. A server of a hundred threads, each with a list of its own, would spend more on it than a
-/// client spends on its batches.
+/// Looking for new ones takes this part of the time at most; and of a process that has started none, as long as
+/// that is once a second. In a server of a hundred threads, each with a list of its own, a hundredth is more
+/// than some clients spend on their batches.
 const PART: u32 = 100;
 const PART_ALONE: u32 = 1000;
 
@@ -76,14 +76,15 @@ impl Family {
     /// `ended`: what the system has counted of those that have ended.
     pub(super) fn read(&mut self, ended: &Usage, tick_ns: u64, page: u64) -> Usage {
         let newest = self.births.newest();
-        let part = match self.children.is_empty() {
-            true => PART_ALONE,
-            false => PART,
-        };
+        let is_alone = self.children.is_empty();
         let due = |look: &Look| {
             let passed = look.at.elapsed();
             let may_be_new = newest.is_none() || newest != look.newest || passed >= ANYWAY;
-            may_be_new && passed >= look.took * part
+            let pause = match is_alone {
+                true => (look.took * PART_ALONE).min(ANYWAY.max(look.took * PART)),
+                false => look.took * PART,
+            };
+            may_be_new && passed >= pause
         };
         if self.looked.as_ref().is_none_or(due) {
             let at = Instant::now();
