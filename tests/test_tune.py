@@ -7,6 +7,7 @@ import math
 import random
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,14 @@ from run_support import command, environment, venturi
 from venturi.analysis import results
 from venturi.analysis.search.explore import Search
 from venturi.common import toml_text
+from venturi.common.errors import StoreError
+from venturi.engine import peers
+from venturi.engine.executor import CoreExecutor
+from venturi.engine.model import ModelExecutor
+from venturi.inputs.files import DataStore
 from venturi.measure.tune import Budget, Recorded, replay
+from venturi.measure.tune_space import space
+from venturi.plan.layers import Layer
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -107,6 +115,7 @@ def test_a_live_target(tmp_path: Path) -> None:
         (("flight://node7", "--values", "sequential", "--operation", "put"), ["none", "lz4", "zstd"]),
         (("flight://node7/rows",), ["none", "lz4", "zstd"]),
         (("charrow://node7", "--query", "rows=1000"), ["none", "lz4", "zstd"]),
+        (("charrow://node7", "--query", "rows=1000", "--set", "target.wire_version=1.1"), None),
         (("flight://node7",), None),
         (("flight://local", "--values", "sequential"), None),
         (("flight://127.0.0.1:7", "--values", "sequential"), None),
@@ -126,6 +135,42 @@ def test_compression_is_searched_on_the_way_to_another_host(
     matrix = toml_text.parse((tmp_path / "run" / "scenario.toml").read_text(), "scenario.toml")["matrix"]
     assert matrix.get("compression") == codecs
     assert ("compression is not searched" in ended.stderr) == (words == ("flight://node7",))
+
+
+def searched_codecs(tree: dict[str, Any], executor: Any, out: Path | None = None) -> list[str] | None:
+    found = space(tree, Layer("", tree), executor, lambda *_: None, out).axes
+    return [codec or "none" for codec in found["compression"]] if "compression" in found else None
+
+
+@pytest.mark.parametrize(("told", "codecs"), [({}, ["none", "lz4", "zstd"]), (None, None)])
+def test_what_another_server_sends_is_its_own_choice(
+    monkeypatch: pytest.MonkeyPatch, core: object, told: dict[str, Any] | None, codecs: list[str] | None
+) -> None:
+    monkeypatch.setattr(peers, "ask", lambda *_: {"node7:31337": told})
+    assert searched_codecs({"target": {"url": "flight://node7/rows"}}, CoreExecutor()) == codecs
+
+
+def test_a_sample_makes_a_file_ready_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for each batch size that is searched; and not where the run could not be kept."""
+    rows: list[object] = []
+    prepare = DataStore.prepare
+
+    def noted(store: DataStore, label: str, rows_per_batch: int | None = None) -> Any:
+        rows.append(rows_per_batch)
+        return prepare(store, label, rows_per_batch)
+
+    monkeypatch.setattr(DataStore, "prepare", noted)
+    tree = {
+        "target": {"url": "flight://node7"},
+        "workload": {"operation": "put", "data": {"source": "file", "path": "builtin:birdstrikes"}},
+    }
+    assert searched_codecs(tree, ModelExecutor()) == ["none", "lz4", "zstd"]
+    assert len(set(rows)) == 1
+    rows.clear()
+    (tmp_path / "trials.jsonl").touch()
+    with pytest.raises(StoreError, match="holds a run already"):
+        searched_codecs(tree, ModelExecutor(), tmp_path)
+    assert not rows
 
 
 @pytest.mark.slow

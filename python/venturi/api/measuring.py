@@ -193,7 +193,7 @@ def tune(
         tree = _tree(settings)
         asked = Layer("keyword", tree)
         _check_placement([asked])
-        found = space(tree, asked, engine, observer.note)
+        found = space(tree, asked, engine, observer.note, Path(out) if out is not None else None)
     else:
         found = _scenario(target, settings, None, None, None)
     path = Path(out) if out is not None else outcome.default_out(found)

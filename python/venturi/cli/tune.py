@@ -269,4 +269,4 @@ def _scenario(given: dict[str, Any]) -> Scenario:
         if not (given["quiet"] or given["as_json"]):
             say(level, text)
 
-    return space(tree, asked, _executor(given["executor"]), note)
+    return space(tree, asked, _executor(given["executor"]), note, given["out"])

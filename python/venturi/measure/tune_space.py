@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from venturi.analysis.cells.ceilings import data_label
+from venturi.analysis.models.packing import LEAST
+from venturi.common.errors import ScenarioError
 from venturi.engine import peers
 from venturi.engine.executor import Executor
 from venturi.measure.ceiling_probes import SECONDS, Probe, Prober, foreign
@@ -17,23 +21,32 @@ from venturi.plan.load import load
 from venturi.plan.rules.options import applies
 from venturi.plan.scenario import Scenario
 from venturi.plan.searched import searched
-from venturi.targets.system import REFERENCE, is_ours, scheme_of
+from venturi.store.writer import RunWriter
+from venturi.targets.system import REFERENCE, scheme_of
 
 __all__ = ["space"]
 
 CODECS = ("lz4", "zstd")
-LEAST = 1.05
-"""Data that a codec makes less than 5 % smaller cannot gain more than that by it."""
 
 
-def space(tree: Mapping[str, Any], asked: Layer, executor: Executor, note: Note) -> Scenario:
+def space(
+    tree: Mapping[str, Any], asked: Layer, executor: Executor, note: Note, out: Path | None = None
+) -> Scenario:
     """The scenario whose matrix is searched at the URL of `tree`, which is what `asked` says.
 
-    `note` is told why compression is left out where only the data speak against it.
+    `note` is told why compression is left out where only the data speak against it. `out`: where the run is
+    to be kept. Raises ScenarioError, and StoreError where a run is there already.
     """
     found = load([searched(tree), asked])
     if tree.get("matrix") or asked.has(("target", "compression")):
         return found
+    try:
+        load([searched(tree, CODECS), asked])
+    except ScenarioError:
+        # Another setting that is asked for goes without, as charrow's older wire_version.
+        return found
+    if out is not None:
+        RunWriter.check(out)  # before data are made ready
     codecs = _codecs(found, executor, note)
     return load([searched(tree, codecs), asked]) if codecs else found
 
@@ -49,9 +62,11 @@ def _codecs(found: Scenario, executor: Executor, note: Note) -> list[str]:
         or not applies("compression", url, operation)
     ):
         return []
-    with Endpoints(found, executor.needs_server, note) as endpoints:
+    # A file is made ready for each batch size: one of them is sample enough.
+    first = replace(found, axes={axis: values[:1] for axis, values in found.axes.items()})
+    with Endpoints(first, executor.needs_server, note) as endpoints:
         cell = endpoints.cells[0]
-        if operation == "get" and executor.needs_server and not is_ours(url):
+        if operation == "get" and executor.needs_server:
             # What another server than ours sends is its own choice.
             told = peers.ask(url, cell.options, found.run.timeout / 1e9)
             if any(described is None for described in told.values()):

@@ -18,7 +18,10 @@ from dataclasses import dataclass
 
 from venturi.analysis.cells.limits import Limit
 
-__all__ = ["Packing", "packings"]
+__all__ = ["LEAST", "Packing", "packings"]
+
+LEAST = 1.05
+"""Data that a codec makes less than 5 % smaller cannot gain more than that by it."""
 
 
 @dataclass(frozen=True)
