@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from venturi.analysis.models.packing import Packing
+from venturi.report.text.limits import packed
 
 RATES = st.floats(1e6, 1e11)
 WAYS = st.tuples(st.integers(1, 64), RATES, st.none() | st.integers(1, 128))
@@ -56,3 +57,9 @@ def test_terms() -> None:
     assert packing.cores_busy(4, 2e9, cores=2) == pytest.approx(2)
     # Cores that outrun plain sockets: it pays on every link.
     assert Packing("lz4", "rows", 9e9, 9e9, 3.0).pays_below(1, 2e9) == math.inf
+
+
+def test_what_gets_hardly_smaller_is_recommended_on_no_link() -> None:
+    """As `venturi tune`, which does not search it."""
+    (line,) = packed([Packing("lz4", "rows", 4e9, 4e9, 1.002)])
+    assert line == "rows: less than 5 % smaller by lz4, and faster by no more than that on any link"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from venturi.analysis.cells.limits import Limit, Narrowest
-from venturi.analysis.models.packing import Packing
+from venturi.analysis.models.packing import LEAST, Packing
 from venturi.analysis.statistics.intervals import RANGE_BELOW, range_coverage
 from venturi.common.units import Quantity, percent
 
@@ -64,12 +64,14 @@ def packed(found: Sequence[Packing]) -> list[str]:
     """Of each codec on which links it pays, as its cores allow."""
     lines = []
     for data in dict.fromkeys(one.data for one in found):
-        vain = [one.codec for one in found if one.data == data and one.ratio <= 1]
+        vain = [one.codec for one in found if one.data == data and one.ratio < LEAST]
         if vain:
-            verb = "does" if len(vain) == 1 else "do"
-            lines.append(f"{' and '.join(vain)} {verb} not make {data} smaller, and so pay on no link")
+            lines.append(
+                f"{data}: less than {percent(LEAST - 1)} smaller by {' and '.join(vain)}, and faster by no "
+                "more than that on any link"
+            )
     for one in found:
-        if one.ratio > 1:
+        if one.ratio >= LEAST:
             most = one.pays_below()
             lines.append(
                 f"{one.codec}: {one.data} {one.ratio:.3g} times smaller, "
