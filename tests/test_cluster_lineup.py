@@ -130,6 +130,14 @@ def test_the_head_start_is_longer_where_the_driver_is_slow() -> None:
     assert head_start_ns([Clock()] * 100, telling_ns=100_000_000) == 250_000_000
 
 
+def test_the_head_start_ends_before_loaders_refuse_it() -> None:
+    """A driver that was stopped for a minute does not make them wait for two."""
+    minute = 60 * 10**9
+    assert head_start_ns([Clock()], telling_ns=minute) == 5_050_000_000
+    assert head_start_ns([Clock()], telling_ns=minute, timeout_ns=2 * 10**9) == 10**9
+    assert head_start_ns([Clock()], minute, timeout_ns=2 * 10**9) == 10**9
+
+
 def test_tallies_of_several_are_one_list() -> None:
     assert json.loads(join_tallies(['[{"stream": 1}]', None, '[{"stream": 2}]'])) == [
         {"stream": 1},

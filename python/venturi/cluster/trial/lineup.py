@@ -29,8 +29,9 @@ __all__ = ["HEAD_START_NS", "Patience", "alone", "head_start_ns", "join_tallies"
 
 HEAD_START_NS = 50_000_000
 _HEAD_START_A_LOADER_NS = 500_000
-_TELLINGS = 2
-"""So many times as long as it took to call all loaders before, they have to hear of the start."""
+_TELLINGS, _MOST_TELLING_NS = 2, 5 * 10**9
+"""So many times as long as it took to call all loaders before, they have to hear of the start, and no longer
+than this: the driver may have been stopped meanwhile."""
 _POLL_SECONDS = 0.1
 _ASKED_AT_ONCE = 10
 """Loaders polled for progress at a time: a call costs the driver almost a millisecond."""
@@ -55,14 +56,17 @@ class Patience:
         return cls(timeout, 60.0 + 10 * timeout, min(20.0, 2.0 + timeout))
 
 
-def head_start_ns(clocks: Sequence[Clock], round_trip_ns: int = 0, telling_ns: int = 0) -> int:
+def head_start_ns(
+    clocks: Sequence[Clock], round_trip_ns: int = 0, telling_ns: int = 0, timeout_ns: int = 30 * 10**9
+) -> int:
     """From now to the start instant: time for all to hear of it, and more than the clocks are wrong.
 
     `telling_ns`: how long the driver took to call as many loaders before: it knows how busy its host is.
+    `timeout_ns`: the trial's; loaders refuse a start that is further away, as of a clock that is wrong.
     """
     errors = max((clock.uncertainty_ns for clock in clocks), default=0)
-    told = max(_HEAD_START_A_LOADER_NS * len(clocks), _TELLINGS * telling_ns)
-    return HEAD_START_NS + told + max(4 * errors, round_trip_ns)
+    told = max(_HEAD_START_A_LOADER_NS * len(clocks), min(_TELLINGS * telling_ns, _MOST_TELLING_NS))
+    return min(HEAD_START_NS + told + max(4 * errors, round_trip_ns), timeout_ns // 2)
 
 
 def join_tallies(texts: Iterable[str | None]) -> str:
@@ -235,7 +239,9 @@ class _LineUp:
     def _agree(self) -> None:
         """On the instant to start at."""
         clocks = [member.clock for member in self._members]
-        self._agreed = time.time_ns() + head_start_ns(clocks, self._round_trip_ns, self._telling_ns)
+        timeout_ns = int(self._spec.get("timeout_ns") or 30 * 10**9)
+        ahead = head_start_ns(clocks, self._round_trip_ns, self._telling_ns, timeout_ns)
+        self._agreed = time.time_ns() + ahead
 
     def _start(self, member: Member, phase: str) -> _Awaited:
         """Tells the instant, by the loader's own clock."""
