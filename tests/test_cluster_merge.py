@@ -92,7 +92,7 @@ def test_measuring_asks_the_other_host() -> None:
     ticks = iter(range(AGREED, AGREED + 10**9, MS))
     ask = partial(answered, lambda: next(ticks) + 7 * 10**9)
     (clock,) = measure([ask], 1.0, rounds=4, now_here=lambda: next(ticks))
-    assert clock == Clock(7 * 10**9, MS, AGREED + 2 * MS)
+    assert clock == Clock(7 * 10**9, MS, AGREED + 2 * MS, MS)
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,26 @@ def test_a_clock_that_is_known_well_enough_is_not_asked_again(
         calls += 1
         return now
 
-    known = [Clock(0, round(before * MS), AGREED)]
+    known = [Clock(0, round(before * MS), AGREED, round(before * MS))]
     measure([partial(answered, there)], 1.0, known, rounds=4, now_here=lambda: now)
     assert calls == asked
+
+
+def test_a_clock_does_not_get_worse_from_one_measuring_to_the_next() -> None:
+    """Held against the one before, each might be half as wrong again."""
+    now = AGREED
+
+    def there(error_ms: float) -> int:
+        nonlocal now
+        now += round(2 * error_ms * MS)
+        return now
+
+    known = [Clock()]
+    for error in (2.0, 2.8, 4.0, 5.8):
+        known = measure([partial(answered, partial(there, error))], 1.0, known, 4, lambda: now)
+    assert known[0].best_ns == 2 * MS
+    # Of these 2.8 ms is about as good as ever; in all others the host was asked four times.
+    assert now - AGREED == 2 * MS * (4 * 2.0 + 2.8 + 4 * 4.0 + 4 * 5.8)
 
 
 def test_hosts_are_asked_together_and_each_for_itself() -> None:

@@ -21,7 +21,7 @@ _SHORTEST_NS, _LONGEST_NS = 10 * 10**9, 60 * 10**9
 _ENOUGH_NS = 500_000
 """An offset known to so much is worth no further exchange: drift adds as much in ten seconds."""
 _AS_GOOD = 1.5
-"""An offset known to so much of the error before is as good as the way and both hosts allow."""
+"""An offset known to so much of the least error ever reached is as good as the way and both hosts allow."""
 _AT_ONCE = 8
 """Hosts asked at a time: more of them would wait for one another here, which looks like the way."""
 
@@ -48,6 +48,8 @@ class Clock:
     uncertainty_ns: int = 0
     # When it was measured, by the driver's clock; 0: it needs no other measuring.
     measured_unix_ns: int = 0
+    best_ns: int = 0
+    """The least error that a measuring of this host has ever reached."""
 
     def there(self, here_ns: int) -> int:
         """The driver's time as this host has it."""
@@ -76,7 +78,8 @@ def of(exchanges: Iterable[Stamps]) -> Clock:
         raise ValueError("no exchange of clocks")
     offset = ((best.received - best.sent) + (best.answered - best.back)) / 2
     # Clocks that were set in the middle of an exchange may make it negative.
-    return Clock(round(offset), max(0, best.round_trip_ns + 1) // 2, best.back)
+    error = max(0, best.round_trip_ns + 1) // 2
+    return Clock(round(offset), error, best.back, error)
 
 
 def stale(clock: Clock, now_ns: int) -> bool:
@@ -94,13 +97,15 @@ def measure(
     rounds: int = ROUNDS,
     now_here: Callable[[], int] = time.time_ns,
 ) -> list[Clock]:
-    """Asks hosts for their time (unix, ns), some at once, each until one exchange tells enough, so many times
-    at most. `before`: their clocks as they were; about as good as that is enough.
+    """The clocks of hosts. Each is asked for its time (unix, ns) until an exchange is about as good as the
+    best one ever of that host, `rounds` times at most; some hosts are asked at once. `before`: their clocks
+    as they were measured last.
 
     Raises what a call does, and TimeoutError where one takes longer.
     """
     found: list[list[Stamps]] = [[] for _ in asks]
-    enough = [_enough_ns(clock) for clock in before or [ONE_MACHINE] * len(found)]
+    known = before or [ONE_MACHINE] * len(found)
+    enough = [max(_ENOUGH_NS, _AS_GOOD * clock.best_ns) for clock in known]
     for _ in range(max(1, rounds)):
         open_ = [
             at
@@ -112,11 +117,11 @@ def measure(
             calls = [_Exchange(asks[at], now_here) for at in group]
             for at, call in zip(group, calls, strict=True):
                 found[at].append(call.stamps(seconds))
-    return [of(exchanges) for exchanges in found]
+    return [_best_of(old, of(exchanges)) for old, exchanges in zip(known, found, strict=True)]
 
 
-def _enough_ns(before: Clock) -> float:
-    return max(_ENOUGH_NS, _AS_GOOD * before.uncertainty_ns)
+def _best_of(old: Clock, new: Clock) -> Clock:
+    return replace(new, best_ns=min(old.best_ns, new.best_ns)) if old.measured_unix_ns else new
 
 
 class _Exchange:
