@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import goals
@@ -47,6 +47,13 @@ def crossing(speeds: Sequence[float], ratios: Sequence[float]) -> float:
     return speeds[-1]
 
 
+def _beyond(found: Interval, speeds: Sequence[float]) -> Interval | None:
+    """Where a crossing is that lies surely past the slowest or the fastest link, at which it is cut off."""
+    if found.low >= speeds[-1]:
+        return replace(found, high=math.inf)
+    return replace(found, low=0.0) if found.high <= speeds[0] else None
+
+
 @dataclass(frozen=True)
 class Cell:
     """A codec on some data and streams."""
@@ -59,6 +66,8 @@ class Cell:
     """Bytes/s of the link; 0: it never pays."""
     found: Interval | None
     """The same as measured; None where it lies beyond the links, or where the data get no smaller."""
+    beyond: Interval | None
+    """Where it surely lies beyond them: from the last link to all that is faster, or slower."""
     wins: list[str]
     """Links on which it is surely faster than plain."""
     busy: float
@@ -79,11 +88,13 @@ class Cell:
 
     def error(self, predicted: float) -> Interval | None:
         """Of a prediction, as a share, and how sure that is; None where nothing tells."""
-        if self.predicted == 0.0 or self.found is None:
+        at = self.found or self.beyond
+        if self.predicted == 0.0 or at is None:
             return None
-        at = self.found
-        median, low, high = (abs(predicted / x - 1) for x in (at.median, at.low, at.high))
         inside = at.low <= predicted <= at.high
+        if inside and self.found is None:
+            return None
+        median, low, high = (abs(predicted / x - 1) if x else math.inf for x in (at.median, at.low, at.high))
         return Interval(median, 0.0 if inside else min(low, high), max(low, high), at.n, at.coverage)
 
     @property
@@ -152,6 +163,7 @@ class Lines:
             *(data, streams, codec, packing.ratio),
             packing.pays_below(streams, socket, self.cores),
             found if told else None,
+            _beyond(found, speeds) if packing.ratio > 1 else None,
             wins,
             packing.cores_busy(streams, socket, self.cores),
             had,
