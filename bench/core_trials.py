@@ -31,6 +31,11 @@ def memory(threads: int) -> dict[str, Any]:
     return _good(_core.probe(json.dumps(spec), _core.Control()))
 
 
+def codec(**spec: Any) -> dict[str, Any]:
+    """Bytes, encoded bytes and time of a codec by one thread, as its probe. Raises TrialFailed."""
+    return _good(_core.probe(json.dumps({"kind": "codec", **spec}), _core.Control()))
+
+
 def _good(text: str) -> dict[str, Any]:
     record: dict[str, Any] = json.loads(text)
     if record["outcome"] != "ok":

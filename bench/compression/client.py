@@ -14,7 +14,6 @@ from typing import Any
 sys.path.insert(1, str(Path(__file__).resolve().parent.parent))
 
 import core_trials
-from venturi import _core
 
 
 def trial(spec: dict[str, Any]) -> dict[str, Any]:
@@ -23,7 +22,6 @@ def trial(spec: dict[str, Any]) -> dict[str, Any]:
     ends = [cpu[end]["user_ns"] + cpu[end]["system_ns"] for end in ("client", "server")]
     return {
         "payload": counts["payload_bytes"],
-        "wire": counts["wire_bytes"],
         "interval_ns": record["times"]["interval_ns"],
         "cpu_ns": ends,
     }
@@ -35,11 +33,9 @@ def link(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def codec(spec: dict[str, Any]) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads(_core.probe(json.dumps(spec), _core.Control()))
-    if record["outcome"] != "ok":
-        raise core_trials.TrialFailed(str(record["error"]["message"]))
-    rate = record["bytes"] * 1e9 / record["interval_ns"]
-    return {"rate": rate, "ratio": record["bytes"] / record["encoded_bytes"]}
+    found = core_trials.codec(**spec)
+    rate = found["bytes"] * 1e9 / found["interval_ns"]
+    return {"rate": rate, "ratio": found["bytes"] / found["encoded_bytes"]}
 
 
 def main() -> None:
@@ -50,6 +46,8 @@ def main() -> None:
             answer = measures[asked.pop("what")](asked)
         except core_trials.TrialFailed as error:
             answer = {"error": str(error)}
+        except Exception as error:  # one trial is lost, not all that follow
+            answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), flush=True)
 
 

@@ -148,7 +148,7 @@ def over_links(options: argparse.Namespace, keep: Callable[[shared.Line], None])
             )
 
         def core(name: str, codec: str) -> shared.Line:
-            asked = {"kind": "codec", "data": data[name], "rows_per_batch": ROWS, "duration_ns": 200_000_000}
+            asked = {"data": data[name], "rows_per_batch": ROWS, "duration_ns": 200_000_000}
             encode = client("codec", name=f"{codec}-encode", **asked)
             decode = client("codec", name=f"{codec}-decode", **asked)
             return {"encode": encode["rate"], "decode": decode["rate"], "ratio": encode["ratio"]}
