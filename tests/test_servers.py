@@ -25,11 +25,12 @@ from venturi.analysis.compare import likeness
 from venturi.analysis.results import load
 from venturi.analysis.verdict.judge import judge
 from venturi.analysis.verdict.types import Verdict
+from venturi.cli import serving
 from venturi.cluster.ray.server_host import ServerGroup
 from venturi.cluster.trial.beside import Beside
 from venturi.common import toml_text
 from venturi.common.environment import collect
-from venturi.common.errors import ExitCode, ScenarioError
+from venturi.common.errors import ExitCode, ScenarioError, VenturiError
 from venturi.engine import peers
 from venturi.engine.executor import CoreExecutor
 from venturi.measure import preflight
@@ -361,3 +362,10 @@ def test_loaders_probe_their_own_ways() -> None:
     beside.probe_tcp('{"from": "loader-1", "first": 0}', control)
     beside.probe_tcp("{}", control)
     assert asked == [("placed", "loader-1"), ("here", None)]
+
+
+@pytest.mark.parametrize("text", ["0", "00", "0MiB"])
+def test_nothing_is_a_size_where_it_may_be(text: str) -> None:
+    assert serving.count("--ring-memory", text, least=0) == 0
+    with pytest.raises(VenturiError, match=f"--memory {text}: must be at least 1"):
+        serving.count("--memory", text)

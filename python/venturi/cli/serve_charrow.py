@@ -78,7 +78,7 @@ def charrow(
         "server": "charrow",
         "query_memory_bytes": memory_bytes,
         "max_queries": max_queries,
-        "ring_memory_bytes": 0 if ring_memory == "0" else serving.count("--ring-memory", ring_memory),
+        "ring_memory_bytes": serving.count("--ring-memory", ring_memory, least=0),
         "patience_ns": serving.nanoseconds("--patience", patience),
         "stall_timeout_ns": serving.nanoseconds("--stall-timeout", stall_timeout),
         **shared(),

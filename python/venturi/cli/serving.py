@@ -47,18 +47,18 @@ def started(core: Any, spec: dict[str, Any], where: str) -> Any:
         raise VenturiError(f"cannot serve on {where}: {error}") from None
 
 
-def count(flag: str, text: str, most: int | None = None) -> int:
-    """A count or size from a flag, at least 1. Raises VenturiError naming the flag."""
+def count(flag: str, text: str, most: int | None = None, least: int = 1) -> int:
+    """A count or size from a flag. Raises VenturiError naming the flag."""
     from venturi.common.suffixes import parse_count
 
     try:
         found = int(parse_count(text))
     except ValueError as error:
         raise VenturiError(f"{flag}: {error}") from None
-    if most is not None and not 1 <= found <= most:
-        raise VenturiError(f"{flag} {text}: must be 1 to {most}")
-    if found < 1:
-        raise VenturiError(f"{flag} {text}: must be at least 1")
+    if most is not None and not least <= found <= most:
+        raise VenturiError(f"{flag} {text}: must be {least} to {most}")
+    if found < least:
+        raise VenturiError(f"{flag} {text}: must be at least {least}")
     return found
 
 
