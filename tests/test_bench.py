@@ -129,6 +129,36 @@ def test_the_requirement_depends_on_the_streams(
     assert ("**missed**" in told.page) is not kept
 
 
+# ---- wide and odd tables: bench/wide
+
+_WITHOUT_LIMIT = """
+import sys
+sys.path.insert(0, "wide")
+import json, pathlib
+import run
+
+path = pathlib.Path(sys.argv[1])
+lines = [{"date": "2026-11-25", "cpu": "c", "cpus": 2, "kernel": "k", "commit": "0", "load_before": 0.0}]
+for number in range(6):
+    for way, seconds in (("venturi", 1.0), ("pyarrow", 3.0)):
+        lines.append({"kind": "trial", "round": number, "cell": run.CELLS[0].name, "operation": "get",
+                      "way": way, "payload": 1e9, "seconds": seconds, "cpu": [1.0, 1.0], "steal": 0.0})
+    lines.append({"kind": "trial", "round": number, "cell": run.CELLS[0].name, "operation": "get",
+                  "way": "tcp", "error": "refused", "steal": 0.0})
+path.write_text("\\n".join(map(json.dumps, lines)))
+told = run.told(path)
+print(told.text)
+print(*(goal.verdict for goal in told.goals), sep=", ")
+"""
+
+
+def test_a_goal_is_told_where_its_limit_could_not_be_measured(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _WITHOUT_LIMIT, str(tmp_path / "lines.jsonl")]
+    said = subprocess.run(command, cwd=BENCH, capture_output=True, text=True, check=True).stdout
+    assert "| get | 3.00 [3.00..3.00] | - | 1.00 | 0.33 | - |" in said
+    assert said.splitlines()[-1] == "met"
+
+
 # ---- where compression pays: bench/compression
 
 _BY_THE_LAW = """
