@@ -34,7 +34,7 @@ SMALL = {
     "--streams 1 --seconds 0.4 --parts links",
     "scale": "--rounds 6 --cells 1000",
     "sampler": "--rounds 10 --seconds 0.5",
-    "cluster": "--rounds 6 --starts 6 --repeats 6 --loaders 10 --simulated 10,30,100",
+    "cluster": "--rounds 6 --starts 6 --repeats 6 --loaders 10 --simulated 10,20,40,100",
     "cores": "--rounds 6 --turns 12 --streams 2 --rows 4096",
     "compare": "--rounds 2 --repeats 5 --rows 3000000",
     "tune": "--rounds 0 --seeds 10",
