@@ -137,6 +137,16 @@ def events() -> str:
     return f"perf c2c: {said[-1].strip() if said else f'exit code {answer.returncode}'}"
 
 
+def siblings(one: int, other: int) -> bool:
+    """Whether two CPUs are threads of one core, which then is all that they share."""
+    try:
+        place = Path(f"/sys/devices/system/cpu/cpu{one}/topology/thread_siblings_list")
+        spans = [span.partition("-") for span in place.read_text().strip().split(",")]
+    except OSError:
+        return False
+    return any(int(first) <= other <= int(last or first) for first, _, last in spans)
+
+
 def measure(options: argparse.Namespace, output: Path) -> None:
     most = sorted(os.sched_getaffinity(0))
     if len(most) < 2:
@@ -144,7 +154,7 @@ def measure(options: argparse.Namespace, output: Path) -> None:
     probe = options.probe or built()
     with open(output, "w") as file:
         keep = shared.keeper(file)
-        keep({**shared.machine(), "no_events": events()})
+        keep({**shared.machine(), "no_events": events(), "siblings": siblings(most[0], most[1])})
         parts(probe, options.turns, keep)
         rounds(options, keep, most)
 

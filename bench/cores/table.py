@@ -37,22 +37,24 @@ def told(source: Path) -> shared.Told:
             of = parts.setdefault(line["part"], {}).setdefault(line["threads"], [])
             of += [line["ns"]] if line["running"] >= _RUNNING else []
     rare = [part for part in (*model.USES, *model.CONTROLS) if min(map(len, parts[part].values())) < _TURNS]
-    if rare:
-        busy = f"the machine is too busy: under {_TURNS} turns in which all threads ran"
-        return shared.Told(f"# Cores: {head['date'][:10]}", [], [f"{part}: {busy}" for part in rare])
-    lost = model.lost(parts)
+    missing = [f"lines that caches hand over: {head['no_events']}"] if head["no_events"] else []
+    if head.get("siblings"):
+        missing.append("two cores: the two CPUs that were used are threads of one")
     text = [
         f"# Cores: {head['date'][:10]}",
         "",
         f"{shared.described(head)}; load before {head['load_before']:.2f}, {shared.steal(lines)}. "
         "Medians with 95 % intervals. CPU time is that of both ends, user and system.",
-        *_parts(parts, lost),
-        *_stages(cells),
-        *_checked(cells, lost),
-        *_many(cells, lost),
     ]
-    missing = [f"lines that caches hand over: {head['no_events']}"] if head["no_events"] else []
-    judged = _judged(cells, parts, lost)
+    judged: list[goals.Judged] = []
+    if rare:
+        busy = f"the machine is too busy: under {_TURNS} turns in which all threads ran"
+        missing.append(f"the parts of the hot path and the model: {busy}, of {', '.join(rare)}")
+        text += _stages(cells)
+    else:
+        lost = model.lost(parts)
+        text += [*_parts(parts, lost), *_stages(cells), *_checked(cells, lost), *_many(cells, lost)]
+        judged = _judged(cells, parts, lost)
     return shared.Told("\n".join(text), judged, shared.failures(lines, "kind", "streams", "cpus"), missing)
 
 
@@ -208,15 +210,13 @@ def _judged(cells: Cells, parts: dict[str, dict[int, list[float]]], lost: model.
     control = model.CONTROLS[0]
     seen = [beside / float(np.median(parts[control][1])) for beside in parts[control][2]]
     judged += goals.judge("one counter for all, beside another core to alone: the probe sees it", seen, _SEEN)
-    by_size: dict[int, list[float]] = {}
-    for (size, _), (predicted, measured) in _predictions(cells, lost).items():
-        by_size.setdefault(size, []).extend(
-            told / found for told, found in zip(predicted, measured, strict=True)
-        )
-    for size, ratios in by_size.items():
-        what = f"CPU time on two CPUs, predicted from one to measured, {size} rows"
+    predictions = _predictions(cells, lost)
+    for (size, streams), (predicted, measured) in predictions.items():
+        ratios = [told / found for told, found in zip(predicted, measured, strict=True)]
+        what = f"CPU time on two CPUs, predicted from one to measured, {size} rows, {streams} streams"
         judged += goals.judge(what, ratios, 1 - _NEAR)
         judged += goals.judge(what, ratios, 1 + _NEAR, most=True)
+    for size in dict.fromkeys(size for size, _ in predictions):
         costs = _costs(cells, size)
         batch_ns = 1e9 * costs.one / costs.batches
         low, middle, high = (ns / batch_ns for ns in (lost.low, lost.ns, lost.high))
