@@ -138,3 +138,21 @@ def test_errors_of_several_streams_do_not_cancel(tmp_path: Path) -> None:
 def test_two_threads_of_one_core_are_not_two_cores(tmp_path: Path) -> None:
     page, _, _ = told("cores", cores(0.0, 1.0), tmp_path, siblings=True)
     assert "- two cores: the two CPUs that were used are threads of one" in page
+
+
+_LATE = """
+import asyncio, time
+import simulated
+
+end, ends, now = simulated._End(), simulated.Ends.__new__(simulated.Ends), time.time_ns()
+end.spec, ends._told = {"duration_ns": 0}, lambda end: end.started_ns
+print(asyncio.run(ends._start_at(end, 0, now - 10**9, "counted", 1.0)) >= now)
+"""
+
+
+def test_a_simulated_loader_that_hears_too_late_starts_late() -> None:
+    pytest.importorskip("ray")
+    answer = subprocess.run(
+        [sys.executable, "-c", _LATE], cwd=BENCH / "cluster", capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.strip() == "True"

@@ -110,8 +110,9 @@ class Ends:
         return self._told(end)
 
     async def _start_at(self, end: _End, at: int, unix_ns: int, phase: str, seconds: float) -> Told:
-        end.started_ns, end.phase = unix_ns, "running"
-        until = unix_ns + int(end.spec["duration_ns"])
+        # Called too late, as by a driver that takes longer than its head start, it starts late.
+        end.started_ns, end.phase = max(unix_ns, time.time_ns()), "running"
+        until = end.started_ns + int(end.spec["duration_ns"])
         await asyncio.sleep(max(0, until - time.time_ns()) / 1e9)
         end.phase = phase
         return self._told(end)
