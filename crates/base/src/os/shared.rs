@@ -1,5 +1,5 @@
-//! Memory that two processes of one machine share: one makes and writes it, the other only reads. It has no
-//! name anywhere, and goes with the last of them.
+//! Memory that two processes of one machine share: one makes and writes it, the other gets a descriptor that
+//! only reads. It has no name anywhere, and goes with the last of them, or when its maker takes its pages back.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -61,8 +61,9 @@ pub struct Written {
 }
 
 impl Written {
-    /// So many bytes, all of which there is memory for, and never fewer: whoever got hold of the file could
-    /// otherwise cut it off under those who have it mapped, which would end them (SIGBUS).
+    /// So many bytes, all of which there is memory for, and never fewer: whoever can write to the file could
+    /// otherwise cut it off under those who have it mapped, which would end them (SIGBUS). Pages may still be
+    /// taken out, by whoever can write to it; they are then read as zeros.
     pub fn make(length: usize) -> io::Result<Self> {
         let file = sealed(length)?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -70,9 +71,17 @@ impl Written {
         Ok(Self { mapping, file })
     }
 
-    /// For whoever shall read.
-    pub fn file(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+    /// For whoever shall read: neither writing, cutting nor taking pages out goes by it. Another user cannot
+    /// open it anew to write, by its mode; root and our own user still can, through `/proc`.
+    pub fn for_reader(&self) -> io::Result<OwnedFd> {
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        Ok(std::fs::File::open(path)?.into())
+    }
+
+    /// The pages go back to the system, whoever else has a descriptor or a mapping: from then on these read
+    /// zeros, in pages of their own.
+    pub fn take_back(&self) -> io::Result<()> {
+        taken_out(self.file.as_fd(), self.length())
     }
 
     pub fn length(&self) -> usize {
@@ -135,10 +144,8 @@ fn sealed(length: usize) -> io::Result<OwnedFd> {
             _ => Err(error),
         })?
     };
-    let done = |answer: libc::c_int| match answer {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    };
+    // SAFETY: numbers alone.
+    done(unsafe { libc::fchmod(file.as_raw_fd(), 0o400) })?;
     // Taken now, or a page that cannot be had would end the process that touches it.
     // SAFETY: numbers alone.
     done(unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, length) })?;
@@ -149,10 +156,25 @@ fn sealed(length: usize) -> io::Result<OwnedFd> {
 }
 
 #[cfg(target_os = "linux")]
+fn done(answer: libc::c_int) -> io::Result<()> {
+    match answer {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn taken_out(file: BorrowedFd<'_>, length: usize) -> io::Result<()> {
+    let flags = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: numbers alone.
+    done(unsafe { libc::fallocate(file.as_raw_fd(), flags, 0, length as libc::off_t) })
+}
+
+#[cfg(target_os = "linux")]
 fn cannot_shrink(file: BorrowedFd<'_>) -> io::Result<bool> {
     // SAFETY: no memory of ours.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) } {
-        // EINVAL: another kind of file.
+        // EINVAL: neither memory without a name nor a file of tmpfs.
         -1 => Err(io::Error::other("it is no memory that can be sealed")),
         seals => Ok(seals & libc::F_SEAL_SHRINK != 0),
     }
@@ -167,6 +189,11 @@ fn sealed(_: usize) -> io::Result<OwnedFd> {
 }
 
 #[cfg(not(target_os = "linux"))]
+fn taken_out(_: BorrowedFd<'_>, _: usize) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
 fn cannot_shrink(_: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(false)
 }
@@ -178,7 +205,7 @@ mod tests {
     #[test]
     fn what_one_writes_the_other_reads() {
         let mut made = Written::make(8192).unwrap();
-        let file = made.file().try_clone_to_owned().unwrap();
+        let file = made.for_reader().unwrap();
         let read = Read::of(&file, 8192).unwrap();
         let mut found = [0; 5];
         for (offset, said) in [(0, b"first"), (8187, b"last."), (3, b"again")] {
@@ -195,11 +222,44 @@ mod tests {
     #[test]
     fn nobody_makes_it_smaller_or_larger() {
         let made = Written::make(4096).unwrap();
-        let file = std::fs::File::from(made.file().try_clone_to_owned().unwrap());
+        let file = std::fs::File::from(made.file.try_clone().unwrap());
         for length in [0, 4095, 4097] {
             let error = file.set_len(length).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::EPERM), "{length}");
         }
+    }
+
+    #[test]
+    fn who_reads_cannot_write() {
+        let made = Written::make(4096).unwrap();
+        let file = std::fs::File::from(made.for_reader().unwrap());
+        let error = std::os::unix::fs::FileExt::write_at(&file, b"x", 0).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EBADF));
+        let error = taken_out(file.as_fd(), 4096).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EBADF));
+        let writable = Mapping::of(file.as_fd(), 4096, libc::PROT_WRITE);
+        assert_eq!(writable.unwrap_err().raw_os_error(), Some(libc::EACCES));
+        let mode = std::os::unix::fs::MetadataExt::mode(&file.metadata().unwrap());
+        assert_eq!(mode & 0o777, 0o400);
+    }
+
+    #[test]
+    fn what_was_taken_back_is_zeros_and_takes_no_memory() {
+        let mut made = Written::make(1 << 20).unwrap();
+        let file = made.for_reader().unwrap();
+        let read = Read::of(&file, 1 << 20).unwrap();
+        let pages = |file: &OwnedFd| {
+            let file = std::fs::File::from(file.try_clone().unwrap());
+            std::os::unix::fs::MetadataExt::blocks(&file.metadata().unwrap()) * 512
+        };
+        made.write(70_000, b"there");
+        assert_eq!(pages(&file), 1 << 20);
+        made.take_back().unwrap();
+        assert_eq!(pages(&file), 0);
+        drop(made);
+        let mut found = [1; 5];
+        read.read(70_000, &mut found);
+        assert_eq!(found, [0; 5]);
     }
 
     #[test]
@@ -220,7 +280,7 @@ mod tests {
         file.set_len(4096).unwrap();
         assert!(said(open, 4096).contains("not sealed against shrinking"));
         let made = Written::make(4096).unwrap();
-        let of = |length| said(made.file().try_clone_to_owned().unwrap(), length);
+        let of = |length| said(made.for_reader().unwrap(), length);
         assert!(of(4097).contains("it holds 4096 bytes"));
         assert!(of(0).contains("it holds 4096 bytes"));
     }

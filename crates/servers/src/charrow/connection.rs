@@ -104,6 +104,13 @@ impl Connection {
         if let Err(End::Refused(error)) = outcome {
             self.refuse(&error);
         }
+        // Where the server stops, a client may still copy out what it was told is there. Else it has hung up, or
+        // had its time, and may hold on to the memory: it must not outlive its place in the account.
+        if let Some(ring) = &self.ring {
+            if !self.state.leaving.load(Ordering::Relaxed) {
+                ring.take_back();
+            }
+        }
     }
 
     /// There is no place for it, which is the answer to its handshake.
@@ -201,10 +208,15 @@ impl Connection {
         // A socket that is closed with bytes unread throws away what it has sent.
         let _ = self.wire.socket().shutdown(Shutdown::Write);
         let mut last = [0; 4096];
+        // Who has a ring may still have to copy out of it what comes before the error, until it hangs up.
+        let patience = match self.ring {
+            Some(_) => self.state.patience,
+            None => LOOK_UP,
+        };
         let mut input = Patient {
             wire: &mut self.wire,
-            patience: LOOK_UP,
-            until: Some(Instant::now() + LOOK_UP),
+            patience,
+            until: Some(Instant::now() + patience),
             closing: &self.state.leaving,
         };
         for _ in 0..LAST_READS {

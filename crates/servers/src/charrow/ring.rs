@@ -1,5 +1,6 @@
 //! Blocks through shared memory: the ring of a connection, and what all rings together may take.
 
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
@@ -33,6 +34,14 @@ impl Drop for Ring {
     }
 }
 
+impl Ring {
+    /// Its memory goes back to the system, whatever the client holds on to.
+    pub fn take_back(&self) {
+        // What the kernel may refuse it for, a seal against writing or a descriptor that only reads, is not here.
+        let _ = self.writer.take_back();
+    }
+}
+
 impl Rings {
     pub fn new(most: u64) -> Self {
         let taken = Arc::default();
@@ -54,26 +63,27 @@ impl Rings {
                 "{RING}={bytes}: a ring has {SMALLEST} to {LARGEST} bytes"
             )));
         }
-        let taken = self.taken.fetch_add(bytes, Ordering::Relaxed);
-        let failed = |error| {
-            self.taken.fetch_sub(bytes, Ordering::Relaxed);
-            error
+        let with = |taken: u64| {
+            let sum = taken.checked_add(bytes);
+            sum.filter(|sum| *sum <= self.most)
         };
-        if taken + bytes > self.most {
-            return Err(failed(Error::new(
+        let (order, taken) = (Ordering::Relaxed, &self.taken);
+        if let Err(taken) = taken.fetch_update(order, order, with) {
+            return Err(Error::new(
                 Kind::Memory,
                 format!(
                     "rings of {taken} bytes are in use, and with {bytes} more they would be over {} \
                      (--ring-memory): ask for a smaller one, or for fewer partitions",
                     self.most
                 ),
-            )));
+            ));
         }
         let made = Writer::make(bytes as usize).map_err(|error| {
-            failed(Error::new(
+            taken.fetch_sub(bytes, order);
+            Error::new(
                 Kind::Io,
                 format!("shared memory of {bytes} bytes for a ring: {error}"),
-            ))
+            )
         })?;
         Ok(Some(Ring {
             writer: made,
@@ -100,9 +110,11 @@ impl Connection {
         };
         let hello =
             venturi_base::codec::charrow::messages::hello(&format!("{hello}\n{RING}={bytes}"));
-        let file = ring.writer.file();
-        // The connection is new, and its buffer empty.
-        let sent = self.wire.send_with(&hello, file).map_err(|_| End::Gone)?;
+        let file = ring.writer.for_reader();
+        // The connection is new, and its buffer empty: where it fails, nothing has been said.
+        let sent = file.and_then(|file| self.wire.send_with(&hello, file.as_fd()));
+        let sent =
+            sent.map_err(|error| Error::new(Kind::Io, format!("passing the ring: {error}")))?;
         self.ring = Some(ring);
         self.say(hello[sent..].to_vec())
     }

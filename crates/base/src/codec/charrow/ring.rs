@@ -2,7 +2,7 @@
 //! the client copies them out. Which part is filled and which is free the two tell each other over the socket;
 //! neither believes a number before it is held against its own.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use super::flag;
 use super::receive::Block;
@@ -38,8 +38,14 @@ impl Writer {
         })
     }
 
-    pub fn file(&self) -> BorrowedFd<'_> {
-        self.memory.file()
+    /// For the client.
+    pub fn for_reader(&self) -> std::io::Result<OwnedFd> {
+        self.memory.for_reader()
+    }
+
+    /// Its memory goes back to the system, whatever the client still holds of it.
+    pub fn take_back(&self) -> std::io::Result<()> {
+        self.memory.take_back()
     }
 
     pub fn length(&self) -> usize {

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 
-use super::receive::{Event, Receiver};
+use super::receive::{Block, Event, Receiver};
 use super::ring::*;
 use super::{flag, messages};
 use crate::codec::ipc::{schema_to_bytes, Compression, Decoder, Encoder};
@@ -11,7 +11,7 @@ use crate::spec::Values;
 
 fn pair(bytes: u64) -> (Writer, Reader) {
     let writer = Writer::make(bytes as usize).unwrap();
-    let file = writer.file().try_clone_to_owned().unwrap();
+    let file = writer.for_reader().unwrap();
     (writer, Reader::of(&file, bytes).unwrap())
 }
 
@@ -82,7 +82,7 @@ proptest! {
 #[test]
 fn sizes_that_lie_are_refused() {
     let writer = Writer::make(SMALLEST as usize).unwrap();
-    let file = writer.file().try_clone_to_owned().unwrap();
+    let file = writer.for_reader().unwrap();
     let said = |length| Reader::of(&file, length).unwrap_err().message;
     for length in [0, SMALLEST - 1, LARGEST + 1, u64::MAX] {
         assert!(said(length).contains("possible are 65536 to 67108864"));
@@ -117,7 +117,8 @@ fn conversation(writer: &mut Writer, rows: &[usize], part: usize, checksum: bool
     said
 }
 
-/// All that is said, in pieces of this size; and what the server was told is free.
+/// All that is said, in pieces of this size; and what the server was told is free: never more than was copied
+/// out, and all of it but less than a part.
 fn hear(said: &[u8], reader: Reader, cut: usize) -> (Vec<Event>, usize, Option<String>) {
     let mut receiver = Receiver::new(1 << 20);
     receiver.attach(reader);
@@ -126,6 +127,8 @@ fn hear(said: &[u8], reader: Reader, cut: usize) -> (Vec<Event>, usize, Option<S
         let next = receiver.next();
         let tells = receiver.freed();
         freed += tells.unwrap_or(0);
+        let untold = receiver.copied().checked_sub(freed as u64);
+        assert!(untold.is_some_and(|untold| untold < RING / 4), "{untold:?}");
         match next {
             Ok(Some(event)) => events.push(event),
             Ok(None) if tells.is_some() => {}
@@ -145,6 +148,20 @@ fn hear(said: &[u8], reader: Reader, cut: usize) -> (Vec<Event>, usize, Option<S
 }
 
 const RING: u64 = 256 << 10;
+
+/// What a checksum is over, as it came.
+fn payload(block: &Block) -> (Vec<u8>, Vec<u8>) {
+    let body = block.body.as_ref().map_or(vec![], |body| body.to_vec());
+    (block.header.clone(), body)
+}
+
+fn blocks(events: Vec<Event>) -> Vec<Block> {
+    let block = |event| match event {
+        Event::Block(block) => Some(block),
+        _ => None,
+    };
+    events.into_iter().filter_map(block).collect()
+}
 
 proptest! {
     #[test]
@@ -175,7 +192,7 @@ proptest! {
         prop_assert_eq!(found, rows);
     }
 
-    /// Changed, cut out, or said twice: an error or a message, and no more bytes freed than the ring has.
+    /// Changed, put in, or said twice: an error or a message, and one whose checksum is right is an original.
     #[test]
     fn a_conversation_that_was_changed_is_an_error_or_a_message(
         changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..6),
@@ -185,6 +202,9 @@ proptest! {
     ) {
         let (mut writer, reader) = pair(RING);
         let mut said = conversation(&mut writer, &[900, 1200, 7], 20_000, true);
+        let same = Reader::of(&writer.for_reader().unwrap(), RING).unwrap();
+        let originals: Vec<_> = blocks(hear(&said, same, cut).0).iter().map(payload).collect();
+        prop_assert_eq!(originals.len(), 3);
         for (at, byte) in changes {
             let at = at.index(said.len());
             said[at] = byte;
@@ -198,11 +218,11 @@ proptest! {
         said.splice(at..at, piece);
         let (events, _, _) = hear(&said, reader, cut);
         let mut decoder = Decoder::limited(1 << 24);
-        for event in events {
-            if let Event::Block(block) = event {
-                let _ = block.check();
-                let _ = decoder.message(&block.header, block.body);
+        for block in blocks(events) {
+            if block.has_checksum() && block.check().is_ok() {
+                prop_assert!(originals.contains(&payload(&block)));
             }
+            let _ = decoder.message(&block.header, block.body);
         }
     }
 }

@@ -1,13 +1,14 @@
 //! Blocks through shared memory, between a whole server and clients of any kind.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::*;
-use venturi_base::codec::charrow::handshake::{freed, pairs};
+use venturi_base::codec::charrow::handshake::pairs;
 use venturi_base::codec::charrow::ring::{Reader, SMALLEST};
 use venturi_base::codec::ipc::Compression;
 use venturi_base::net::descriptor;
@@ -49,7 +50,10 @@ impl Place {
                     let length = pairs(&text).find(|(key, _)| *key == "ring");
                     let length = length.map(|(_, text)| text.parse().unwrap());
                     assert_eq!(length.is_some(), file.is_some());
-                    let ring = file.map(|file| Reader::of(&file, length.unwrap()).unwrap());
+                    let ring = file.map(|file| {
+                        let reader = Reader::of(&file, length.unwrap()).unwrap();
+                        (reader, file)
+                    });
                     return (socket, Ok((receiver, ring)));
                 }
                 Some(Event::Error(text)) => return (socket, Err(text)),
@@ -73,9 +77,11 @@ impl Place {
     fn client(&self, parameters: &Parameters) -> Sharing {
         let (socket, greeted) = self.greet(parameters);
         let (mut receiver, ring) = greeted.unwrap();
-        receiver.attach(ring.expect("a ring"));
+        let (reader, file) = ring.expect("a ring");
+        receiver.attach(reader);
         Sharing {
             socket,
+            memory: file.into(),
             receiver,
             decoder: Decoder::default(),
         }
@@ -95,7 +101,7 @@ impl Place {
     }
 }
 
-type Greeted = (Receiver, Option<Reader>);
+type Greeted = (Receiver, Option<(Reader, OwnedFd)>);
 
 fn ring(bytes: u64) -> Parameters {
     Parameters {
@@ -107,6 +113,7 @@ fn ring(bytes: u64) -> Parameters {
 /// A client that reads from a ring.
 struct Sharing {
     socket: UnixStream,
+    memory: std::fs::File,
     receiver: Receiver,
     decoder: Decoder,
 }
@@ -121,12 +128,30 @@ impl Sharing {
         self.say(&Request::Query { id, text }.write());
     }
 
+    /// Copies a ring of so many bytes out without a word of it: the server then waits for room.
+    fn fill(&mut self, ring: u64) {
+        while self.receiver.copied() < ring {
+            if self.receiver.next().unwrap().is_none() && self.receiver.freed().is_none() {
+                let socket = &mut self.socket;
+                let read = self.receiver.fill(|places| socket.read(&mut places[0]));
+                let read = read.unwrap();
+                assert!(read > 0, "closed");
+                self.receiver.filled(read);
+            }
+        }
+    }
+
+    /// Bytes of memory that the ring takes.
+    fn pages(&self) -> u64 {
+        512 * self.memory.metadata().unwrap().blocks()
+    }
+
     fn event(&mut self) -> Result<Event, String> {
         loop {
             let event = self.receiver.next().map_err(|error| error.message)?;
             if let Some(bytes) = self.receiver.freed() {
                 // Who has hung up has said why.
-                let _ = self.socket.write_all(&freed(bytes as i64));
+                let _ = self.socket.write_all(&Request::Freed(bytes as i64).write());
                 if event.is_none() {
                     continue;
                 }
@@ -260,19 +285,23 @@ fn who_lies_about_the_ring_is_hung_up_on() {
     let place = Place::new("lies", "");
     for lie in [0, -1, 5, i64::MAX, i64::MIN] {
         let mut client = place.client(&ring(SMALLEST));
-        client.say(&freed(lie));
+        client.say(&Request::Freed(lie).write());
         let said = client.drain().unwrap_err();
         assert!(said.contains("of a ring that has 0 in use"), "{said}");
     }
     // More than is in use, in the middle of a block.
     let mut client = place.client(&ring(SMALLEST));
     client.query("", ENDLESS);
-    client.say(&freed(SMALLEST as i64 + 1));
+    client.say(&Request::Freed(SMALLEST as i64 + 1).write());
     let said = client.drain().unwrap_err();
     assert!(said.contains("frees 65537 bytes"), "{said}");
+    drop(client);
     let tcp = serve("");
     let mut without = Client::extended(&tcp, 1, &Parameters::default());
-    without.socket.write_all(&freed(1)).unwrap();
+    without
+        .socket
+        .write_all(&Request::Freed(1).write())
+        .unwrap();
     let said = without.drain().unwrap_err();
     assert!(said.contains("this connection has none"), "{said}");
     place.until("rings are given back", |place| place.taken() == 0);
@@ -283,20 +312,65 @@ fn a_client_that_takes_nothing_or_dies_is_given_up() {
     let place = Place::new("stalls", r#", "stall_timeout_ns": 300000000"#);
     // It reads all messages, and frees nothing.
     let mut silent = place.client(&ring(SMALLEST));
+    let begun = Instant::now();
     silent.query("silent", ENDLESS);
     let mut bytes = [0; 4096];
-    let begun = Instant::now();
     while silent.socket.read(&mut bytes).unwrap() > 0 {}
     assert!(begun.elapsed() >= Duration::from_millis(300));
     // It dies while the server waits for it.
     let mut dies = place.client(&ring(SMALLEST));
     dies.query("dies", ENDLESS);
-    assert!(dies.socket.read(&mut bytes).unwrap() > 0);
+    dies.fill(SMALLEST);
     drop((silent, dies));
     place.until("both are gone", |place| {
         place.taken() == 0 && place.server.state.open.load(Ordering::Relaxed) == 0
     });
     assert_eq!(place.server.state.totals.lost.load(Ordering::Relaxed), 2);
+}
+
+/// Whoever holds on to a ring would take more memory than the account says.
+#[test]
+fn a_ring_is_given_back_whoever_holds_on_to_it() {
+    let place = Place::new("held", "");
+    let mut idle = place.client(&ring(SMALLEST));
+    let mut busy = place.client(&ring(SMALLEST));
+    busy.query("", ENDLESS);
+    busy.fill(SMALLEST);
+    let mut wrong = place.client(&ring(SMALLEST));
+    wrong.say(&Request::Freed(1).write());
+    wrong.drain().unwrap_err();
+    for held in [&mut idle, &mut busy, &mut wrong] {
+        assert_eq!(held.pages(), SMALLEST);
+        held.socket.shutdown(std::net::Shutdown::Both).unwrap();
+    }
+    place.until("rings are given back", |place| place.taken() == 0);
+    assert_eq!([&idle, &busy, &wrong].map(Sharing::pages), [0; 3]);
+}
+
+#[test]
+fn a_server_that_stops_leaves_a_client_what_it_has_to_copy() {
+    let place = Place::new("stops", "");
+    let mut client = place.client(&ring(SMALLEST));
+    client.query("", "SELECT * FROM records(rows = 10)");
+    client.drain().unwrap();
+    place.server.stop();
+    assert_eq!((place.taken(), client.pages()), (0, SMALLEST));
+}
+
+/// It would be counted until it is seen to be too large.
+#[test]
+fn one_that_is_refused_takes_no_room_from_another() {
+    let rings = crate::charrow::ring::Rings::new(SMALLEST);
+    std::thread::scope(|scope| {
+        let large = scope.spawn(|| {
+            for _ in 0..100_000 {
+                rings.make(2 * SMALLEST).unwrap_err();
+            }
+        });
+        while !large.is_finished() {
+            assert!(rings.make(SMALLEST).unwrap().is_some());
+        }
+    });
 }
 
 #[test]
