@@ -7,7 +7,7 @@ import fcntl
 import mmap
 import os
 import socket
-import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,16 +17,15 @@ from charrow_peer import BLOCK, HELLO, Partition, number, sized
 from charrow_peer_server import NewServer
 
 FREED, FILLED = 2, 16
-ADD_SEALS, SHRINK, GROW = 1033, 2, 4  # fcntl(2): what Python has no names for before 3.11
 
 
 class RingServer(NewServer):
     """On a Unix socket. It lies as `lie` says:
 
-    `none`: it knows of no rings; `no file`: it hands none out; `plain`: a file on the disk; `open`: memory
-    that could shrink; `short`: Hello tells of twice as much; `tiny`: of eight bytes; `more`: of block 3 more
-    is told than there is; `early`: it is told before it begins; `end`: the end comes in its middle; `dies`:
-    there it hangs up.
+    `none`: it knows of no rings; `no file`: it hands none out; `plain`: a pipe; `open`: memory that could
+    shrink; `short`: Hello tells of twice as much as there is; `large`: both are twice what was asked for;
+    `more`: of block 3 more is told than there is; `early`: it is told before it begins; `end`: the end comes
+    in its middle; `dies`: there it hangs up.
     """
 
     def __init__(
@@ -35,6 +34,7 @@ class RingServer(NewServer):
         self._path, self.lie = path, lie
         self.freed = 0
         self._sent = 0
+        self._rings: weakref.WeakKeyDictionary[Partition, _Ring] = weakref.WeakKeyDictionary()
         super().__init__(batches, endless=endless)
 
     def _listen(self) -> tuple[socket.socket, str]:
@@ -48,10 +48,10 @@ class RingServer(NewServer):
         if not wanted or self.lie == "none":
             super()._hello(peer, said, parameters)
             return
-        peer.ring = _Ring(wanted, self.lie)  # type: ignore[attr-defined]
-        told = {"short": 2 * wanted, "tiny": 8}.get(self.lie or "", wanted)
+        told = 2 * wanted if self.lie == "large" else wanted
+        self._rings[peer] = ring = _Ring(wanted // 2 if self.lie == "short" else told, self.lie)
         lines = "\n".join(f"{key}={value}" for key, value in {**said, "ring": told}.items())
-        files = [] if self.lie == "no file" else [peer.ring.file]  # type: ignore[attr-defined]
+        files = [] if self.lie == "no file" else [ring.file]
         socket.send_fds(peer.socket, [number(HELLO) + sized(lines)], files)
 
     def _flag(self, peer: Partition) -> int:
@@ -60,13 +60,13 @@ class RingServer(NewServer):
         return flag
 
     def _free(self, peer: Partition) -> None:
-        count = peer.number()
-        assert 0 < count <= peer.ring.used  # type: ignore[attr-defined]
-        peer.ring.used -= count  # type: ignore[attr-defined]
+        count, ring = peer.number(), self._rings[peer]
+        assert 0 < count <= ring.used
+        ring.used -= count
         self.freed += count
 
     def _block(self, peer: Partition, payload: bytes) -> None:
-        ring: _Ring = peer.ring  # type: ignore[attr-defined]
+        ring = self._rings[peer]
         at = self._sent
         self._sent += 1
         header = 8 + int.from_bytes(payload[4:8], "little")
@@ -93,13 +93,13 @@ class _Ring:
     def __init__(self, length: int, lie: str | None) -> None:
         self.length, self.used, self._at = length, 0, 0
         if lie == "plain":
-            with tempfile.TemporaryFile() as plain:
-                self.file = os.dup(plain.fileno())
-        else:
-            self.file = os.memfd_create("stranger", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            self.file, other = os.pipe()
+            os.close(other)
+            return
+        self.file = os.memfd_create("stranger", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self.file, length)
-        if lie not in ("plain", "open"):
-            fcntl.fcntl(self.file, ADD_SEALS, SHRINK | GROW)
+        if lie != "open":
+            fcntl.fcntl(self.file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
         self._memory = mmap.mmap(self.file, length)
 
     def write(self, piece: bytes) -> None:

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::options::Options;
 use crate::flight::{self, Address};
-use venturi_base::codec::charrow::handshake::{freed, pairs, Handshake, Parameters, Request, RING};
+use venturi_base::codec::charrow::handshake::{pairs, Handshake, Request, RING};
 use venturi_base::codec::charrow::receive::{Event, Receiver};
 use venturi_base::codec::charrow::ring;
 use venturi_base::error::{Error, Kind, Result};
@@ -30,16 +30,22 @@ pub struct Channel {
 /// A ring in shared memory for the bodies of blocks.
 enum Wanted {
     Nothing,
-    /// It comes with the server's first words; and what has come so far.
-    Ring(Option<OwnedFd>),
+    /// It comes with the server's first words.
+    Ring {
+        /// Of so many bytes.
+        asked: u64,
+        /// What has come so far.
+        file: Option<OwnedFd>,
+    },
 }
 
 impl Channel {
-    /// Connects, and says the handshake without waiting for an answer.
+    /// Connects, and says the handshake without waiting for an answer. `ring`: as the handshake asks for it.
     pub async fn open(
         address: &Address,
         options: &Options,
         handshake: &Handshake,
+        ring: Option<u64>,
         timeout: Duration,
     ) -> Result<Self> {
         let wire = flight::wire(address, &options.dialling(), timeout, "charrow").await?;
@@ -50,7 +56,7 @@ impl Channel {
             out: handshake.write(),
             written: 0,
             wire_bytes: 0,
-            wanted: Wanted::of(handshake),
+            wanted: ring.map_or(Wanted::Nothing, |asked| Wanted::Ring { asked, file: None }),
         };
         std::future::poll_fn(|cx| channel.poll_flush(cx)).await?;
         Ok(channel)
@@ -118,7 +124,7 @@ impl Channel {
             let event = self.receiver.next()?;
             let tells = self.receiver.freed();
             if let Some(bytes) = tells {
-                self.out.extend(freed(bytes as i64));
+                self.say(&Request::Freed(bytes as i64));
                 // Where it does not take that yet, the next call tells it; where it takes nothing any more, what
                 // it has said last, or its end, tells why.
                 if let Poll::Ready(Err(_)) = self.poll_flush(cx) {
@@ -135,7 +141,7 @@ impl Channel {
             let (wire, wanted) = (&mut self.wire, &mut self.wanted);
             let read = self.receiver.fill(|places| match wanted {
                 Wanted::Nothing => wire.poll_read(cx, places),
-                Wanted::Ring(file) => {
+                Wanted::Ring { file, .. } => {
                     wire.poll_receive(cx, &mut places[0])
                         .map_ok(|(read, came)| {
                             *file = came.or(file.take());
@@ -157,10 +163,10 @@ impl Channel {
 
     /// The server's first words bring the ring, where one is wanted.
     fn known(&mut self, event: Event) -> Result<Event> {
-        if let Wanted::Ring(file) = &mut self.wanted {
+        if let Wanted::Ring { asked, file } = &mut self.wanted {
             match &event {
                 Event::Hello(text) => {
-                    let ring = ring_of(text, file.take());
+                    let ring = ring_of(text, *asked, file.take());
                     self.receiver
                         .attach(ring.map_err(|error| self.about(error))?);
                     self.wanted = Wanted::Nothing;
@@ -182,30 +188,21 @@ impl Channel {
     }
 }
 
-impl Wanted {
-    fn of(handshake: &Handshake) -> Self {
-        let asked = handshake.is_extended()
-            && Parameters::parse(&handshake.client).is_ok_and(|found| found.ring.is_some());
-        match asked {
-            true => Self::Ring(None),
-            false => Self::Nothing,
-        }
-    }
-}
-
-/// The ring that a server hands out with its Hello.
-fn ring_of(hello: &str, file: Option<OwnedFd>) -> Result<ring::Reader> {
+/// The ring that a server hands out with its Hello: of as many bytes as were asked for.
+fn ring_of(hello: &str, asked: u64, file: Option<OwnedFd>) -> Result<ring::Reader> {
     let told = pairs(hello).find(|(key, _)| *key == RING);
     let Some((_, length)) = told else {
         return Err(no_ring());
     };
-    let length = length
-        .parse()
-        .map_err(|_| Error::protocol(format!("the server's Hello says {RING}={length:?}")))?;
+    if length.parse() != Ok(asked) {
+        return Err(Error::protocol(format!(
+            "the server's Hello says {RING}={length:?}, and a ring of {asked} bytes was asked for"
+        )));
+    }
     let file = file.ok_or_else(|| {
         Error::protocol("the server's Hello speaks of shared memory, and brings none")
     })?;
-    ring::Reader::of(&file, length)
+    ring::Reader::of(&file, asked)
 }
 
 /// What there is to do where a server has no shared memory.

@@ -185,6 +185,7 @@ impl Charrow {
             &self.place.address,
             &self.options,
             &handshake,
+            parameters.ring,
             self.timeout(),
         )
         .await

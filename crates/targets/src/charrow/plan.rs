@@ -91,6 +91,8 @@ impl Charrow {
         if self.identity.same_machine.is_none() {
             self.guess(&channel);
         }
+        // Its ring is room that the trial's may need.
+        drop(channel);
         // The server's side, so once for all that share the trial.
         if !self.spec.leads() {
             return Ok(());
@@ -345,7 +347,8 @@ async fn ask_once(
         encoders: 1,
     };
     let asking = async {
-        let mut channel = Channel::open(&place.address, &options, &handshake, PATIENCE).await?;
+        let mut channel =
+            Channel::open(&place.address, &options, &handshake, None, PATIENCE).await?;
         // Who says nothing speaks 1.1, and waits for a query.
         let Ok(hello) = tokio::time::timeout(UNTIL_HELLO, hello(&mut channel)).await else {
             return Ok(None);

@@ -261,7 +261,14 @@ async fn attempt(
             password: options.password()?,
             encoders: options.encoders()?.unwrap_or(1),
         };
-        Channel::open(&place.address, options, &handshake, PATIENCE).await
+        Channel::open(
+            &place.address,
+            options,
+            &handshake,
+            parameters.ring,
+            PATIENCE,
+        )
+        .await
     };
     let mut channel = opening.await.map_err(Refused::Query)?;
     channel.say(&Request::Query {

@@ -233,7 +233,7 @@ pub enum Request {
         name: String,
         payload: String,
     },
-    /// 1.2, of a connection with a ring.
+    /// 1.2, of a connection with a ring: so many more bytes of it have been copied out.
     Freed(i64),
 }
 
@@ -242,7 +242,7 @@ impl Request {
         let (flag, first, second) = match self {
             Request::Query { id, text } => (flag::HEADER, id, text),
             Request::Ask { name, payload } => (flag::ASK, name, payload),
-            Request::Freed(bytes) => return freed(*bytes).to_vec(),
+            Request::Freed(bytes) => return pair(flag::FREED, *bytes).to_vec(),
         };
         let mut out = Vec::with_capacity(24 + first.len() + second.len());
         put_number(&mut out, flag);
@@ -280,11 +280,6 @@ pub(super) fn pair(flag: i64, number: i64) -> [u8; 16] {
     out[..8].copy_from_slice(&flag.to_be_bytes());
     out[8..].copy_from_slice(&number.to_be_bytes());
     out
-}
-
-/// So many bytes of the ring have been copied out.
-pub fn freed(bytes: i64) -> [u8; 16] {
-    pair(flag::FREED, bytes)
 }
 
 pub(super) fn put_number(out: &mut Vec<u8>, number: i64) {

@@ -173,7 +173,7 @@ proptest! {
     #[test]
     fn handshakes_and_requests_come_back(
         client in "\\PC{0,40}", database in "\\PC{0,9}", password in "\\PC{0,9}",
-        id in "\\PC{0,40}", text in "\\PC{0,80}", encoders in 1usize..1024, minor in 1i64..3,
+        id in "\\PC{0,40}", text in "\\PC{0,80}", encoders in 1usize..1024, minor in 1i64..3, number: i64,
     ) {
         let said = Handshake { minor, client, database, user: "u".into(), password, encoders };
         let bytes = said.write();
@@ -185,6 +185,7 @@ proptest! {
         for request in [
             Request::Query { id: id.clone(), text: text.clone() },
             Request::Ask { name: id, payload: text },
+            Request::Freed(number),
         ] {
             let bytes = request.write();
             prop_assert_eq!(Request::read(&mut &bytes[..], true).unwrap(), Some(request));
