@@ -135,11 +135,9 @@ impl Options {
         }
         if let Some(bytes) = parsed.ring_bytes {
             if !(ring::SMALLEST..=ring::LARGEST).contains(&bytes) {
-                return Err(Error::usage(format!(
-                    "ring_bytes must be {}..{}",
-                    ring::SMALLEST,
-                    ring::LARGEST
-                )));
+                return Err(Error::usage(
+                    "--ring must be 64 KiB to 64 MiB, as --ring 4Mi",
+                ));
             }
         }
         if parsed.block_bytes == Some(0) {
@@ -214,7 +212,7 @@ impl Options {
             )),
             (false, None) => Ok(None),
             (false, Some(_)) => Err(Error::usage(
-                "ring_bytes is of charrow+shm:// alone: without shared memory there is no ring",
+                "--ring is of charrow+shm:// alone: without shared memory there is no ring",
             )),
         }
     }
@@ -310,7 +308,6 @@ mod tests {
             ("version", "1.3".into()),
             ("compression", "gzip".into()),
             ("max_block_bytes", 0.into()),
-            ("ring_bytes", 65535.into()),
             ("ring_bytes", ((64 << 20) + 1).into()),
             ("partitions", 3.into()),
         ] {
@@ -324,7 +321,10 @@ mod tests {
             Some(4 << 20)
         );
         assert_eq!(of("charrow+unix:///s", Options::default()).unwrap(), None);
-        assert!(of("charrow+unix:///s", given()).is_err());
+        let wrong = of("charrow+unix:///s", given()).unwrap_err().message;
+        assert!(wrong.starts_with("--ring is of charrow+shm:// alone"));
+        let wrong = one("ring_bytes", 65535.into()).unwrap_err().message;
+        assert_eq!(wrong, "--ring must be 64 KiB to 64 MiB, as --ring 4Mi");
         let old = one("version", "1.1".into()).unwrap();
         assert!(of("charrow+shm:///s", old)
             .unwrap_err()
