@@ -219,3 +219,18 @@ def test_a_crossing_is_found_where_the_law_has_it(tmp_path: Path, slower: float,
     assert cells[3] == "4.00" and cells[5] == "2.26"
     assert (abs(float(cells[4].split()[0]) / 2.26 - 1) < 0.05) == (slower == 1.0)
     assert found == verdicts
+
+
+BUILDS = """
+import json, sys
+sys.path.insert(0, "builds")
+sys.path.insert(1, ".")
+import run, shared
+cell = {"target": "empty://", "operation": "get", "duration": "100ms"}
+print(json.dumps(shared.attempted({"round": 0}, lambda: run.trial(shared.ROOT, cell), (OSError,))))
+"""
+
+
+def test_a_good_trial_of_a_build_is_none_that_failed() -> None:
+    line = json.loads(in_bench(BUILDS))
+    assert line["rate"] > 0 and "error" not in line
