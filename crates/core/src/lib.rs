@@ -4,6 +4,8 @@
 pub mod archives;
 pub mod ceiling;
 pub mod known;
+#[cfg(target_os = "linux")]
+pub mod link;
 
 pub use venturi_base::{codec, data, error, given, halt, http1, http2, meter, net, os, spec};
 pub use venturi_engine as engine;

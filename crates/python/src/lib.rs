@@ -2,6 +2,8 @@
 //! text (docs/format.md); while Rust works, Python's lock is released.
 
 mod charrow;
+#[cfg(target_os = "linux")]
+mod link;
 mod plugin;
 
 use std::path::PathBuf;
@@ -332,5 +334,11 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(flight_environment, module)?)?;
     module.add_function(wrap_pyfunction!(http_environment, module)?)?;
     module.add_function(wrap_pyfunction!(flight_offers, module)?)?;
+    #[cfg(target_os = "linux")]
+    {
+        module.add_class::<link::LinkFiller>()?;
+        module.add_class::<link::LinkRelay>()?;
+        module.add_function(wrap_pyfunction!(link::link_look, module)?)?;
+    }
     Ok(())
 }

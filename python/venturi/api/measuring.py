@@ -26,6 +26,7 @@ from venturi.plan.layers import Layer, file_layer
 from venturi.plan.load import load
 from venturi.plan.scale import scale as scaled
 from venturi.plan.scenario import Scenario
+from venturi.plan.settings import LINK
 from venturi.plan.values import LIST_VALUES, TABLES
 from venturi.store.open import open_run
 from venturi.targets.parameters import SETTINGS
@@ -197,9 +198,10 @@ def tune(
     else:
         found = _scenario(target, settings, None, None, None)
     path = Path(out) if out is not None else outcome.default_out(found)
-    return tuning.execute(
-        found, path, engine, observer, budget, lambda *_: None, search_seed, unproven=unproven
-    )
+    with _placed(found, None, None, executor) as (placed, engine):
+        return tuning.execute(
+            placed, path, engine, observer, budget, lambda *_: None, search_seed, unproven=unproven
+        )
 
 
 def prove(target: str = LOCAL, *, only: Collection[str] | None = None, **settings: Any) -> list[Proof]:
@@ -227,8 +229,12 @@ def _placed(
     found: Scenario, on: str | None, master: str | None, executor: Any
 ) -> Iterator[tuple[Scenario, Any]]:
     """The scenario and what runs its trials."""
-    if executor is not None or on is None:
-        yield found, executor if executor is not None else CoreExecutor()
+    if executor is not None:
+        yield found, executor
+        return
+    if on is None:
+        with placement.here(found) as engine:
+            yield found, engine
         return
     with contextlib.closing(placement.executor(found, on, master, QuietObserver().note)) as engine:
         yield placement.with_loaders(found, engine), engine
@@ -261,7 +267,10 @@ def _check_placement(layers: Sequence[Layer]) -> None:
     """A caller who shares streams among processes is not left with one that has them all. A scenario file
     may say how it is to be shared where that is asked for."""
     for layer in layers:
-        paths = [("matrix", "loaders"), *(("hosts", key) for key in TABLES["hosts"].model_fields)]
+        paths = [
+            ("matrix", "loaders"),
+            *(("hosts", key) for key in TABLES["hosts"].model_fields if key not in LINK),
+        ]
         given = next((path[-1] for path in paths if layer.text is None and layer.has(path)), None)
         if given is not None:
             raise VenturiError(

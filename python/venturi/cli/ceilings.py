@@ -85,11 +85,12 @@ def ceilings(
 ) -> None:
     """Measure the limits that no transfer can pass: memory, sockets, disk, codecs, and Venturi itself."""
     given = dict(locals()) | settings
-    from venturi.cli.run import _executor
+    from venturi.cli.run import executed_by
     from venturi.measure import limits
 
     progress = _Progress(quiet)
-    found = limits.measure(given, _executor(executor), _unsaid if quiet else say, progress)
+    with executed_by(executor) as engine:
+        found = limits.measure(given, engine, _unsaid if quiet else say, progress)
     progress.close()
     _print(found, format, url)
     raise typer.Exit(int(found.exit_code))

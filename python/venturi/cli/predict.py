@@ -136,9 +136,11 @@ def _check(path: Any, executor: str, quiet: bool, retry_failed: bool) -> int:
     import sys
 
     from venturi.cli import progress
-    from venturi.cli.run import _executor
+    from venturi.cli.run import executed_by
     from venturi.measure import checks
     from venturi.measure.observer import QuietObserver
+    from venturi.measure.outcome import scenario_of
+    from venturi.store.directory import RunDirectory
 
     observer = (
         QuietObserver()
@@ -148,7 +150,8 @@ def _check(path: Any, executor: str, quiet: bool, retry_failed: bool) -> int:
         else progress.PlainObserver()
     )
     try:
-        ended = checks.execute(path, _executor(executor), observer, retry_failed)
+        with executed_by(executor, scenario_of(RunDirectory(path))) as engine:
+            ended = checks.execute(path, engine, observer, retry_failed)
     finally:
         if isinstance(observer, progress.LiveObserver):
             observer.close()

@@ -194,15 +194,16 @@ def _print_plan(found: Scenario) -> None:
             print(line)
 
 
-def _executor(text: str) -> Executor:
+def executed_by(text: str, found: Scenario | None = None) -> contextlib.AbstractContextManager[Executor]:
+    """What `--executor` names runs the trials of a scenario, whose streams all run here."""
     if text == "core":
-        from venturi.engine.executor import CoreExecutor
+        from venturi.measure import placement
 
-        return CoreExecutor()
+        return placement.here(found)
     if text.partition(":")[0] == "model":
         from venturi.engine.model import ModelExecutor
 
-        return ModelExecutor.parse(text)
+        return contextlib.nullcontext(ModelExecutor.parse(text))
     raise VenturiError(f"--executor {text}: no such executor")
 
 
@@ -218,11 +219,12 @@ def _observer(given: dict[str, Any]) -> QuietObserver:
 
 
 def _measure(found: Scenario, made: Path | None, given: dict[str, Any]) -> None:
-    if given["on"] is None:
-        _run(found, made, given, _executor(given["executor"]))
-        return
     from venturi.measure import placement
 
+    if given["on"] is None:
+        with executed_by(given["executor"], found) as engine:
+            _run(found, made, given, engine)
+        return
     with contextlib.closing(placement.executor(found, given["on"], given["master"], _note(given))) as engine:
         _run(placement.with_loaders(found, engine), made, given, engine)
 

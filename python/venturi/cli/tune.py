@@ -158,7 +158,7 @@ def _replay(run: str, budget: Budget, given: dict[str, Any]) -> None:
 
 
 def _search(budget: Budget, given: dict[str, Any]) -> None:
-    from venturi.cli.run import _executor, _observer
+    from venturi.cli.run import _observer, executed_by
     from venturi.measure import outcome
     from venturi.measure import tune as tuning
     from venturi.report.text import search as report
@@ -195,18 +195,19 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
     cells = [c.parameters for c in matrix.cells(scenario)]
     names = tuning.settings(cells)
     try:
-        tuned = tuning.execute(
-            scenario,
-            out,
-            _executor(given["executor"]),
-            observer,
-            budget,
-            learned,
-            given["seed"],
-            given["resume"] is not None,
-            f.command_line(sys.argv),
-            given["unproven"],
-        )
+        with executed_by(given["executor"], scenario) as engine:
+            tuned = tuning.execute(
+                scenario,
+                out,
+                engine,
+                observer,
+                budget,
+                learned,
+                given["seed"],
+                given["resume"] is not None,
+                f.command_line(sys.argv),
+                given["unproven"],
+            )
     finally:
         from venturi.cli.progress import LiveObserver
 
@@ -246,7 +247,7 @@ def _print(tuned: Tuned, given: dict[str, Any], unit: str = "B/s") -> None:
 
 def _scenario(given: dict[str, Any]) -> Scenario:
     """The scenario whose matrix is searched: a file's or a built-in one's, or one made for a URL."""
-    from venturi.cli.run import _executor
+    from venturi.cli.run import executed_by
     from venturi.measure.tune_space import space
     from venturi.plan.layers import Layer, file_layer
     from venturi.plan.load import load
@@ -269,4 +270,5 @@ def _scenario(given: dict[str, Any]) -> Scenario:
         if not (given["quiet"] or given["as_json"]):
             say(level, text)
 
-    return space(tree, asked, _executor(given["executor"]), note, given["out"])
+    with executed_by(given["executor"]) as engine:
+        return space(tree, asked, engine, note, given["out"])

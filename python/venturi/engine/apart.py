@@ -1,6 +1,7 @@
-"""A trial in a process of its own, which it may take down: it loads a driver, code of somebody else's.
+"""A trial in a process of its own, which it may take down: it loads a driver, code of somebody else's. Or a
+trial, or a probe, in a network namespace that this process is not in.
 
-The spec goes there as a line; lines of JSON come back: counters, and at last the record.
+The call and its spec go there as a line; lines of JSON come back: counters, and at last the record.
 """
 
 from __future__ import annotations
@@ -14,14 +15,20 @@ import subprocess
 import sys
 import tempfile
 import threading
-from typing import IO, Any
+from collections.abc import Sequence
+from functools import partial
+from typing import IO, Any, Literal
 from urllib.parse import unquote
 
 from venturi.common.core import load_core
 from venturi.common.credentials import HIDDEN, without_secrets
 from venturi.engine.spec import failed_record
+from venturi.engine.tcp_probe import probe_tcp
+from venturi.targets.system import is_driver
 
 __all__ = ["Handle", "run"]
+
+Call = Literal["run_trial", "probe_tcp"]
 
 _PROGRESS_SECONDS = 0.1
 _GRACE_SECONDS = 15.0
@@ -72,12 +79,12 @@ class Handle:
         timer.start()
 
 
-def run(spec: str, handle: Handle) -> str:
-    """Runs a trial to its end, however that comes; the record's JSON. Raises ValueError: the spec cannot be
-    read."""
+def run(spec: str, handle: Handle, within: Sequence[str] = (), call: Call = "run_trial") -> str:
+    """Runs a trial to its end, however that comes; the record's JSON. `within`: what the process's command
+    begins with. Raises ValueError: the spec cannot be read."""
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
-            [sys.executable, "-m", "venturi.engine.apart"],
+            [*within, sys.executable, "-m", "venturi.engine.apart"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=said,
@@ -85,7 +92,7 @@ def run(spec: str, handle: Handle) -> str:
             start_new_session=True,  # a Ctrl-C is this process' to hear
         )
         try:
-            answer = _ended(process, spec, handle)
+            answer = _ended(process, {"call": call, "spec": json.loads(spec)}, handle)
         finally:
             process.kill()
             process.wait()
@@ -99,11 +106,11 @@ def run(spec: str, handle: Handle) -> str:
     return str(answer["record"])
 
 
-def _ended(process: subprocess.Popen[str], spec: str, handle: Handle) -> dict[str, Any] | None:
+def _ended(process: subprocess.Popen[str], order: dict[str, Any], handle: Handle) -> dict[str, Any] | None:
     """The last word; None where the process ended without one."""
     assert process.stdin is not None and process.stdout is not None
     with contextlib.suppress(BrokenPipeError):
-        process.stdin.write(json.dumps(json.loads(spec)) + "\n")
+        process.stdin.write(json.dumps(order) + "\n")
         process.stdin.flush()
     handle.begun(process)
     for line in process.stdout:
@@ -134,6 +141,8 @@ def _lost(spec: str, status: int, said: IO[bytes]) -> dict[str, Any]:
                 words = words.replace(part, HIDDEN)
     lines = words.strip().splitlines()
     last = f"; its last words: {without_secrets(lines[-1])[:_MOST_SAID]}" if lines else ""
+    if not is_driver(asked["target"]):
+        return failed_record("internal", f"{asked['target']}: the process of the trial {ended}{last}")
     return failed_record("plugin", f"{asked['target']}: the process that had loaded the driver {ended}{last}")
 
 
@@ -150,13 +159,14 @@ def _parts(secret: str) -> list[str]:
 
 
 def main() -> None:
-    """The other side: a trial whose spec stands in the first line of standard input."""
+    """The other side: what to call, and its spec, stand in the first line of standard input."""
     answers = os.fdopen(os.dup(1), "w")
     # What a driver prints is no answer.
     os.dup2(2, 1)
     core = load_core()
     control = core.Control()
-    spec = sys.stdin.readline()
+    order = json.loads(sys.stdin.readline())
+    calls = {"run_trial": core.run_trial, "probe_tcp": partial(probe_tcp, core)}
     answer: dict[str, Any] = {}
     ended = threading.Event()
 
@@ -170,7 +180,7 @@ def main() -> None:
 
     def work() -> None:
         try:
-            answer["record"] = core.run_trial(spec, control)
+            answer["record"] = calls[order["call"]](json.dumps(order["spec"]), control)
         except ValueError as error:
             answer["refused"] = str(error)
         except BaseException as error:  # it would be told as a crash

@@ -69,6 +69,8 @@ def build_spec(
         **upserts,
         # For whoever places them; the engine of each hears of its share only.
         **({"loaders": p["loaders"]} if p.get("loaders") else {}),
+        # For whoever makes it.
+        **({name: p[name] for name in ("link", "cross") if p.get(name)}),
         "verify": p["verify"],
         "include_setup": p["include_setup"],
         "pin": p.get("pin"),

@@ -17,6 +17,7 @@ from typing import Any
 
 from venturi.analysis.cells.ceilings import (
     DIALECTS,
+    IDENTITY,
     codec_of,
     data_label,
     link,
@@ -25,6 +26,7 @@ from venturi.analysis.cells.ceilings import (
     waits_for_disk,
 )
 from venturi.cluster.trial.shares import divide
+from venturi.common import links
 from venturi.common.environment import usable_cores
 from venturi.engine.executor import Executor, TrialControl, run_with_progress
 from venturi.engine.spec import FORMAT_VERSION, build_spec
@@ -49,7 +51,6 @@ from venturi.targets.system import (
 from venturi.targets.urls import each_host, is_loopback, place_of, split_url
 
 __all__ = [
-    "IDENTITY",
     "MOST_DISK_BYTES",
     "NAMES",
     "REPEATS",
@@ -75,6 +76,8 @@ SECONDS = {
 _MAKING_READY = {"memory": 0.2, "engine": 0.05, "disk": 0.1}
 """Before a repeat, about: memory is touched, batches are made."""
 MOST_DISK_BYTES = 1 << 30
+_LINK_SECONDS, _LINK_TRIPS, _MOST_LINK_SECONDS = 0.5, 20.0, 6.0
+"""Of raw TCP over a link: it doubles what it sends in each round trip, from ten packets on."""
 _LINKS = 16
 """The most loaders, and the most links between hosts, that are also measured one by one."""
 _MOST_ENGINE_ROWS = 50_000
@@ -83,10 +86,6 @@ NAMES = {
     "tcp": "raw TCP", "unix": "raw Unix socket", "pipe": "raw pipe", "memory": "memory copy",
     "engine": "engine", "cipher": "cipher", "codec": "codecs", "disk": "disk",
 }  # fmt: skip
-IDENTITY = (
-    *("kind", "place", "end", "name", "threads", "pin", "direction", "streams", "message_bytes", "path"),
-    "data",
-)
 
 
 @dataclass(frozen=True)
@@ -104,6 +103,9 @@ class Probe:
     message_bytes: int | None = None
     path: str | None = None
     data: str | None = None
+    link: str | None = None
+    """Over which, where one is made for the run, and what others take of it."""
+    cross: float | None = None
     url: str = field(default="", compare=False)
     """The scenario's address, of a probe of sockets."""
     cell: Cell | None = field(default=None, compare=False)
@@ -219,6 +221,8 @@ def _ways(cell: Cell, servers: int) -> list[Probe]:
             pin=pinned(p),
             direction=str(p["operation"]),
             streams=count,
+            link=p.get("link"),
+            cross=p.get("cross"),
             url=url,
             cell=cell,
             **more,
@@ -260,7 +264,15 @@ def seconds(wanted: Iterable[Probe]) -> float:
 
 def cost(probe: Probe) -> float:
     """Approximate seconds of one repeat."""
-    return SECONDS[probe.kind] + _MAKING_READY.get(probe.kind, 0.0)
+    return max(SECONDS[probe.kind], least(probe)) + _MAKING_READY.get(probe.kind, 0.0)
+
+
+def least(probe: Probe) -> float:
+    """Seconds that one repeat takes at the least: over a link, until TCP has found what it carries."""
+    if probe.link is None:
+        return 0.0
+    trip = links.parse(probe.link).round_trip_ns / 1e9
+    return min(_LINK_SECONDS + _LINK_TRIPS * trip, _MOST_LINK_SECONDS)
 
 
 def _cpus(probe: Probe) -> list[int] | None:
@@ -299,7 +311,7 @@ class Prober:
         number: int | None = None,
     ) -> dict[str, Any]:
         """One repeat as a line of ceilings.jsonl, whatever becomes of it. `number`: of its round, if any."""
-        duration = int((length or SECONDS[probe.kind]) * 1e9)
+        duration = int(max(length or SECONDS[probe.kind], least(probe)) * 1e9)
         try:
             answer = self._answer(probe, duration, control)
         except Exception as error:  # the run is worth more than its ceiling; the reason is told
@@ -344,6 +356,7 @@ class Prober:
                 "pin": _cpus(probe),
                 # For whoever places it: from how many loaders, or from which one, and its first stream.
                 **({"from": probe.loader, "first": probe.first} if probe.loader else {}),
+                **({name: it for name in ("link", "cross") if (it := getattr(probe, name))}),
             }
             return run_with_progress(executor.probe_tcp, spec, control) | one
         if probe.kind == "engine":

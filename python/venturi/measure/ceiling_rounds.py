@@ -13,11 +13,11 @@ import math
 import time
 from collections.abc import Callable
 
-from venturi.analysis.cells.ceilings import alone
+from venturi.analysis.cells.ceilings import IDENTITY, alone
 from venturi.common.units import percent
 from venturi.engine.executor import Executor
 from venturi.measure import ceilings
-from venturi.measure.ceiling_probes import IDENTITY, SECONDS, SOCKETS, Probe, Prober, cost, probes
+from venturi.measure.ceiling_probes import SECONDS, SOCKETS, Probe, Prober, cost, least, probes
 from venturi.measure.endpoints import Endpoints
 from venturi.plan.cell import Cell
 from venturi.store.writer import RunWriter
@@ -27,6 +27,8 @@ __all__ = ["LEAST", "SHARE", "ProbeTime", "RoundProbes"]
 
 SHARE = 0.2
 """Of the trials' time, for probes."""
+OVER_LINKS = 0.5
+"""Of trials over links: there raw TCP takes its time too until it is as fast as the path."""
 LEAST = 0.5
 """Seconds that probes may take in any case: trials of milliseconds would have nothing to be held against."""
 FIRST = 0.75
@@ -40,14 +42,14 @@ class ProbeTime:
     """The seconds that probes may still take: a part of what trials took; all there are of an executor that
     measures nothing."""
 
-    def __init__(self, limited: bool) -> None:
-        self.limited = limited
+    def __init__(self, limited: bool, share: float = SHARE) -> None:
+        self.limited, self.share = limited, share
         self.trials = self.probes = 0.0
         """Spent on each."""
 
     @property
     def left(self) -> float:
-        return max(LEAST, SHARE * self.trials) - self.probes if self.limited else math.inf
+        return max(LEAST, self.share * self.trials) - self.probes if self.limited else math.inf
 
 
 class RoundProbes:
@@ -67,8 +69,9 @@ class RoundProbes:
         prober = Prober(executor, endpoints, self._stack)
         self._probing = ceilings.Probing(prober, executor.control, writer, note, guard)
         # What a model answers takes no time, and must not depend on any.
-        self.time = ProbeTime(executor.measures)
         wanted = probes(endpoints.cells, writer.path, endpoints.servers)
+        over_links = any(probe.link is not None for probe in wanted)
+        self.time = ProbeTime(executor.measures, OVER_LINKS if over_links else SHARE)
         self._others = [probe for probe in wanted if not _follows(probe)]
         self._beside = {
             cell.id: [p for p in probes([cell], writer.path, endpoints.servers) if _follows(p)]
@@ -92,7 +95,7 @@ class RoundProbes:
         self._late: dict[Probe, None] = {}
         """Wanted by a trial of it, when there was no time."""
         if executor.measures and wanted:
-            part = percent(SHARE)
+            part = percent(self.time.share)
             note("info", f"ceilings in every round, {part} of the trials' time: {ceilings.listed(wanted)}")
 
     def __enter__(self) -> RoundProbes:
@@ -118,8 +121,8 @@ class RoundProbes:
             if self.time.limited:
                 # The round's others need their time as well.
                 spare = self.time.left - SHORTEST * (self._wanted(number) - 1)
-                length = min(length, max(SHORTEST, min(FIRST * SHARE * took, spare)))
-            if not self._take(probe, number, length, length):
+                length = min(length, max(SHORTEST, min(FIRST * self.time.share * took, spare)))
+            if not self._take(probe, number, length, max(length, least(probe))):
                 self._late[probe] = None
 
     def round_ended(self) -> None:
@@ -129,7 +132,7 @@ class RoundProbes:
         if number is None:
             return
         for probe in self._late:
-            self._take(probe, number, SHORTEST, SHORTEST)
+            self._take(probe, number, SHORTEST, max(SHORTEST, least(probe)))
         self._late.clear()
         for probe in sorted(self._others, key=self._turn):
             if self.time.left < self._cost[probe]:

@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from venturi.analysis.cells.ceilings import IDENTITY
 from venturi.common.environment import Told
 from venturi.common.suffixes import format_duration
 from venturi.engine.executor import Executor, TrialControl
 from venturi.measure.ceiling_cache import CeilingCache
 from venturi.measure.ceiling_probes import (
-    IDENTITY,
     NAMES,
     REPEATS,
     SECONDS,

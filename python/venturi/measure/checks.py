@@ -159,7 +159,8 @@ def measure(
     wanted = queued_scenario(writer.read(), scenario)
     if wanted is None or interrupts.asked:
         return Result(interrupted=interrupts.asked)
-    with Endpoints(wanted, executor.needs_server, observer.note) as endpoints:
+    starter = getattr(executor, "starter", None)
+    with Endpoints(wanted, executor.needs_server, observer.note, starter) as endpoints:
         sweep = Sweep(wanted.run, endpoints, executor, writer, observer, interrupts, retry_failed)
         if not sweep.planned():
             return Result()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+from venturi.common import links
 from venturi.common.suffixes import format_bytes, format_duration
 from venturi.measure import ceiling_probes
-from venturi.measure.ceiling_rounds import LEAST, SHARE
+from venturi.measure.ceiling_rounds import LEAST, OVER_LINKS, SHARE
 from venturi.plan.cell import Cell
 from venturi.plan.scenario import Scenario
 from venturi.plan.workload import POINT_BYTES
@@ -17,6 +19,7 @@ __all__ = ["Estimate", "estimate"]
 _BYTES_PER_SECOND = 1.5e9
 _POINTS_PER_SECOND = 5e6
 _SECONDS_PER_TRIAL = 0.1
+_SECONDS_PER_LINK = 1.5
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,8 @@ class Estimate:
     unknown: int
 
     def _rates(self) -> list[str]:
+        if any(cell.parameters["link"] for cell in self.cells):
+            return ["the rates of the links"]
         of = {cell.parameters["operation"] == "ingest" for cell in self.cells}
         bytes_ = [f"{format_bytes(_BYTES_PER_SECOND)}/s"] if False in of or not of else []
         return [*bytes_, *([f"{_POINTS_PER_SECOND / 1e6:g} M points/s"] if True in of else [])]
@@ -46,7 +51,7 @@ class Estimate:
             f"cells: {len(self.cells)}, trials with warm-up: {self.trials}",
             known,
             f"time: about {format_duration(float(f'{self.seconds:.2g}') * 1e9)}, the probes of limits "
-            f"included, at {' and '.join(self._rates())} and {_SECONDS_PER_TRIAL:g} s set-up a trial",
+            f"included, at {' and '.join(self._rates())} and {_setup(self.cells):g} s set-up a trial",
         ]
 
 
@@ -58,14 +63,27 @@ def estimate(scenario: Scenario, found: list[Cell]) -> Estimate:
     total = sum(size or 0 for size in sizes) * per_cell
     points = [cell.parameters["operation"] == "ingest" for cell in found]
     moved = sum(
-        (size or 0) / (_POINTS_PER_SECOND * POINT_BYTES if ingest else _BYTES_PER_SECOND)
-        for size, ingest in zip(sizes, points, strict=True)
+        (size or 0) / min(_POINTS_PER_SECOND * POINT_BYTES if ingest else _BYTES_PER_SECOND, _carried(cell))
+        for cell, size, ingest in zip(found, sizes, points, strict=True)
     )
-    seconds = moved * per_cell + len(found) * per_cell * _SECONDS_PER_TRIAL
+    over_links = any(cell.parameters["link"] for cell in found)
+    seconds = moved * per_cell + len(found) * per_cell * _setup(found)
     seconds += sum(duration or 0 for duration in durations) / 1e9 * per_cell
     if scenario.run.ceilings == "rounds":
-        seconds += max(LEAST, SHARE * seconds)
+        seconds += max(LEAST, (OVER_LINKS if over_links else SHARE) * seconds)
     if scenario.run.ceilings == "once":
         seconds += ceiling_probes.seconds(ceiling_probes.probes(found, servers=scenario.hosts.servers or 1))
     unknown = sum(size is None and not duration for size, duration in zip(sizes, durations, strict=True))
     return Estimate(found, len(found) * per_cell, total, seconds, unknown)
+
+
+def _setup(cells: list[Cell]) -> float:
+    """Seconds that a trial takes to begin: over a link also what it takes to make that and to look at it."""
+    return _SECONDS_PER_LINK if any(cell.parameters["link"] for cell in cells) else _SECONDS_PER_TRIAL
+
+
+def _carried(cell: Cell) -> float:
+    """Bytes/s of the cell's link, where it has one with a rate."""
+    text = cell.parameters["link"]
+    rate = links.parse(text).rate if text else None
+    return min(rate) / 8 if rate is not None else math.inf

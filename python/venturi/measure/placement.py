@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from venturi.common.credentials import without_secrets
 from venturi.common.errors import VenturiError
+from venturi.engine.executor import CoreExecutor, Executor
 from venturi.targets.system import is_host_of, is_remote
 from venturi.targets.urls import printable
 
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
 
-__all__ = ["executor", "named", "resumed", "with_loaders"]
+__all__ = ["executor", "here", "named", "resumed", "with_loaders"]
 
 Note = Callable[[str, str], None]
 _RAY = ("auto", "local")
@@ -68,6 +70,19 @@ def resumed(on: str | None, lines: list[dict[str, Any]], path: object) -> None:
     again = "spark" if before == "spark" else "ray://HOST:PORT (or auto, local)"
     again = f"{_BESIDE}{again}" if None in all_before else again
     raise VenturiError(f"{path} was begun on {before}: say where again by --on {again}")
+
+
+@contextlib.contextmanager
+def here(found: Scenario | None = None) -> Iterator[Executor]:
+    """What runs trials of which no other host has a part: over links, where the scenario names some. Raises
+    VenturiError where this host has no network namespaces for them."""
+    if found is None or (found.hosts.link is None and "link" not in found.axes):
+        yield CoreExecutor()
+        return
+    from venturi.lab.executor import LinkExecutor
+
+    with contextlib.closing(LinkExecutor()) as placed:
+        yield placed
 
 
 def executor(found: Scenario, on: str, master: str | None, note: Note) -> Any:

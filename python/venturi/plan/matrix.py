@@ -15,7 +15,7 @@ from venturi.plan import also
 from venturi.plan.cell import Cell
 from venturi.plan.rules import cells as fitting
 from venturi.plan.rules import charrow as queries
-from venturi.plan.rules import defaults, flight, options, plugins
+from venturi.plan.rules import defaults, flight, link, options, plugins
 from venturi.plan.rules import timeseries as ingests
 from venturi.plan.settings import Target
 from venturi.plan.workload import (
@@ -130,6 +130,7 @@ def chosen_cells(scenario: Scenario, row_bytes: Mapping[str, float]) -> Iterator
             cell = _cell(placed, chosen, row_bytes)
             if not any(_holds(scenario, condition, cell) for condition in conditions):
                 _check_placement(scenario, cell)
+                link.check(scenario, cell)
                 yield chosen, cell
 
 
@@ -190,7 +191,8 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
     ingest = workload.operation == "ingest"
     width = 8.0 * workload.columns if records else USAGE_ROW_BYTES if usage else widths.get(label)
     width = POINT_BYTES if ingest else STATES_ROW_BYTES if states else width
-    rows, duration = defaults.amount(workload, width)
+    over_link = chosen.get("link", scenario.hosts.link) is not None
+    rows, duration = defaults.amount(workload, width, over_link)
     if queries.is_file(workload, url):
         rows = None
     parameters = {
@@ -228,13 +230,14 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
 
 def _placement(scenario: Scenario, workload: Workload, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """How many processes share the streams, and by what they are placed; null where one runs all."""
+    link = {name: chosen.get(name, getattr(scenario.hosts, name)) for name in ("link", "cross")}
     if scenario.on is None:
-        return {"loaders": None, "on": None}
+        return {"loaders": None, "on": None, **link}
     loaders = chosen.get("loaders", scenario.hosts.loaders)
     if loaders is None and scenario.on == "spark":
         # As Spark itself would: a partition a task.
         loaders = workload.streams
-    return {"loaders": loaders, "on": scenario.on}
+    return {"loaders": loaders, "on": scenario.on, **link}
 
 
 def _check_placement(scenario: Scenario, cell: Cell) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictStr
 
+from venturi.common import links
 from venturi.common.suffixes import parse_count, parse_duration, parse_percent
 from venturi.plan.workload import Duration, Whole
 from venturi.targets.fields import Nullable, Table
@@ -17,7 +18,7 @@ from venturi.targets.setting import SEVERAL, Setting
 from venturi.targets.system import LOCAL, scheme_of
 from venturi.targets.urls import check_url
 
-__all__ = ["BESIDE", "Hosts", "Run", "Target"]
+__all__ = ["BESIDE", "LINK", "Hosts", "Run", "Target"]
 
 
 @cache
@@ -90,12 +91,41 @@ def _network(value: str | None) -> str | None:
     return value
 
 
+def _cross(value: Any) -> Any:
+    return None if value in (None, "none", "null") else parse_percent(value)
+
+
 _hosts = partial(Setting, panel="Several hosts", cell=None)
 
 
 class Hosts(Table):
-    """Where a trial's streams run when it is placed on several hosts by `--on`; else one runs all."""
+    """Where a trial's streams run when it is placed on several hosts by `--on`, else one runs all; and the
+    link between client and server, where one is made for the run."""
 
+    link: Annotated[
+        Nullable[Annotated[str, BeforeValidator(links.canonical)]],
+        Setting(
+            'Link to NAME://local, made for the run: 1gbit, "200mbit 30ms loss 0.1%", or a name as wifi6. '
+            "Several: 100mbit,1gbit.",
+            panel="Several hosts",
+            doc=(
+                "a link made for the run between client and server, each in a network namespace of its own: "
+                "see [links](links.md)"
+            ),
+            default="none: the loopback",
+        ),
+    ] = None
+    cross: Annotated[
+        float | None,
+        BeforeValidator(_cross),
+        Setting(
+            "Share of the link that others use meanwhile, as 30%; none = nobody.",
+            float,
+            panel="Several hosts",
+            doc="share of the link's rate, in percent, that other traffic takes meanwhile, both ways",
+            default="none: nobody",
+        ),
+    ] = None
     loaders: Annotated[
         Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000)]],
         _hosts(
@@ -150,6 +180,10 @@ class Hosts(Table):
             default="the address by which Ray knows the host",
         ),
     ] = None
+
+
+LINK = ("link", "cross")
+"""What of [hosts] is of a link that is made here: without `--on`."""
 
 
 def _adaptive(value: Any) -> Any:

@@ -16,9 +16,10 @@ from venturi.common import temporary
 from venturi.common.environment import Told, describe_host
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.servers.local_store import LocalStore, Settings
-from venturi.servers.starters import Server, SocketServer, Starter, here
+from venturi.servers.starters import Placed, Server, SocketServer, Starter, here
 from venturi.targets.system import (
     REFERENCE,
+    SERVERS,
     in_process,
     is_local,
     is_ours,
@@ -85,6 +86,8 @@ class LocalTargets:
             given = [word for name, path in ready.items() for word in ("--ready", f"{name}={path}")]
             kind = REFERENCE[scheme]
             return SocketServer(*given, kind=kind).start() if unix else self._starter(kind, given, remote)
+        if isinstance(self._starter, Placed):
+            return self._starter(SERVERS[scheme], ())
         from venturi.servers import throwaway
 
         server = throwaway.for_scheme(scheme)(note=self._note)

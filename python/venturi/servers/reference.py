@@ -27,11 +27,21 @@ _STOP_SECONDS = 5.0
 
 class ReferenceServer:
     """`venturi serve flight` (or another `kind`) on free ports of the loopback interface; use as a context
-    manager. It keeps the descriptors `hold` open as long as it lives."""
+    manager. It keeps the descriptors `hold` open as long as it lives. `within`: what its command begins with,
+    where it is to run elsewhere; `patience`: seconds until it listens."""
 
-    def __init__(self, *arguments: str, kind: str = "flight", hold: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        kind: str = "flight",
+        hold: Sequence[int] = (),
+        within: Sequence[str] = (),
+        patience: float = _READY_SECONDS,
+    ) -> None:
         self._kind = kind
         self._hold = tuple(hold)
+        self._within = tuple(within)
+        self._patience = patience
         self._arguments = ["--port", "0", "--json", "--exit-with-parent", *arguments]
         self._child: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
@@ -54,7 +64,7 @@ class ReferenceServer:
     def start(self) -> ReferenceServer:
         """Starts the child and waits until it listens. Raises VenturiError with what it said otherwise."""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop()
-        command = [sys.executable, "-m", "venturi", "serve", self._kind, *self._arguments]
+        command = [*self._within, sys.executable, "-m", "venturi", "serve", self._kind, *self._arguments]
         self._child = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -85,7 +95,7 @@ class ReferenceServer:
 
     def _first_line(self) -> bytes:
         assert self._child is not None and self._child.stdout is not None
-        deadline = time.monotonic() + _READY_SECONDS
+        deadline = time.monotonic() + self._patience
         line = b""
         with selectors.DefaultSelector() as selector:
             selector.register(self._child.stdout, selectors.EVENT_READ)

@@ -11,7 +11,7 @@ from venturi.common import temporary
 from venturi.common.errors import VenturiError
 from venturi.servers.reference import ReferenceServer
 
-__all__ = ["Server", "SocketServer", "Starter", "StoreProcess", "here"]
+__all__ = ["Placed", "Server", "SocketServer", "Starter", "StoreProcess", "here"]
 
 
 class Server(Protocol):
@@ -63,12 +63,13 @@ class StoreProcess:
     """A store of time series in a temporary directory, which goes with it; or, where this process is killed,
     with the next one that is started on this machine."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, within: Sequence[str] = ()) -> None:
         self._held = temporary.make("store")
         self._data = self._held.path / "data"
         # The store holds the directory too: it may live a moment longer than this process.
+        hold = [self._held.descriptor]
         self._server = ReferenceServer(
-            "--data", str(self._data), *arguments, kind="timeseries", hold=[self._held.descriptor]
+            "--data", str(self._data), *arguments, kind="timeseries", hold=hold, within=within
         )
 
     def start(self) -> StoreProcess:
@@ -120,3 +121,21 @@ def here(kind: str, arguments: Sequence[str], remote: bool = False) -> Server:
     if kind == "timeseries":
         return StoreProcess(*arguments).start()
     return ReferenceServer(*arguments, kind=kind).start()
+
+
+_DATABASE_SECONDS = 120.0
+"""Until the slowest throw-away database has made its files and listens."""
+
+
+class Placed:
+    """Starts servers at an address of their own, by commands that begin with `within`; throw-away databases
+    too, by the names that `venturi serve` has for them."""
+
+    def __init__(self, host: str, within: Sequence[str]) -> None:
+        self._host, self._within = host, tuple(within)
+
+    def __call__(self, kind: str, arguments: Sequence[str], remote: bool = False) -> Server:
+        words = ("--host", self._host, *arguments)
+        if kind == "timeseries":
+            return StoreProcess(*words, within=self._within).start()
+        return ReferenceServer(*words, kind=kind, within=self._within, patience=_DATABASE_SECONDS).start()

@@ -37,7 +37,7 @@ pub fn splitmix(state: &mut u64) -> u64 {
 }
 
 /// Even in (0, 1].
-fn even(state: &mut u64) -> f64 {
+pub fn even(state: &mut u64) -> f64 {
     ((splitmix(state) >> 11) + 1) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 

@@ -10,10 +10,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from venturi.analysis.statistics.intervals import Interval, median_interval, ratio_interval
+from venturi.common import links
 from venturi.common.units import Quantity
 from venturi.targets.system import KEEPS_NOTHING, PIPES, UNSYNCED, is_shared, is_tls, is_unix, scheme_of
 
 __all__ = [
+    "IDENTITY",
     "NEAR",
     "OVER",
     "Ceiling",
@@ -33,6 +35,11 @@ __all__ = [
     "why_passed",
 ]
 
+IDENTITY = (
+    *("kind", "place", "end", "name", "threads", "pin", "direction", "streams", "message_bytes", "path"),
+    *("data", "link", "cross"),
+)
+"""What tells a line of ceilings.jsonl from others, but for repeats."""
 NEAR = math.log(2.0)
 """A probe of batches counts for batches up to twice as large or small: a last short one or a string column
 moves a trial's mean a little off the probe's."""
@@ -41,7 +48,7 @@ OVER = 1.05
 """A result that is so much above its limit has passed it, however far its repeats lie apart."""
 
 RAW_TCP, RAW_PIPE, ENGINE, MEMORY, DISK = "raw TCP", "raw pipe", "engine", "memory copy", "disk"
-RAW_UNIX, CIPHER = "raw Unix socket", "AES-128-GCM"
+RAW_UNIX, CIPHER, LINK = "raw Unix socket", "AES-128-GCM", "link"
 SOCKETS = {"tcp": RAW_TCP, "unix": RAW_UNIX}
 """Limits of bare sockets, by the kind of their probes."""
 DIALECTS = ("mysql", "postgres", "sqlite", "duckdb")
@@ -263,7 +270,7 @@ class Limits:
                 continue
             kind = str(probe.get("kind") or "tcp")
             names = {
-                "tcp": ("place", "direction", "streams", "name", "threads", "pin"),
+                "tcp": ("place", "direction", "streams", "name", "threads", "pin", "link", "cross"),
                 "unix": ("place", "direction", "streams", "name", "threads", "pin"),
                 "pipe": ("direction", "streams", "threads", "pin"),
                 "engine": ("data", "name", "streams", "threads"),
@@ -304,6 +311,7 @@ class Limits:
             found = [_of_payload(raw, parameters, payload_per_wire)]
             return _held_against(found, done)
         found = [
+            _of_payload(self._link(parameters, records), parameters, payload_per_wire),
             _of_payload(raw, parameters, payload_per_wire),
             self._engine(parameters, message_bytes),
             self._memory(),
@@ -319,6 +327,20 @@ class Limits:
             del limits[MEMORY]
         return limits
 
+    def _link(self, parameters: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Ceiling | None:
+        """Of a link that was made for the run: what full packets of TCP carry at the rate that was measured.
+        What others take of it is theirs."""
+        if parameters.get("link") is None or parameters.get("operation") not in ("get", "put"):
+            return None
+        way = "down" if parameters["operation"] == "get" else "up"
+        part = links.parse(str(parameters["link"])).payload_part * (1 - (parameters.get("cross") or 0) / 100)
+        found: list[Sample] = [
+            (rate / 8 * part, record.get("repeat"))
+            for record in records
+            if (rate := (record.get("link") or {}).get(f"{way}_bits_per_second"))
+        ]
+        return self._ceiling(LINK, found) if found else None
+
     def _sockets(self, parameters: Mapping[str, Any], size: float | None) -> Ceiling | None:
         url = str(parameters.get("target") or "")
         if is_shared(url):
@@ -328,15 +350,19 @@ class Limits:
         sizes: dict[float, list[Sample]] = {}
         loaders = together(parameters.get("loaders") if parameters.get("on") == "ray" else None)
         client = (parameters.get("threads"), pinned(parameters))
-        for (place, direction, streams, name, *ends), rates in self._found.get(kind, {}).items():
+        over = [parameters.get("link"), parameters.get("cross")]
+        for (place, direction, streams, name, threads, pin, *link), rates in self._found.get(
+            kind, {}
+        ).items():
             if direction != parameters.get("operation") or streams != parameters.get("streams"):
                 continue
             # From as many hosts as the trial's streams.
             if name != loaders:
                 continue
             # Threads that have no stream do nothing; lines of older runs do not tell.
-            threads, pin = ends
             if threads is not None and (threads, pin) != (min(client[0] or streams, streams), client[1]):
+                continue
+            if link and link != over:
                 continue
             # A loopback probe is no ceiling of a remote target; imported lines name no place.
             if place is not None and own is not None and place != own:
@@ -464,9 +490,10 @@ def _above(one: Ceiling, other: Ceiling) -> bool:
 
 
 def binding(limits: Mapping[str, Ceiling]) -> Ceiling | None:
-    """The lowest of the limits that apply, of which most was reached; None where there is none."""
+    """The lowest of the limits that apply, of which most was reached; None where there is none. Over a link
+    that was made for the run raw TCP is what TCP makes of it, and the link is the limit."""
     return min(
-        limits.values(),
+        [limit for name, limit in limits.items() if name != RAW_TCP or LINK not in limits],
         key=lambda ceiling: ceiling.rate.median if ceiling.share is None else -ceiling.share.median,
         default=None,
     )
@@ -477,7 +504,7 @@ def share(binding_name: str | None, passed: bool = False) -> str:
     `of raw TCP (a reference)`."""
     if binding_name is None:
         return ""
-    named = {ENGINE: "the engine's limit", DISK: "the disk", RAW_UNIX: "a raw Unix socket"}
+    named = {ENGINE: "the engine's limit", DISK: "the disk", LINK: "the link", RAW_UNIX: "a raw Unix socket"}
     text = f"of {named.get(binding_name, binding_name)}"
     return f"{text} (a reference)" if passed else text
 

@@ -6,16 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from venturi.analysis.cells.ceilings import CIPHER, RAW_UNIX, SOCKETS, alone
+from venturi.analysis.cells.ceilings import CIPHER, IDENTITY, RAW_UNIX, SOCKETS, alone
 from venturi.analysis.statistics.intervals import Interval, median_interval
 from venturi.common.units import Quantity
 
 __all__ = ["Limit", "Narrowest", "limits", "narrowest", "raw_tcp_meaning", "title"]
-
-_KEY = (
-    *("kind", "place", "end", "name", "threads", "pin", "direction", "streams", "message_bytes", "path"),
-    "data",
-)
 
 
 @dataclass(frozen=True)
@@ -62,7 +57,9 @@ def title(line: Mapping[str, Any]) -> str:
             # A place without a name of its own is the list of the servers.
             where = "" if address in place.split(",") else where
             where += f", {' and '.join(ends)} alone"
-        where = f"{_ends(line)}{where}"
+        over = f" over {line['link']}" if line.get("link") else ""
+        others = f", {line['cross']:g} % of it others'" if line.get("cross") else ""
+        where = f"{_ends(line)}{where}{over}{others}"
         return f"{SOCKETS[kind]} {line.get('direction')}, {_count(line.get('streams'), 'connection')}{where}"
     if kind == "pipe":
         return f"raw pipe {line.get('direction')}, {_count(line.get('streams'), 'pipe')}{_ends(line)}"
@@ -124,7 +121,7 @@ def limits(lines: Sequence[Mapping[str, Any]]) -> list[Limit]:
     """The lines of ceilings.jsonl by what was probed, in the order of their first."""
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for line in lines:
-        groups.setdefault(tuple(line.get(name) for name in _KEY), []).append(line)
+        groups.setdefault(tuple(line.get(name) for name in IDENTITY), []).append(line)
     cores = max((int(x.get("threads") or 1) for x in lines if x.get("kind") == "memory"), default=1)
     return [_limit(group, cores) for group in groups.values()]
 
@@ -145,7 +142,7 @@ def _limit(group: Sequence[Mapping[str, Any]], cores: int) -> Limit:
         title=title(first),
         family=family,
         meaning=meaning,
-        fields={name: first.get(name) for name in _KEY},
+        fields={name: first.get(name) for name in IDENTITY},
         rate=rate,
         spread=(max(rates) - min(rates)) / rate.median if rate and len(rates) > 1 else None,
         error=error,

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
 from venturi.plan.rules.options import addresses
 
-__all__ = ["UPSERT_NS", "amount", "settled"]
+__all__ = ["LINK_NS", "UPSERT_NS", "amount", "settled"]
 
+LINK_NS = 5_000_000_000
+"""How long a trial over a link lasts where nothing says how much: ten of the longest round trips."""
 UPSERT_NS = 10_000_000_000
 """How long a trial of upserts lasts where nothing says how much."""
 _UPSERT_BATCH = 500
@@ -75,7 +77,7 @@ def _is_read(scenario: Scenario) -> bool:
     return bool(given & READING) and all(map(is_readable, addresses(scenario)))
 
 
-def amount(workload: Workload, width: float | None) -> tuple[int | None, int | None]:
+def amount(workload: Workload, width: float | None, over_link: bool = False) -> tuple[int | None, int | None]:
     """Rows per stream and time in ns of a cell; both None: whatever the server holds is as long as it is."""
     if workload.bytes_per_stream is not None:
         return max(1, math.ceil(workload.bytes_per_stream / width)) if width else None, None
@@ -86,5 +88,8 @@ def amount(workload: Workload, width: float | None) -> tuple[int | None, int | N
     if workload.operation == "ingest" and workload.data not in ("metrics", "archive"):
         # Files and archives are as long as they are.
         return None, None
+    if over_link and workload.data != "remote":
+        # What takes a moment here takes an hour over a slow link.
+        return None, LINK_NS
     # As Arrow's own benchmark.
     return (None if workload.data == "remote" else 10_000_000), None

@@ -1,0 +1,89 @@
+//! Traffic of others: frames that nobody wants, at a rate, out of an interface of this network namespace.
+//!
+//! They wait in the same queue as all that leaves there, and are thrown away at the other end by their address.
+
+use std::io::{self, ErrorKind};
+use std::iter::repeat_n;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use super::frames::{Port, HEADER};
+
+const EVERY: Duration = Duration::from_millis(1);
+/// To nobody, from nobody, in a protocol that is left for experiments (IEEE 802, 9.2.3).
+const ADDRESSED: [u8; 14] = [2, 0, 10, 77, 0, 254, 2, 0, 10, 77, 0, 253, 0x88, 0xb5];
+/// Bytes of Ethernet's around a packet that are not in the frame: checksum, preamble, gap.
+const UNSEEN: usize = 24;
+/// What was not sent for so long, because this thread did not run, is left out.
+const LATEST: Duration = Duration::from_millis(20);
+const BUFFER: usize = 4 << 20;
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fill {
+    pub interface: String,
+    /// With all that Ethernet adds.
+    pub bits_per_second: f64,
+    /// Bytes of a packet.
+    pub mtu: usize,
+}
+
+/// Runs until it is dropped.
+pub struct Filler {
+    ending: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Filler {
+    pub fn start(fill: &Fill) -> io::Result<Self> {
+        let named = |error| io::Error::other(format!("{}: {error}", fill.interface));
+        let port = Port::open(&fill.interface, BUFFER).map_err(named)?;
+        let ending = Arc::new(AtomicBool::new(false));
+        let (stop, fill) = (ending.clone(), fill.clone());
+        let builder = std::thread::Builder::new().name("venturi-cross".into());
+        let thread = builder.spawn(move || run(&port, &fill, &stop))?;
+        Ok(Self {
+            ending,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Filler {
+    fn drop(&mut self) {
+        self.ending.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // it has nothing to say
+        }
+    }
+}
+
+fn run(port: &Port, fill: &Fill, ending: &AtomicBool) {
+    let mut frame = vec![0; HEADER + ADDRESSED.len() + fill.mtu];
+    frame[HEADER..][..ADDRESSED.len()].copy_from_slice(&ADDRESSED);
+    let bits = 8.0 * (ADDRESSED.len() + fill.mtu + UNSEEN) as f64;
+    let (mut since, mut sent) = (Instant::now(), 0.0);
+    while !ending.load(Relaxed) {
+        let passed = since.elapsed();
+        let mut due = (fill.bits_per_second * passed.as_secs_f64() / bits - sent) as usize;
+        sent += due as f64;
+        if passed > Duration::from_secs(1) {
+            // Small numbers stay exact.
+            (since, sent) = (Instant::now(), 0.0);
+        }
+        due = due.min((fill.bits_per_second * LATEST.as_secs_f64() / bits) as usize + 1);
+        while due > 0 {
+            match port.send(repeat_n(&*frame, due)) {
+                Ok(gone) => due -= gone,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                // The interface is going: whoever took it away ends this.
+                Err(_) => return,
+            }
+        }
+        std::thread::sleep(EVERY);
+    }
+}

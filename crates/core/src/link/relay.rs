@@ -1,0 +1,283 @@
+//! A length of cable between two interfaces of this network namespace: a frame that arrives at one leaves by
+//! the other after a time, or is lost. Rate and buffer are not its affair: the queue of the interface by which
+//! a frame leaves has them.
+//!
+//! A thread a direction. A frame's time counts from its arrival as the kernel saw it, so a thread that is
+//! woken late delays only what should have gone by then. Frames keep their order, as those of a flow do on
+//! nearly every path; with jitter a later one waits for the one before.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use venturi_base::data::gauss::{even, splitmix};
+
+use super::frames::{Port, Room};
+
+/// How often a thread without work looks whether it shall end.
+const TICK: Duration = Duration::from_millis(50);
+/// What the clock may jump, or a thread be late, before an arrival is taken to be now.
+const LATEST_NS: u64 = 1_000_000_000;
+
+/// What happens to frames on their way in one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Way {
+    pub delay_ns: u64,
+    /// A frame's delay lies within `delay_ns` and so much more or less, all values alike.
+    pub jitter_ns: u64,
+    /// The part of frames that is lost, each by itself.
+    pub loss: f64,
+    /// Bytes that may be under way; what comes when so many are is dropped.
+    pub holds: usize,
+    /// Bytes that may wait at the interface by which they leave.
+    pub buffer: usize,
+}
+
+/// What lies between two interfaces.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Between {
+    pub interfaces: [String; 2],
+    /// From the first to the second, and back.
+    pub ways: [Way; 2],
+    /// Of chance: the same frames are lost again.
+    pub seed: u64,
+}
+
+/// What happened to them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Passed {
+    pub frames: u64,
+    pub bytes: u64,
+    /// By chance, as was asked.
+    pub lost: u64,
+    /// Because too much was under way, or this end too slow: then the link was not what was asked for.
+    pub overrun: u64,
+}
+
+#[derive(Default)]
+struct Counts {
+    frames: AtomicU64,
+    bytes: AtomicU64,
+    lost: AtomicU64,
+    overrun: AtomicU64,
+}
+
+/// Runs until it is dropped.
+pub struct Relay {
+    ending: Arc<AtomicBool>,
+    ways: Vec<(Arc<Counts>, JoinHandle<io::Result<()>>)>,
+}
+
+impl Relay {
+    pub fn start(between: &Between) -> io::Result<Self> {
+        let ([there, back], seed) = (between.ways, between.seed);
+        let open = |n: usize, way: Way| {
+            let end = &between.interfaces[n];
+            let named = |error| io::Error::other(format!("{end}: {error}"));
+            Port::open(end, way.buffer).map(Arc::new).map_err(named)
+        };
+        let (first, second) = (open(0, back)?, open(1, there)?);
+        let ending = Arc::new(AtomicBool::new(false));
+        let mut made = Self {
+            ending,
+            ways: vec![],
+        };
+        for (from, to, way, seed) in [
+            (first.clone(), second.clone(), there, seed),
+            (second, first, back, !seed),
+        ] {
+            let counts = Arc::new(Counts::default());
+            let direction = Direction {
+                from,
+                to,
+                way,
+                counts: counts.clone(),
+                chance: seed,
+                waiting: VecDeque::new(),
+                held: 0,
+                last_due: 0,
+            };
+            let ending = made.ending.clone();
+            let builder = std::thread::Builder::new().name("venturi-link".into());
+            let thread = builder.spawn(move || direction.run(&ending))?;
+            made.ways.push((counts, thread));
+        }
+        Ok(made)
+    }
+
+    /// Of both directions, since the start.
+    pub fn passed(&self) -> [Passed; 2] {
+        let of = |n: usize| {
+            let counts: &Counts = &self.ways[n].0;
+            Passed {
+                frames: counts.frames.load(Relaxed),
+                bytes: counts.bytes.load(Relaxed),
+                lost: counts.lost.load(Relaxed),
+                overrun: counts.overrun.load(Relaxed),
+            }
+        };
+        [of(0), of(1)]
+    }
+
+    /// Ends both directions; an error where one had ended before.
+    pub fn stop(mut self) -> io::Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.ending.store(true, Relaxed);
+        let mut found = Ok(());
+        for (_, thread) in self.ways.drain(..) {
+            let ended = thread
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
+            found = found.and(ended);
+        }
+        found
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+struct Frame {
+    due_ns: u64,
+    bytes: Box<[u8]>,
+}
+
+struct Direction {
+    from: Arc<Port>,
+    to: Arc<Port>,
+    way: Way,
+    counts: Arc<Counts>,
+    chance: u64,
+    waiting: VecDeque<Frame>,
+    held: usize,
+    last_due: u64,
+}
+
+impl Direction {
+    fn run(mut self, ending: &AtomicBool) -> io::Result<()> {
+        be_punctual();
+        let mut room = Room::default();
+        while !ending.load(Relaxed) {
+            let full = self.release()?;
+            if full {
+                // The interface's queue is full to the last byte, and its rate empties it.
+                self.to.wait(libc::POLLOUT, Duration::from_millis(1))?;
+            } else {
+                let now = now_ns();
+                let next = self
+                    .waiting
+                    .front()
+                    .map(|frame| frame.due_ns.saturating_sub(now));
+                let patience = next.map_or(TICK, Duration::from_nanos).min(TICK);
+                self.from.wait(libc::POLLIN, patience)?;
+            }
+            self.take(&mut room)?;
+        }
+        Ok(())
+    }
+
+    /// Sends what is due; whether the interface takes no more for now.
+    fn release(&mut self) -> io::Result<bool> {
+        let now = now_ns();
+        loop {
+            let due = self.waiting.iter().take_while(|frame| frame.due_ns <= now);
+            let mut due = due.map(|frame| &*frame.bytes).peekable();
+            if due.peek().is_none() {
+                return Ok(false);
+            }
+            match self.to.send(due) {
+                Ok(sent) => {
+                    let gone = self
+                        .waiting
+                        .drain(..sent)
+                        .map(|frame| frame.bytes.len())
+                        .sum::<usize>();
+                    self.held -= gone;
+                    self.counts.frames.fetch_add(sent as u64, Relaxed);
+                    self.counts.bytes.fetch_add(gone as u64, Relaxed);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Takes in what has arrived.
+    fn take(&mut self, room: &mut Room) -> io::Result<()> {
+        let from = self.from.clone();
+        let got = from.receive(room, |frame, arrived| self.accept(frame, arrived, now_ns()));
+        match got {
+            // All is read: what was dropped for want of room has been by now.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.counts.overrun.fetch_add(from.missed()?, Relaxed);
+                Ok(())
+            }
+            Err(error) => Err(error),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    fn accept(&mut self, frame: &[u8], arrived: u64, now: u64) {
+        if self.way.loss > 0.0 && even(&mut self.chance) <= self.way.loss {
+            self.counts.lost.fetch_add(1, Relaxed);
+            return;
+        }
+        if self.held + frame.len() > self.way.holds {
+            self.counts.overrun.fetch_add(1, Relaxed);
+            return;
+        }
+        let arrived = if now.saturating_sub(arrived) > LATEST_NS {
+            now
+        } else {
+            arrived.min(now)
+        };
+        self.last_due = self.last_due.max(arrived + self.delay());
+        self.held += frame.len();
+        self.waiting.push_back(Frame {
+            due_ns: self.last_due,
+            bytes: frame.into(),
+        });
+    }
+
+    fn delay(&mut self) -> u64 {
+        let Way {
+            delay_ns,
+            jitter_ns,
+            ..
+        } = self.way;
+        match jitter_ns {
+            0 => delay_ns,
+            _ => (delay_ns + splitmix(&mut self.chance) % (2 * jitter_ns + 1))
+                .saturating_sub(jitter_ns),
+        }
+    }
+}
+
+/// Woken in time, and before what computes, as far as this user may.
+fn be_punctual() {
+    let first = libc::sched_param { sched_priority: 1 };
+    // SAFETY: numbers, and a structure that the call only reads.
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1);
+        libc::sched_setscheduler(0, libc::SCHED_RR, &first);
+    }
+}
+
+fn now_ns() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_nanos() as u64
+}

@@ -1,0 +1,333 @@
+//! What a path is: round trip, rate and loss, found by datagrams between the namespaces at its ends.
+//!
+//! Datagrams fill their packets, and go at a rate of our choice: TCP would show what TCP makes of the path.
+//! All is counted and timed as it arrived, by the kernel, in one process: there is one clock.
+
+use std::io::{self, ErrorKind};
+use std::mem::{size_of, zeroed};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::frames::{answered, arrived, set, Control};
+use super::namespace::inside;
+
+/// Headers of IP and UDP; what is left of a packet is a datagram's.
+const HEADERS: u64 = 20 + 8;
+/// What Ethernet adds to a packet: header, checksum, preamble and gap between frames.
+const ETHERNET: u64 = 14 + 4 + 8 + 12;
+/// A message to the kernel holds so much, and is cut into datagrams there.
+const MOST_SENT: u64 = 65_507;
+const PINGS: u64 = 31;
+const PING_EVERY: Duration = Duration::from_millis(2);
+/// How much more than the rate is sent, to find it.
+const OVER: f64 = 1.25;
+/// The part of the rate at which nothing but chance loses packets.
+const UNDER: f64 = 0.7;
+/// The first part of what arrives comes out of a full bucket, faster than the rate.
+const SETTLING: f64 = 0.4;
+/// After the last packet is due.
+const LATE: Duration = Duration::from_millis(60);
+const BUFFER: libc::c_int = 64 << 20;
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    /// Namespaces of the two ends, and their addresses.
+    pub ends: [End; 2],
+    /// Bytes of a packet, with IP's header.
+    pub mtu: u64,
+    /// Of a packet there and back, so that nobody waits for less.
+    pub round_trip_ns: u64,
+    /// From the first end to the second, and back.
+    pub ways: [Way; 2],
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct End {
+    pub namespace: PathBuf,
+    pub address: Ipv4Addr,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Way {
+    /// Bits/s with all that Ethernet adds; none: the rate is not looked for.
+    pub rate: Option<f64>,
+    /// Bytes that wait at the slowest place, at most.
+    pub buffer: u64,
+    /// How long the rate is looked for.
+    pub rate_ns: u64,
+    /// Packets by which loss is found.
+    pub packets: u64,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Found {
+    pub round_trip: Trip,
+    pub ways: [FoundWay; 2],
+}
+
+/// Of pings that came back; ns.
+#[derive(Debug, Clone, Serialize)]
+pub struct Trip {
+    pub sent: u64,
+    pub came_back: u64,
+    pub least_ns: u64,
+    pub median_ns: u64,
+    pub most_ns: u64,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct FoundWay {
+    /// Bits/s with all that Ethernet adds.
+    pub rate: Option<f64>,
+    /// Of packets sent at a part of the rate.
+    pub sent: u64,
+    pub lost: u64,
+}
+
+/// Looks at the path. An error of what cannot be asked, and where no ping came back.
+pub fn look(spec: &Spec) -> io::Result<Found> {
+    let socket = |end: &End| inside(&end.namespace, || bound(end.address));
+    let sockets = [socket(&spec.ends[0])?, socket(&spec.ends[1])?];
+    for (one, other) in [(0, 1), (1, 0)] {
+        sockets[one].connect(sockets[other].local_addr()?)?;
+    }
+    let trip = round_trip(&sockets, spec.round_trip_ns)?;
+    let way = |from: usize, to: usize| {
+        let way = &spec.ways[from];
+        let path = Path {
+            from: &sockets[from],
+            to: &sockets[to],
+            datagram: spec.mtu - HEADERS,
+            patience: Duration::from_nanos(spec.round_trip_ns) + LATE,
+            buffer: way.buffer,
+        };
+        let rate = match way.rate {
+            Some(asked) => Some(path.rate(asked, Duration::from_nanos(way.rate_ns))?),
+            None => None,
+        };
+        let sent_at = rate.map_or(UNSHAPED, |found| found * UNDER);
+        let (sent, came) = path.counted(sent_at, way.packets)?;
+        Ok::<_, io::Error>(FoundWay {
+            rate,
+            sent,
+            lost: sent.saturating_sub(came),
+        })
+    };
+    Ok(Found {
+        ways: [way(0, 1)?, way(1, 0)?],
+        round_trip: trip,
+    })
+}
+
+/// Bits/s at which loss is counted where there is no rate to go by.
+const UNSHAPED: f64 = 2e8;
+
+fn bound(address: Ipv4Addr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(SocketAddrV4::new(address, 0))?;
+    set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &BUFFER)?;
+    set(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &BUFFER)?;
+    set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1)?;
+    Ok(socket)
+}
+
+/// Small packets, one after the other without waiting, so that a long way is not waited for each time.
+fn round_trip(sockets: &[UdpSocket; 2], expected_ns: u64) -> io::Result<Trip> {
+    let [near, far] = sockets;
+    let patience = Duration::from_nanos(expected_ns) + LATE;
+    let began = Instant::now();
+    let end = began + PING_EVERY * PINGS as u32 + patience;
+    let mut took: Vec<u64> = std::thread::scope(|scope| {
+        let echo = scope.spawn(|| {
+            let mut text = [0; 8];
+            while let Some(length) = read_until(far, &mut text, end)? {
+                far.send(&text[..length])?;
+            }
+            Ok::<_, io::Error>(())
+        });
+        let listen = scope.spawn(|| {
+            let (mut found, mut text) = (vec![], [0; 8]);
+            while let Some(8) = read_until(near, &mut text, end)? {
+                let sent = u64::from_le_bytes(text);
+                found.push((began.elapsed().as_nanos() as u64).saturating_sub(sent));
+                if found.len() as u64 == PINGS {
+                    break;
+                }
+            }
+            Ok::<_, io::Error>(found)
+        });
+        for number in 0..PINGS as u32 {
+            let due = began + PING_EVERY * number;
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            near.send(&(began.elapsed().as_nanos() as u64).to_le_bytes())?;
+        }
+        let found = listen.join().unwrap_or_else(|_| Err(panicked()))?;
+        // Nobody listens for more: the far end is let go by an empty one, or by its time.
+        near.send(&[])?;
+        echo.join().unwrap_or_else(|_| Err(panicked()))?;
+        Ok::<_, io::Error>(found)
+    })?;
+    took.sort_unstable();
+    match took[..] {
+        [] => Err(io::Error::new(
+            ErrorKind::TimedOut,
+            format!("none of {PINGS} packets came back in {patience:?}"),
+        )),
+        [least, ..] => Ok(Trip {
+            sent: PINGS,
+            came_back: took.len() as u64,
+            least_ns: least,
+            median_ns: took[took.len() / 2],
+            most_ns: took[took.len() - 1],
+        }),
+    }
+}
+
+/// The next datagram's length; none when the time is over, or for an empty one.
+fn read_until(socket: &UdpSocket, into: &mut [u8], end: Instant) -> io::Result<Option<usize>> {
+    let left = end.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Ok(None);
+    }
+    socket.set_read_timeout(Some(left))?;
+    match socket.recv(into) {
+        Ok(0) => Ok(None),
+        Ok(length) => Ok(Some(length)),
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// One direction.
+struct Path<'a> {
+    from: &'a UdpSocket,
+    to: &'a UdpSocket,
+    datagram: u64,
+    patience: Duration,
+    buffer: u64,
+}
+
+impl Path<'_> {
+    /// Bits of a packet on the wire.
+    fn bits(&self) -> f64 {
+        8.0 * (self.datagram + HEADERS + ETHERNET) as f64
+    }
+
+    /// What arrives while more is sent than the path carries.
+    fn rate(&self, asked: f64, length: Duration) -> io::Result<f64> {
+        let packets = (asked * OVER * length.as_secs_f64() / self.bits()) as u64;
+        let arrivals = self.passed(asked * OVER, packets.max(50))?;
+        let (Some((first, _)), Some((last, _))) = (arrivals.first(), arrivals.last()) else {
+            return Err(io::Error::new(ErrorKind::TimedOut, "no packet arrived"));
+        };
+        let from = first + ((last - first) as f64 * SETTLING) as u64;
+        let settled: Vec<_> = arrivals.iter().filter(|(at, _)| *at >= from).collect();
+        let (Some((begin, _)), Some((end, _))) = (settled.first(), settled.last()) else {
+            return Err(io::Error::new(ErrorKind::TimedOut, "no packet arrived"));
+        };
+        let came: u64 = settled[1..].iter().map(|(_, packets)| packets).sum();
+        if end == begin {
+            return Err(io::Error::new(
+                ErrorKind::TimedOut,
+                "too few packets arrived",
+            ));
+        }
+        Ok(came as f64 * self.bits() / ((end - begin) as f64 / 1e9))
+    }
+
+    /// Packets sent at such a rate, and those of them that arrived.
+    fn counted(&self, rate: f64, packets: u64) -> io::Result<(u64, u64)> {
+        let arrivals = self.passed(rate, packets)?;
+        Ok((packets, arrivals.iter().map(|(_, packets)| packets).sum()))
+    }
+
+    /// Sends so many packets at so many bits/s. What arrives: when (ns since 1970), and how many at once.
+    fn passed(&self, rate: f64, packets: u64) -> io::Result<Vec<(u64, u64)>> {
+        let datagram = self.datagram as libc::c_int;
+        set(self.from, libc::SOL_UDP, libc::UDP_SEGMENT, &datagram)?;
+        set(self.to, libc::SOL_UDP, libc::UDP_GRO, &1)?;
+        let sending = Duration::from_secs_f64(packets as f64 * self.bits() / rate);
+        let queue = Duration::from_secs_f64(self.buffer as f64 * 8.0 * OVER / rate);
+        let end = Instant::now() + sending + queue + self.patience;
+        std::thread::scope(|scope| {
+            let reading = scope.spawn(|| self.read(packets, end));
+            self.send(rate, packets)?;
+            reading.join().unwrap_or_else(|_| Err(panicked()))
+        })
+    }
+
+    fn send(&self, rate: f64, packets: u64) -> io::Result<()> {
+        // What a millisecond carries, and never so much that the buffer has no room for it.
+        let at_once = (rate / 1000.0 / self.bits()) as u64;
+        let room = self.buffer / 4 / (self.datagram + HEADERS);
+        let most = at_once.min(room).min(MOST_SENT / self.datagram).max(1);
+        let message = vec![0x5a; (most * self.datagram) as usize];
+        let began = Instant::now();
+        let mut sent = 0;
+        while sent < packets {
+            let now = most.min(packets - sent);
+            let due = Duration::from_secs_f64(sent as f64 * self.bits() / rate);
+            std::thread::sleep(due.saturating_sub(began.elapsed()));
+            match self.from.send(&message[..(now * self.datagram) as usize]) {
+                Ok(_) => sent += now,
+                // This host's own queue is full: these are as good as lost, and never were on the path.
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => sent += now,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, packets: u64, end: Instant) -> io::Result<Vec<(u64, u64)>> {
+        let mut bytes = vec![0; 1 << 17];
+        let (mut found, mut came) = (vec![], 0);
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() || came >= packets {
+                return Ok(found);
+            }
+            self.to.set_read_timeout(Some(left))?;
+            match received(self.to, &mut bytes) {
+                Ok((length, at)) => {
+                    let now = (length as u64).div_ceil(self.datagram);
+                    came += now;
+                    found.push((at, now));
+                }
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// The length of what arrived, and when.
+fn received(socket: &UdpSocket, into: &mut [u8]) -> io::Result<(usize, u64)> {
+    let mut control = Control::default();
+    let mut vector = libc::iovec {
+        iov_base: into.as_mut_ptr().cast(),
+        iov_len: into.len(),
+    };
+    // SAFETY: all zero is a valid header; it points to places of ours, with their lengths.
+    unsafe {
+        let mut header: libc::msghdr = zeroed();
+        header.msg_iov = &mut vector;
+        header.msg_iovlen = 1;
+        header.msg_control = control.0.as_mut_ptr().cast();
+        header.msg_controllen = size_of::<Control>() as _;
+        let length = answered(libc::recvmsg(socket.as_raw_fd(), &mut header, 0))?;
+        Ok((length, arrived(&header)))
+    }
+}
+
+fn panicked() -> io::Error {
+    io::Error::other("a thread panicked")
+}

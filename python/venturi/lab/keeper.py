@@ -1,0 +1,116 @@
+"""The process in the middle of the laboratory, in a network namespace of its own.
+
+It holds two more, the client's and the server's, each by a process that waits for its input to end. Nothing
+of all this has a name: namespaces, interfaces and queues go with the last process in them, and these
+processes end with this one, which ends when its input does. So nothing is left behind, whatever ends it.
+
+Orders come as lines of JSON on standard input; each is answered by a line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from venturi.common.core import load_core
+
+__all__ = ["main"]
+
+_SECONDS = 20.0
+
+
+def main() -> int:
+    with contextlib.ExitStack() as ends:
+        keeper = _Keeper(ends)
+        orders: dict[str, Callable[[Any], Any]] = {
+            "run": keeper.run,
+            "relay": keeper.relay,
+            "look": keeper.look,
+            "passed": keeper.passed,
+            "fill": keeper.fill,
+        }
+        _say({"answer": keeper.pids})
+        for line in sys.stdin:
+            ((order, given),) = json.loads(line).items()
+            try:
+                _say({"answer": orders[order](given)})
+            except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+                _say({"error": str(error)})
+    return 0
+
+
+def _say(answer: dict[str, Any]) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+class _Keeper:
+    def __init__(self, ends: contextlib.ExitStack) -> None:
+        self._core = load_core()
+        self._relay: Any = None
+        self._fillers: list[Any] = []
+        self.pids = {name: _holder(ends) for name in ("client", "server")}
+
+    def run(self, given: dict[str, Any]) -> None:
+        """Runs a command in a namespace, here where none is named. Raises OSError with what it said."""
+        words = list(given["words"])
+        if where := given.get("where"):
+            words = ["nsenter", f"--net={self._namespace(where)}", "--", *words]
+        done = subprocess.run(
+            words, input=given.get("text") or "", capture_output=True, text=True, timeout=_SECONDS
+        )
+        if done.returncode and not given.get("may_fail"):
+            said = (done.stderr or done.stdout).strip().splitlines()
+            raise OSError(f"{' '.join(given['words'])}: {said[0] if said else f'status {done.returncode}'}")
+
+    def relay(self, given: dict[str, Any] | None) -> None:
+        """Puts a relay between the interfaces, in the place of the one that is there; or none."""
+        if self._relay is not None:
+            self._relay.stop()
+            self._relay = None
+        if given is not None:
+            self._relay = self._core.LinkRelay(json.dumps(given))
+
+    def fill(self, given: list[dict[str, Any]]) -> None:
+        """Sends traffic of others out of these interfaces, in the place of what was sent before."""
+        for filler in self._fillers:
+            filler.stop()
+        self._fillers = [self._core.LinkFiller(json.dumps(one)) for one in given]
+
+    def look(self, given: dict[str, Any]) -> Any:
+        """What the path between the two ends is."""
+        for end, name in zip(given["ends"], ("client", "server"), strict=True):
+            end["namespace"] = self._namespace(name)
+        return json.loads(self._core.link_look(json.dumps(given)))
+
+    def passed(self, _: object) -> Any:
+        """What the relay has passed so far; None where there is none."""
+        return json.loads(self._relay.passed()) if self._relay is not None else None
+
+    def _namespace(self, name: str) -> str:
+        return f"/proc/{self.pids[name]}/ns/net"
+
+
+def _holder(ends: contextlib.ExitStack) -> int:
+    """A process in a namespace of its own, which waits."""
+    made = subprocess.Popen(["unshare", "--net", "--", "cat"], stdin=subprocess.PIPE)
+    assert made.stdin is not None
+    ends.callback(made.wait)
+    ends.callback(made.stdin.close)
+    own = os.readlink("/proc/self/ns/net")
+    deadline = time.monotonic() + _SECONDS
+    while time.monotonic() < deadline and made.poll() is None:
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/{made.pid}/ns/net") != own:
+                return made.pid
+        time.sleep(0.002)
+    raise OSError("no namespace could be made")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

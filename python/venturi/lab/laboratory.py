@@ -1,0 +1,189 @@
+"""Two namespaces with a link between them: made, changed, looked at, taken down."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from typing import IO, Any
+
+from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.links import Link
+from venturi.lab import shape, verified
+
+__all__ = ["Laboratory", "WrongLink"]
+
+_START_SECONDS = 20.0
+_ORDER_SECONDS = 60.0
+_STOP_SECONDS = 5.0
+_LOOKS = 4
+"""How often a path is looked at before it is called wrong: others may keep this host busy for a moment."""
+_PROGRAMS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux"}
+"""Programs that are called, and Debian's packages with them."""
+
+
+class WrongLink(Exception):
+    """The path is not the link that was asked for."""
+
+
+class Laboratory:
+    """Stays until `close`, or until this process ends, whatever ends that.
+
+    Raises VenturiError where it cannot be made on this host, with the reason.
+    """
+
+    def __init__(self) -> None:
+        _check_host()
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
+        self._read = b""
+        self._root = os.geteuid() == 0
+        self._now: tuple[Link, float | None] | None = None
+        self._found: dict[str, Any] = {}
+        self._control: str | None = None
+        # Who is not root has power over networks in a user namespace, and over its networks alone.
+        user = [] if self._root else ["--user", "--map-current-user", "--keep-caps"]
+        self._child = subprocess.Popen(
+            ["unshare", *user, "--net", "--", sys.executable, "-m", "venturi.lab.keeper"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            start_new_session=True,
+            bufsize=0,
+        )
+        try:
+            self._pids: dict[str, int] = self._answer(_START_SECONDS)
+            self._order("run", {"words": ["ip", "-batch", "-"], "text": shape.made(self._pids)})
+            for end in shape.ADDRESSES:
+                words = ["ip", "-batch", "-"]
+                self._order("run", {"words": words, "text": shape.placed(end), "where": end})
+        except BaseException as error:
+            said = self._complaint()
+            self.close()
+            if not isinstance(error, OSError | ValueError):
+                raise
+            raise VenturiError(
+                f"--link: no network namespaces can be made here: {said or error}",
+                ExitCode.UNREACHABLE,
+                hint="be root, or allow unprivileged user namespaces "
+                "(kernel.unprivileged_userns_clone=1, user.max_user_namespaces above 0)",
+            ) from None
+
+    def within(self, end: str) -> list[str]:
+        """What a command begins with that is to run at this end: `client` or `server`."""
+        there = f"/proc/{self._pids[end]}/ns"
+        user = [] if self._root else [f"--user={there}/user", "--preserve-credentials"]
+        return ["nsenter", *user, f"--net={there}/net", "--"]
+
+    def ready(self, link: Link, cross: float | None) -> dict[str, Any]:
+        """Makes the path this link, and says what was measured of it: anew where it was another one before.
+        `cross`: percent of its rate that others take from then on.
+
+        Raises WrongLink where it is not as asked, OSError where it cannot be made.
+        """
+        if (link, cross) != self._now:
+            self._now = None
+            self._order("fill", [])
+            self._order("relay", None)
+            for order in shape.shaped(link):
+                self._order("run", order)
+            if link.control is not None or self._control is not None:
+                self._choose(link.control)
+            if shape.needs_relay(link):
+                self._order("relay", shape.relay(link))
+            self._found = self._looked_at(link)
+            if cross is not None:
+                self._order("fill", shape.crossed(link, cross))
+            self._now = link, cross
+        return dict(self._found)
+
+    def _choose(self, control: str | None) -> None:
+        """Sets TCP's congestion control, or takes back what was set."""
+        name = control or _own_control()
+        for order in shape.control(name):
+            self._order("run", order)
+        self._control = control
+
+    def _looked_at(self, link: Link) -> dict[str, Any]:
+        wrong: list[str] = []
+        for _ in range(_LOOKS):
+            found = self._order("look", shape.look(link))
+            wrong = list(verified.faults(link, found))
+            if not wrong:
+                return verified.recorded(link, found)
+        raise WrongLink(f"the path is not {link.text}: {'; '.join(wrong)}")
+
+    def overrun(self) -> int:
+        """Frames that the relay has dropped, since the link was made, because it could not keep up."""
+        passed = self._order("passed", None)
+        return sum(way["overrun"] for way in passed) if passed is not None else 0
+
+    def close(self) -> None:
+        for stream in (self._child.stdin, self._child.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        try:
+            self._child.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+        self._errors.close()
+
+    def _order(self, name: str, given: object) -> Any:
+        """Raises OSError with what went wrong."""
+        assert self._child.stdin is not None
+        try:
+            self._child.stdin.write(json.dumps({name: given}).encode() + b"\n")
+        except OSError:
+            raise OSError(f"the laboratory has ended: {self._complaint()}") from None
+        return self._answer(_ORDER_SECONDS)
+
+    def _answer(self, seconds: float) -> Any:
+        assert self._child.stdout is not None
+        deadline = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._child.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._read:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise OSError(f"the laboratory does not answer in {seconds:.0f} s")
+                piece = os.read(self._child.stdout.fileno(), 1 << 16)
+                if not piece:
+                    raise OSError(f"the laboratory has ended: {self._complaint() or 'it said nothing'}")
+                self._read += piece
+        line, _, self._read = self._read.partition(b"\n")
+        answer: Mapping[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise OSError(answer["error"])
+        return answer["answer"]
+
+    def _complaint(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(0.5)
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+
+def _check_host() -> None:
+    if sys.platform != "linux":
+        raise VenturiError("--link needs Linux, for its network namespaces", ExitCode.UNREACHABLE)
+    for program, package in _PROGRAMS.items():
+        # Those of administrators are not in everybody's path.
+        if shutil.which(program) is None:
+            raise VenturiError(
+                f"--link needs the program {program}, which is not in PATH",
+                ExitCode.UNREACHABLE,
+                hint=f"Debian's package {package} has it (in /usr/sbin, where PATH may not look)",
+            )
+
+
+def _own_control() -> str:
+    with open("/proc/sys/net/ipv4/tcp_congestion_control") as file:
+        return file.read().strip()

@@ -1,0 +1,68 @@
+"""What a cell over a link of the laboratory may ask for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from venturi.common import links
+from venturi.common.errors import ScenarioError
+from venturi.plan.cell import Cell
+from venturi.targets.system import (
+    PIPES,
+    in_process,
+    is_driver,
+    is_local,
+    is_plugin,
+    is_shared,
+    is_unix,
+    scheme_of,
+)
+
+if TYPE_CHECKING:
+    from venturi.plan.scenario import Scenario
+
+__all__ = ["check"]
+
+
+def check(scenario: Scenario, cell: Cell) -> None:
+    """Whether what it measures goes over a link that is made here. Raises ScenarioError."""
+    p, url = cell.parameters, str(cell.parameters["target"])
+
+    def where(key: str) -> str:
+        return scenario.where("matrix" if key in scenario.axes else "hosts", key)
+
+    if p["link"] is None:
+        if p["cross"] is not None:
+            raise ScenarioError(f"{where('cross')}: is other traffic on a link, and no link is named")
+        if scenario.hosts.link is not None or any(scenario.axes.get("link", ())):
+            raise ScenarioError(
+                f"{where('link')}: some cells have a link and others have none, which are other places",
+                hint=f"{links.UNSHAPED!r} is the same path, as fast as it goes",
+            )
+        return
+    if scenario.on is not None:
+        raise ScenarioError(
+            f"{where('link')}: is made on this host, and --on has others", hint="leave one of them out"
+        )
+    if p["cross"] is not None and links.parse(str(p["link"])).rate is None:
+        raise ScenarioError(f"{where('cross')}: is a share of a rate, and {p['link']!r} has none")
+    if (reason := _not_over_it(url)) is not None:
+        raise ScenarioError(
+            f"{where('link')}: {reason}",
+            hint="what goes over a link is started for the run: --target flight://local, mysql://local, ...",
+        )
+
+
+def _not_over_it(url: str) -> str | None:
+    """Why nothing of this address goes over the link; None where it does."""
+    if url.startswith("empty:"):
+        return f"{url} moves nothing"
+    if is_unix(url) or is_shared(url) or in_process(url):
+        return f"{url} stays on one host"
+    if scheme_of(url) in PIPES:
+        return f"{url} goes through pipes of one host"
+    if is_plugin(url) or is_driver(url):
+        return f"{url} goes where code of others sends it"
+    if not is_local(url):
+        return f"{url} is somewhere else, on a link of its own"
+    return None
