@@ -23,9 +23,10 @@ impl LinkRelay {
         Ok(Self(Mutex::new(Some(relay))))
     }
 
-    /// What passed either way so far, as JSON; None when it was stopped.
+    /// What passed either way so far, as JSON; None when it was stopped. OSError: it has ended by itself.
     fn passed(&self) -> PyResult<Option<String>> {
-        let passed = self.0.lock().as_ref().map(link::Relay::passed);
+        let passed = self.0.lock().as_ref().map(link::Relay::passed).transpose();
+        let passed = passed.map_err(|error| PyOSError::new_err(error.to_string()))?;
         let text = passed
             .map(|passed| serde_json::to_string(&passed))
             .transpose();

@@ -25,8 +25,12 @@ _ORDER_SECONDS = 60.0
 _STOP_SECONDS = 5.0
 _LOOKS = 4
 """How often a path is looked at before it is called wrong: others may keep this host busy for a moment."""
+_HOLDS_SECONDS = 20.0
+"""How long a look at a path holds, where nothing was changed: as long as some trials."""
 _PROGRAMS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux"}
 """Programs that are called, and Debian's packages with them."""
+_PATH = ":".join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
+"""Administrators' programs are not in everybody's."""
 
 
 class WrongLink(Exception):
@@ -46,6 +50,7 @@ class Laboratory:
         self._root = os.geteuid() == 0
         self._now: tuple[Link, float | None] | None = None
         self._found: dict[str, Any] = {}
+        self._looked = 0.0
         self._control: str | None = None
         # Who is not root has power over networks in a user namespace, and over its networks alone.
         user = [] if self._root else ["--user", "--map-current-user", "--keep-caps"]
@@ -54,6 +59,7 @@ class Laboratory:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
+            env={**os.environ, "PATH": _PATH},
             start_new_session=True,
             bufsize=0,
         )
@@ -82,26 +88,33 @@ class Laboratory:
         return ["nsenter", *user, f"--net={there}/net", "--"]
 
     def ready(self, link: Link, cross: float | None) -> dict[str, Any]:
-        """Makes the path this link, and says what was measured of it: anew where it was another one before.
-        `cross`: percent of its rate that others take from then on.
+        """Makes the path this link, and says what was measured of it: anew where it was another one before,
+        or that was long ago. `cross`: percent of its rate that others take from then on.
 
         Raises WrongLink where it is not as asked, OSError where it cannot be made.
         """
-        if (link, cross) != self._now:
+        asked = link, cross
+        if asked != self._now:
             self._now = None
-            self._order("fill", [])
-            self._order("relay", None)
-            for order in shape.shaped(link):
-                self._order("run", order)
-            if link.control is not None or self._control is not None:
-                self._choose(link.control)
-            if shape.needs_relay(link):
-                self._order("relay", shape.relay(link))
-            self._found = self._looked_at(link)
-            if cross is not None:
-                self._order("fill", shape.crossed(link, cross))
-            self._now = link, cross
+            self._make(link)
+        elif time.monotonic() - self._looked < _HOLDS_SECONDS:
+            return dict(self._found)
+        self._now = None
+        self._order("fill", [])
+        self._found = self._looked_at(link)
+        if cross is not None:
+            self._order("fill", shape.crossed(link, cross))
+        self._now, self._looked = asked, time.monotonic()
         return dict(self._found)
+
+    def _make(self, link: Link) -> None:
+        self._order("relay", None)
+        for order in shape.shaped(link):
+            self._order("run", order)
+        if link.control is not None or self._control is not None:
+            self._choose(link.control)
+        if shape.needs_relay(link):
+            self._order("relay", shape.relay(link))
 
     def _choose(self, control: str | None) -> None:
         """Sets TCP's congestion control, or takes back what was set."""
@@ -175,12 +188,11 @@ def _check_host() -> None:
     if sys.platform != "linux":
         raise VenturiError("--link needs Linux, for its network namespaces", ExitCode.UNREACHABLE)
     for program, package in _PROGRAMS.items():
-        # Those of administrators are not in everybody's path.
-        if shutil.which(program) is None:
+        if shutil.which(program, path=_PATH) is None:
             raise VenturiError(
-                f"--link needs the program {program}, which is not in PATH",
+                f"--link needs the program {program}, which is not here",
                 ExitCode.UNREACHABLE,
-                hint=f"Debian's package {package} has it (in /usr/sbin, where PATH may not look)",
+                hint=f"Debian's package {package} has it",
             )
 
 

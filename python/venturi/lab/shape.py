@@ -107,8 +107,7 @@ def relay(link: Link) -> dict[str, Any]:
             "loss": loss,
             # A sender may have twice as much under way as the path carries, until it hears of that.
             "holds": min(int((rate or _FASTEST) / 8 * seconds * 2) + _SLACK, _MOST_WAITING),
-            # A packet takes more of the kernel's memory than its bytes.
-            "buffer": min(4 * buffer + (4 << 20), _MOST_WAITING),
+            "buffer": buffer,
         }
 
     (down, up), (buffer_down, buffer_up) = link.rate or (None, None), link.buffers()

@@ -20,16 +20,22 @@ const LONGEST: usize = HEADER + 18 + 65_536;
 /// Frames a call.
 const BATCH: usize = 32;
 /// So much lies in the socket before the kernel drops what arrives: a reader may be stopped for some ms.
-const RECEIVE_BUFFER: libc::c_int = 64 << 20;
+const RECEIVE_BUFFER: usize = 64 << 20;
+/// A small frame takes so many times its bytes of the kernel's memory.
+const OVERHEAD: usize = 4;
+/// Of what is sent, beside the queue of the interface.
+const SLACK: usize = 4 << 20;
 
 /// An interface of this network namespace.
 pub struct Port {
     socket: Socket,
+    /// Bytes that the kernel keeps for us until they leave.
+    sends: usize,
 }
 
 impl Port {
-    /// `holds`: bytes that may wait at the interface's queue until they leave. Needs the capability NET_RAW.
-    pub fn open(interface: &str, holds: usize) -> io::Result<Self> {
+    /// `queue`: bytes that may wait at the interface until they leave. Needs the capability NET_RAW.
+    pub fn open(interface: &str, queue: usize) -> io::Result<Self> {
         let every = libc::ETH_P_ALL as u16;
         // Without a protocol at first: nothing arrives before it is bound.
         let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
@@ -42,15 +48,9 @@ impl Port {
             &one,
         )?;
         set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &one)?;
-        let send = libc::c_int::try_from(holds).unwrap_or(libc::c_int::MAX / 2);
-        // By force: net.core.rmem_max is small.
-        set(
-            &socket,
-            libc::SOL_SOCKET,
-            libc::SO_RCVBUFFORCE,
-            &RECEIVE_BUFFER,
-        )?;
-        set(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &send)?;
+        widen(&socket, TAKE_IN, RECEIVE_BUFFER)?;
+        widen(&socket, GIVE_OUT, OVERHEAD * queue + SLACK)?;
+        let sends = socket.send_buffer_size()? / 2 / OVERHEAD;
         socket.set_nonblocking(true)?;
         let name = CString::new(interface).map_err(io::Error::other)?;
         // SAFETY: a text that ends with a zero.
@@ -69,7 +69,12 @@ impl Port {
             libc::bind(socket.as_raw_fd(), from_ref(&place).cast(), size)
         };
         answered(bound as isize)?;
-        Ok(Self { socket })
+        Ok(Self { socket, sends })
+    }
+
+    /// Bytes of small frames that the kernel keeps until they leave.
+    pub fn sends(&self) -> usize {
+        self.sends
     }
 
     pub fn descriptor(&self) -> RawFd {
@@ -218,6 +223,23 @@ pub(super) fn arrived(header: &libc::msghdr) -> u64 {
         }
     }
     0
+}
+
+/// A socket's buffer by force, and as far as everybody may go (net.core.rmem_max, wmem_max).
+pub(super) const TAKE_IN: [libc::c_int; 2] = [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF];
+pub(super) const GIVE_OUT: [libc::c_int; 2] = [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF];
+
+/// Makes a buffer so large, or as large as this user may: only root of the machine may force it.
+pub(super) fn widen(
+    socket: &impl AsRawFd,
+    [force, ask]: [libc::c_int; 2],
+    bytes: usize,
+) -> io::Result<()> {
+    // The kernel doubles it.
+    const MOST: libc::c_int = libc::c_int::MAX / 2;
+    let bytes = libc::c_int::try_from(bytes).map_or(MOST, |bytes| bytes.min(MOST));
+    let forced = set(socket, libc::SOL_SOCKET, force, &bytes);
+    forced.or_else(|_| set(socket, libc::SOL_SOCKET, ask, &bytes))
 }
 
 pub(super) fn set(

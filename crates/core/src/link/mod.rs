@@ -3,6 +3,7 @@
 
 mod filler;
 mod frames;
+mod length;
 mod namespace;
 mod relay;
 mod witness;

@@ -3,10 +3,8 @@
 //! a frame leaves has them.
 //!
 //! A thread a direction. A frame's time counts from its arrival as the kernel saw it, so a thread that is
-//! woken late delays only what should have gone by then. Frames keep their order, as those of a flow do on
-//! nearly every path; with jitter a later one waits for the one before.
+//! woken late delays only what should have gone by then.
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -14,29 +12,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use venturi_base::data::gauss::{even, splitmix};
 
 use super::frames::{Port, Room};
+use super::length::{Fate, Length, Way};
 
 /// How often a thread without work looks whether it shall end.
 const TICK: Duration = Duration::from_millis(50);
-/// What the clock may jump, or a thread be late, before an arrival is taken to be now.
-const LATEST_NS: u64 = 1_000_000_000;
-
-/// What happens to frames on their way in one direction.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Way {
-    pub delay_ns: u64,
-    /// A frame's delay lies within `delay_ns` and so much more or less, all values alike.
-    pub jitter_ns: u64,
-    /// The part of frames that is lost, each by itself.
-    pub loss: f64,
-    /// Bytes that may be under way; what comes when so many are is dropped.
-    pub holds: usize,
-    /// Bytes that may wait at the interface by which they leave.
-    pub buffer: usize,
-}
 
 /// What lies between two interfaces.
 #[derive(Debug, Clone, Deserialize)]
@@ -94,14 +75,11 @@ impl Relay {
         ] {
             let counts = Arc::new(Counts::default());
             let direction = Direction {
+                queue: way.buffer.saturating_sub(to.sends()),
                 from,
                 to,
-                way,
+                length: Length::new(way, seed),
                 counts: counts.clone(),
-                chance: seed,
-                waiting: VecDeque::new(),
-                held: 0,
-                last_due: 0,
             };
             let ending = made.ending.clone();
             let builder = std::thread::Builder::new().name("venturi-link".into());
@@ -111,18 +89,21 @@ impl Relay {
         Ok(made)
     }
 
-    /// Of both directions, since the start.
-    pub fn passed(&self) -> [Passed; 2] {
+    /// Of both directions, since the start. An error where one has ended.
+    pub fn passed(&self) -> io::Result<[Passed; 2]> {
         let of = |n: usize| {
-            let counts: &Counts = &self.ways[n].0;
-            Passed {
+            let (counts, thread) = &self.ways[n];
+            if thread.is_finished() {
+                return Err(io::Error::other("the relay has ended in mid-trial"));
+            }
+            Ok(Passed {
                 frames: counts.frames.load(Relaxed),
                 bytes: counts.bytes.load(Relaxed),
                 lost: counts.lost.load(Relaxed),
                 overrun: counts.overrun.load(Relaxed),
-            }
+            })
         };
-        [of(0), of(1)]
+        Ok([of(0)?, of(1)?])
     }
 
     /// Ends both directions; an error where one had ended before.
@@ -149,20 +130,13 @@ impl Drop for Relay {
     }
 }
 
-struct Frame {
-    due_ns: u64,
-    bytes: Box<[u8]>,
-}
-
 struct Direction {
     from: Arc<Port>,
     to: Arc<Port>,
-    way: Way,
+    length: Length,
+    /// Bytes of the interface's queue that the kernel does not keep for us.
+    queue: usize,
     counts: Arc<Counts>,
-    chance: u64,
-    waiting: VecDeque<Frame>,
-    held: usize,
-    last_due: u64,
 }
 
 impl Direction {
@@ -172,14 +146,12 @@ impl Direction {
         while !ending.load(Relaxed) {
             let full = self.release()?;
             if full {
-                // The interface's queue is full to the last byte, and its rate empties it.
+                // The kernel keeps no more for us: what waits here is of the same queue.
+                self.length.trim(now_ns(), self.queue);
                 self.to.wait(libc::POLLOUT, Duration::from_millis(1))?;
             } else {
                 let now = now_ns();
-                let next = self
-                    .waiting
-                    .front()
-                    .map(|frame| frame.due_ns.saturating_sub(now));
+                let next = self.length.next().map(|due| due.saturating_sub(now));
                 let patience = next.map_or(TICK, Duration::from_nanos).min(TICK);
                 self.from.wait(libc::POLLIN, patience)?;
             }
@@ -192,23 +164,21 @@ impl Direction {
     fn release(&mut self) -> io::Result<bool> {
         let now = now_ns();
         loop {
-            let due = self.waiting.iter().take_while(|frame| frame.due_ns <= now);
-            let mut due = due.map(|frame| &*frame.bytes).peekable();
+            let mut due = self.length.due(now).peekable();
             if due.peek().is_none() {
                 return Ok(false);
             }
             match self.to.send(due) {
                 Ok(sent) => {
-                    let gone = self
-                        .waiting
-                        .drain(..sent)
-                        .map(|frame| frame.bytes.len())
-                        .sum::<usize>();
-                    self.held -= gone;
+                    let gone = self.length.leave(sent);
                     self.counts.frames.fetch_add(sent as u64, Relaxed);
                     self.counts.bytes.fetch_add(gone as u64, Relaxed);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+                Err(error) if refused(&error) => {
+                    self.length.leave(1);
+                    self.counts.overrun.fetch_add(1, Relaxed);
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -216,53 +186,30 @@ impl Direction {
 
     /// Takes in what has arrived.
     fn take(&mut self, room: &mut Room) -> io::Result<()> {
-        let from = self.from.clone();
-        let got = from.receive(room, |frame, arrived| self.accept(frame, arrived, now_ns()));
+        let (from, counts) = (&self.from, &self.counts);
+        let got = from.receive(room, |frame, arrived| {
+            let count = match self.length.enter(frame, arrived, now_ns()) {
+                Fate::UnderWay => return,
+                Fate::Lost => &counts.lost,
+                Fate::NoRoom => &counts.overrun,
+            };
+            count.fetch_add(1, Relaxed);
+        });
         match got {
             // All is read: what was dropped for want of room has been by now.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.counts.overrun.fetch_add(from.missed()?, Relaxed);
+                counts.overrun.fetch_add(from.missed()?, Relaxed);
                 Ok(())
             }
             Err(error) => Err(error),
             Ok(_) => Ok(()),
         }
     }
+}
 
-    fn accept(&mut self, frame: &[u8], arrived: u64, now: u64) {
-        if self.way.loss > 0.0 && even(&mut self.chance) <= self.way.loss {
-            self.counts.lost.fetch_add(1, Relaxed);
-            return;
-        }
-        if self.held + frame.len() > self.way.holds {
-            self.counts.overrun.fetch_add(1, Relaxed);
-            return;
-        }
-        let arrived = if now.saturating_sub(arrived) > LATEST_NS {
-            now
-        } else {
-            arrived.min(now)
-        };
-        self.last_due = self.last_due.max(arrived + self.delay());
-        self.held += frame.len();
-        self.waiting.push_back(Frame {
-            due_ns: self.last_due,
-            bytes: frame.into(),
-        });
-    }
-
-    fn delay(&mut self) -> u64 {
-        let Way {
-            delay_ns,
-            jitter_ns,
-            ..
-        } = self.way;
-        match jitter_ns {
-            0 => delay_ns,
-            _ => (delay_ns + splitmix(&mut self.chance) % (2 * jitter_ns + 1))
-                .saturating_sub(jitter_ns),
-        }
-    }
+/// Whether an interface does not take this frame, but may take the next.
+fn refused(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EMSGSIZE))
 }
 
 /// Woken in time, and before what computes, as far as this user may.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::frames::{answered, arrived, set, Control};
+use super::frames::{answered, arrived, set, widen, Control, GIVE_OUT, TAKE_IN};
 use super::namespace::inside;
 
 /// Headers of IP and UDP; what is left of a packet is a datagram's.
@@ -31,7 +31,7 @@ const UNDER: f64 = 0.7;
 const SETTLING: f64 = 0.4;
 /// After the last packet is due.
 const LATE: Duration = Duration::from_millis(60);
-const BUFFER: libc::c_int = 64 << 20;
+const BUFFER: usize = 64 << 20;
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -131,8 +131,8 @@ const UNSHAPED: f64 = 2e8;
 
 fn bound(address: Ipv4Addr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(SocketAddrV4::new(address, 0))?;
-    set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &BUFFER)?;
-    set(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &BUFFER)?;
+    widen(&socket, TAKE_IN, BUFFER)?;
+    widen(&socket, GIVE_OUT, BUFFER)?;
     set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1)?;
     Ok(socket)
 }
