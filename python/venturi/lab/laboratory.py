@@ -129,7 +129,7 @@ class Laboratory:
             found = self._order("look", shape.look(link))
             wrong = list(verified.faults(link, found))
             if not wrong:
-                return verified.recorded(link, found)
+                return verified.recorded(link, found) | {"control": self._control or _own_control()}
         raise WrongLink(f"the path is not {link.text}: {'; '.join(wrong)}")
 
     def overrun(self) -> int:

@@ -46,7 +46,9 @@ def faults(link: Link, found: Mapping[str, Any]) -> Iterator[str]:
     (down, up) = link.rate or (None, None)
     for name, rate, loss, way in zip(_WAYS, (up, down), reversed(link.loss), found["ways"], strict=True):
         if rate is not None and abs(way["rate"] / rate - 1) > RATE_OFF:
-            yield f"rate {name}: {_bits(rate)} were asked for, {_bits(way['rate'])} found"
+            # A rate that this host cannot send by itself may be there or not.
+            slow = f" (this host sent {_bits(way['offered'])})" if way["offered"] < rate else ""
+            yield f"rate {name}: {_bits(rate)} were asked for, {_bits(way['rate'])} found{slow}"
         sent, lost = way["sent"], way["lost"]
         spread = SURELY * math.sqrt(sent * loss * (1 - loss)) + (1 if loss else 0)
         if abs(lost - sent * loss) > spread:

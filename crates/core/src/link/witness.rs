@@ -8,6 +8,7 @@ use std::mem::{size_of, zeroed};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,8 @@ const UNDER: f64 = 0.7;
 const SETTLING: f64 = 0.4;
 /// After the last packet is due.
 const LATE: Duration = Duration::from_millis(60);
+/// Before a reader looks whether more can come.
+const READ_FOR: Duration = Duration::from_millis(10);
 const BUFFER: usize = 64 << 20;
 
 #[derive(Debug, Clone, Deserialize)]
@@ -86,6 +89,9 @@ pub struct Trip {
 pub struct FoundWay {
     /// Bits/s with all that Ethernet adds.
     pub rate: Option<f64>,
+    /// Bits/s that this host could send to find it: where that is less than was asked for, nothing is known of a
+    /// higher rate.
+    pub offered: Option<f64>,
     /// Of packets sent at a part of the rate.
     pub sent: u64,
     pub lost: u64,
@@ -108,14 +114,18 @@ pub fn look(spec: &Spec) -> io::Result<Found> {
             patience: Duration::from_nanos(spec.round_trip_ns) + LATE,
             buffer: way.buffer,
         };
-        let rate = match way.rate {
-            Some(asked) => Some(path.rate(asked, Duration::from_nanos(way.rate_ns))?),
-            None => None,
+        let (rate, offered) = match way.rate {
+            Some(asked) => {
+                let (rate, offered) = path.rate(asked, Duration::from_nanos(way.rate_ns))?;
+                (Some(rate), Some(offered))
+            }
+            None => (None, None),
         };
         let sent_at = rate.map_or(UNSHAPED, |found| found * UNDER);
         let (sent, came) = path.counted(sent_at, way.packets)?;
         Ok::<_, io::Error>(FoundWay {
             rate,
+            offered,
             sent,
             lost: sent.saturating_sub(came),
         })
@@ -221,46 +231,52 @@ impl Path<'_> {
         8.0 * (self.datagram + HEADERS + ETHERNET) as f64
     }
 
-    /// What arrives while more is sent than the path carries.
-    fn rate(&self, asked: f64, length: Duration) -> io::Result<f64> {
-        let packets = (asked * OVER * length.as_secs_f64() / self.bits()) as u64;
-        let arrivals = self.passed(asked * OVER, packets.max(50))?;
-        let (Some((first, _)), Some((last, _))) = (arrivals.first(), arrivals.last()) else {
-            return Err(io::Error::new(ErrorKind::TimedOut, "no packet arrived"));
-        };
-        let from = first + ((last - first) as f64 * SETTLING) as u64;
-        let settled: Vec<_> = arrivals.iter().filter(|(at, _)| *at >= from).collect();
-        let (Some((begin, _)), Some((end, _))) = (settled.first(), settled.last()) else {
-            return Err(io::Error::new(ErrorKind::TimedOut, "no packet arrived"));
-        };
-        let came: u64 = settled[1..].iter().map(|(_, packets)| packets).sum();
-        if end == begin {
-            return Err(io::Error::new(
+    /// What arrives while more is sent than the path carries, and what was sent; bits/s.
+    fn rate(&self, asked: f64, length: Duration) -> io::Result<(f64, f64)> {
+        let packets = ((asked * OVER * length.as_secs_f64() / self.bits()) as u64).max(50);
+        let (arrivals, took) = self.passed(asked * OVER, packets)?;
+        let few = || {
+            io::Error::new(
                 ErrorKind::TimedOut,
-                "too few packets arrived",
-            ));
+                "too few packets arrived to tell a rate",
+            )
+        };
+        let (&(first, _), &(last, _)) = arrivals.first().zip(arrivals.last()).ok_or_else(few)?;
+        let from = first + ((last - first) as f64 * SETTLING) as u64;
+        let mut settled = arrivals.iter().skip_while(|(at, _)| *at < from);
+        let (begin, _) = settled.next().ok_or_else(few)?;
+        let came: u64 = settled.map(|(_, packets)| packets).sum();
+        if last == *begin {
+            return Err(few());
         }
-        Ok(came as f64 * self.bits() / ((end - begin) as f64 / 1e9))
+        let seconds = (last - begin) as f64 / 1e9;
+        let offered = packets as f64 * self.bits() / took.as_secs_f64();
+        Ok((came as f64 * self.bits() / seconds, offered))
     }
 
     /// Packets sent at such a rate, and those of them that arrived.
     fn counted(&self, rate: f64, packets: u64) -> io::Result<(u64, u64)> {
-        let arrivals = self.passed(rate, packets)?;
+        let (arrivals, _) = self.passed(rate, packets)?;
         Ok((packets, arrivals.iter().map(|(_, packets)| packets).sum()))
     }
 
-    /// Sends so many packets at so many bits/s. What arrives: when (ns since 1970), and how many at once.
-    fn passed(&self, rate: f64, packets: u64) -> io::Result<Vec<(u64, u64)>> {
+    /// Sends so many packets at so many bits/s. What arrives: when (ns since 1970), and how many at once; and
+    /// how long it took to send them.
+    fn passed(&self, rate: f64, packets: u64) -> io::Result<(Vec<(u64, u64)>, Duration)> {
         let datagram = self.datagram as libc::c_int;
         set(self.from, libc::SOL_UDP, libc::UDP_SEGMENT, &datagram)?;
         set(self.to, libc::SOL_UDP, libc::UDP_GRO, &1)?;
-        let sending = Duration::from_secs_f64(packets as f64 * self.bits() / rate);
         let queue = Duration::from_secs_f64(self.buffer as f64 * 8.0 * OVER / rate);
-        let end = Instant::now() + sending + queue + self.patience;
+        // A busy host takes longer to send: when no more can come is known then.
+        let end = OnceLock::new();
         std::thread::scope(|scope| {
-            let reading = scope.spawn(|| self.read(packets, end));
-            self.send(rate, packets)?;
-            reading.join().unwrap_or_else(|_| Err(panicked()))
+            let reading = scope.spawn(|| self.read(packets, &end));
+            let began = Instant::now();
+            let sent = self.send(rate, packets);
+            let took = began.elapsed();
+            let _ = end.set(Instant::now() + queue + self.patience);
+            let arrivals = reading.join().unwrap_or_else(|_| Err(panicked()))?;
+            sent.map(|()| (arrivals, took))
         })
     }
 
@@ -286,15 +302,14 @@ impl Path<'_> {
         Ok(())
     }
 
-    fn read(&self, packets: u64, end: Instant) -> io::Result<Vec<(u64, u64)>> {
+    fn read(&self, packets: u64, end: &OnceLock<Instant>) -> io::Result<Vec<(u64, u64)>> {
+        self.to.set_read_timeout(Some(READ_FOR))?;
         let mut bytes = vec![0; 1 << 17];
         let (mut found, mut came) = (vec![], 0);
         loop {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() || came >= packets {
+            if came >= packets || end.get().is_some_and(|end| *end <= Instant::now()) {
                 return Ok(found);
             }
-            self.to.set_read_timeout(Some(left))?;
             match received(self.to, &mut bytes) {
                 Ok((length, at)) => {
                     let now = (length as u64).div_ceil(self.datagram);
