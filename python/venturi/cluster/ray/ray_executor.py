@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.cluster.ray.ray_servers import RayServers
 from venturi.cluster.ray.ray_session import Places, Session, kill, later, node_id
-from venturi.cluster.trial import lineup
+from venturi.cluster.trial import lineup, probing
 from venturi.cluster.trial.alike import is_here, unlike
 from venturi.cluster.trial.clock import ONE_MACHINE, Clock, measure, stale
 from venturi.cluster.trial.handle import ClusterControl
 from venturi.cluster.trial.loader import Loader
-from venturi.cluster.trial.shares import divide
 from venturi.common.errors import ExitCode, ScenarioError, VenturiError
 from venturi.engine.executor import TrialControl
-from venturi.engine.tcp_probe import joined
 from venturi.servers.starters import Server, here
 from venturi.targets.system import REMOTE, in_process, is_local, is_unix, scheme_of
 
@@ -282,49 +280,22 @@ class RayExecutor:
         return {**spec, "data": {**spec["data"], "ipc": handle.files[key]}}
 
     def probe_tcp(self, text: str, control: TrialControl) -> str:
-        """Several loaders at once, with a share of the connections each, or one alone: what ways carry.
-        `first`: the number of the first stream whose way is meant, which says the server."""
-        spec = json.loads(text)
-        handles = self._probing(str(spec.pop("from", "")), int(spec["streams"]))
-        first = int(spec.pop("first", 0))
-        shares = divide(spec["streams"], len(handles))
-        calls = {
-            handle.name: handle.call(
-                "probe_tcp", json.dumps(spec | {"streams": share.count, "first": first + share.first})
-            )
-            for handle, share in zip(handles, shares, strict=True)
-        }
-        answers = self._probed(handles, calls, control)
-        return json.dumps(joined(answers))
+        """Raw TCP by several loaders at once, or by one alone."""
+        return probing.probe_tcp(text, self._probing, control)
 
-    def _probing(self, name: str, streams: int) -> list[RayHandle]:
-        """Which loaders: `loaders=4` at once, or `loader-2` alone."""
-        if "=" in name:
-            return self._ready(min(int(name.partition("=")[2]), streams))
-        one = [handle for handle in self._ready(self.loaders) if handle.name == name] if name else []
-        return one or self._ready(1)
+    def _probing(self, wanted: int | str) -> list[RayHandle]:
+        """So many loaders, or the one of that name; where it is gone any other."""
+        if isinstance(wanted, int):
+            return self._ready(wanted)
+        return [it for it in self._ready(self.loaders) if it.name == wanted] or self._ready(1)
 
     def probe(self, text: str, control: TrialControl) -> str:
         """A limit of the first loader's host."""
         (handle,) = self._ready(1)
         spec = self._localised(handle, json.loads(text))
-        (answer,) = self._probed([handle], {handle.name: handle.call("probe", json.dumps(spec))}, control)
+        calls = {handle.name: handle.call("probe", json.dumps(spec))}
+        (answer,) = probing.answers([handle], calls, control)
         return json.dumps(answer)
-
-    def _probed(
-        self, handles: Sequence[RayHandle], calls: Mapping[str, Future[Any]], control: TrialControl
-    ) -> list[dict[str, Any]]:
-        assert isinstance(control, ClusterControl)
-        pending, told, deadline = set(calls.values()), False, time.monotonic() + _BEGIN_SECONDS
-        while pending and time.monotonic() < deadline:
-            pending = wait(pending, 0.1).not_done
-            if control.cancelled and not told:
-                told = True
-                for handle in handles:
-                    handle.call("cancel")
-        if pending:
-            raise VenturiError(f"no answer of a probe within {_BEGIN_SECONDS:g} s", ExitCode.UNREACHABLE)
-        return [json.loads(call.result()) for call in calls.values()]
 
     def close(self) -> None:
         """Ends every process that was started, everywhere."""
