@@ -118,6 +118,7 @@ def test_a_live_target(tmp_path: Path) -> None:
         (("charrow://node7", "--query", "rows=1000", "--set", "target.wire_version=1.1"), None),
         (("flight://node7",), None),
         (("flight://local", "--values", "sequential"), None),
+        (("flight://local", "--values", "sequential", "--link", "50mbit 5ms"), ["none", "lz4", "zstd"]),
         (("flight://127.0.0.1:7", "--values", "sequential"), None),
         (("flight+unix:///run/here", "--values", "sequential"), None),
         (("flight://node7", "--values", "sequential", "--streams", "1,2"), None),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from venturi.common.errors import ScenarioError, StoreError, VenturiError
 
 if TYPE_CHECKING:
-    from venturi.api.machine import ceilings, doctor
+    from venturi.api.machine import ceilings, doctor, links
     from venturi.api.measuring import Event, dry_run, prove, resume, run, tune
     from venturi.api.reading import compare, import_, sql
     from venturi.api.result import Run, open
@@ -31,6 +31,7 @@ __all__ = [
     "doctor",
     "dry_run",
     "import_",
+    "links",
     "open",
     "prove",
     "resume",
@@ -40,7 +41,7 @@ __all__ = [
 ]
 
 _LAZY = {
-    **dict.fromkeys(("ceilings", "doctor"), "venturi.api.machine"),
+    **dict.fromkeys(("ceilings", "doctor", "links"), "venturi.api.machine"),
     **dict.fromkeys(("Event", "dry_run", "prove", "resume", "run", "tune"), "venturi.api.measuring"),
     **dict.fromkeys(("compare", "import_", "sql"), "venturi.api.reading"),
     **dict.fromkeys(("Run", "open"), "venturi.api.result"),

@@ -10,11 +10,12 @@ from venturi.common.errors import VenturiError
 from venturi.engine.executor import CoreExecutor
 from venturi.measure import doctor as checks
 from venturi.measure import limits
+from venturi.measure import links as laboratory
 from venturi.measure.limits import Ceilings, Progress
 from venturi.measure.observer import QuietObserver
 from venturi.targets.parameters import CREDENTIALS, SETTINGS
 
-__all__ = ["ceilings", "doctor"]
+__all__ = ["ceilings", "doctor", "links"]
 
 
 def ceilings(
@@ -74,3 +75,14 @@ def doctor() -> list[checks.Finding]:
     """What on this machine would spoil a measurement, as `venturi doctor`: a finding a check, whose `state`
     is ok, warning or unknown. Takes a second."""
     return checks.doctor()
+
+
+def links(*texts: str, repeats: int = 3) -> list[laboratory.Looked]:
+    """Makes each of these links on this host, looks at it and sends raw TCP over it, as `venturi links`: of
+    one that is not as asked `wrong` says why.
+
+    Raises `VenturiError` where a text is no link, or where this host can make none.
+    """
+    if repeats < 1:
+        raise VenturiError(f"repeats={repeats}: must be at least 1")
+    return list(laboratory.survey(laboratory.named(texts), repeats))

@@ -50,6 +50,7 @@ COMMANDS = (
     "serve",
     "cluster",
     "ceilings",
+    "links",
     "prove",
     "doctor",
 )

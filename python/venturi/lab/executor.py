@@ -40,7 +40,9 @@ class LinkExecutor:
         except (WrongLink, OSError) as error:
             return json.dumps(failed_record("link", str(error)))
         assert isinstance(control, apart.Handle)
-        record = json.loads(apart.run(json.dumps(document), control, within=self._lab.within("client")))
+        within = self._lab.within("client")
+        with self._lab.watched(control.cancel):
+            record = json.loads(apart.run(json.dumps(document), control, within=within))
         record["link"] = {"asked": text, **found}
         try:
             overrun = self._lab.overrun() - before

@@ -10,8 +10,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any
 
 from venturi.common.errors import ExitCode, VenturiError
@@ -23,6 +24,7 @@ __all__ = ["Laboratory", "WrongLink"]
 _START_SECONDS = 20.0
 _ORDER_SECONDS = 60.0
 _STOP_SECONDS = 5.0
+_WATCH_SECONDS = 0.2
 _LOOKS = 4
 """How often a path is looked at before it is called wrong: others may keep this host busy for a moment."""
 _HOLDS_SECONDS = 20.0
@@ -34,7 +36,11 @@ _PATH = ":".join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/
 
 
 class WrongLink(Exception):
-    """The path is not the link that was asked for."""
+    """The path is not the link that was asked for; `found`: what was measured of it."""
+
+    def __init__(self, text: str, found: Mapping[str, Any]) -> None:
+        super().__init__(text)
+        self.found = dict(found)
 
 
 class Laboratory:
@@ -69,6 +75,7 @@ class Laboratory:
             for end in shape.ADDRESSES:
                 words = ["ip", "-batch", "-"]
                 self._order("run", {"words": words, "text": shape.placed(end), "where": end})
+                self._order("run", {**shape.pings(os.getegid()), "where": end})
         except BaseException as error:
             said = self._complaint()
             self.close()
@@ -101,7 +108,7 @@ class Laboratory:
             return dict(self._found)
         self._now = None
         self._order("fill", [])
-        self._found = self._looked_at(link)
+        self._found = self.look(link)
         if cross is not None:
             self._order("fill", shape.crossed(link, cross))
         self._now, self._looked = asked, time.monotonic()
@@ -123,14 +130,18 @@ class Laboratory:
             self._order("run", order)
         self._control = control
 
-    def _looked_at(self, link: Link) -> dict[str, Any]:
+    def look(self, link: Link) -> dict[str, Any]:
+        """What is measured of the path, which `ready` has made this link. Raises as that does."""
         wrong: list[str] = []
         for _ in range(_LOOKS):
             found = self._order("look", shape.look(link))
             wrong = list(verified.faults(link, found))
             if not wrong:
-                return verified.recorded(link, found) | {"control": self._control or _own_control()}
-        raise WrongLink(f"the path is not {link.text}: {'; '.join(wrong)}")
+                return self._recorded(link, found)
+        raise WrongLink(f"the path is not {link.text}: {'; '.join(wrong)}", self._recorded(link, found))
+
+    def _recorded(self, link: Link, found: Mapping[str, Any]) -> dict[str, Any]:
+        return verified.recorded(link, found) | {"control": self._control or _own_control()}
 
     def overrun(self) -> int:
         """Frames that the relay has dropped, since the link was made, because it could not keep up."""
@@ -155,7 +166,7 @@ class Laboratory:
         try:
             self._child.stdin.write(json.dumps({name: given}).encode() + b"\n")
         except OSError:
-            raise OSError(f"the laboratory has ended: {self._complaint()}") from None
+            raise OSError(self._ended()) from None
         return self._answer(_ORDER_SECONDS)
 
     def _answer(self, seconds: float) -> Any:
@@ -168,13 +179,39 @@ class Laboratory:
                     raise OSError(f"the laboratory does not answer in {seconds:.0f} s")
                 piece = os.read(self._child.stdout.fileno(), 1 << 16)
                 if not piece:
-                    raise OSError(f"the laboratory has ended: {self._complaint() or 'it said nothing'}")
+                    raise OSError(self._ended())
                 self._read += piece
         line, _, self._read = self._read.partition(b"\n")
         answer: Mapping[str, Any] = json.loads(line)
         if "error" in answer:
             raise OSError(answer["error"])
         return answer["answer"]
+
+    @contextlib.contextmanager
+    def watched(self, told: Callable[[], None]) -> Iterator[None]:
+        """Calls `told` should the laboratory end within the block: nothing arrives any more then."""
+        left = threading.Event()
+
+        def watch() -> None:
+            while not left.wait(_WATCH_SECONDS):
+                if self._child.poll() is not None:
+                    told()
+                    return
+
+        thread = threading.Thread(target=watch, name="venturi-link", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            left.set()
+            thread.join()
+
+    def _ended(self) -> str:
+        said = self._complaint()
+        if not said:
+            status = self._child.poll()
+            said = "it was killed" if status is not None and status < 0 else f"status {status}"
+        return f"the laboratory has ended: {said}"
 
     def _complaint(self) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -12,7 +12,18 @@ from typing import Any
 
 from venturi.common.links import ETHERNET, Link
 
-__all__ = ["ADDRESSES", "control", "crossed", "look", "made", "needs_relay", "placed", "relay", "shaped"]
+__all__ = [
+    "ADDRESSES",
+    "control",
+    "crossed",
+    "look",
+    "made",
+    "needs_relay",
+    "pings",
+    "placed",
+    "relay",
+    "shaped",
+]
 
 INTERFACES = ("toward-c", "toward-s")
 ADDRESSES = {"client": "10.77.0.1", "server": "10.77.0.2"}
@@ -58,6 +69,13 @@ def placed(end: str) -> str:
             "",
         ]
     )
+
+
+def pings(group: int) -> dict[str, Any]:
+    """An order that lets this group send pings without more rights, as most distributions have it: for
+    programs of whoever is not root. `where` is to be named."""
+    write = f"echo {group} {group} > /proc/sys/net/ipv4/ping_group_range"
+    return {"words": ["sh", "-c", write], "may_fail": True}
 
 
 def needs_relay(link: Link) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from venturi.common.links import Link
 from venturi.common.suffixes import format_duration
 
-__all__ = ["faults", "recorded"]
+__all__ = ["bits", "faults", "recorded"]
 
 RATE_OFF = 0.03
 TRIP_OFF, TRIP_OFF_NS = 0.05, 200_000
@@ -47,15 +47,16 @@ def faults(link: Link, found: Mapping[str, Any]) -> Iterator[str]:
     for name, rate, loss, way in zip(_WAYS, (up, down), reversed(link.loss), found["ways"], strict=True):
         if rate is not None and abs(way["rate"] / rate - 1) > RATE_OFF:
             # A rate that this host cannot send by itself may be there or not.
-            slow = f" (this host sent {_bits(way['offered'])})" if way["offered"] < rate else ""
-            yield f"rate {name}: {_bits(rate)} were asked for, {_bits(way['rate'])} found{slow}"
+            slow = f" (this host sent {bits(way['offered'])})" if way["offered"] < rate else ""
+            yield f"rate {name}: {bits(rate)} were asked for, {bits(way['rate'])} found{slow}"
         sent, lost = way["sent"], way["lost"]
         spread = SURELY * math.sqrt(sent * loss * (1 - loss)) + (1 if loss else 0)
         if abs(lost - sent * loss) > spread:
             yield f"loss {name}: {100 * loss:g} % was asked for, {lost} of {sent} packets were lost"
 
 
-def _bits(rate: float) -> str:
+def bits(rate: float) -> str:
+    """A rate with its unit."""
     for unit, bits in (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)):
         if rate >= bits:
             return f"{rate / bits:.4g} {unit}"

@@ -252,6 +252,19 @@ def _databases() -> Iterator[Finding]:
     yield Finding("databases", "ok", text, "; ".join(advice))
 
 
+def _links() -> Iterator[Finding]:
+    from venturi.common.errors import VenturiError
+    from venturi.lab.laboratory import Laboratory
+
+    try:
+        Laboratory().close()
+    except VenturiError as error:
+        # Whoever measures without one does not miss it.
+        yield Finding("links", "ok", error.message, error.hint or "")
+        return
+    yield Finding("links", "ok", "--link can make them here")
+
+
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     _governor,
     _load,
@@ -263,5 +276,6 @@ CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     _clock,
     _instrument,
     _databases,
+    _links,
     _plugins,
 )

@@ -76,7 +76,7 @@ def resumed(on: str | None, lines: list[dict[str, Any]], path: object) -> None:
 def here(found: Scenario | None = None) -> Iterator[Executor]:
     """What runs trials of which no other host has a part: over links, where the scenario names some. Raises
     VenturiError where this host has no network namespaces for them."""
-    if found is None or (found.hosts.link is None and "link" not in found.axes):
+    if found is None or not found.over_link:
         yield CoreExecutor()
         return
     from venturi.lab.executor import LinkExecutor

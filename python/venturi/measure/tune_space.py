@@ -52,11 +52,12 @@ def space(
 
 
 def _codecs(found: Scenario, executor: Executor, note: Note) -> list[str]:
-    """Those that may pay: on the way to another host, which compresses or unpacks, of data that get
-    smaller."""
+    """Those that may pay: on the way to another host, or over a link as one has it, where the other end
+    compresses or unpacks; of data that get smaller."""
     url, operation = found.target.url, found.workload.operation
+    away = foreign(url)
     if (
-        not foreign(url)
+        not (away or found.over_link)
         or operation not in ("get", "put")
         or scheme_of(url) not in REFERENCE
         or not applies("compression", url, operation)
@@ -66,7 +67,7 @@ def _codecs(found: Scenario, executor: Executor, note: Note) -> list[str]:
     first = replace(found, axes={axis: values[:1] for axis, values in found.axes.items()})
     with Endpoints(first, executor.needs_server, note) as endpoints:
         cell = endpoints.cells[0]
-        if operation == "get" and executor.needs_server:
+        if away and operation == "get" and executor.needs_server:
             # What another server than ours sends is its own choice.
             told = peers.ask(url, cell.options, found.run.timeout / 1e9)
             if any(described is None for described in told.values()):

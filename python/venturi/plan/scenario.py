@@ -49,6 +49,11 @@ class Scenario:
     # What was done to it that its author may not expect, for the user to read.
     notes: Sequence[str] = field(default=(), compare=False)
 
+    @property
+    def over_link(self) -> bool:
+        """Whether a link is made for its trials."""
+        return self.hosts.link is not None or "link" in self.axes
+
     def where(self, *path: str) -> str:
         """The last layer's spelling of a key, for errors."""
         return place_in(self.layers, path)

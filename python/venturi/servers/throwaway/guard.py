@@ -111,7 +111,7 @@ class Guard:
                 cwd=order.get("cwd") or self._directory,
                 env=order["environment"],
                 start_new_session=True,
-                preexec_fn=_die_with(os.getpid(), last),
+                preexec_fn=die_with(os.getpid(), last),
                 **as_owner,
             )
 
@@ -127,7 +127,7 @@ class Guard:
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
-def _die_with(parent: int, number: int) -> Callable[[], None]:
+def die_with(parent: int, number: int) -> Callable[[], None]:
     """For the child between fork and exec, after it has changed its user, which would clear the wish."""
     try:
         prctl = ctypes.CDLL(None).prctl

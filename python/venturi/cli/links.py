@@ -1,0 +1,153 @@
+"""`venturi links`: links that have a name, links made on this host, programs over one of them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.say import say
+
+if TYPE_CHECKING:
+    from venturi.common.links import Link
+    from venturi.measure.links import Looked
+
+app = typer.Typer(rich_markup_mode=None)
+
+EPILOG = """\b
+Examples:
+  venturi links
+  venturi links "10gbit 5ms" lte "200mbit 30ms loss 0.1%"
+  venturi links "100mbit 20ms" --server "iperf3 -s" --client "iperf3 -c {server}"
+  venturi links satellite --client "ping -c 3 {server}"
+"""
+_REPEATS = 3
+
+
+@app.command(epilog=EPILOG)
+def links(
+    link: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[LINK]...",
+            help='Links to make and to look at: lte, "10gbit 5ms", ... [default: list those that have names]',
+            show_default=False,
+        ),
+    ] = None,
+    client: Annotated[
+        str | None,
+        typer.Option(
+            "--client",
+            metavar="COMMAND",
+            help="Run this at the client's end of the one link; {server} stands for the other's address.",
+            show_default=False,
+        ),
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            "--server",
+            metavar="COMMAND",
+            help="With --client: run this at the server's end before, until clients can connect.",
+            show_default=False,
+        ),
+    ] = None,
+    cross: Annotated[
+        str | None,
+        typer.Option(
+            "--cross",
+            help="With --client: share of the link that others use meanwhile, as 30%.",
+            show_default=False,
+        ),
+    ] = None,
+    repeats: Annotated[
+        int | None,
+        typer.Option(
+            "--repeats",
+            min=1,
+            max=100,
+            help=f"Times that each link is looked at. [default: {_REPEATS}]",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object, in base units.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """List links that have a name; make links on this host and see whether they are what was asked for; run
+    a program over one. Ends with 5 where a link is not as asked."""
+    from venturi.common import signals
+    from venturi.measure import links as measure
+
+    asked = measure.named(link or [])
+    if client is not None:
+        for name, value in (("--repeats", repeats), ("--json", as_json)):
+            if value:
+                raise VenturiError(f"{name} does not go with --client")
+        if len(asked) != 1:
+            raise VenturiError(
+                f"--client goes over one link, and {len(asked) or 'none'} of them were named",
+                hint='as in venturi links "100mbit 20ms" --client "ping -c 3 {server}"',
+            )
+        (one,) = asked.values()
+        with signals.interrupting():
+            status = measure.program(one, _share(cross, one), server, client, _unsaid if quiet else say)
+        raise typer.Exit(status)
+    if given := [name for name, value in (("--server", server), ("--cross", cross)) if value is not None]:
+        raise VenturiError(f"{given[0]} goes with --client", hint="venturi links --help has an example")
+    if not asked:
+        _print_presets(as_json)
+        return
+    _print(asked, repeats or _REPEATS, as_json, quiet)
+
+
+def _unsaid(level: str, text: str) -> None:
+    pass
+
+
+def _share(cross: str | None, link: Link) -> float | None:
+    """In percent."""
+    if cross is None:
+        return None
+    from venturi.cli.parsing import share
+
+    if link.rate is None:
+        raise VenturiError(f"--cross is a share of a rate, and {link.text!r} has none")
+    return 100 * share("--cross", cross)
+
+
+def _print_presets(as_json: bool) -> None:
+    from venturi.report.text import links as shown
+
+    if as_json:
+        print(json.dumps(shown.presets_document(), ensure_ascii=False, indent=2))
+        return
+    for line in shown.presets():
+        print(line)
+
+
+def _print(asked: dict[str, Link], repeats: int, as_json: bool, quiet: bool) -> None:
+    from venturi.common import signals
+    from venturi.measure import links as measure
+    from venturi.report.text import links as shown
+
+    found: list[Looked] = []
+    interrupted = False
+    progress = None if quiet else lambda name: say("info", f"making {name}")
+    try:
+        with signals.interrupting():
+            for one in measure.survey(asked, repeats, progress):
+                found.append(one)
+                if not as_json:
+                    print("\n".join(shown.lines(one)), flush=True)
+    except KeyboardInterrupt:
+        interrupted = True
+    if as_json:
+        print(json.dumps(shown.document(found), ensure_ascii=False, indent=2))
+    if interrupted:
+        say("warning", f"interrupted; looked at {len(found)} of {len(asked)}")
+        raise typer.Exit(int(ExitCode.INTERRUPTED))
+    if wrong := [one.name for one in found if one.wrong is not None]:
+        say("error", f"{len(wrong)} of {len(found)} links are not as asked: {', '.join(wrong)}")
+        raise typer.Exit(int(ExitCode.TRIALS_FAILED))
