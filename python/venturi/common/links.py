@@ -26,6 +26,7 @@ TCP_HEADERS = 20 + 20 + 12
 """Of a packet: IP's, TCP's, and TCP's time stamps (RFC 7323), which Linux has on."""
 _BITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9, "tbit": 10**12}
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(t|g|m|k)?bit(?:/s|ps)?", re.IGNORECASE)
+_PER_SECOND = re.compile("bit/s(?=/|$)", re.IGNORECASE)
 _LEAST_RATE, _MOST_RATE = 10_000.0, 400e9
 _MOST_TRIP = 10_000_000_000
 _LEAST_BUFFER, _MOST_BUFFER = 3_000, 1 << 30
@@ -134,7 +135,7 @@ def parse(text: str) -> Link:
 
     def put(name: str, value: object, word: str) -> None:
         if name in found:
-            raise ValueError(f"{text!r}: {word} says {name.removesuffix('_ns').replace('_', ' ')} twice")
+            raise ValueError(f"{word} says {name.removesuffix('_ns').replace('_', ' ')} twice")
         found[name] = value
 
     empty = True
@@ -179,7 +180,11 @@ def _take(word: str, words: Iterator[str], put: object) -> None:
 def _take_named(word: str, value: str, put: object) -> None:
     assert callable(put)
     if word == "loss":
-        parts = [parse_percent(part) / 100 if part not in ("0", "0%") else 0.0 for part in value.split("/")]
+        # A percentage's hundredth is no binary number: its text is to be read back as the same.
+        parts = [
+            round(parse_percent(part) / 100, 12) if part not in ("0", "0%") else 0.0
+            for part in value.split("/")
+        ]
         put("loss", _pair(parts, value), word)
     elif word == "jitter":
         put("jitter_ns", _within(parse_duration(value), 0, _MOST_TRIP, "a jitter of at most 10s"), word)
@@ -201,7 +206,7 @@ def _within(value: int, least: int, most: int, what: str) -> int:
 
 def _rates(word: str) -> tuple[float, float]:
     parts = []
-    for part in word.split("/"):
+    for part in _PER_SECOND.sub("bit", word).split("/"):
         match = _RATE.fullmatch(part)
         if match is None:
             raise ValueError(f"{part!r} is no rate, as 200mbit or 1gbit")
