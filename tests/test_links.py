@@ -85,7 +85,6 @@ def test_any_text_is_a_link_or_an_error(text: str) -> None:
 def test_links_with_names(name: str) -> None:
     assert canonical(name.upper()) == name
     assert parse(name.lower()) == parse(PRESETS[name].text)
-    assert canonical(PRESETS[name].text) == parse(PRESETS[name].text).text == PRESETS[name].text
     page = (ROOT / "docs" / "links.md").read_text()
     assert f"| `{name}` | `{PRESETS[name].text}` | {PRESETS[name].source} |" in page
 
@@ -139,7 +138,7 @@ def test_a_buffer_is_what_passes_in_a_round_trip() -> None:
     [
         (
             "--target flight://node7 --link 1gbit",
-            "--link: flight://node7 is somewhere else, on a link of its own",
+            "--link: flight://node7:31337 is somewhere else, on a link of its own",
         ),
         ("--target flight+unix://local --link 1gbit", "--link: flight+unix://local stays on one host"),
         ("--target sqlite://local --link 1gbit", "--link: sqlite://local stays on one host"),
@@ -197,8 +196,8 @@ def found(rate: float = 1e8, trip: int = 20_000_000, lost: int = 0, sent: int = 
             found(rate=1.04e8),
             [f"rate {way}: 100 Mbit/s were asked for, 104 Mbit/s found" for way in ("up", "down")],
         ),
-        ("100mbit 20ms", found(trip=21_300_000), ["round trip: 20ms was asked for, 21.3ms found"]),
-        ("100mbit 20ms", found(trip=18_700_000), ["round trip: 20ms was asked for, 18.7ms found"]),
+        ("100mbit 20ms", found(trip=21_300_000), ["round trip: 20 ms was asked for, 21.3 ms found"]),
+        ("100mbit 20ms", found(trip=18_700_000), ["round trip: 20 ms was asked for, 18.7 ms found"]),
         ("100mbit 20ms jitter 4ms", found(trip=21_900_000), []),
         (
             "100mbit 20ms",
@@ -240,17 +239,8 @@ def looked(**more: Any) -> Looked:
 
 
 def test_what_was_asked_stands_over_what_was_found() -> None:
-    assert "\n".join(shown.lines(looked())) == (
-        "200mbit 20ms loss 0.1%/0%: as asked\n"
-        "         rate down               rate up                 round trip        lost down     lost up"
-        "   raw TCP down          raw TCP up\n"
-        "  asked  200 Mbit/s              200 Mbit/s              20ms              0.1 %         0 %"
-        "       <= 188.3 Mbit/s       <= 188.3 Mbit/s\n"
-        "  found  200.3 Mbit/s            199.1 Mbit/s            20.06ms           54 of 50,000  0 of 800"
-        "  155 Mbit/s            187.2 Mbit/s\n"
-        "  range  200.3 Mbit/s..200.3 Mbit/s  199.1 Mbit/s..199.1 Mbit/s  20.05ms..20.06ms"
-        "                          150 Mbit/s..160 Mbit/s  187.1 Mbit/s..187.2 Mbit/s"
-    )
+    golden = ROOT / "tests" / "data" / "golden" / "links.txt"
+    assert "".join(f"{line}\n" for line in shown.lines(looked())) == golden.read_text()
     assert next(iter(shown.lines(looked(wrong="rate")))) == "200mbit 20ms loss 0.1%/0%: NOT as asked: rate"
     (told,) = shown.document([looked()])["links"]
     assert told["as_asked"] and told["asked"]["raw_tcp_at_most"] == pytest.approx([188.296e6] * 2, rel=1e-4)
@@ -277,7 +267,7 @@ def test_what_was_asked_stands_over_what_was_found() -> None:
             "--cross: '200%' must lie between 0% and 100%",
             "as in --cross 5%",
         ),
-        ("lte --repeats 0", 2, "--repeats: 0 is not in the range", "venturi links --help"),
+        ("lte --repeats 0", 2, "--repeats: input should be greater", "venturi links --help"),
     ],
 )
 def test_wrong_use(words: str, code: int, said: str, hint: str) -> None:

@@ -210,7 +210,7 @@ def _rates(word: str) -> tuple[float, float]:
         match = _RATE.fullmatch(part)
         if match is None:
             raise ValueError(f"{part!r} is no rate, as 200mbit or 1gbit")
-        rate = float(match[1]) * _BITS[f"{(match[2] or '').lower()}bit"]
+        rate = float(Decimal(match[1]) * _BITS[f"{(match[2] or '').lower()}bit"])
         if not _LEAST_RATE <= rate <= _MOST_RATE:
             raise ValueError(f"{part} is out of range: 10kbit to 400gbit")
         parts.append(rate)
