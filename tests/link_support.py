@@ -17,7 +17,7 @@ from conftest import require
 from run_support import command, environment
 from venturi.common.errors import VenturiError
 from venturi.lab.laboratory import Laboratory
-from venturi.lab.shape import ADDRESSES
+from venturi.lab.hosts import ADDRESSES
 
 SERVER = ADDRESSES["server"]
 _IPERF_PORT = 5201

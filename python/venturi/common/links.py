@@ -14,7 +14,21 @@ from decimal import Decimal
 from venturi.common.names import meant
 from venturi.common.suffixes import parse_count, parse_duration, parse_percent, spell_duration
 
-__all__ = ["ETHERNET", "PRESETS", "UNSHAPED", "Link", "Preset", "canonical", "parse"]
+__all__ = [
+    "ETHERNET",
+    "PRESETS",
+    "UNSHAPED",
+    "Link",
+    "Preset",
+    "Rates",
+    "canonical",
+    "canonical_rate",
+    "parse",
+    "rates",
+]
+
+Rates = tuple[float, float]
+"""bits/s with all that Ethernet adds: down (server to client) and up (client to server)."""
 
 UNSHAPED = "unshaped"
 """Two hosts with a cable that nothing is asked of."""
@@ -37,7 +51,7 @@ _FORM = 'as "1gbit", "100mbit/20mbit 30ms", "200mbit 30ms loss 0.1% jitter 1ms b
 class Link:
     """One link. Pairs are down (server to client) and up (client to server)."""
 
-    rate: tuple[float, float] | None = None
+    rate: Rates | None = None
     """bits/s, with all that Ethernet adds; None: as fast as it goes."""
     round_trip_ns: int = 0
     jitter_ns: int = 0
@@ -127,6 +141,13 @@ def canonical(value: object) -> str:
     return named if named is not None else parse(value).text
 
 
+def canonical_rate(value: object) -> str:
+    """A rate in the one spelling of it. Raises ValueError."""
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no rate, as 1gbit or 100mbit/20mbit")
+    return Link(rate=rates(value)).text
+
+
 def parse(text: str) -> Link:
     """The link of this name or text. Raises ValueError, which says what is wrong with it."""
     named = _preset(text)
@@ -165,7 +186,7 @@ def _take(word: str, words: Iterator[str], put: object) -> None:
     elif word in CONTROLS:
         put("control", word, word)
     elif _RATE.fullmatch(word.partition("/")[0]):
-        put("rate", _rates(word), word)
+        put("rate", rates(word), word)
     else:
         try:
             trip = parse_duration(word) if not word[-1].isdigit() else None
@@ -204,7 +225,8 @@ def _within(value: int, least: int, most: int, what: str) -> int:
     return value
 
 
-def _rates(word: str) -> tuple[float, float]:
+def rates(word: str) -> Rates:
+    """`1gbit`, or `100mbit/20mbit`. Raises ValueError."""
     parts = []
     for part in _PER_SECOND.sub("bit", word).split("/"):
         match = _RATE.fullmatch(part)

@@ -70,7 +70,7 @@ def build_spec(
         # For whoever places them; the engine of each hears of its share only.
         **({"loaders": p["loaders"]} if p.get("loaders") else {}),
         # For whoever makes it.
-        **({name: p[name] for name in ("link", "cross") if p.get(name)}),
+        **({name: p[name] for name in ("link", "backplane", "cross") if p.get(name)}),
         "verify": p["verify"],
         "include_setup": p["include_setup"],
         "pin": p.get("pin"),

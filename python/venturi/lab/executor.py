@@ -1,76 +1,173 @@
-"""Trials over links: the client runs in one namespace, servers of ours in another."""
+"""Trials over links: clients run in namespaces, servers of ours in another."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from concurrent.futures import wait
 from typing import Any
 
+from venturi.cluster.trial import lineup, probing
+from venturi.cluster.trial.clock import ONE_MACHINE
+from venturi.cluster.trial.handle import ClusterControl
+from venturi.cluster.trial.process import LoaderProcess
 from venturi.common import links
+from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine import apart
 from venturi.engine.executor import CoreExecutor, TrialControl
 from venturi.engine.spec import failed_record
+from venturi.lab.hosts import CLIENT, SERVER, address
 from venturi.lab.laboratory import Laboratory, WrongLink
-from venturi.lab.shape import ADDRESSES
 from venturi.servers.starters import Placed
 
-__all__ = ["LinkExecutor"]
+__all__ = ["LinkExecutor", "LoadersExecutor"]
+
+_BEGIN_SECONDS = 30.0
 
 
-class LinkExecutor:
-    """Runs each trial at the client's end of the link that its spec names; close it."""
+class _OverLinks:
+    """Makes the links that specs ask for, and runs what they ask for over them; close it.
+
+    Raises VenturiError where this host has no network namespaces for us.
+    """
 
     needs_server = True
     measures = True
 
-    def __init__(self) -> None:
-        """Raises VenturiError where this host has no network namespaces for us."""
+    def __init__(self, loaders: int = 1) -> None:
         self._here = CoreExecutor()
-        self._lab = Laboratory()
-        self.starter = Placed(ADDRESSES["server"], self._lab.within("server"))
+        self._lab = Laboratory(loaders)
+        self.starter = Placed(address(SERVER), self._lab.within(SERVER))
 
+    @abstractmethod
     def control(self) -> TrialControl:
-        return self._here.control()
+        """A fresh handle, good for one trial."""
 
-    def run_trial(self, spec: str, control: TrialControl) -> str:
+    @abstractmethod
+    def _trial(self, text: str, control: TrialControl) -> dict[str, Any]:
+        """The record of a trial over the link as it is."""
+
+    @abstractmethod
+    def _probe(self, text: str, control: TrialControl) -> str:
+        """Raw TCP over the link as it is."""
+
+    def run_trial(self, spec: str, control: TrialControl) -> dict[str, Any]:
         document = json.loads(spec)
         text = str(document["link"])
         try:
             found = self._made(document)
             before = self._lab.overrun()
         except (WrongLink, OSError) as error:
-            return json.dumps(failed_record("link", str(error)))
-        assert isinstance(control, apart.Handle)
-        within = self._lab.within("client")
+            return failed_record("link", str(error))
         with self._lab.watched(control.cancel):
-            record = json.loads(apart.run(json.dumps(document), control, within=within))
+            record = self._trial(json.dumps(document), control)
         record["link"] = {"asked": text, **found}
         try:
             overrun = self._lab.overrun() - before
         except OSError as error:
-            return json.dumps(record | failed_record("link", str(error)))
+            return record | failed_record("link", str(error))
         if overrun and record.get("outcome") == "ok":
             said = f"this machine cannot keep up with {text}: {overrun:,} frames were lost that should not"
             record["outcome"], record["error"] = "failed", {"kind": "link", "message": said, "stream": None}
-        return json.dumps(record)
+        return record
 
     def probe_tcp(self, spec: str, control: TrialControl) -> str:
         document = json.loads(spec)
         try:
             self._made(document)
         except (WrongLink, OSError) as error:
-            return json.dumps(
-                {"outcome": "failed", "error": {"kind": "link", "message": str(error), "stream": None}}
-            )
-        assert isinstance(control, apart.Handle)
-        within = self._lab.within("client")
-        return apart.run(json.dumps(document), control, within=within, call="probe_tcp")
+            failure = {"kind": "link", "message": str(error), "stream": None}
+            return json.dumps({"outcome": "failed", "error": failure})
+        return self._probe(json.dumps(document), control)
 
     def _made(self, document: dict[str, Any]) -> dict[str, Any]:
         """Makes the link that a spec asks for, takes that out of it, and says what was measured of it."""
-        return self._lab.ready(links.parse(document.pop("link")), document.pop("cross", None))
+        link, backplane = links.parse(document.pop("link")), document.pop("backplane", None)
+        shared = links.rates(backplane) if backplane is not None else None
+        return self._lab.ready(link, document.pop("cross", None), shared)
 
     def probe(self, spec: str, control: TrialControl) -> str:
-        return self._here.probe(spec, control)
+        return self._here.probe(spec, self._here.control())
 
     def close(self) -> None:
         self._lab.close()
+
+
+class LinkExecutor(_OverLinks):
+    """One client runs all streams of a trial."""
+
+    def control(self) -> TrialControl:
+        return self._here.control()
+
+    def _trial(self, text: str, control: TrialControl) -> dict[str, Any]:
+        assert isinstance(control, apart.Handle)
+        record: dict[str, Any] = json.loads(apart.run(text, control, within=self._lab.within(CLIENT)))
+        return record
+
+    def _probe(self, text: str, control: TrialControl) -> str:
+        assert isinstance(control, apart.Handle)
+        return apart.run(text, control, within=self._lab.within(CLIENT), call="probe_tcp")
+
+
+class LoadersExecutor(_OverLinks):
+    """Loaders share the streams of a trial, each at the end of a link of its own."""
+
+    def __init__(self, loaders: int) -> None:
+        super().__init__(loaders)
+        self._loaders: list[LoaderProcess] = []
+        try:
+            self._ready(loaders)
+        except BaseException:
+            self.close()
+            raise
+
+    def control(self) -> TrialControl:
+        return ClusterControl()
+
+    def environments(self) -> dict[str, dict[str, Any]]:
+        """What each loader's host and software are, by its name."""
+        return {loader.name: dict(loader.identity["environment"]) for loader in self._loaders}
+
+    def _trial(self, text: str, control: TrialControl) -> dict[str, Any]:
+        def clocks(handles: Sequence[Any]) -> list[Any]:
+            return [ONE_MACHINE.at(time.time_ns()) for _ in handles]
+
+        def ready(count: int, _: Mapping[str, Any]) -> list[LoaderProcess]:
+            return self._ready(count)
+
+        return lineup.placed(text, control, ready, clocks)
+
+    def _probe(self, text: str, control: TrialControl) -> str:
+        return probing.probe_tcp(text, self._chosen, control)
+
+    def _chosen(self, wanted: int | str) -> list[LoaderProcess]:
+        if isinstance(wanted, int):
+            return self._ready(wanted)
+        return [it for it in self._ready(len(self._lab.hosts.clients)) if it.name == wanted]
+
+    def _ready(self, count: int) -> list[LoaderProcess]:
+        """So many; one that has ended is replaced. Raises VenturiError."""
+        fresh = []
+        for at, client in enumerate(self._lab.hosts.clients[:count]):
+            if at < len(self._loaders) and self._loaders[at].running:
+                continue
+            made = LoaderProcess(f"loader-{at + 1}", address(client), self._lab.within(client))
+            self._loaders[at : at + 1] = [made]
+            fresh.append(made)
+        calls = {loader: loader.call("identify") for loader in fresh}
+        wait(calls.values(), _BEGIN_SECONDS)
+        for loader, call in calls.items():
+            if not call.done() or call.exception() is not None:
+                why = call.exception() if call.done() else f"no answer in {_BEGIN_SECONDS:.0f} s"
+                raise VenturiError(f"{loader.name} does not start: {why}", ExitCode.UNREACHABLE)
+            loader.identity = dict(call.result())
+        return self._loaders[:count]
+
+    def close(self) -> None:
+        with contextlib.ExitStack() as ends:
+            ends.callback(super().close)
+            for loader in self._loaders:
+                ends.callback(loader.close)

@@ -1,6 +1,6 @@
 """The process in the middle of the laboratory, in a network namespace of its own.
 
-It holds two more, the client's and the server's, each by a process that waits for its input to end. Nothing
+It holds one more for each end, client or server, by a process that waits for its input to end. Nothing
 of all this has a name: namespaces, interfaces and queues go with the last process in them, and these
 processes end with this one, which ends when its input does. So nothing is left behind, whatever ends it.
 
@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from venturi.common.core import load_core
@@ -25,9 +25,10 @@ __all__ = ["main"]
 _SECONDS = 20.0
 
 
-def main() -> int:
+def main(names: Sequence[str]) -> int:
+    """Holds a namespace for each of these ends."""
     with contextlib.ExitStack() as ends:
-        keeper = _Keeper(ends)
+        keeper = _Keeper(names, ends)
         orders: dict[str, Callable[[Any], Any]] = {
             "run": keeper.run,
             "relay": keeper.relay,
@@ -50,11 +51,11 @@ def _say(answer: dict[str, Any]) -> None:
 
 
 class _Keeper:
-    def __init__(self, ends: contextlib.ExitStack) -> None:
+    def __init__(self, names: Sequence[str], ends: contextlib.ExitStack) -> None:
         self._core = load_core()
         self._relay: Any = None
         self._fillers: list[Any] = []
-        self.pids = {name: _holder(ends) for name in ("client", "server")}
+        self.pids = {name: _holder(ends) for name in names}
 
     def run(self, given: dict[str, Any]) -> None:
         """Runs a command in a namespace, here where none is named. Raises OSError with what it said."""
@@ -84,8 +85,8 @@ class _Keeper:
 
     def look(self, given: dict[str, Any]) -> Any:
         """What the path between the two ends is."""
-        for end, name in zip(given["ends"], ("client", "server"), strict=True):
-            end["namespace"] = self._namespace(name)
+        for end in given["ends"]:
+            end["namespace"] = self._namespace(end["namespace"])
         return json.loads(self._core.link_look(json.dumps(given)))
 
     def passed(self, _: object) -> Any:
@@ -113,4 +114,4 @@ def _holder(ends: contextlib.ExitStack) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Two namespaces with a link between them: made, changed, looked at, taken down."""
+"""Namespaces with links between them: made, changed, looked at, taken down."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, Any
 
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.common.links import Link
-from venturi.lab import shape, verified
+from venturi.common.links import Link, Rates
+from venturi.lab import verified
+from venturi.lab.hosts import Hosts
+from venturi.lab.shape import Order, Shape
 
 __all__ = ["Laboratory", "WrongLink"]
 
@@ -49,19 +51,21 @@ class Laboratory:
     Raises VenturiError where it cannot be made on this host, with the reason.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, loaders: int = 1) -> None:
+        """`loaders`: clients, each with a link of its own."""
         _check_host()
+        self._hosts = Hosts(loaders)
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         self._read = b""
         self._root = os.geteuid() == 0
-        self._now: tuple[Link, float | None] | None = None
+        self._now: Shape | None = None
         self._found: dict[str, Any] = {}
         self._looked = 0.0
         self._control: str | None = None
         # Who is not root has power over networks in a user namespace, and over its networks alone.
         user = [] if self._root else ["--user", "--map-current-user", "--keep-caps"]
         self._child = subprocess.Popen(
-            ["unshare", *user, "--net", "--", sys.executable, "-m", "venturi.lab.keeper"],
+            ["unshare", *user, "--net", "--", sys.executable, "-m", "venturi.lab.keeper", *self._hosts.ends],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -71,11 +75,10 @@ class Laboratory:
         )
         try:
             self._pids: dict[str, int] = self._answer(_START_SECONDS)
-            self._order("run", {"words": ["ip", "-batch", "-"], "text": shape.made(self._pids)})
-            for end in shape.ADDRESSES:
-                words = ["ip", "-batch", "-"]
-                self._order("run", {"words": words, "text": shape.placed(end), "where": end})
-                self._order("run", {**shape.pings(os.getegid()), "where": end})
+            self._ip(self._hosts.made(self._pids))
+            for end in self._hosts.ends:
+                self._ip(self._hosts.placed(end), end)
+            self._run(Shape(Link(), self._hosts).pings(os.getegid()))
         except BaseException as error:
             said = self._complaint()
             self.close()
@@ -94,54 +97,60 @@ class Laboratory:
         user = [] if self._root else [f"--user={there}/user", "--preserve-credentials"]
         return ["nsenter", *user, f"--net={there}/net", "--"]
 
-    def ready(self, link: Link, cross: float | None) -> dict[str, Any]:
-        """Makes the path this link, and says what was measured of it: anew where it was another one before,
-        or that was long ago. `cross`: percent of its rate that others take from then on.
+    @property
+    def hosts(self) -> Hosts:
+        return self._hosts
+
+    def ready(self, link: Link, cross: float | None = None, backplane: Rates | None = None) -> dict[str, Any]:
+        """Makes each client's path to the server this link, and says what was measured of it: anew where it
+        was another one before, or that was long ago. `cross`: percent of its rate that others take from then
+        on; `backplane`: what all clients share.
 
         Raises WrongLink where it is not as asked, OSError where it cannot be made.
         """
-        asked = link, cross
+        asked = Shape(link, self._hosts, backplane, cross)
         if asked != self._now:
             self._now = None
-            self._make(link)
+            self._make(asked)
         elif time.monotonic() - self._looked < _HOLDS_SECONDS:
             return dict(self._found)
         self._now = None
         self._order("fill", [])
-        self._found = self.look(link)
-        if cross is not None:
-            self._order("fill", shape.crossed(link, cross))
+        self._found = self._looked_at(asked)
+        self._order("fill", asked.fill())
         self._now, self._looked = asked, time.monotonic()
         return dict(self._found)
 
-    def _make(self, link: Link) -> None:
+    def _make(self, shape: Shape) -> None:
         self._order("relay", None)
-        for order in shape.shaped(link):
-            self._order("run", order)
-        if link.control is not None or self._control is not None:
-            self._choose(link.control)
-        if shape.needs_relay(link):
-            self._order("relay", shape.relay(link))
-
-    def _choose(self, control: str | None) -> None:
-        """Sets TCP's congestion control, or takes back what was set."""
-        name = control or _own_control()
-        for order in shape.control(name):
-            self._order("run", order)
-        self._control = control
+        self._run(shape.orders())
+        control = shape.link.control
+        if control is not None or self._control is not None:
+            # What was set is taken back.
+            self._run(shape.control(control or _own_control()))
+            self._control = control
+        if shape.needs_relay:
+            self._order("relay", shape.relay())
 
     def look(self, link: Link) -> dict[str, Any]:
         """What is measured of the path, which `ready` has made this link. Raises as that does."""
+        return self._looked_at(Shape(link, self._hosts))
+
+    def _looked_at(self, shape: Shape) -> dict[str, Any]:
+        """Of the first client's path; all have to be as asked."""
+        first, *_ = [self._looked_from(client, shape) for client in self._hosts.clients]
+        return first
+
+    def _looked_from(self, client: str, shape: Shape) -> dict[str, Any]:
         wrong: list[str] = []
         for _ in range(_LOOKS):
-            found = self._order("look", shape.look(link))
-            wrong = list(verified.faults(link, found))
+            found = self._order("look", shape.look(client))
+            wrong = list(verified.faults(shape.path, found))
+            recorded = verified.recorded(shape.path, found) | {"control": self._control or _own_control()}
             if not wrong:
-                return self._recorded(link, found)
-        raise WrongLink(f"the path is not {link.text}: {'; '.join(wrong)}", self._recorded(link, found))
-
-    def _recorded(self, link: Link, found: Mapping[str, Any]) -> dict[str, Any]:
-        return verified.recorded(link, found) | {"control": self._control or _own_control()}
+                return recorded
+        where = f" from {client}" if self._hosts.loaders > 1 else ""
+        raise WrongLink(f"the path{where} is not {shape.path.text}: {'; '.join(wrong)}", recorded)
 
     def overrun(self) -> int:
         """Frames that the relay has dropped, since the link was made, because it could not keep up."""
@@ -159,6 +168,13 @@ class Laboratory:
             self._child.kill()
             self._child.wait()
         self._errors.close()
+
+    def _run(self, orders: Iterable[Order]) -> None:
+        for order in orders:
+            self._order("run", order)
+
+    def _ip(self, text: str, where: str | None = None) -> None:
+        self._order("run", {"words": ["ip", "-batch", "-"], "text": text, "where": where})
 
     def _order(self, name: str, given: object) -> Any:
         """Raises OSError with what went wrong."""

@@ -16,8 +16,8 @@ from typing import IO, Any
 
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.lab import guest
+from venturi.lab.hosts import ADDRESSES
 from venturi.lab.laboratory import Laboratory
-from venturi.lab.shape import ADDRESSES
 
 __all__ = ["read", "run"]
 

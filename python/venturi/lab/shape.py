@@ -1,34 +1,22 @@
 """What the kernel and the relay are told, so that the path between the namespaces is a link as asked for.
 
-The interfaces in the middle are `toward-c` and `toward-s`. By the queue of each, a token bucket, frames leave
-at the link's rate, and before it the link's buffer waits. Between them lies a bridge; or, where the link has
-a length, a jitter or losses, the relay of crates/core/src/link: the kernel's own way (netem) is not
-everywhere.
+By the queue of each interface in the middle, a token bucket, frames leave at the link's rate, and before it
+the link's buffer waits. Between them lies a bridge; or, where the link has a length, a jitter or losses, the
+relay of crates/core/src/link: the kernel's own way (netem) is not everywhere. Where several clients have a
+link each, what they share, their switch's way to the server, has a rate too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
-from venturi.common.links import ETHERNET, Link
+from venturi.common.links import ETHERNET, Link, Rates
+from venturi.lab.hosts import SERVER, SWITCH, Hosts, address
 
-__all__ = [
-    "ADDRESSES",
-    "control",
-    "crossed",
-    "look",
-    "made",
-    "needs_relay",
-    "pings",
-    "placed",
-    "relay",
-    "shaped",
-]
+__all__ = ["Shape"]
 
-INTERFACES = ("toward-c", "toward-s")
-ADDRESSES = {"client": "10.77.0.1", "server": "10.77.0.2"}
-_MACS = {"client": "02:00:0a:4d:00:01", "server": "02:00:0a:4d:00:02"}
-_BRIDGE = "switch"
 _SEEN = 24
 """Bytes of what Ethernet adds to a packet that the kernel does not count: checksum, preamble, gap."""
 _BURST_SECONDS = 0.001
@@ -39,125 +27,143 @@ _SLACK = 64 << 20
 _FASTEST = 40e9
 """bits/s: what a path that nothing is asked of may hold, in its delay."""
 _MANY_PACKETS = 65_535
-LOOK_SECONDS = 0.25
-LOOK_PACKETS = 400
+_LOOK_SECONDS = 0.25
+_LOOK_PACKETS = 400
 """By which a path without losses is looked at; all of them have to arrive."""
 _LOSSES = 25
 """Losses that are expected of the packets sent, so that their part can be told."""
 _MOST_LOOK_SECONDS = 1.5
+Order = dict[str, Any]
+"""Of the keeper's: a command, where it is run, its input."""
 
 
-def made(pids: dict[str, int]) -> str:
-    """For `ip -batch` in the middle: its interfaces, each with its other end in a namespace of these."""
-    lines = []
-    for name, (end, pid) in zip(INTERFACES, pids.items(), strict=True):
-        lines.append(f"link add {name} type veth peer name eth0 address {_MACS[end]} netns {pid}")
-        lines.append(f"link set {name} up")
-    lines.append(f"link add {_BRIDGE} type bridge stp_state 0 forward_delay 0 mcast_snooping 0")
-    return "\n".join([*lines, f"link set {_BRIDGE} up", "link set lo up", ""])
+@dataclass(frozen=True)
+class Shape:
+    """A link between each client and the server."""
 
+    link: Link
+    hosts: Hosts
+    backplane: Rates | None = None
+    """bits/s down and up of what several clients share; None: as of one link."""
+    cross: float | None = None
+    """Percent of what they share that others take."""
 
-def placed(end: str) -> str:
-    """For `ip -batch` at an end: its address, and the other's, which nobody has to ask for."""
-    other = next(name for name in ADDRESSES if name != end)
-    return "\n".join(
-        [
-            "link set lo up",
-            f"address add {ADDRESSES[end]}/24 dev eth0",
-            "link set eth0 up",
-            f"neighbour add {ADDRESSES[other]} lladdr {_MACS[other]} dev eth0 nud permanent",
-            "",
+    @property
+    def shared(self) -> Link:
+        """What all that goes to the server passes."""
+        return self.link if self.backplane is None else replace(self.link, rate=self.backplane)
+
+    @property
+    def path(self) -> Link:
+        """What one client alone finds: the narrower of its own link and what is shared."""
+        own, shared = self.link.rate, self.shared.rate
+        if own is None or shared is None:
+            return replace(self.link, rate=own or shared)
+        return replace(self.link, rate=(min(own[0], shared[0]), min(own[1], shared[1])))
+
+    @property
+    def needs_relay(self) -> bool:
+        link = self.link
+        return bool(link.round_trip_ns or link.jitter_ns or any(link.loss))
+
+    def orders(self) -> Iterator[Order]:
+        """For the keeper: queues, sizes of packets, bridges."""
+        link, hosts, shared = self.link, self.hosts, self.shared
+        down, up = link.rate or (None, None)
+        for interface, rate, buffer in zip(
+            hosts.middle, shared.rate or (None, None), shared.buffers(), strict=True
+        ):
+            yield _queue(interface, rate, buffer, link.mtu)
+        for port, client in zip(hosts.ports, hosts.clients, strict=bool(hosts.ports)):
+            yield _queue(port, down, link.buffers()[0], link.mtu)
+            yield _queue("eth0", up, link.buffers()[1], link.mtu, client)
+        joins = "nomaster" if self.needs_relay else f"master {SWITCH}"
+        lines = [f"link set {name} mtu {link.mtu} {joins}" for name in hosts.middle]
+        lines += [f"link set {name} mtu {link.mtu}" for name in (SWITCH, *hosts.bridged)]
+        yield _ip(lines)
+        # What a host sends at once is lost at once: chance shall meet packets.
+        alone = 1 if link.jitter_ns or any(link.loss) else _MANY_PACKETS
+        for end in hosts.ends:
+            yield _ip([f"link set eth0 mtu {link.mtu} gso_max_segs {alone}"], end)
+            # A path that TCP remembers is the one before.
+            yield {"words": ["ip", "tcp_metrics", "flush"], "where": end, "may_fail": True}
+
+    def control(self, name: str) -> Iterator[Order]:
+        """For the keeper: this TCP's congestion control at all ends."""
+        write = f"echo {name} > /proc/sys/net/ipv4/tcp_congestion_control"
+        for end in self.hosts.ends:
+            yield {"words": ["sh", "-c", write], "where": end}
+
+    def pings(self, group: int) -> Iterator[Order]:
+        """For the keeper: lets this group send pings without more rights, as most distributions have it, for
+        programs of whoever is not root."""
+        write = f"echo {group} {group} > /proc/sys/net/ipv4/ping_group_range"
+        for end in self.hosts.ends:
+            yield {"words": ["sh", "-c", write], "where": end, "may_fail": True}
+
+    def relay(self) -> dict[str, Any]:
+        """The relay's spec: from the clients up to the server, and down again."""
+        link = self.link
+        seconds = (link.round_trip_ns + link.jitter_ns) / 2e9
+
+        def way(rate: float | None, loss: float, buffer: int) -> dict[str, Any]:
+            return {
+                "delay_ns": link.round_trip_ns // 2,
+                "jitter_ns": link.jitter_ns // 2,
+                "loss": loss,
+                # A sender may have twice as much under way as the path carries, until it hears of that.
+                "holds": min(int((rate or _FASTEST) / 8 * seconds * 2) + _SLACK, _MOST_WAITING),
+                "buffer": buffer,
+            }
+
+        (down, up), (buffer_down, buffer_up) = self.shared.rate or (None, None), self.shared.buffers()
+        ways = [way(up, link.loss[1], buffer_up), way(down, link.loss[0], buffer_down)]
+        return {"interfaces": list(self.hosts.middle), "ways": ways, "seed": 1}
+
+    def fill(self) -> list[dict[str, Any]]:
+        """Traffic of others, both ways."""
+        if self.cross is None or self.shared.rate is None:
+            return []
+        return [
+            {"interface": interface, "bits_per_second": rate * self.cross / 100, "mtu": self.link.mtu}
+            for interface, rate in zip(self.hosts.middle, self.shared.rate, strict=True)
         ]
-    )
 
+    def look(self, client: str) -> dict[str, Any]:
+        """What the path from this client is asked, to see whether it is this link."""
+        link = self.path
+        rates, buffers = link.rate or (None, None), link.buffers()
 
-def pings(group: int) -> dict[str, Any]:
-    """An order that lets this group send pings without more rights, as most distributions have it: for
-    programs of whoever is not root. `where` is to be named."""
-    write = f"echo {group} {group} > /proc/sys/net/ipv4/ping_group_range"
-    return {"words": ["sh", "-c", write], "may_fail": True}
+        def way(rate: float | None, loss: float, buffer: int) -> dict[str, Any]:
+            packets = _LOOK_PACKETS
+            if loss:
+                fastest = (rate or 2e8) * 0.7 * _MOST_LOOK_SECONDS / 8 / (link.mtu + ETHERNET)
+                packets = max(_LOOK_PACKETS, min(round(_LOSSES / loss), int(fastest)))
+            elif rate is not None:
+                packets = max(50, min(packets, int(rate * _LOOK_SECONDS / 8 / (link.mtu + ETHERNET))))
+            length = int(_LOOK_SECONDS * 1e9)
+            return {"rate": rate, "buffer": buffer, "rate_ns": length, "packets": packets}
 
-
-def needs_relay(link: Link) -> bool:
-    return bool(link.round_trip_ns or link.jitter_ns or any(link.loss))
-
-
-def shaped(link: Link) -> list[dict[str, Any]]:
-    """Orders for the keeper, but for the relay's."""
-    orders: list[dict[str, Any]] = []
-    for interface, rate, buffer in zip(INTERFACES, link.rate or (None, None), link.buffers(), strict=True):
-        if rate is None:
-            words = ["tc", "qdisc", "del", "dev", interface, "root"]
-            # Where there is none.
-            orders.append({"words": words, "may_fail": True})
-            continue
-        seen = rate * (link.mtu + ETHERNET - _SEEN) / (link.mtu + ETHERNET)
-        burst = max(int(rate / 8 * _BURST_SECONDS), _LEAST_BURST)
-        bucket = ["tbf", "rate", f"{round(seen)}bit", "burst", str(burst), "limit", str(buffer)]
-        orders.append({"words": ["tc", "qdisc", "replace", "dev", interface, "root", *bucket]})
-    joins = "nomaster" if needs_relay(link) else f"master {_BRIDGE}"
-    middle = "".join(f"link set {name} mtu {link.mtu} {joins}\n" for name in INTERFACES)
-    orders.append({"words": ["ip", "-batch", "-"], "text": f"link set {_BRIDGE} mtu {link.mtu}\n{middle}"})
-    # What a host sends at once is lost at once: chance shall meet packets.
-    alone = 1 if link.jitter_ns or any(link.loss) else _MANY_PACKETS
-    for end in ADDRESSES:
-        text = f"link set eth0 mtu {link.mtu} gso_max_segs {alone}\n"
-        orders.append({"words": ["ip", "-batch", "-"], "text": text, "where": end})
-        # A path that TCP remembers is the one before.
-        orders.append({"words": ["ip", "tcp_metrics", "flush"], "where": end, "may_fail": True})
-    return orders
-
-
-def control(name: str) -> list[dict[str, Any]]:
-    """Orders that make this TCP's congestion control at both ends."""
-    write = f"echo {name} > /proc/sys/net/ipv4/tcp_congestion_control"
-    return [{"words": ["sh", "-c", write], "where": end} for end in ADDRESSES]
-
-
-def relay(link: Link) -> dict[str, Any]:
-    """The relay's spec: from the client up to the server, and down again."""
-    seconds = (link.round_trip_ns + link.jitter_ns) / 2e9
-
-    def way(rate: float | None, loss: float, buffer: int) -> dict[str, Any]:
         return {
-            "delay_ns": link.round_trip_ns // 2,
-            "jitter_ns": link.jitter_ns // 2,
-            "loss": loss,
-            # A sender may have twice as much under way as the path carries, until it hears of that.
-            "holds": min(int((rate or _FASTEST) / 8 * seconds * 2) + _SLACK, _MOST_WAITING),
-            "buffer": buffer,
+            "ends": [{"namespace": end, "address": address(end)} for end in (client, SERVER)],
+            "mtu": link.mtu,
+            "round_trip_ns": link.round_trip_ns + link.jitter_ns,
+            "ways": [way(rates[1], link.loss[1], buffers[1]), way(rates[0], link.loss[0], buffers[0])],
         }
 
-    (down, up), (buffer_down, buffer_up) = link.rate or (None, None), link.buffers()
-    ways = [way(up, link.loss[1], buffer_up), way(down, link.loss[0], buffer_down)]
-    return {"interfaces": list(INTERFACES), "ways": ways, "seed": 1}
+
+def _queue(interface: str, rate: float | None, buffer: int, mtu: int, where: str | None = None) -> Order:
+    """By which frames leave an interface no faster."""
+    order: Order = {"where": where} if where is not None else {}
+    if rate is None:
+        # Where there is none.
+        return order | {"words": ["tc", "qdisc", "del", "dev", interface, "root"], "may_fail": True}
+    seen = rate * (mtu + ETHERNET - _SEEN) / (mtu + ETHERNET)
+    burst = max(int(rate / 8 * _BURST_SECONDS), _LEAST_BURST)
+    bucket = ["tbf", "rate", f"{round(seen)}bit", "burst", str(burst), "limit", str(buffer)]
+    return order | {"words": ["tc", "qdisc", "replace", "dev", interface, "root", *bucket]}
 
 
-def crossed(link: Link, percent: float) -> list[dict[str, Any]]:
-    """Traffic of others, both ways."""
-    assert link.rate is not None
-    return [
-        {"interface": interface, "bits_per_second": rate * percent / 100, "mtu": link.mtu}
-        for interface, rate in zip(INTERFACES, link.rate, strict=True)
-    ]
-
-
-def look(link: Link) -> dict[str, Any]:
-    """What the path is asked, to see whether it is this link."""
-    rates, buffers = link.rate or (None, None), link.buffers()
-
-    def way(rate: float | None, loss: float, buffer: int) -> dict[str, Any]:
-        packets = LOOK_PACKETS
-        if loss:
-            fastest = (rate or 2e8) * 0.7 * _MOST_LOOK_SECONDS / 8 / (link.mtu + ETHERNET)
-            packets = max(LOOK_PACKETS, min(round(_LOSSES / loss), int(fastest)))
-        elif rate is not None:
-            packets = max(50, min(packets, int(rate * LOOK_SECONDS / 8 / (link.mtu + ETHERNET))))
-        return {"rate": rate, "buffer": buffer, "rate_ns": int(LOOK_SECONDS * 1e9), "packets": packets}
-
-    return {
-        "ends": [{"address": address} for address in ADDRESSES.values()],
-        "mtu": link.mtu,
-        "round_trip_ns": link.round_trip_ns + link.jitter_ns,
-        "ways": [way(rates[1], link.loss[1], buffers[1]), way(rates[0], link.loss[0], buffers[0])],
-    }
+def _ip(lines: list[str], where: str | None = None) -> Order:
+    order: Order = {"words": ["ip", "-batch", "-"], "text": "\n".join([*lines, ""])}
+    return order | ({"where": where} if where is not None else {})

@@ -104,7 +104,8 @@ class Probe:
     path: str | None = None
     data: str | None = None
     link: str | None = None
-    """Over which, where one is made for the run, and what others take of it."""
+    """Over which, where one is made for the run, what all loaders share, and what others take of it."""
+    backplane: str | None = None
     cross: float | None = None
     url: str = field(default="", compare=False)
     """The scenario's address, of a probe of sockets."""
@@ -141,7 +142,7 @@ def probes(found: Iterable[Cell], path: Path | None = None, servers: int = 1) ->
         if url.startswith("empty:"):
             continue
         ways = _ways(cell, servers if is_remote(url) else len(each_host(url)))
-        if p.get("on") == "ray" and (p.get("loaders") or 1) > 1:
+        if p.get("on") != "spark" and (p.get("loaders") or 1) > 1:
             # One host's limit does not bound several hosts.
             for probe in ways:
                 want(probe)
@@ -209,7 +210,7 @@ def _ways(cell: Cell, servers: int) -> list[Probe]:
                 streams=streams,
             )
         ]
-    placed, streams = p.get("on") == "ray", int(p["streams"])
+    placed, streams = p.get("on") != "spark" and p.get("loaders") is not None, int(p["streams"])
     loaders = int(p.get("loaders") or 1) if placed else 1
 
     def probe(name: str | None, count: int, **more: Any) -> Probe:
@@ -222,6 +223,7 @@ def _ways(cell: Cell, servers: int) -> list[Probe]:
             direction=str(p["operation"]),
             streams=count,
             link=p.get("link"),
+            backplane=p.get("backplane"),
             cross=p.get("cross"),
             url=url,
             cell=cell,
@@ -356,7 +358,7 @@ class Prober:
                 "pin": _cpus(probe),
                 # For whoever places it: from how many loaders, or from which one, and its first stream.
                 **({"from": probe.loader, "first": probe.first} if probe.loader else {}),
-                **({name: it for name in ("link", "cross") if (it := getattr(probe, name))}),
+                **({name: it for name in ("link", "backplane", "cross") if (it := getattr(probe, name))}),
             }
             return run_with_progress(executor.probe_tcp, spec, control) | one
         if probe.kind == "engine":

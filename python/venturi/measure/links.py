@@ -13,8 +13,8 @@ from venturi.common.links import Link
 from venturi.engine import apart
 from venturi.engine.executor import CoreExecutor, run_with_progress
 from venturi.lab import programs
+from venturi.lab.hosts import ADDRESSES
 from venturi.lab.laboratory import Laboratory, WrongLink
-from venturi.lab.shape import ADDRESSES
 from venturi.measure.ceiling_probes import Probe, least
 from venturi.servers.starters import Placed, Server
 

@@ -52,7 +52,11 @@ def named(found: Scenario, on: str | None, master: str | None) -> tuple[Scenario
     if master is not None and without_secrets(master) != master:
         raise VenturiError("--master: has a secret in it, which would be stored with the run")
     notes = []
-    if place is None and (found.hosts.loaders not in (None, 1) or "loaders" in found.axes):
+    if (
+        place is None
+        and not _linked(found)
+        and (found.hosts.loaders not in (None, 1) or "loaders" in found.axes)
+    ):
         notes.append("no --on: all streams run in this process, and loaders mean nothing")
     return replace(found, on=place, beside=len(_places(on)) > 1), notes
 
@@ -72,6 +76,11 @@ def resumed(on: str | None, lines: list[dict[str, Any]], path: object) -> None:
     raise VenturiError(f"{path} was begun on {before}: say where again by --on {again}")
 
 
+def _linked(found: Scenario) -> bool:
+    """Whether its trials go over links that are made for them."""
+    return found.hosts.link is not None or "link" in found.axes
+
+
 @contextlib.contextmanager
 def here(found: Scenario | None = None) -> Iterator[Executor]:
     """What runs trials of which no other host has a part: over links, where the scenario names some. Raises
@@ -79,9 +88,11 @@ def here(found: Scenario | None = None) -> Iterator[Executor]:
     if found is None or not found.over_link:
         yield CoreExecutor()
         return
-    from venturi.lab.executor import LinkExecutor
+    from venturi.lab.executor import LinkExecutor, LoadersExecutor
 
-    with contextlib.closing(LinkExecutor()) as placed:
+    loaders = [found.hosts.loaders, *found.axes.get("loaders", ())]
+    most = max((count for count in loaders if count is not None), default=None)
+    with contextlib.closing(LinkExecutor() if most is None else LoadersExecutor(most)) as placed:
         yield placed
 
 

@@ -17,7 +17,7 @@ from venturi.plan.rules import cells as fitting
 from venturi.plan.rules import charrow as queries
 from venturi.plan.rules import defaults, flight, link, options, plugins
 from venturi.plan.rules import timeseries as ingests
-from venturi.plan.settings import Target
+from venturi.plan.settings import LINK, Target
 from venturi.plan.workload import (
     POINT_BYTES,
     SIZES,
@@ -230,9 +230,10 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
 
 def _placement(scenario: Scenario, workload: Workload, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """How many processes share the streams, and by what they are placed; null where one runs all."""
-    link = {name: chosen.get(name, getattr(scenario.hosts, name)) for name in ("link", "cross")}
+    link = {name: chosen.get(name, getattr(scenario.hosts, name)) for name in LINK}
     if scenario.on is None:
-        return {"loaders": None, "on": None, **link}
+        loaders = chosen.get("loaders", scenario.hosts.loaders) if link["link"] is not None else None
+        return {"loaders": loaders, "on": None, **link}
     loaders = chosen.get("loaders", scenario.hosts.loaders)
     if loaders is None and scenario.on == "spark":
         # As Spark itself would: a partition a task.

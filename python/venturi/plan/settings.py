@@ -115,6 +115,18 @@ class Hosts(Table):
             default="none: the loopback",
         ),
     ] = None
+    backplane: Annotated[
+        Nullable[Annotated[str, BeforeValidator(links.canonical_rate)]],
+        Setting(
+            "Rate that loaders share on their way to the server, as 2gbit; each has --link to there.",
+            panel="Several hosts",
+            doc=(
+                "rate of what several loaders share on their way to the server: their switch, or the "
+                "server's link. Each has a `link` of its own to there"
+            ),
+            default="as that of one link",
+        ),
+    ] = None
     cross: Annotated[
         float | None,
         BeforeValidator(_cross),
@@ -182,7 +194,7 @@ class Hosts(Table):
     ] = None
 
 
-LINK = ("link", "cross")
+LINK = ("link", "backplane", "cross")
 """What of [hosts] is of a link that is made here: without `--on`."""
 
 

@@ -97,18 +97,8 @@ def known(table: str, key: str, it: Setting) -> Known:
 
 LEADING = (
     *("operation", "place", "target", "data", "columns", "values", "hosts", "partitions", "encoders"),
-    *(
-        "decoders",
-        "on",
-        "loaders",
-        "link",
-        "cross",
-        "streams",
-        "threads",
-        "connections",
-        "in_flight",
-        "rows_per_batch",
-    ),
+    *("decoders", "on", "loaders", "link", "backplane", "cross", "streams", "threads", "connections"),
+    *("in_flight", "rows_per_batch"),
     *("rows_per_stream", "bytes_per_stream", "duration_ns", "rate", "compression", "window", "verify", "ack"),
     "handicap",
 )

@@ -283,6 +283,7 @@ def _nothing(one: Straggler, probes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _next(one: Straggler, probes: Sequence[Mapping[str, Any]]) -> str:
-    if _links(one, probes) is None and get(one.cell.parameters, "on") == "ray" and not one.cell.in_rows:
+    probed = get(one.cell.parameters, "on") != "spark"
+    if _links(one, probes) is None and probed and not one.cell.in_rows:
         return "Measure each host's link alone: `venturi run ... --ceilings once --fresh-ceilings`"
     return "Run `venturi doctor` there and on another one and compare"

@@ -37,7 +37,7 @@ __all__ = [
 
 IDENTITY = (
     *("kind", "place", "end", "name", "threads", "pin", "direction", "streams", "message_bytes", "path"),
-    *("data", "link", "cross"),
+    *("data", "link", "backplane", "cross"),
 )
 """What tells a line of ceilings.jsonl from others, but for repeats."""
 NEAR = math.log(2.0)
@@ -270,7 +270,17 @@ class Limits:
                 continue
             kind = str(probe.get("kind") or "tcp")
             names = {
-                "tcp": ("place", "direction", "streams", "name", "threads", "pin", "link", "cross"),
+                "tcp": (
+                    "place",
+                    "direction",
+                    "streams",
+                    "name",
+                    "threads",
+                    "pin",
+                    "link",
+                    "backplane",
+                    "cross",
+                ),
                 "unix": ("place", "direction", "streams", "name", "threads", "pin"),
                 "pipe": ("direction", "streams", "threads", "pin"),
                 "engine": ("data", "name", "streams", "threads"),
@@ -308,7 +318,8 @@ class Limits:
         raw = self._pipe(parameters) if piped else self._sockets(parameters, message_bytes)
         if (parameters.get("loaders") or 1) > 1:
             # One host's limit does not bound several hosts.
-            found = [_of_payload(raw, parameters, payload_per_wire)]
+            links_ = self._link(parameters, records)
+            found = [_of_payload(one, parameters, payload_per_wire) for one in (links_, raw)]
             return _held_against(found, done)
         found = [
             _of_payload(self._link(parameters, records), parameters, payload_per_wire),
@@ -335,11 +346,20 @@ class Limits:
         way = "down" if parameters["operation"] == "get" else "up"
         part = links.parse(str(parameters["link"])).payload_part * (1 - (parameters.get("cross") or 0) / 100)
         found: list[Sample] = [
-            (rate / 8 * part, record.get("repeat"))
+            (self._together(parameters, way, rate) / 8 * part, record.get("repeat"))
             for record in records
             if (rate := (record.get("link") or {}).get(f"{way}_bits_per_second"))
         ]
         return self._ceiling(LINK, found) if found else None
+
+    @staticmethod
+    def _together(parameters: Mapping[str, Any], way: str, rate: float) -> float:
+        """What the links of all loaders carry, of which one alone carries this rate: they share as much as
+        one has, where no more was asked for."""
+        if parameters.get("backplane") is None:
+            return rate
+        down, up = links.rates(str(parameters["backplane"]))
+        return min(rate * (parameters.get("loaders") or 1), down if way == "down" else up)
 
     def _sockets(self, parameters: Mapping[str, Any], size: float | None) -> Ceiling | None:
         url = str(parameters.get("target") or "")
@@ -348,9 +368,9 @@ class Limits:
         kind = "unix" if is_unix(url) else "tcp"
         own = parameters.get("place")
         sizes: dict[float, list[Sample]] = {}
-        loaders = together(parameters.get("loaders") if parameters.get("on") == "ray" else None)
+        loaders = together(parameters.get("loaders") if parameters.get("on") != "spark" else None)
         client = (parameters.get("threads"), pinned(parameters))
-        over = [parameters.get("link"), parameters.get("cross")]
+        over = [parameters.get(name) for name in ("link", "backplane", "cross")]
         for (place, direction, streams, name, threads, pin, *link), rates in self._found.get(
             kind, {}
         ).items():

@@ -53,7 +53,8 @@ def axis_of(cell: Cell) -> str | None:
 
     `hosts` is what imported runs say; of a trial of Venturi's own it is the hosts whose metrics are made up.
     """
-    if cell.parameters.get("on") is not None and _count(cell, "loaders"):
+    placed = cell.parameters.get("on") is not None or cell.parameters.get("link") is not None
+    if placed and _count(cell, "loaders"):
         return "loaders"
     if _count(cell, "hosts") and any(record.get("imported") for record in cell.records):
         return "hosts"

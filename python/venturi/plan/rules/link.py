@@ -31,6 +31,11 @@ def check(scenario: Scenario, cell: Cell) -> None:
     def where(key: str) -> str:
         return scenario.where("matrix" if key in scenario.axes else "hosts", key)
 
+    if p["backplane"] is not None and p["loaders"] is None:
+        raise ScenarioError(
+            f"{where('backplane')}: is what several loaders share, and none is named",
+            hint="name a link and loaders: --link 1gbit --loaders 4 --streams 4",
+        )
     if p["link"] is None:
         if p["cross"] is not None:
             raise ScenarioError(f"{where('cross')}: is other traffic on a link, and no link is named")
