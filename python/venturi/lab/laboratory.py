@@ -18,7 +18,7 @@ from typing import IO, Any
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.links import Link, Rates
 from venturi.lab import verified
-from venturi.lab.hosts import Hosts
+from venturi.lab.hosts import SERVER, Hosts, address
 from venturi.lab.shape import Order, Shape
 
 __all__ = ["Laboratory", "WrongLink"]
@@ -95,7 +95,9 @@ class Laboratory:
         """What a command begins with that is to run at this end: `client` or `server`."""
         there = f"/proc/{self._pids[end]}/ns"
         user = [] if self._root else [f"--user={there}/user", "--preserve-credentials"]
-        return ["nsenter", *user, f"--net={there}/net", "--"]
+        # For the core, which looks for the server's process (crates/base/src/meter/readers/beside.rs).
+        beside = f"VENTURI_BESIDE={address(SERVER)}=/proc/{self._pids[SERVER]}/net"
+        return ["nsenter", *user, f"--net={there}/net", "--", "env", beside]
 
     @property
     def hosts(self) -> Hosts:

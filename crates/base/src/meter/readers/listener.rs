@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::beside::Beside;
+
 /// A host may run thousands of processes; nobody shall wait for all their descriptors.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -172,9 +174,13 @@ impl Row {
 }
 
 fn rows() -> impl Iterator<Item = Row> {
-    ["/proc/self/net/tcp", "/proc/self/net/tcp6"]
-        .into_iter()
-        .flat_map(|table| parse(&std::fs::read_to_string(table).unwrap_or_default()))
+    let beside = Beside::told().map(Beside::tables);
+    let folders = [Some(Path::new("/proc/self/net")), beside];
+    folders.into_iter().flatten().flat_map(|folder| {
+        ["tcp", "tcp6"].into_iter().flat_map(move |table| {
+            parse(&std::fs::read_to_string(folder.join(table)).unwrap_or_default())
+        })
+    })
 }
 
 fn parse(table: &str) -> Vec<Row> {

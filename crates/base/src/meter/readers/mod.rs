@@ -2,6 +2,7 @@
 //! reader that keeps its files open. Where a file is not there (another system, an older
 //! kernel, a container that hides it) the answer is `None`, never an error.
 
+mod beside;
 pub mod cgroup;
 pub mod disk;
 mod family;

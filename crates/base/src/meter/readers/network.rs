@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+use super::beside::Beside;
 use super::Reread;
 
 /// An interface of this host.
@@ -64,10 +65,12 @@ impl Network {
     }
 }
 
-/// Whether this host has the address itself.
+/// Whether this host has the address itself, in our network namespace or in that of a server beside us.
 pub fn is_own(ip: IpAddr) -> bool {
     let ip = ip.to_canonical();
-    ip.is_loopback() || addresses().iter().any(|one| one.ip == ip)
+    ip.is_loopback()
+        || addresses().iter().any(|one| one.ip == ip)
+        || Beside::told().is_some_and(|beside| beside.has(ip))
 }
 
 struct Address {
