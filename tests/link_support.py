@@ -16,8 +16,8 @@ from typing import Any
 from conftest import require
 from run_support import command, environment
 from venturi.common.errors import VenturiError
-from venturi.lab.laboratory import Laboratory
 from venturi.lab.hosts import ADDRESSES
+from venturi.lab.laboratory import Laboratory
 
 SERVER = ADDRESSES["server"]
 _IPERF_PORT = 5201
