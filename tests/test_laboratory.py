@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from link_support import inside, iperf3, laboratory, ping
+from link_support import IPERF_PORT, SERVER, inside, iperf3, laboratory, listening, ping
 from run_support import venturi
 from venturi.common.links import parse
 from venturi.lab.laboratory import Laboratory, WrongLink
@@ -24,8 +24,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("core")]
 
 SURELY = 4.5
 """Standard deviations."""
-UDP_HEADERS = 20 + 8 + 38
 UDP = "--udp"
+_FAST, _SPARE = 5e9, 1.3
+"""bits/s from which on iperf3 may be what is too slow, and how much more than a link it has to carry."""
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +56,11 @@ def test_a_link_is_what_was_asked_for(lab: Laboratory, text: str) -> None:
     """By tools that know nothing of it: rate within 3 %, round trip within 5 % + 0.2 ms."""
     link = parse(text)
     assert link.rate is not None
+    if max(link.rate) >= _FAST:
+        lab.ready(parse("unshaped"), None)
+        carried = _filled(lab, link.mtu)
+        if carried < _SPARE * max(link.rate):
+            pytest.skip(f"iperf3 moves {carried / 1e9:.3g} Gbit/s here over no link: too little to see {text}")
     lab.ready(link, None)
     trip = min(ping(lab, 20, 0.02))
     assert abs(trip - link.round_trip_ns / 1e6) <= (TRIP_OFF * link.round_trip_ns + TRIP_OFF_NS) / 1e6
@@ -66,13 +72,17 @@ def test_a_link_is_what_was_asked_for(lab: Laboratory, text: str) -> None:
 
 def _rate(lab: Laboratory, mtu: int, asked: float, *way: str) -> float:
     """Bits/s on the wire that iperf3 fills the link with: datagrams, or where a core cannot send as many,
-    two streams of TCP."""
-    if asked <= 5e8:
+    some streams of TCP."""
+    if asked <= 1e8:
         size = mtu - 28
         words = (UDP, "--bitrate", round(1.2 * asked), "--length", size, "--time", 2, "--omit", 1)
         end = iperf3(lab, *words, *way)["sum_received"]
         return float(end["bits_per_second"]) * (mtu + 38) / size
-    words = ("--parallel", 2, "--time", 3, "--omit", 2)
+    return _filled(lab, mtu, *way)
+
+
+def _filled(lab: Laboratory, mtu: int, *way: str) -> float:
+    words = ("--parallel", 4, "--time", 3, "--omit", 2, "--zerocopy")
     end = iperf3(lab, *words, *way)["sum_received"]
     return float(end["bits_per_second"]) / parse(f"mtu {mtu}").payload_part
 
@@ -102,7 +112,7 @@ def test_losses_are_as_asked(lab: Laboratory) -> None:
     part = 1 - 0.98 * 0.99
     assert abs(sent - came - sent * part) <= SURELY * math.sqrt(sent * part * (1 - part))
     for way, loss in (((), 0.01), (("--reverse",), 0.02)):
-        end = iperf3(lab, UDP, "--bitrate", "20M", "--length", 1472, "--time", 2, *way)["sum"]
+        end = iperf3(lab, UDP, "--bitrate", "20M", "--length", 1472, "--time", 2, *way)["sum_received"]
         spread = SURELY * math.sqrt(end["packets"] * loss * (1 - loss))
         assert abs(end["lost_packets"] - end["packets"] * loss) <= spread, end
 
@@ -110,16 +120,14 @@ def test_losses_are_as_asked(lab: Laboratory) -> None:
 def test_a_buffer_is_as_asked(lab: Laboratory) -> None:
     """What waits before the slowest place: so long is a packet late while somebody fills the link."""
     lab.ready(parse("20mbit 10ms buffer 100kB"), None)
-    words = ("iperf3", "--client", "10.77.0.2", UDP, "--bitrate", "30M", "--length", 1472, "--time", 4)
+    words = ("iperf3", "--client", SERVER, UDP, "--bitrate", "30M", "--length", 1472, "--time", 4)
     with contextlib.ExitStack() as ends:
         for end, given in (("server", ("iperf3", "--server", "--one-off")), ("client", words)):
             running = subprocess.Popen(inside(lab, end, *given), stdout=subprocess.DEVNULL)
             ends.callback(running.wait)
             ends.callback(running.kill)
             if end == "server":
-                from link_support import listening
-
-                listening(lab.within("server"), 5201)
+                listening(lab.within("server"), IPERF_PORT)
         late = [trip for trip in ping(lab, 60, 0.04) if trip > 20]
     # 100 kB at 20 Mbit/s are 40 ms.
     assert late and statistics.median(late) == pytest.approx(50, rel=0.15), late
@@ -152,7 +160,7 @@ def test_what_this_machine_cannot_carry_fails_the_cell(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (tmp_path / "run" / "trials.jsonl").read_text().splitlines()]
     by_link = {line["parameters"]["link"]: line for line in lines}
     good, bad = by_link["50mbit"], by_link["400gbit"]
-    assert good["outcome"] == "ok" and good["verification"]["ok"], good["error"]
+    assert good["outcome"] == "ok" and good["verification"]["achieved"] == "checksum", good["error"]
     assert good["link"]["asked"] == "50mbit"
     assert good["link"]["down_bits_per_second"] == pytest.approx(5e7, rel=RATE_OFF)
     assert bad["outcome"] == "failed" and bad["error"]["kind"] == "link"
@@ -207,7 +215,7 @@ def test_systems_over_a_link(tmp_path: Path, name: str) -> None:
     assert trials
     for trial in trials:
         assert trial["outcome"] == "ok" and trial["counts"]["rows"] > 0
-        assert (trial["verification"] or {"ok": True})["ok"]
+        assert trial["verification"]["achieved"] in ("checksum", "sums", "count", "acknowledged")
         assert trial["link"]["round_trip_ns"] == pytest.approx(4_000_000, abs=400_000)
         rate = trial["counts"]["payload_bytes"] * 8e9 / trial["times"]["interval_ns"]
         assert rate < 2e8

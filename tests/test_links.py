@@ -239,7 +239,7 @@ def looked(**more: Any) -> Looked:
 
 
 def test_what_was_asked_stands_over_what_was_found() -> None:
-    golden = ROOT / "tests" / "data" / "golden" / "links.txt"
+    golden = ROOT / "tests" / "data" / "links.txt"
     assert "".join(f"{line}\n" for line in shown.lines(looked())) == golden.read_text()
     assert next(iter(shown.lines(looked(wrong="rate")))) == "200mbit 20ms loss 0.1%/0%: NOT as asked: rate"
     (told,) = shown.document([looked()])["links"]
