@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,11 +19,12 @@ from typing import Any
 from conftest import require
 from run_support import command, environment
 from venturi.common.errors import VenturiError
-from venturi.lab.hosts import ADDRESSES
+from venturi.lab.hosts import ADDRESSES, Hosts
 from venturi.lab.laboratory import Laboratory
 
 SERVER = ADDRESSES["server"]
 IPERF_PORT = 5201
+_INTERFACES = {*Hosts().middle, "switch"}
 _TRIES = 3
 """iperf3 begins a test of datagrams with one that it does not send again."""
 
@@ -120,15 +124,22 @@ def gone(pids: Sequence[int], seconds: float = 30.0) -> None:
         time.sleep(0.05)
 
 
-def networks() -> tuple[set[str], set[str]]:
-    """Network namespaces that processes of this host are in, and the interfaces of this one."""
-    spaces = set()
-    for entry in Path("/proc").iterdir():
+def networks(pids: Sequence[int]) -> set[str]:
+    """Network namespaces of these processes, but for this one's."""
+    found = set()
+    for pid in pids:
         with contextlib.suppress(OSError):
-            if entry.name.isdecimal():
-                spaces.add((entry / "ns" / "net").readlink().name)
-    interfaces = {path.name for path in Path("/sys/class/net").iterdir()}
-    return spaces, interfaces
+            found.add(os.readlink(f"/proc/{pid}/ns/net"))
+    return found - {os.readlink("/proc/self/ns/net")}
+
+
+def nothing_left(pids: Sequence[int], spaces: set[str], seconds: float = 30.0) -> None:
+    """Waits until none of these processes lives, and nobody at all is in one of these namespaces, which go
+    with the last one in them; and sees that no interface has got into this one."""
+    gone(pids, seconds)
+    others = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+    assert not networks(others) & spaces
+    assert not {path.name for path in Path("/sys/class/net").iterdir()} & _INTERFACES
 
 
 def started(*arguments: object, cwd: Path, **more: Any) -> subprocess.Popen[str]:
@@ -149,12 +160,16 @@ def until(pid: int, text: str, seconds: float = 60.0) -> int:
         time.sleep(0.02)
 
 
-def python_for_others() -> list[str]:
-    """What a command begins with that runs as somebody who is not root, with our Python."""
-    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
-    tried = subprocess.run(
-        [*words, sys.executable, "-c", "import venturi._core"],
-        env=environment(), capture_output=True, check=False, cwd="/",
-    )  # fmt: skip
-    require(tried.returncode == 0, "a Python with Venturi that others than root may read")
-    return words
+def for_others() -> tuple[list[str], dict[str, str]]:
+    """What a command begins with that runs `venturi` as somebody who is not root, and its environment. That
+    is by a Python which others may read: ours, or the system's of the same version."""
+    become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
+    variables = environment()
+    variables["PYTHONPATH"] += os.pathsep + sysconfig.get_path("purelib")
+    for python in (sys.executable, f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"):
+        # A program that has been somebody else's from its beginning reads this one.
+        words = [*become, "sh", "-c", f"exec {shlex.quote(python)} -c 'import venturi._core, pyarrow'"]
+        if not subprocess.run(words, env=variables, capture_output=True, check=False, cwd="/").returncode:
+            return [*become, python, "-m", "venturi"], variables
+    require(False, "a Python with Venturi that others than root may read")
+    raise AssertionError

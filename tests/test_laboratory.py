@@ -60,7 +60,9 @@ def test_a_link_is_what_was_asked_for(lab: Laboratory, text: str) -> None:
         lab.ready(parse("unshaped"), None)
         carried = _filled(lab, link.mtu)
         if carried < _SPARE * max(link.rate):
-            pytest.skip(f"iperf3 moves {carried / 1e9:.3g} Gbit/s here over no link: too little to see {text}")
+            pytest.skip(
+                f"iperf3 moves {carried / 1e9:.3g} Gbit/s here over no link: too little to see {text}"
+            )
     lab.ready(link, None)
     trip = min(ping(lab, 20, 0.02))
     assert abs(trip - link.round_trip_ns / 1e6) <= (TRIP_OFF * link.round_trip_ns + TRIP_OFF_NS) / 1e6

@@ -17,7 +17,17 @@ import pytest
 
 import venturi as api
 from conftest import require
-from link_support import alive, gone, laboratory, networks, python_for_others, started, tree, until
+from link_support import (
+    alive,
+    for_others,
+    gone,
+    laboratory,
+    networks,
+    nothing_left,
+    started,
+    tree,
+    until,
+)  # fmt: skip
 from run_support import command, environment, venturi
 from venturi.common.links import parse
 from venturi.lab import programs
@@ -46,7 +56,6 @@ def test_nothing_is_left_after_a_kill(tmp_path: Path, attempt: int) -> None:
     """No process, no interface, no namespace; of temporary files none after the next run."""
     places = tmp_path / "tmp"
     places.mkdir()
-    before = networks()
     words = (
         "run",
         *LOCAL,
@@ -62,10 +71,11 @@ def test_nothing_is_left_after_a_kill(tmp_path: Path, attempt: int) -> None:
     time.sleep(random.uniform(0, 0.5))
     all_of_it = list(tree(killed.pid))
     assert len(all_of_it) >= 6  # the keeper, its two ends, the server, the trial
+    spaces = networks(all_of_it)
+    assert len(spaces) == 3
     killed.kill()
     killed.communicate(timeout=30)
-    gone(all_of_it)
-    assert networks() == before
+    nothing_left(all_of_it, spaces)
     again = (
         "run",
         *LOCAL,
@@ -83,21 +93,19 @@ def test_nothing_is_left_after_a_kill(tmp_path: Path, attempt: int) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert list(places.iterdir()) == []
-    assert networks() == before
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_interrupted_leaves_nothing(tmp_path: Path, number: int) -> None:
-    before = networks()
     words = ("run", *LOCAL, "--link", "100mbit 5ms", "--duration", "20s", "--out", tmp_path / "run")
     ended = started(*words, cwd=tmp_path)
     until(ended.pid, TRIAL)
     all_of_it = list(tree(ended.pid))
+    spaces = networks(all_of_it)
     ended.send_signal(number)
     _, said = ended.communicate(timeout=60)
     assert ended.returncode == 130, said
-    gone(all_of_it)
-    assert networks() == before
+    nothing_left(all_of_it, spaces)
 
 
 def test_a_laboratory_that_is_killed_fails_the_trial(tmp_path: Path) -> None:
@@ -195,17 +203,17 @@ def test_a_search_over_a_link_searches_compression_too(tmp_path: Path, typed: bo
 
 def test_whoever_is_not_root_can_too(tmp_path: Path) -> None:
     require(os.geteuid() == 0, "root, to be somebody else")
-    others = python_for_others()
+    others, variables = for_others()
     home = tmp_path / "home"
     home.mkdir()
     os.chown(home, 65534, 65534)
     for place in (tmp_path, *tmp_path.parents):
         if not os.stat(place).st_mode & 0o001:
             os.chmod(place, os.stat(place).st_mode | 0o011)
-    variables = environment(HOME=str(home), TMPDIR=str(home), XDG_CACHE_HOME=str(home))
+    variables |= dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), str(home))
     words = ("--link", "100mbit 10ms loss 0.01%,200mbit", "--duration", "500ms", "--repeats", 1)
     done = subprocess.run(
-        [*others, *command("run", *LOCAL, *words, "--out", home / "run")],
+        [*others, "run", *LOCAL, *map(str, words), "--out", str(home / "run")],
         env=variables, cwd=home, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -214,7 +222,7 @@ def test_whoever_is_not_root_can_too(tmp_path: Path) -> None:
     require(shutil.which("ping"), "ping (tools/install-servers)")
     client = "sh -c 'id -u; ping -c 3 -i 0.2 {server}'"
     done = subprocess.run(
-        [*others, *command("links", "100mbit 10ms", "--client", client)],
+        [*others, "links", "100mbit 10ms", "--client", client],
         env=variables, cwd=home, capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -323,16 +331,15 @@ FAMILY = "sh -c 'setsid sleep 1000 & (sleep 1000 &) ; touch ready; sleep 1000'"
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_programs_and_what_they_start_end_with_the_command(tmp_path: Path, number: int) -> None:
-    before = networks()
     run = started("links", "unshaped", "--client", FAMILY, cwd=tmp_path)
     deadline = time.monotonic() + 60
     while not (tmp_path / "ready").exists():
         assert time.monotonic() < deadline and alive([run.pid])
         time.sleep(0.05)
     all_of_it = list(tree(run.pid))
+    spaces = networks(all_of_it)
     assert sum(line.startswith("sleep") for line in tree(run.pid).values()) == 3
     run.send_signal(number)
     run.communicate(timeout=30)
     assert run.returncode == (-9 if number == signal.SIGKILL else 130)
-    gone(all_of_it)
-    assert networks() == before
+    nothing_left(all_of_it, spaces)
