@@ -51,8 +51,10 @@ OTHERS = {
     Cause.PLUGIN_BUSY,
     Cause.PLUGIN_ONE_INTERPRETER,
     Cause.PLUGIN_WAITS,
+    Cause.SLOW_START,
 }
-"""Causes of other systems: of databases, of targets in Python, and of ends with pools of threads."""
+"""Causes of other systems: of databases, of targets in Python, of ends with pools of threads, of links that
+were made."""
 TABLE = {"target": "flight://10.0.0.2:31337/t", "data": "remote", "operation": "get", "row_bytes": None}
 
 

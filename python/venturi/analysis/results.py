@@ -12,6 +12,7 @@ from venturi.analysis.advice import server_advice
 from venturi.analysis.advice.collect import advise
 from venturi.analysis.advice.warning import Advice
 from venturi.analysis.cells import summary as cells_module
+from venturi.analysis.cells.limits import limits
 from venturi.analysis.cells.summary import Cell, get
 from venturi.analysis.verdict import findings as findings_module
 from venturi.analysis.verdict import judge as verdict_module
@@ -88,7 +89,9 @@ class Results:
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:
         """The narrowest place of each cell, by the cell's name."""
-        return verdict_module.verdicts(self.cells, self.environment)
+        from venturi.analysis.models.packing import packings
+
+        return verdict_module.verdicts(self.cells, self.environment, packings(limits(self.probes)))
 
     @cached_property
     def findings(self) -> list[Finding]:

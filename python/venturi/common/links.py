@@ -21,6 +21,7 @@ __all__ = [
     "Link",
     "Preset",
     "Rates",
+    "TCP_HEADERS",
     "canonical",
     "canonical_rate",
     "parse",

@@ -149,6 +149,15 @@ class Cause(Name):
         "cipher-reached", "stage", "An end's workers encrypt or decrypt nearly what their cores can.",
         ("cipher_share",), _STREAMS,
     )  # fmt: skip
+    LINK_FULL = (
+        "link-full", "link", "The link that was made for the cell carries what it can.",
+        ("link_share", "link_bits_per_second", "raw_tcp_share"), ("compression", "link"),
+    )  # fmt: skip
+    LINK_SHARED = (
+        "link-shared", "link", "The link carries what it can, and others take a part of it.",
+        ("link_share", "link_bits_per_second", "cross_share", "raw_tcp_share"),
+        ("cross", "compression", "link"),
+    )  # fmt: skip
     RAW_TCP_REACHED = (
         "raw-tcp-reached", "link", "The path carries what raw TCP can do on it.",
         ("raw_tcp_share", "wire_bytes_per_second"), ("compression", *_STREAMS),
@@ -194,6 +203,15 @@ class Cause(Name):
     ACKNOWLEDGEMENTS = (
         "acknowledgements", "flow-control", "The client waits for answers and the server for input.",
         ("await_reply", "await_input"), ("ack", _BATCHES, *_STREAMS),
+    )  # fmt: skip
+    LOSS = (
+        "loss", "link", "TCP slows down for packets that the link loses.",
+        ("link_share", "loss", "bound_bytes_per_second", "round_trip_ns", "streams_needed", "raw_tcp_share"),
+        (*_STREAMS, "link"),
+    )  # fmt: skip
+    SLOW_START = (
+        "slow-start", "flow-control", "The trial is over before TCP has found what the link carries.",
+        ("link_share", "round_trips", "trips_to_fill", "started_share"), ("duration_ns", *_STREAMS),
     )  # fmt: skip
     SERVER_LIMIT = (
         "server-limit", "server", "Fewer batches in flight did as much or nearly: they queue in the server.",
@@ -332,18 +350,35 @@ class Why(Name):
     PATH_LIMIT = "path-limit", "what the path can do at all"
     RAW_TCP = "raw-tcp", ""
     FASTER_PATH = "faster-path", "a faster path between the hosts"
+    PACKING_PAYS = (
+        "packing-pays",
+        "{codec}, which makes these data {ratio:.3g} times smaller: about {gain:.2g} times as fast over this "
+        "link",
+    )
+    PACKING_LIMITS = "packing-limits", "what codecs do to these data, and so whether they pay on this link"
+    FASTER_LINK = "faster-link", "what a link twice as fast would bring"
+    NO_CROSS = "no-cross", "the link without the traffic of others"
+    STREAMS_HIDE = "streams-hide", "more {stream}s, of which each loses a little: some {needed} fill the link"
+    OTHER_CONTROL = "other-control", "BBR, which does not slow down for single losses"
     DISK_LIMIT = "disk-limit", "what the disk can do"
     FASTER_DISK = "faster-disk", "a faster disk at the {end}"
     NO_WINDOW = "no-window", "no HTTP/2 limit"
+    WINDOW_TO = "window-to", "a window of twice what the link holds, {holds} a {stream}"
     LARGER_WINDOW = "larger-window", "a larger window"
     SERVER_WINDOW = "server-window", "a larger HTTP/2 window at the server, which is its own setting"
     SEND_BUFFER = "send-buffer", "a larger send buffer"
+    SEND_BUFFER_TO = "send-buffer-to", "a send buffer of twice what the link holds, {holds} a {stream}"
     SERVER_SEND_BUFFER = "server-send-buffer", "a larger send buffer at the server"
     SERVER_OWN_SEND_BUFFER = (
         "server-own-send-buffer",
         "a larger send buffer at the server, which is its own setting",
     )
     TCP_BUFFERS = "tcp-buffers", "larger TCP buffers at the {end} (net.ipv4.tcp_rmem; venturi doctor)"
+    TCP_BUFFERS_TO = (
+        "tcp-buffers-to",
+        "TCP buffers of {larger} at the {end} (net.ipv4.tcp_rmem): twice what the link holds, {holds} a "
+        "{stream}",
+    )
     STREAM_ACKS = "stream-acks", "acknowledge a {stream} at a time"
     HIGHER_RATE = "higher-rate", "a higher rate"
     CLOSED_LOOP = "closed-loop", "the limit itself, closed loop"

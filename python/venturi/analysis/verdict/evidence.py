@@ -14,6 +14,9 @@ from statistics import median
 from typing import Any
 
 from venturi.analysis.cells.summary import ENDS, Cell, Record, get, numeric, quotient
+from venturi.analysis.models.packing import Packing
+from venturi.analysis.verdict import over_link
+from venturi.analysis.verdict.over_link import OverLink
 from venturi.targets.system import PIPES, scheme_of
 
 Facts = dict[str, float]
@@ -156,6 +159,10 @@ class Seen:
     """Share of batches that were sent late."""
     start: float | None
     """Share of the interval that had gone when the last stream got its first batch."""
+    over: OverLink | None = None
+    """The link that was made for it; None where none was."""
+    packings: Sequence[Packing] = ()
+    """What codecs do to the data of the run, as far as it was measured."""
     facts: Facts = field(default_factory=dict, repr=False)
 
     @property
@@ -243,6 +250,7 @@ def facts(record: Record, usable: Mapping[str, int]) -> Facts:
     firsts = [t for s in get(record, "streams") or () if (t := numeric(s, "first_batch_ns")) is not None]
     put("start_share", quotient(max(firsts, default=None), interval))
     put("round_trip", numeric(target, "round_trip_ns") or None)
+    over_link.facts(record, put)
     put("same_machine", _flag(get(resources, "same_machine")))
     put("reference", _flag(get(target, "reference")))
     put("of_servers", numeric(resources, "server", "of_servers"))
@@ -342,8 +350,14 @@ def medians(found: Sequence[Facts]) -> Facts:
     return {n: median([f[n] for f in found if n in f]) for n in names}
 
 
-def seen(cell: Cell, found: Facts, trials: int) -> Seen:
-    """The named view of a cell's facts."""
+def seen(
+    cell: Cell,
+    found: Facts,
+    trials: int,
+    control: str | None = None,
+    packings: Sequence[Packing] = (),
+) -> Seen:
+    """The named view of a cell's facts. `control`: the host's congestion control of TCP."""
     # A single trial's share follows its rate.
     if (rate := found.get("rate")) and cell.throughput.value:
         part = rate / cell.throughput.value
@@ -365,13 +379,15 @@ def seen(cell: Cell, found: Facts, trials: int) -> Seen:
         loopback=_truth(loopback[0]) if loopback else _address_is_loopback(cell),
         reference=_truth(found.get("reference")),
         # A request of our own also measures through a proxy; TCP's figures do not.
-        round_trip=max(trips[:2], default=None) if trips else None,
+        round_trip=max(trips[:2]) if trips else found.get("link.round_trip"),
         instrument=found.get("instrument"),
         sampler=found.get("sampler"),
         offered=found.get("offered"),
         kept=found.get("kept"),
         late=found.get("late"),
         start=found.get("start_share"),
+        over=over_link.of(cell, found, control),
+        packings=packings,
         facts=found,
     )
 

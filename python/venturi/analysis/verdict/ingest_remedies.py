@@ -10,6 +10,7 @@ from venturi.analysis.verdict.evidence import Seen
 from venturi.analysis.verdict.proof import Hit
 from venturi.analysis.verdict.proof.ends import own_stages
 from venturi.analysis.verdict.shared_remedies import (
+    ONLY_OVER_LINKS,
     faster_disk,
     more_connections,
     more_cores,
@@ -51,7 +52,9 @@ def _elsewhere(seen: Seen) -> list[Remedy]:
         return []
     parts = urlsplit(str(seen.cell.parameters.get("target") or ""))
     there = f"{parts.scheme}://HOST{parts.path if parts.path.strip('/') else ''}"
-    return [Remedy(Why.DATABASE_ELSEWHERE, {"target": there}, left_out=tuple(sorted(ONLY_HERE)))]
+    return [
+        Remedy(Why.DATABASE_ELSEWHERE, {"target": there}, left_out=(*sorted(ONLY_HERE), *ONLY_OVER_LINKS))
+    ]
 
 
 def _load_generator(seen: Seen, hit: Hit) -> list[Remedy]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from venturi.analysis.cells import servers
 from venturi.analysis.cells.summary import Cell, get
+from venturi.analysis.models.packing import Packing
 from venturi.analysis.verdict import crowding, evidence
 from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.evidence import Seen
@@ -44,9 +45,15 @@ OTHER_LOAD = 0.10
 """Share of all cores that neither end used. Less are the kernel's threads and daemons."""
 
 
-def verdicts(cells: Sequence[Cell], environment: Mapping[str, Any] | None = None) -> dict[str, Verdict]:
-    """The verdict of each cell, by its name. `environment` is the run's environment.json."""
-    found = crowding.against_others(cells, {cell.name: judge(cell, environment) for cell in cells})
+def verdicts(
+    cells: Sequence[Cell],
+    environment: Mapping[str, Any] | None = None,
+    packings: Sequence[Packing] = (),
+) -> dict[str, Verdict]:
+    """The verdict of each cell, by its name. `environment` is the run's environment.json; `packings` what
+    codecs do to its data."""
+    alone = {cell.name: judge(cell, environment, packings) for cell in cells}
+    found = crowding.against_others(cells, alone)
     failed = Failed(cells)
     return {cell.name: found[cell.name].revised(partial(_untried, failed, cell)) for cell in cells}
 
@@ -57,12 +64,15 @@ def _untried(failed: Failed, cell: Cell, told: Told) -> Told:
     return replace(told, remedies=kept)
 
 
-def judge(cell: Cell, environment: Mapping[str, Any] | None = None) -> Verdict:
+def judge(
+    cell: Cell, environment: Mapping[str, Any] | None = None, packings: Sequence[Packing] = ()
+) -> Verdict:
     """The narrowest place of one cell, from its good trials alone. Never raises for what is missing."""
     environment = environment or {}
     usable = {end: n for end in ("client", "server") if (n := _usable(cell, environment, end))}
     single = [evidence.facts(record, usable) for record in cell.records]
-    seen = evidence.seen(cell, evidence.medians(single), len(single))
+    control = get(environment, "client", "sysctls", "net.ipv4.tcp_congestion_control")
+    seen = evidence.seen(cell, evidence.medians(single), len(single), control, packings)
     hit = first(seen)
     if hit is None:
         return _unknown(seen, environment)
@@ -71,7 +81,7 @@ def judge(cell: Cell, environment: Mapping[str, Any] | None = None) -> Verdict:
     def tell() -> Told:
         agreeing = len(single)
         if len(single) > 1:
-            each = [first(evidence.seen(cell, f, 1)) for f in single]
+            each = [first(evidence.seen(cell, f, 1, control)) for f in single]
             places = {(h.kind, h.end) for h in (hit, other) if h is not None}
             agreeing = sum(h is not None and (h.kind, h.end) in places for h in each)
         sure, doubts = _confidence(seen, hit, agreeing)

@@ -8,12 +8,13 @@ from urllib.parse import unquote
 
 from venturi.analysis.cells.ceilings import codec_of, packed
 from venturi.analysis.cells.summary import ends_by_itself, get, rows_a_batch
-from venturi.analysis.verdict import ingest_remedies, upsert_remedies
+from venturi.analysis.verdict import ingest_remedies, link_remedies, upsert_remedies
 from venturi.analysis.verdict.causes import Cause, Why
 from venturi.analysis.verdict.evidence import CODEC, End, Seen
 from venturi.analysis.verdict.proof import Hit
 from venturi.analysis.verdict.proof.ends import handicapped, own_stages
 from venturi.analysis.verdict.shared_remedies import (
+    ONLY_OVER_LINKS,
     faster_disk,
     larger_quota,
     more_connections,
@@ -86,12 +87,8 @@ def _larger_batches(seen: Seen) -> list[Remedy]:
     return [Remedy(Why.LARGER_BATCHES, {"rows_per_batch": max(BATCH_LARGE, 4 * rows)})]
 
 
-def _more_streams(seen: Seen) -> list[Remedy]:
-    return (
-        [more_connections(seen, Why.MORE_STREAMS, int(2 * seen.streams))]
-        if int(seen.streams) < STREAMS_MOST
-        else []
-    )
+def _more_streams(seen: Seen, why: Why = Why.MORE_STREAMS) -> list[Remedy]:
+    return [more_connections(seen, why, int(2 * seen.streams))] if int(seen.streams) < STREAMS_MOST else []
 
 
 def _without_codec(seen: Seen) -> list[Remedy]:
@@ -114,7 +111,7 @@ def elsewhere(seen: Seen, why: Why) -> Remedy:
     """Such a server in this one's place, on a host of its own: what was moved is there then."""
     start = f"{serving(seen)} --host 0.0.0.0"
     # A server that is started so asks for no credentials and has no certificate.
-    left = ("place", *CREDENTIALS)
+    left = ("place", *ONLY_OVER_LINKS, *CREDENTIALS)
     if has_tables(_url(seen)):
         left += _TABLES
     if _charrow(seen):
@@ -259,13 +256,14 @@ def _plugin(seen: Seen, hit: Hit) -> list[Remedy]:
 def _link(seen: Seen, hit: Hit) -> list[Remedy]:
     from venturi.plan.rules.options import applies  # beside the models of settings, which take their time
 
-    found = []
     asked_in_vain = foreign_server(seen) and seen.cell.operation == "get"
     can_pack = applies("compression", _url(seen), seen.cell.operation) and not asked_in_vain
     # What is drawn at random gets no smaller.
     random = [seen.cell.parameters.get(key) for key in ("data", "values")] == ["records", "random"]
-    if can_pack and not random and not packed(seen.cell.parameters):
-        found.append(Remedy(Why.COMPRESSION, {"compression": "lz4"}))
+    packs = can_pack and not random and not packed(seen.cell.parameters)
+    if seen.over is not None:
+        return link_remedies.link(seen, seen.over, hit, packs)
+    found = [Remedy(Why.COMPRESSION, {"compression": "lz4"})] if packs else []
     if seen.sender.retransmits and seen.streams < 8:
         found += _more_streams(seen)
     if seen.of("raw TCP") is None:
@@ -292,18 +290,25 @@ def _memory(seen: Seen, hit: Hit) -> list[Remedy]:
 
 def _flow_control(seen: Seen, hit: Hit) -> list[Remedy]:
     found = []
-    if hit.cause is Cause.HTTP2_WINDOW:
+    enough = link_remedies.twice_held(seen)
+    if hit.cause is Cause.SLOW_START:
+        found += _longer(seen, link_remedies.long_enough(seen, hit))
+    elif hit.cause is Cause.HTTP2_WINDOW:
         if seen.receiver is not seen.client:
-            found.append(Remedy(Why.SERVER_WINDOW, settings={"server.window": "larger"}))
+            found.append(Remedy(Why.SERVER_WINDOW, settings={"server.window": enough or "larger"}))
         elif seen.cell.parameters.get("window"):
+            if enough is not None and enough > seen.cell.parameters["window"]:
+                found.append(link_remedies.buffer(seen, Why.WINDOW_TO, {"window": enough}, {}))
             # Twice what is in flight at the rate wanted would do; without a limit TCP's own windows rule.
             found.append(Remedy(Why.NO_WINDOW, {"window": None}))
         else:
             found.append(Remedy(Why.LARGER_WINDOW))
     elif hit.cause is Cause.SEND_BUFFER:
-        larger = int(4 * (seen.sender.send_buffer or 2**18))
+        larger = enough or int(4 * (seen.sender.send_buffer or 2**18))
         theirs = {"server.send_buffer": larger}
-        if seen.sender is seen.client:
+        if seen.sender is seen.client and enough is not None:
+            found.append(link_remedies.buffer(seen, Why.SEND_BUFFER_TO, {"send_buffer": larger}, {}))
+        elif seen.sender is seen.client:
             found.append(Remedy(Why.SEND_BUFFER, {"send_buffer": larger}))
         elif foreign_server(seen):
             found.append(Remedy(Why.SERVER_OWN_SEND_BUFFER, settings=theirs))
@@ -312,14 +317,16 @@ def _flow_control(seen: Seen, hit: Hit) -> list[Remedy]:
             found.append(Remedy(Why.SERVER_SEND_BUFFER, settings=theirs, command=command))
     elif hit.cause is Cause.RECEIVE_WINDOW:
         end = seen.receiver.name
-        found.append(
-            Remedy(Why.TCP_BUFFERS, settings={f"{end}.net.ipv4.tcp_rmem": "larger"}, numbers={"end": end})
-        )
+        settings = {f"{end}.net.ipv4.tcp_rmem": enough or "larger"}
+        if enough is not None:
+            found.append(link_remedies.buffer(seen, Why.TCP_BUFFERS_TO, {}, settings))
+        else:
+            found.append(Remedy(Why.TCP_BUFFERS, settings=settings, numbers={"end": end}))
     elif hit.cause is Cause.ACKNOWLEDGEMENTS:
         if seen.cell.parameters.get("ack") == "batch":
             found.append(Remedy(Why.STREAM_ACKS, {"ack": "stream"}))
         found += _larger_batches(seen)
-    return found + _more_streams(seen)
+    return found + _more_streams(seen, Why.MORE_CONNECTIONS)
 
 
 def _server(seen: Seen, hit: Hit) -> list[Remedy]:

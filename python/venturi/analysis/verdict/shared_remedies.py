@@ -7,6 +7,9 @@ from venturi.analysis.verdict.evidence import Seen
 from venturi.analysis.verdict.proof import Hit
 from venturi.analysis.verdict.types import Remedy
 
+ONLY_OVER_LINKS = ("link", "cross")
+"""Parameters that mean nothing to a server on another host, which has a path of its own."""
+
 
 def stop_others() -> Remedy:
     """For cores that others hold."""

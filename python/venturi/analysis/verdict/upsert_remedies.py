@@ -10,6 +10,7 @@ from venturi.analysis.verdict.evidence import Seen
 from venturi.analysis.verdict.proof import Hit
 from venturi.analysis.verdict.proof.ends import handicapped, own_stages
 from venturi.analysis.verdict.shared_remedies import (
+    ONLY_OVER_LINKS,
     faster_disk,
     larger_quota,
     more_connections,
@@ -103,7 +104,8 @@ def _elsewhere(seen: Seen) -> list[Remedy]:
     if system not in SERVERS or seen.same_machine is False:
         return []
     path = split_url(str(seen.cell.parameters.get("target"))).path.strip("/") or SPACES[system]
-    return [Remedy(Why.DATABASE_ELSEWHERE, {"target": f"{system}://HOST/{path}"})]
+    there = {"target": f"{system}://HOST/{path}"}
+    return [Remedy(Why.DATABASE_ELSEWHERE, there, left_out=ONLY_OVER_LINKS)]
 
 
 def _cores(seen: Seen, hit: Hit) -> list[Remedy]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from venturi.analysis.verdict.evidence import Seen
-from venturi.analysis.verdict.proof import cores, databases, ends, path, plugins, pools
+from venturi.analysis.verdict.proof import cores, databases, ends, links, path, plugins, pools
 from venturi.analysis.verdict.proof.hit import Hit
 
 __all__ = ["ORDER", "Hit", "first"]
@@ -23,11 +23,13 @@ ORDER: tuple[Callable[[Seen], Hit | None], ...] = (
     plugins.plugin,
     ends.cipher,
     ends.stage,
+    links.full,
     path.link,
     path.disk,
     path.memory,
     databases.little_in_flight,
     path.flow_control,
+    links.held_back,
     databases.server,
     ends.server,
     cores.others,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.evidence import Seen
-from venturi.analysis.verdict.proof import cores, ends, path, pools
+from venturi.analysis.verdict.proof import cores, ends, links, path, pools
 from venturi.analysis.verdict.proof.hit import Hit
 
 _PLACES = ("load-generator", "stage", "link", "disk")
@@ -24,7 +24,7 @@ def beside(seen: Seen, hit: Hit) -> Hit | None:
         found = quotas
     else:
         stages = [ends.stage_of(seen, end) for end in (seen.server, seen.client)]
-        found = [pools.pools(seen), *stages, path.link(seen), path.disk(seen)]
+        found = [pools.pools(seen), *stages, links.full(seen), path.link(seen), path.disk(seen)]
     return next((one for one in found if one is not None and not _same(one, hit)), None)
 
 

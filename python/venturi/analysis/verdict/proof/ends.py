@@ -208,7 +208,7 @@ def server_or_path(seen: Seen) -> bool:
     client, other = seen.client, seen.server
     if other.stages or seen.cell.in_rows or awaited(client) < CLIENT_WAITS:
         return False
-    if seen.loopback is True or seen.of("raw TCP") is not None:
+    if seen.loopback is True or seen.of("raw TCP") is not None or seen.over is not None:
         return False
     if seen.sender is client and (client.receive_window_limited or 0.0) >= LIMITED:
         # What arrived there is not read.

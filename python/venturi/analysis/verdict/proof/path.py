@@ -7,6 +7,7 @@ from venturi.analysis.verdict.evidence import End, Seen
 from venturi.analysis.verdict.proof.cores import crowded, embedded, shared
 from venturi.analysis.verdict.proof.ends import CLIENT_WAITS, LIMITED, WORKERS
 from venturi.analysis.verdict.proof.hit import Hit, beyond, known
+from venturi.analysis.verdict.proof.links import settles
 
 WAKE_UP = 1e6
 """A round trip (ns) on loopback below this is the time in which the other end wakes up, and no path's."""
@@ -36,7 +37,7 @@ OVER_BOUND = 1.3
 
 def link(seen: Seen) -> Hit | None:
     """The path carries what it can: raw TCP does no more, or the interface is full, or the socket refuses."""
-    if seen.loopback is not False:
+    if seen.loopback is not False or settles(seen.over):
         return None
     sender, receiver, share = seen.sender, seen.receiver, seen.of("raw TCP")
     # What others take of the CPUs both raw TCP and the trial have got along with.
@@ -77,7 +78,8 @@ def link(seen: Seen) -> Hit | None:
 
 def interface_share(seen: Seen) -> float | None:
     """How much of its speed the fuller interface moves, either way; None where no speed is known."""
-    ends = (e for e in (seen.client, seen.server) if e.speed)
+    # That of a link that was made is none of the interface's.
+    ends = (e for e in (seen.client, seen.server) if e.speed and seen.over is None)
     return max((rate / (e.speed or 1.0) for e in ends for rate in (e.tx, e.rx) if rate), default=None)
 
 
@@ -136,8 +138,9 @@ def flow_control(seen: Seen) -> Hit | None:
         cause, limited, bound = buffered
         numbers = known(limited=limited, bound_bytes_per_second=bound)
         return Hit(cause, None, None, beyond(limited, LIMITED), numbers)
-    if seen.cell.in_rows:
-        # That a database answers late is another proof's affair.
+    if seen.cell.in_rows or (seen.over is not None and seen.cell.parameters.get("ack") == "stream"):
+        # That a database answers late is another proof's affair. Over a link the one answer to a stream waits
+        # for all that is on its way.
         return None
     reply, input_ = seen.client.stages.get("await_reply", 0.0), seen.server.stages.get("await_input", 0.0)
     if sender is seen.client and reply >= CLIENT_WAITS and (input_ >= CLIENT_WAITS or _away(seen, reply)):

@@ -46,7 +46,8 @@ def unknown(seen: Seen) -> list[Hit]:
             Cause.SERVER_SILENT,
             servers=max((numeric(r, "target", "servers") or 1 for r in cell.records), default=1),
         )
-    if not cell.in_rows and seen.of("raw TCP") is None and seen.loopback is not True and not plugged:
+    unmeasured = seen.of("raw TCP") is None and seen.loopback is not True and seen.over is None
+    if not cell.in_rows and unmeasured and not plugged:
         add(Cause.RAW_TCP_UNMEASURED)
     if not found:
         add(Cause.NOTHING_AT_ITS_LIMIT)

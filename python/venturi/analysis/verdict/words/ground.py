@@ -11,6 +11,7 @@ from venturi.analysis.verdict.evidence import Evidence, Seen
 from venturi.analysis.verdict.proof import Hit, cores
 from venturi.analysis.verdict.proof.databases import AWAY
 from venturi.analysis.verdict.proof.path import interface_share
+from venturi.analysis.verdict.words import links
 from venturi.analysis.verdict.words.hits import LACKS
 from venturi.analysis.words.wording import held_back, listed, milliseconds, shares, size, waiting
 from venturi.common.units import percent, plural
@@ -163,6 +164,8 @@ def ground(seen: Seen, hit: Hit | None, agreeing: int | None) -> list[Evidence]:
             add(name, f"{percent(share)} of {name} ({limit.text()}){passed}")
     if seen.cell.answered and seen.service:
         add("service time", f"a batch takes {milliseconds(seen.service)} on average")
+    if seen.over is not None:
+        add("path", links.path(seen, seen.over))
     if seen.round_trip:
         window = seen.cell.parameters.get("window")
         under = f", window {size(window)}" if isinstance(window, int | float) else ""

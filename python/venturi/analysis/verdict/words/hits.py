@@ -9,7 +9,7 @@ from venturi.analysis.verdict.causes import Cause, Lack
 from venturi.analysis.verdict.evidence import CODEC, End, Seen
 from venturi.analysis.verdict.proof import Hit, cores, path, pools
 from venturi.analysis.verdict.proof.ends import WORKERS, own_stages
-from venturi.analysis.verdict.words import databases
+from venturi.analysis.verdict.words import databases, links
 from venturi.analysis.words.wording import cores as all_cores
 from venturi.analysis.words.wording import (
     held_back,
@@ -91,6 +91,10 @@ TITLES = {
     Cause.STAGE_BUSY: "{end}: {stage}",
     Cause.STAGE_BUSIEST: "{end}: {stage}",
     **dict.fromkeys((Cause.RAW_TCP_REACHED, Cause.INTERFACE_FULL, Cause.SOCKET_BLOCKED), "link"),
+    Cause.LINK_FULL: "link",
+    Cause.LINK_SHARED: "link: traffic of others",
+    Cause.LOSS: "link: losses",
+    Cause.SLOW_START: "flow control: TCP's start",
     **dict.fromkeys((Cause.DISK_BUSY, Cause.DISK_CEILING), "disk of the {end}"),
     Cause.MEMORY_BANDWIDTH: "memory bandwidth",
     Cause.LITTLE_IN_FLIGHT: "too little in flight",
@@ -340,6 +344,7 @@ def _window(seen: Seen, hit: Hit) -> Lines:
             f"about {size(flight)} per {nouns_of(seen.cell).stream} are in flight in a round trip of "
             f"{milliseconds(seen.round_trip)}"
         )
+    yield from links.holds(seen)
     yield from _both_wait(seen)
 
 
@@ -354,6 +359,7 @@ def _buffer(seen: Seen, hit: Hit) -> Lines:
     )
     if bound:
         yield _bound(seen, sender.send_buffer, bound)
+    yield from links.holds(seen)
     yield from _both_wait(seen)
 
 
@@ -362,8 +368,17 @@ def _acknowledgements(seen: Seen, hit: Hit) -> Lines:
     yield f"the client waits for acknowledgements {percent(reply)} of the time" + (
         f" and the server for input {percent(awaited)}" if awaited else ""
     )
-    if seen.round_trip:
-        yield f"a round trip takes {milliseconds(seen.round_trip)}"
+    if not seen.round_trip:
+        return
+    trip = f"a round trip takes {milliseconds(seen.round_trip)}"
+    if seen.cell.parameters.get("ack") != "batch" or not seen.cell.batches.value:
+        yield trip
+        return
+    most = seen.streams / (seen.round_trip / 1e9)
+    yield (
+        f"{trip}, so {plural(seen.streams, nouns_of(seen.cell).stream)} with a batch in flight each can move "
+        f"{most:,.3g} batches/s; {seen.cell.batches.value:,.3g} were moved"
+    )
 
 
 # ---- what would settle it
@@ -394,6 +409,7 @@ def _nearest(seen: Seen, hit: Hit) -> Lines:
     """The place that is nearest to its limit."""
     places = {f"the {e.name}'s workers": e.occupancy for e in (seen.client, seen.server)}
     places |= {"the host's cores": seen.busy, "raw TCP": seen.of("raw TCP") if not seen.loopback else None}
+    places["the link"] = None if seen.over is None else seen.over.share
     known = {n: v for n, v in places.items() if v is not None}
     if not known:
         yield "nothing is at its limit: no share of any limit is known"
@@ -423,12 +439,15 @@ _LINES: dict[Cause, Callable[[Seen, Hit], Lines]] = {
     Cause.CIPHER_REACHED: _cipher,
     **dict.fromkeys((Cause.STAGE_BUSY, Cause.STAGE_BUSIEST), _stage),
     **dict.fromkeys((Cause.RAW_TCP_REACHED, Cause.INTERFACE_FULL, Cause.SOCKET_BLOCKED), _link),
+    **dict.fromkeys((Cause.LINK_FULL, Cause.LINK_SHARED), links.full),
     **dict.fromkeys((Cause.DISK_BUSY, Cause.DISK_CEILING), _disk),
     Cause.MEMORY_BANDWIDTH: _memory,
     Cause.LITTLE_IN_FLIGHT: databases.little_in_flight,
     Cause.HTTP2_WINDOW: _window,
     **dict.fromkeys((Cause.RECEIVE_WINDOW, Cause.SEND_BUFFER), _buffer),
     Cause.ACKNOWLEDGEMENTS: _acknowledgements,
+    Cause.LOSS: links.loss,
+    Cause.SLOW_START: links.start,
     Cause.SERVER_WAITED_FOR: databases.server,
     Cause.NO_GOOD_TRIAL: _said("no trial of this cell was good"),
     Cause.NOTHING_RECORDED: _said("neither stages nor resources were recorded, as in imported results"),

@@ -1,0 +1,116 @@
+"""What to try over a link that was made for the cell: other settings, and other links."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from venturi.analysis.cells.ceilings import data_label
+from venturi.analysis.models.packing import LEAST
+from venturi.analysis.models.tcp import LOSS_BASED
+from venturi.analysis.verdict.causes import Cause, Why
+from venturi.analysis.verdict.evidence import Seen
+from venturi.analysis.verdict.over_link import OverLink
+from venturi.analysis.verdict.proof import Hit
+from venturi.analysis.verdict.shared_remedies import more_connections
+from venturi.analysis.verdict.types import Remedy
+from venturi.analysis.words.wording import size
+from venturi.common import links
+from venturi.targets.system import is_charrow
+
+__all__ = ["buffer", "link", "long_enough", "twice_held"]
+
+STREAMS_MOST = 64
+_STARTS = 10
+"""Times that TCP's start fits into a trial of which it is a small part."""
+_FEWEST = 4096
+"""Bytes of a window or a buffer."""
+
+
+def link(seen: Seen, over: OverLink, hit: Hit, packs: bool) -> list[Remedy]:
+    """For a link that is full or loses packets. `packs`: whether its system can be asked to compress data
+    that may get smaller."""
+    if hit.cause is Cause.LOSS:
+        return [*_more_streams(seen, hit), *_control(over), *_faster(over)][:2]
+    found = [Remedy(Why.NO_CROSS, {"cross": None})] if hit.cause is Cause.LINK_SHARED else []
+    if packs:
+        found += _compression(seen, over)
+    return [*found, *_faster(over)]
+
+
+def _compression(seen: Seen, over: OverLink) -> list[Remedy]:
+    """The codec that is the fastest over this link, by what cores make of it; else what would tell."""
+    label, p = data_label(seen.cell.parameters), seen.cell.parameters
+    known = {one.codec: one for one in seen.packings if one.data == label}
+    if not known or not over.free or not over.moved:
+        found = [Remedy(Why.COMPRESSION, {"compression": "lz4"})]
+        data = str(p.get("data") or "remote")
+        if label is None or data in ("remote", "states") or is_charrow(str(p.get("target"))):
+            return found
+        what = f"--columns {p.get('columns')} --values {p.get('values')}"
+        named = what if data == "records" else f"--data {shlex.quote(data)}"
+        return [*found, Remedy(Why.PACKING_LIMITS, command=f"venturi ceilings --only codec {named}")]
+    cores = round(seen.client.cores) if seen.client.cores else None
+    streams, free = int(seen.streams), over.free
+    rates = {codec: one.rate(free, streams, cores=cores) for codec, one in known.items()}
+    best = max(rates, key=lambda codec: rates[codec])
+    gain = rates[best] / over.moved
+    if gain < LEAST:
+        return []
+    told = {"codec": best, "ratio": known[best].ratio, "gain": gain}
+    return [Remedy(Why.PACKING_PAYS, {"compression": best}, numbers=told)]
+
+
+def _faster(over: OverLink) -> list[Remedy]:
+    if over.link.rate is None:
+        return []
+    down, up = over.link.rate
+    text = replace(over.link, rate=(2 * down, 2 * up)).text
+    try:
+        links.parse(text)
+    except ValueError:
+        # Faster than can be asked for.
+        return []
+    return [Remedy(Why.FASTER_LINK, {"link": text})]
+
+
+def _more_streams(seen: Seen, hit: Hit) -> list[Remedy]:
+    needed = int(hit.numbers.get("streams_needed") or 2 * seen.streams)
+    wanted = min(max(needed, int(seen.streams) + 1), STREAMS_MOST)
+    if wanted <= seen.streams:
+        return []
+    return [replace(more_connections(seen, Why.STREAMS_HIDE, wanted), numbers={"needed": needed})]
+
+
+def _control(over: OverLink) -> list[Remedy]:
+    """What another congestion control would make of it."""
+    if over.control not in LOSS_BASED:
+        return []
+    return [Remedy(Why.OTHER_CONTROL, {"link": replace(over.link, control="bbr").text})]
+
+
+def long_enough(seen: Seen, hit: Hit) -> int:
+    """Seconds of a trial of which TCP's start is a small part."""
+    assert seen.over is not None
+    return max(5, math.ceil(_STARTS * hit.numbers["trips_to_fill"] * seen.over.round_trip / 1e9))
+
+
+def twice_held(seen: Seen) -> int | None:
+    """Bytes a stream that a window or a buffer needs so that it does not limit: twice what the link holds,
+    for it is opened again when half of it is used, and a buffer of the kernel holds more than payload.
+    A power of two; None where the link's rate is not known."""
+    over = seen.over
+    if over is None or not over.holds:
+        return None
+    return int(2 ** math.ceil(math.log2(max(_FEWEST, 2 * over.holds / seen.streams))))
+
+
+def buffer(seen: Seen, why: Why, changes: Mapping[str, Any], settings: Mapping[str, Any]) -> Remedy:
+    """One that is as large as the link needs it."""
+    over, larger = seen.over, twice_held(seen)
+    assert over is not None and over.holds is not None and larger is not None
+    told = {"holds": size(over.holds / seen.streams), "larger": size(larger), "end": seen.receiver.name}
+    return Remedy(why, changes, settings=settings, numbers=told)

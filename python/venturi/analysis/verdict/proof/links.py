@@ -1,0 +1,119 @@
+"""Proofs over a link that was made for the cell: it is full, it loses packets, or the trial is over before
+TCP has found what it carries.
+
+What such a link carries was measured before the trials, apart from them, so that no CPU can feign it.
+"""
+
+from __future__ import annotations
+
+from venturi.analysis.cells.summary import numeric
+from venturi.analysis.models import tcp
+from venturi.analysis.verdict.causes import Cause
+from venturi.analysis.verdict.evidence import Seen
+from venturi.analysis.verdict.over_link import OverLink
+from venturi.analysis.verdict.proof.hit import Hit, beyond, known
+
+__all__ = ["full", "held_back", "settles"]
+
+FULL = 0.9
+"""Share of what full packets of TCP carry of a link. The rest is what frames and answers of a protocol are,
+and what its start takes."""
+SHARED = 0.1
+"""Part of a link from which others are the reason: without them a ninth more could be had."""
+LOST = 3.0
+"""Packets lost on each stream, by the link's part, from which losses have shaped a trial."""
+OVER_BOUND = 2.0
+"""Losses at random let through as much more than the law of regular ones: the first of them comes late."""
+STARTED = 0.9
+"""Where TCP's start alone would let through less of a link, a trial cannot fill it."""
+UNDER_START = 1 / 3
+"""Of what the start lets through. Where less was moved, something else holds back."""
+
+
+def settles(over: OverLink | None) -> bool:
+    """Whether what is known of a link tells more than raw TCP over it, which its losses slow down too."""
+    return over is not None and (over.rate is not None or over.loss > 0)
+
+
+def full(seen: Seen) -> Hit | None:
+    """The link carries what it can, or what others leave of it."""
+    over = seen.over
+    if over is None or over.rate is None or over.share is None or over.share < FULL:
+        return None
+    numbers = known(
+        link_share=over.share,
+        link_bits_per_second=seen.facts.get("link.bits_per_second"),
+        raw_tcp_share=seen.of("raw TCP"),
+    )
+    margin = beyond(over.share, FULL - 0.02)
+    if over.cross >= SHARED:
+        return Hit(Cause.LINK_SHARED, None, None, margin, numbers | {"cross_share": over.cross})
+    return Hit(Cause.LINK_FULL, None, None, margin, numbers)
+
+
+def held_back(seen: Seen) -> Hit | None:
+    """Neither end, nor a window, nor the link's rate: TCP itself sends no faster."""
+    over = seen.over
+    if over is None or not over.moved:
+        return None
+    return _loss(seen, over) or _start(seen, over) or _raw_tcp(seen, over)
+
+
+def _loss(seen: Seen, over: OverLink) -> Hit | None:
+    if not over.loss or over.control not in tcp.LOSS_BASED or not over.moved:
+        return None
+    lost = over.moved * _seconds(seen) / over.packet / seen.streams * over.loss
+    one = tcp.loss_bound(over.control, over.packet, over.round_trip / 1e9, over.loss)
+    bound = seen.streams * one
+    if lost < LOST or over.moved > OVER_BOUND * bound or (over.free is not None and bound > over.free):
+        return None
+    share = over.share
+    needed = None if over.free is None else -(-over.free * seen.streams // over.moved)
+    margin = beyond(1 - share, 1 - FULL, 0.5) if share is not None else beyond(bound / over.moved, 0.5)
+    return Hit(
+        Cause.LOSS,
+        None,
+        None,
+        margin,
+        known(
+            link_share=share,
+            loss=over.loss,
+            bound_bytes_per_second=bound,
+            round_trip_ns=over.round_trip,
+            streams_needed=needed,
+            raw_tcp_share=seen.of("raw TCP"),
+        ),
+    )
+
+
+def _start(seen: Seen, over: OverLink) -> Hit | None:
+    """Of an upsert each batch waits for its answer, which is another reason."""
+    if seen.cell.answered or over.holds is None or over.share is None:
+        return None
+    trips = _seconds(seen) * 1e9 / over.round_trip
+    first = tcp.FIRST_PACKETS * over.packet * seen.streams
+    possible = tcp.started_share(trips, over.holds, first)
+    if possible >= STARTED or over.share < UNDER_START * possible:
+        return None
+    numbers = {
+        "link_share": over.share,
+        "round_trips": trips,
+        "trips_to_fill": float(tcp.trips_to_fill(over.holds, first)),
+        "started_share": possible,
+    }
+    return Hit(Cause.SLOW_START, None, None, beyond(1 - possible, 1 - STARTED, 0.5), numbers)
+
+
+def _raw_tcp(seen: Seen, over: OverLink) -> Hit | None:
+    """Raw TCP does no better, for whatever reason."""
+    share = seen.of("raw TCP")
+    if share is None or share < FULL or not settles(over):
+        return None
+    numbers = known(raw_tcp_share=share, wire_bytes_per_second=over.moved)
+    return Hit(Cause.RAW_TCP_REACHED, None, None, beyond(share, FULL - 0.02), numbers)
+
+
+def _seconds(seen: Seen) -> float:
+    """A trial's time."""
+    times = sorted(t for r in seen.cell.records if (t := numeric(r, "times", "interval_ns")) is not None)
+    return times[len(times) // 2] / 1e9 if times else 0.0

@@ -1,0 +1,93 @@
+"""Hits over a link that was made for the cell, as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from venturi.analysis.verdict.causes import Cause
+from venturi.analysis.verdict.evidence import Seen
+from venturi.analysis.verdict.over_link import OverLink
+from venturi.analysis.verdict.proof import Hit
+from venturi.analysis.words.wording import bits, milliseconds, nouns_of, rate, size
+from venturi.common.units import percent, plural
+
+__all__ = ["full", "holds", "loss", "path", "start"]
+
+Lines = Iterator[str]
+_TITLES = {"bbr": "BBR", "cubic": "CUBIC", "reno": "Reno"}
+
+
+def _raw_tcp(seen: Seen) -> Lines:
+    limit, share = seen.cell.ceilings.get("raw TCP"), seen.facts.get("share.raw TCP")
+    if limit is not None and limit.value is not None and share is not None:
+        yield f"raw TCP over the same link, with as many connections, does {rate(limit.value)}"
+
+
+def full(seen: Seen, hit: Hit) -> Lines:
+    over = seen.over
+    assert over is not None and over.rate is not None
+    measured, share = hit.numbers.get("link_bits_per_second"), percent(hit.numbers["link_share"])
+    wide = f"the link ({bits(measured)})" if measured else "the link"
+    if hit.cause is Cause.LINK_SHARED:
+        left = rate(over.moved or 0.0)
+        yield f"{wide} is full: others take {percent(over.cross)} of it, and {left} is what is left"
+    else:
+        yield f"{wide} is full: {rate(over.moved or 0.0)} is {share} of what it carries of TCP's payload"
+    yield from _raw_tcp(seen)
+
+
+def holds(seen: Seen) -> Lines:
+    """What has to be in flight to fill the link."""
+    over = seen.over
+    if over is not None and over.holds is not None and over.free is not None:
+        yield (
+            f"the link holds {rate(over.free)} x {milliseconds(over.round_trip)} = {size(over.holds)} (its "
+            "bandwidth-delay product): so much must be in flight to fill it"
+        )
+
+
+def loss(seen: Seen, hit: Hit) -> Lines:
+    over, numbers = seen.over, hit.numbers
+    assert over is not None
+    control, stream = _TITLES[str(over.control)], nouns_of(seen.cell).stream
+    yield (
+        f"the link loses {100 * over.loss:.3g} % of the packets, and {control} takes a loss for a full link "
+        "and sends less"
+    )
+    law = "Mathis et al. 1997" if over.control == "reno" else "RFC 9438, 5.1"
+    bound = numbers["bound_bytes_per_second"]
+    of_link = f", {percent(over.share)} of what the link carries" if over.share is not None else ""
+    yield (
+        f"{plural(seen.streams, stream)} of packets of {over.packet:,} bytes at a round trip of "
+        f"{milliseconds(over.round_trip)} can be expected to do {rate(bound)} ({law})"
+    )
+    yield f"{rate(over.moved or 0.0)} were moved{of_link}"
+    if needed := numbers.get("streams_needed"):
+        yield f"some {plural(int(needed), stream)} as fast as these would fill the link"
+    yield from _raw_tcp(seen)
+
+
+def start(seen: Seen, hit: Hit) -> Lines:
+    over, numbers = seen.over, hit.numbers
+    assert over is not None
+    yield (
+        f"the trial took {plural(round(numbers['round_trips']), 'round trip')} of "
+        f"{milliseconds(over.round_trip)}, and TCP begins with 10 packets and doubles them in each"
+    )
+    yield from holds(seen)
+    yield (
+        f"that takes {plural(int(numbers['trips_to_fill']), 'round trip')}: at most "
+        f"{percent(numbers['started_share'])} of what the link carries can be moved meanwhile, and "
+        f"{percent(numbers['link_share'])} were"
+    )
+
+
+def path(seen: Seen, over: OverLink) -> str:
+    """The link as it was asked for, and what was measured of it."""
+    found = [f"a round trip of {milliseconds(over.round_trip)}"]
+    if (measured := seen.facts.get("link.bits_per_second")) is not None:
+        found.insert(0, bits(measured))
+    if over.loss:
+        found.append(f"{100 * seen.facts.get('link.loss', 0.0):.2g} % of the packets lost")
+    control = f"; {_TITLES.get(over.control, over.control)} sends" if over.control else ""
+    return f"asked for {seen.cell.parameters['link']}, measured {', '.join(found)}{control}"
