@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["ADDRESSES", "CLIENT", "SERVER", "SWITCH", "Hosts", "address"]
+__all__ = ["ADDRESSES", "CLIENT", "NETWORK", "SERVER", "SWITCH", "Hosts", "address"]
 
 SERVER = "server"
 CLIENT = "client"
@@ -19,7 +19,8 @@ SWITCH = "switch"
 _HOSTS = "hosts"
 _TRUNK = ("trunk-c", "trunk-s")
 _AS_BRIDGE = "type bridge stp_state 0 forward_delay 0 mcast_snooping 0"
-_NETWORK = "10.77.{}.{}"
+NETWORK = "10.77.0.0/16"
+_ADDRESS = "10.77.{}.{}"
 _MAC = "02:00:0a:4d:{:02x}:{:02x}"
 
 
@@ -81,7 +82,7 @@ class Hosts:
 
 def address(end: str) -> str:
     """Of a host."""
-    return _NETWORK.format(*_number(end))
+    return _ADDRESS.format(*_number(end))
 
 
 def _mac(end: str) -> str:

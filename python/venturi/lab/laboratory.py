@@ -126,11 +126,9 @@ class Laboratory:
     def _make(self, shape: Shape) -> None:
         self._order("relay", None)
         self._run(shape.orders())
-        control = shape.link.control
-        if control is not None or self._control is not None:
-            # What was set is taken back.
-            self._run(shape.control(control or _own_control()))
-            self._control = control
+        if shape.link.control != self._control:
+            self._run(shape.control())
+            self._control = shape.link.control
         if shape.needs_relay:
             self._order("relay", shape.relay())
 

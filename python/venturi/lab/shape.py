@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from venturi.common.links import ETHERNET, Link, Rates
-from venturi.lab.hosts import SERVER, SWITCH, Hosts, address
+from venturi.lab.hosts import NETWORK, SERVER, SWITCH, Hosts, address
 
 __all__ = ["Shape"]
 
@@ -88,11 +88,15 @@ class Shape:
             # A path that TCP remembers is the one before.
             yield {"words": ["ip", "tcp_metrics", "flush"], "where": end, "may_fail": True}
 
-    def control(self, name: str) -> Iterator[Order]:
-        """For the keeper: this TCP's congestion control at all ends."""
-        write = f"echo {name} > /proc/sys/net/ipv4/tcp_congestion_control"
+    def control(self) -> Iterator[Order]:
+        """For the keeper: TCP's congestion control at all ends; the host's again where the link names none.
+
+        That of a route: a namespace's own may only be one that the host allows everybody
+        (net.ipv4.tcp_allowed_congestion_control), which CUBIC is not everywhere."""
+        chosen = [] if self.link.control is None else ["congctl", self.link.control]
         for end in self.hosts.ends:
-            yield {"words": ["sh", "-c", write], "where": end}
+            route = ["dev", "eth0", "proto", "kernel", "scope", "link", "src", address(end)]
+            yield {"words": ["ip", "route", "replace", NETWORK, *route, *chosen], "where": end}
 
     def pings(self, group: int) -> Iterator[Order]:
         """For the keeper: lets this group send pings without more rights, as most distributions have it, for
