@@ -10,6 +10,7 @@ from typing import Any
 import upsert_support
 import verdict_support
 from venturi.analysis.cells.summary import Cell, summarise
+from venturi.common.links import parse
 
 SECOND = 1_000_000_000
 SHARES = (
@@ -32,6 +33,8 @@ SHARES = (
 )
 GETS = ("flight://10.0.0.2:31337", "flight://10.0.0.2:31337/t", "charrow://10.0.0.2:9006", "flight://local")
 DATABASES = ("mysql", "cassandra", "postgres", "sqlite", "duckdb")
+LINKS = {"100mbit 10ms": 10, "100mbit 200ms": 200, "200mbit 20ms loss 1% reno": 20, "2gbit": 0}
+"""With their round trips in ms."""
 STORES = ("akumuli", "opentsdb", "influx")
 
 
@@ -99,6 +102,8 @@ def _transfer(chance: random.Random) -> dict[str, Any]:
         "window": chance.choice((None, 65536)),
         "ack": chance.choice(("stream", "batch")) if not get else "stream",
     }
+    if target == "flight://local" and chance.random() < 0.6:
+        found |= {"link": chance.choice(tuple(LINKS)), "cross": chance.choice((None, None, 30.0))}
     stage = "encode" if not get else "decode"
     return found | ({"handicap": f"{stage}=2ms"} if chance.random() < 0.1 else {})
 
@@ -188,6 +193,10 @@ def _trials(chance: random.Random, name: str) -> list[dict[str, Any]]:
     if chance.random() < 0.05:
         more["resources"] = None
     rate = chance.choice((6.2e6, 118e6, 1e9))
+    if (link := given.get("link")) is not None:
+        bits = {f"{way}_bits_per_second": (parse(link).rate or (1e9, 1e9))[0] for way in ("up", "down")}
+        more["link"] = {"asked": link, "round_trip_ns": LINKS[link] * 1_000_000 or 50_000, **bits}
+        rate = chance.choice((0.9e6, 6.2e6, 11.5e6))
     made = [
         verdict_support.trial(
             shares, server, parameters=given, rate=rate, repeat=r, cell=name, same_machine=machine, cpu=cores,

@@ -296,6 +296,10 @@ def _resources(record: Record, end: str, usable: int | None, facts: Facts, put: 
                 if isinstance(value, (int, float)):
                     facts[flat] = float(value)
     network, process = seen.get("network"), seen.get("process")
+    if f"{end}.cpu" not in facts:
+        # Of a server that accounts for none, what its process was seen to use.
+        times = [numeric(process, name) for name in ("user_ns", "system_ns")]
+        put(f"{end}.cpu", quotient(sum(t or 0.0 for t in times) if any(times) else None, window))
     put(f"{end}.throttled", quotient(numeric(seen, "cgroup", "throttled_ns"), window))
     put(f"{end}.rx", quotient(numeric(network, "rx_bytes"), window, 1e9))
     put(f"{end}.tx", quotient(numeric(network, "tx_bytes"), window, 1e9))

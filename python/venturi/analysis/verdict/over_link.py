@@ -32,7 +32,7 @@ class OverLink:
     moved: float | None
     """What was carried of the cell's own."""
     share: float | None
-    """Of the rate what was carried; of a transfer without compression, of what others leave of it."""
+    """Of what others leave of the rate."""
     steady: float | None
     """The same while all streams were moving."""
     control: str | None
@@ -77,15 +77,18 @@ def facts(record: Record, put: Callable[[str, float | None], None]) -> None:
 
 
 def _carried(record: Record, direction: str) -> float | None:
-    """What arrived (B/s of TCP's payload, with that of others), at the receiver's interface: of a cell that
-    is compressed, or counted in rows, what it carried of bytes is nowhere else."""
-    receiver, sender = ("client", "server") if direction == "down" else ("server", "client")
-    for end, counter in ((receiver, "rx"), (sender, "tx")):
-        seen = get(record, "resources", end)
-        moved, packets = (numeric(seen, "network", f"{counter}_{what}") for what in ("bytes", "packets"))
-        if moved is not None and packets is not None and get(seen, "network", "loopback") is False:
-            return quotient(moved - _HEADERS * packets, numeric(seen, "window_ns"), 1e9)
-    return None
+    """What a cell that is compressed, or counted in rows, carried of bytes (B/s of TCP's payload).
+
+    What was sent up is answered when a trial ends. Of what comes down more is on its way then, so what
+    arrived counts, with that of others.
+    """
+    if direction == "up":
+        return quotient(numeric(record, "counts", "wire_bytes"), numeric(record, "times", "interval_ns"), 1e9)
+    seen = get(record, "resources", "client")
+    moved, packets = (numeric(seen, "network", f"rx_{what}") for what in ("bytes", "packets"))
+    if moved is None or packets is None:
+        return None
+    return quotient(moved - _HEADERS * packets, numeric(seen, "window_ns"), 1e9)
 
 
 def of(cell: Cell, found: Mapping[str, float], control: str | None) -> OverLink | None:
@@ -103,11 +106,10 @@ def of(cell: Cell, found: Mapping[str, float], control: str | None) -> OverLink 
     rate = bits / 8 * link.payload_part if bits and link.rate is not None else None
     moved, steady = found.get("rate"), None
     if cell.in_rows or packed(cell.parameters):
-        moved = carried = found.get("link.carried")
-        share = quotient(carried, rate)
-        if moved is not None and rate is not None:
-            # What arrived is with what others sent.
-            moved = max(0.0, moved - cross * rate)
+        moved = found.get("link.carried")
+        if down and moved is not None:
+            moved = max(0.0, moved - cross * (rate or 0.0))
+        share = quotient(moved, None if rate is None else rate * (1 - cross))
     else:
         share = found.get(f"share.{LINK}")
         steady = quotient(found.get("link.steady"), None if rate is None else rate * (1 - cross))
