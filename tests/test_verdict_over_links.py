@@ -236,14 +236,40 @@ def test_nothing_is_said_of_raw_tcp_where_the_link_was_measured() -> None:
     assert "measured 100 Mbit/s, a round trip of 1 ms" in told["path"]
 
 
-def test_rows_over_a_full_link_are_told_by_what_arrived() -> None:
-    arrived = end(0.1, network={"loopback": False, "rx_bytes": int(11.5e6), "rx_packets": 1300})
+FEW = {"rows": 1000, "batches": 100, "payload_bytes": 1_000_000, "wire_bytes": int(11.4e6)}
+
+
+def test_rows_over_a_full_link_are_told_by_their_bytes() -> None:
     found = over(
-        "100mbit 1ms", 100 * MBIT, 0.3, {"await_reply": 0.9, "send": 0.1}, {}, trip_ms=1, server_end=arrived,
+        "100mbit 1ms", 100 * MBIT, 0.3, {"await_reply": 0.9, "send": 0.1}, {}, trip_ms=1, counts=FEW,
         parameters={"operation": "upsert", "target": "mysql://local", "data": "usage"},
     )  # fmt: skip
     assert found.cause is Cause.LINK_FULL, found
     assert found.numbers["link_share"] == pytest.approx(0.97, abs=0.01)
+
+
+def test_what_was_packed_and_came_down_is_told_by_what_arrived() -> None:
+    """More of it was on its way when the trial ended: the wire's bytes are too many."""
+    arrived = end(0.1, network={"loopback": False, "rx_bytes": int(8.2e6), "rx_packets": 5500})
+    packed = {"compression": "lz4"}
+    counts = {**FEW, "payload_bytes": 30_000_000}
+    half = over(
+        "100mbit 1ms", 100 * MBIT, 0.3, trip_ms=1, counts=counts, parameters=packed, client_end=arrived
+    )
+    assert half.cause is not Cause.LINK_FULL
+    # A third of what arrived is of others.
+    arrived["network"]["rx_bytes"], arrived["network"]["rx_packets"] = int(12e6), 7700
+    full = over(
+        "100mbit 1ms",
+        100 * MBIT,
+        0.3,
+        trip_ms=1,
+        cross=33,
+        counts=counts,
+        parameters=packed,
+        client_end=arrived,
+    )
+    assert full.cause is Cause.LINK_SHARED, full
 
 
 # TCP's laws

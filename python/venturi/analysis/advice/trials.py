@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.advice.warning import Advice
-from venturi.analysis.cells.ceilings import SOCKETS, surely_above
+from venturi.analysis.cells.ceilings import LINK, SOCKETS, surely_above
 from venturi.analysis.cells.summary import (
     CALLS,
     Cell,
@@ -426,7 +426,7 @@ def no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> Ad
         if c.throughput.known
         # Raw TCP says little about what a database could do.
         and not c.in_rows
-        and not c.ceilings.keys() & set(SOCKETS.values())
+        and not c.ceilings.keys() & {LINK, *SOCKETS.values()}
         and scheme_of(str(c.parameters.get("target") or "")) not in NO_PLACE
         and not is_shared(str(c.parameters.get("target") or ""))
         and c.stages.get("client", {}).keys().isdisjoint(CALLS)
