@@ -94,7 +94,7 @@ SERVERS = {"mysql": "mariadbd", "postgres": "postgres"}
 
 def measured(out: Path, made: Bottleneck) -> tuple[Cell, Verdict]:
     words = [sys.executable, "-m", "venturi", "run", "--target", made.target, "--link", made.link,
-             "--repeats", "2", "--out", str(out), "--no-report", "--no-ceilings", "--quiet",
+             "--repeats", "2", "--warmup", "0", "--out", str(out), "--no-report", "--no-ceilings", "--quiet",
              *made.words]  # fmt: skip
     if "--duration" not in made.words:
         words += ["--duration", "1s"]

@@ -77,6 +77,16 @@ def throughput(record: Record) -> float | None:
     return quotient(numeric(record, "counts", "payload_bytes"), numeric(record, "times", "interval_ns"), 1e9)
 
 
+def wire_bytes(record: Record) -> float | None:
+    """Bytes on the wire of what was counted. Of a get that ends with its time more was on its way by then,
+    which is checked but not counted."""
+    wire = numeric(record, "counts", "wire_bytes") or None
+    if wire is None or get(record, "parameters", "operation") != "get":
+        return wire
+    counted, checked = numeric(record, "counts", "rows"), numeric(record, "verification", "rows")
+    return wire * counted / checked if counted and checked and checked > counted else wire
+
+
 def per_second(record: Record, what: str) -> float | None:
     """Rows or batches a second over the whole interval; the printed rate of an imported trial comes first."""
     printed = numeric(record, "rates", f"{what}_per_second")
@@ -373,9 +383,7 @@ def _cell(name: str, records: list[Record], limits: Limits) -> Cell:
     batches = _quantity((numeric(r, "counts", "batches") for r in good), "").value
     message = width * per_batch if width and per_batch else quotient(payload, batches)
     # How many bytes of payload one byte on the wire carried: above 1 where data were compressed.
-    carried = _interval(
-        quotient(numeric(r, "counts", "payload_bytes"), numeric(r, "counts", "wire_bytes")) for r in good
-    )
+    carried = _interval(quotient(numeric(r, "counts", "payload_bytes"), wire_bytes(r)) for r in good)
     moved = [(r.get("repeat"), rate) for r in good if (rate := throughput(r)) is not None]
     done = Moved(speed, moved) if speed else None
     ceilings = limits.of(parameters, message, good, carried.median if carried else None, done)

@@ -211,7 +211,8 @@ class Cause(Name):
     )  # fmt: skip
     SLOW_START = (
         "slow-start", "flow-control", "The trial is over before TCP has found what the link carries.",
-        ("link_share", "round_trips", "trips_to_fill", "started_share"), ("duration_ns", *_STREAMS),
+        ("link_share", "round_trips", "first_bytes", "trips_to_fill", "started_share"),
+        ("duration_ns", *_STREAMS),
     )  # fmt: skip
     SERVER_LIMIT = (
         "server-limit", "server", "Fewer batches in flight did as much or nearly: they queue in the server.",

@@ -13,7 +13,7 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
-from venturi.analysis.cells.summary import ENDS, Cell, Record, get, numeric, quotient
+from venturi.analysis.cells.summary import ENDS, Cell, Record, get, numeric, quotient, wire_bytes
 from venturi.analysis.models.packing import Packing
 from venturi.analysis.verdict import over_link
 from venturi.analysis.verdict.over_link import OverLink
@@ -238,7 +238,7 @@ def facts(record: Record, usable: Mapping[str, int]) -> Facts:
             found[name] = value
 
     put("rate", quotient(numeric(counts, "payload_bytes"), interval, 1e9))
-    put("wire_rate", quotient(numeric(counts, "wire_bytes") or None, interval, 1e9))
+    put("wire_rate", quotient(wire_bytes(record), interval, 1e9))
     put("rows", quotient(numeric(counts, "rows"), interval, 1e9))
     put("service", numeric(record, "latency", "service", "mean") or None)
     put("instrument", numeric(record, "instrument", "share"))

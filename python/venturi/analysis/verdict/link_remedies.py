@@ -45,7 +45,7 @@ def _compression(seen: Seen, over: OverLink) -> list[Remedy]:
     """The codec that is the fastest over this link, by what cores make of it; else what would tell."""
     label, p = data_label(seen.cell.parameters), seen.cell.parameters
     known = {one.codec: one for one in seen.packings if one.data == label}
-    if not known or not over.free or not over.moved:
+    if not known or not over.free:
         found = [Remedy(Why.COMPRESSION, {"compression": "lz4"})]
         data = str(p.get("data") or "remote")
         if label is None or data in ("remote", "states") or is_charrow(str(p.get("target"))):
@@ -57,7 +57,7 @@ def _compression(seen: Seen, over: OverLink) -> list[Remedy]:
     streams, free = int(seen.streams), over.free
     rates = {codec: one.rate(free, streams, cores=cores) for codec, one in known.items()}
     best = max(rates, key=lambda codec: rates[codec])
-    gain = rates[best] / over.moved
+    gain = rates[best] / free
     if gain < LEAST:
         return []
     told = {"codec": best, "ratio": known[best].ratio, "gain": gain}

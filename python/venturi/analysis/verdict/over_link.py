@@ -12,9 +12,6 @@ from venturi.common.links import TCP_HEADERS, Link, parse
 
 __all__ = ["OverLink", "facts", "of"]
 
-_HEADERS = 14 + TCP_HEADERS
-"""Bytes of a packet that an interface counts beside TCP's payload."""
-
 
 @dataclass(frozen=True)
 class OverLink:
@@ -30,11 +27,9 @@ class OverLink:
     cross: float
     """The part of the rate that others take."""
     moved: float | None
-    """What was carried of the cell's own."""
+    """What the cell moved over it."""
     share: float | None
     """Of what others leave of the rate."""
-    steady: float | None
-    """The same while all streams were moving."""
     control: str | None
     """TCP's congestion control; None where nobody knows."""
 
@@ -71,24 +66,6 @@ def facts(record: Record, put: Callable[[str, float | None], None]) -> None:
         "link.loss",
         quotient(numeric(measured, f"{direction}_lost"), numeric(measured, f"{direction}_packets")),
     )
-    put("link.steady", quotient(numeric(record, "times", "steady_payload_bytes"),
-                                numeric(record, "times", "steady_ns"), 1e9))  # fmt: skip
-    put("link.carried", _carried(record, direction))
-
-
-def _carried(record: Record, direction: str) -> float | None:
-    """What a cell that is compressed, or counted in rows, carried of bytes (B/s of TCP's payload).
-
-    What was sent up is answered when a trial ends. Of what comes down more is on its way then, so what
-    arrived counts, with that of others.
-    """
-    if direction == "up":
-        return quotient(numeric(record, "counts", "wire_bytes"), numeric(record, "times", "interval_ns"), 1e9)
-    seen = get(record, "resources", "client")
-    moved, packets = (numeric(seen, "network", f"rx_{what}") for what in ("bytes", "packets"))
-    if moved is None or packets is None:
-        return None
-    return quotient(moved - _HEADERS * packets, numeric(seen, "window_ns"), 1e9)
 
 
 def of(cell: Cell, found: Mapping[str, float], control: str | None) -> OverLink | None:
@@ -104,15 +81,13 @@ def of(cell: Cell, found: Mapping[str, float], control: str | None) -> OverLink 
     down = _way(cell.parameters) == "down"
     bits, cross = found.get("link.bits_per_second"), (cell.parameters.get("cross") or 0) / 100
     rate = bits / 8 * link.payload_part if bits and link.rate is not None else None
-    moved, steady = found.get("rate"), None
+    moved, free = found.get("rate"), None if rate is None else rate * (1 - cross)
+    share = found.get(f"share.{LINK}")
     if cell.in_rows or packed(cell.parameters):
-        moved = found.get("link.carried")
-        if down and moved is not None:
-            moved = max(0.0, moved - cross * (rate or 0.0))
-        share = quotient(moved, None if rate is None else rate * (1 - cross))
-    else:
-        share = found.get(f"share.{LINK}")
-        steady = quotient(found.get("link.steady"), None if rate is None else rate * (1 - cross))
+        # Their payload is not what travels.
+        moved = found.get("wire_rate")
+    if cell.in_rows:
+        share = quotient(moved, free)
     return OverLink(
         link=link,
         rate=rate,
@@ -121,6 +96,5 @@ def of(cell: Cell, found: Mapping[str, float], control: str | None) -> OverLink 
         cross=cross,
         moved=moved,
         share=share,
-        steady=steady,
         control=link.control or control,
     )

@@ -91,13 +91,16 @@ def _start(seen: Seen, over: OverLink) -> Hit | None:
     if seen.cell.answered or over.holds is None or over.share is None:
         return None
     trips = _seconds(seen) * 1e9 / over.round_trip
-    first = tcp.FIRST_PACKETS * over.packet * seen.streams
+    batch = (over.moved or 0.0) / (seen.cell.batches.value or 1.0)
+    # As much again as was answered: a batch has gone through each stream before the clock starts.
+    first = seen.streams * (tcp.FIRST_PACKETS * over.packet + batch)
     possible = tcp.started_share(trips, over.holds, first)
     if possible >= STARTED or over.share < UNDER_START * possible:
         return None
     numbers = {
         "link_share": over.share,
         "round_trips": trips,
+        "first_bytes": first,
         "trips_to_fill": float(tcp.trips_to_fill(over.holds, first)),
         "started_share": possible,
     }

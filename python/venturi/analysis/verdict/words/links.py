@@ -18,9 +18,9 @@ _TITLES = {"bbr": "BBR", "cubic": "CUBIC", "reno": "Reno"}
 
 
 def _raw_tcp(seen: Seen) -> Lines:
-    limit, share = seen.cell.ceilings.get("raw TCP"), seen.facts.get("share.raw TCP")
-    if limit is not None and limit.value is not None and share is not None:
-        yield f"raw TCP over the same link, with as many connections, does {rate(limit.value)}"
+    share = seen.facts.get("share.raw TCP")
+    if share and seen.over is not None and seen.over.moved:
+        yield f"raw TCP over the same link, with as many connections, does {rate(seen.over.moved / share)}"
 
 
 def full(seen: Seen, hit: Hit) -> Lines:
@@ -72,13 +72,14 @@ def start(seen: Seen, hit: Hit) -> Lines:
     assert over is not None
     yield (
         f"the trial took {plural(round(numbers['round_trips']), 'round trip')} of "
-        f"{milliseconds(over.round_trip)}, and TCP begins with 10 packets and doubles them in each"
+        f"{milliseconds(over.round_trip)}; TCP begins with {size(numbers['first_bytes'])} in flight and at "
+        "most doubles that in each"
     )
     yield from holds(seen)
     yield (
-        f"that takes {plural(int(numbers['trips_to_fill']), 'round trip')}: at most "
-        f"{percent(numbers['started_share'])} of what the link carries can be moved meanwhile, and "
-        f"{percent(numbers['link_share'])} were"
+        f"that takes {plural(int(numbers['trips_to_fill']), 'round trip')}, so the trial could move "
+        f"{percent(numbers['started_share'])} of what the link carries; it moved "
+        f"{percent(numbers['link_share'])}"
     )
 
 
