@@ -77,6 +77,14 @@ def throughput(record: Record) -> float | None:
     return quotient(numeric(record, "counts", "payload_bytes"), numeric(record, "times", "interval_ns"), 1e9)
 
 
+def per_second(record: Record, what: str) -> float | None:
+    """Rows or batches a second over the whole interval; the printed rate of an imported trial comes first."""
+    printed = numeric(record, "rates", f"{what}_per_second")
+    if printed is not None:
+        return printed
+    return quotient(numeric(record, "counts", what), numeric(record, "times", "interval_ns"), 1e9)
+
+
 def wire_bytes(record: Record) -> float | None:
     """Bytes on the wire of what was counted. Of a get that ends with its time more was on its way by then,
     which is checked but not counted."""
@@ -85,14 +93,6 @@ def wire_bytes(record: Record) -> float | None:
         return wire
     counted, checked = numeric(record, "counts", "rows"), numeric(record, "verification", "rows")
     return wire * counted / checked if counted and checked and checked > counted else wire
-
-
-def per_second(record: Record, what: str) -> float | None:
-    """Rows or batches a second over the whole interval; the printed rate of an imported trial comes first."""
-    printed = numeric(record, "rates", f"{what}_per_second")
-    if printed is not None:
-        return printed
-    return quotient(numeric(record, "counts", what), numeric(record, "times", "interval_ns"), 1e9)
 
 
 def in_rows_of(record: Record) -> bool:

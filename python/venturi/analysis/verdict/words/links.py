@@ -91,4 +91,6 @@ def path(seen: Seen, over: OverLink) -> str:
     if over.loss:
         found.append(f"{100 * seen.facts.get('link.loss', 0.0):.2g} % of the packets lost")
     control = f"; {_TITLES.get(over.control, over.control)} sends" if over.control else ""
+    if over.loss and over.control == "bbr":
+        control += " and does not slow down for single losses"
     return f"asked for {seen.cell.parameters['link']}, measured {', '.join(found)}{control}"
