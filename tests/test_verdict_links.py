@@ -73,7 +73,7 @@ MADE = {
     "loss-cubic": over("200mbit 20ms loss 0.5% cubic", GET, Cause.LOSS),
     "loss-reno-four": over("500mbit 20ms loss 0.5% reno", f"{GET} --streams 4", Cause.LOSS),
     "loss-put": over("500mbit 10ms loss 1% cubic", f"{PUT} --streams 2", Cause.LOSS),
-    "loss-far": over("100mbit 40ms loss 1% reno", GET, Cause.LOSS),
+    "loss-far": over("100mbit 40ms loss 1% reno", f"{GET} --duration 2s", Cause.LOSS),
     # Answers.
     "rows-one-by-one": over(
         "100mbit 10ms", f"{UPSERT} --rows-per-batch 1", Cause.LITTLE_IN_FLIGHT, target="mysql://local"

@@ -22,8 +22,9 @@ SHARED = 0.1
 """Part of a link from which others are the reason: without them a ninth more could be had."""
 LOST = 3.0
 """Packets lost on each stream, by the link's part, from which losses have shaped a trial."""
-OVER_BOUND = 2.0
-"""Losses at random let through as much more than the law of regular ones: the first of them comes late."""
+OVER_BOUND = 3.0
+"""In a second so much more than the law is moved at times: the law is of regular losses, and where they come at
+random the first may come late."""
 STARTED = 0.9
 """Where TCP's start alone would let through less of a link, a trial cannot fill it."""
 UNDER_START = 1 / 3
