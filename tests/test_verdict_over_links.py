@@ -117,7 +117,7 @@ def test_losses_hold_tcp_back() -> None:
     assert found.numbers["bound_bytes_per_second"] == pytest.approx(0.887e6, rel=0.01)
     assert found.numbers["streams_needed"] == 25
     assert "Reno takes a loss for a full link" in found.sentence
-    assert "some 25 streams as fast as these would fill the link" in found.sentence
+    assert "some 25 streams would fill the link" in found.sentence
     text = "; ".join(found.next)
     assert "--streams 25" in text and "--link '200mbit 20ms loss 1% bbr'" in text, text
 
@@ -133,6 +133,15 @@ def test_losses_hold_tcp_back() -> None:
 )
 def test_what_is_not_held_back_by_losses(text: str, share: float, why_not: str) -> None:
     assert over(text, 200 * MBIT, share, trip_ms=20).cause is not Cause.LOSS, why_not
+
+
+def test_few_losses_have_not_yet_done_their_worst() -> None:
+    # Real: CUBIC over 1 Gbit/s filled it in its start, and had seven losses in two seconds.
+    found = over("1gbit 20ms loss 0.01% cubic", 1000 * MBIT, 0.45, trip_ms=20)
+    assert found.cause is Cause.LOSS, found
+    assert found.confidence != "high"
+    assert found.numbers["streams_needed"] == 14
+    assert "a stream lost 4 packets, so its start still counts" in found.sentence
 
 
 def test_raw_tcp_that_suffers_as_much_does_not_hide_losses() -> None:

@@ -206,7 +206,8 @@ class Cause(Name):
     )  # fmt: skip
     LOSS = (
         "loss", "link", "TCP slows down for packets that the link loses.",
-        ("link_share", "loss", "bound_bytes_per_second", "round_trip_ns", "streams_needed", "raw_tcp_share"),
+        ("link_share", "loss", "lost_packets", "bound_bytes_per_second", "round_trip_ns", "streams_needed",
+         "raw_tcp_share"),
         (*_STREAMS, "link"),
     )  # fmt: skip
     SLOW_START = (
@@ -377,7 +378,7 @@ class Why(Name):
     TCP_BUFFERS = "tcp-buffers", "larger TCP buffers at the {end} (net.ipv4.tcp_rmem; venturi doctor)"
     TCP_BUFFERS_TO = (
         "tcp-buffers-to",
-        "TCP buffers of {larger} at the {end} (net.ipv4.tcp_rmem): twice what the link holds, {holds} a "
+        "TCP buffers of {larger} at the {end} (net.ipv4.{setting}): twice what the link holds, {holds} a "
         "{stream}",
     )
     STREAM_ACKS = "stream-acks", "acknowledge a {stream} at a time"

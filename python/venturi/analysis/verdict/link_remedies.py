@@ -21,7 +21,7 @@ from venturi.analysis.words.wording import size
 from venturi.common import links
 from venturi.targets.system import is_charrow
 
-__all__ = ["buffer", "link", "long_enough", "twice_held"]
+__all__ = ["buffer", "kernels", "link", "long_enough", "twice_held"]
 
 STREAMS_MOST = 64
 _STARTS = 10
@@ -108,9 +108,17 @@ def twice_held(seen: Seen) -> int | None:
     return int(2 ** math.ceil(math.log2(max(_FEWEST, 2 * over.holds / seen.streams))))
 
 
-def buffer(seen: Seen, why: Why, changes: Mapping[str, Any], settings: Mapping[str, Any]) -> Remedy:
+def kernels(seen: Seen, end: str, setting: str) -> Remedy:
+    """A setting of TCP's that bounds the kernel's own buffers, as large as the link needs it."""
+    found = buffer(seen, Why.TCP_BUFFERS_TO, {}, {f"{end}.net.ipv4.{setting}": twice_held(seen)})
+    return replace(found, numbers={**found.numbers, "end": end, "setting": setting})
+
+
+def buffer(
+    seen: Seen, why: Why, changes: Mapping[str, Any], settings: Mapping[str, Any] | None = None
+) -> Remedy:
     """One that is as large as the link needs it."""
     over, larger = seen.over, twice_held(seen)
     assert over is not None and over.holds is not None and larger is not None
-    told = {"holds": size(over.holds / seen.streams), "larger": size(larger), "end": seen.receiver.name}
-    return Remedy(why, changes, settings=settings, numbers=told)
+    told = {"holds": size(over.holds / seen.streams), "larger": size(larger)}
+    return Remedy(why, changes, settings=settings or {}, numbers=told)

@@ -298,7 +298,7 @@ def _flow_control(seen: Seen, hit: Hit) -> list[Remedy]:
             found.append(Remedy(Why.SERVER_WINDOW, settings={"server.window": enough or "larger"}))
         elif seen.cell.parameters.get("window"):
             if enough is not None and enough > seen.cell.parameters["window"]:
-                found.append(link_remedies.buffer(seen, Why.WINDOW_TO, {"window": enough}, {}))
+                found.append(link_remedies.buffer(seen, Why.WINDOW_TO, {"window": enough}))
             # Twice what is in flight at the rate wanted would do; without a limit TCP's own windows rule.
             found.append(Remedy(Why.NO_WINDOW, {"window": None}))
         else:
@@ -307,20 +307,23 @@ def _flow_control(seen: Seen, hit: Hit) -> list[Remedy]:
         larger = enough or int(4 * (seen.sender.send_buffer or 2**18))
         theirs = {"server.send_buffer": larger}
         if seen.sender is seen.client and enough is not None:
-            found.append(link_remedies.buffer(seen, Why.SEND_BUFFER_TO, {"send_buffer": larger}, {}))
+            found.append(link_remedies.buffer(seen, Why.SEND_BUFFER_TO, {"send_buffer": larger}))
         elif seen.sender is seen.client:
             found.append(Remedy(Why.SEND_BUFFER, {"send_buffer": larger}))
-        elif foreign_server(seen):
+        elif enough is not None:
+            # A server that was started for the run has the kernel's.
+            found.append(link_remedies.kernels(seen, "server", "tcp_wmem"))
+        elif foreign_server(seen) or seen.over is not None:
             found.append(Remedy(Why.SERVER_OWN_SEND_BUFFER, settings=theirs))
         else:
             command = f"{serving(seen)} --send-buffer {larger}"
             found.append(Remedy(Why.SERVER_SEND_BUFFER, settings=theirs, command=command))
     elif hit.cause is Cause.RECEIVE_WINDOW:
         end = seen.receiver.name
-        settings = {f"{end}.net.ipv4.tcp_rmem": enough or "larger"}
         if enough is not None:
-            found.append(link_remedies.buffer(seen, Why.TCP_BUFFERS_TO, {}, settings))
+            found.append(link_remedies.kernels(seen, end, "tcp_rmem"))
         else:
+            settings = {f"{end}.net.ipv4.tcp_rmem": "larger"}
             found.append(Remedy(Why.TCP_BUFFERS, settings=settings, numbers={"end": end}))
     elif hit.cause is Cause.ACKNOWLEDGEMENTS:
         if seen.cell.parameters.get("ack") == "batch":

@@ -23,8 +23,10 @@ SHARED = 0.1
 LOST = 3.0
 """Packets lost on each stream, by the link's part, from which losses have shaped a trial."""
 OVER_BOUND = 3.0
-"""In a second so much more than the law is moved at times: the law is of regular losses, and where they come at
-random the first may come late."""
+"""So much more than the law is moved by chance: the law is of regular losses."""
+SETTLED = 20.0
+"""Losses of a stream from which its start is forgotten, for each takes three tenths or half of what is in
+flight. Before, more than the law may be moved."""
 STARTED = 0.9
 """Where TCP's start alone would let through less of a link, a trial cannot fill it."""
 UNDER_START = 1 / 3
@@ -66,11 +68,14 @@ def _loss(seen: Seen, over: OverLink) -> Hit | None:
     lost = over.moved * _seconds(seen) / over.packet / seen.streams * over.loss
     one = tcp.loss_bound(over.control, over.packet, over.round_trip / 1e9, over.loss)
     bound = seen.streams * one
-    if lost < LOST or over.moved > OVER_BOUND * bound or (over.free is not None and bound > over.free):
+    if lost < LOST or (over.free is not None and bound > over.free):
+        return None
+    above = over.moved > OVER_BOUND * bound
+    if above and lost >= SETTLED:
         return None
     share = over.share
-    needed = None if over.free is None else -(-over.free * seen.streams // over.moved)
-    margin = beyond(1 - share, 1 - FULL, 0.5) if share is not None else beyond(bound / over.moved, 0.5)
+    needed = None if over.free is None else -(-over.free // (one if above else over.moved / seen.streams))
+    margin = 0.0 if above else 0.5 if share is None else beyond(1 - share, 1 - FULL, 0.5)
     return Hit(
         Cause.LOSS,
         None,
@@ -80,6 +85,7 @@ def _loss(seen: Seen, over: OverLink) -> Hit | None:
             link_share=share,
             loss=over.loss,
             bound_bytes_per_second=bound,
+            lost_packets=lost,
             round_trip_ns=over.round_trip,
             streams_needed=needed,
             raw_tcp_share=seen.of("raw TCP"),

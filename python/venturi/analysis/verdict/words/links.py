@@ -8,6 +8,7 @@ from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.evidence import Seen
 from venturi.analysis.verdict.over_link import OverLink
 from venturi.analysis.verdict.proof import Hit
+from venturi.analysis.verdict.proof.links import OVER_BOUND
 from venturi.analysis.words.wording import bits, milliseconds, nouns_of, rate, size
 from venturi.common.units import percent, plural
 
@@ -62,8 +63,11 @@ def loss(seen: Seen, hit: Hit) -> Lines:
         f"{milliseconds(over.round_trip)} can be expected to do {rate(bound)} ({law})"
     )
     yield f"{rate(over.moved or 0.0)} were moved{of_link}"
+    if (over.moved or 0.0) > OVER_BOUND * bound:
+        lost = plural(round(numbers["lost_packets"]), "packet")
+        yield f"a {stream} lost {lost}, so its start still counts: a longer trial moves less"
     if needed := numbers.get("streams_needed"):
-        yield f"some {plural(int(needed), stream)} as fast as these would fill the link"
+        yield f"some {plural(int(needed), stream)} would fill the link"
     yield from _raw_tcp(seen)
 
 
