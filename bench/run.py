@@ -32,6 +32,8 @@ SMALL = {
     "wide": "--rounds 6 --only strings 4",
     "compression": "--rounds 6 --links 250mbit 1gbit 2.5gbit --data birdstrikes --codecs lz4 zstd "
     "--streams 1 --seconds 0.4 --parts links",
+    "links": "--rounds 2 --seconds 0.7 --links 50mbit 100mbit=20ms 200mbit=5ms 500mbit=10ms 1gbit "
+    "1gbit=20ms 200mbit=40ms --sets flight --operations get --streams 1",
     "scale": "--rounds 6 --cells 1000",
     "sampler": "--rounds 10 --seconds 0.5",
     "cluster": "--rounds 6 --starts 6 --repeats 6 --loaders 10 --simulated 10,20,40,100",

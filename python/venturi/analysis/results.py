@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from venturi.analysis.cells.places import Row
     from venturi.analysis.models.batch_cost import BatchCost
     from venturi.analysis.models.fits import Fits
+    from venturi.analysis.models.over_links import LinkFit
     from venturi.analysis.models.predict import Checked
     from venturi.analysis.models.splits import Convergence
 from venturi.store.open import open_run
@@ -112,6 +113,13 @@ class Results:
         from venturi.analysis.models.batch_cost import batch_costs
 
         return batch_costs(self.cells)
+
+    @cached_property
+    def link_fits(self) -> list[LinkFit]:
+        """Laws over links, one a setting; empty where links were not varied."""
+        from venturi.analysis.models import over_links
+
+        return over_links.build(self.cells)
 
     @cached_property
     def predictions(self) -> list[Checked]:

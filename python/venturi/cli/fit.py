@@ -26,6 +26,7 @@ Examples:
   venturi fit last
   venturi fit last --over streams --where "rows_per_batch == 4096"
   venturi fit reference:cartesius-remote --over streams --hold-out 8
+  venturi fit last --over link
   venturi fit last --format json
 """
 
@@ -38,7 +39,7 @@ def fit(
         typer.Option(
             "--over",
             metavar="AXIS",
-            help="This parameter only, as streams, rows_per_batch, rows_per_stream.",
+            help="This parameter only, as streams, rows_per_batch, rows_per_stream, link.",
             show_default=False,
         ),
     ] = None,
@@ -59,8 +60,9 @@ def fit(
 ) -> None:
     """Fit time over size (Hockney) and scaling laws over streams; say where more stops paying."""
     from venturi.analysis.cells.choice import chosen
-    from venturi.analysis.models import fits
+    from venturi.analysis.models import fits, over_links
     from venturi.analysis.models.batch_cost import AXIS, batch_costs
+    from venturi.cli import fit_links
     from venturi.cli.reading import read
 
     found = read(run)
@@ -68,6 +70,14 @@ def fit(
     if over is not None and not any(over in m.parameters for m in cells):
         known = sorted({n for m in cells for n in m.parameters})
         raise VenturiError(f"--over {over}: no such parameter", hint=f"parameters are: {', '.join(known)}")
+    if over == over_links.AXIS:
+        made_links = over_links.build(cells)
+        wanted = fit_links.held_links(cells, hold_out)
+        if format is forms.TableOrJson.json:
+            print(json.dumps({"links": fit_links.document(made_links, wanted)}, ensure_ascii=False, indent=2))
+        else:
+            _print_links(fit_links.lines(made_links, wanted))
+        return
     held = _numbers(hold_out) if hold_out is not None else []
     if held and over is None:
         over = "streams"
@@ -76,15 +86,20 @@ def fit(
         raise VenturiError(f"--hold-out {hold_out}: no cell has that value of {over}")
     made = fits.build(kept, over) if over is not None or where or held else found.fits
     costs = batch_costs(kept) if over in (None, AXIS) else []
+    of_links = over_links.build(kept) if over is None else []
     if format is forms.TableOrJson.json:
         found_costs = {"batch_cost": [_cost(one) for one in costs]}
+        if of_links:
+            found_costs["links"] = fit_links.document(of_links, ())
         print(
             json.dumps(
                 document(made, _held_out(made, cells, over, held)) | found_costs, ensure_ascii=False, indent=2
             )
         )
         return
-    _print(made, _held_out(made, cells, over, held), all, costs)
+    if made or made.notes or not of_links:
+        _print(made, _held_out(made, cells, over, held), all, costs)
+    _print_links(fit_links.lines(of_links, ()))
 
 
 def _numbers(text: str) -> list[float]:
@@ -205,6 +220,20 @@ def _print(
     hidden += 0 if every else max(0, len(costs) - MOST_SHOWN)
     if hidden:
         say(f"{hidden} more fits; --all has them", "dim")
+
+
+def _print_links(found: Sequence[tuple[str, list[str]]]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from venturi.report.text.wrap import wrap
+
+    console = Console()
+    for title, sentences in found:
+        console.print(Text(title, style="bold"))
+        for sentence in sentences:
+            for i, line in enumerate(wrap(sentence, console.width - 4)):
+                console.print(Text(" " * (4 if i else 2) + line))
 
 
 def document(made: Fits, held_out: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:

@@ -23,6 +23,7 @@ Examples:
   venturi predict last --streams 32
   venturi predict last --streams 32 --set rows_per_batch=4096 --set operation=get
   venturi predict last --set rows_per_stream=1G
+  venturi predict last --link "25gbit 0.5ms"
   venturi predict last --streams 32 --queue      # keep it, for a trial to check
   venturi predict last --check                   # measure what is queued
   venturi predict last --checked                 # predicted and measured, side by side
@@ -35,6 +36,15 @@ def predict(
     run: forms.AnyRun = "last",
     streams: Annotated[
         int | None, typer.Option("--streams", min=1, help="How many streams to predict.", show_default=False)
+    ] = None,
+    link: Annotated[
+        str | None,
+        typer.Option(
+            "--link",
+            metavar="LINK",
+            help='A link to predict for, from others that were measured: "25gbit 0.5ms", or a name as wifi6.',
+            show_default=False,
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -69,7 +79,7 @@ def predict(
     from venturi.analysis.models import predict as prediction
     from venturi.cli.reading import read
 
-    wanted = _wanted(streams, settings or [])
+    wanted = _wanted({"streams": streams, "link": link}, settings or [])
     if not wanted and not (check or checked):
         raise VenturiError("nothing to predict: name a value", hint="venturi predict last --streams 32")
     if queue and not wanted:
@@ -109,7 +119,7 @@ def predict(
     raise typer.Exit(code)
 
 
-def _wanted(streams: int | None, settings: list[str]) -> dict[str, Any]:
+def _wanted(options: dict[str, Any], settings: list[str]) -> dict[str, Any]:
     """`--set KEY=VALUE` with numbers as the scenario language spells them: 10M, 2s."""
     from venturi.common.suffixes import parse_count
 
@@ -125,10 +135,11 @@ def _wanted(streams: int | None, settings: list[str]) -> dict[str, Any]:
             wanted[key] = parse_count(value.strip())
         except ValueError:
             wanted[key] = {"true": True, "false": False, "none": None}.get(value.strip(), value.strip())
-    if streams is not None:
-        if "streams" in wanted:
-            raise VenturiError("--streams and --set streams both name the streams; keep one")
-        wanted["streams"] = streams
+    for name, value in options.items():
+        if value is not None and name in wanted:
+            raise VenturiError(f"--{name} and --set {name} both name the {name}; keep one")
+        if value is not None:
+            wanted[name] = value
     return wanted
 
 

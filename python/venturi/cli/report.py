@@ -25,8 +25,8 @@ Examples:
   venturi report RUN --format perf_stats -o perf_stats.csv
   venturi report RUN --format png --figure timeline --cell operation=get,streams=4
 Figures: throughput-streams, box-size, throughput-size, throughput-batch,
-throughput-hosts, throughput-encoders, roofline, model-scaling, model-hockney, throughput-time,
-timeline, stages, pipeline, latency.
+throughput-hosts, throughput-encoders, throughput-delay, throughput-link-rate, throughput-loss,
+roofline, model-scaling, model-hockney, throughput-time, timeline, stages, pipeline, latency.
 References: macbook, cartesius, chspark, upsert, akumuli, or one of their sets as macbook-get.
 """
 

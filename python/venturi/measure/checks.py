@@ -25,7 +25,7 @@ from venturi.measure.sweep import Sweep
 from venturi.plan import matrix
 from venturi.plan.cell import Cell
 from venturi.plan.scenario import Scenario
-from venturi.plan.settings import Target
+from venturi.plan.settings import LINK, Hosts, Target
 from venturi.plan.values import validate_value
 from venturi.plan.workload import SIZES, Workload, data_label
 from venturi.store.directory import RunDirectory
@@ -68,7 +68,7 @@ def _scenario(directory: RunDirectory) -> Scenario:
 def line_of(directory: RunDirectory, scenario: Scenario, one: Prediction) -> dict[str, Any]:
     """A line of predictions.jsonl."""
     cell = _cell(scenario, one.parameters, one.axis)
-    value = int(one.value) if one.value.is_integer() else one.value
+    value = int(one.value) if isinstance(one.value, float) and one.value.is_integer() else one.value
     return {
         "format": FORMAT_VERSION,
         "kind": "prediction",
@@ -78,6 +78,7 @@ def line_of(directory: RunDirectory, scenario: Scenario, one: Prediction) -> dic
         "operation": one.operation,
         "axis": one.axis,
         "value": value,
+        "where": dict(one.where),
         "unit": one.throughput.unit,
         "predicted": one.throughput.value,
         "low": one.throughput.low,
@@ -95,8 +96,8 @@ def line_of(directory: RunDirectory, scenario: Scenario, one: Prediction) -> dic
 def _axes(scenario: Scenario, parameters: Mapping[str, Any], axis: str) -> dict[str, Any]:
     """The values of all axes, the run's own and the new one, that make this cell."""
     names = [*scenario.axes, *(n for n in (axis, "streams", "threads") if n not in scenario.axes)]
-    if axis in SIZES:
-        names += [n for n in SIZES if n not in names]
+    together = SIZES if axis in SIZES else LINK if axis in LINK else ()
+    names += [n for n in together if n not in names]
     out: dict[str, Any] = {}
     for name in names:
         value = parameters.get("duration_ns" if name == "duration" else name)
@@ -108,8 +109,8 @@ def _axes(scenario: Scenario, parameters: Mapping[str, Any], axis: str) -> dict[
         elif name == "threads" and name != axis and value == parameters.get("streams"):
             value = "streams" if "threads" not in scenario.axes else value
         elif name == axis:
-            model: type[Workload] | type[Target] = Workload if name in Workload.model_fields else Target
-            if name not in model.model_fields:
+            model = next((one for one in (Workload, Target, Hosts) if name in one.model_fields), None)
+            if model is None:
                 raise ScenarioError(f"{name} is no setting of a scenario, so no trial can check it")
             try:
                 value = validate_value(model, name, value)
@@ -130,7 +131,8 @@ def _alone(scenario: Scenario, axes: Sequence[Mapping[str, Any]]) -> Scenario:
 def _own(scenario: Scenario, name: str) -> Any:
     if name in ("place", "target"):
         return scenario.target.url
-    return getattr(scenario.workload if name in Workload.model_fields else scenario.target, name)
+    tables = (scenario.workload, scenario.target, scenario.hosts)
+    return next(getattr(one, name) for one in tables if name in type(one).model_fields)
 
 
 def _cell(scenario: Scenario, parameters: Mapping[str, Any], axis: str) -> Cell:

@@ -16,10 +16,12 @@ SINGULAR = {"streams": "stream", "threads": "thread", "encoders": "encoder", "de
 SINGULAR |= {"hosts": "host", "loaders": "loader", "partitions": "partition", "columns": "column"}
 
 
-def several(axis: str, n: float | None) -> str:
-    """`4 streams`, `rows_per_batch 4,096`."""
+def several(axis: str, n: float | str | None) -> str:
+    """`4 streams`, `rows_per_batch 4,096`, `link 100mbit 20ms`."""
     if n is None:
         return MISSING
+    if isinstance(n, str):
+        return f"{axis} {n}"
     shown = count(int(n) if float(n).is_integer() else n)
     if axis in SINGULAR:
         return f"{shown} {SINGULAR[axis] if n == 1 else axis}"

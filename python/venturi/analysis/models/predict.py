@@ -1,7 +1,8 @@
 """What a cell that was not measured would do, with an interval, and how that came out.
 
-Along one parameter at a time: by the scaling law over it, or, for a size, by Hockney's line. Where several
-fits apply, the one is taken that leaves least open, and named.
+Along one parameter at a time: by the scaling law over it, for a size by Hockney's line, for a link by what
+bounds a flow over links. Where several fits apply, the one is taken that leaves least open, and named; over
+links each setting has its own.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from typing import Any
 
 from venturi.analysis.cells import summary
 from venturi.analysis.cells.summary import Cell
-from venturi.analysis.models import fit_words, fits
+from venturi.analysis.models import fit_words, fits, link_words, over_links
 from venturi.analysis.models.fits import AxisFit, SizeFit
+from venturi.common import links
 from venturi.common.errors import VenturiError
+from venturi.common.suffixes import parse_percent
 from venturi.common.units import Quantity
 
 DEFAULT_REPEATS = 5
@@ -27,48 +30,59 @@ class Prediction:
 
     operation: str
     axis: str
-    value: float
+    value: float | str
+    """A number, or a link's text."""
     throughput: Quantity
     law: str
     basis: str
     """Which measurements it stands on."""
-    measured: tuple[float, float]
-    """The smallest and largest value of the axis that was measured."""
+    measured: tuple[float | str, ...]
+    """The smallest and largest value of the axis that was measured; of links all."""
     repeats: int
+    extrapolation: float = 1.0
+    """How far outside of what was measured, as a factor; 1 inside."""
     doubtful: str = ""
     laws: dict[str, float] = field(default_factory=dict)
     """Akaike weights of the laws that the interval is averaged over."""
     parameters: dict[str, Any] = field(default_factory=dict, repr=False)
     """Of the cell predicted, for a trial to check it."""
-
-    @property
-    def extrapolation(self) -> float:
-        """How far outside of what was measured, as a factor; 1 inside."""
-        low, high = self.measured
-        return max(self.value / high, low / self.value, 1.0)
+    where: dict[str, Any] = field(default_factory=dict)
+    """The setting, where each has a prediction of its own."""
 
     @property
     def statements(self) -> tuple[str, ...]:
         """What is predicted, `get with 32 streams: 2,404 MB/s [...] ...`, from what, what is against it."""
         made = [
-            f"{self.operation} with {fit_words.several(self.axis, self.value)}: {self.throughput} "
+            f"{_what(self.operation, self.axis, self.value, self.where)}: {self.throughput} "
             f"(95 % for the median of {self.repeats} new trials)",
             f"{self.law}, from {self.basis}",
         ]
         if self.extrapolation > 1:
-            low, high = self.measured
-            edge = high if self.value > high else low
-            made.append(
-                f"outside what was measured: {self.extrapolation:.3g} times as far as "
-                f"{fit_words.several(self.axis, edge)}"
-            )
+            made.append(f"outside what was measured: {self.extrapolation:.3g} times as far as {self._edge}")
         if self.doubtful:
             made.append(f"doubtful: {self.doubtful}")
         return tuple(made)
 
     @property
+    def _edge(self) -> str:
+        if isinstance(self.value, str):
+            return "any of the links"
+        low, high = map(float, self.measured)
+        return fit_words.several(self.axis, high if self.value > high else low)
+
+    @property
     def sentence(self) -> str:
         return "; ".join(self.statements)
+
+
+def _outside(value: float, low: float, high: float) -> float:
+    return max(value / high, low / value, 1.0)
+
+
+def _what(operation: str, axis: str, value: float | str, where: Mapping[str, Any]) -> str:
+    """`get with 32 streams`, `get with link 25gbit 0.5ms, 4 streams`."""
+    told = f"{operation} with {fit_words.several(axis, value)}"
+    return f"{told}, {fit_words.setting(where)}" if where else told
 
 
 @dataclass(frozen=True)
@@ -104,7 +118,8 @@ class Checked:
     @property
     def sentence(self) -> str:
         """Prediction and measurement side by side."""
-        what = f"{self.line['operation']} with {fit_words.several(self.line['axis'], self.line['value'])}"
+        line = self.line
+        what = _what(line["operation"], line["axis"], line["value"], line.get("where") or {})
         text = f"{what}: predicted {self.predicted}"
         if self.error is None:
             return f"{text}; not measured yet"
@@ -118,14 +133,16 @@ def predict(
     repeats: int = DEFAULT_REPEATS,
     left_out: list[str] | None = None,
 ) -> list[Prediction]:
-    """One prediction an operation for the cell with these parameters; what is not named stays as measured.
+    """One prediction an operation (over links: a setting) for the cell with these parameters; what is not
+    named stays as measured.
 
-    `left_out` takes the reasons of operations for which there is none, where others have one.
+    `left_out` takes the reasons of those for which there is none, where others have one.
 
     Raises `VenturiError` for parameters that do not exist, that lie outside of what was measured in more than
     one respect, or for which no law could be fitted, with the reason.
     """
-    out, reasons = [], []
+    out: list[Prediction] = []
+    reasons: list[VenturiError] = []
     operations = summary.by_operation([m for m in cells if summary.speed(m, cells).known])
     if not operations:
         raise VenturiError("no trial of this run succeeded, so there is nothing to predict from")
@@ -136,16 +153,17 @@ def predict(
         if asked not in (None, operation):
             continue
         try:
-            out.append(
-                _one(operation, members, {k: v for k, v in wanted.items() if k != "operation"}, repeats)
-            )
+            named = {k: v for k, v in wanted.items() if k != "operation"}
+            if over_links.AXIS in named:
+                out += _over_links(operation, members, named, repeats, reasons)
+            else:
+                out.append(_one(operation, members, named, repeats))
         except VenturiError as error:
-            named = (
+            reasons.append(
                 error
                 if len(operations) == 1 or asked
                 else VenturiError(f"{operation}: {error.message}", error.exit_code, error.hint)
             )
-            reasons.append(named)
     if not out:
         raise reasons[0]
     if left_out is not None:
@@ -175,6 +193,80 @@ def _one(operation: str, cells: Sequence[Cell], wanted: Mapping[str, Any], repea
         if axis in fits.SIZES
         else _by_law(operation, chosen, axis, value, repeats)
     )
+
+
+def _over_links(
+    operation: str,
+    cells: Sequence[Cell],
+    wanted: Mapping[str, Any],
+    repeats: int,
+    reasons: list[VenturiError],
+) -> list[Prediction]:
+    """One for each setting for which the measured links tell it; of the others `reasons` takes why not."""
+    try:
+        text = links.canonical(wanted[over_links.AXIS])
+    except ValueError as error:
+        raise VenturiError(str(error)) from None
+    fixed = {k: v for k, v in wanted.items() if k not in over_links.LINK}
+    known = sorted({n for m in cells for n in m.parameters})
+    for name in fixed:
+        if name not in known:
+            raise VenturiError(f"{name}: the trials of this run have no such parameter", hint=_known(known))
+    over = [m for m in cells if m.parameters.get(over_links.AXIS) is not None]
+    if not over:
+        raise VenturiError(
+            f"no {operation} of this run went over a link that was made for it",
+            hint='venturi run --target flight://local --link "unshaped,100mbit,100mbit 20ms,1gbit 5ms"',
+        )
+    chosen = [m for m in over if all(_same(m.parameters.get(k), v) for k, v in fixed.items())]
+    if not chosen:
+        shown = ", ".join(f"{k}={v}" for k, v in fixed.items())
+        raise VenturiError(
+            f"no {operation} over a link was measured with {shown}",
+            hint="a prediction goes along one parameter; the others must be measured ones",
+        )
+    made = over_links.build(chosen)
+    if not made:
+        raise VenturiError(
+            f"only one link was measured, {over_links.LEAST_LINKS} are needed",
+            hint=over_links.MORE,
+        )
+    link, cross = links.parse(text), _cross(wanted.get("cross"))
+    out = []
+    for one in made:
+        try:
+            found = one.predict(link, cross or 0.0, repeats)
+        except over_links.Refused as reason:
+            head = f"{fit_words.setting(one.where)}: " if one.where and len(made) > 1 else ""
+            reasons.append(VenturiError(f"{head}cannot be told: {reason}", hint=reason.hint))
+            continue
+        law, at = one.law, one.path(link, cross or 0.0)
+        assert law is not None
+        out.append(
+            Prediction(
+                operation,
+                over_links.AXIS,
+                text,
+                found.quantity(one.unit),
+                link_words.stands_on(one, at),
+                f"{len(one.links)} links; {sum(m.good for m in one.cells)} trials",
+                tuple(one.links),
+                repeats,
+                law.outside(at),
+                link_words.doubt(one, at),
+                {},
+                dict(one.cells[0].parameters) | {over_links.AXIS: text, "cross": cross},
+                one.where,
+            )
+        )
+    return out
+
+
+def _cross(value: Any) -> float | None:
+    try:
+        return None if value is None else parse_percent(value)
+    except ValueError as error:
+        raise VenturiError(f"cross={value}: {error}") from None
 
 
 def _known(names: Iterable[str]) -> str:
@@ -225,6 +317,7 @@ def _by_law(operation: str, cells: Sequence[Cell], axis: str, value: float, repe
     assert basis.fit is not None
     # Of pooled settings an observation is the median of a whole cell: so is what is predicted.
     interval = basis.fit.predict(value, 1 if basis.pooled else repeats)
+    low, high = float(basis.fit.points.x[0]), float(basis.fit.points.x[-1])
     return Prediction(
         operation,
         axis,
@@ -232,8 +325,9 @@ def _by_law(operation: str, cells: Sequence[Cell], axis: str, value: float, repe
         interval.quantity(basis.unit),
         basis.fit.chosen.title,
         _basis(basis),
-        (float(basis.fit.points.x[0]), float(basis.fit.points.x[-1])),
+        (low, high),
         repeats,
+        _outside(value, low, high),
         basis.fit.doubtful,
         {law.name: round(law.weight, 4) for law in basis.fit.laws},
         _parameters(basis.cells, axis, value, cells),
@@ -275,6 +369,7 @@ def _by_size(operation: str, cells: Sequence[Cell], size: str, value: float, rep
         _basis(basis),
         (min(sizes), max(sizes)),
         repeats,
+        _outside(value, min(sizes), max(sizes)),
         "",
         {},
         _parameters(basis.cells, size, value, cells),

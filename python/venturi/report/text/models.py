@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from venturi.analysis.models import fit_words
+from venturi.analysis.models import fit_words, link_words, over_links
 from venturi.analysis.models.batch_cost import AXIS
 from venturi.analysis.results import Results
 from venturi.report.figures.models import MOST_PANELS, MOST_SIZES, telling_sizes
@@ -25,6 +25,10 @@ def sections(results: Results) -> list[tuple[str, list[str]]]:
             for one in results.batch_costs[:MOST_SIZES]
         ]
         out.append((fit_words.COSTS, costs))
+    out += [(link_words.head(one), link_words.sentences(one)) for one in results.link_fits[:MOST_SIZES]]
+    passed = over_links.crossings(results.link_fits)
+    if passed:
+        out.append((link_words.CROSSINGS, [link_words.crossing(one) for one in passed[:MOST_SIZES]]))
     fitted = {s.axis for s in found.scalings}
     effects = [
         fit_words.effect_sentence(e)
@@ -53,5 +57,7 @@ def lines(results: Results) -> list[str]:
         text += f", peak {one.fit.peak.quantity(one.unit)}"
         out.append(f"{text}; {fit_words.shape(one)}")
     out += [f"{one.operation}: {one.sentence}" for one in costs[:1]]
+    for fit in [one for one in results.link_fits if one.law is not None][:1]:
+        out.append(f"{link_words.head(fit)}: {'; '.join(link_words.sentences(fit))}")
     out += [p.sentence for p in results.predictions]
     return out

@@ -1,0 +1,143 @@
+"""Figures over links: throughput over delay, rate and losses.
+
+A panel holds links that differ in one respect only: what is drawn over delay has one rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from venturi.analysis.models import link_words, over_links
+from venturi.analysis.models.over_links import Crossing, LinkFit
+from venturi.analysis.results import Results
+from venturi.analysis.statistics.intervals import median_interval
+from venturi.analysis.words import labels
+from venturi.report.figures import palette
+from venturi.report.figures.figure import Figure, Panel, Series
+
+__all__ = ["NAMES", "figure"]
+
+NAMES = {"delay": "throughput-delay", "rate": "throughput-link-rate", "loss": "throughput-loss"}
+MOST_PANELS = 4
+MOST_LINES = 6
+_X = {
+    "delay": "round trip of the link, ms",
+    "rate": "rate of the link, Mbit/s",
+    "loss": "packets that the link loses, %",
+}
+WIDE = 20
+"""A ratio of the ends of an axis from which on it is logarithmic."""
+
+
+def figure(results: Results, along: str) -> Figure | None:
+    """Over `delay`, `rate` or `loss`; None where no two links differ in that alone."""
+    made = results.link_fits
+    found: dict[tuple[str, tuple[str, ...]], list[LinkFit]] = {}
+    for one in made:
+        for line in over_links.lines(one, along):
+            found.setdefault((one.operation, tuple(text for _, text in line)), []).append(one)
+    chosen = sorted(found.items(), key=lambda item: -len(item[0][1]))[:MOST_PANELS]
+    if not chosen:
+        return None
+    unit = chosen[0][1][0].unit
+    chosen = [(key, fits) for key, fits in chosen if fits[0].unit == unit]
+    passed = [c for c in over_links.crossings(made) if c.along == along]
+    panels, told = [], []
+    for (operation, texts), fits in chosen:
+        shown = fits[:MOST_LINES]
+        here = [c for c in passed if c.link.text == texts[0] and c.below in shown and c.above in shown]
+        panels.append(_panel(operation, texts, shown, along, here))
+        told += [link_words.crossing(c) for c in here] or [_told(shown[0], texts, along)]
+    values = [x for panel in panels for series in panel.series for x in series.x]
+    low, high = min(values), max(values)
+    wide = low > 0 and high > WIDE * low
+    ticks = sorted({_at(fits[0], text, along) for (_, texts), fits in chosen for text in texts})
+    title = "; ".join(dict.fromkeys(told))
+    return Figure(
+        NAMES[along],
+        title[:1].upper() + title[1:],
+        "Points: medians of the trials over each link, with 95 % intervals. Lines: the law, fitted to "
+        "all links of a setting, those of other panels too. Crossing: where one setting passes another.",
+        _X[along],
+        _scale(unit)[1],
+        panels,
+        x_scale="log" if wide else "linear",
+        y_scale="log" if wide and along == "rate" else "linear",
+        y_from_zero=not (wide and along == "rate"),
+        x_ticks=ticks if len(ticks) <= 12 else None,
+    )
+
+
+def _scale(unit: str) -> tuple[float, str]:
+    """By what rates are divided, and the axis' label."""
+    return (1e6 / 8, "throughput (payload), Mbit/s") if unit == "B/s" else (1.0, unit)
+
+
+def _panel(
+    operation: str, texts: Sequence[str], fits: Sequence[LinkFit], along: str, passed: Sequence[Crossing]
+) -> Panel:
+    link = fits[0].links[texts[0]]
+    panel = Panel(f"{operation}, {link_words.others(along, link)}")
+    for i, one in enumerate(fits):
+        name = link_words.short(one, fits)
+        panel.series += _lines(one, texts, along, name, palette.series_colour(i))
+    if passed:
+        factor = _scale(fits[0].unit)[0]
+        panel.series.append(
+            Series(
+                "crossing",
+                [c.at for c in passed],
+                [c.rate / factor for c in passed],
+                "$ink",
+                "points",
+                notes=[link_words.crossing(c) for c in passed],
+            )
+        )
+    return panel
+
+
+def _lines(one: LinkFit, texts: Sequence[str], along: str, name: str, colour: str) -> list[Series]:
+    """The measured points of a setting, and its law."""
+    factor = _scale(one.unit)[0]
+    points = [(_at(one, text, along), median_interval(one.rates(text)), text) for text in texts]
+    several = [found.n > 1 for _, found, _ in points]
+    cells = {str(cell.parameters[over_links.AXIS]): cell for cell in one.cells}
+    out = [
+        Series(
+            name,
+            [x for x, _, _ in points],
+            [found.median / factor for _, found, _ in points],
+            colour,
+            "points",
+            low=[f.low / factor if s else None for (_, f, _), s in zip(points, several, strict=True)],
+            high=[f.high / factor if s else None for (_, f, _), s in zip(points, several, strict=True)],
+            notes=[f"{text}: {cells[text].main}" for _, _, text in points],
+            links=[cells[text].name for _, _, text in points],
+        )
+    ]
+    if one.law is not None:
+        link, cross = one.links[texts[0]], one.cells[0].parameters.get("cross") or 0.0
+        grid = over_links.grid(points[0][0], points[-1][0])
+        paths = [one.path(over_links.moved(link, along, x), cross) for x in grid]
+        rates = [rate / factor for rate in one.law.along(paths)]
+        out.append(Series(name, grid, rates, colour, markers=False))
+    return out
+
+
+def _at(one: LinkFit, text: str, along: str) -> float:
+    value = over_links.attributes(one.links[text], one.down)[along]
+    assert value is not None  # lines have no others
+    return value
+
+
+def _told(one: LinkFit, texts: Sequence[str], along: str) -> str:
+    """What the fullest line does between its ends."""
+    ends: list[Any] = []
+    for text in (texts[0], texts[-1]):
+        factor, label = _scale(one.unit)
+        rate = median_interval(one.rates(text)).median / factor
+        unit = label.rpartition(", ")[2]
+        ends.append(f"{rate:,.4g} {unit} at {link_words.value(along, _at(one, text, along))}")
+    where = f" ({labels.label(one.cells[0], list(one.where))})" if one.where else ""
+    return f"{one.operation}{where}: {ends[0]}, {ends[1]}"
