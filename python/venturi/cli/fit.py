@@ -88,7 +88,7 @@ def fit(
     costs = batch_costs(kept) if over in (None, AXIS) else []
     of_links = over_links.build(kept) if over is None else []
     if format is forms.TableOrJson.json:
-        found_costs = {"batch_cost": [_cost(one) for one in costs]}
+        found_costs: dict[str, Any] = {"batch_cost": [_cost(one) for one in costs]}
         if of_links:
             found_costs["links"] = fit_links.document(of_links, ())
         print(

@@ -35,6 +35,8 @@ WIDEST = 4.0
 TCP_FLIGHT = 2 << 20
 """Bytes of a connection in flight where nothing is set: Linux lets buffers grow to 4 and 6 MiB (tcp(7),
 tcp_wmem and tcp_rmem), of which a part is payload."""
+WINDOW_USED = 0.7
+"""Of a window, before it is known better: it is opened again when a part of it has been read."""
 ATTRIBUTES = ("delay", "rate", "loss")
 GRID = 81
 SURE = 0.95
@@ -224,17 +226,21 @@ def _setting(cells: Sequence[Cell], unit: str) -> Setting:
         )
     ]
     width = float(p.get("row_bytes") or 0)
-    # Of rows that a database gets, what is on the wire is its dialect's.
-    known = median(ratios) if ratios else 1.0 if unit == "B/s" or not width else 1 / width
+    # The most of any trial: what is on its way when the time is up was on the wire, and is not counted. Of
+    # rows that a database gets, what is on the wire is its dialect's.
+    known = max(ratios) if ratios else 1.0 if unit == "B/s" or not width else 1 / width
     closed = cells[0].answered
     flights = [float(v) for name in ("window", "send_buffer") if isinstance(v := p.get(name), int)]
+    sure = 0.5
     if closed:
         batch = next(
             (n for c in cells if (n := summary.rows_a_batch(c))), float(p.get("rows_per_batch") or 1)
         )
-        flight, sure = streams * lanes * batch, 0.5
+        flight = streams * lanes * batch
+    elif flights:
+        flight = known * streams * min(flights) * WINDOW_USED
     else:
-        flight, sure = known * streams * min([*flights, TCP_FLIGHT]), 0.5 if flights else 1.5
+        flight, sure = known * streams * TCP_FLIGHT, 1.5
     amounts = [
         c.payload_bytes if unit == "B/s" else summary.numeric(c.records[0], "counts", "rows") for c in cells
     ]

@@ -21,6 +21,8 @@ __all__ = ["NAMES", "figure"]
 NAMES = {"delay": "throughput-delay", "rate": "throughput-link-rate", "loss": "throughput-loss"}
 MOST_PANELS = 4
 MOST_LINES = 6
+MOST_TOLD = 2
+"""Sentences of a title: crossings first, else what a line does between its ends."""
 _X = {
     "delay": "round trip of the link, ms",
     "rate": "rate of the link, Mbit/s",
@@ -43,17 +45,18 @@ def figure(results: Results, along: str) -> Figure | None:
     unit = chosen[0][1][0].unit
     chosen = [(key, fits) for key, fits in chosen if fits[0].unit == unit]
     passed = [c for c in over_links.crossings(made) if c.along == along]
-    panels, told = [], []
+    panels, told, crossed = [], [], []
     for (operation, texts), fits in chosen:
         shown = fits[:MOST_LINES]
         here = [c for c in passed if c.link.text == texts[0] and c.below in shown and c.above in shown]
         panels.append(_panel(operation, texts, shown, along, here))
-        told += [link_words.crossing(c) for c in here] or [_told(shown[0], texts, along)]
+        crossed += [link_words.crossing(c) for c in here]
+        told.append(_told(shown[0], texts, along))
     values = [x for panel in panels for series in panel.series for x in series.x]
     low, high = min(values), max(values)
     wide = low > 0 and high > WIDE * low
     ticks = sorted({_at(fits[0], text, along) for (_, texts), fits in chosen for text in texts})
-    title = "; ".join(dict.fromkeys(told))
+    title = "; ".join((crossed or told)[:MOST_TOLD])
     return Figure(
         NAMES[along],
         title[:1].upper() + title[1:],
