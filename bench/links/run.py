@@ -55,6 +55,8 @@ def command(options: argparse.Namespace, name: str, place: Path) -> list[str]:
         *(sys.executable, "-m", "venturi", "run", *SETS[name], "--link", ",".join(options.links)),
         *(flight if name == "flight" else ()),
         *("--duration", f"{options.seconds:g}s", "--repeats", str(options.rounds), "--ceilings", "none"),
+        # A trial over a link has a process of its own: there is nothing to warm.
+        *("--warmup", "0"),
         *("--no-report", "--quiet", "--out", str(place)),
     ]
 

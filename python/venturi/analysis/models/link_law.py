@@ -8,7 +8,9 @@ With P what full packets of TCP carry of the link (bytes/s), T its round trip (s
     losses   K s N / T / sqrt(p)    Mathis et al. 1997, of N streams with packets of s bytes; CUBIC: RFC 9438
              K s N / T / p^a        others: a as measured
     X = (sum of bound^-m)^(-1/m)      m = 1: times add up, as where each batch waits for its answer
-    start    X / (1 + g T r / t)      r round trips of TCP's start of t s: from 10 packets, doubled each time
+    start    X / (1 + (g T r + u / X) / t)
+             of t s TCP's start takes r round trips, from f packets doubled each time; u of the payload, half
+             a batch of each stream but one, is on its way when the time is up
 
 All that is known before stands in priors (`_priors`): of a window its size, of a link that packets are full.
 What the links have not shown stays as open as its prior is, and the interval of a prediction that stands on
@@ -20,7 +22,7 @@ nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -39,8 +41,8 @@ __all__ = ["BOUNDS", "LinkLaw", "Path", "Setting", "fit", "path"]
 
 BOUNDS = ("ends", "link", "flight", "losses")
 START = "start"
-FIRST_PACKETS = 10
-"""TCP's first window (RFC 6928)."""
+FIRST_PACKETS = 20
+"""f before it is known better: TCP begins with 10 (RFC 6928), and a call was made before the clock."""
 LEAST_TRIP = 50e-6
 """s: of hosts at one cable."""
 TAIL = 4.0
@@ -48,7 +50,7 @@ TAIL = 4.0
 _MATHIS = math.log(math.sqrt(1.5))
 _CUBIC = 0.25 * math.log(0.4 * 3.7 / 1.2)
 """Of its average window, with C = 0.4 and beta = 0.7 (RFC 9438, 5.1)."""
-_NAMES = (*BOUNDS, "power", "sharp", START, "scatter")
+_NAMES = (*BOUNDS, "power", "sharp", START, "first", "scatter")
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,8 @@ class Setting:
     """What a trial moves, where that is."""
     starts: bool = True
     """Whether trials begin with connections that have not yet carried data."""
+    uncounted: float = 0.0
+    """Payload on its way when a trial's time is up."""
 
 
 @dataclass(frozen=True)
@@ -147,9 +151,16 @@ class LinkLaw:
     def outside(self, at: Path) -> float:
         """How far outside of what was measured, as a factor; 1 inside."""
         found = [1.0]
-        for name in ("carried", "trip", "loss"):
-            values = [getattr(one, name) for one in self.paths]
-            low, value, high = min(values), getattr(at, name), max(values)
+        kinds: list[Callable[[Path], float]] = [
+            lambda one: one.carried,
+            lambda one: one.trip,
+            lambda one: one.loss,
+            # What the path itself holds.
+            lambda one: one.carried * one.trip,
+        ]
+        for kind in kinds:
+            values = list(map(kind, self.paths))
+            low, value, high = min(values), kind(at), max(values)
             if value > high:
                 # From no losses to some there is no factor.
                 found.append(value / high if high and math.isfinite(value) else 8.0)
@@ -231,11 +242,13 @@ def _priors(setting: Setting, top: float) -> tuple[Array, Array]:
         "ends": (top + 0.5, 1.0),
         "link": (math.log(setting.per_byte), setting.per_byte_sure),
         "flight": (math.log(setting.flight), setting.flight_sure),
-        "losses": (0.0, 0.4 if known else 1.5),
+        # bbr hardly minds what loses others half of their rate.
+        "losses": (0.0, 0.4) if known else (2.0, 1.5),
         "power": (0.9, 0.2),
         "sharp": (math.log(setting.sharp), setting.sharp_sure),
         START: (0.0, 0.5),
-        "scatter": (math.log(0.02), 0.7),
+        "first": (math.log(FIRST_PACKETS), 0.8),
+        "scatter": (math.log(0.03), 0.6),
     }
     pairs = np.array([found[name] for name in _NAMES])
     return pairs[:, 0], pairs[:, 1]
@@ -297,9 +310,9 @@ def _started(theta: Array, rate: Array, at: _Columns, setting: Setting) -> Array
         return np.zeros_like(rate)
     trip = np.exp(at.trip)
     wire = rate - theta[:, _NAMES.index("link"), None]
-    first = at.segment + math.log(FIRST_PACKETS * setting.streams)
-    rounds = 1 + np.maximum(0.0, wire + at.trip - first) / math.log(2)
-    spent = np.exp(theta[:, _NAMES.index(START), None]) * trip * rounds
+    first = at.segment + theta[:, _NAMES.index("first"), None]
+    rounds = np.maximum(0.0, wire + at.trip - first) / math.log(2)
+    spent = np.exp(theta[:, _NAMES.index(START), None]) * trip * rounds + setting.uncounted / np.exp(rate)
     whole = setting.seconds if setting.seconds is not None else (setting.amount or 1.0) / np.exp(rate)
     out: Array = np.log1p(spent / whole)
     return out

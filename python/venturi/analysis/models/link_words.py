@@ -10,7 +10,7 @@ from venturi.analysis.models.link_law import BOUNDS, START, Path
 from venturi.analysis.models.over_links import Crossing, LinkFit
 from venturi.analysis.statistics.intervals import Interval
 from venturi.common.links import Link
-from venturi.common.suffixes import format_bytes, format_duration
+from venturi.common.suffixes import format_duration
 from venturi.common.units import Quantity
 
 __all__ = ["crossing", "doubt", "head", "left_out", "others", "sentences", "short", "stands_on", "value"]
@@ -84,10 +84,7 @@ def _of_rate(one: LinkFit, found: Interval) -> str:
 
 
 def _amount(one: LinkFit, found: Interval) -> str:
-    if one.unit == "B/s":
-        low, middle, high = (format_bytes(v) for v in (found.low, found.median, found.high))
-        return f"{middle} [{low}..{high}]"
-    return fit_words.plain_number(found) + f" {one.unit.removesuffix('/s')}"
+    return str(found.quantity(one.unit.removesuffix("/s")))
 
 
 def _parameters(one: LinkFit) -> list[str]:
@@ -101,7 +98,11 @@ def _parameters(one: LinkFit) -> list[str]:
         what = "payload bytes" if one.unit == "B/s" else one.unit.removesuffix("/s")
         part = fit_words.plain_number(law.parameter("link"))
         out.append(f"a byte that the link carries has {part} {what}")
-    if "flight" in law.seen:
+    if "flight" in law.seen and one.cells[0].answered:
+        whole, found = law.setting.flight, law.parameter("flight")
+        trips = Interval(whole / found.median, whole / found.high, whole / found.low, found.n, found.coverage)
+        out.append(f"a batch waits {fit_words.plain_number(trips)} round trips for its answer")
+    elif "flight" in law.seen:
         out.append(f"{_flight(one)}: {_amount(one, law.parameter('flight'))} in flight at most")
     if "losses" in law.seen:
         part, by = fit_words.plain_number(law.parameter("losses")), law.setting.control

@@ -32,9 +32,9 @@ MORE = "measure more: --link 'unshaped,100mbit,100mbit 20ms,1gbit 5ms'"
 MOST_GROUPS = 24
 WIDEST = 4.0
 """An interval whose ends are further apart, as a factor, is no prediction."""
-TCP_FLIGHT = 2 << 20
-"""Bytes of a connection in flight where nothing is set: Linux lets buffers grow to 4 and 6 MiB (tcp(7),
-tcp_wmem and tcp_rmem), of which a part is payload."""
+TCP_FLIGHT = 3 << 20
+"""Bytes of a connection in flight where nothing is set: Linux lets a receiver's buffer grow to 6 MiB (tcp(7),
+tcp_rmem), of which half is payload."""
 WINDOW_USED = 0.7
 """Of a window, before it is known better: it is opened again when a part of it has been read."""
 ATTRIBUTES = ("delay", "rate", "loss")
@@ -233,14 +233,11 @@ def _setting(cells: Sequence[Cell], unit: str) -> Setting:
     flights = [float(v) for name in ("window", "send_buffer") if isinstance(v := p.get(name), int)]
     sure = 0.5
     if closed:
-        batch = next(
-            (n for c in cells if (n := summary.rows_a_batch(c))), float(p.get("rows_per_batch") or 1)
-        )
-        flight = streams * lanes * batch
+        flight = streams * lanes * (_batch(cells, unit) or 1.0)
     elif flights:
         flight = known * streams * min(flights) * WINDOW_USED
     else:
-        flight, sure = known * streams * TCP_FLIGHT, 1.5
+        flight, sure = known * streams * TCP_FLIGHT, 0.8
     amounts = [
         c.payload_bytes if unit == "B/s" else summary.numeric(c.records[0], "counts", "rows") for c in cells
     ]
@@ -258,7 +255,15 @@ def _setting(cells: Sequence[Cell], unit: str) -> Setting:
         asked / 1e9 if asked else None,
         next((a for a in amounts if a), None),
         starts=not closed,
+        uncounted=0.0 if closed or not asked else (streams - 1) / 2 * _batch(cells, unit),
     )
+
+
+def _batch(cells: Sequence[Cell], unit: str) -> float:
+    """Payload, or rows, of a batch that arrived."""
+    of = (summary.rows_a_batch(cell) for cell in cells)
+    rows = next((n for n in of if n), float(cells[0].parameters.get("rows_per_batch") or 0))
+    return rows if unit != "B/s" else rows * (cells[0].row_bytes or 0.0)
 
 
 def attributes(link: Link, down: bool) -> dict[str, float | None]:
