@@ -88,7 +88,7 @@ def test_parameters_are_found_again() -> None:
 
 def test_links_left_out_are_predicted_as_often_as_is_said() -> None:
     inside, near, whole, errors = 0, 0, 0, []
-    for seed in range(6):
+    for seed in range(4):
         (one,) = made(cells(seed=seed))
         # All but `unshaped`, which nothing else tells of.
         for _, measured, found in one.left_out(LINKS[:-1]):
@@ -97,9 +97,9 @@ def test_links_left_out_are_predicted_as_often_as_is_said() -> None:
             inside += found.low <= measured <= found.high
             near += abs(found.median / measured - 1) <= 0.1
             errors.append(math.log(found.median / measured))
-    assert whole == 60
-    # 95 % of 60 is 57; under 52 of them is a chance of one in a thousand.
-    assert inside >= 52
+    assert whole == 40
+    # 95 % of 40 is 38; under 34 of them is a chance of one in a hundred, and the seeds stay the same.
+    assert inside >= 34
     assert near >= 0.9 * whole
     assert abs(float(np.median(errors))) < 0.02, "predictions lean to one side"
 

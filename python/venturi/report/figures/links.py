@@ -28,6 +28,10 @@ _X = {
     "rate": "rate of the link, Mbit/s",
     "loss": "packets that the link loses, %",
 }
+CAPTION = (
+    "Points: medians of the trials over each link, with 95 % intervals. Lines: the law, fitted to all links of "
+    "a setting, those of other panels too."
+)
 WIDE = 20
 """A ratio of the ends of an axis from which on it is logarithmic."""
 
@@ -60,8 +64,7 @@ def figure(results: Results, along: str) -> Figure | None:
     return Figure(
         NAMES[along],
         title[:1].upper() + title[1:],
-        "Points: medians of the trials over each link, with 95 % intervals. Lines: the law, fitted to "
-        "all links of a setting, those of other panels too. Crossing: where one setting passes another.",
+        f"{CAPTION} Crossing: where one setting passes another." if crossed else CAPTION,
         _X[along],
         _scale(unit)[1],
         panels,
@@ -143,4 +146,5 @@ def _told(one: LinkFit, texts: Sequence[str], along: str) -> str:
         unit = label.rpartition(", ")[2]
         ends.append(f"{rate:,.4g} {unit} at {link_words.value(along, _at(one, text, along))}")
     where = f" ({labels.label(one.cells[0], list(one.where))})" if one.where else ""
-    return f"{one.operation}{where}: {ends[0]}, {ends[1]}"
+    common = link_words.others(along, one.links[texts[0]])
+    return f"{one.operation}, {common}{where}: {ends[0]}, {ends[1]}"
