@@ -57,6 +57,12 @@ impl LinkFiller {
         Ok(Self(Mutex::new(Some(filler))))
     }
 
+    /// Bits that were sent so far, with all that Ethernet adds, and in how many seconds.
+    fn sent(&self) -> (u64, f64) {
+        let filler = self.0.lock();
+        filler.as_ref().map_or((0, 0.0), link::Filler::sent)
+    }
+
     fn stop(&self, py: Python<'_>) {
         let filler = self.0.lock().take();
         py.detach(|| drop(filler));

@@ -196,13 +196,15 @@ def _print_plan(found: Scenario) -> None:
 
 def executed_by(text: str, found: Scenario | None = None) -> contextlib.AbstractContextManager[Executor]:
     """What `--executor` names runs the trials of a scenario, whose streams all run here."""
-    if text == "core":
-        from venturi.measure import placement
+    from venturi.measure import placement
 
+    if text == "core":
         return placement.here(found)
     if text.partition(":")[0] == "model":
         from venturi.engine.model import ModelExecutor
 
+        if found is not None and placement.linked(found):
+            raise VenturiError("--executor model has no links: leave --link out")
         return contextlib.nullcontext(ModelExecutor.parse(text))
     raise VenturiError(f"--executor {text}: no such executor")
 

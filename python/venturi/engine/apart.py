@@ -57,6 +57,10 @@ class Handle:
     def progress(self) -> object:
         return self.core.progress() if self._counters is None else self._counters
 
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled
+
     def begun(self, process: subprocess.Popen[str]) -> None:
         """The trial runs in that process."""
         with self._lock:

@@ -20,7 +20,7 @@ from venturi.engine import apart
 from venturi.engine.executor import CoreExecutor, TrialControl
 from venturi.engine.spec import failed_record
 from venturi.lab.hosts import CLIENT, SERVER, address
-from venturi.lab.laboratory import Laboratory, WrongLink
+from venturi.lab.laboratory import Laboratory, Stopped, WrongLink
 from venturi.servers.starters import Placed
 
 __all__ = ["LinkExecutor", "LoadersExecutor"]
@@ -56,38 +56,37 @@ class _OverLinks:
 
     def run_trial(self, spec: str, control: TrialControl) -> dict[str, Any]:
         document = json.loads(spec)
-        text = str(document["link"])
         try:
-            found = self._made(document)
-            before = self._lab.overrun()
+            found = self._made(document, control)
+        except Stopped:
+            return failed_record("cancelled", "stopped while its link was made", "interrupted")
         except (WrongLink, OSError) as error:
             return failed_record("link", str(error))
-        with self._lab.watched(control.cancel):
-            record = self._trial(json.dumps(document), control)
-        record["link"] = {"asked": text, **found}
+        record: dict[str, Any] = {}
         try:
-            overrun = self._lab.overrun() - before
+            with self._lab.held(control.cancel):
+                record = self._trial(json.dumps(document), control)
         except OSError as error:
-            return record | failed_record("link", str(error))
-        if overrun and record.get("outcome") == "ok":
-            said = f"this machine cannot keep up with {text}: {overrun:,} frames were lost that should not"
-            record["outcome"], record["error"] = "failed", {"kind": "link", "message": said, "stream": None}
-        return record
+            if record.get("outcome") != "interrupted":
+                record |= {"outcome": "failed", "error": failed_record("link", str(error))["error"]}
+        return record | {"link": found}
 
     def probe_tcp(self, spec: str, control: TrialControl) -> str:
         document = json.loads(spec)
         try:
-            self._made(document)
-        except (WrongLink, OSError) as error:
+            self._made(document, control)
+        except (Stopped, WrongLink, OSError) as error:
             failure = {"kind": "link", "message": str(error), "stream": None}
             return json.dumps({"outcome": "failed", "error": failure})
         return self._probe(json.dumps(document), control)
 
-    def _made(self, document: dict[str, Any]) -> dict[str, Any]:
+    def _made(self, document: dict[str, Any], control: TrialControl) -> dict[str, Any]:
         """Makes the link that a spec asks for, takes that out of it, and says what was measured of it."""
+        assert isinstance(control, apart.Handle | ClusterControl)
         link, backplane = links.parse(document.pop("link")), document.pop("backplane", None)
         shared = links.rates(backplane) if backplane is not None else None
-        return self._lab.ready(link, document.pop("cross", None), shared)
+        found = self._lab.ready(link, document.pop("cross", None), shared, lambda: control.cancelled)
+        return {"asked": link.text, **found}
 
     def probe(self, spec: str, control: TrialControl) -> str:
         return self._here.probe(spec, self._here.control())

@@ -4,7 +4,8 @@ It holds one more for each end, client or server, by a process that waits for it
 of all this has a name: namespaces, interfaces and queues go with the last process in them, and these
 processes end with this one, which ends when its input does. So nothing is left behind, whatever ends it.
 
-Orders come as lines of JSON on standard input; each is answered by a line.
+Orders come as lines of JSON on standard input, [number, order, what is given with it]; each is answered by a
+line, [number, answer, error].
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from queue import Queue
+from typing import Any, NoReturn
 
 from venturi.common.core import load_core
 
@@ -25,7 +28,7 @@ __all__ = ["main"]
 _SECONDS = 20.0
 
 
-def main(names: Sequence[str]) -> int:
+def main(names: Sequence[str]) -> NoReturn:
     """Holds a namespace for each of these ends."""
     with contextlib.ExitStack() as ends:
         keeper = _Keeper(names, ends)
@@ -36,18 +39,26 @@ def main(names: Sequence[str]) -> int:
             "passed": keeper.passed,
             "fill": keeper.fill,
         }
-        _say({"answer": keeper.pids})
-        for line in sys.stdin:
-            ((order, given),) = json.loads(line).items()
+        given: Queue[str] = Queue()
+        threading.Thread(target=_listen, args=(given,), daemon=True).start()
+        _say(0, keeper.pids)
+        while True:
+            number, order, asked = json.loads(given.get())
             try:
-                _say({"answer": orders[order](given)})
-            except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-                _say({"error": str(error)})
-    return 0
+                _say(number, orders[order](asked))
+            except Exception as error:  # it is the answer, and the next order may be carried out
+                _say(number, None, str(error) or type(error).__name__)
 
 
-def _say(answer: dict[str, Any]) -> None:
-    print(json.dumps(answer), flush=True)
+def _listen(given: Queue[str]) -> None:
+    for line in sys.stdin:
+        given.put(line)
+    # Whoever gave orders has gone: whatever is done for it now, nobody wants.
+    os._exit(0)
+
+
+def _say(number: int, answer: object, error: str | None = None) -> None:
+    print(json.dumps([number, answer, error]), flush=True)
 
 
 class _Keeper:
@@ -71,9 +82,11 @@ class _Keeper:
 
     def relay(self, given: dict[str, Any] | None) -> None:
         """Puts a relay between the interfaces, in the place of the one that is there; or none."""
-        if self._relay is not None:
-            self._relay.stop()
-            self._relay = None
+        relay, self._relay = self._relay, None
+        if relay is not None:
+            with contextlib.suppress(OSError):
+                # That it had ended before was told by `passed`.
+                relay.stop()
         if given is not None:
             self._relay = self._core.LinkRelay(json.dumps(given))
 
@@ -90,8 +103,9 @@ class _Keeper:
         return json.loads(self._core.link_look(json.dumps(given)))
 
     def passed(self, _: object) -> Any:
-        """What the relay has passed so far; None where there is none."""
-        return json.loads(self._relay.passed()) if self._relay is not None else None
+        """What has passed so far: of the relay, both ways, and of each traffic of others bits and seconds."""
+        relayed = json.loads(self._relay.passed()) if self._relay is not None else []
+        return {"relay": relayed, "fill": [filler.sent() for filler in self._fillers]}
 
     def _namespace(self, name: str) -> str:
         return f"/proc/{self.pids[name]}/ns/net"
@@ -114,4 +128,4 @@ def _holder(ends: contextlib.ExitStack) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

@@ -8,6 +8,9 @@ link each, what they share, their switch's way to the server, has a rate too.
 
 from __future__ import annotations
 
+import platform
+import random
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,19 +23,28 @@ __all__ = ["Shape"]
 _SEEN = 24
 """Bytes of what Ethernet adds to a packet that the kernel does not count: checksum, preamble, gap."""
 _BURST_SECONDS = 0.001
-_LEAST_BURST = 20_000
+_LEAST_BURST = 2
+"""Packets, that a bucket lets pass at once at the least."""
 _MOST_WAITING = 1 << 30
 _SLACK = 64 << 20
 """Bytes of the relay's, for what comes at once."""
 _FASTEST = 40e9
 """bits/s: what a path that nothing is asked of may hold, in its delay."""
 _MANY_PACKETS = 65_535
-_LOOK_SECONDS = 0.25
-_LOOK_PACKETS = 400
-"""By which a path without losses is looked at; all of them have to arrive."""
-_LOSSES = 25
+_RATE_SECONDS = 0.25
+_LEAST_RATE_PACKETS = 25
+_OVER = 1.25
+"""How much more than its rate is sent to find it."""
+_COUNT_SECONDS, _MOST_COUNT_SECONDS = 0.3, 1.5
+"""How long packets are counted, of a path without losses and of one with."""
+_COUNTED, _LEAST_COUNTED = 4_000, 20
+_UNDER, _UNSHAPED = 0.7, 2e8
+"""Of the rate, and bits/s where there is none: nothing but chance loses packets then."""
+_LOSSES = 100
 """Losses that are expected of the packets sent, so that their part can be told."""
-_MOST_LOOK_SECONDS = 1.5
+_PINGS_EVERY_NS, _MOST_EVERY_NS = 2_000_000, 50_000_000
+_CUTS_DATAGRAMS = (6, 2)
+"""The first kernel whose packet sockets take datagrams that are yet to be cut."""
 Order = dict[str, Any]
 """Of the keeper's: a command, where it is run, its input."""
 
@@ -82,9 +94,13 @@ class Shape:
         lines += [f"link set {name} mtu {link.mtu}" for name in (SWITCH, *hosts.bridged)]
         yield _ip(lines)
         # What a host sends at once is lost at once: chance shall meet packets.
-        alone = 1 if link.jitter_ns or any(link.loss) else _MANY_PACKETS
+        alone = bool(link.jitter_ns or any(link.loss))
+        buffer_down, buffer_up = shared.buffers()
         for end in hosts.ends:
-            yield _ip([f"link set eth0 mtu {link.mtu} gso_max_segs {alone}"], end)
+            buffer = buffer_down if end == SERVER else buffer_up
+            # And what does not fit into a buffer as a whole never passes it.
+            fits = max(1, min(_MANY_PACKETS, buffer // 4 // link.mtu))
+            yield _ip([f"link set eth0 mtu {link.mtu} gso_max_segs {1 if alone else fits}"], end)
             # A path that TCP remembers is the one before.
             yield {"words": ["ip", "tcp_metrics", "flush"], "where": end, "may_fail": True}
 
@@ -122,14 +138,20 @@ class Shape:
 
         (down, up), (buffer_down, buffer_up) = self.shared.rate or (None, None), self.shared.buffers()
         ways = [way(up, link.loss[1], buffer_up), way(down, link.loss[0], buffer_down)]
-        return {"interfaces": list(self.hosts.middle), "ways": ways, "seed": 1}
+        # Other packets are lost each time: repeats shall not be alike.
+        return {"interfaces": list(self.hosts.middle), "ways": ways, "seed": random.getrandbits(63)}
 
     def fill(self) -> list[dict[str, Any]]:
         """Traffic of others, both ways."""
         if self.cross is None or self.shared.rate is None:
             return []
         return [
-            {"interface": interface, "bits_per_second": rate * self.cross / 100, "mtu": self.link.mtu}
+            {
+                "interface": interface,
+                "bits_per_second": rate * self.cross / 100,
+                "mtu": self.link.mtu,
+                "overhead": ETHERNET,
+            }
             for interface, rate in zip(self.hosts.middle, self.shared.rate, strict=True)
         ]
 
@@ -138,22 +160,47 @@ class Shape:
         link = self.path
         rates, buffers = link.rate or (None, None), link.buffers()
 
-        def way(rate: float | None, loss: float, buffer: int) -> dict[str, Any]:
-            packets = _LOOK_PACKETS
-            if loss:
-                fastest = (rate or 2e8) * 0.7 * _MOST_LOOK_SECONDS / 8 / (link.mtu + ETHERNET)
-                packets = max(_LOOK_PACKETS, min(round(_LOSSES / loss), int(fastest)))
-            elif rate is not None:
-                packets = max(50, min(packets, int(rate * _LOOK_SECONDS / 8 / (link.mtu + ETHERNET))))
-            length = int(_LOOK_SECONDS * 1e9)
-            return {"rate": rate, "buffer": buffer, "rate_ns": length, "packets": packets}
+        bits = 8 * (link.mtu + ETHERNET)
 
+        def way(rate: float | None, loss: float, buffer: int) -> dict[str, Any]:
+            fast = rate * _UNDER if rate is not None else _UNSHAPED
+            wanted = max(_COUNTED, round(_LOSSES / loss)) if loss else _COUNTED
+            seconds = _MOST_COUNT_SECONDS if loss else _COUNT_SECONDS
+            return {
+                "rate": rate,
+                "buffer": buffer,
+                "rate_packets": max(_LEAST_RATE_PACKETS, int((rate or 0) * _OVER * _RATE_SECONDS / bits)),
+                "packets": max(_LEAST_COUNTED, min(wanted, int(fast * seconds / bits))),
+                "packets_rate": fast,
+            }
+
+        every = min(max(_PINGS_EVERY_NS, link.jitter_ns // 2), _MOST_EVERY_NS)
         return {
             "ends": [{"namespace": end, "address": address(end)} for end in (client, SERVER)],
             "mtu": link.mtu,
+            "overhead": ETHERNET,
+            "singly": self.needs_relay and _kernel() < _CUTS_DATAGRAMS,
+            "ping_every_ns": every,
             "round_trip_ns": link.round_trip_ns + link.jitter_ns,
             "ways": [way(rates[1], link.loss[1], buffers[1]), way(rates[0], link.loss[0], buffers[0])],
         }
+
+    def look_seconds(self) -> float:
+        """How long a look may take."""
+        asked = self.look(self.hosts.clients[0])
+        bits = 8 * (self.link.mtu + ETHERNET)
+        sending = sum(
+            way["rate_packets"] * bits / ((way["rate"] or _UNSHAPED) * _OVER)
+            + way["packets"] * bits / way["packets_rate"]
+            + 16 * way["buffer"] / (way["rate"] or _UNSHAPED)
+            for way in asked["ways"]
+        )
+        return float(sending + 31 * asked["ping_every_ns"] / 1e9 + 5 * asked["round_trip_ns"] / 1e9)
+
+
+def _kernel() -> tuple[int, ...]:
+    found = re.match(r"(\d+)\.(\d+)", platform.release())
+    return tuple(map(int, found.groups())) if found else _CUTS_DATAGRAMS
 
 
 def _queue(interface: str, rate: float | None, buffer: int, mtu: int, where: str | None = None) -> Order:
@@ -163,8 +210,11 @@ def _queue(interface: str, rate: float | None, buffer: int, mtu: int, where: str
         # Where there is none.
         return order | {"words": ["tc", "qdisc", "del", "dev", interface, "root"], "may_fail": True}
     seen = rate * (mtu + ETHERNET - _SEEN) / (mtu + ETHERNET)
-    burst = max(int(rate / 8 * _BURST_SECONDS), _LEAST_BURST)
-    bucket = ["tbf", "rate", f"{round(seen)}bit", "burst", str(burst), "limit", str(buffer)]
+    # What passes at once is of the buffer too.
+    least = _LEAST_BURST * (mtu + ETHERNET - _SEEN)
+    burst = max(min(int(rate / 8 * _BURST_SECONDS), buffer // 2), least)
+    waits = max(buffer - burst, least)
+    bucket = ["tbf", "rate", f"{round(seen)}bit", "burst", str(burst), "limit", str(waits)]
     return order | {"words": ["tc", "qdisc", "replace", "dev", interface, "root", *bucket]}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,8 +13,13 @@ __all__ = ["bits", "faults", "recorded"]
 RATE_OFF = 0.03
 TRIP_OFF, TRIP_OFF_NS = 0.05, 200_000
 """Of the rate; of the round trip: a share and so many ns on top of it."""
-SURELY = 3.9
-"""Standard deviations that chance passes once in 10,000 looks."""
+CHANCE = 1e-4
+"""So seldom chance alone makes a right link look wrong, by its losses each way."""
+OF_JITTER = 0.7
+"""Of the jitter: so far off lies the median of pings that meet some eight values of it, once in 10,000."""
+LEAST_JITTER, MORE_JITTER_NS = 0.5, 500_000
+"""The pings lie apart by half of the jitter or more, and by no more than it can make, twice that, and what a
+busy host is late by."""
 _WAYS = ("up", "down")
 
 
@@ -38,11 +42,14 @@ def _trip(link: Link, trip: Mapping[str, int]) -> int:
 def faults(link: Link, found: Mapping[str, Any]) -> Iterator[str]:
     """What of the path is not as asked, with both numbers."""
     trip = _trip(link, found["round_trip"])
-    # Half of a jitter each way: the mean of a few differs from what is asked by chance.
-    more = link.jitter_ns / 2
+    more = OF_JITTER * link.jitter_ns
     if abs(trip - link.round_trip_ns) > TRIP_OFF * link.round_trip_ns + TRIP_OFF_NS + more:
         asked, measured = format_duration(link.round_trip_ns), format_duration(trip)
         yield f"round trip: {asked} was asked for, {measured} found"
+    apart = found["round_trip"]["most_ns"] - found["round_trip"]["least_ns"]
+    if link.jitter_ns and not LEAST_JITTER <= apart / link.jitter_ns <= 2 + MORE_JITTER_NS / link.jitter_ns:
+        asked, measured = format_duration(link.jitter_ns), format_duration(apart)
+        yield f"jitter: {asked} was asked for, and round trips lie {measured} apart"
     (down, up) = link.rate or (None, None)
     for name, rate, loss, way in zip(_WAYS, (up, down), reversed(link.loss), found["ways"], strict=True):
         if rate is not None and abs(way["rate"] / rate - 1) > RATE_OFF:
@@ -50,9 +57,16 @@ def faults(link: Link, found: Mapping[str, Any]) -> Iterator[str]:
             slow = f" (this host sent {bits(way['offered'])})" if way["offered"] < rate else ""
             yield f"rate {name}: {bits(rate)} were asked for, {bits(way['rate'])} found{slow}"
         sent, lost = way["sent"], way["lost"]
-        spread = SURELY * math.sqrt(sent * loss * (1 - loss)) + (1 if loss else 0)
-        if abs(lost - sent * loss) > spread:
+        if _chance(lost, sent, loss) < CHANCE / 2:
             yield f"loss {name}: {100 * loss:g} % was asked for, {lost} of {sent} packets were lost"
+
+
+def _chance(lost: int, sent: int, loss: float) -> float:
+    """The probability of so many losses, or of some that are further from what is expected, on that side."""
+    from scipy.special import bdtr, bdtrc
+
+    fewer = lost < sent * loss
+    return float(bdtr(lost, sent, loss) if fewer else bdtrc(lost - 1, sent, loss) if lost else 1.0)
 
 
 def bits(rate: float) -> str:

@@ -83,7 +83,7 @@ def _setup(cells: list[Cell]) -> float:
 
 
 def _carried(cell: Cell) -> float:
-    """Bytes/s of the cell's link, where it has one with a rate."""
+    """Bytes/s of the cell's link, the way that it moves rows, where it has one with a rate."""
     text = cell.parameters["link"]
     rate = links.parse(text).rate if text else None
-    return min(rate) / 8 if rate is not None else math.inf
+    return rate[0 if cell.parameters["operation"] == "get" else 1] / 8 if rate is not None else math.inf

@@ -17,7 +17,7 @@ from venturi.targets.urls import printable
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
 
-__all__ = ["executor", "here", "named", "resumed", "with_loaders"]
+__all__ = ["executor", "here", "linked", "named", "resumed", "with_loaders"]
 
 Note = Callable[[str, str], None]
 _RAY = ("auto", "local")
@@ -54,7 +54,7 @@ def named(found: Scenario, on: str | None, master: str | None) -> tuple[Scenario
     notes = []
     if (
         place is None
-        and not _linked(found)
+        and not linked(found)
         and (found.hosts.loaders not in (None, 1) or "loaders" in found.axes)
     ):
         notes.append("no --on: all streams run in this process, and loaders mean nothing")
@@ -76,9 +76,9 @@ def resumed(on: str | None, lines: list[dict[str, Any]], path: object) -> None:
     raise VenturiError(f"{path} was begun on {before}: say where again by --on {again}")
 
 
-def _linked(found: Scenario) -> bool:
+def linked(found: Scenario) -> bool:
     """Whether its trials go over links that are made for them."""
-    return found.hosts.link is not None or "link" in found.axes
+    return found.hosts.link is not None or any(found.axes.get("link", ()))
 
 
 @contextlib.contextmanager

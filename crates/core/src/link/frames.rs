@@ -136,8 +136,8 @@ impl Port {
         Ok(got)
     }
 
-    /// Sends the first of these frames, a batch at most; how many the interface took, or dropped for its
-    /// queue is full: both are gone.
+    /// Sends the first of these frames, a batch at most; how many are gone: the interface took them, or dropped
+    /// the first for its queue is full. Of a later one that it drops it tells with the next call.
     pub fn send<'a>(&self, frames: impl Iterator<Item = &'a [u8]>) -> io::Result<usize> {
         // SAFETY: all zero is a valid one of each.
         let mut vectors: [libc::iovec; BATCH] = unsafe { zeroed() };

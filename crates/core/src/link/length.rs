@@ -13,7 +13,7 @@ const LATEST_NS: u64 = 1_000_000_000;
 #[serde(deny_unknown_fields)]
 pub struct Way {
     pub delay_ns: u64,
-    /// A frame's delay lies within `delay_ns` and so much more or less, all values alike.
+    /// A frame's delay wanders within `delay_ns` and so much more or less.
     pub jitter_ns: u64,
     /// The part of frames that is lost, each by itself.
     pub loss: f64,
@@ -31,14 +31,41 @@ pub enum Fate {
     NoRoom,
 }
 
-/// Frames under way. They keep their order, as those of a flow do on nearly every path: with jitter a later one
-/// waits for the one before.
+/// Frames under way. They keep their order, as those of a flow do on nearly every path.
 pub struct Length {
     way: Way,
     chance: u64,
+    jitter: Jitter,
     frames: VecDeque<Frame>,
     bytes: usize,
     last_due: u64,
+}
+
+/// What is more or less than the delay: straight between values that are drawn in even steps of time. A step is so
+/// long that no frame is overtaken: else all would wait for those of the longest delay, and the link be longer.
+#[derive(Default)]
+struct Jitter {
+    /// When the step began, and its two values; 0: not yet.
+    since: u64,
+    from: i64,
+    to: i64,
+}
+
+impl Jitter {
+    /// So many times the jitter is a step: the delay falls by half of the time that passes, at most.
+    const STEP: u64 = 4;
+
+    fn at(&mut self, now: u64, jitter: u64, chance: &mut u64) -> i64 {
+        let step = Self::STEP * jitter;
+        let mut draw = || (splitmix(chance) % (2 * jitter + 1)) as i64 - jitter as i64;
+        if now >= self.since + 2 * step {
+            (self.since, self.from, self.to) = (now, draw(), draw());
+        } else if now >= self.since + step {
+            (self.since, self.from, self.to) = (self.since + step, self.to, draw());
+        }
+        let part = now.saturating_sub(self.since) as f64 / step as f64;
+        self.from + ((self.to - self.from) as f64 * part) as i64
+    }
 }
 
 struct Frame {
@@ -52,6 +79,7 @@ impl Length {
         Self {
             way,
             chance: seed,
+            jitter: Jitter::default(),
             frames: VecDeque::new(),
             bytes: 0,
             last_due: 0,
@@ -68,7 +96,7 @@ impl Length {
         }
         let late = now.saturating_sub(arrived) > LATEST_NS;
         let arrived = if late { now } else { arrived.min(now) };
-        self.last_due = self.last_due.max(arrived + self.delay());
+        self.last_due = self.last_due.max(arrived + self.delay(arrived));
         self.bytes += frame.len();
         self.frames.push_back(Frame {
             due_ns: self.last_due,
@@ -77,7 +105,7 @@ impl Length {
         Fate::UnderWay
     }
 
-    fn delay(&mut self) -> u64 {
+    fn delay(&mut self, arrived: u64) -> u64 {
         let Way {
             delay_ns,
             jitter_ns,
@@ -86,8 +114,8 @@ impl Length {
         if jitter_ns == 0 {
             return delay_ns;
         }
-        let more = splitmix(&mut self.chance) % (2 * jitter_ns + 1);
-        (delay_ns + more).saturating_sub(jitter_ns)
+        let more = self.jitter.at(arrived, jitter_ns, &mut self.chance);
+        delay_ns.saturating_add_signed(more)
     }
 
     /// When the next one is due; none where none is under way.
@@ -207,23 +235,30 @@ mod tests {
     }
 
     #[test]
-    fn jitter_stays_within_its_bounds_and_keeps_the_order() {
+    fn jitter_stays_within_its_bounds_around_the_delay_and_nobody_waits_for_another() {
         let way = Way {
             jitter_ns: 400,
             holds: usize::MAX,
             ..WAY
         };
-        let mut length = Length::new(way, 1);
-        let mut delays = vec![];
-        for n in 0..1_000_u64 {
-            // So far apart that none waits for the one before.
-            length.enter(b"x", 10_000 * n, 10_000 * n);
-            delays.push(length.next().unwrap() - 10_000 * n);
-            length.leave(1);
+        // Frames one after another, and seldom ones.
+        for apart in [1, 10, 100, 10_000] {
+            let mut length = Length::new(way, 1);
+            let mut delays = vec![];
+            for n in 1..=200_000 / apart.min(100) {
+                let sent = 1_000_000 + apart * n;
+                length.enter(b"x", sent, sent);
+                delays.push(length.next().unwrap() - sent);
+                length.leave(1);
+            }
+            let mean = delays.iter().sum::<u64>() as f64 / delays.len() as f64;
+            let (least, most) = (delays.iter().min().unwrap(), delays.iter().max().unwrap());
+            assert!((600..800).contains(least), "{apart}: {least}");
+            assert!((1_200..=1_400).contains(most), "{apart}: {most}");
+            assert!((mean - 1_000.0).abs() < 40.0, "{apart}: {mean}");
         }
-        let (least, most) = (delays.iter().min().unwrap(), delays.iter().max().unwrap());
-        assert!((600..650).contains(least) && (1_350..=1_400).contains(most));
-        for n in 0..1_000 {
+        let mut length = Length::new(way, 1);
+        for n in 0..100_000 {
             length.enter(b"x", 20_000_000 + n, 20_000_000 + n);
         }
         assert!(length.frames.iter().map(|frame| frame.due_ns).is_sorted());

@@ -201,6 +201,11 @@ impl Direction {
                 counts.overrun.fetch_add(from.missed()?, Relaxed);
                 Ok(())
             }
+            // Kernels before 6.2 cannot say how a host's datagrams are to be cut, and drop them all.
+            Err(error) if refused(&error) => {
+                counts.overrun.fetch_add(1, Relaxed);
+                Ok(())
+            }
             Err(error) => Err(error),
             Ok(_) => Ok(()),
         }

@@ -1,7 +1,7 @@
 //! What a path is: round trip, rate and loss, found by datagrams between the namespaces at its ends.
 //!
 //! Datagrams fill their packets, and go at a rate of our choice: TCP would show what TCP makes of the path.
-//! All is counted and timed as it arrived, by the kernel, in one process: there is one clock.
+//! They are counted and timed as they arrived, by the kernel; a round trip by the process that waits for it.
 
 use std::io::{self, ErrorKind};
 use std::mem::{size_of, zeroed};
@@ -18,16 +18,11 @@ use super::namespace::inside;
 
 /// Headers of IP and UDP; what is left of a packet is a datagram's.
 const HEADERS: u64 = 20 + 8;
-/// What Ethernet adds to a packet: header, checksum, preamble and gap between frames.
-const ETHERNET: u64 = 14 + 4 + 8 + 12;
 /// A message to the kernel holds so much, and is cut into datagrams there.
 const MOST_SENT: u64 = 65_507;
 const PINGS: u64 = 31;
-const PING_EVERY: Duration = Duration::from_millis(2);
 /// How much more than the rate is sent, to find it.
 const OVER: f64 = 1.25;
-/// The part of the rate at which nothing but chance loses packets.
-const UNDER: f64 = 0.7;
 /// The first part of what arrives comes out of a full bucket, faster than the rate.
 const SETTLING: f64 = 0.4;
 /// After the last packet is due.
@@ -41,8 +36,14 @@ const BUFFER: usize = 64 << 20;
 pub struct Spec {
     /// Namespaces of the two ends, and their addresses.
     pub ends: [End; 2],
-    /// Bytes of a packet, with IP's header.
+    /// Bytes of a packet, with IP's header, and what Ethernet adds to it.
     pub mtu: u64,
+    pub overhead: u64,
+    /// Whether each datagram is handed to the kernel by itself: those that it is to cut do not pass a packet socket
+    /// of kernels before 6.2.
+    pub singly: bool,
+    /// Between two pings.
+    pub ping_every_ns: u64,
     /// Of a packet there and back, so that nobody waits for less.
     pub round_trip_ns: u64,
     /// From the first end to the second, and back.
@@ -63,10 +64,11 @@ pub struct Way {
     pub rate: Option<f64>,
     /// Bytes that wait at the slowest place, at most.
     pub buffer: u64,
-    /// How long the rate is looked for.
-    pub rate_ns: u64,
-    /// Packets by which loss is found.
+    /// By how many packets it is.
+    pub rate_packets: u64,
+    /// Packets by which loss is found, and the bits/s at which they are sent: nothing but chance loses any.
     pub packets: u64,
+    pub packets_rate: f64,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -104,25 +106,26 @@ pub fn look(spec: &Spec) -> io::Result<Found> {
     for (one, other) in [(0, 1), (1, 0)] {
         sockets[one].connect(sockets[other].local_addr()?)?;
     }
-    let trip = round_trip(&sockets, spec.round_trip_ns)?;
+    let trip = round_trip(&sockets, spec)?;
     let way = |from: usize, to: usize| {
         let way = &spec.ways[from];
         let path = Path {
             from: &sockets[from],
             to: &sockets[to],
             datagram: spec.mtu - HEADERS,
+            overhead: spec.overhead,
+            singly: spec.singly,
             patience: Duration::from_nanos(spec.round_trip_ns) + LATE,
             buffer: way.buffer,
         };
         let (rate, offered) = match way.rate {
             Some(asked) => {
-                let (rate, offered) = path.rate(asked, Duration::from_nanos(way.rate_ns))?;
+                let (rate, offered) = path.rate(asked, way.rate_packets)?;
                 (Some(rate), Some(offered))
             }
             None => (None, None),
         };
-        let sent_at = rate.map_or(UNSHAPED, |found| found * UNDER);
-        let (sent, came) = path.counted(sent_at, way.packets)?;
+        let (sent, came) = path.counted(way.packets_rate, way.packets)?;
         Ok::<_, io::Error>(FoundWay {
             rate,
             offered,
@@ -136,9 +139,6 @@ pub fn look(spec: &Spec) -> io::Result<Found> {
     })
 }
 
-/// Bits/s at which loss is counted where there is no rate to go by.
-const UNSHAPED: f64 = 2e8;
-
 fn bound(address: Ipv4Addr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(SocketAddrV4::new(address, 0))?;
     widen(&socket, TAKE_IN, BUFFER)?;
@@ -148,11 +148,12 @@ fn bound(address: Ipv4Addr) -> io::Result<UdpSocket> {
 }
 
 /// Small packets, one after the other without waiting, so that a long way is not waited for each time.
-fn round_trip(sockets: &[UdpSocket; 2], expected_ns: u64) -> io::Result<Trip> {
+fn round_trip(sockets: &[UdpSocket; 2], spec: &Spec) -> io::Result<Trip> {
     let [near, far] = sockets;
-    let patience = Duration::from_nanos(expected_ns) + LATE;
+    let every = Duration::from_nanos(spec.ping_every_ns);
+    let patience = Duration::from_nanos(spec.round_trip_ns) + LATE;
     let began = Instant::now();
-    let end = began + PING_EVERY * PINGS as u32 + patience;
+    let end = began + every * PINGS as u32 + patience;
     let mut took: Vec<u64> = std::thread::scope(|scope| {
         let echo = scope.spawn(|| {
             let mut text = [0; 8];
@@ -173,7 +174,7 @@ fn round_trip(sockets: &[UdpSocket; 2], expected_ns: u64) -> io::Result<Trip> {
             Ok::<_, io::Error>(found)
         });
         for number in 0..PINGS as u32 {
-            let due = began + PING_EVERY * number;
+            let due = began + every * number;
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
             near.send(&(began.elapsed().as_nanos() as u64).to_le_bytes())?;
         }
@@ -221,6 +222,8 @@ struct Path<'a> {
     from: &'a UdpSocket,
     to: &'a UdpSocket,
     datagram: u64,
+    overhead: u64,
+    singly: bool,
     patience: Duration,
     buffer: u64,
 }
@@ -228,13 +231,12 @@ struct Path<'a> {
 impl Path<'_> {
     /// Bits of a packet on the wire.
     fn bits(&self) -> f64 {
-        8.0 * (self.datagram + HEADERS + ETHERNET) as f64
+        8.0 * (self.datagram + HEADERS + self.overhead) as f64
     }
 
     /// What arrives while more is sent than the path carries, and what was sent; bits/s.
-    fn rate(&self, asked: f64, length: Duration) -> io::Result<(f64, f64)> {
-        let packets = ((asked * OVER * length.as_secs_f64() / self.bits()) as u64).max(50);
-        let (arrivals, took) = self.passed(asked * OVER, packets)?;
+    fn rate(&self, asked: f64, packets: u64) -> io::Result<(f64, f64)> {
+        let (arrivals, took) = self.passed(asked * OVER, packets, true)?;
         let few = || {
             io::Error::new(
                 ErrorKind::TimedOut,
@@ -256,14 +258,21 @@ impl Path<'_> {
 
     /// Packets sent at such a rate, and those of them that arrived.
     fn counted(&self, rate: f64, packets: u64) -> io::Result<(u64, u64)> {
-        let (arrivals, _) = self.passed(rate, packets)?;
+        // A burst that catches up after this thread did not run would not fit into the buffer.
+        let (arrivals, _) = self.passed(rate, packets, false)?;
         Ok((packets, arrivals.iter().map(|(_, packets)| packets).sum()))
     }
 
     /// Sends so many packets at so many bits/s. What arrives: when (ns since 1970), and how many at once; and
     /// how long it took to send them.
-    fn passed(&self, rate: f64, packets: u64) -> io::Result<(Vec<(u64, u64)>, Duration)> {
-        let datagram = self.datagram as libc::c_int;
+    fn passed(
+        &self,
+        rate: f64,
+        packets: u64,
+        catches_up: bool,
+    ) -> io::Result<(Vec<(u64, u64)>, Duration)> {
+        // 0: a message is a datagram.
+        let datagram = if self.singly { 0 } else { self.datagram } as libc::c_int;
         set(self.from, libc::SOL_UDP, libc::UDP_SEGMENT, &datagram)?;
         set(self.to, libc::SOL_UDP, libc::UDP_GRO, &1)?;
         let queue = Duration::from_secs_f64(self.buffer as f64 * 8.0 * OVER / rate);
@@ -272,7 +281,7 @@ impl Path<'_> {
         std::thread::scope(|scope| {
             let reading = scope.spawn(|| self.read(packets, &end));
             let began = Instant::now();
-            let sent = self.send(rate, packets);
+            let sent = self.send(rate, packets, catches_up);
             let took = began.elapsed();
             let _ = end.set(Instant::now() + queue + self.patience);
             let arrivals = reading.join().unwrap_or_else(|_| Err(panicked()))?;
@@ -280,18 +289,25 @@ impl Path<'_> {
         })
     }
 
-    fn send(&self, rate: f64, packets: u64) -> io::Result<()> {
+    fn send(&self, rate: f64, packets: u64, catches_up: bool) -> io::Result<()> {
         // What a millisecond carries, and never so much that the buffer has no room for it.
         let at_once = (rate / 1000.0 / self.bits()) as u64;
         let room = self.buffer / 4 / (self.datagram + HEADERS);
-        let most = at_once.min(room).min(MOST_SENT / self.datagram).max(1);
+        let most = match self.singly {
+            true => 1,
+            false => at_once.min(room).min(MOST_SENT / self.datagram).max(1),
+        };
         let message = vec![0x5a; (most * self.datagram) as usize];
-        let began = Instant::now();
+        let mut began = Instant::now();
         let mut sent = 0;
         while sent < packets {
             let now = most.min(packets - sent);
             let due = Duration::from_secs_f64(sent as f64 * self.bits() / rate);
-            std::thread::sleep(due.saturating_sub(began.elapsed()));
+            let passed = began.elapsed();
+            std::thread::sleep(due.saturating_sub(passed));
+            if !catches_up {
+                began += passed.saturating_sub(due);
+            }
             match self.from.send(&message[..(now * self.datagram) as usize]) {
                 Ok(_) => sent += now,
                 // This host's own queue is full: these are as good as lost, and never were on the path.

@@ -24,7 +24,7 @@ from venturi.plan.rules.options import addresses
 __all__ = ["LINK_NS", "UPSERT_NS", "amount", "settled"]
 
 LINK_NS = 5_000_000_000
-"""How long a trial over a link lasts where nothing says how much: ten of the longest round trips."""
+"""How long a trial over a link lasts where nothing says how much: nine round trips by a satellite."""
 UPSERT_NS = 10_000_000_000
 """How long a trial of upserts lasts where nothing says how much."""
 _UPSERT_BATCH = 500
