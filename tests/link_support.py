@@ -12,7 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -124,21 +124,41 @@ def gone(pids: Sequence[int], seconds: float = 30.0) -> None:
         time.sleep(0.05)
 
 
-def networks(pids: Sequence[int]) -> set[str]:
-    """Network namespaces of these processes, but for this one's."""
-    found = set()
+def networks(pids: Sequence[int]) -> dict[int, int]:
+    """Network namespaces of these processes, but for this one's: their numbers, which nobody else is given as
+    long as the descriptor is open that stands beside."""
+    own, found = os.stat("/proc/self/ns/net").st_ino, dict[int, int]()
     for pid in pids:
         with contextlib.suppress(OSError):
-            found.add(os.readlink(f"/proc/{pid}/ns/net"))
-    return found - {os.readlink("/proc/self/ns/net")}
+            descriptor = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+            number = os.fstat(descriptor).st_ino
+            if number == own or number in found:
+                os.close(descriptor)
+            else:
+                found[number] = descriptor
+    return found
 
 
-def nothing_left(pids: Sequence[int], spaces: set[str], seconds: float = 30.0) -> None:
+def _within(spaces: Container[int]) -> list[int]:
+    """Processes in any of these namespaces."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdecimal() and (entry / "ns" / "net").stat().st_ino in spaces:
+                found.append(int(entry.name))
+    return found
+
+
+def nothing_left(pids: Sequence[int], spaces: dict[int, int], seconds: float = 30.0) -> None:
     """Waits until none of these processes lives, and nobody at all is in one of these namespaces, which go
     with the last one in them; and sees that no interface has got into this one."""
+    deadline = time.monotonic() + seconds
     gone(pids, seconds)
-    others = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
-    assert not networks(others) & spaces
+    while left := _within(spaces):
+        assert time.monotonic() < deadline, [tree(pid) for pid in left]
+        time.sleep(0.05)
+    for descriptor in spaces.values():
+        os.close(descriptor)
     assert not {path.name for path in Path("/sys/class/net").iterdir()} & _INTERFACES
 
 
