@@ -127,7 +127,13 @@ class Laboratory:
         self._line.order("relay", None)
         self._run(shape.orders())
         if shape.link.control != self._control:
-            self._run(shape.control())
+            try:
+                self._run(shape.control())
+            except OSError:
+                raise OSError(
+                    f"TCP's congestion control {shape.link.control} cannot be chosen here: the kernel has those of "
+                    "net.ipv4.tcp_available_congestion_control (sysctl)"
+                ) from None
             self._control = shape.link.control
         if shape.needs_relay:
             self._line.order("relay", shape.relay())
