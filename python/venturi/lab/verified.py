@@ -71,6 +71,7 @@ def _chance(lost: int, sent: int, loss: float) -> float:
 
 def bits(rate: float) -> str:
     """A rate with its unit."""
+    rate = float(f"{rate:.4g}")
     for unit, bits in (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)):
         if rate >= bits:
             return f"{rate / bits:.4g} {unit}"
