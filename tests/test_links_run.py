@@ -99,7 +99,7 @@ def test_nothing_is_left_after_a_kill(tmp_path: Path, attempt: int) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_interrupted_leaves_nothing(tmp_path: Path, number: int) -> None:
-    words = ("run", *LOCAL, "--link", "100mbit 5ms", "--duration", "20s", "--out", tmp_path / "run")
+    words = ("run", *LOCAL, "--link", "20mbit 5ms", "--duration", "20s", "--out", tmp_path / "run")
     ended = started(*words, cwd=tmp_path)
     until(ended.pid, TRIAL)
     all_of_it = list(tree(ended.pid))
