@@ -133,6 +133,15 @@ def test_cores_that_both_ends_would_fill_alone_are_theirs_although_others_take_s
     assert "other processes 35 %" in found.sentence
 
 
+def test_a_server_that_accounts_for_no_cpu_time_is_known_by_its_process() -> None:
+    # Real: a store of time series idles while a compiler has both cores.
+    record = trial({"await_output": 0.9, "send": 0.1}, {}, cpu=(0.05, 0.0), client_end=busy_with_others(),
+                   server_end=busy_with_others(), parameters={"operation": "put"})  # fmt: skip
+    record["cpu"]["server"] = None
+    found = judge(cell_of(record), ENVIRONMENT)
+    assert found.cause is not Cause.CORES_FULL, found
+
+
 @pytest.mark.parametrize(("delay", "cause"), [(0.02, Cause.STAGE_BUSY), (0.7, Cause.CORES_OF_OTHERS)])
 def test_a_stage_beside_others_is_one_as_long_as_it_gets_its_core(delay: float, cause: Cause) -> None:
     working = 1 - delay

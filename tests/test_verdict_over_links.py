@@ -85,6 +85,16 @@ def test_a_link_is_full_although_its_cores_are() -> None:
     assert found.cause is Cause.LINK_FULL
 
 
+def test_a_server_on_another_host_is_reached_over_its_own_path() -> None:
+    full = end(0.99, 2, network={"loopback": False})
+    stages = {"receive": 0.9, "await_input": 0.1}, {"send": 0.9, "await_output": 0.1}
+    ends = {"client_end": full, "server_end": full, "cpu": (1.0, 0.95)}
+    found = over("10gbit", 10_000 * MBIT, 0.5, *stages, **ends)
+    assert found.cause is Cause.CORES_FULL, found
+    (elsewhere,) = [text for text in found.next if "flight://HOST" in text]
+    assert "--link" not in elsewhere, elsewhere
+
+
 def test_a_full_link_of_which_others_take_a_part() -> None:
     found = over("100mbit 10ms", 100 * MBIT, 0.95, cross=30)
     assert (found.cause, found.title) == (Cause.LINK_SHARED, "link: traffic of others"), found
