@@ -180,6 +180,19 @@ def test_the_start_of_tcp() -> None:
     assert over("100mbit 200ms", 100 * MBIT, 0.001, trip_ms=200).cause is not Cause.SLOW_START
 
 
+def test_datagrams_know_no_start_and_no_losses() -> None:
+    for text, trip in (("100mbit 200ms", 200), (LOSSY, 20)):
+        causes = {
+            over(
+                text, 100 * MBIT, 0.12, {"send": 0.4, "await_output": 0.6}, {}, trip_ms=trip,
+                parameters={"operation": "ingest", "target": f"akumuli{way}://local", "ack": None},
+                counts={"rows": 1000, "batches": 10, "payload_bytes": 100_000, "wire_bytes": 700_000},
+            ).cause
+            for way in ("", "+udp")
+        }  # fmt: skip
+        assert len(causes) == 2 and causes & {Cause.SLOW_START, Cause.LOSS}, causes
+
+
 def test_a_window_says_what_the_link_holds_and_how_large_it_must_be() -> None:
     found = over(
         "200mbit 20ms", 200 * MBIT, 0.14, {"await_input": 0.97, "receive": 0.03},

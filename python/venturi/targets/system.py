@@ -210,6 +210,11 @@ def is_tls(url: str) -> bool:
     return url.partition("://")[0].endswith("+tls") and not is_plugin(url)
 
 
+def is_datagrams(url: str) -> bool:
+    """Whether it goes over UDP, which neither waits nor sends again."""
+    return url.partition("://")[0].endswith("+udp") and not is_plugin(url)
+
+
 def is_plugin(url: str) -> bool:
     """Whether it is a target in Python that another package brings, be it installed or not."""
     return bool(url) and scheme_of(url) not in _OWN

@@ -12,6 +12,7 @@ from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.evidence import Seen
 from venturi.analysis.verdict.over_link import OverLink
 from venturi.analysis.verdict.proof.hit import Hit, beyond, known
+from venturi.targets.system import is_datagrams
 
 __all__ = ["full", "held_back", "settles"]
 
@@ -57,7 +58,7 @@ def full(seen: Seen) -> Hit | None:
 def held_back(seen: Seen) -> Hit | None:
     """Neither end, nor a window, nor the link's rate: TCP itself sends no faster."""
     over = seen.over
-    if over is None or not over.moved:
+    if over is None or not over.moved or is_datagrams(str(seen.cell.parameters.get("target") or "")):
         return None
     return _loss(seen, over) or _start(seen, over) or _raw_tcp(seen, over)
 
