@@ -232,6 +232,15 @@ def _of_payload(
     return _scaled(raw, payload_per_wire)
 
 
+def _of_wire(
+    link: Ceiling | None, parameters: Mapping[str, Any], payload_per_wire: float | None
+) -> Ceiling | None:
+    """A link carries whatever a protocol makes of payload, which is more than it in a database's own form."""
+    if link is None or payload_per_wire is None:
+        return _of_payload(link, parameters, payload_per_wire)
+    return _scaled(link, payload_per_wire)
+
+
 @dataclass(frozen=True)
 class Moved:
     """What the good trials of a cell moved (payload bytes per second), and in which rounds."""
@@ -322,7 +331,7 @@ class Limits:
             found = [_of_payload(one, parameters, payload_per_wire) for one in (links_, raw)]
             return _held_against(found, done)
         found = [
-            _of_payload(self._link(parameters, records), parameters, payload_per_wire),
+            _of_wire(self._link(parameters, records), parameters, payload_per_wire),
             _of_payload(raw, parameters, payload_per_wire),
             self._engine(parameters, message_bytes),
             self._memory(),

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from venturi.analysis.cells.ceilings import LINK, packed
 from venturi.analysis.cells.summary import Cell, Record, get, numeric, quotient
 from venturi.common.links import TCP_HEADERS, Link, parse
 
@@ -27,7 +26,7 @@ class OverLink:
     cross: float
     """The part of the rate that others take."""
     moved: float | None
-    """What the cell moved over it."""
+    """What the cell moved, with all that its protocol adds; its payload where no more was counted."""
     share: float | None
     """Of what others leave of the rate."""
     control: str | None
@@ -81,13 +80,7 @@ def of(cell: Cell, found: Mapping[str, float], control: str | None) -> OverLink 
     down = _way(cell.parameters) == "down"
     bits, cross = found.get("link.bits_per_second"), (cell.parameters.get("cross") or 0) / 100
     rate = bits / 8 * link.payload_part if bits and link.rate is not None else None
-    moved, free = found.get("rate"), None if rate is None else rate * (1 - cross)
-    share = found.get(f"share.{LINK}")
-    if cell.in_rows or packed(cell.parameters):
-        # Their payload is not what travels.
-        moved = found.get("wire_rate")
-    if cell.in_rows:
-        share = quotient(moved, free)
+    moved = found.get("wire_rate", found.get("rate"))
     return OverLink(
         link=link,
         rate=rate,
@@ -95,6 +88,6 @@ def of(cell: Cell, found: Mapping[str, float], control: str | None) -> OverLink 
         loss=link.loss[0 if down else 1],
         cross=cross,
         moved=moved,
-        share=share,
+        share=quotient(moved, None if rate is None else rate * (1 - cross)),
         control=link.control or control,
     )

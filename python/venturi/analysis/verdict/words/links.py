@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from venturi.analysis.cells.ceilings import packed
 from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.evidence import Seen
 from venturi.analysis.verdict.over_link import OverLink
@@ -20,8 +21,10 @@ _TITLES = {"bbr": "BBR", "cubic": "CUBIC", "reno": "Reno"}
 
 def _raw_tcp(seen: Seen) -> Lines:
     share = seen.facts.get("share.raw TCP")
-    if share and seen.over is not None and seen.over.moved:
-        yield f"raw TCP over the same link, with as many connections, does {rate(seen.over.moved / share)}"
+    # What is packed is held against what raw TCP would carry of it.
+    moved = seen.wire_rate if packed(seen.cell.parameters) else seen.rate
+    if share and moved:
+        yield f"raw TCP over the same link, with as many connections, does {rate(moved / share)}"
 
 
 def full(seen: Seen, hit: Hit) -> Lines:
@@ -33,7 +36,8 @@ def full(seen: Seen, hit: Hit) -> Lines:
         left = rate(over.moved or 0.0)
         yield f"{wide} is full: others take {percent(over.cross)} of it, and {left} is what is left"
     else:
-        yield f"{wide} is full: {rate(over.moved or 0.0)} is {share} of what it carries of TCP's payload"
+        moved = rate(over.moved or 0.0)
+        yield f"{wide} is full: {moved} on the wire are {share} of what TCP gets through it"
     yield from _raw_tcp(seen)
 
 
