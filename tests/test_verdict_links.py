@@ -31,6 +31,7 @@ RIGHT = 0.95
 """Of the verdicts; none may be wrong."""
 TIME = 110.0
 SPARED = (Cause.CORES_OF_OTHERS,)
+FAILED = "not measured: "
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,9 @@ MADE = {
     "fast-down": over("200mbit/20mbit 10ms", f"{GET} --duration 2s", Cause.LINK_FULL, bits=200e6),
     "charrow": over("100mbit 2ms", GET, Cause.LINK_FULL, target="charrow://local", bits=100e6),
     "points": over("20mbit", "--operation ingest", Cause.LINK_FULL, target="akumuli://local", bits=20e6),
+    "table": over(
+        "100mbit 10ms", f"{GET} --rows-per-stream 150k", Cause.LINK_FULL, target="postgres://local"
+    ),
     # Windows and buffers.
     "window-64k": over("500mbit 20ms", f"{GET} --window 64Ki", Cause.HTTP2_WINDOW),
     "window-128k-two": over("1gbit 20ms", f"{GET} --window 128Ki --streams 2", Cause.HTTP2_WINDOW),
@@ -96,7 +100,7 @@ def measured(out: Path, made: Bottleneck) -> tuple[Cell, Verdict]:
     words = [sys.executable, "-m", "venturi", "run", "--target", made.target, "--link", made.link,
              "--repeats", "2", "--warmup", "0", "--out", str(out), "--no-report", "--no-ceilings", "--quiet",
              *made.words]  # fmt: skip
-    if "--duration" not in made.words:
+    if not {"--duration", "--rows-per-stream"} & set(made.words):
         words += ["--duration", "1s"]
     done = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=TIME,
                           check=False, stdin=subprocess.DEVNULL)  # fmt: skip
@@ -117,16 +121,21 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[
         if program is not None and shutil.which(program) is None:
             told[name] = f"no {program}"
             continue
-        told[name] = measured(out / name, made)
-        cell, verdict = told[name]
+        try:
+            cell, verdict = told[name] = measured(out / name, made)
+        except AssertionError as error:
+            # On a host that is too busy the path is not the link: one bottleneck less, and no others.
+            told[name] = f"{FAILED}{error}"
+            continue
         print(f"{name}: {verdict.cause} {cell.main} in {time.monotonic() - began:.1f} s: {verdict.sentence}")
     yield told
 
 
 def of(found: dict[str, tuple[Cell, Verdict] | str], name: str) -> tuple[Cell, Verdict]:
     one = found[name]
-    if isinstance(one, str):
-        require(False, one)
+    if isinstance(one, str) and one.startswith(FAILED):
+        pytest.fail(one)
+    require(not isinstance(one, str), str(one))
     assert not isinstance(one, str)
     return one
 
