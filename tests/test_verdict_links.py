@@ -83,7 +83,7 @@ MADE = {
         "100mbit 10ms", f"{UPSERT} --rows-per-batch 1", Cause.LITTLE_IN_FLIGHT, target="mysql://local"
     ),
     "small-batches": over(
-        "1gbit 10ms", f"{UPSERT} --rows-per-batch 10", Cause.LITTLE_IN_FLIGHT, target="postgres://local"
+        "1gbit 30ms", f"{UPSERT} --rows-per-batch 10", Cause.LITTLE_IN_FLIGHT, target="postgres://local"
     ),
     "answers": over("1gbit 20ms", f"{PUT} --ack batch --rows-per-batch 256", Cause.ACKNOWLEDGEMENTS),
     # TCP's start.
