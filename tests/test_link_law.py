@@ -204,6 +204,17 @@ def test_runs_without_links_have_no_figure_and_no_law(tmp_path: Path) -> None:
     assert not {"throughput-delay", "throughput-link-rate"} & {f.name for f in registry.build(found)}
 
 
+def test_links_that_nobody_knows_are_left_out() -> None:
+    records = cells()
+    for record in records:
+        if record["parameters"]["link"] == "1gbit":
+            record["parameters"]["link"] = "1gbit over a pigeon"
+        if record["parameters"]["link"] == "2gbit 2ms":
+            record["parameters"]["link"] = 7
+    (one,) = made(records)
+    assert len(one.links) == len(LINKS) - 2
+
+
 def test_cells_of_one_link_make_no_fit() -> None:
     found: list[Cell] = summarise(cells(("100mbit",)))
     assert over_links.build(found) == []

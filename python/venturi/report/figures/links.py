@@ -29,8 +29,8 @@ _X = {
     "loss": "packets that the link loses, %",
 }
 CAPTION = (
-    "Points: medians of the trials over each link, with 95 % intervals. Lines: the law, fitted to all links of "
-    "a setting, those of other panels too."
+    "Points: medians of the trials over each link, with 95 % intervals. Lines: the law, fitted to all links "
+    "of a setting, those of other panels too."
 )
 WIDE = 20
 """A ratio of the ends of an axis from which on it is logarithmic."""
