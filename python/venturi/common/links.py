@@ -26,6 +26,7 @@ __all__ = [
     "Rates",
     "canonical",
     "canonical_rate",
+    "known",
     "parse",
     "rates",
 ]
@@ -176,6 +177,14 @@ def parse(text: str) -> Link:
     if link.jitter_ns > link.round_trip_ns:
         raise ValueError(f"{text!r}: a jitter of more than the round trip would arrive before it was sent")
     return link
+
+
+def known(text: object) -> Link | None:
+    """The link that a record names; None where it is none of this Venturi's: a newer one's, or damaged."""
+    try:
+        return parse(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
 
 
 def _take(word: str, words: Iterator[str], put: object) -> None:

@@ -350,10 +350,11 @@ class Limits:
     def _link(self, parameters: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Ceiling | None:
         """Of a link that was made for the run: what full packets of TCP carry at the rate that was measured.
         What others take of it is theirs."""
-        if parameters.get("link") is None or parameters.get("operation") not in ("get", "put"):
+        link = links.known(parameters.get("link"))
+        if link is None or parameters.get("operation") not in ("get", "put"):
             return None
         way = "down" if parameters["operation"] == "get" else "up"
-        part = links.parse(str(parameters["link"])).payload_part * (1 - (parameters.get("cross") or 0) / 100)
+        part = link.payload_part * (1 - (parameters.get("cross") or 0) / 100)
         found: list[Sample] = [
             (self._together(parameters, way, rate) / 8 * part, record.get("repeat"))
             for record in records
