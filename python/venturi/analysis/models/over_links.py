@@ -160,20 +160,11 @@ def _text(cell: Cell) -> str:
     return str(cell.parameters[AXIS])
 
 
-def _is_link(text: object) -> bool:
-    """Whether this Venturi knows it; a newer one's, or a damaged line's, it may not."""
-    try:
-        links.canonical(text)
-    except ValueError:
-        return False
-    return True
-
-
 def build(cells: Sequence[Cell]) -> list[LinkFit]:
     """One for each operation, congestion control and setting of the others; empty where links did not vary.
     The fullest and fastest first."""
     out: list[LinkFit] = []
-    over = [c for c in cells if c.main.known and _is_link(c.parameters.get(AXIS))]
+    over = [c for c in cells if c.main.known and links.known(c.parameters.get(AXIS)) is not None]
     for operation, every in summary.by_operation(over).items():
         unit = f"{summary.noun(operation)}s/s" if summary.in_rows(every) else "B/s"
         differing = [n for n in summary.varying(every) if n not in LINK and not fits._follows(every, n, AXIS)]
