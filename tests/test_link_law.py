@@ -15,6 +15,7 @@ from venturi.analysis import results
 from venturi.analysis.cells.summary import Cell, summarise
 from venturi.analysis.models import link_law, link_words, over_links
 from venturi.analysis.models.link_law import Path as Way
+from venturi.analysis.statistics import ensemble
 from venturi.common import links
 from venturi.report.draw import matplotlib_figures, plotly_figures
 from venturi.report.figures import registry
@@ -218,3 +219,21 @@ def test_links_that_nobody_knows_are_left_out() -> None:
 def test_cells_of_one_link_make_no_fit() -> None:
     found: list[Cell] = summarise(cells(("100mbit",)))
     assert over_links.build(found) == []
+
+
+def test_walkers_sample_what_they_shall() -> None:
+    """A narrow correlated normal that lies far off, in one direction bounded below only."""
+    centre, spread = np.array([0.0, 0.0, 0.0]), np.array([3.0, 3.0, 1.0])
+
+    def density(at: np.ndarray) -> np.ndarray:
+        a, b, c = at.T
+        normal = -((a - 4) ** 2 + ((b - a) / 0.05) ** 2) / (2 * 0.1**2)
+        return normal - (c / 1.0) ** 2 / 2 + np.where(c > 0, 0.0, -np.inf)
+
+    draws = ensemble.sample(density, centre, spread)
+    assert draws.mean(axis=0)[:2] == pytest.approx([4, 4], abs=0.03)
+    assert draws.std(axis=0)[0] == pytest.approx(0.1, rel=0.15)
+    assert (draws[:, 1] - draws[:, 0]).std() == pytest.approx(0.005, rel=0.15)
+    # Half a normal: its mean is sqrt(2 / pi).
+    assert draws[:, 2].min() > 0 and draws[:, 2].mean() == pytest.approx(0.798, abs=0.08)
+    assert np.array_equal(draws, ensemble.sample(density, centre, spread)), "a fit made twice is the same fit"

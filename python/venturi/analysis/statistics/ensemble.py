@@ -51,7 +51,9 @@ def sample(
             z = ((STRETCH - 1) * generator.random(half) + 1) ** 2 / STRETCH
             tried = other + z[:, None] * (at[own] - other)
             new = density(tried)
-            chance = (size - 1) * np.log(z) + new - height[own]
+            with np.errstate(invalid="ignore"):
+                # From where nothing can be to there again is no move.
+                chance = (size - 1) * np.log(z) + new - height[own]
             taken = np.log(generator.random(half)) < chance
             at[own][taken] = tried[taken]
             height[own][taken] = new[taken]
