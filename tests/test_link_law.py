@@ -162,7 +162,8 @@ def run(path: Path) -> results.Results:
     """A run with two codecs over many links, of which one shrinks data and has slower ends."""
     texts = (*LINKS[:8], "100mbit 80ms", "500mbit 10ms", "50mbit 10ms", "1gbit 10ms", "2gbit 10ms")
     records = [
-        *cells(texts, window=8 * WINDOW),
+        # All trials of one cell have failed.
+        *cells(tuple(t for t in texts if t != "100mbit 10ms"), window=8 * WINDOW),
         *cells(texts, window=8 * WINDOW, ratio=3.0, ends=90e6, more={"compression": "zstd"}, seed=2),
     ]
     synthetic.make_run(path, synthetic.cells(("get",), (1,)), ceilings=False, samples=False)
@@ -188,7 +189,7 @@ def test_figures_over_links(tmp_path: Path) -> None:
     panel = next(p for p in rate.panels if p.title == "get, 10 ms round trip")
     assert {"no compression", "compression zstd", "crossing"} == {s.name for s in panel.series}
     points = next(s for s in panel.series if s.name == "no compression" and s.mark == "points")
-    assert points.x == [20, 50, 100, 500, 1000, 2000]
+    assert points.x == [20, 50, 500, 1000, 2000]
     assert all(
         low < y < high for low, y, high in zip(points.low or [], points.y, points.high or [], strict=True)
     )

@@ -37,7 +37,11 @@ def short(one: LinkFit, among: Sequence[LinkFit]) -> str:
 
 def value(along: str, at: float) -> str:
     """`20 ms`, `480 Mbit/s`, `0.1 %`."""
-    return f"{float(f'{at:.3g}'):,g} {_UNITS[along]}"
+    return f"{_three(at)} {_UNITS[along]}"
+
+
+def _three(number: float) -> str:
+    return f"{float(f'{number:.3g}'):,g}"
 
 
 def _flight(one: LinkFit) -> str:
@@ -171,7 +175,7 @@ def crossing(one: Crossing) -> str:
     first, second = (
         fit_words.setting({one.parameter: fit.where[one.parameter]}) for fit in (one.below, one.above)
     )
-    between = f"[{one.low:.3g}..{one.high:.3g}]"
+    between = f"[{_three(one.low)}..{_three(one.high)}]"
     return (
         f"{one.below.operation}: {first} is faster than {second} below {value(one.along, one.at)} {between}, "
         f"and slower above ({others(one.along, one.link)}{_same(one)})"
@@ -184,7 +188,8 @@ def others(along: str, link: Link) -> str:
     if along == "delay":
         parts.append("no rate" if link.rate is None else Link(rate=link.rate).text)
     else:
-        parts.append(f"{format_duration(link.round_trip_ns)} round trip")
+        trip = link.round_trip_ns
+        parts.append(f"{format_duration(trip)} round trip" if trip else "no delay")
     if any(link.loss) and along != "loss":
         parts.append(f"loss {100 * max(link.loss):g} %")
     return ", ".join(parts)

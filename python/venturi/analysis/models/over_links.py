@@ -337,8 +337,10 @@ def crossings(made: Sequence[LinkFit]) -> list[Crossing]:
                 continue
             for along in ATTRIBUTES[:2]:
                 for line in lines(one, along):
-                    if line in lines(other, along):
-                        out += _crossing(one, other, names[0], along, line)
+                    # Some trials of a setting may have failed.
+                    both = [point for point in line if point[1] in other.links]
+                    if len(both) > 1:
+                        out += _crossing(one, other, names[0], along, both)
     return out
 
 

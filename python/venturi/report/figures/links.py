@@ -13,6 +13,7 @@ from venturi.analysis.models.over_links import Crossing, LinkFit
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.analysis.words import labels
+from venturi.common import links
 from venturi.report.figures import palette
 from venturi.report.figures.figure import Figure, Panel, Series
 
@@ -39,11 +40,20 @@ WIDE = 20
 def figure(results: Results, along: str) -> Figure | None:
     """Over `delay`, `rate` or `loss`; None where no two links differ in that alone."""
     made = results.link_fits
-    found: dict[tuple[str, tuple[str, ...]], list[LinkFit]] = {}
+    found: list[tuple[tuple[str, list[str]], list[LinkFit]]] = []
     for one in made:
         for line in over_links.lines(one, along):
-            found.setdefault((one.operation, tuple(text for _, text in line)), []).append(one)
-    chosen = sorted(found.items(), key=lambda item: -len(item[0][1]))[:MOST_PANELS]
+            texts = [text for _, text in line]
+            # A link is on one line: settings that share one share all but those whose trials failed.
+            for (operation, there), fits in found:
+                if operation == one.operation and set(there) & set(texts):
+                    there += [text for text in texts if text not in there]
+                    there.sort(key=lambda text: _value(text, one.down, along))
+                    fits.append(one)
+                    break
+            else:
+                found.append(((one.operation, texts), [one]))
+    chosen = sorted(found, key=lambda item: -len(item[0][1]))[:MOST_PANELS]
     if not chosen:
         return None
     unit = chosen[0][1][0].unit
@@ -52,14 +62,14 @@ def figure(results: Results, along: str) -> Figure | None:
     panels, told, crossed = [], [], []
     for (operation, texts), fits in chosen:
         shown = fits[:MOST_LINES]
-        here = [c for c in passed if c.link.text == texts[0] and c.below in shown and c.above in shown]
+        here = [c for c in passed if c.link.text in texts and c.below in shown and c.above in shown]
         panels.append(_panel(operation, texts, shown, along, here))
         crossed += [link_words.crossing(c) for c in here]
         told.append(_told(shown[0], texts, along))
     values = [x for panel in panels for series in panel.series for x in series.x]
     low, high = min(values), max(values)
     wide = low > 0 and high > WIDE * low
-    ticks = sorted({_at(fits[0], text, along) for (_, texts), fits in chosen for text in texts})
+    ticks = sorted({_value(t, fits[0].down, along) for (_, texts), fits in chosen for t in texts})
     title = "; ".join((crossed or told)[:MOST_TOLD])
     return Figure(
         NAMES[along],
@@ -83,7 +93,7 @@ def _scale(unit: str) -> tuple[float, str]:
 def _panel(
     operation: str, texts: Sequence[str], fits: Sequence[LinkFit], along: str, passed: Sequence[Crossing]
 ) -> Panel:
-    link = fits[0].links[texts[0]]
+    link = links.parse(texts[0])
     panel = Panel(f"{operation}, {link_words.others(along, link)}")
     for i, one in enumerate(fits):
         name = link_words.short(one, fits)
@@ -106,7 +116,11 @@ def _panel(
 def _lines(one: LinkFit, texts: Sequence[str], along: str, name: str, colour: str) -> list[Series]:
     """The measured points of a setting, and its law."""
     factor = _scale(one.unit)[0]
-    points = [(_at(one, text, along), median_interval(one.rates(text)), text) for text in texts]
+    points = [
+        (_value(text, one.down, along), median_interval(one.rates(text)), text)
+        for text in texts
+        if text in one.links
+    ]
     several = [found.n > 1 for _, found, _ in points]
     cells = {str(cell.parameters[over_links.AXIS]): cell for cell in one.cells}
     out = [
@@ -123,7 +137,7 @@ def _lines(one: LinkFit, texts: Sequence[str], along: str, name: str, colour: st
         )
     ]
     if one.law is not None:
-        link, cross = one.links[texts[0]], one.cells[0].parameters.get("cross") or 0.0
+        link, cross = one.links[points[0][2]], one.cells[0].parameters.get("cross") or 0.0
         grid = over_links.grid(points[0][0], points[-1][0])
         paths = [one.path(over_links.moved(link, along, x), cross) for x in grid]
         rates = [rate / factor for rate in one.law.along(paths)]
@@ -131,8 +145,8 @@ def _lines(one: LinkFit, texts: Sequence[str], along: str, name: str, colour: st
     return out
 
 
-def _at(one: LinkFit, text: str, along: str) -> float:
-    value = over_links.attributes(one.links[text], one.down)[along]
+def _value(text: str, down: bool, along: str) -> float:
+    value = over_links.attributes(links.parse(text), down)[along]
     assert value is not None  # lines have no others
     return value
 
@@ -140,11 +154,12 @@ def _at(one: LinkFit, text: str, along: str) -> float:
 def _told(one: LinkFit, texts: Sequence[str], along: str) -> str:
     """What the fullest line does between its ends."""
     ends: list[Any] = []
-    for text in (texts[0], texts[-1]):
+    own = [text for text in texts if text in one.links]
+    for text in (own[0], own[-1]):
         factor, label = _scale(one.unit)
         rate = median_interval(one.rates(text)).median / factor
         unit = label.rpartition(", ")[2]
-        ends.append(f"{rate:,.4g} {unit} at {link_words.value(along, _at(one, text, along))}")
+        ends.append(f"{rate:,.4g} {unit} at {link_words.value(along, _value(text, one.down, along))}")
     where = f" ({labels.label(one.cells[0], list(one.where))})" if one.where else ""
-    common = link_words.others(along, one.links[texts[0]])
+    common = link_words.others(along, one.links[own[0]])
     return f"{one.operation}, {common}{where}: {ends[0]}, {ends[1]}"
