@@ -47,7 +47,7 @@ def test_a_link_is_read(text: str, link: Link | None) -> None:
         assert parse(text) == link
 
 
-_RATES = st.integers(10_000, 400 * 10**9).map(float)
+_RATES = st.integers(100_000, 400 * 10**9).map(float)
 _LOSSES = st.integers(0, 999_999).map(lambda millionths: millionths / 1e6)
 
 
@@ -104,7 +104,7 @@ FORM = 'write one as "1gbit", "100mbit/20mbit 30ms", "200mbit 30ms loss 0.1% jit
         ("1gbit loss", "'1gbit loss': loss of what? Write loss 0.1%"),
         ("1gbit los 1%", "'1gbit los 1%': 'los' is no part of a link; did you mean loss?"),
         ("1gbit loss 100%", "'1gbit loss 100%': '100%' must lie between 0% and 100%"),
-        ("1bit", "'1bit': 1bit is out of range: 10kbit to 400gbit"),
+        ("1bit", "'1bit': 1bit is out of range: 100kbit to 400gbit"),
         ("1gbit/2gbit/3gbit", "'1gbit/2gbit/3gbit': '1gbit/2gbit/3gbit' has more than two values: down/up"),
         ("1gbit/x", "'1gbit/x': 'x' is no rate, as 200mbit or 1gbit"),
         ("1gbit 11s", "'1gbit 11s': 11,000,000,000 is out of range: a round trip of at most 10s"),
@@ -179,10 +179,12 @@ def test_links_are_axes(tmp_path: Any) -> None:
     assert "cells: 2" in done.stdout
 
 
-def found(rate: float = 1e8, trip: int = 20_000_000, lost: int = 0, sent: int = 400) -> dict[str, Any]:
+def found(
+    rate: float = 1e8, trip: int = 20_000_000, lost: int = 0, sent: int = 400, apart: int = 0
+) -> dict[str, Any]:
     """What a look at a path found, both ways alike."""
-    ways = [{"rate": rate, "sent": sent, "lost": lost}] * 2
-    trips = {"sent": 31, "came_back": 31, "least_ns": trip, "median_ns": trip, "most_ns": trip}
+    ways = [{"rate": rate, "offered": 1.25 * rate, "sent": sent, "lost": lost}] * 2
+    trips = {"sent": 31, "came_back": 31, "least_ns": trip, "median_ns": trip, "most_ns": trip + apart}
     return {"round_trip": trips, "ways": ways}
 
 
@@ -198,13 +200,28 @@ def found(rate: float = 1e8, trip: int = 20_000_000, lost: int = 0, sent: int = 
         ),
         ("100mbit 20ms", found(trip=21_300_000), ["round trip: 20 ms was asked for, 21.3 ms found"]),
         ("100mbit 20ms", found(trip=18_700_000), ["round trip: 20 ms was asked for, 18.7 ms found"]),
-        ("100mbit 20ms jitter 4ms", found(trip=21_900_000), []),
+        ("100mbit 20ms jitter 4ms", found(trip=21_900_000, apart=5_000_000), []),
+        (
+            "100mbit 20ms jitter 4ms",
+            found(apart=1_000_000),
+            ["jitter: 4 ms was asked for, and round trips lie 1 ms apart"],
+        ),
+        (
+            "100mbit 20ms jitter 4ms",
+            found(apart=9_000_000),
+            ["jitter: 4 ms was asked for, and round trips lie 9 ms apart"],
+        ),
         (
             "100mbit 20ms",
             found(lost=1),
             [f"loss {way}: 0 % was asked for, 1 of 400 packets were lost" for way in ("up", "down")],
         ),
-        ("100mbit 20ms loss 1%", found(lost=32, sent=2500), []),
+        ("100mbit 20ms loss 1%", found(lost=85, sent=7000), []),
+        (
+            "100mbit 20ms loss 1%",
+            found(lost=112, sent=7000),
+            [f"loss {way}: 1 % was asked for, 112 of 7000 packets were lost" for way in ("up", "down")],
+        ),
         (
             "100mbit 20ms loss 1%/0",
             found(lost=0, sent=2500),

@@ -211,6 +211,8 @@ def cells(clicks: Path) -> list[Cell]:
     for name, text in SCENARIOS.items():
         text = text.replace("{clicks}", str(clicks))
         found += planned(load([Layer(name, toml_text.parse(text, name), text)]))
+    over = {"link": "1gbit 5ms", "backplane": "2gbit", "cross": "10%", "loaders": 2}
+    found += planned(load([Layer("", {"workload": {"streams": 4}, "hosts": over})]))
     placed = load([Layer("", {"workload": {"streams": 4}, "hosts": {"loaders": 2}})])
     found += [c for on in ("ray", "spark") for c in planned(replace(placed, on=on))]
     for name in builtin_names():

@@ -217,6 +217,15 @@ fn read_until(socket: &UdpSocket, into: &mut [u8], end: Instant) -> io::Result<O
     }
 }
 
+/// What a datagram is for, which each of its bytes says: those of a flood may be late, and are none of those that
+/// are counted afterwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Kind {
+    Flood = 1,
+    Counted = 2,
+}
+
 /// One direction.
 struct Path<'a> {
     from: &'a UdpSocket,
@@ -236,7 +245,7 @@ impl Path<'_> {
 
     /// What arrives while more is sent than the path carries, and what was sent; bits/s.
     fn rate(&self, asked: f64, packets: u64) -> io::Result<(f64, f64)> {
-        let (arrivals, took) = self.passed(asked * OVER, packets, true)?;
+        let (arrivals, took) = self.passed(asked * OVER, packets, Kind::Flood)?;
         let few = || {
             io::Error::new(
                 ErrorKind::TimedOut,
@@ -259,7 +268,7 @@ impl Path<'_> {
     /// Packets sent at such a rate, and those of them that arrived.
     fn counted(&self, rate: f64, packets: u64) -> io::Result<(u64, u64)> {
         // A burst that catches up after this thread did not run would not fit into the buffer.
-        let (arrivals, _) = self.passed(rate, packets, false)?;
+        let (arrivals, _) = self.passed(rate, packets, Kind::Counted)?;
         Ok((packets, arrivals.iter().map(|(_, packets)| packets).sum()))
     }
 
@@ -269,7 +278,7 @@ impl Path<'_> {
         &self,
         rate: f64,
         packets: u64,
-        catches_up: bool,
+        kind: Kind,
     ) -> io::Result<(Vec<(u64, u64)>, Duration)> {
         // 0: a message is a datagram.
         let datagram = if self.singly { 0 } else { self.datagram } as libc::c_int;
@@ -279,9 +288,9 @@ impl Path<'_> {
         // A busy host takes longer to send: when no more can come is known then.
         let end = OnceLock::new();
         std::thread::scope(|scope| {
-            let reading = scope.spawn(|| self.read(packets, &end));
+            let reading = scope.spawn(|| self.read(packets, kind, &end));
             let began = Instant::now();
-            let sent = self.send(rate, packets, catches_up);
+            let sent = self.send(rate, packets, kind);
             let took = began.elapsed();
             let _ = end.set(Instant::now() + queue + self.patience);
             let arrivals = reading.join().unwrap_or_else(|_| Err(panicked()))?;
@@ -289,7 +298,7 @@ impl Path<'_> {
         })
     }
 
-    fn send(&self, rate: f64, packets: u64, catches_up: bool) -> io::Result<()> {
+    fn send(&self, rate: f64, packets: u64, kind: Kind) -> io::Result<()> {
         // What a millisecond carries, and never so much that the buffer has no room for it.
         let at_once = (rate / 1000.0 / self.bits()) as u64;
         let room = self.buffer / 4 / (self.datagram + HEADERS);
@@ -297,7 +306,7 @@ impl Path<'_> {
             true => 1,
             false => at_once.min(room).min(MOST_SENT / self.datagram).max(1),
         };
-        let message = vec![0x5a; (most * self.datagram) as usize];
+        let message = vec![kind as u8; (most * self.datagram) as usize];
         let mut began = Instant::now();
         let mut sent = 0;
         while sent < packets {
@@ -305,7 +314,7 @@ impl Path<'_> {
             let due = Duration::from_secs_f64(sent as f64 * self.bits() / rate);
             let passed = began.elapsed();
             std::thread::sleep(due.saturating_sub(passed));
-            if !catches_up {
+            if kind == Kind::Counted {
                 began += passed.saturating_sub(due);
             }
             match self.from.send(&message[..(now * self.datagram) as usize]) {
@@ -318,7 +327,12 @@ impl Path<'_> {
         Ok(())
     }
 
-    fn read(&self, packets: u64, end: &OnceLock<Instant>) -> io::Result<Vec<(u64, u64)>> {
+    fn read(
+        &self,
+        packets: u64,
+        kind: Kind,
+        end: &OnceLock<Instant>,
+    ) -> io::Result<Vec<(u64, u64)>> {
         self.to.set_read_timeout(Some(READ_FOR))?;
         let mut bytes = vec![0; 1 << 17];
         let (mut found, mut came) = (vec![], 0);
@@ -328,7 +342,8 @@ impl Path<'_> {
             }
             match received(self.to, &mut bytes) {
                 Ok((length, at)) => {
-                    let now = (length as u64).div_ceil(self.datagram);
+                    let datagrams = bytes[..length].chunks(self.datagram as usize);
+                    let now = datagrams.filter(|one| one[0] == kind as u8).count() as u64;
                     came += now;
                     found.push((at, now));
                 }
