@@ -71,7 +71,11 @@ def next_steps(results: Results, most: int = 5) -> list[Remedy]:
     if not steps and top is not None and top.name in results.verdicts:
         steps = list(results.verdicts[top.name].remedies)
     distinct: dict[tuple[Any, ...], Remedy] = {}
+    typed: set[tuple[Any, ...]] = set()
     for step in steps:
+        if step.command and (step.before, step.command) in typed:
+            continue
+        typed.add((step.before, step.command))
         # `--duration 5s` for gets and `1s` for puts are one advice: the first, of the operation that leads.
         said = (step.before, step.command or step.text)
         known = (step.why, *sorted(step.changes)) if step.changes else said
