@@ -211,7 +211,6 @@ def home_of_others() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.mark.xfail(strict=True, reason="the core's sockets want buffers by force, which only root may")
 def test_whoever_is_not_root_can_too(home_of_others: Path) -> None:
     require(os.geteuid() == 0, "root, to be somebody else")
     others, variables = for_others()

@@ -130,9 +130,10 @@ class Laboratory:
             try:
                 self._run(shape.control())
             except OSError:
+                name = shape.link.control
                 raise OSError(
-                    f"TCP's congestion control {shape.link.control} cannot be chosen here: the kernel has those "
-                    "of net.ipv4.tcp_available_congestion_control (sysctl)"
+                    f"TCP's congestion control {name} cannot be chosen here: the kernel has those of "
+                    "net.ipv4.tcp_available_congestion_control (sysctl)"
                 ) from None
             self._control = shape.link.control
         if shape.needs_relay:
