@@ -140,7 +140,7 @@ def test_a_buffer_is_as_asked(lab: Laboratory) -> None:
 def test_a_path_that_is_changed_behind_its_back_is_found_out(lab: Laboratory) -> None:
     link = parse("50mbit 10ms")
     lab.ready(link, None)
-    middle = f"--net=/proc/{lab._child.pid}/ns/net"
+    middle = f"--net=/proc/{lab._line._child.pid}/ns/net"
     bucket = "root tbf rate 40mbit burst 20000 limit 65536"
     for interface, way in (("toward-c", "down"), ("toward-s", "up")):
         words = ["nsenter", middle, "--", "tc", "qdisc", "replace", "dev", interface, *bucket.split()]

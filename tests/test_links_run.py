@@ -243,7 +243,7 @@ def test_where_namespaces_are_forbidden_it_says_so(tmp_path: Path) -> None:
     assert error.startswith(
         "error: --link: no network namespaces can be made here: unshare: unshare failed: "
     )
-    assert hint.startswith("hint: be root, or allow unprivileged user namespaces (")
+    assert hint.startswith("hint: user.max_net_namespaces (sysctl) has to be above 0, and a container ")
     doctor = subprocess.run(
         [*words, *command("doctor", "--json")], env=environment(), capture_output=True, text=True, check=False
     )
@@ -260,7 +260,7 @@ def test_a_program_that_is_needed_and_not_here(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 4
-    assert "--link needs the program ip, which is not in PATH" in done.stderr
+    assert "--link needs the program unshare, which is not here" in done.stderr
     assert "hint: Debian's package iproute2 has it" in done.stderr
 
 

@@ -33,7 +33,10 @@ _PATH = ":".join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/
 """Administrators' programs are not in everybody's."""
 
 
-_FOR_ROOT = "a container needs rights for it: docker run --cap-add SYS_ADMIN --cap-add NET_ADMIN"
+_FOR_ROOT = (
+    "user.max_net_namespaces (sysctl) has to be above 0, and a container needs rights: "
+    "docker run --cap-add SYS_ADMIN --cap-add NET_ADMIN"
+)
 _FOR_OTHERS = (
     "be root, or allow unprivileged user namespaces (user.max_user_namespaces above 0; where they are there "
     "kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0)"
