@@ -261,7 +261,7 @@ def test_a_program_that_is_needed_and_not_here(tmp_path: Path) -> None:
     )
     assert done.returncode == 4
     assert "--link needs the program unshare, which is not here" in done.stderr
-    assert "hint: Debian's package iproute2 has it" in done.stderr
+    assert "hint: Debian's package util-linux has it" in done.stderr
 
 
 def test_links_are_looked_at() -> None:
