@@ -140,7 +140,7 @@ def test_a_server_starts_and_ends_with_its_input() -> None:
 
 
 def test_a_server_that_cannot_start_says_why() -> None:
-    with pytest.raises(VenturiError, match="the reference server did not start: --memory: 'x'") as caught:
+    with pytest.raises(VenturiError, match="the server flight did not start: --memory: 'x'") as caught:
         ReferenceServer("--memory", "x").start()
     assert caught.value.exit_code == ExitCode.UNREACHABLE
 

@@ -273,8 +273,8 @@ def _check_placement(layers: Sequence[Layer]) -> None:
         given = next((path[-1] for path in paths if layer.text is None and layer.has(path)), None)
         if given is not None:
             raise VenturiError(
-                f"{given} is for streams that are placed on several hosts, and without `on` all of them run "
-                "in this process",
+                f"{given} is for streams that are placed on several hosts, and without `on` or a `link` "
+                "all of them run in this process",
                 ExitCode.SCENARIO,
                 hint='say where: venturi.run(..., on="auto", loaders=4)',
             )

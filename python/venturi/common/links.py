@@ -47,7 +47,8 @@ _RATE = re.compile(r"(\d+(?:\.\d+)?)(t|g|m|k)?bit(?:/s|ps)?", re.IGNORECASE)
 _PER_SECOND = re.compile("bit/s(?=/|$)", re.IGNORECASE)
 _LEAST_RATE, _MOST_RATE = 100_000.0, 400e9
 _MOST_TRIP = 10_000_000_000
-_LEAST_BUFFER, _MOST_BUFFER = 3_000, 1 << 30
+_LEAST_BUFFER, _MOST_BUFFER = 4, 1 << 30
+"""Packets, and bytes."""
 _FORM = 'as "1gbit", "100mbit/20mbit 30ms", "200mbit 30ms loss 0.1% jitter 1ms buffer 256KiB"'
 
 
@@ -174,6 +175,11 @@ def parse(text: str) -> Link:
     if empty:
         raise ValueError(f"an empty text is no link: write one {_FORM}, or {UNSHAPED}")
     link = Link(**found)  # type: ignore[arg-type]
+    least = _LEAST_BUFFER * (link.mtu + ETHERNET)
+    if link.buffer is not None and link.buffer < least:
+        raise ValueError(
+            f"{text!r}: a buffer holds {_LEAST_BUFFER} packets at the least, here {least:,} bytes"
+        )
     if link.jitter_ns > link.round_trip_ns:
         raise ValueError(f"{text!r}: a jitter of more than the round trip would arrive before it was sent")
     return link
@@ -223,8 +229,7 @@ def _take_named(word: str, value: str, put: object) -> None:
     elif word == "jitter":
         put("jitter_ns", _within(parse_duration(value), 0, _MOST_TRIP, "a jitter of at most 10s"), word)
     elif word == "buffer":
-        most = "a buffer of 3kB to 1GiB"
-        put("buffer", _within(parse_count(value), _LEAST_BUFFER, _MOST_BUFFER, most), word)
+        put("buffer", _within(parse_count(value), 1, _MOST_BUFFER, "a buffer of at most 1GiB"), word)
     else:
         put("mtu", _within(parse_count(value), 576, 9_000, "an MTU of 576 to 9000 bytes"), word)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -56,18 +57,29 @@ class _OverLinks:
 
     def run_trial(self, spec: str, control: TrialControl) -> dict[str, Any]:
         document = json.loads(spec)
+        asked = str(document["link"])
         try:
             found = self._made(document, control)
         except Stopped:
             return failed_record("cancelled", "stopped while its link was made", "interrupted")
-        except (WrongLink, OSError) as error:
+        except WrongLink as wrong:
+            seen = {"asked": links.parse(asked).text, **wrong.found}
+            return failed_record("link", str(wrong)) | {"link": seen}
+        except OSError as error:
             return failed_record("link", str(error))
         record: dict[str, Any] = {}
+        gone = threading.Event()
+
+        def lost() -> None:
+            gone.set()
+            control.cancel()
+
         try:
-            with self._lab.held(control.cancel):
+            with self._lab.held(lost):
                 record = self._trial(json.dumps(document), control)
         except OSError as error:
-            if record.get("outcome") != "interrupted":
+            # Another reason why the trial failed is the first one.
+            if gone.is_set() or record.get("outcome") in (None, "ok"):
                 record |= {"outcome": "failed", "error": failed_record("link", str(error))["error"]}
         return record | {"link": found}
 
@@ -75,10 +87,11 @@ class _OverLinks:
         document = json.loads(spec)
         try:
             self._made(document, control)
+            with self._lab.held(control.cancel):
+                return self._probe(json.dumps(document), control)
         except (Stopped, WrongLink, OSError) as error:
-            failure = {"kind": "link", "message": str(error), "stream": None}
+            failure = {"kind": "link", "message": str(error) or "stopped", "stream": None}
             return json.dumps({"outcome": "failed", "error": failure})
-        return self._probe(json.dumps(document), control)
 
     def _made(self, document: dict[str, Any], control: TrialControl) -> dict[str, Any]:
         """Makes the link that a spec asks for, takes that out of it, and says what was measured of it."""
@@ -149,14 +162,14 @@ class LoadersExecutor(_OverLinks):
 
     def _ready(self, count: int) -> list[LoaderProcess]:
         """So many; one that has ended is replaced. Raises VenturiError."""
-        fresh = []
         for at, client in enumerate(self._lab.hosts.clients[:count]):
-            if at < len(self._loaders) and self._loaders[at].running:
+            if at < len(self._loaders) and self._loaders[at].running and self._loaders[at].identity:
                 continue
+            for ended in self._loaders[at : at + 1]:
+                ended.close()
             made = LoaderProcess(f"loader-{at + 1}", address(client), self._lab.within(client))
             self._loaders[at : at + 1] = [made]
-            fresh.append(made)
-        calls = {loader: loader.call("identify") for loader in fresh}
+        calls = {loader: loader.call("identify") for loader in self._loaders[:count] if not loader.identity}
         wait(calls.values(), _BEGIN_SECONDS)
         for loader, call in calls.items():
             if not call.done() or call.exception() is not None:

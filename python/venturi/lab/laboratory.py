@@ -29,7 +29,7 @@ _HOLDS_SECONDS = 20.0
 """How long a look at a path holds, where nothing was changed: as long as some trials."""
 _PROGRAMS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux"}
 """Programs that are called, and Debian's packages with them."""
-_PATH = ":".join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
+_PATH = ":".join([os.environ.get("PATH") or os.defpath, "/usr/local/sbin", "/usr/sbin", "/sbin"])
 """Administrators' programs are not in everybody's."""
 
 
@@ -175,15 +175,20 @@ class Laboratory:
 
         Raises OSError at its end where the laboratory could not keep up, with what it missed.
         """
-        before = self._line.order("passed", None)
+        before = self._passed()
         with self._line.watched(told):
             yield
+        self._check(before, self._passed())
+
+    def _passed(self) -> Mapping[str, Any]:
+        """What has passed so far. Raises OSError where the link is no more."""
         try:
-            after = self._line.order("passed", None)
+            found: Mapping[str, Any] = self._line.order("passed", None)
         except OSError:
+            # It is made anew for whoever wants it next.
             self._now = None
             raise
-        self._check(before, after)
+        return found
 
     def _check(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         overrun = sum(way["overrun"] for way in after["relay"]) - sum(w["overrun"] for w in before["relay"])
@@ -191,10 +196,12 @@ class Laboratory:
             raise OSError(f"this machine cannot keep up: {overrun:,} frames were lost that should not")
         asked = self._now.fill() if self._now is not None else []
         for one, (began, ended) in zip(asked, zip(before["fill"], after["fill"], strict=True), strict=True):
-            sent = (ended[0] - began[0]) / (ended[1] - began[1])
-            if abs(sent / one["bits_per_second"] - 1) > verified.RATE_OFF:
-                wanted = verified.bits(one["bits_per_second"])
-                raise OSError(f"others were to send {wanted}, and sent {verified.bits(sent)}")
+            seconds, wanted = ended[1] - began[1], one["bits_per_second"]
+            # A packet more or less is chance.
+            packet = 8 * (one["mtu"] + one["overhead"])
+            if abs(ended[0] - began[0] - wanted * seconds) > verified.RATE_OFF * wanted * seconds + packet:
+                sent = verified.bits((ended[0] - began[0]) / seconds)
+                raise OSError(f"others were to send {verified.bits(wanted)}, and sent {sent}")
 
     def close(self) -> None:
         self._line.close()

@@ -117,7 +117,7 @@ def _ended(running: subprocess.Popen[bytes]) -> int:
     try:
         return running.wait()
     except KeyboardInterrupt:
-        # It has heard the terminal's Ctrl-C too, and may have something to say.
+        # It has heard the terminal's Ctrl-C too, as a rule, and may have something to say.
         with contextlib.suppress(subprocess.TimeoutExpired):
             running.wait(_GRACE_SECONDS)
         raise

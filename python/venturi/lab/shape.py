@@ -35,8 +35,10 @@ _RATE_SECONDS = 0.25
 _LEAST_RATE_PACKETS = 25
 _OVER = 1.25
 """How much more than its rate is sent to find it."""
-_COUNT_SECONDS, _MOST_COUNT_SECONDS = 0.3, 1.5
-"""How long packets are counted, of a path without losses and of one with."""
+_COUNT_SECONDS, _LOSS_SECONDS, _MOST_LOSS_SECONDS = 0.3, 1.5, 5.0
+"""How long packets are counted: of a path without losses, with some, with too few of them to tell."""
+_FEWEST_LOSSES = 15
+"""Of which none comes by chance once in three million looks."""
 _COUNTED, _LEAST_COUNTED = 4_000, 20
 _UNDER, _UNSHAPED = 0.7, 2e8
 """Of the rate, and bits/s where there is none: nothing but chance loses packets then."""
@@ -95,9 +97,9 @@ class Shape:
         yield _ip(lines)
         # What a host sends at once is lost at once: chance shall meet packets.
         alone = bool(link.jitter_ns or any(link.loss))
-        buffer_down, buffer_up = shared.buffers()
         for end in hosts.ends:
-            buffer = buffer_down if end == SERVER else buffer_up
+            at = 0 if end == SERVER else 1
+            buffer = min(shared.buffers()[at], link.buffers()[at])
             # And what does not fit into a buffer as a whole never passes it.
             fits = max(1, min(_MANY_PACKETS, buffer // 4 // link.mtu))
             yield _ip([f"link set eth0 mtu {link.mtu} gso_max_segs {1 if alone else fits}"], end)
@@ -165,7 +167,10 @@ class Shape:
         def way(rate: float | None, loss: float, buffer: int) -> dict[str, Any]:
             fast = rate * _UNDER if rate is not None else _UNSHAPED
             wanted = max(_COUNTED, round(_LOSSES / loss)) if loss else _COUNTED
-            seconds = _MOST_COUNT_SECONDS if loss else _COUNT_SECONDS
+            seconds = _COUNT_SECONDS
+            if loss:
+                enough = _FEWEST_LOSSES * bits / (loss * fast)
+                seconds = min(max(_LOSS_SECONDS, enough), _MOST_LOSS_SECONDS)
             return {
                 "rate": rate,
                 "buffer": buffer,
@@ -192,7 +197,7 @@ class Shape:
         sending = sum(
             way["rate_packets"] * bits / ((way["rate"] or _UNSHAPED) * _OVER)
             + way["packets"] * bits / way["packets_rate"]
-            + 16 * way["buffer"] / (way["rate"] or _UNSHAPED)
+            + 16 * min(way["buffer"], way["packets"] * bits / 8) / (way["rate"] or _UNSHAPED)
             for way in asked["ways"]
         )
         return float(sending + 31 * asked["ping_every_ns"] / 1e9 + 5 * asked["round_trip_ns"] / 1e9)

@@ -17,7 +17,7 @@ from venturi.targets.urls import printable
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
 
-__all__ = ["executor", "here", "linked", "named", "resumed", "with_loaders"]
+__all__ = ["executor", "here", "named", "resumed", "with_loaders"]
 
 Note = Callable[[str, str], None]
 _RAY = ("auto", "local")
@@ -54,7 +54,7 @@ def named(found: Scenario, on: str | None, master: str | None) -> tuple[Scenario
     notes = []
     if (
         place is None
-        and not linked(found)
+        and not found.over_link
         and (found.hosts.loaders not in (None, 1) or "loaders" in found.axes)
     ):
         notes.append("no --on: all streams run in this process, and loaders mean nothing")
@@ -74,11 +74,6 @@ def resumed(on: str | None, lines: list[dict[str, Any]], path: object) -> None:
     again = "spark" if before == "spark" else "ray://HOST:PORT (or auto, local)"
     again = f"{_BESIDE}{again}" if None in all_before else again
     raise VenturiError(f"{path} was begun on {before}: say where again by --on {again}")
-
-
-def linked(found: Scenario) -> bool:
-    """Whether its trials go over links that are made for them."""
-    return found.hosts.link is not None or any(found.axes.get("link", ()))
 
 
 @contextlib.contextmanager

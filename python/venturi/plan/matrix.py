@@ -229,7 +229,8 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
 
 
 def _placement(scenario: Scenario, workload: Workload, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """How many processes share the streams, and by what they are placed; null where one runs all."""
+    """How many processes share the streams, by what they are placed, and behind which links; null where one
+    runs all."""
     link = {name: chosen.get(name, getattr(scenario.hosts, name)) for name in LINK}
     if scenario.on is None:
         loaders = chosen.get("loaders", scenario.hosts.loaders) if link["link"] is not None else None
@@ -268,10 +269,10 @@ def _check_placement(scenario: Scenario, cell: Cell) -> None:
             f"{scenario.where('target', 'url')}: {does} on this host, and --on has others",
             hint="leave --on out, and run venturi on each host",
         )
-    if scenario.on is not None and cell.parameters["include_setup"]:
+    if (scenario.on is not None or loaders is not None) and cell.parameters["include_setup"]:
         where = scenario.where("matrix" if "include_setup" in scenario.axes else "workload", "include_setup")
         raise ScenarioError(
-            f"{where}: times the set-up of one process, and --on has several", hint="leave one of them out"
+            f"{where}: times the set-up of one process, and loaders are several", hint="leave one of them out"
         )
 
 

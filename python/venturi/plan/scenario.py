@@ -52,7 +52,7 @@ class Scenario:
     @property
     def over_link(self) -> bool:
         """Whether a link is made for its trials."""
-        return self.hosts.link is not None or "link" in self.axes
+        return self.hosts.link is not None or any(self.axes.get("link", ()))
 
     def where(self, *path: str) -> str:
         """The last layer's spelling of a key, for errors."""

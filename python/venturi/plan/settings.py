@@ -99,8 +99,8 @@ _hosts = partial(Setting, panel="Several hosts", cell=None)
 
 
 class Hosts(Table):
-    """Where a trial's streams run when it is placed on several hosts by `--on`, else one runs all; and the
-    link between client and server, where one is made for the run."""
+    """Where a trial's streams run when it is placed on several hosts by `--on`; and the links between
+    loaders and server, where some are made for the run. Without either one process runs all."""
 
     link: Annotated[
         Nullable[Annotated[str, BeforeValidator(links.canonical)]],
@@ -141,14 +141,14 @@ class Hosts(Table):
     loaders: Annotated[
         Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000)]],
         _hosts(
-            f"Processes that share a trial's streams, with --on; one a host.{SEVERAL}",
+            f"Processes that share a trial's streams, with --on or --link; one a host.{SEVERAL}",
             int,
             cell="loaders",
             doc=(
                 "processes that share the streams, each on a host of its own (`--loaders`); may be an "
                 "axis of `[matrix]`. None has less than one stream"
             ),
-            default="as many as the cluster has hosts; of Spark as many as streams",
+            default="as many as the cluster has hosts; of Spark as many as streams; over a `link` one",
         ),
     ] = None
     servers: Annotated[

@@ -28,7 +28,8 @@ _STOP_SECONDS = 5.0
 class ReferenceServer:
     """`venturi serve flight` (or another `kind`) on free ports of the loopback interface; use as a context
     manager. It keeps the descriptors `hold` open as long as it lives. `within`: what its command begins with,
-    where it is to run elsewhere; `patience`: seconds until it listens."""
+    where it is to run elsewhere; `patience`: seconds until it listens,
+    `stopping`: until it ends when it is told to."""
 
     def __init__(
         self,
@@ -37,11 +38,12 @@ class ReferenceServer:
         hold: Sequence[int] = (),
         within: Sequence[str] = (),
         patience: float = _READY_SECONDS,
+        stopping: float = _STOP_SECONDS,
     ) -> None:
         self._kind = kind
         self._hold = tuple(hold)
         self._within = tuple(within)
-        self._patience = patience
+        self._patience, self._stopping = patience, stopping
         self._arguments = ["--port", "0", "--json", "--exit-with-parent", *arguments]
         self._child: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
@@ -84,7 +86,7 @@ class ReferenceServer:
             said = self.complaint()
             self.stop()
             raise VenturiError(
-                f"the reference server did not start: {said or 'it said nothing'}",
+                f"the server {self._kind} did not start: {said or 'it said nothing'}",
                 ExitCode.UNREACHABLE,
                 hint=f"try it by itself: venturi serve {self._kind}",
             ) from None
@@ -138,7 +140,7 @@ class ReferenceServer:
         for signal_number in (signal.SIGKILL,) if at_once else (0, signal.SIGTERM, signal.SIGKILL):
             child.send_signal(signal_number)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(_STOP_SECONDS)
+                child.wait(self._stopping)
                 break
         if self._errors is not None:
             self._errors.close()

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from venturi.common import temporary
 from venturi.common.errors import VenturiError
 from venturi.servers.reference import ReferenceServer
+from venturi.targets.system import SERVERS
 
 __all__ = ["Placed", "Server", "SocketServer", "Starter", "StoreProcess", "here"]
 
@@ -123,8 +124,10 @@ def here(kind: str, arguments: Sequence[str], remote: bool = False) -> Server:
     return ReferenceServer(*arguments, kind=kind).start()
 
 
-_DATABASE_SECONDS = 120.0
-"""Until the slowest throw-away database has made its files and listens."""
+_DATABASE_STOP_SECONDS = 40.0
+"""Until it has written out what it keeps."""
+_MAKING_SECONDS = 60.0
+"""Until a throw-away database has made its files, before it is waited for."""
 
 
 class Placed:
@@ -138,4 +141,11 @@ class Placed:
         words = ("--host", self._host, *arguments)
         if kind == "timeseries":
             return StoreProcess(*words, within=self._within).start()
-        return ReferenceServer(*words, kind=kind, within=self._within, patience=_DATABASE_SECONDS).start()
+        if kind not in SERVERS.values():
+            return ReferenceServer(*words, kind=kind, within=self._within).start()
+        from venturi.servers import throwaway
+
+        patience = throwaway.named(kind).ready_seconds + _MAKING_SECONDS
+        return ReferenceServer(
+            *words, kind=kind, within=self._within, patience=patience, stopping=_DATABASE_STOP_SECONDS
+        ).start()

@@ -83,8 +83,9 @@ fn run(port: &Port, fill: &Fill, passed_on: &AtomicU64, ending: &AtomicBool) {
         let mut due = (fill.bits_per_second * passed.as_secs_f64() / bits - sent) as usize;
         sent += due as f64;
         if passed > Duration::from_secs(1) {
-            // Small numbers stay exact.
-            (since, sent) = (Instant::now(), 0.0);
+            // Small numbers stay exact; what is left of a packet is still due.
+            sent -= fill.bits_per_second * passed.as_secs_f64() / bits;
+            since += passed;
         }
         due = due.min((fill.bits_per_second * LATEST.as_secs_f64() / bits) as usize + 1);
         while due > 0 {

@@ -137,7 +137,8 @@ impl Port {
     }
 
     /// Sends the first of these frames, a batch at most; how many are gone: the interface took them, or dropped
-    /// the first for its queue is full. Of a later one that it drops it tells with the next call.
+    /// the first for its queue is full. A later one that it drops is offered once more: the kernel does not tell of
+    /// it (sendmmsg(2)).
     pub fn send<'a>(&self, frames: impl Iterator<Item = &'a [u8]>) -> io::Result<usize> {
         // SAFETY: all zero is a valid one of each.
         let mut vectors: [libc::iovec; BATCH] = unsafe { zeroed() };

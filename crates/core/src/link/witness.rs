@@ -284,7 +284,9 @@ impl Path<'_> {
         let datagram = if self.singly { 0 } else { self.datagram } as libc::c_int;
         set(self.from, libc::SOL_UDP, libc::UDP_SEGMENT, &datagram)?;
         set(self.to, libc::SOL_UDP, libc::UDP_GRO, &1)?;
-        let queue = Duration::from_secs_f64(self.buffer as f64 * 8.0 * OVER / rate);
+        // No more can wait than was sent.
+        let waits = self.buffer.min(packets * (self.datagram + HEADERS));
+        let queue = Duration::from_secs_f64(waits as f64 * 8.0 * OVER / rate);
         // A busy host takes longer to send: when no more can come is known then.
         let end = OnceLock::new();
         std::thread::scope(|scope| {

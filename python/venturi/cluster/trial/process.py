@@ -100,13 +100,12 @@ def main() -> None:
     loader, lock = Loader(), threading.Lock()
 
     def answer(number: int, method: str, arguments: Sequence[Any]) -> None:
-        found, error = None, None
         try:
-            found = getattr(loader, method)(*arguments)
-        except Exception as problem:  # it is the caller's
-            error = f"{type(problem).__name__}: {problem}"
+            told = json.dumps([number, getattr(loader, method)(*arguments), None])
+        except BaseException as problem:  # it is the caller's, who waits for an answer
+            told = json.dumps([number, None, f"{type(problem).__name__}: {problem}"])
         with lock, contextlib.suppress(OSError):
-            print(json.dumps([number, found, error]), file=answers, flush=True)
+            print(told, file=answers, flush=True)
 
     for line in sys.stdin:
         # A call may wait for seconds, and others come meanwhile.

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["check"]
 
+_MOST_LOADERS = 1_000
+"""A bridge of the kernel's has 1,024 ports."""
+
 
 def check(scenario: Scenario, cell: Cell) -> None:
     """Whether what it measures goes over a link that is made here. Raises ScenarioError."""
@@ -31,6 +34,12 @@ def check(scenario: Scenario, cell: Cell) -> None:
     def where(key: str) -> str:
         return scenario.where("matrix" if key in scenario.axes else "hosts", key)
 
+    if p["backplane"] is not None and p["link"] is None:
+        raise ScenarioError(f"{where('backplane')}: is what loaders share behind links, and no link is named")
+    if p["loaders"] is not None and p["link"] is not None and p["loaders"] > _MOST_LOADERS:
+        raise ScenarioError(
+            f"{where('loaders')}: over links made here at most {_MOST_LOADERS}, the switch's ports"
+        )
     if p["backplane"] is not None and p["loaders"] is None:
         raise ScenarioError(
             f"{where('backplane')}: is what several loaders share, and none is named",
@@ -39,7 +48,7 @@ def check(scenario: Scenario, cell: Cell) -> None:
     if p["link"] is None:
         if p["cross"] is not None:
             raise ScenarioError(f"{where('cross')}: is other traffic on a link, and no link is named")
-        if scenario.hosts.link is not None or any(scenario.axes.get("link", ())):
+        if scenario.over_link:
             raise ScenarioError(
                 f"{where('link')}: some cells have a link and others have none, which are other places",
                 hint=f"{links.UNSHAPED!r} is the same path, as fast as it goes",
