@@ -22,7 +22,7 @@ from venturi.common.links import parse
 from venturi.lab.laboratory import Laboratory, WrongLink
 from venturi.lab.verified import RATE_OFF, TRIP_OFF, TRIP_OFF_NS
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("core")]
+pytestmark = [pytest.mark.slow, pytest.mark.noisy, pytest.mark.usefixtures("core")]
 
 SURELY = 4.5
 """Standard deviations."""
@@ -52,7 +52,6 @@ LINKS = (
 )
 
 
-@pytest.mark.noisy
 @pytest.mark.parametrize("text", LINKS)
 def test_a_link_is_what_was_asked_for(lab: Laboratory, text: str) -> None:
     """By tools that know nothing of it: rate within 3 %, round trip within 5 % + 0.2 ms."""

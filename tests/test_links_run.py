@@ -36,7 +36,7 @@ from venturi.lab import programs
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("core")]
 
-KILLS = int(os.environ.get("VENTURI_KILLS", "6"))
+KILLS = int(os.environ.get("VENTURI_KILLS", "3"))
 QUIET = ("--no-ceilings", "--no-report", "--warmup", "0")
 LOCAL = ("--target", "flight://local", "--operation", "get", *QUIET)
 TRIAL = "venturi.engine.apart"
