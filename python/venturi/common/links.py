@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Literal
 
 from venturi.common.names import meant
 from venturi.common.suffixes import parse_count, parse_duration, parse_percent, spell_duration
@@ -21,18 +22,26 @@ __all__ = [
     "PRESETS",
     "TCP_HEADERS",
     "UNSHAPED",
+    "WAYS",
     "Link",
     "Preset",
     "Rates",
+    "Way",
     "canonical",
     "canonical_rate",
     "known",
+    "known_rates",
     "parse",
     "rates",
+    "way",
 ]
 
 Rates = tuple[float, float]
 """bits/s with all that Ethernet adds: down (server to client) and up (client to server)."""
+
+Way = Literal["down", "up"]
+WAYS: tuple[Way, Way] = ("down", "up")
+"""In the order of a link's pairs: down is from the server to the client."""
 
 UNSHAPED = "unshaped"
 """Two hosts with a cable that nothing is asked of."""
@@ -102,9 +111,14 @@ class Link:
         )
 
     @property
+    def packet(self) -> int:
+        """Payload bytes of a full packet of TCP."""
+        return self.mtu - TCP_HEADERS
+
+    @property
     def payload_part(self) -> float:
         """Of the rate, what TCP gets through as payload, in full packets."""
-        return (self.mtu - TCP_HEADERS) / (self.mtu + ETHERNET)
+        return self.packet / (self.mtu + ETHERNET)
 
 
 @dataclass(frozen=True)
@@ -191,6 +205,19 @@ def known(text: object) -> Link | None:
         return parse(text) if isinstance(text, str) else None
     except ValueError:
         return None
+
+
+def known_rates(text: object) -> Rates | None:
+    """The rates that a record names; None where they are none of this Venturi's, as with `known`."""
+    try:
+        return rates(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+def way(operation: object) -> Way:
+    """Which way the data of an operation go."""
+    return "down" if operation == "get" else "up"
 
 
 def _take(word: str, words: Iterator[str], put: object) -> None:

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
+from venturi.analysis.cells.links import bits, shared
 from venturi.analysis.statistics.intervals import Interval, median_interval, ratio_interval
 from venturi.common import links
 from venturi.common.units import Quantity
@@ -353,23 +354,14 @@ class Limits:
         link = links.known(parameters.get("link"))
         if link is None or parameters.get("operation") not in ("get", "put"):
             return None
-        way = "down" if parameters["operation"] == "get" else "up"
+        way = links.way(parameters["operation"])
         part = link.payload_part * (1 - (parameters.get("cross") or 0) / 100)
         found: list[Sample] = [
-            (self._together(parameters, way, rate) / 8 * part, record.get("repeat"))
+            (every / 8 * part, record.get("repeat"))
             for record in records
-            if (rate := (record.get("link") or {}).get(f"{way}_bits_per_second"))
+            if (rate := bits(record, way)) and (every := shared(parameters, way, rate))
         ]
         return self._ceiling(LINK, found) if found else None
-
-    @staticmethod
-    def _together(parameters: Mapping[str, Any], way: str, rate: float) -> float:
-        """What the links of all loaders carry, of which one alone carries this rate: they share as much as
-        one has, where no more was asked for."""
-        if parameters.get("backplane") is None:
-            return rate
-        down, up = links.rates(str(parameters["backplane"]))
-        return min(rate * (parameters.get("loaders") or 1), down if way == "down" else up)
 
     def _sockets(self, parameters: Mapping[str, Any], size: float | None) -> Ceiling | None:
         url = str(parameters.get("target") or "")

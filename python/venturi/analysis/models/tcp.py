@@ -15,22 +15,24 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["FIRST_PACKETS", "LOSS_BASED", "loss_bound", "started_share", "trips_to_fill"]
+__all__ = ["CUBIC", "FIRST_PACKETS", "LOSS_BASED", "RENO", "loss_bound", "started_share", "trips_to_fill"]
 
 LOSS_BASED = ("cubic", "reno")
 """Congestion controls that take a loss for a full link."""
 FIRST_PACKETS = 10
-_RENO = math.sqrt(1.5)
+RENO = math.sqrt(1.5)
+"""Packets in flight on average x sqrt(p)."""
 _C, _BETA = 0.4, 0.7
-_CUBIC = (_C * (3 + _BETA) / (4 * (1 - _BETA))) ** 0.25
+CUBIC = (_C * (3 + _BETA) / (4 * (1 - _BETA))) ** 0.25
+"""Packets in flight on average x (p / RTT)^(3/4), where that is more than Reno's."""
 
 
 def loss_bound(control: str, payload: float, round_trip: float, loss: float) -> float:
     """Bytes/s of one connection whose packets carry `payload` bytes and are lost with probability `loss`, at
     a round trip in seconds."""
-    window = _RENO / math.sqrt(loss)
+    window = RENO / math.sqrt(loss)
     if control == "cubic":
-        window = max(window, _CUBIC * (round_trip / loss) ** 0.75)
+        window = max(window, CUBIC * (round_trip / loss) ** 0.75)
     return payload * window / round_trip
 
 
