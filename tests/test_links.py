@@ -127,6 +127,19 @@ def test_tcp_gets_what_ethernet_leaves() -> None:
     assert parse("1gbit mtu 9000").payload_part == pytest.approx(8948 / 9038)
 
 
+def test_what_a_record_names_may_be_unknown() -> None:
+    assert links.known("1gbit") == Link(rate=(1e9, 1e9)) and links.known("1gbit by pigeon") is None
+    assert links.known_rates("4gbit/1gbit") == (4e9, 1e9)
+    assert (
+        links.known_rates("fast") is None and links.known_rates(4) is None and links.known_rates(None) is None
+    )
+
+
+def test_data_go_down_or_up() -> None:
+    ways = {operation: links.way(operation) for operation in ("get", "put", "upsert", "ingest")}
+    assert ways == {"get": "down", "put": "up", "upsert": "up", "ingest": "up"}
+
+
 def test_a_buffer_is_what_passes_in_a_round_trip() -> None:
     assert parse("100mbit 40ms").buffers() == (500_000, 500_000)
     assert parse("100mbit/10mbit").buffers() == (125_000, 65_536)

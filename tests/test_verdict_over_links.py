@@ -41,17 +41,21 @@ def over(
     probes: list[dict[str, Any]] | None = None,
     environment: dict[str, Any] | None = None,
     packings: tuple[Packing, ...] = (),
+    seen: dict[str, Any] | None = None,
     **settings: Any,
 ) -> Verdict:
-    """The verdict of five trials that move so much of what is left of such a link."""
+    """The verdict of five trials that move so much of what is left of such a link; `seen` is what else was
+    measured of it."""
     free = (bits or 1e8) / 8 * PAYLOAD * (1 - (cross or 0) / 100)
     given = {"link": text, "cross": cross, "target": "flight://local", **(parameters or {})}
     ends = {"client_end": far(), "server_end": far()} | settings
     record = trial(
         *(args or (IDLE_CLIENT, BLOCKED_SERVER)), parameters=given, rate=share * free / 1.01, **ends,
-        link=made(text, bits, trip_ms),
+        link=made(text, bits, trip_ms) | (seen or {}),
     )  # fmt: skip
-    return judge(cell_of(record, probes=probes), environment or ENVIRONMENT, packings)
+    return judge(
+        cell_of(record, probes=probes), ENVIRONMENT if environment is None else environment, packings
+    )
 
 
 def test_a_link_that_is_full() -> None:
@@ -98,7 +102,8 @@ def test_a_server_on_another_host_is_reached_over_its_own_path() -> None:
 def test_a_full_link_of_which_others_take_a_part() -> None:
     found = over("100mbit 10ms", 100 * MBIT, 0.95, cross=30)
     assert (found.cause, found.title) == (Cause.LINK_SHARED, "link: traffic of others"), found
-    assert "others take 30 % of it" in found.sentence
+    assert "(100 Mbit/s) is full: others take 30 % of it, and 8.24 MB/s is what is left" in found.sentence
+    assert "7.83 MB/s on the wire are 95 % of that" in found.sentence
     assert found.numbers["cross_share"] == pytest.approx(0.3)
     few = over("100mbit 10ms", 100 * MBIT, 0.95, cross=5)
     assert few.cause is Cause.LINK_FULL
@@ -139,10 +144,101 @@ def test_losses_hold_tcp_back() -> None:
         ("200mbit 20ms loss 1% reno", 0.30, "far more than losses would let through"),
         ("200mbit 20ms loss 0.0001% reno", 0.04, "too few are lost"),
         ("200mbit 20ms reno", 0.04, "none are lost"),
+        ("200mbit 20ms loss 4% reno", 0.008, "far less than losses would let through"),
     ],
 )
 def test_what_is_not_held_back_by_losses(text: str, share: float, why_not: str) -> None:
     assert over(text, 200 * MBIT, share, trip_ms=20).cause is not Cause.LOSS, why_not
+
+
+def test_a_database_that_is_slow_over_a_link_with_losses() -> None:
+    # Real: 6.2 MB/s moved, of which losses would let through 11.
+    counts = {"rows": 200_000, "batches": 200, "payload_bytes": 5_000_000, "wire_bytes": 6_200_000}
+    found = over(
+        "1gbit 5ms loss 0.1% cubic", 1000 * MBIT, 0.05, {"await_reply": 0.95, "send": 0.05}, {}, trip_ms=5,
+        parameters={"operation": "upsert", "target": "mysql://local", "data": "usage"}, counts=counts,
+    )  # fmt: skip
+    assert found.cause is Cause.SERVER_WAITED_FOR, found
+
+
+def test_a_faster_link_is_no_help_against_losses() -> None:
+    found = over(
+        "10gbit 20ms loss 1% reno",
+        10_000 * MBIT,
+        0.045,
+        trip_ms=20,
+        parameters={"streams": 64, "threads": 64},
+    )
+    assert found.cause is Cause.LOSS, found
+    assert "20gbit" not in "; ".join(found.next) and "bbr" in "; ".join(found.next)
+
+
+def test_the_congestion_control_is_that_of_the_record() -> None:
+    """Else as was asked for, else that of the host."""
+    told = {
+        (seen, host): over(
+            "200mbit 20ms loss 1%", 200 * MBIT, 0.0405, trip_ms=20, seen={"control": seen} if seen else {},
+            environment={"client": {"sysctls": {"net.ipv4.tcp_congestion_control": host}}} if host else {},
+        ).cause is Cause.LOSS
+        for seen, host in (("reno", None), ("reno", "bbr"), ("bbr", "reno"), (None, "reno"), (None, None))
+    }  # fmt: skip
+    assert [*told.values()] == [True, True, False, True, False], told
+
+
+@pytest.mark.parametrize(("share", "cause"), [(0.3, None), (0.97, Cause.LINK_FULL)])
+def test_several_loaders_have_a_link_each(share: float, cause: Cause | None) -> None:
+    """What they move together is held against what their links carry together."""
+    together = {"loaders": 4, "backplane": "4gbit", "streams": 4, "threads": 4}
+    words = "venturi run --target flight://local --link 1gbit --backplane 4gbit --loaders 4 --streams 4"
+    command = {"command": words.split()}
+    found = over("1gbit", 1000 * MBIT, 4 * share, parameters=together, environment=command)
+    assert (found.cause is Cause.LINK_FULL) is (cause is Cause.LINK_FULL), found
+    if cause is not None:
+        assert found.numbers["link_share"] == pytest.approx(share, rel=0.01)
+        assert found.numbers["link_bits_per_second"] == 4000 * MBIT
+        assert "the links of 4 loaders (4 Gbit/s together) are full" in found.sentence
+        (faster,) = [text for text in found.next if "twice as fast" in text]
+        assert "--link 2gbit" in faster and "--backplane 8gbit" in faster, faster
+    # What they share bounds them as one, and without more said it is as fast as one of the links.
+    narrow = over("1gbit", 1000 * MBIT, 1.45, parameters=together | {"backplane": "1500mbit"})
+    assert narrow.cause is Cause.LINK_FULL and narrow.numbers["link_share"] == pytest.approx(0.967, abs=0.01)
+    one = over("1gbit", 1000 * MBIT, 0.97, parameters=together | {"backplane": None})
+    assert one.cause is Cause.LINK_FULL and "the link (1 Gbit/s) is full" in one.sentence
+
+
+@pytest.mark.parametrize(
+    ("parameters", "seen"),
+    [
+        ({"loaders": 4, "backplane": "as fast as light"}, {}),
+        ({"link": "by carrier pigeon"}, {}),
+        ({"cross": "some"}, {}),
+        ({"cross": 100}, {}),
+        ({}, {"round_trip_ns": 0}),
+        ({}, {"round_trip_ns": None, "down_bits_per_second": "fast"}),
+        ({}, {"down_bits_per_second": 0, "control": 7}),
+        ({}, {"down_bits_per_second": -1.0}),
+    ],
+)
+@pytest.mark.parametrize("text", ["1gbit", LOSSY])
+def test_a_newer_or_damaged_record_is_judged_too(
+    parameters: dict[str, Any], seen: dict[str, Any], text: str
+) -> None:
+    told = over(text, 1000 * MBIT, 0.04, trip_ms=20, parameters=parameters, seen=seen)
+    assert told.cause is not Cause.LINK_FULL and told.sentence
+
+
+def test_what_was_measured_of_a_link_may_be_no_object() -> None:
+    given = {"link": LOSSY, "cross": None, "target": "flight://local"}
+    record = trial(IDLE_CLIENT, BLOCKED_SERVER, parameters=given, link=["100mbit"])
+    assert judge(cell_of(record), ENVIRONMENT).sentence
+
+
+def test_losses_that_were_not_counted_are_not_told() -> None:
+    for count, said in ((10_000, True), (None, False)):
+        found = over(LOSSY, 200 * MBIT, 0.0405, trip_ms=20, seen={"down_packets": count, "down_lost": 100})
+        told = {e.name: e.text for e in found.evidence}
+        assert ("1 % of the packets lost" in told["path"]) is said, told
+        assert ("of the packets lost" in told["path"]) is said, told
 
 
 def test_few_losses_have_not_yet_done_their_worst() -> None:

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
-from venturi.analysis.cells.links import bits, shared
+from venturi.analysis.cells.links import bits, cross, shared
 from venturi.analysis.statistics.intervals import Interval, median_interval, ratio_interval
 from venturi.common import links
 from venturi.common.units import Quantity
@@ -355,11 +355,11 @@ class Limits:
         if link is None or parameters.get("operation") not in ("get", "put"):
             return None
         way = links.way(parameters["operation"])
-        part = link.payload_part * (1 - (parameters.get("cross") or 0) / 100)
+        part = link.payload_part * (1 - cross(parameters))
         found: list[Sample] = [
             (every / 8 * part, record.get("repeat"))
             for record in records
-            if (rate := bits(record, way)) and (every := shared(parameters, way, rate))
+            if part > 0 and (rate := bits(record, way)) and (every := shared(parameters, way, rate))
         ]
         return self._ceiling(LINK, found) if found else None
 

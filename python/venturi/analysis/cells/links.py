@@ -7,7 +7,7 @@ from typing import Any
 
 from venturi.common.links import WAYS, Link, Way, known_rates
 
-__all__ = ["bits", "control", "measured", "shared"]
+__all__ = ["bits", "control", "cross", "measured", "shared"]
 
 
 def measured(record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -27,6 +27,12 @@ def control(records: Iterable[Mapping[str, Any]], link: Link, host: str | None =
     of the host: records of older runs do not tell. None where nobody knows."""
     told = (measured(record).get("control") for record in records)
     return next((one for one in told if isinstance(one, str) and one), link.control or host)
+
+
+def cross(parameters: Mapping[str, Any]) -> float:
+    """The part of the link's rate that others take, 0..1."""
+    found = parameters.get("cross")
+    return min(max(found / 100, 0.0), 1.0) if isinstance(found, int | float) else 0.0
 
 
 def shared(parameters: Mapping[str, Any], way: Way, rate: float) -> float | None:

@@ -151,12 +151,12 @@ class Cause(Name):
     )  # fmt: skip
     LINK_FULL = (
         "link-full", "link", "The link that was made for the cell carries what it can.",
-        ("link_share", "link_bits_per_second", "raw_tcp_share"), ("compression", "link"),
+        ("link_share", "link_bits_per_second", "raw_tcp_share"), ("compression", "link", "backplane"),
     )  # fmt: skip
     LINK_SHARED = (
         "link-shared", "link", "The link carries what it can, and others take a part of it.",
         ("link_share", "link_bits_per_second", "cross_share", "raw_tcp_share"),
-        ("cross", "compression", "link"),
+        ("cross", "compression", "link", "backplane"),
     )  # fmt: skip
     RAW_TCP_REACHED = (
         "raw-tcp-reached", "link", "The path carries what raw TCP can do on it.",

@@ -34,11 +34,11 @@ def link(seen: Seen, over: OverLink, hit: Hit, packs: bool) -> list[Remedy]:
     """For a link that is full or loses packets. `packs`: whether its system can be asked to compress data
     that may get smaller."""
     if hit.cause is Cause.LOSS:
-        return [*_more_streams(seen, hit), *_control(over), *_faster(over)][:2]
+        return [*_more_streams(seen, hit), *_control(over)]
     found = [Remedy(Why.NO_CROSS, {"cross": None})] if hit.cause is Cause.LINK_SHARED else []
     if packs:
         found += _compression(seen, over)
-    return [*found, *_faster(over)]
+    return [*found, *_faster(seen, over)]
 
 
 def _compression(seen: Seen, over: OverLink) -> list[Remedy]:
@@ -64,17 +64,22 @@ def _compression(seen: Seen, over: OverLink) -> list[Remedy]:
     return [Remedy(Why.PACKING_PAYS, {"compression": best}, numbers=told)]
 
 
-def _faster(over: OverLink) -> list[Remedy]:
+def _faster(seen: Seen, over: OverLink) -> list[Remedy]:
+    """A link twice as fast, and what the links of several loaders share too: each may be the narrower."""
     if over.link.rate is None:
         return []
-    down, up = over.link.rate
-    text = replace(over.link, rate=(2 * down, 2 * up)).text
-    try:
-        links.parse(text)
-    except ValueError:
-        # Faster than can be asked for.
-        return []
-    return [Remedy(Why.FASTER_LINK, {"link": text})]
+    twice = replace(over.link, rate=_doubled(over.link.rate))
+    changes = {"link": twice.text}
+    asked = [twice]
+    if (backplane := links.known_rates(seen.cell.parameters.get("backplane"))) is not None:
+        asked.append(links.Link(rate=_doubled(backplane)))
+        changes["backplane"] = asked[-1].text
+    # Faster than can be asked for is no remedy.
+    return [Remedy(Why.FASTER_LINK, changes)] if all(links.known(one.text) for one in asked) else []
+
+
+def _doubled(rates: links.Rates) -> links.Rates:
+    return 2 * rates[0], 2 * rates[1]
 
 
 def _more_streams(seen: Seen, hit: Hit) -> list[Remedy]:

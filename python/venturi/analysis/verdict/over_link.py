@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from venturi.analysis.cells.links import control, cross, measured, shared
 from venturi.analysis.cells.summary import Cell, Record, get, numeric, quotient
-from venturi.common.links import TCP_HEADERS, Link, parse
+from venturi.common import links
+from venturi.common.links import WAYS, Link
 
 __all__ = ["OverLink", "facts", "of"]
 
 
 @dataclass(frozen=True)
 class OverLink:
-    """Rates are B/s of TCP's payload in full packets, of the way that the data take."""
+    """Rates are B/s of TCP's payload in full packets, of the way that the data take. Of several loaders they
+    are of all their links together."""
 
     link: Link
-    rate: float | None
-    """What the link carries, as measured; None where no rate was asked for."""
+    loaders: int
+    """Links that share a backplane; 1 where there is one link, or all loaders share it."""
+    bits: float | None
+    """What the link carries in bits/s, as measured, with all that Ethernet adds; None where no rate was asked
+    for."""
     round_trip: float
     """ns, as measured."""
     loss: float
@@ -27,10 +32,13 @@ class OverLink:
     """The part of the rate that others take."""
     moved: float | None
     """What the cell moved, with all that its protocol adds; its payload where no more was counted."""
-    share: float | None
-    """Of what others leave of the rate."""
     control: str | None
     """TCP's congestion control; None where nobody knows."""
+
+    @property
+    def rate(self) -> float | None:
+        """What the link carries."""
+        return None if self.bits is None else self.bits / 8 * self.link.payload_part
 
     @property
     def free(self) -> float | None:
@@ -38,9 +46,9 @@ class OverLink:
         return None if self.rate is None else self.rate * (1 - self.cross)
 
     @property
-    def packet(self) -> int:
-        """Payload bytes of a full packet."""
-        return self.link.mtu - TCP_HEADERS
+    def share(self) -> float | None:
+        """Of what others leave of the rate, what was moved."""
+        return quotient(self.moved, self.free)
 
     @property
     def holds(self) -> float | None:
@@ -48,46 +56,31 @@ class OverLink:
         return None if self.free is None else self.free * self.round_trip / 1e9
 
 
-def _way(parameters: Mapping[str, Any]) -> str:
-    """`down`, from the server, or `up`: where the data go."""
-    return "down" if parameters.get("operation") == "get" else "up"
-
-
 def facts(record: Record, put: Callable[[str, float | None], None]) -> None:
     """What a trial's record tells of its link, under flat names."""
-    measured = record.get("link")
-    if not isinstance(measured, Mapping):
-        return
-    direction = _way(get(record, "parameters") or {})
-    put("link.bits_per_second", numeric(measured, f"{direction}_bits_per_second"))
-    put("link.round_trip", numeric(measured, "round_trip_ns"))
-    put(
-        "link.loss",
-        quotient(numeric(measured, f"{direction}_lost"), numeric(measured, f"{direction}_packets")),
-    )
+    found, way = measured(record), links.way(get(record, "parameters", "operation"))
+    put("link.bits_per_second", numeric(found, f"{way}_bits_per_second"))
+    put("link.round_trip", numeric(found, "round_trip_ns"))
+    put("link.loss", quotient(numeric(found, f"{way}_lost"), numeric(found, f"{way}_packets")))
 
 
-def of(cell: Cell, found: Mapping[str, float], control: str | None) -> OverLink | None:
-    """The link of a cell; None where none was made. `control`: that of the host."""
-    text = cell.parameters.get("link")
-    if not isinstance(text, str) or "link.round_trip" not in found:
+def of(cell: Cell, found: Mapping[str, float], host: str | None) -> OverLink | None:
+    """The link of a cell; None where none was made, or nothing is known of it. `host`: the congestion control
+    of the client's host."""
+    p, trip = cell.parameters, found.get("link.round_trip")
+    link = links.known(p.get("link"))
+    if link is None or trip is None or trip <= 0:
         return None
-    try:
-        link = parse(text)
-    except ValueError:
-        # Of a newer Venturi.
-        return None
-    down = _way(cell.parameters) == "down"
-    bits, cross = found.get("link.bits_per_second"), (cell.parameters.get("cross") or 0) / 100
-    rate = bits / 8 * link.payload_part if bits and link.rate is not None else None
-    moved = found.get("wire_rate", found.get("rate"))
+    way = links.way(p.get("operation"))
+    one = found.get("link.bits_per_second")
+    bits = shared(p, way, one) if one and one > 0 and link.rate is not None else None
     return OverLink(
         link=link,
-        rate=rate,
-        round_trip=found["link.round_trip"],
-        loss=link.loss[0 if down else 1],
-        cross=cross,
-        moved=moved,
-        share=quotient(moved, None if rate is None else rate * (1 - cross)),
-        control=link.control or control,
+        loaders=int(numeric(p, "loaders") or 1) if p.get("backplane") is not None else 1,
+        bits=bits,
+        round_trip=trip,
+        loss=link.loss[WAYS.index(way)],
+        cross=cross(p),
+        moved=found.get("wire_rate", found.get("rate")),
+        control=control(cell.records, link, host),
     )

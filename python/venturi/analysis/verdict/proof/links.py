@@ -23,6 +23,9 @@ SHARED = 0.1
 """Part of a link from which others are the reason: without them a ninth more could be had."""
 LOST = 3.0
 """Packets lost on each stream, by the link's part, from which losses have shaped a trial."""
+UNDER_LAW = 0.5
+"""Of what the law lets through, what is moved at least where losses hold back: a single trial scatters so
+far. Where less was moved, something else does."""
 OVER_BOUND = 3.0
 """So much more than the law is moved by chance: the law is of regular losses."""
 SETTLED = 20.0
@@ -46,7 +49,7 @@ def full(seen: Seen) -> Hit | None:
         return None
     numbers = known(
         link_share=over.share,
-        link_bits_per_second=seen.facts.get("link.bits_per_second"),
+        link_bits_per_second=over.bits,
         raw_tcp_share=seen.of("raw TCP"),
     )
     margin = beyond(over.share, FULL - 0.02)
@@ -60,23 +63,26 @@ def held_back(seen: Seen) -> Hit | None:
     over = seen.over
     if over is None or not over.moved or is_datagrams(str(seen.cell.parameters.get("target") or "")):
         return None
-    return _loss(seen, over) or _start(seen, over) or _raw_tcp(seen, over)
+    return _loss(seen, over, over.moved) or _start(seen, over, over.moved) or _raw_tcp(seen, over)
 
 
-def _loss(seen: Seen, over: OverLink) -> Hit | None:
-    if not over.loss or over.control not in tcp.LOSS_BASED or not over.moved:
+def _loss(seen: Seen, over: OverLink, moved: float) -> Hit | None:
+    """Of an upsert each batch waits for its answer, which is another reason."""
+    if seen.cell.answered or not over.loss or over.control not in tcp.LOSS_BASED:
         return None
-    lost = over.moved * _seconds(seen) / over.packet / seen.streams * over.loss
-    one = tcp.loss_bound(over.control, over.packet, over.round_trip / 1e9, over.loss)
+    packet = over.link.packet
+    lost = moved * _seconds(seen) / packet / seen.streams * over.loss
+    one = tcp.loss_bound(over.control, packet, over.round_trip / 1e9, over.loss)
     bound = seen.streams * one
-    if lost < LOST or (over.free is not None and bound > over.free):
+    if lost < LOST or moved < UNDER_LAW * bound or (over.free is not None and bound > over.free):
         return None
-    above = over.moved > OVER_BOUND * bound
+    above = moved > OVER_BOUND * bound
     if above and lost >= SETTLED:
         return None
     share = over.share
-    needed = None if over.free is None else -(-over.free // (one if above else over.moved / seen.streams))
-    margin = 0.0 if above else 0.5 if share is None else beyond(1 - share, 1 - FULL, 0.5)
+    needed = None if over.free is None else -(-over.free // (one if above else moved / seen.streams))
+    under_full = 0.5 if share is None else beyond(1 - share, 1 - FULL, 0.5)
+    margin = 0.0 if above else min(under_full, beyond(moved / bound, UNDER_LAW))
     return Hit(
         Cause.LOSS,
         None,
@@ -94,14 +100,14 @@ def _loss(seen: Seen, over: OverLink) -> Hit | None:
     )
 
 
-def _start(seen: Seen, over: OverLink) -> Hit | None:
+def _start(seen: Seen, over: OverLink, moved: float) -> Hit | None:
     """Of an upsert each batch waits for its answer, which is another reason."""
-    if seen.cell.answered or over.holds is None or over.share is None:
+    if seen.cell.answered or not over.holds or over.share is None:
         return None
     trips = _seconds(seen) * 1e9 / over.round_trip
-    batch = (over.moved or 0.0) / (seen.cell.batches.value or 1.0)
+    batch = moved / (seen.cell.batches.value or 1.0)
     # As much again as was answered: a batch has gone through each stream before the clock starts.
-    first = seen.streams * (tcp.FIRST_PACKETS * over.packet + batch)
+    first = seen.streams * (tcp.FIRST_PACKETS * over.link.packet + batch)
     possible = tcp.started_share(trips, over.holds, first)
     if possible >= STARTED or over.share < UNDER_START * possible:
         return None

@@ -30,14 +30,16 @@ def _raw_tcp(seen: Seen) -> Lines:
 def full(seen: Seen, hit: Hit) -> Lines:
     over = seen.over
     assert over is not None and over.rate is not None
-    measured, share = hit.numbers.get("link_bits_per_second"), percent(hit.numbers["link_share"])
-    wide = f"the link ({bits(measured)})" if measured else "the link"
+    share, moved = percent(hit.numbers["link_share"]), rate(over.moved or 0.0)
+    wide, it = f"the link ({bits(over.bits or 0.0)}) is full", "it"
+    if over.loaders > 1:
+        wide, it = f"the links of {over.loaders} loaders ({bits(over.bits or 0.0)} together) are full", "them"
     if hit.cause is Cause.LINK_SHARED:
-        left = rate(over.moved or 0.0)
-        yield f"{wide} is full: others take {percent(over.cross)} of it, and {left} is what is left"
+        left = rate(over.free or 0.0)
+        yield f"{wide}: others take {percent(over.cross)} of {it}, and {left} is what is left"
+        yield f"{moved} on the wire are {share} of that"
     else:
-        moved = rate(over.moved or 0.0)
-        yield f"{wide} is full: {moved} on the wire are {share} of what TCP gets through it"
+        yield f"{wide}: {moved} on the wire are {share} of what TCP gets through {it}"
     yield from _raw_tcp(seen)
 
 
@@ -45,8 +47,9 @@ def holds(seen: Seen) -> Lines:
     """What has to be in flight to fill the link."""
     over = seen.over
     if over is not None and over.holds is not None and over.free is not None:
+        holder = "the link holds" if over.loaders == 1 else f"the links of {over.loaders} loaders hold"
         yield (
-            f"the link holds {rate(over.free)} x {milliseconds(over.round_trip)} = {size(over.holds)} (its "
+            f"{holder} {rate(over.free)} x {milliseconds(over.round_trip)} = {size(over.holds)} (its "
             "bandwidth-delay product): so much must be in flight to fill it"
         )
 
@@ -63,7 +66,7 @@ def loss(seen: Seen, hit: Hit) -> Lines:
     bound = numbers["bound_bytes_per_second"]
     of_link = f", {percent(over.share)} of what the link carries" if over.share is not None else ""
     yield (
-        f"{plural(seen.streams, stream)} of packets of {over.packet:,} bytes at a round trip of "
+        f"{plural(seen.streams, stream)} of packets of {over.link.packet:,} bytes at a round trip of "
         f"{milliseconds(over.round_trip)} can be expected to do {rate(bound)} ({law})"
     )
     yield f"{rate(over.moved or 0.0)} were moved{of_link}"
@@ -96,8 +99,8 @@ def path(seen: Seen, over: OverLink) -> str:
     found = [f"a round trip of {milliseconds(over.round_trip)}"]
     if (measured := seen.facts.get("link.bits_per_second")) is not None:
         found.insert(0, bits(measured))
-    if over.loss:
-        found.append(f"{100 * seen.facts.get('link.loss', 0.0):.2g} % of the packets lost")
+    if over.loss and (counted := seen.facts.get("link.loss")) is not None:
+        found.append(f"{100 * counted:.2g} % of the packets lost")
     control = f"; {_TITLES.get(over.control, over.control)} sends" if over.control else ""
     if over.loss and over.control == "bbr":
         control += " and does not slow down for single losses"
