@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from venturi.analysis.cells.places import Row
     from venturi.analysis.models.batch_cost import BatchCost
     from venturi.analysis.models.fits import Fits
-    from venturi.analysis.models.over_links import LinkFit
+    from venturi.analysis.models.over_links import Crossing, LinkFit
     from venturi.analysis.models.predict import Checked
     from venturi.analysis.models.splits import Convergence
 from venturi.store.open import open_run
@@ -120,6 +120,13 @@ class Results:
         from venturi.analysis.models import over_links
 
         return over_links.build(self.cells)
+
+    @cached_property
+    def link_crossings(self) -> list[Crossing]:
+        """Where one setting passes another over links, of those settings that a report tells of."""
+        from venturi.analysis.models import over_links
+
+        return over_links.crossings(self.link_fits[: over_links.MOST_GROUPS])
 
     @cached_property
     def predictions(self) -> list[Checked]:

@@ -79,7 +79,7 @@ def lines(made: Sequence[LinkFit], wanted: Sequence[str]) -> list[tuple[str, lis
             near = sum(abs(row["error"]) <= 0.1 for row in told)
             sentences.append(
                 f"of {len(told)} links, each left out in turn, {inside} lie inside the interval and {near} "
-                "within 10 % of what was predicted"
+                "within 10 % of what was measured"
             )
         out.append((link_words.head(one), sentences))
     passed = over_links.crossings(made)

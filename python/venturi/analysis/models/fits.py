@@ -273,7 +273,7 @@ def _scaling(
 ) -> None:
     # What follows the axis (threads = streams) was left out of `differing`; where the axis is the follower
     # itself, the one it follows is no other condition.
-    others = [n for n in differing if n != axis and not _follows(cells, n, axis)]
+    others = [n for n in differing if n != axis and not follows(cells, n, axis)]
     levels = {float(v) for m in cells if isinstance(v := m.parameters.get(axis), int | float)}
     if len(levels) < scaling.LEAST_POINTS:
         shown = ", ".join(f"{v:g}" for v in sorted(levels))
@@ -306,7 +306,8 @@ def _scaling(
         )
 
 
-def _follows(cells: Sequence[Cell], name: str, axis: str) -> bool:
+def follows(cells: Sequence[Cell], name: str, axis: str) -> bool:
+    """Whether a parameter changes with the axis and only with it, as threads do with streams."""
     pairs = {(repr(m.parameters.get(name)), repr(m.parameters.get(axis))) for m in cells}
     return len(pairs) == len({p[0] for p in pairs}) == len({p[1] for p in pairs})
 
@@ -450,7 +451,7 @@ def _effect(
     differing: Sequence[str],
     keep: Callable[[Any], bool] = lambda _: True,
 ) -> Effect | None:
-    others = [n for n in differing if n != name and not _follows(cells, n, name)]
+    others = [n for n in differing if n != name and not follows(cells, n, name)]
     blocks: dict[Any, dict[object, float]] = {}
     for cell in cells:
         level, value = cell.parameters.get(name), _value(cell, unit)

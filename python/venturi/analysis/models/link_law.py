@@ -9,7 +9,7 @@ With P what full packets of TCP carry of the link (bytes/s), T its round trip (s
              K s N / T / p^a        others: a as measured
     X = (sum of bound^-m)^(-1/m)      m = 1: times add up, as where each batch waits for its answer
     start    X / (1 + (g T r + u / X) / t)
-             of t s TCP's start takes r round trips, from f packets doubled each time; u of the payload, half
+             of t s TCP's start takes r round trips, from f packets of each stream doubled each time; u of the payload, half
              a batch of each stream but one, is on its way when the time is up
 
 All that is known before stands in priors (`_priors`): of a window its size, of a link that packets are full.
@@ -27,9 +27,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from venturi.analysis.models import tcp
 from venturi.analysis.statistics import ensemble, regression
 from venturi.analysis.statistics.intervals import Interval
-from venturi.common.links import ETHERNET, Link
+from venturi.common.links import WAYS, Link, Way
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,15 +42,14 @@ __all__ = ["BOUNDS", "LinkLaw", "Path", "Setting", "fit", "path"]
 
 BOUNDS = ("ends", "link", "flight", "losses")
 START = "start"
-FIRST_PACKETS = 20
-"""f before it is known better: TCP begins with 10 (RFC 6928), and a call was made before the clock."""
+FIRST_PRIOR = 20
+"""f, in packets, before it is known better: TCP begins with 10 (RFC 6928), and a call was made before the clock."""
 LEAST_TRIP = 50e-6
 """s: of hosts at one cable."""
+UNSEEN = 8.0
+"""As far off is a link that has what no measured one has, losses for one: there is no factor from none."""
 TAIL = 4.0
 """Degrees of freedom of the deviations."""
-_MATHIS = math.log(math.sqrt(1.5))
-_CUBIC = 0.25 * math.log(0.4 * 3.7 / 1.2)
-"""Of its average window, with C = 0.4 and beta = 0.7 (RFC 9438, 5.1)."""
 _NAMES = (*BOUNDS, "power", "sharp", START, "first", "scatter")
 
 
@@ -66,12 +66,14 @@ class Path:
     """Payload bytes of a full packet."""
 
 
-def path(link: Link, down: bool, cross: float = 0.0) -> Path:
-    """Of data that go `down` to the client or up, where others take `cross` percent of the rate."""
-    way = 0 if down else 1
-    rate = math.inf if link.rate is None else link.rate[way] / 8 * link.payload_part * (1 - cross / 100)
-    segment = link.payload_part * (link.mtu + ETHERNET)
-    return Path(rate, max(link.round_trip_ns / 1e9, LEAST_TRIP), link.loss[way], segment)
+def path(link: Link, way: Way, cross: float = 0.0, rate: float | None = None) -> Path:
+    """Of data that go down to the client or up, where others take `cross` percent of the rate. `rate`: bits/s
+    where they are not this link's alone, but those of several loaders together."""
+    i = WAYS.index(way)
+    if rate is None:
+        rate = math.inf if link.rate is None else link.rate[i]
+    carried = rate / 8 * link.payload_part * (1 - cross / 100)
+    return Path(carried, max(link.round_trip_ns / 1e9, LEAST_TRIP), link.loss[i], link.packet)
 
 
 @dataclass(frozen=True)
@@ -142,14 +144,25 @@ class LinkLaw:
         generator = np.random.default_rng(ensemble.SEED)
         logs = np.log(self.rates(at))
         # No law is quite true, and the less the further off.
-        scatter = np.exp(self.draws[:, -1]) * (1 + math.log(self.outside(at)))
+        far = max(self.outside(at), UNSEEN if self.unseen(at) else 1.0)
+        scatter = np.exp(self.draws[:, -1]) * (1 + math.log(far))
         deviation = np.sqrt(scatter**2 + self.spread**2 * regression.median_variance(repeats))
         new = logs + deviation * generator.standard_t(TAIL, len(logs))
         low, high = np.exp(np.quantile(new, (0.025, 0.975)))
         return Interval(float(np.exp(np.median(logs))), float(low), float(high), len(self.paths), 0.95)
 
+    def unseen(self, at: Path) -> str:
+        """What this path has that no measured one has; empty where that is nothing."""
+        rates = [math.isfinite(one.carried) for one in self.paths]
+        if at.loss and not any(one.loss for one in self.paths):
+            return "no measured link loses packets"
+        if math.isfinite(at.carried) and not any(rates):
+            return "no measured link has a rate"
+        return "every measured link has a rate" if math.isinf(at.carried) and all(rates) else ""
+
     def outside(self, at: Path) -> float:
-        """How far outside of what was measured, as a factor; 1 inside."""
+        """How far outside of what was measured, as a factor; 1 inside. Where there is no factor, see
+        `unseen`."""
         found = [1.0]
         kinds: list[Callable[[Path], float]] = [
             lambda one: one.carried,
@@ -161,11 +174,10 @@ class LinkLaw:
         for kind in kinds:
             values = list(map(kind, self.paths))
             low, value, high = min(values), kind(at), max(values)
-            if value > high:
-                # From no losses to some there is no factor.
-                found.append(value / high if high and math.isfinite(value) else 8.0)
-            elif 0 < value < low:
-                found.append(low / value if math.isfinite(low) else 8.0)
+            if high < value < math.inf and high:
+                found.append(value / high)
+            elif 0 < value < low < math.inf:
+                found.append(low / value)
         return max(found)
 
     def shares(self, at: Path) -> dict[str, float]:
@@ -236,7 +248,7 @@ def _priors(setting: Setting, top: float) -> tuple[Array, Array]:
     """Centre and standard deviation of the parameters, of logarithms but for `power`; as `_NAMES`."""
     import numpy as np
 
-    known = setting.control in ("reno", "cubic")
+    known = setting.control in tcp.LOSS_BASED
     found: Mapping[str, tuple[float, float]] = {
         # The fastest that was seen is the least that it is; no more is known.
         "ends": (top + 0.5, 1.0),
@@ -247,7 +259,7 @@ def _priors(setting: Setting, top: float) -> tuple[Array, Array]:
         "power": (0.9, 0.2),
         "sharp": (math.log(setting.sharp), setting.sharp_sure),
         START: (0.0, 0.5),
-        "first": (math.log(FIRST_PACKETS), 0.8),
+        "first": (math.log(FIRST_PRIOR), 0.8),
         "scatter": (math.log(0.03), 0.6),
     }
     pairs = np.array([found[name] for name in _NAMES])
@@ -279,11 +291,11 @@ def _bounds(theta: Array, at: _Columns, setting: Setting) -> Array:
         return theta[:, _NAMES.index(name), None]
 
     packets = column("losses") + column("link") + at.segment + math.log(setting.streams) - at.trip
-    reno = _MATHIS - 0.5 * at.loss
+    reno = math.log(tcp.RENO) - 0.5 * at.loss
     if setting.control == "reno":
         losses = packets + reno
     elif setting.control == "cubic":
-        losses = packets + np.maximum(reno, _CUBIC + 0.75 * (at.trip - at.loss))
+        losses = packets + np.maximum(reno, math.log(tcp.CUBIC) + 0.75 * (at.trip - at.loss))
     else:
         # Of none lost the logarithm is -inf.
         losses = packets - np.maximum(column("power"), 0.1) * at.loss
@@ -310,7 +322,8 @@ def _started(theta: Array, rate: Array, at: _Columns, setting: Setting) -> Array
         return np.zeros_like(rate)
     trip = np.exp(at.trip)
     wire = rate - theta[:, _NAMES.index("link"), None]
-    first = at.segment + theta[:, _NAMES.index("first"), None]
+    # A rate is that of all streams, f that of one.
+    first = at.segment + theta[:, _NAMES.index("first"), None] + math.log(setting.streams)
     rounds = np.maximum(0.0, wire + at.trip - first) / math.log(2)
     spent = np.exp(theta[:, _NAMES.index(START), None]) * trip * rounds + setting.uncounted / np.exp(rate)
     whole = setting.seconds if setting.seconds is not None else (setting.amount or 1.0) / np.exp(rate)

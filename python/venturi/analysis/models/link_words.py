@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -46,12 +47,8 @@ def _three(number: float) -> str:
 
 def _flight(one: LinkFit) -> str:
     """What is in flight: a window that somebody set, TCP's own, or batches that wait."""
-    p = one.cells[0].parameters
-    if one.cells[0].answered:
-        return "waiting for answers"
-    if p.get("window") or p.get("send_buffer"):
-        return "window" if p.get("window") else "send buffer"
-    return "TCP's window"
+    held = over_links.held_by(one.cells[0])
+    return {"answers": "waiting for answers", "tcp": "TCP's window"}.get(held, held.replace("_", " "))
 
 
 def _named(one: LinkFit, bound: str) -> str:
@@ -77,6 +74,8 @@ def doubt(one: LinkFit, at: Path) -> str:
     bound = one.law.bound(at)
     if bound not in one.law.seen:
         return f"no measured link was bound by {_named(one, bound)}"
+    if one.law.unseen(at):
+        return one.law.unseen(at)
     band = one.law.band(at)
     if band.high > WIDE * band.low:
         return f"the measured links leave open what {_named(one, bound)} is here"
@@ -102,7 +101,7 @@ def _parameters(one: LinkFit) -> list[str]:
         what = "payload bytes" if one.unit == "B/s" else one.unit.removesuffix("/s")
         part = fit_words.plain_number(law.parameter("link"))
         out.append(f"a byte that the link carries has {part} {what}")
-    if "flight" in law.seen and one.cells[0].answered:
+    if "flight" in law.seen and over_links.held_by(one.cells[0]) == "answers":
         whole, found = law.setting.flight, law.parameter("flight")
         trips = Interval(whole / found.median, whole / found.high, whole / found.low, found.n, found.coverage)
         out.append(f"a batch waits {fit_words.plain_number(trips)} round trips for its answer")
@@ -125,22 +124,31 @@ def _knees(one: LinkFit) -> list[str]:
     rates = [link for link in one.links.values() if not any(link.loss)]
     if not rates:
         return []
-    link = max(rates, key=lambda found: found.rate or (float("inf"),))
+    link = max(rates, key=lambda found: over_links.attributes(found, one.way)["rate"] or math.inf)
     found = over_links.knee(one, link)
     if found is None:
         return []
-    shown = " ".join(Link(rate=link.rate).text.split())
+    shown = "a link without a rate" if link.rate is None else Link(rate=link.rate).text
     low, middle, high = (format_duration(round(v * 1e9)) for v in (found.low, found.median, found.high))
     told = f"over {shown}, from {middle} [{low}..{high}] round trip on, {_flight(one)} is the limit"
-    window = one.cells[0].parameters.get("window")
+    held = over_links.held_by(one.cells[0])
+    window = one.cells[0].parameters.get(held)
     if not isinstance(window, int):
         return [told]
     longest = max(max(other.round_trip_ns for other in one.links.values()) / 1e9, 2 * found.median)
-    more = window
-    while more * found.median < window * longest:
+    # A wider one than TCP's own holds nothing back.
+    most = over_links.TCP_FLIGHT / over_links.WINDOW_USED
+    more: float = window
+    while more * found.median < window * longest and more < most:
         more *= 2
-    moved = format_duration(round(found.median * more / window * 1e9))
-    return [f"{told}; --window {_window(more)} moves that to {moved}"]
+    moved = format_duration(round(found.median * min(more, most) / window * 1e9))
+    option = f"--{held.replace('_', '-')}"
+    if more < most:
+        return [f"{told}; {option} {_window(int(more))} moves that to {moved}"]
+    return [
+        f"{told}; {option} none moves that to some {moved}, where TCP's own window holds back "
+        f"(sysctl net.ipv4.{'tcp_rmem' if held == 'window' else 'tcp_wmem'})"
+    ]
 
 
 def _window(size: int) -> str:

@@ -6,30 +6,44 @@ respect only), where one setting passes another, and from where on a window hold
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
 from typing import Any
 
+from venturi.analysis.cells import links as of_cells
 from venturi.analysis.cells import summary
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.models import fits, link_law
 from venturi.analysis.models.link_law import LinkLaw, Path, Setting
 from venturi.analysis.statistics.intervals import Interval
 from venturi.common import links
-from venturi.common.links import Link
+from venturi.common.links import WAYS, Link, Way
 from venturi.common.units import Quantity
+from venturi.targets.system import is_datagrams
 
-__all__ = ["AXIS", "Crossing", "LinkFit", "Refused", "attributes", "build", "crossings", "lines"]
+__all__ = [
+    "AXIS",
+    "MOST_GROUPS",
+    "Crossing",
+    "LinkFit",
+    "Refused",
+    "attributes",
+    "build",
+    "crossings",
+    "held_by",
+    "knee",
+    "lines",
+]
 
 AXIS = "link"
-LINK = ("link", "cross")
-"""What of a cell's parameters says over which path it goes."""
 LEAST_LINKS = 4
 """Under so many a law would rest on what was known before."""
 MORE = "measure more: --link 'unshaped,100mbit,100mbit 20ms,1gbit 5ms'"
 MOST_GROUPS = 24
+"""Of which a report tells: each takes a third of a second."""
 WIDEST = 4.0
 """An interval whose ends are further apart, as a factor, is no prediction."""
 TCP_FLIGHT = 3 << 20
@@ -75,31 +89,38 @@ class LinkFit:
         """Why there is none."""
         return self._made[1]
 
-    def path(self, link: Link, cross: float = 0.0) -> Path:
-        return link_law.path(link, self.down, cross)
+    def path(self, link: Link, cross: float | None = None) -> Path:
+        """`cross`: percent of the rate that others take; as measured where it is not said."""
+        return _path(self.cells[0], link, cross)
 
     @property
-    def down(self) -> bool:
-        """Whether the data go from the server to the client."""
-        return self.operation == "get"
+    def control(self) -> str | None:
+        """TCP's congestion control over all of its links; None where nobody knows."""
+        return _control(self.cells[0])
+
+    @property
+    def way(self) -> Way:
+        """Where the data go."""
+        return links.way(self.operation)
 
     @cached_property
     def links(self) -> dict[str, Link]:
         """Those that were measured, by their texts."""
         return {text: links.parse(text) for text in dict.fromkeys(_text(cell) for cell in self.cells)}
 
-    def predict(self, link: Link, cross: float, repeats: int) -> Interval:
+    def predict(self, link: Link, cross: float | None, repeats: int) -> Interval:
         """For the median of so many new trials. Raises Refused where the measured links cannot tell."""
         if self.law is None:
             raise Refused(self.refused, self._made[2])
-        controls = {one.control for one in self.links.values()}
-        if link.control not in controls:
+        # A link that names none has the host's.
+        named = {one.control for one in self.links.values()} | {self.control}
+        if link.control not in named:
             raise Refused(
                 f"no link was measured with {link.control or 'the congestion control of this host'}",
                 "measure four links and more with it",
             )
         at = self.path(link, cross)
-        if at.loss and link.control in (None, "bbr") and not any(one.loss for one in self.law.paths):
+        if at.loss and self.control in (None, "bbr") and not any(one.loss for one in self.law.paths):
             raise Refused(
                 "no link with losses was measured, and what they do is not known of this congestion control",
                 f"measure one: --link '{replace(link, rate=self._rate(link)).text}'",
@@ -107,11 +128,18 @@ class LinkFit:
         found = self.law.predict(at, repeats)
         if found.high > WIDEST * found.low:
             bound = self.law.bound(at)
+            seen = bound in self.law.seen
+            why = (
+                "they lie too far from the law for a narrower interval"
+                if seen
+                else f"none of them shows {_OPEN[bound]}"
+            )
+            bare = bound == "ends" and any(one.rate is None for one in self.links.values())
+            tells = "'{link}'" if seen or bare else _TELLS[bound]
             raise Refused(
                 f"from the {len(self.links)} links that were measured it may be "
-                f"{Quantity(found.low, unit=self.unit)} to {Quantity(found.high, unit=self.unit)}; none of "
-                f"them shows {_OPEN[bound]}",
-                f"a link that would tell: --link {_TELLS[bound].format(link=link.text)}",
+                f"{Quantity(found.low, unit=self.unit)} to {Quantity(found.high, unit=self.unit)}; {why}",
+                f"a link that would tell: --link {tells.format(link=link.text)}",
             )
         return found
 
@@ -133,9 +161,8 @@ class LinkFit:
         tell."""
         for text in wanted:
             rates = self.rates(text)
-            cross = next(c.parameters.get("cross") for c in self.cells if _text(c) == text)
             try:
-                found = self.without(text).predict(self.links[text], cross or 0.0, len(rates))
+                found = self.without(text).predict(self.links[text], None, len(rates))
             except Refused:
                 found = None
             yield text, median(rates), found
@@ -164,26 +191,39 @@ def build(cells: Sequence[Cell]) -> list[LinkFit]:
     """One for each operation, congestion control and setting of the others; empty where links did not vary.
     The fullest and fastest first."""
     out: list[LinkFit] = []
-    over = [c for c in cells if c.main.known and links.known(c.parameters.get(AXIS)) is not None]
+    over = [c for c in cells if c.main.known and _over(c)]
     for operation, every in summary.by_operation(over).items():
         unit = f"{summary.noun(operation)}s/s" if summary.in_rows(every) else "B/s"
-        differing = [n for n in summary.varying(every) if n not in LINK and not fits._follows(every, n, AXIS)]
-        controls = len({links.parse(_text(c)).control for c in every}) > 1
+        differing = [n for n in summary.varying(every) if n != AXIS and not fits.follows(every, n, AXIS)]
+        controls = len({_control(c) for c in every}) > 1
         groups: dict[tuple[str, ...], list[Cell]] = {}
         for cell in every:
             if not _rates(cell, unit):
                 continue
             key = tuple(repr(cell.parameters.get(n)) for n in differing)
-            groups.setdefault((*key, str(links.parse(_text(cell)).control)), []).append(cell)
+            groups.setdefault((*key, str(_control(cell))), []).append(cell)
         for group in groups.values():
             if len({_text(c) for c in group}) > 1:
                 where = {n: group[0].parameters.get(n) for n in differing}
                 if controls:
-                    where["congestion"] = links.parse(_text(group[0])).control or "of this host"
+                    where["congestion"] = _control(group[0]) or "of this host"
                 out.append(LinkFit(operation, where, group, unit))
-    return sorted(out, key=lambda f: (-len(f.links), -max(c.main.value or 0.0 for c in f.cells)))[
-        :MOST_GROUPS
-    ]
+    return sorted(out, key=lambda f: (-len(f.links), -max(c.main.value or 0.0 for c in f.cells)))
+
+
+def _over(cell: Cell) -> bool:
+    """Whether TCP went over a link of which all is known."""
+    p = cell.parameters
+    link = links.known(p.get(AXIS))
+    # Datagrams wait for nothing: TCP's bounds are none of theirs.
+    if link is None or is_datagrams(str(p.get("target") or "")):
+        return False
+    return of_cells.shared(p, links.way(cell.operation), math.inf) is not None
+
+
+def _control(cell: Cell) -> str | None:
+    """TCP's congestion control; None where nobody knows."""
+    return of_cells.control(cell.records, links.parse(_text(cell)))
 
 
 def _rates(cell: Cell, unit: str) -> list[float]:
@@ -202,18 +242,39 @@ def _fitted(cells: Sequence[Cell], unit: str) -> LinkLaw:
         )
     if any(cell.parameters.get("rate") for cell in cells):
         raise Refused("an open loop's rate is its schedule's", "measure without --rate")
-    observed = [(_path(cell, texts), rates) for cell in cells if (rates := _rates(cell, unit))]
+    observed = [
+        (_path(cell, links.parse(_text(cell))), rates) for cell in cells if (rates := _rates(cell, unit))
+    ]
     return link_law.fit(_setting(cells, unit), observed)
 
 
-def _path(cell: Cell, texts: Sequence[str]) -> Path:
-    p = cell.parameters
-    return link_law.path(links.parse(_text(cell)), cell.operation == "get", float(p.get("cross") or 0))
+def _path(cell: Cell, link: Link, cross: float | None = None) -> Path:
+    """A cell's path, were its link this one."""
+    taken = cell.parameters.get("cross") if cross is None else cross
+    way = links.way(cell.operation)
+    own = math.inf if link.rate is None else link.rate[WAYS.index(way)]
+    return link_law.path(link, way, float(taken or 0), of_cells.shared(cell.parameters, way, own))
+
+
+def _closed(cell: Cell) -> bool:
+    """Whether a stream waits for the answer to a batch."""
+    return cell.answered or (cell.operation == "put" and cell.parameters.get("ack") == "batch")
+
+
+def held_by(cell: Cell) -> str:
+    """What bounds what is in flight: `answers`; `window` or `send_buffer`, set by that parameter; or `tcp`,
+    its own window."""
+    if _closed(cell):
+        return "answers"
+    # The client's window bounds what it gets, its send buffer what it sends.
+    name = "window" if cell.operation == "get" else "send_buffer"
+    size = cell.parameters.get(name)
+    return name if isinstance(size, int) and WINDOW_USED * size < TCP_FLIGHT else "tcp"
 
 
 def _setting(cells: Sequence[Cell], unit: str) -> Setting:
     p = cells[0].parameters
-    streams, lanes = int(p.get("streams") or 1), int(p.get("in_flight") or 1)
+    streams, lanes = int(p.get("streams") or 1), int(p.get("in_flight") or 1) if cells[0].answered else 1
     counted = "payload_bytes" if unit == "B/s" else "rows"
     ratios = [
         ratio
@@ -221,23 +282,21 @@ def _setting(cells: Sequence[Cell], unit: str) -> Setting:
         for record in cell.records
         if (
             ratio := summary.quotient(
-                summary.numeric(record, "counts", counted), summary.numeric(record, "counts", "wire_bytes")
+                summary.numeric(record, "counts", counted), summary.wire_bytes(record)
             )
         )
     ]
     width = float(p.get("row_bytes") or 0)
-    # The most of any trial: what is on its way when the time is up was on the wire, and is not counted. Of
-    # rows that a database gets, what is on the wire is its dialect's.
-    known = max(ratios) if ratios else 1.0 if unit == "B/s" or not width else 1 / width
-    closed = cells[0].answered
-    flights = [float(v) for name in ("window", "send_buffer") if isinstance(v := p.get(name), int)]
+    # Of rows that a database gets, what is on the wire is its dialect's.
+    known = median(ratios) if ratios else 1.0 if unit == "B/s" or not width else 1 / width
+    closed, held = _closed(cells[0]), held_by(cells[0])
     sure = 0.5
     if closed:
         flight = streams * lanes * (_batch(cells, unit) or 1.0)
-    elif flights:
-        flight = known * streams * min(flights) * WINDOW_USED
-    else:
+    elif held == "tcp":
         flight, sure = known * streams * TCP_FLIGHT, 0.8
+    else:
+        flight = known * streams * p[held] * WINDOW_USED
     amounts = [
         c.payload_bytes if unit == "B/s" else summary.numeric(c.records[0], "counts", "rows") for c in cells
     ]
@@ -251,7 +310,7 @@ def _setting(cells: Sequence[Cell], unit: str) -> Setting:
         sure,
         1.0 if alone else 2.0 if closed else 4.0,
         0.1 if alone else 0.6,
-        links.parse(_text(cells[0])).control,
+        _control(cells[0]),
         asked / 1e9 if asked else None,
         next((a for a in amounts if a), None),
         starts=not closed,
@@ -266,28 +325,28 @@ def _batch(cells: Sequence[Cell], unit: str) -> float:
     return rows if unit != "B/s" else rows * (cells[0].row_bytes or 0.0)
 
 
-def attributes(link: Link, down: bool) -> dict[str, float | None]:
+def attributes(link: Link, way: Way) -> dict[str, float | None]:
     """Delay in ms, rate in Mbit/s (None: none), losses in percent: what charts go along."""
-    way = 0 if down else 1
-    rate = None if link.rate is None else link.rate[way] / 1e6
-    return {"delay": link.round_trip_ns / 1e6, "rate": rate, "loss": 100 * link.loss[way]}
+    i = WAYS.index(way)
+    rate = None if link.rate is None else link.rate[i] / 1e6
+    return {"delay": link.round_trip_ns / 1e6, "rate": rate, "loss": 100 * link.loss[i]}
 
 
 def lines(one: LinkFit, along: str) -> list[list[tuple[float, str]]]:
     """Links that differ in this attribute alone: its value and the link's text, from the least on. The
     longest line first; one of two links is one."""
     groups: dict[Any, list[tuple[float, str]]] = {}
-    crosses = {_text(c): c.parameters.get("cross") for c in one.cells}
     for text, link in one.links.items():
-        value = attributes(link, one.down)[along]
+        value = attributes(link, one.way)[along]
         if value is None:
             continue
-        buffer = link.buffer, link.jitter_ns, link.mtu, link.control, crosses[text]
+        buffer = link.buffer, link.jitter_ns, link.mtu, link.control
         rest = {"delay": (link.rate, link.loss), "rate": (link.round_trip_ns, link.loss)}
         groups.setdefault((rest.get(along, (link.rate, link.round_trip_ns)), buffer), []).append(
             (value, text)
         )
-    found = [sorted(group) for group in groups.values() if len(group) > 1]
+    # Links that differ the other way only have one value.
+    found = [sorted(group) for group in groups.values() if len({value for value, _ in group}) > 1]
     return sorted(found, key=lambda line: (-len(line), one.links[line[0][1]].text))
 
 
@@ -320,6 +379,8 @@ class Crossing:
     along: str
     link: Link
     """The link at the begin of the line."""
+    text: str
+    """The same, as cells have it: a preset's name."""
     at: float
     low: float
     high: float
@@ -339,7 +400,7 @@ def crossings(made: Sequence[LinkFit]) -> list[Crossing]:
                 for line in lines(one, along):
                     # Some trials of a setting may have failed.
                     both = [point for point in line if point[1] in other.links]
-                    if len(both) > 1:
+                    if len({value for value, _ in both}) > 1:
                         out += _crossing(one, other, names[0], along, both)
     return out
 
@@ -351,13 +412,18 @@ def _crossing(
 
     assert one.law is not None and other.law is not None
     link = one.links[line[0][1]]
+    one_law, other_law = one.law, other.law
+
+    def faster(value: float) -> float:
+        """How sure it is that `one` is the faster."""
+        here = moved(link, along, value)
+        return float(np.mean(one_law.rates(one.path(here)) > other_law.rates(other.path(here))))
+
     at = grid(line[0][0], line[-1][0])
-    ahead = []
-    for value in at:
-        where = one.path(moved(link, along, value))
-        ahead.append(float(np.mean(one.law.rates(where) > other.law.rates(where))))
-    if min(ahead[0], ahead[-1]) > 1 - SURE or max(ahead[0], ahead[-1]) < SURE:
+    ends = faster(at[0]), faster(at[-1])
+    if min(ends) > 1 - SURE or max(ends) < SURE:
         return []
+    ahead = [ends[0], *map(faster, at[1:-1]), ends[1]]
     first, second = (one, other) if ahead[0] > 0.5 else (other, one)
     if first is other:
         ahead = [1 - part for part in ahead]
@@ -366,7 +432,8 @@ def _crossing(
     high = min((v for v, part in zip(at, ahead, strict=True) if part <= 0.025 and v >= low), default=at[-1])
     value = (at[cut - 1] + at[cut]) / 2
     (rate,) = one.law.along([one.path(moved(link, along, value))])
-    return [Crossing(first, second, parameter, along, link, value, min(low, value), max(high, value), rate)]
+    low, high = min(low, value), max(high, value)
+    return [Crossing(first, second, parameter, along, link, line[0][1], value, low, high, rate)]
 
 
 def knee(one: LinkFit, link: Link) -> Interval | None:

@@ -177,7 +177,7 @@ def _one(operation: str, cells: Sequence[Cell], wanted: Mapping[str, Any], repea
         if name not in known:
             raise VenturiError(f"{name}: the trials of this run have no such parameter", hint=_known(known))
     axis = _axis(cells, wanted)
-    fixed = {k: v for k, v in wanted.items() if k != axis and not fits._follows(cells, k, axis)}
+    fixed = {k: v for k, v in wanted.items() if k != axis and not fits.follows(cells, k, axis)}
     chosen = [m for m in cells if all(_same(m.parameters.get(k), v) for k, v in fixed.items())]
     if not chosen:
         shown = ", ".join(f"{k}={v}" for k, v in fixed.items())
@@ -207,7 +207,7 @@ def _over_links(
         text = links.canonical(wanted[over_links.AXIS])
     except ValueError as error:
         raise VenturiError(str(error)) from None
-    fixed = {k: v for k, v in wanted.items() if k not in over_links.LINK}
+    fixed = {k: v for k, v in wanted.items() if k not in (over_links.AXIS, "cross")}
     known = sorted({n for m in cells for n in m.parameters})
     for name in fixed:
         if name not in known:
@@ -225,22 +225,28 @@ def _over_links(
             f"no {operation} over a link was measured with {shown}",
             hint="a prediction goes along one parameter; the others must be measured ones",
         )
+    cross = None
+    if "cross" in wanted:
+        # Any can be predicted, best from what was measured with the nearest.
+        cross = _cross(wanted["cross"])
+        off = [abs(float(m.parameters.get("cross") or 0) - cross) for m in chosen]
+        chosen = [m for m, far in zip(chosen, off, strict=True) if far == min(off)]
     made = over_links.build(chosen)
     if not made:
         raise VenturiError(
             f"only one link was measured, {over_links.LEAST_LINKS} are needed",
             hint=over_links.MORE,
         )
-    link, cross = links.parse(text), _cross(wanted.get("cross"))
+    link = links.parse(text)
     out = []
     for one in made:
         try:
-            found = one.predict(link, cross or 0.0, repeats)
+            found = one.predict(link, cross, repeats)
         except over_links.Refused as reason:
             head = f"{fit_words.setting(one.where)}: " if one.where and len(made) > 1 else ""
             reasons.append(VenturiError(f"{head}cannot be told: {reason}", hint=reason.hint))
             continue
-        law, at = one.law, one.path(link, cross or 0.0)
+        law, at = one.law, one.path(link, cross)
         assert law is not None
         out.append(
             Prediction(
@@ -255,16 +261,18 @@ def _over_links(
                 law.outside(at),
                 link_words.doubt(one, at),
                 {},
-                dict(one.cells[0].parameters) | {over_links.AXIS: text, "cross": cross},
+                dict(one.cells[0].parameters)
+                | {over_links.AXIS: text}
+                | ({} if cross is None else {"cross": cross or None}),
                 one.where,
             )
         )
     return out
 
 
-def _cross(value: Any) -> float | None:
+def _cross(value: Any) -> float:
     try:
-        return None if value is None else parse_percent(value)
+        return 0.0 if value in (None, 0, "0%") else parse_percent(value)
     except ValueError as error:
         raise VenturiError(f"cross={value}: {error}") from None
 
@@ -287,7 +295,7 @@ def _axis(cells: Sequence[Cell], wanted: Mapping[str, Any]) -> str:
     new = [
         k
         for k in new
-        if not any(o != k and o in new[: new.index(k)] and fits._follows(cells, k, o) for o in new)
+        if not any(o != k and o in new[: new.index(k)] and fits.follows(cells, k, o) for o in new)
     ]
     if len(new) > 1:
         raise VenturiError(

@@ -116,7 +116,7 @@ def convergences(cells: Sequence[Cell]) -> list[Convergence]:
     found = []
     for operation, members in by_operation([c for c in cells if c.throughput.known]).items():
         names = [n for n in varying(members) if n not in (*fits.SIZES, "streams")]
-        names = [n for n in names if not fits._follows(members, n, "streams")]
+        names = [n for n in names if not fits.follows(members, n, "streams")]
         for group in fits._groups(members, names).values():
             if (rows := _amount(group)) is not None:
                 where = {n: group[0].parameters.get(n) for n in names}

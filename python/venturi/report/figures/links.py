@@ -48,7 +48,7 @@ def figure(results: Results, along: str) -> Figure | None:
             for (operation, there), fits in found:
                 if operation == one.operation and set(there) & set(texts):
                     there += [text for text in texts if text not in there]
-                    there.sort(key=lambda text: _value(text, one.down, along))
+                    there.sort(key=lambda text: _value(text, one.way, along))
                     fits.append(one)
                     break
             else:
@@ -58,18 +58,18 @@ def figure(results: Results, along: str) -> Figure | None:
         return None
     unit = chosen[0][1][0].unit
     chosen = [(key, fits) for key, fits in chosen if fits[0].unit == unit]
-    passed = [c for c in over_links.crossings(made) if c.along == along]
+    passed = [c for c in results.link_crossings if c.along == along]
     panels, told, crossed = [], [], []
     for (operation, texts), fits in chosen:
         shown = fits[:MOST_LINES]
-        here = [c for c in passed if c.link.text in texts and c.below in shown and c.above in shown]
+        here = [c for c in passed if c.text in texts and c.below in shown and c.above in shown]
         panels.append(_panel(operation, texts, shown, along, here))
         crossed += [link_words.crossing(c) for c in here]
         told.append(_told(shown[0], texts, along))
     values = [x for panel in panels for series in panel.series for x in series.x]
     low, high = min(values), max(values)
     wide = low > 0 and high > WIDE * low
-    ticks = sorted({_value(t, fits[0].down, along) for (_, texts), fits in chosen for t in texts})
+    ticks = sorted({_value(t, fits[0].way, along) for (_, texts), fits in chosen for t in texts})
     title = "; ".join((crossed or told)[:MOST_TOLD])
     return Figure(
         NAMES[along],
@@ -117,7 +117,7 @@ def _lines(one: LinkFit, texts: Sequence[str], along: str, name: str, colour: st
     """The measured points of a setting, and its law."""
     factor = _scale(one.unit)[0]
     points = [
-        (_value(text, one.down, along), median_interval(one.rates(text)), text)
+        (_value(text, one.way, along), median_interval(one.rates(text)), text)
         for text in texts
         if text in one.links
     ]
@@ -137,16 +137,16 @@ def _lines(one: LinkFit, texts: Sequence[str], along: str, name: str, colour: st
         )
     ]
     if one.law is not None:
-        link, cross = one.links[points[0][2]], one.cells[0].parameters.get("cross") or 0.0
+        link = one.links[points[0][2]]
         grid = over_links.grid(points[0][0], points[-1][0])
-        paths = [one.path(over_links.moved(link, along, x), cross) for x in grid]
+        paths = [one.path(over_links.moved(link, along, x)) for x in grid]
         rates = [rate / factor for rate in one.law.along(paths)]
         out.append(Series(name, grid, rates, colour, markers=False))
     return out
 
 
-def _value(text: str, down: bool, along: str) -> float:
-    value = over_links.attributes(links.parse(text), down)[along]
+def _value(text: str, way: links.Way, along: str) -> float:
+    value = over_links.attributes(links.parse(text), way)[along]
     assert value is not None  # lines have no others
     return value
 
@@ -159,7 +159,7 @@ def _told(one: LinkFit, texts: Sequence[str], along: str) -> str:
         factor, label = _scale(one.unit)
         rate = median_interval(one.rates(text)).median / factor
         unit = label.rpartition(", ")[2]
-        ends.append(f"{rate:,.4g} {unit} at {link_words.value(along, _value(text, one.down, along))}")
+        ends.append(f"{rate:,.4g} {unit} at {link_words.value(along, _value(text, one.way, along))}")
     where = f" ({labels.label(one.cells[0], list(one.where))})" if one.where else ""
     common = link_words.others(along, one.links[own[0]])
     return f"{one.operation}, {common}{where}: {ends[0]}, {ends[1]}"

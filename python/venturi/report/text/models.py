@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from venturi.analysis.models import fit_words, link_words, over_links
+from venturi.analysis.models import fit_words, link_words
 from venturi.analysis.models.batch_cost import AXIS
 from venturi.analysis.results import Results
 from venturi.report.figures.models import MOST_PANELS, MOST_SIZES, telling_sizes
@@ -26,7 +26,7 @@ def sections(results: Results) -> list[tuple[str, list[str]]]:
         ]
         out.append((fit_words.COSTS, costs))
     out += [(link_words.head(one), link_words.sentences(one)) for one in results.link_fits[:MOST_SIZES]]
-    passed = over_links.crossings(results.link_fits)
+    passed = results.link_crossings
     if passed:
         out.append((link_words.CROSSINGS, [link_words.crossing(one) for one in passed[:MOST_SIZES]]))
     fitted = {s.axis for s in found.scalings}
@@ -57,7 +57,8 @@ def lines(results: Results) -> list[str]:
         text += f", peak {one.fit.peak.quantity(one.unit)}"
         out.append(f"{text}; {fit_words.shape(one)}")
     out += [f"{one.operation}: {one.sentence}" for one in costs[:1]]
-    for fit in [one for one in results.link_fits if one.law is not None][:1]:
+    fit = next((one for one in results.link_fits if one.law is not None), None)
+    if fit is not None:
         out.append(f"{link_words.head(fit)}: {'; '.join(link_words.sentences(fit))}")
     out += [p.sentence for p in results.predictions]
     return out
