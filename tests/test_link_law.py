@@ -290,8 +290,11 @@ def test_loaders_share_what_they_have() -> None:
     assert made(cells(LINKS[:4], more={"loaders": 4, "backplane": "some"}, repeats=1)) == []
 
 
-def test_links_that_are_alike_along_their_way_make_no_line(tmp_path: Path) -> None:
-    for alike in (("100mbit 10ms", "100mbit 10ms loss 1%/0%"), ("100mbit/20mbit 10ms", "100mbit/50mbit 10ms")):
+def test_links_that_are_alike_along_their_way_make_no_line() -> None:
+    for alike in (
+        ("100mbit 10ms", "100mbit 10ms loss 1%/0%"),
+        ("100mbit/20mbit 10ms", "100mbit/50mbit 10ms"),
+    ):
         operation = "put" if "loss" in alike[1] else "get"
         (one,) = made(cells(alike, operation=operation, repeats=1))
         assert [over_links.lines(one, along) for along in over_links.ATTRIBUTES] == [[], [], []]

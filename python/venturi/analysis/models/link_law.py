@@ -9,8 +9,8 @@ With P what full packets of TCP carry of the link (bytes/s), T its round trip (s
              K s N / T / p^a        others: a as measured
     X = (sum of bound^-m)^(-1/m)      m = 1: times add up, as where each batch waits for its answer
     start    X / (1 + (g T r + u / X) / t)
-             of t s TCP's start takes r round trips, from f packets of each stream doubled each time; u of the payload, half
-             a batch of each stream but one, is on its way when the time is up
+             of t s TCP's start takes r round trips, from f packets of each stream doubled each time; u of
+             the payload, half a batch of each stream but one, is on its way when the time is up
 
 All that is known before stands in priors (`_priors`): of a window its size, of a link that packets are full.
 What the links have not shown stays as open as its prior is, and the interval of a prediction that stands on
@@ -43,7 +43,7 @@ __all__ = ["BOUNDS", "LinkLaw", "Path", "Setting", "fit", "path"]
 BOUNDS = ("ends", "link", "flight", "losses")
 START = "start"
 FIRST_PRIOR = 20
-"""f, in packets, before it is known better: TCP begins with 10 (RFC 6928), and a call was made before the clock."""
+"""f before it is known better: TCP begins with 10 packets (RFC 6928), and a call was made before the clock."""
 LEAST_TRIP = 50e-6
 """s: of hosts at one cable."""
 UNSEEN = 8.0

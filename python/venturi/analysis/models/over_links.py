@@ -280,11 +280,7 @@ def _setting(cells: Sequence[Cell], unit: str) -> Setting:
         ratio
         for cell in cells
         for record in cell.records
-        if (
-            ratio := summary.quotient(
-                summary.numeric(record, "counts", counted), summary.wire_bytes(record)
-            )
-        )
+        if (ratio := summary.quotient(summary.numeric(record, "counts", counted), summary.wire_bytes(record)))
     ]
     width = float(p.get("row_bytes") or 0)
     # Of rows that a database gets, what is on the wire is its dialect's.
