@@ -40,18 +40,25 @@ def truth(
     power: float = 0.5,
     streams: int = 1,
     seconds: float = math.inf,
+    away: float = 0.0,
+    cubic: bool = False,
 ) -> float:
     """Bytes/s of the payload: the law's own form, written down again. `window` and `lost` are of all streams
-    together. Trials are so long that none starts, where nothing else is said."""
+    together; `away` is on its way when the time is up. Trials are so long that none starts, where no time is
+    said."""
     bounds = [ends, PART * ratio * way.carried, ratio * window / way.trip]
-    if way.loss:
+    if way.loss and cubic:
+        # RFC 9438, figure 7, for C = 0.4: 1.054 x (RTT / p)^0.75 packets; and what Reno has at least.
+        window = max(1.054 * (way.trip / way.loss) ** 0.75, math.sqrt(1.5 / way.loss))
+        bounds.append(lost * way.segment / way.trip * window)
+    elif way.loss:
         bounds.append(lost * way.segment / way.trip / way.loss**power)
     rate = float(sum(b**-SHARP for b in bounds if math.isfinite(b)) ** (-1 / SHARP))
     if math.isinf(seconds):
         return rate
     packets = rate / PART / ratio * way.trip / way.segment
     spent = way.trip * max(0.0, math.log2(packets / (FIRST * streams)))
-    return rate * seconds / (seconds + spent)
+    return rate * seconds / (seconds + spent + away / rate)
 
 
 def cells(
@@ -248,6 +255,27 @@ def test_each_stream_has_a_start_of_its_own() -> None:
         assert one.law.shares(one.path(links.parse("200mbit 80ms")))["start"] > 0.1
 
 
+def test_what_is_on_its_way_when_the_time_is_up_is_not_the_link_s() -> None:
+    away = 15 / 2 * 4096 * 32
+    texts = ("20mbit 1ms", "50mbit 2ms", "100mbit 10ms", "200mbit 20ms", "500mbit 5ms", "1gbit 2ms")
+    law = {"window": 1e12, "ends": 4e9, "noise": 0.003, "between": 0.003, "seconds": 1.0, "away": away}
+    (one,) = made(cells(texts, streams=16, more={"window": None}, **law))  # type: ignore[arg-type]
+    assert one.law is not None and one.law.setting.uncounted == pytest.approx(away, rel=0.02)
+    for text, measured, found in one.left_out(texts[1:4]):
+        assert found is not None and found.median == pytest.approx(measured, rel=0.03), text
+
+
+def test_losses_by_the_law_of_cubic() -> None:
+    """Far away with few losses it is above Reno's, of which the last is."""
+    lossy = ("200mbit 160ms loss 0.01%", "500mbit 80ms loss 0.01%", "100mbit 80ms loss 0.5%")
+    records = cells((*LINKS[:8], *lossy), found={"control": "cubic"}, lost=0.8, cubic=True, window=1e12)
+    (one,) = made(records)
+    for text, measured, found in one.left_out(lossy):
+        assert found is not None, text
+        assert found.low <= measured <= found.high and found.median == pytest.approx(measured, rel=0.25)
+    assert "of CUBIC's rate" in " ".join(link_words.sentences(one))
+
+
 def test_the_host_s_congestion_control_is_that_of_the_record() -> None:
     (one,) = made(cells(LINKS[:8], found={"control": "cubic"}))
     assert one.control == "cubic" and "congestion" not in one.where
@@ -356,6 +384,22 @@ def test_links_far_off_their_law_are_the_reason_where_their_bound_was_seen(
         one.predict(links.parse("100mbit 15ms"), 0.0, 5)
     assert "none of them shows" not in str(refused.value)
     assert refused.value.hint == "a link that would tell: --link '100mbit 15ms'"
+
+
+def test_the_fastest_link_is_that_of_the_data_s_way() -> None:
+    texts = (
+        "1gbit/20mbit 10ms",
+        "1gbit/20mbit",
+        "50mbit 10ms",
+        "50mbit 40ms",
+        "50mbit 160ms",
+        "100mbit/50mbit",
+    )
+    records = cells(texts, operation="put", more={"window": None, "send_buffer": WINDOW // 8}, window=1e5)
+    (one,) = made(records)
+    (said,) = [text for text in link_words.sentences(one) if "round trip on" in text]
+    assert said.startswith("over 50mbit, from ") or said.startswith("over 100mbit/50mbit, from ")
+    assert "send buffer is the limit" in said and "; --send-buffer " in said
 
 
 def test_datagrams_have_no_law_of_tcp() -> None:

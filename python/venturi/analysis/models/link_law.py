@@ -43,7 +43,7 @@ __all__ = ["BOUNDS", "LinkLaw", "Path", "Setting", "fit", "path"]
 BOUNDS = ("ends", "link", "flight", "losses")
 START = "start"
 FIRST_PRIOR = 20
-"""f before it is known better: TCP begins with 10 packets (RFC 6928), and a call was made before the clock."""
+"""f before it is known better: TCP begins with 10 packets (RFC 6928), and a call was made before."""
 LEAST_TRIP = 50e-6
 """s: of hosts at one cable."""
 UNSEEN = 8.0
