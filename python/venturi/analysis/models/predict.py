@@ -238,6 +238,7 @@ def _over_links(
             hint=over_links.MORE,
         )
     link = links.parse(text)
+    taken = {} if cross is None else {"cross": cross or None}
     out = []
     for one in made:
         try:
@@ -261,10 +262,8 @@ def _over_links(
                 law.outside(at),
                 link_words.doubt(one, at),
                 {},
-                dict(one.cells[0].parameters)
-                | {over_links.AXIS: text}
-                | ({} if cross is None else {"cross": cross or None}),
-                one.where,
+                dict(one.cells[0].parameters) | {over_links.AXIS: text} | taken,
+                one.where | taken,
             )
         )
     return out
