@@ -5,7 +5,7 @@
 # make wheel   for Linux of 2014 and later, or macOS, and any Python from 3.10: target/wheels/
 # make test-wheel  installs it with each Python that is found, and uses it
 # make docs    the pages, and the picture in them, as a site that needs no network: target/site/index.html
-# make bench   all benches, small: which goals are met on this machine, a quarter of an hour
+# make bench   all benches, small: which goals are met on this machine, some 20 minutes
 # make generate  writes what follows from the records of systems and settings
 #
 # Everything lands in .venv/ and target/. maturin and `cargo test` share target/release, so

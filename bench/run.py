@@ -1,4 +1,4 @@
-"""All benches, each made small: which goals are met and missed on this machine, in a quarter of an hour.
+"""All benches, each made small: which goals are met and missed on this machine, in some 20 minutes.
 
 A goal is met or missed where the whole 95 % interval says so; in so few rounds much cannot be told. A figure
 to be believed comes from a bench alone, with its own defaults, on a machine that does nothing else. The exit

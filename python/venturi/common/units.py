@@ -221,3 +221,11 @@ def plural(number: float, noun: str) -> str:
     """`1 stream`, `1,024 streams`, `2.5 cores`, `3 batches`."""
     told = f"{number:,}" if isinstance(number, int) or number >= 1e6 else f"{number:g}"
     return f"{told} {noun}" + ("" if number == 1 else "es" if noun.endswith("ch") else "s")
+
+
+def bit_rate(value: float, digits: int = 3) -> str:
+    """`200 Mbit/s`, `2.5 Gbit/s`: bits/s of a link, for a figure that stands inside a sentence."""
+    for unit, factor in (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)):
+        if value >= factor:
+            return f"{value / factor:.{digits}g} {unit}"
+    return f"{value:.{digits}g} bit/s"

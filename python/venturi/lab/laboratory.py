@@ -12,6 +12,7 @@ from typing import Any
 
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.links import Link, Rates
+from venturi.common.units import bit_rate
 from venturi.lab import verified
 from venturi.lab.hosts import SERVER, Hosts, address
 from venturi.lab.line import Line, Stopped
@@ -200,8 +201,8 @@ class Laboratory:
             # A packet more or less is chance.
             packet = 8 * (one["mtu"] + one["overhead"])
             if abs(ended[0] - began[0] - wanted * seconds) > verified.RATE_OFF * wanted * seconds + packet:
-                sent = verified.bits((ended[0] - began[0]) / seconds)
-                raise OSError(f"others were to send {verified.bits(wanted)}, and sent {sent}")
+                sent = bit_rate((ended[0] - began[0]) / seconds, 4)
+                raise OSError(f"others were to send {bit_rate(wanted, 4)}, and sent {sent}")
 
     def close(self) -> None:
         self._line.close()

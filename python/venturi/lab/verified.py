@@ -7,8 +7,9 @@ from typing import Any
 
 from venturi.common.links import Link
 from venturi.common.suffixes import format_duration
+from venturi.common.units import bit_rate
 
-__all__ = ["bits", "faults", "recorded"]
+__all__ = ["RATE_OFF", "faults", "recorded"]
 
 RATE_OFF = 0.03
 TRIP_OFF, TRIP_OFF_NS = 0.05, 200_000
@@ -54,8 +55,8 @@ def faults(link: Link, found: Mapping[str, Any]) -> Iterator[str]:
     for name, rate, loss, way in zip(_WAYS, (up, down), reversed(link.loss), found["ways"], strict=True):
         if rate is not None and abs(way["rate"] / rate - 1) > RATE_OFF:
             # A rate that this host cannot send by itself may be there or not.
-            slow = f" (this host sent {bits(way['offered'])})" if way["offered"] < rate else ""
-            yield f"rate {name}: {bits(rate)} were asked for, {bits(way['rate'])} found{slow}"
+            slow = f" (this host sent {bit_rate(way['offered'], 4)})" if way["offered"] < rate else ""
+            yield f"rate {name}: {bit_rate(rate, 4)} were asked for, {bit_rate(way['rate'], 4)} found{slow}"
         sent, lost = way["sent"], way["lost"]
         if _chance(lost, sent, loss) < CHANCE / 2:
             yield f"loss {name}: {100 * loss:g} % was asked for, {lost} of {sent} packets were lost"
@@ -67,12 +68,3 @@ def _chance(lost: int, sent: int, loss: float) -> float:
 
     fewer = lost < sent * loss
     return float(bdtr(lost, sent, loss) if fewer else bdtrc(lost - 1, sent, loss) if lost else 1.0)
-
-
-def bits(rate: float) -> str:
-    """A rate with its unit."""
-    rate = float(f"{rate:.4g}")
-    for unit, bits in (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)):
-        if rate >= bits:
-            return f"{rate / bits:.4g} {unit}"
-    return f"{rate:.4g} bit/s"

@@ -32,14 +32,6 @@ def rate(value: float) -> str:
     return f"{scaled:,.{places}f} MB/s"
 
 
-def bits(value: float) -> str:
-    """`200 Mbit/s`, `2.5 Gbit/s`: of a link, for a figure that stands inside a sentence."""
-    for unit, factor in (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)):
-        if value >= factor:
-            return f"{value / factor:.3g} {unit}"
-    return f"{value:.3g} bit/s"
-
-
 def rows_rate(value: float) -> str:
     """`143 krows/s`, `1.4 Mrows/s`: three digits, for a figure that stands inside a sentence."""
     for unit, factor in (("Mrows/s", 1e6), ("krows/s", 1e3)):

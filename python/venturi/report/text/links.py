@@ -9,8 +9,7 @@ from typing import Any
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common.links import PRESETS, Link
 from venturi.common.suffixes import format_duration
-from venturi.common.units import MISSING
-from venturi.lab.verified import bits
+from venturi.common.units import MISSING, bit_rate
 from venturi.measure.links import WAYS, Looked
 
 __all__ = ["document", "lines", "presets", "presets_document"]
@@ -58,8 +57,8 @@ def lines(one: Looked) -> Iterator[str]:
         return
     columns = [("", "asked", "found", "range")]
     for n, way in enumerate(WAYS):
-        asked = bits(one.link.rate[n]) if one.link.rate is not None else "any"
-        columns.append((f"rate {way}", asked, *_spread(one.found(f"{way}_bits_per_second"), bits)))
+        asked = _rate(one.link.rate[n]) if one.link.rate is not None else "any"
+        columns.append((f"rate {way}", asked, *_spread(one.found(f"{way}_bits_per_second"), _rate)))
     trip = format_duration(one.link.round_trip_ns)
     columns.append(("round trip", trip, *_spread(one.found("round_trip_ns"), _time)))
     for n, way in enumerate(WAYS):
@@ -67,8 +66,8 @@ def lines(one: Looked) -> Iterator[str]:
         columns.append((f"lost {way}", f"{100 * one.link.loss[n]:g} %", f"{lost:,} of {sent:,}", ""))
     for n, way in enumerate(WAYS):
         most = _at_most(one.link)
-        asked = f"<= {bits(most[n])}" if most is not None else "any"
-        columns.append((f"raw TCP {way}", asked, *_spread(one.tcp[way], bits)))
+        asked = f"<= {_rate(most[n])}" if most is not None else "any"
+        columns.append((f"raw TCP {way}", asked, *_spread(one.tcp[way], _rate)))
     widths = [max(map(len, column)) for column in columns]
     for row in zip(*columns, strict=True):
         if row[0] != "range" or any(row[1:]):
@@ -78,6 +77,10 @@ def lines(one: Looked) -> Iterator[str]:
 
 def _time(nanoseconds: float) -> str:
     return format_duration(round(nanoseconds))
+
+
+def _rate(value: float) -> str:
+    return bit_rate(value, 4)
 
 
 def _spread(values: Sequence[float], spelled: Any) -> tuple[str, str]:

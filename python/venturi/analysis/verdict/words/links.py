@@ -10,8 +10,8 @@ from venturi.analysis.verdict.evidence import Seen
 from venturi.analysis.verdict.over_link import OverLink
 from venturi.analysis.verdict.proof import Hit
 from venturi.analysis.verdict.proof.links import OVER_BOUND
-from venturi.analysis.words.wording import bits, milliseconds, nouns_of, rate, size
-from venturi.common.units import percent, plural
+from venturi.analysis.words.wording import milliseconds, nouns_of, rate, size
+from venturi.common.units import bit_rate, percent, plural
 
 __all__ = ["full", "holds", "loss", "path", "start"]
 
@@ -31,9 +31,13 @@ def full(seen: Seen, hit: Hit) -> Lines:
     over = seen.over
     assert over is not None and over.rate is not None
     share, moved = percent(hit.numbers["link_share"]), rate(over.moved or 0.0)
-    wide, it = f"the link ({bits(over.bits or 0.0)}) is full", "it"
+    carried = bit_rate(over.bits or 0.0)
+    wide, it = f"the link ({carried}) is full", "it"
     if over.loaders > 1:
-        wide, it = f"the links of {over.loaders} loaders ({bits(over.bits or 0.0)} together) are full", "them"
+        wide, it = (
+            f"the links of {over.loaders} loaders ({bit_rate(over.bits or 0.0)} together) are full",
+            "them",
+        )
     if hit.cause is Cause.LINK_SHARED:
         left = rate(over.free or 0.0)
         yield f"{wide}: others take {percent(over.cross)} of {it}, and {left} is what is left"
@@ -98,7 +102,7 @@ def path(seen: Seen, over: OverLink) -> str:
     """The link as it was asked for, and what was measured of it."""
     found = [f"a round trip of {milliseconds(over.round_trip)}"]
     if (measured := seen.facts.get("link.bits_per_second")) is not None:
-        found.insert(0, bits(measured))
+        found.insert(0, bit_rate(measured))
     if over.loss and (counted := seen.facts.get("link.loss")) is not None:
         found.append(f"{100 * counted:.2g} % of the packets lost")
     control = f"; {_TITLES.get(over.control, over.control)} sends" if over.control else ""
