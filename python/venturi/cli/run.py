@@ -203,8 +203,6 @@ def executed_by(text: str, found: Scenario | None = None) -> contextlib.Abstract
     if text.partition(":")[0] == "model":
         from venturi.engine.model import ModelExecutor
 
-        if found is not None and found.over_link:
-            raise VenturiError("--executor model has no links: leave --link out")
         return contextlib.nullcontext(ModelExecutor.parse(text))
     raise VenturiError(f"--executor {text}: no such executor")
 

@@ -11,13 +11,14 @@ with seeded noise of about 2 %. The figures themselves are made up.
 from __future__ import annotations
 
 import json
+import math
 import random
 import sys
 import threading
 from collections.abc import Mapping
 from typing import Any
 
-from venturi.common import hdr
+from venturi.common import hdr, links
 from venturi.common.conditions import Condition
 from venturi.engine import model_samples
 from venturi.engine.executor import TrialControl
@@ -226,6 +227,10 @@ def _record(spec: Mapping[str, Any]) -> dict[str, Any]:
         rate = _ENGINE * min(streams, spec["threads"])
     # Small batches pay for their headers: half the rate at 256 rows of 32 bytes.
     rate *= batch * row_bytes / (batch * row_bytes + (_STATEMENT_BYTES if upsert else 8192))
+    if spec.get("link"):
+        link = links.parse(spec["link"])
+        carried = link.rate[0 if operation == "get" else 1] if link.rate is not None else math.inf
+        rate = min(rate, carried / 8 * link.payload_part)
     rate *= 1 + 0.02 * noise.gauss(0, 1)
     if spec["duration_ns"] is not None:
         interval = int(spec["duration_ns"])

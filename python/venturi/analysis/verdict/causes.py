@@ -133,11 +133,11 @@ class Cause(Name):
     )  # fmt: skip
     DRIVER_BUSY = (
         "driver-busy", "stage", "A driver takes the time of the client's workers, and computes.",
-        ("occupancy", "calls", "cpu_cores"), (*_STREAMS, _BATCHES),
+        ("occupancy", "calls", "cpu_cores", "server_cpu_cores"), (*_STREAMS, _BATCHES),
     )  # fmt: skip
     DRIVER_WAITS = (
         "driver-waits", "stage", "The calls of a driver take the time, and mostly wait: for its database.",
-        ("occupancy", "calls", "cpu_cores", "run_delay"), (*_STREAMS, _BATCHES),
+        ("occupancy", "calls", "cpu_cores", "server_cpu_cores", "run_delay"), (*_STREAMS, _BATCHES),
     )  # fmt: skip
     STAGE_BUSY = (
         "stage-busy", "stage", "One end's workers work all of their time; those of the other wait for them.",
