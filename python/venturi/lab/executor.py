@@ -79,7 +79,8 @@ class _OverLinks:
                 record = self._trial(json.dumps(document), control)
         except OSError as error:
             # Another reason why the trial failed is the first one.
-            if gone.is_set() or record.get("outcome") in (None, "ok"):
+            ended = gone.is_set() or not self._lab.running
+            if ended or record.get("outcome") in (None, "ok"):
                 record |= {"outcome": "failed", "error": failed_record("link", str(error))["error"]}
         return record | {"link": found}
 

@@ -204,6 +204,10 @@ class Laboratory:
                 sent = bit_rate((ended[0] - began[0]) / seconds, 4)
                 raise OSError(f"others were to send {bit_rate(wanted, 4)}, and sent {sent}")
 
+    @property
+    def running(self) -> bool:
+        return self._line.running
+
     def close(self) -> None:
         self._line.close()
 

@@ -82,6 +82,11 @@ class Line:
             raise OSError(self._ended())
         return piece
 
+    @property
+    def running(self) -> bool:
+        """Whether the keeper lives."""
+        return self._child.poll() is None
+
     @contextlib.contextmanager
     def watched(self, told: Callable[[], None]) -> Iterator[None]:
         """Calls `told` should the keeper end within the block."""
@@ -89,7 +94,7 @@ class Line:
 
         def watch() -> None:
             while not left.wait(_WATCH_SECONDS):
-                if self._child.poll() is not None:
+                if not self.running:
                     told()
                     return
 
