@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from run_support import ROOT, venturi
 from venturi.common import links
 from venturi.common.links import PRESETS, Link, canonical, parse
+from venturi.common.units import bit_rate
 from venturi.lab import programs, verified
 from venturi.measure.links import Looked
 from venturi.report.text import links as shown
@@ -244,6 +245,13 @@ def found(
 )
 def test_a_path_is_held_against_the_link(text: str, seen: dict[str, Any], said: list[str]) -> None:
     assert list(verified.faults(parse(text), seen)) == said
+
+
+def test_a_rate_is_printed_without_an_exponent() -> None:
+    assert [bit_rate(rate) for rate in (999.97e6, 999.4e6, 2.5e9, 1e3)] == [
+        "1 Gbit/s", "999 Mbit/s", "2.5 Gbit/s", "1 kbit/s",
+    ]  # fmt: skip
+    assert bit_rate(999.97e6, 4) == "1 Gbit/s" and bit_rate(999.92e6, 4) == "999.9 Mbit/s"
 
 
 def test_links_with_names_are_listed() -> None:

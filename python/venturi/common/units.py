@@ -226,6 +226,7 @@ def plural(number: float, noun: str) -> str:
 def bit_rate(value: float, digits: int = 3) -> str:
     """`200 Mbit/s`, `2.5 Gbit/s`: bits/s of a link, for a figure that stands inside a sentence."""
     for unit, factor in (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)):
-        if value >= factor:
+        # What rounds up to one of the next unit is told in that.
+        if value >= factor * (1 - 0.5 * 10**-digits):
             return f"{value / factor:.{digits}g} {unit}"
     return f"{value:.{digits}g} bit/s"
