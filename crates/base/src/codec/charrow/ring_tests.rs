@@ -27,7 +27,8 @@ proptest! {
         let all: Vec<u8> = pieces.iter().enumerate()
             .flat_map(|(n, length)| (0..*length).map(move |at| (n * 31 + at * 7) as u8)).collect();
         let (mut written, mut filled, mut freed, mut read) = (0, VecDeque::new(), VecDeque::new(), vec![]);
-        let mut turns = turns.iter().cycle();
+        // Each end has a turn at last, also where all that were drawn are one end's.
+        let mut turns = turns.iter().chain(&[true, false]).cycle();
         let mut piece = pieces.iter().scan(0, |end, length| { *end += length; Some(*end) }).peekable();
         let mut idle = 0;
         while read.len() < all.len() {
