@@ -101,7 +101,7 @@ def test_scaling_is_announced(tmp_path: Path) -> None:
         (
             ["flight-remote"],
             2,
-            "error: flight-remote.toml:10: places.remote: flight://remote is a server on a host of its own",
+            "error: flight-remote.toml:11: places.remote: flight://remote is a server on a host of its own",
         ),
         (["--scale", "0", "quick"], 2, "error: --scale 0: must be above 0"),
         (["--resume", ".", "--streams", "2"], 2, "error: --streams does not go with --resume"),

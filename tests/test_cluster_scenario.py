@@ -150,7 +150,8 @@ def test_a_server_on_a_host_of_its_own_needs_a_cluster() -> None:
         assert error.value.exit_code == ExitCode.USAGE
         assert error.value.message == (
             "my.toml:2: target.url: flight://remote is a server on a host of its own: name a cluster that "
-            "has one, --on ray://HOST:PORT (auto, local), or a server that runs, --target flight://HOST"
+            "has one, --on ray://HOST:PORT (auto, local), a link that is made here, --link 10gbit, or a "
+            "server that runs, --target flight://HOST"
         )
     with pytest.raises(VenturiError, match=r"my.toml:3: places.far: .* --place far=akumuli://HOST"):
         planned('[places]\nnear = "akumuli://local"\nfar = "akumuli://remote"\n', None)

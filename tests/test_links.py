@@ -11,11 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_support import ROOT, venturi
-from venturi.common import links
+from venturi.common import links, toml_text
 from venturi.common.links import PRESETS, Link, canonical, parse
 from venturi.common.units import bit_rate
 from venturi.lab import programs, verified
 from venturi.measure.links import Looked
+from venturi.plan import matrix
+from venturi.plan.layers import Layer
+from venturi.plan.load import load
 from venturi.report.text import links as shown
 
 GBIT = (1e9, 1e9)
@@ -171,6 +174,14 @@ def test_a_buffer_is_what_passes_in_a_round_trip() -> None:
             "--target flight://local --link 1gbit,none",
             "--link: some cells have a link and others have none, which are other places",
         ),
+        (
+            "flight-remote --link 1gbit --loaders 2 --streams 2",
+            "--loaders: flight://local is beside one client, and over links no other reaches it",
+        ),
+        (
+            "--target flight://remote --link 1gbit --servers 2",
+            "--servers: a link leads to one server, not 2",
+        ),
     ],
 )
 def test_what_goes_over_no_link(words: str, said: str) -> None:
@@ -191,6 +202,25 @@ def test_links_are_axes(tmp_path: Any) -> None:
     done = venturi("run", tmp_path / "a.toml", "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "cells: 2" in done.stdout
+
+
+def test_near_and_far_are_cells_of_one_run() -> None:
+    """The link leads to `remote`; `local` has none, and comes once however many links there are."""
+    text = """
+        [places]
+        local = "flight://local"
+        remote = "flight://remote"
+        [hosts]
+        loaders = 1
+        [matrix]
+        link = ["1gbit", "lte"]
+        streams = [1, 2]
+    """
+    found = matrix.cells(load([Layer("my.toml", toml_text.parse(text, "my.toml"), text)]))
+    assert [[c.parameters[name] for name in ("place", "link", "loaders", "streams")] for c in found] == [
+        *(["local", None, 1, streams] for streams in (1, 2)),
+        *(["remote", link, 1, streams] for link in ("1gbit", "lte") for streams in (1, 2)),
+    ]
 
 
 def found(

@@ -33,6 +33,7 @@ from link_support import (
 from run_support import command, environment, venturi
 from venturi.common.links import parse
 from venturi.lab import programs
+from venturi.lab.hosts import ADDRESSES
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("core")]
 
@@ -166,6 +167,28 @@ def test_a_run_over_links_is_resumed(tmp_path: Path) -> None:
     for line in stored(out):
         (rate, _) = parse(line["parameters"]["link"]).rate or (0, 0)
         assert line["link"]["down_bits_per_second"] == pytest.approx(rate, rel=0.03)
+
+
+def test_the_link_leads_to_remote_and_local_is_beside_the_client(tmp_path: Path) -> None:
+    """Flight, and a store of time series: far ones get what the link carries, near ones more."""
+    given = {
+        "flight": ("--operation", "get", "--rows-per-stream", "500k"),
+        "influx": ("--operation", "ingest", "--points-per-stream", "500k"),
+    }
+    for scheme, words in given.items():
+        out = tmp_path / scheme
+        places = (f"--place={place}={scheme}://{place}" for place in ("local", "remote"))
+        done = venturi("run", *places, "--link", "100mbit", "--repeats", 1, *QUIET, *words, "--out", out)
+        assert done.returncode == 0, done.stderr
+        found = {line["parameters"]["place"]: line for line in stored(out)}
+        rate = {
+            place: line["counts"]["wire_bytes"] / line["times"]["interval_ns"] * 1e9
+            for place, line in found.items()
+        }
+        assert rate["remote"] < 1.03 * 12.5e6 < rate["local"]
+        assert found["local"]["parameters"]["link"] is None and "link" not in found["local"]
+        assert found["local"]["target"]["address"].startswith(f"{ADDRESSES['client']}:")
+        assert found["remote"]["target"]["address"].startswith(f"{ADDRESSES['server']}:")
 
 
 def test_links_from_python(tmp_path: Path) -> None:

@@ -57,6 +57,27 @@ def test_sizes_are_taken_together_and_the_largest_is_shown() -> None:
     assert row.sizes == pytest.approx((11 / 21, 21 / 81, 1.0))
 
 
+def test_one_beside_the_client_is_set_against_each_link() -> None:
+    """Cells without a link, beside those at the end of two links."""
+    links = {"local": (None,), "remote": ("1gbit", "100mbit")}
+    took = {None: 1000, "1gbit": 2000, "100mbit": 4000}
+    records = [
+        record("get", streams, 1000, took[link], n, place=at, link=link)
+        for at, names in links.items()
+        for link in names
+        for streams in (1, 2)
+        for n in range(6)
+    ]
+    rows = places.rows(summarise(records))
+    assert [(row.where, row.largest.ratio.value) for row in rows] == [
+        ({"link": link, "streams": streams}, pytest.approx(ratio))
+        for link, ratio in (("100mbit", 0.25), ("1gbit", 0.5))
+        for streams in (1, 2)
+    ]
+    (one, two) = places.rows(summarise([r for r in records if r["parameters"]["link"] != "1gbit"]))
+    assert [row.where for row in (one, two)] == [{"streams": 1}, {"streams": 2}]
+
+
 def test_other_places_are_no_pair() -> None:
     records = [record("get", 1, 1000, 1e6, place=place) for place in ("a", "b", "local")]
     assert places.rows(summarise(records)) == []

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.api.result import Run
 from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.links import LINK_SETTINGS
 from venturi.common.names import meant
 from venturi.engine.executor import CoreExecutor, Progress
 from venturi.measure import outcome, placement, runner
@@ -26,7 +27,6 @@ from venturi.plan.layers import Layer, file_layer
 from venturi.plan.load import load
 from venturi.plan.scale import scale as scaled
 from venturi.plan.scenario import Scenario
-from venturi.plan.settings import LINK
 from venturi.plan.values import LIST_VALUES, TABLES
 from venturi.store.open import open_run
 from venturi.targets.parameters import SETTINGS
@@ -267,7 +267,9 @@ def _check_placement(layers: Sequence[Layer]) -> None:
     """A caller who shares streams among processes is not left with one that has them all. A scenario file
     may say how it is to be shared where that is asked for."""
     linked = any(layer.has((table, "link")) for layer in layers for table in ("matrix", "hosts"))
-    placed = [key for key in TABLES["hosts"].model_fields if key not in (*LINK, *(["loaders"] * linked))]
+    placed = [
+        key for key in TABLES["hosts"].model_fields if key not in (*LINK_SETTINGS, *(["loaders"] * linked))
+    ]
     for layer in layers:
         paths = [("matrix", "loaders")] * (not linked) + [("hosts", key) for key in placed]
         given = next((path[-1] for path in paths if layer.text is None and layer.has(path)), None)

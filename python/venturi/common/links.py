@@ -19,6 +19,7 @@ from venturi.common.suffixes import parse_count, parse_duration, parse_percent, 
 
 __all__ = [
     "ETHERNET",
+    "LINK_SETTINGS",
     "PRESETS",
     "TCP_HEADERS",
     "UNSHAPED",
@@ -47,6 +48,8 @@ UNSHAPED = "unshaped"
 """Two hosts with a cable that nothing is asked of."""
 CONTROLS = ("bbr", "cubic", "reno")
 """TCP's congestion controls, which the kernel has or not."""
+LINK_SETTINGS = ("link", "backplane", "cross")
+"""What is set of a link that is made here."""
 ETHERNET = 14 + 4 + 8 + 12
 """Bytes that Ethernet adds to a packet (IEEE 802.3, 3.1, 4.4): header, checksum, preamble, gap."""
 TCP_HEADERS = 20 + 20 + 12
@@ -133,6 +136,11 @@ PRESETS: Mapping[str, Preset] = {
     "1GbE": Preset("1gbit 0.2ms", "IEEE 802.3ab; the round trip is that of two hosts at one switch"),
     "10GbE": Preset("10gbit 0.1ms", "IEEE 802.3ae; the round trip is that of two hosts at one switch"),
     "25GbE": Preset("25gbit 0.1ms", "IEEE 802.3by; the round trip is that of two hosts at one switch"),
+    "infiniband-fdr": Preset(
+        "54.5gbit",
+        "InfiniBand, four lanes of FDR at 14.0625 GBd in 64b/66b, sold as 56 Gbit/s: the published "
+        "supercomputer's (`flight-remote`); its own round trip is less than this host's",
+    ),
     "wifi6": Preset(
         "700mbit 4ms jitter 2ms",
         "802.11ax, 80 MHz, two streams: 1,201 Mbit/s at the radio (MCS 11), of which some 60 % are frames",

@@ -30,7 +30,8 @@ _BEGIN_SECONDS = 30.0
 
 
 class _OverLinks:
-    """Makes the links that specs ask for, and runs what they ask for over them; close it.
+    """Makes the links that specs ask for, and runs what they ask for over them; close it. A spec without a
+    link is of a server beside the client.
 
     Raises VenturiError where this host has no network namespaces for us.
     """
@@ -38,10 +39,12 @@ class _OverLinks:
     needs_server = True
     measures = True
 
-    def __init__(self, loaders: int = 1) -> None:
+    def __init__(self, beside: bool, loaders: int = 1) -> None:
+        """`beside`: `X://local` is beside the client, and the link leads to `X://remote`; else to both."""
         self._here = CoreExecutor()
         self._lab = Laboratory(loaders)
-        self.starter = Placed(address(SERVER), self._lab.within(SERVER))
+        near = Placed(address(CLIENT), self._lab.within(CLIENT)) if beside else None
+        self.starter = Placed(address(SERVER), self._lab.within(SERVER), near)
 
     @abstractmethod
     def control(self) -> TrialControl:
@@ -49,15 +52,17 @@ class _OverLinks:
 
     @abstractmethod
     def _trial(self, text: str, control: TrialControl) -> dict[str, Any]:
-        """The record of a trial over the link as it is."""
+        """The record of a trial at the client's end, as things are."""
 
     @abstractmethod
     def _probe(self, text: str, control: TrialControl) -> str:
-        """Raw TCP over the link as it is."""
+        """Raw TCP from the client's end, as things are."""
 
     def run_trial(self, spec: str, control: TrialControl) -> dict[str, Any]:
         document = json.loads(spec)
-        asked = str(document["link"])
+        if (asked := document.get("link")) is None:
+            self._lab.rest()
+            return self._trial(spec, control)
         try:
             found = self._made(document, control)
         except Stopped:
@@ -86,6 +91,9 @@ class _OverLinks:
 
     def probe_tcp(self, spec: str, control: TrialControl) -> str:
         document = json.loads(spec)
+        if document.get("link") is None:
+            self._lab.rest()
+            return self._probe(spec, control)
         try:
             self._made(document, control)
             with self._lab.held(control.cancel):
@@ -128,8 +136,8 @@ class LinkExecutor(_OverLinks):
 class LoadersExecutor(_OverLinks):
     """Loaders share the streams of a trial, each at the end of a link of its own."""
 
-    def __init__(self, loaders: int) -> None:
-        super().__init__(loaders)
+    def __init__(self, beside: bool, loaders: int) -> None:
+        super().__init__(beside, loaders)
         self._loaders: list[LoaderProcess] = []
         try:
             self._ready(loaders)

@@ -143,6 +143,12 @@ class Laboratory:
         if shape.needs_relay:
             self._line.order("relay", shape.relay())
 
+    def rest(self) -> None:
+        """Nothing comes over the link until it is wanted again."""
+        if self._now is not None and self._now.fill():
+            self._now = None
+            self._line.order("fill", [])
+
     def look(self, link: Link) -> dict[str, Any]:
         """What is measured of the path, which `ready` has made this link. Raises as that does."""
         return self._looked_at(Shape(link, self._hosts), lambda: False)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from venturi.common.errors import ScenarioError, StoreError, VenturiError
+from venturi.common.links import LINK_SETTINGS
 from venturi.engine.executor import Executor
 from venturi.engine.spec import FORMAT_VERSION
 from venturi.measure import ceilings
@@ -25,7 +26,7 @@ from venturi.measure.sweep import Sweep
 from venturi.plan import matrix
 from venturi.plan.cell import Cell
 from venturi.plan.scenario import Scenario
-from venturi.plan.settings import LINK, Hosts, Target
+from venturi.plan.settings import Hosts, Target
 from venturi.plan.values import validate_value
 from venturi.plan.workload import SIZES, Workload, data_label
 from venturi.store.directory import RunDirectory
@@ -96,7 +97,7 @@ def line_of(directory: RunDirectory, scenario: Scenario, one: Prediction) -> dic
 def _axes(scenario: Scenario, parameters: Mapping[str, Any], axis: str) -> dict[str, Any]:
     """The values of all axes, the run's own and the new one, that make this cell."""
     names = [*scenario.axes, *(n for n in (axis, "streams", "threads") if n not in scenario.axes)]
-    together = SIZES if axis in SIZES else LINK if axis in LINK else ()
+    together = SIZES if axis in SIZES else LINK_SETTINGS if axis in LINK_SETTINGS else ()
     names += [n for n in together if n not in names]
     out: dict[str, Any] = {}
     for name in names:

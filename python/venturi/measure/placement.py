@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from venturi.common.credentials import without_secrets
 from venturi.common.errors import VenturiError
 from venturi.engine.executor import CoreExecutor, Executor
+from venturi.plan.rules.link import is_beside
 from venturi.targets.system import is_host_of, is_remote
 from venturi.targets.urls import printable
 
@@ -87,7 +88,9 @@ def here(found: Scenario | None = None) -> Iterator[Executor]:
 
     loaders = [found.hosts.loaders, *found.axes.get("loaders", ())]
     most = max((count for count in loaders if count is not None), default=None)
-    with contextlib.closing(LinkExecutor() if most is None else LoadersExecutor(most)) as placed:
+    beside = any(is_beside(found, url) for url in found.addresses)
+    made = LinkExecutor(beside) if most is None else LoadersExecutor(beside, most)
+    with contextlib.closing(made) as placed:
         yield placed
 
 

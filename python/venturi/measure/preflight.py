@@ -108,11 +108,16 @@ def _remote(scenario: Scenario, cells: Sequence[Cell]) -> None:
             )
         return
     url, place = str(remote.parameters["target"]), str(remote.parameters["place"])
-    if scenario.on != "ray":
+    if scenario.over_link and servers is not None and servers > 1:
+        raise ScenarioError(
+            f"{scenario.where('hosts', 'servers')}: a link leads to one server, not {servers}"
+        )
+    if scenario.on != "ray" and not scenario.over_link:
         flag = f"--place {place}=" if place in scenario.places else "--target "
         raise VenturiError(
             f"{_address_where(scenario, place)}: {url} is a server on a host of its own: name a cluster that "
-            f"has one, --on ray://HOST:PORT (auto, local), or a server that runs, {flag}{scheme_of(url)}://HOST"
+            "has one, --on ray://HOST:PORT (auto, local), a link that is made here, --link 10gbit, or a "
+            f"server that runs, {flag}{scheme_of(url)}://HOST"
         )
     several = (servers or 1) > 1
     if several and any(is_charrow(str(cell.parameters["target"])) for cell in cells):

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from venturi.common.errors import ScenarioError
+from venturi.common.links import LINK_SETTINGS
 from venturi.common.suffixes import parse_range
 from venturi.plan import also
 from venturi.plan.layers import place_in
-from venturi.plan.settings import LINK, Hosts, Run, Target
+from venturi.plan.settings import Hosts, Run, Target
 from venturi.plan.values import ADDRESS_AXES, COUNTS, suggest, validate_value
 from venturi.plan.workload import Workload
 from venturi.targets.urls import check_url
@@ -33,7 +34,7 @@ def read(
 
     zips, exclude, more = (table.pop(key, []) for key in ("zip", "exclude", "also"))
     axes: Axes = {}
-    known = [*Workload.model_fields, *Target.model_fields, *ADDRESS_AXES, "loaders", *LINK]
+    known = [*Workload.model_fields, *Target.model_fields, *ADDRESS_AXES, "loaders", *LINK_SETTINGS]
     for axis, values in table.items():
         name = "target" if axis == "url" else axis
         if axis in Run.model_fields and axis not in known:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.common.conditions import Condition
 from venturi.common.errors import ScenarioError
+from venturi.common.links import LINK_SETTINGS
 from venturi.common.units import plural
 from venturi.plan import also
 from venturi.plan.cell import Cell
@@ -17,7 +18,7 @@ from venturi.plan.rules import cells as fitting
 from venturi.plan.rules import charrow as queries
 from venturi.plan.rules import defaults, flight, link, options, plugins
 from venturi.plan.rules import timeseries as ingests
-from venturi.plan.settings import LINK, Target
+from venturi.plan.settings import Target
 from venturi.plan.workload import (
     POINT_BYTES,
     SIZES,
@@ -191,8 +192,7 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
     ingest = workload.operation == "ingest"
     width = 8.0 * workload.columns if records else USAGE_ROW_BYTES if usage else widths.get(label)
     width = POINT_BYTES if ingest else STATES_ROW_BYTES if states else width
-    over_link = chosen.get("link", scenario.hosts.link) is not None
-    rows, duration = defaults.amount(workload, width, over_link)
+    rows, duration = defaults.amount(workload, width, scenario.over_link)
     if queries.is_file(workload, url):
         rows = None
     parameters = {
@@ -220,7 +220,7 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
         "include_setup": workload.include_setup,
         "pin": workload.pin,
         **options.option_parameters(target, workload.operation),
-        **_placement(scenario, workload, chosen),
+        **_placement(scenario, workload, url, chosen),
     }
     if ingests.is_archive(workload.data):
         # Messages are as they were made.
@@ -228,18 +228,19 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
     return Cell(parameters, target.options())
 
 
-def _placement(scenario: Scenario, workload: Workload, chosen: Mapping[str, Any]) -> dict[str, Any]:
+def _placement(scenario: Scenario, workload: Workload, url: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """How many processes share the streams, by what they are placed, and behind which links; null where one
     runs all."""
-    link = {name: chosen.get(name, getattr(scenario.hosts, name)) for name in LINK}
-    if scenario.on is None:
-        loaders = chosen.get("loaders", scenario.hosts.loaders) if link["link"] is not None else None
-        return {"loaders": loaders, "on": None, **link}
+    given = {name: chosen.get(name, getattr(scenario.hosts, name)) for name in LINK_SETTINGS}
+    beside = given["link"] is not None and link.is_beside(scenario, url)
+    links = dict.fromkeys(LINK_SETTINGS) if beside else given
     loaders = chosen.get("loaders", scenario.hosts.loaders)
+    if scenario.on is None:
+        return {"loaders": loaders if scenario.over_link else None, "on": None, **links}
     if loaders is None and scenario.on == "spark":
         # As Spark itself would: a partition a task.
         loaders = workload.streams
-    return {"loaders": loaders, "on": scenario.on, **link}
+    return {"loaders": loaders, "on": scenario.on, **links}
 
 
 def _check_placement(scenario: Scenario, cell: Cell) -> None:

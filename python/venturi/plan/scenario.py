@@ -54,6 +54,13 @@ class Scenario:
         """Whether a link is made for its trials."""
         return self.hosts.link is not None or any(self.axes.get("link", ()))
 
+    @property
+    def addresses(self) -> Sequence[str]:
+        """Of all cells, as they were given."""
+        if "place" in self.axes:
+            return [self.places[place] for place in self.axes["place"]]
+        return self.axes.get("target", [self.target.url])
+
     def where(self, *path: str) -> str:
         """The last layer's spelling of a key, for errors."""
         return place_in(self.layers, path)

@@ -18,7 +18,7 @@ from venturi.targets.setting import SEVERAL, Setting
 from venturi.targets.system import LOCAL, scheme_of
 from venturi.targets.urls import check_url
 
-__all__ = ["BESIDE", "LINK", "Hosts", "Run", "Target"]
+__all__ = ["BESIDE", "Hosts", "Run", "Target"]
 
 
 @cache
@@ -192,10 +192,6 @@ class Hosts(Table):
             default="the address by which Ray knows the host",
         ),
     ] = None
-
-
-LINK = ("link", "backplane", "cross")
-"""What of [hosts] is of a link that is made here: without `--on`."""
 
 
 def _adaptive(value: Any) -> Any:

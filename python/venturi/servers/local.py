@@ -87,7 +87,7 @@ class LocalTargets:
             kind = REFERENCE[scheme]
             return SocketServer(*given, kind=kind).start() if unix else self._starter(kind, given, remote)
         if isinstance(self._starter, Placed):
-            return self._starter(SERVERS[scheme], ())
+            return self._starter(SERVERS[scheme], (), remote)
         from venturi.servers import throwaway
 
         server = throwaway.for_scheme(scheme)(note=self._note)

@@ -132,12 +132,15 @@ _MAKING_SECONDS = 60.0
 
 class Placed:
     """Starts servers at an address of their own, by commands that begin with `within`; throw-away databases
-    too, by the names that `venturi serve` has for them."""
+    too, by the names that `venturi serve` has for them. `beside`: where those are started that are no remote
+    ones; None: here, all of them."""
 
-    def __init__(self, host: str, within: Sequence[str]) -> None:
-        self._host, self._within = host, tuple(within)
+    def __init__(self, host: str, within: Sequence[str], beside: Placed | None = None) -> None:
+        self._host, self._within, self._beside = host, tuple(within), beside
 
     def __call__(self, kind: str, arguments: Sequence[str], remote: bool = False) -> Server:
+        if self._beside is not None and not remote:
+            return self._beside(kind, arguments)
         words = ("--host", self._host, *arguments)
         if kind == "timeseries":
             return StoreProcess(*words, within=self._within).start()

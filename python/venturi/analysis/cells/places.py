@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from venturi.analysis.cells.summary import Cell, by_operation, varying
+from venturi.common.links import LINK_SETTINGS
 from venturi.common.units import Quantity
 
 __all__ = ["LOCAL", "REMOTE", "Pair", "Row", "over", "rows"]
@@ -62,22 +63,26 @@ def rows(cells: Sequence[Cell]) -> list[Row]:
     for operation, members in by_operation(cells).items():
         both = [c for c in members if c.parameters.get("place") in (LOCAL, REMOTE) and c.main.known]
         names = [n for n in varying(both) if n not in _OF_THE_PLACE]
-        sides: dict[tuple[str, ...], dict[str, Cell]] = {}
-        for cell in both:
-            key = tuple(repr(cell.parameters.get(n)) for n in names)
-            sides.setdefault(key, {})[str(cell.parameters["place"])] = cell
-        fixed = [n for n in names if n not in _SIZES]
+        near = {_values(c, names): c for c in both if c.parameters["place"] == LOCAL}
+        far = [c for c in both if c.parameters["place"] == REMOTE]
+        # A link may lead to the remote one alone.
+        links = [n for n in LINK_SETTINGS if len({c.parameters.get(n) for c in far}) < 2]
+        fixed = [n for n in names if n not in (*_SIZES, *links)]
         groups: dict[tuple[str, ...], list[Pair]] = {}
-        for side in sides.values():
-            if len(side) == 2:
-                pair = Pair(side[LOCAL], side[REMOTE])
-                key = tuple(repr(pair.local.parameters.get(n)) for n in fixed)
-                groups.setdefault(key, []).append(pair)
+        for cell in far:
+            local = near.get(_values(cell, names)) or near.get(_values(cell, names, without=LINK_SETTINGS))
+            if local is not None:
+                groups.setdefault(_values(cell, fixed), []).append(Pair(local, cell))
         for pairs in groups.values():
             pairs.sort(key=lambda pair: pair.local.payload_bytes or 0.0)
-            where = {n: pairs[0].local.parameters.get(n) for n in fixed}
+            where = {n: pairs[0].remote.parameters.get(n) for n in fixed}
             found.append(Row(operation, where, tuple(pairs)))
     return found
+
+
+def _values(cell: Cell, names: Sequence[str], without: Sequence[str] = ()) -> tuple[str, ...]:
+    """Of these parameters, as if the cell had none of those."""
+    return tuple(repr(None if n in without else cell.parameters.get(n)) for n in names)
 
 
 def over(numerator: Quantity, denominator: Quantity) -> Quantity:

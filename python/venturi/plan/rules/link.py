@@ -12,7 +12,9 @@ from venturi.targets.system import (
     in_process,
     is_driver,
     is_local,
+    is_ours,
     is_plugin,
+    is_remote,
     is_shared,
     is_unix,
     scheme_of,
@@ -21,10 +23,16 @@ from venturi.targets.system import (
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
 
-__all__ = ["check"]
+__all__ = ["check", "is_beside"]
 
 _MOST_LOADERS = 1_000
 """A bridge of the kernel's has 1,024 ports."""
+
+
+def is_beside(scenario: Scenario, url: str) -> bool:
+    """Whether this address is beside the client, for another one of the run is `X://remote`, which the link
+    leads to."""
+    return is_local(url) and any(map(is_remote, scenario.addresses))
 
 
 def check(scenario: Scenario, cell: Cell) -> None:
@@ -48,7 +56,13 @@ def check(scenario: Scenario, cell: Cell) -> None:
     if p["link"] is None:
         if p["cross"] is not None:
             raise ScenarioError(f"{where('cross')}: is other traffic on a link, and no link is named")
-        if scenario.over_link:
+        if scenario.over_link and is_beside(scenario, url):
+            if p["loaders"] is not None and p["loaders"] > 1:
+                raise ScenarioError(
+                    f"{where('loaders')}: {url} is beside one client, and over links no other reaches it",
+                    hint="--loaders 1, or leave such cells out",
+                )
+        elif scenario.over_link:
             raise ScenarioError(
                 f"{where('link')}: some cells have a link and others have none, which are other places",
                 hint=f"{links.UNSHAPED!r} is the same path, as fast as it goes",
@@ -77,6 +91,6 @@ def _not_over_it(url: str) -> str | None:
         return f"{url} goes through pipes of one host"
     if is_plugin(url) or is_driver(url):
         return f"{url} goes where code of others sends it"
-    if not is_local(url):
+    if not is_ours(url):
         return f"{url} is somewhere else, on a link of its own"
     return None
