@@ -19,10 +19,10 @@ from typing import Any
 from conftest import require
 from run_support import command, environment
 from venturi.common.errors import VenturiError
-from venturi.lab.hosts import ADDRESSES, Hosts
+from venturi.lab.hosts import Hosts, address
 from venturi.lab.laboratory import Laboratory
 
-SERVER = ADDRESSES["server"]
+SERVER = address("server")
 IPERF_PORT = 5201
 _INTERFACES = {*Hosts().middle, "switch"}
 _TRIES = 3

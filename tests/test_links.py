@@ -157,6 +157,30 @@ def test_a_buffer_is_what_passes_in_a_round_trip() -> None:
             "--target flight://node7 --link 1gbit",
             "--link: flight://node7:31337 is somewhere else, on a link of its own",
         ),
+        (
+            "--target flight://{server}:5000 --link 1gbit",
+            "--link: flight://{server}:5000 is a program's that is started there, and none is named",
+        ),
+        (
+            "--target flight://{server}:5000",
+            "--target: {server} is the other end of a link, and none is named",
+        ),
+        (
+            "--target flight://local --server cat",
+            "--server: is started at the other end of a link, and no link is named",
+        ),
+        (
+            "--target exec:// --command 'cat x' --link 1gbit",
+            "--link: exec:// goes where code of others sends it, and nothing is there",
+        ),
+        (
+            "--target exec:// --command 'cat x' --link 1gbit --server cat --loaders 2 --streams 2",
+            "--loaders: exec:// is code of others in one process, which is not shared among loaders",
+        ),
+        (
+            "--target flight://local --link 1gbit --server 'serve --password hunter2'",
+            "--server: a secret in it would be stored with the run",
+        ),
         ("--target flight+unix://local --link 1gbit", "--link: flight+unix://local stays on one host"),
         ("--target sqlite://local --link 1gbit", "--link: sqlite://local stays on one host"),
         ("--target pipe:// --operation get --link 1gbit", "--link: pipe:// goes through pipes of one host"),
@@ -318,8 +342,8 @@ def test_what_was_asked_stands_over_what_was_found() -> None:
     ("words", "code", "said", "hint"),
     [
         ("fast", 3, "LINK: 'fast': 'fast' is no part of a link", "venturi links names those"),
-        ("lte --client ''", 2, "--client: is empty", 'as in --client "iperf3 ..."'),
-        ('lte --client "a \'b"', 2, "--client a 'b: No closing quotation", "a quote in it has no end"),
+        ("lte --client ''", 2, "--client: names no program", 'as in --client "iperf3 ..."'),
+        ('lte --client "a \'b"', 2, '--client: "a \'b": no closing quotation', "as in --client"),
         ("lte --client no-such-program", 2, "no program 'no-such-program' is in PATH", ""),
         ("lte --client true --server no-such", 2, "--server: no program 'no-such' is in PATH", ""),
         ("--client true", 2, "--client goes over one link, and none of them were named", "as in venturi"),

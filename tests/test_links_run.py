@@ -33,7 +33,7 @@ from link_support import (
 from run_support import command, environment, venturi
 from venturi.common.links import parse
 from venturi.lab import programs
-from venturi.lab.hosts import ADDRESSES
+from venturi.lab.hosts import address
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("core")]
 
@@ -187,8 +187,8 @@ def test_the_link_leads_to_remote_and_local_is_beside_the_client(tmp_path: Path)
         }
         assert rate["remote"] < 1.03 * 12.5e6 < rate["local"]
         assert found["local"]["parameters"]["link"] is None and "link" not in found["local"]
-        assert found["local"]["target"]["address"].startswith(f"{ADDRESSES['client']}:")
-        assert found["remote"]["target"]["address"].startswith(f"{ADDRESSES['server']}:")
+        assert found["local"]["target"]["address"].startswith(f"{address('client')}:")
+        assert found["remote"]["target"]["address"].startswith(f"{address('server')}:")
 
 
 def test_links_from_python(tmp_path: Path) -> None:

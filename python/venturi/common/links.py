@@ -21,6 +21,7 @@ __all__ = [
     "ETHERNET",
     "LINK_SETTINGS",
     "PRESETS",
+    "SERVER_END",
     "TCP_HEADERS",
     "UNSHAPED",
     "WAYS",
@@ -48,6 +49,8 @@ UNSHAPED = "unshaped"
 """Two hosts with a cable that nothing is asked of."""
 CONTROLS = ("bbr", "cubic", "reno")
 """TCP's congestion controls, which the kernel has or not."""
+SERVER_END = "{server}"
+"""Stands for the address of a link's end where the server is."""
 LINK_SETTINGS = ("link", "backplane", "cross")
 """What is set of a link that is made here."""
 ETHERNET = 14 + 4 + 8 + 12

@@ -22,6 +22,7 @@ from urllib.parse import unquote
 
 from venturi.common.core import load_core
 from venturi.common.credentials import HIDDEN, without_secrets
+from venturi.engine.plugin_calls import run_trial
 from venturi.engine.spec import failed_record
 from venturi.engine.tcp_probe import probe_tcp
 from venturi.targets.system import is_driver
@@ -170,7 +171,7 @@ def main() -> None:
     core = load_core()
     control = core.Control()
     order = json.loads(sys.stdin.readline())
-    calls = {"run_trial": core.run_trial, "probe_tcp": partial(probe_tcp, core)}
+    calls = {"run_trial": partial(run_trial, core), "probe_tcp": partial(probe_tcp, core)}
     answer: dict[str, Any] = {}
     ended = threading.Event()
 

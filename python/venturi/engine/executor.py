@@ -89,8 +89,7 @@ class CoreExecutor:
         if is_driver(json.loads(spec)["target"]):
             assert isinstance(control, apart.Handle)
             return apart.run(spec, control)
-        calls = plugin_calls.of(spec)
-        return _text(self._core.run_trial(spec, _of(control), *([calls] if calls is not None else [])))
+        return _text(plugin_calls.run_trial(self._core, spec, _of(control)))
 
     def probe_tcp(self, spec: str, control: TrialControl) -> str:
         return probe_tcp(self._core, spec, _of(control))

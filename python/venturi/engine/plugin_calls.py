@@ -17,7 +17,7 @@ from venturi.targets.plugin import Trial
 from venturi.targets.plugins import Plugin, place_of_error
 from venturi.targets.system import PLUGINS, scheme_of
 
-__all__ = ["Calls", "of"]
+__all__ = ["Calls", "of", "run_trial"]
 
 TRACEBACKS = "VENTURI_PLUGIN_TRACEBACKS"
 """The environment variable that has whole tracebacks written to standard error, where it is "on"."""
@@ -41,6 +41,12 @@ def of(spec: str) -> Calls | None:
     asked = json.loads(spec)
     plugin = PLUGINS.get(scheme_of(asked["target"]))
     return None if plugin is None else Calls(plugin, asked)
+
+
+def run_trial(core: Any, spec: str, control: Any) -> Any:
+    """As the core's, of a target in Python too."""
+    calls = of(spec)
+    return core.run_trial(spec, control, *([calls] if calls is not None else []))
 
 
 class Calls:

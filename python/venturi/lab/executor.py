@@ -22,11 +22,24 @@ from venturi.engine.executor import CoreExecutor, TrialControl
 from venturi.engine.spec import failed_record
 from venturi.lab.hosts import CLIENT, SERVER, address
 from venturi.lab.laboratory import Laboratory, Stopped, WrongLink
+from venturi.lab.programs import Note, Serving
 from venturi.servers.starters import Placed
 
 __all__ = ["LinkExecutor", "LoadersExecutor"]
 
 _BEGIN_SECONDS = 30.0
+
+
+class _Ends(Placed):
+    """Starts servers at the end of a link."""
+
+    def __init__(self, lab: Laboratory, beside: bool) -> None:
+        near = Placed(address(CLIENT), lab.within(CLIENT)) if beside else None
+        super().__init__(address(SERVER), lab.within(SERVER), near)
+        self._lab = lab
+
+    def program(self, command: str, note: Note) -> Serving:
+        return Serving(self._lab, command, note)
 
 
 class _OverLinks:
@@ -43,8 +56,7 @@ class _OverLinks:
         """`beside`: `X://local` is beside the client, and the link leads to `X://remote`; else to both."""
         self._here = CoreExecutor()
         self._lab = Laboratory(loaders)
-        near = Placed(address(CLIENT), self._lab.within(CLIENT)) if beside else None
-        self.starter = Placed(address(SERVER), self._lab.within(SERVER), near)
+        self.starter = _Ends(self._lab, beside)
 
     @abstractmethod
     def control(self) -> TrialControl:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["ADDRESSES", "CLIENT", "NETWORK", "SERVER", "SWITCH", "Hosts", "address"]
+__all__ = ["CLIENT", "NETWORK", "SERVER", "SWITCH", "Hosts", "address", "filled"]
 
 SERVER = "server"
 CLIENT = "client"
@@ -100,5 +100,12 @@ def _toward(end: str) -> str:
     return "toward-s" if end == SERVER else f"toward-c{end.removeprefix(CLIENT).removeprefix('-')}"
 
 
-ADDRESSES = {end: address(end) for end in Hosts().ends}
-"""Of a client and a server."""
+_ADDRESSES = {f"{{{end}}}": address(end) for end in Hosts().ends}
+"""Of a client and a server, by what stands for them in texts."""
+
+
+def filled(text: str) -> str:
+    """With addresses in place of {client} and {server}."""
+    for end, there in _ADDRESSES.items():
+        text = text.replace(end, there)
+    return text

@@ -30,6 +30,7 @@ from venturi.common import links
 from venturi.common.environment import usable_cores
 from venturi.engine.executor import Executor, TrialControl, run_with_progress
 from venturi.engine.spec import FORMAT_VERSION, build_spec
+from venturi.lab.hosts import filled
 from venturi.measure.endpoints import Endpoints
 from venturi.plan.cell import Cell
 from venturi.servers.reference import ReferenceServer
@@ -417,7 +418,7 @@ class Prober:
         if not self._executor.needs_server:
             return url
         if not is_ours(url) and not (self._stand_in and is_loopback(url)):
-            return split_url(url)._replace(path="", query="").geturl()
+            return filled(split_url(url)._replace(path="", query="").geturl())
         # Asked each time: one that died was started again, somewhere else.
         own = self._endpoints.own_address(url) if self._endpoints is not None else None
         if own is None and url not in self._servers:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from venturi.common import environment, temporary
 from venturi.common.environment import usable_cores
+from venturi.common.links import SERVER_END
 from venturi.common.times import SEED_NS
 from venturi.engine import peers
 from venturi.inputs.files import DataStore, Prepared
 from venturi.inputs.points import Columns
+from venturi.lab.hosts import filled
 from venturi.measure import preflight
 from venturi.plan.cell import Cell
 from venturi.plan.matrix import cells
@@ -100,7 +102,8 @@ class Endpoints:
         """Starts servers for cells that go to `local` or `remote`. Raises VenturiError where one does not."""
         if self._needs_server:
             tables = {made.name: made.ipc for cell in self.cells if (made := self._served(cell)) is not None}
-            self._local.start((str(cell.parameters["target"]) for cell in self.cells), tables)
+            urls = (str(cell.parameters["target"]) for cell in self.cells)
+            self._local.start(urls, tables, self._scenario.hosts.server)
             for cell in self.cells:
                 if cell.parameters["data"] == "archive":
                     # Now, not when the first trial is about to begin.
@@ -153,7 +156,7 @@ class Endpoints:
             told: environment.Told = {}
             if is_ours(url):
                 told = self._local.environments(url)
-            elif not is_database(url) and not is_time_series(url) and not is_plugin(url):
+            elif not (is_database(url) or is_time_series(url) or is_plugin(url) or SERVER_END in url):
                 told = peers.ask(url, cell.options, self._scenario.run.timeout / 1e9)
             if any(described is not None for described in told.values()):
                 found[place] = told
@@ -177,7 +180,11 @@ class Endpoints:
     def url(self, cell: Cell) -> str:
         """The address for a trial of this cell."""
         url = str(cell.parameters["target"])
-        return self._local.url(url) if self._needs_server else url
+        return filled(self._local.url(url)) if self._needs_server else url
+
+    def _filled(self, texts: Iterable[str]) -> list[str]:
+        """With the addresses of a link's ends, where one leads to somebody else's program."""
+        return [filled(text) if self._scenario.hosts.server is not None else text for text in texts]
 
     def _metrics(self, cell: Cell) -> dict[str, Any]:
         """Points that Venturi makes, from where they may begin: a store of ours is empty, another one may
@@ -233,9 +240,11 @@ class Endpoints:
             more["http_port"] = self._local.store_http_port(url)
         if is_driver(url):
             more |= {key: it for key, it in adbc_drivers.found(url).items() if key not in cell.options}
+            if words_given := cell.options.get("driver_options"):
+                more["driver_options"] = self._filled(words_given)
         if scheme_of(url) == "exec":
             command = cell.options.get("command")
-            more["command"] = list(OWN) if command is None else words(command)
+            more["command"] = list(OWN) if command is None else self._filled(words(command))
         if is_charrow(url):
             served = self._served(cell)
             query = queries.text(cell, served.name if served is not None else None)

@@ -13,7 +13,7 @@ from venturi.common.links import Link
 from venturi.engine import apart
 from venturi.engine.executor import CoreExecutor, run_with_progress
 from venturi.lab import programs
-from venturi.lab.hosts import ADDRESSES
+from venturi.lab.hosts import CLIENT, SERVER, address
 from venturi.lab.laboratory import Laboratory, WrongLink
 from venturi.measure.ceiling_probes import Probe, least
 from venturi.servers.starters import Placed, Server
@@ -69,7 +69,7 @@ def survey(
     Raises VenturiError where this host can make none.
     """
     with contextlib.closing(Laboratory()) as lab:
-        server = Placed(ADDRESSES["server"], lab.within("server"))("flight", ())
+        server = Placed(address(SERVER), lab.within(SERVER))("flight", ())
         try:
             for name, link in asked.items():
                 if progress is not None:
@@ -108,7 +108,7 @@ def _raw_tcp(lab: Laboratory, server: Server, name: str, way: str) -> float:
     }
     control = CoreExecutor().control()
     assert isinstance(control, apart.Handle)
-    within = lab.within("client")
+    within = lab.within(CLIENT)
 
     def call(text: str, handle: Any) -> str:
         return apart.run(text, handle, within=within, call="probe_tcp")
@@ -123,7 +123,8 @@ def program(link: Link, cross: float | None, server: str | None, client: str, no
     """Runs a client's command over one link, after a server's at its other end; the client's exit status.
     `cross`: percent of its rate that others take. Raises VenturiError."""
     words = programs.read("--client", client)
-    serving = programs.read("--server", server) if server is not None else None
+    if server is not None:
+        programs.read("--server", server)
     with contextlib.closing(Laboratory()) as lab:
         try:
             lab.ready(link, cross)
@@ -136,7 +137,7 @@ def program(link: Link, cross: float | None, server: str | None, client: str, no
         status: int | None = None
         try:
             with lab.held(lambda: None):
-                status = programs.run(lab, serving, words, note)
+                status = programs.run(lab, server, words, note)
         except OSError as error:
             if status is None:
                 raise

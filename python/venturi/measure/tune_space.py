@@ -11,6 +11,7 @@ from typing import Any
 from venturi.analysis.cells.ceilings import data_label
 from venturi.analysis.models.packing import LEAST
 from venturi.common.errors import ScenarioError
+from venturi.common.links import SERVER_END
 from venturi.engine import peers
 from venturi.engine.executor import Executor
 from venturi.measure.ceiling_probes import SECONDS, Probe, Prober, foreign
@@ -61,6 +62,7 @@ def _codecs(found: Scenario, executor: Executor, note: Note) -> list[str]:
         or operation not in ("get", "put")
         or scheme_of(url) not in REFERENCE
         or not applies("compression", url, operation)
+        or (SERVER_END in url and operation == "get")
     ):
         return []
     # A file is made ready for each batch size: one of them is sample enough.

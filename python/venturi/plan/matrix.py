@@ -29,7 +29,7 @@ from venturi.plan.workload import (
     Workload,
     data_label,
 )
-from venturi.targets.system import is_driver, is_ours, is_plugin, scheme_of, servers_batches
+from venturi.targets.system import is_driver, is_ours, is_plugin, is_program, scheme_of, servers_batches
 from venturi.targets.urls import place_of
 
 if TYPE_CHECKING:
@@ -258,6 +258,12 @@ def _check_placement(scenario: Scenario, cell: Cell) -> None:
             f"{scenario.where('target', 'url')}: {scheme_of(url)}:// is a target in Python of this process, "
             "and --on has others, which do not call it",
             hint="leave --on out, and run venturi on each host",
+        )
+    if scenario.on is None and loaders is not None and (is_plugin(url) or is_program(url) or is_driver(url)):
+        raise ScenarioError(
+            f"{scenario.where('matrix' if 'loaders' in scenario.axes else 'hosts', 'loaders')}: "
+            f"{scheme_of(url)}:// is code of others in one process, which is not shared among loaders",
+            hint="leave --loaders out",
         )
     if loaders is not None and loaders > 1 and scheme_of(url) == "duckdb":
         raise ScenarioError(

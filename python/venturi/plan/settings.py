@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictS
 from venturi.common import links
 from venturi.common.suffixes import parse_count, parse_duration, parse_percent
 from venturi.plan.workload import Duration, Whole
+from venturi.targets.exec import without_secret
 from venturi.targets.fields import Nullable, Table
 from venturi.targets.handicap import nanoseconds
 from venturi.targets.options import DEFAULTS, ONLY_HERE, SETTINGS, Options
@@ -125,6 +126,21 @@ class Hosts(Table):
                 "server's link. Each has a `link` of its own to there"
             ),
             default="as that of one link",
+        ),
+    ] = None
+    server: Annotated[
+        Nullable[Annotated[StrictStr, AfterValidator(without_secret)]],
+        Setting(
+            "With --link: a program that is started at its other end; {server} in --target or --command is "
+            "where.",
+            panel="Several hosts",
+            commas="text",
+            cell=None,
+            doc=(
+                "a program of somebody else's, started for the run at the other end of the `link`: see "
+                "[your own server](links.md#your-own-server)"
+            ),
+            default="none",
         ),
     ] = None
     cross: Annotated[

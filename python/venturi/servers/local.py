@@ -9,14 +9,14 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
 from venturi.common import temporary
 from venturi.common.environment import Told, describe_host
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.servers.local_store import LocalStore, Settings
-from venturi.servers.starters import Placed, Server, SocketServer, Starter, here
+from venturi.servers.starters import Ends, Placed, Server, SocketServer, Starter, here
 from venturi.targets.system import (
     REFERENCE,
     SERVERS,
@@ -63,22 +63,29 @@ class LocalTargets:
     def __init__(self, note: Note, starter: Starter | None = None) -> None:
         self._note = note
         self._starter: Starter = starter or here
-        self._wanted: list[_Wanted] = []
-        self._servers: dict[_Wanted, Server] = {}
+        self._wanted: list[_Wanted | str] = []
+        """A text is the command of a program of somebody else's."""
+        self._servers: dict[_Wanted | str, Server] = {}
         self._held: temporary.Held | None = None
         self._tables: dict[str, Path] = {}
         self._stores = {remote: LocalStore(note, self._starter, remote) for remote in (False, True)}
 
-    def start(self, urls: Iterable[str], tables: Mapping[str, Path] | None = None) -> None:
+    def start(
+        self, urls: Iterable[str], tables: Mapping[str, Path] | None = None, program: str | None = None
+    ) -> None:
         """Starts what these addresses need; `tables` are IPC files that a server of charrow:// gives, by
-        name. Raises VenturiError where a server does not start."""
+        name; `program`: a command that starts another server, at the other end of a link. Raises VenturiError
+        where a server does not start."""
         self._tables = dict(tables or {})
         needed = dict.fromkeys(_wanted(url) for url in urls if is_ours(url) and not is_time_series(url))
         self._wanted = [wanted for wanted in needed if not in_process(f"{wanted.scheme}://")]
+        self._wanted += [program] if program is not None else []
         for wanted in self._wanted:
             self._servers[wanted] = self._started(wanted)
 
-    def _started(self, wanted: _Wanted) -> Server:
+    def _started(self, wanted: _Wanted | str) -> Server:
+        if isinstance(wanted, str):
+            return cast("Ends", self._starter).program(wanted, self._note)
         scheme, remote, unix = wanted
         if scheme in REFERENCE:
             # Mostly without tables: before its clock starts, a trial gives the server what it will get.
@@ -106,9 +113,8 @@ class LocalTargets:
                 if server.running:
                     continue
                 said = server.complaint()
-                ours = wanted.scheme in REFERENCE
-                name = "the reference server" if ours else f"the server of {wanted.scheme}://local"
-                self._note("warning", f"{name} died{': ' + said if said else ''}; starting another")
+                died = f"{_name(wanted)} died{': ' + said if said else ''}"
+                self._note("warning", f"{died}; starting another")
                 server.stop()
                 del self._servers[wanted]
             # Or the last attempt to start another has failed.
@@ -204,6 +210,13 @@ class LocalTargets:
         if self._held is not None:
             self._held.remove()
             self._held = None
+
+
+def _name(wanted: _Wanted | str) -> str:
+    if isinstance(wanted, str):
+        return f"--server {wanted.split()[0]}"
+    ours = wanted.scheme in REFERENCE
+    return "the reference server" if ours else f"the server of {wanted.scheme}://local"
 
 
 def _environment(hello: Mapping[str, Any]) -> dict[str, Any] | None:

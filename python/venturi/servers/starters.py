@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -12,7 +12,7 @@ from venturi.common.errors import VenturiError
 from venturi.servers.reference import ReferenceServer
 from venturi.targets.system import SERVERS
 
-__all__ = ["Placed", "Server", "SocketServer", "Starter", "StoreProcess", "here"]
+__all__ = ["Ends", "Placed", "Server", "SocketServer", "Starter", "StoreProcess", "here"]
 
 
 class Server(Protocol):
@@ -112,6 +112,13 @@ class StoreProcess:
         with contextlib.suppress(VenturiError):
             self._server.stop(at_once=True)
         self._held.remove()
+
+
+class Ends(Starter, Protocol):
+    """Of a link, at whose other end it starts programs of somebody else's too."""
+
+    def program(self, command: str, note: Callable[[str, str], None]) -> Server:
+        """Raises VenturiError where no client can come to it."""
 
 
 def here(kind: str, arguments: Sequence[str], remote: bool = False) -> Server:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, StrictStr
 
@@ -12,7 +12,7 @@ from venturi.common.credentials import tells_secret, without_secrets
 from venturi.targets.fields import Nullable, Table
 from venturi.targets.setting import Setting
 
-__all__ = ["Exec", "words"]
+__all__ = ["Exec", "without_secret", "words"]
 
 _exec = partial(Setting, panel="Programs", systems={"exec": None})
 
@@ -29,7 +29,8 @@ def words(command: str) -> list[str]:
     return found
 
 
-def _command(value: str | None) -> Any:
+def without_secret(value: str | None) -> str | None:
+    """A command that may be stored. Raises ValueError where it has a secret in it, or is none."""
     found = words(value) if value is not None else []
     for word, before in zip(found, ["", *found], strict=False):
         # Of a word with spaces, as a connection's settings or a script, every assignment counts.
@@ -44,7 +45,7 @@ class Exec(Table):
     """A program a stream."""
 
     command: Annotated[
-        Nullable[Annotated[StrictStr, AfterValidator(_command)]],
+        Nullable[Annotated[StrictStr, AfterValidator(without_secret)]],
         _exec(
             'exec: the program of each stream and its arguments, as "cat part-{stream}.arrows".',
             commas="text",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from venturi.common import links
 from venturi.common.errors import ScenarioError
+from venturi.common.links import SERVER_END
 from venturi.plan.cell import Cell
 from venturi.targets.system import (
     PIPES,
@@ -14,6 +15,7 @@ from venturi.targets.system import (
     is_local,
     is_ours,
     is_plugin,
+    is_program,
     is_remote,
     is_shared,
     is_unix,
@@ -42,6 +44,16 @@ def check(scenario: Scenario, cell: Cell) -> None:
     def where(key: str) -> str:
         return scenario.where("matrix" if key in scenario.axes else "hosts", key)
 
+    if scenario.hosts.server is not None and p["link"] is None and not is_beside(scenario, url):
+        raise ScenarioError(
+            f"{where('server')}: is started at the other end of a link, and no link is named",
+            hint="name one: --link unshaped",
+        )
+    if p["link"] is None and SERVER_END in url:
+        raise ScenarioError(
+            f"{scenario.where('target', 'url')}: {SERVER_END} is the other end of a link, and none is named",
+            hint='name one, and what serves there: --link 1gbit --server "COMMAND"',
+        )
     if p["backplane"] is not None and p["link"] is None:
         raise ScenarioError(f"{where('backplane')}: is what loaders share behind links, and no link is named")
     if p["loaders"] is not None and p["link"] is not None and p["loaders"] > _MOST_LOADERS:
@@ -74,23 +86,27 @@ def check(scenario: Scenario, cell: Cell) -> None:
         )
     if p["cross"] is not None and links.parse(str(p["link"])).rate is None:
         raise ScenarioError(f"{where('cross')}: is a share of a rate, and {p['link']!r} has none")
-    if (reason := _not_over_it(url)) is not None:
+    if (reason := _not_over_it(url, scenario.hosts.server is not None)) is not None:
         raise ScenarioError(
             f"{where('link')}: {reason}",
-            hint="what goes over a link is started for the run: --target flight://local, mysql://local, ...",
+            hint="what goes over a link is started for the run: --target flight://local, mysql://local, ... "
+            f'or your own server, --server "COMMAND" --target flight://{SERVER_END}:PORT',
         )
 
 
-def _not_over_it(url: str) -> str | None:
-    """Why nothing of this address goes over the link; None where it does."""
+def _not_over_it(url: str, served: bool) -> str | None:
+    """Why nothing of this address goes over the link; None where it does. `served`: a program of somebody
+    else's is at its other end."""
     if url.startswith("empty:"):
         return f"{url} moves nothing"
     if is_unix(url) or is_shared(url) or in_process(url):
         return f"{url} stays on one host"
+    if is_plugin(url) or is_driver(url) or is_program(url):
+        return None if served else f"{url} goes where code of others sends it, and nothing is there"
     if scheme_of(url) in PIPES:
         return f"{url} goes through pipes of one host"
-    if is_plugin(url) or is_driver(url):
-        return f"{url} goes where code of others sends it"
+    if SERVER_END in url:
+        return None if served else f"{url} is a program's that is started there, and none is named"
     if not is_ours(url):
         return f"{url} is somewhere else, on a link of its own"
     return None

@@ -1,0 +1,194 @@
+"""Somebody else's servers over links: reached by Venturi's own client, by a program, a target in Python and a
+driver; each gets what the link carries."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flightsql_support
+from adbc_support import driver
+from link_support import laboratory
+from plugin_support import package, venturi_with
+from run_support import venturi
+from venturi.common.links import Link
+from venturi.lab.hosts import address
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("core")]
+
+QUIET = ("--no-ceilings", "--no-report", "--repeats", "1", "--warmup", "0", "--duration", "1s")
+LINKS = {"20mbit": 2e7, "40mbit 10ms": 4e7}
+FLIGHT = """
+import sys
+import pyarrow as pa
+import pyarrow.flight as flight
+
+class Server(flight.FlightServerBase):
+    def get_flight_info(self, context, descriptor):
+        return flight.FlightInfo(ROWS.schema, descriptor, [flight.FlightEndpoint(b"t", [])], -1, -1)
+    def do_get(self, context, ticket):
+        return flight.RecordBatchStream(pa.Table.from_batches([ROWS] * 1000))
+
+ROWS = pa.record_batch({"a": pa.array(range(10_000))})
+Server(f"grpc://{sys.argv[1]}:5000").serve()
+"""
+SOCKET = """
+import contextlib
+import socket
+import sys
+import threading
+import pyarrow as pa
+
+def serve(client):
+    with contextlib.suppress(OSError), client, client.makefile("wb") as file:
+        with pa.ipc.new_stream(file, ROWS.schema) as writer:
+            for n in range(10_000):
+                writer.write_batch(ROWS)
+
+ROWS = pa.record_batch({"a": pa.array(range(10_000))})
+server = socket.create_server((sys.argv[1], 5000))
+for n in range(int(sys.argv[2])):
+    threading.Thread(target=serve, args=[server.accept()[0]]).start()
+"""
+CLIENT = """
+import shutil
+import socket
+import sys
+shutil.copyfileobj(socket.create_connection((sys.argv[1], 5000)).makefile("rb"), sys.stdout.buffer)
+"""
+PLUGIN = """
+import socket
+from urllib.parse import urlsplit
+import pyarrow as pa
+
+class Target:
+    interface, name, operations, gets = 1, "Arrow IPC over a socket", ("get",), "own"
+    def plan(self, trial):
+        self.place = urlsplit(trial.url)
+        return self
+    def produce(self, stream):
+        connection = socket.create_connection((self.place.hostname, self.place.port))
+        return pa.ipc.open_stream(connection.makefile("rb"))
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def host_has_namespaces() -> None:
+    with laboratory():
+        pass
+
+
+def script(folder: Path, text: str) -> str:
+    """The beginning of a command that runs it."""
+    file = folder / "script.py"
+    file.write_text(text)
+    return f"{sys.executable} {file}"
+
+
+def records(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()]
+
+
+def full(out: Path) -> None:
+    """Each link of the run was."""
+    found = {line["parameters"]["link"]: line for line in records(out)}
+    assert set(found) == set(LINKS)
+    for link, rate in LINKS.items():
+        assert found[link]["outcome"] == "ok", found[link]["error"]
+        counts, times = found[link]["counts"], found[link]["times"]
+        part = counts["payload_bytes"] * 8e9 / times["interval_ns"] / (rate * Link().payload_part)
+        # What lies in buffers when the clock starts is more than the link carries.
+        assert 0.7 < part < 1.35, (link, part)
+
+
+def test_flight(tmp_path: Path) -> None:
+    server = script(tmp_path, FLIGHT)
+    out = tmp_path / "run"
+    words = ("--target", "flight://{server}:5000/t", "--server", f"{server} {{server}}", "--out", out)
+    done = venturi("run", *words, *QUIET, "--link", ",".join(LINKS))
+    assert done.returncode == 0, done.stderr
+    full(out)
+    for line in records(out):
+        assert line["parameters"]["target"] == "flight://{server}:5000/t"
+        assert line["target"]["address"] == f"{address('server')}:5000"
+        # Its process is in another namespace, and is found there.
+        assert line["cpu"]["server"] is not None
+
+
+def test_a_program(tmp_path: Path) -> None:
+    server = script(tmp_path, SOCKET)
+    (tmp_path / "client.py").write_text(CLIENT)
+    out = tmp_path / "run"
+    done = venturi(
+        *("run", "--target", "exec://", "--command", f"{sys.executable} {tmp_path}/client.py {{server}}"),
+        *("--server", f"{server} {{server}} 100", "--link", ",".join(LINKS), *QUIET, "--out", out),
+    )
+    assert done.returncode == 0, done.stderr
+    full(out)
+
+
+def test_a_target_in_python(tmp_path: Path) -> None:
+    server = script(tmp_path, SOCKET)
+    package(tmp_path / "site", "mine", PLUGIN)
+    out = tmp_path / "run"
+    done = venturi_with(
+        tmp_path / "site",
+        *("run", "--target", "mine://{server}:5000", "--server", f"{server} {{server}} 100"),
+        *("--link", ",".join(LINKS), *QUIET, "--out", out),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    full(out)
+
+
+def test_a_driver(tmp_path: Path) -> None:
+    driver("flightsql")
+    with contextlib.closing(sqlite3.connect(tmp_path / "data")) as made, made:
+        made.execute("CREATE TABLE t (a INTEGER)")
+        made.executemany("INSERT INTO t VALUES (?)", ([n] for n in range(500_000)))
+    server = f"{flightsql_support.program()} -data {tmp_path / 'data'} -host {{server}} -port 5000"
+    out = tmp_path / "run"
+    done = venturi(
+        *("run", "--target", "adbc://flightsql", "--driver-option", "uri=grpc://{server}:5000"),
+        *("--table", "t", "--server", server, "--link", ",".join(LINKS), *QUIET, "--out", out),
+    )
+    assert done.returncode == 0, done.stderr
+    full(out)
+
+
+def test_one_that_ends_is_started_again(tmp_path: Path) -> None:
+    """It serves one client. A trial may meet it as it ends; the next one finds another."""
+    server = script(tmp_path, SOCKET)
+    (tmp_path / "client.py").write_text(CLIENT)
+    out = tmp_path / "run"
+    done = venturi(
+        *("run", "--target", "exec://", "--command", f"{sys.executable} {tmp_path}/client.py {{server}}"),
+        *("--server", f"{server} {{server}} 1", "--link", "20mbit", *QUIET, "--repeats", 3, "--out", out),
+    )
+    assert done.returncode in (0, 5), done.stderr
+    assert f"warning: --server {sys.executable} died; starting another" in done.stderr
+    outcomes = [line["outcome"] for line in records(out)]
+    assert outcomes.count("ok") >= 2 and outcomes[0] == "ok", outcomes
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("no-such-program", "error: --server: no program 'no-such-program' is in PATH"),
+        (
+            "sh -c 'echo no port; exit 3'",
+            "error: --server sh: ended before anybody could connect to it: no port",
+        ),
+    ],
+)
+def test_one_that_does_not_serve(tmp_path: Path, command: str, said: str) -> None:
+    words = ("--target", "flight://{server}:5000", "--link", "20mbit", "--server", command)
+    done = venturi("run", *words, *QUIET, "--out", tmp_path / "run")
+    assert done.returncode in (2, 4) and said in done.stderr
+    assert "Traceback" not in done.stderr
