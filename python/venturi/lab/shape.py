@@ -44,6 +44,7 @@ _UNDER, _UNSHAPED = 0.7, 2e8
 """Of the rate, and bits/s where there is none: nothing but chance loses packets then."""
 _LOSSES = 100
 """Losses that are expected of the packets sent, so that their part can be told."""
+_PINGS = 31
 _PINGS_EVERY_NS, _MOST_EVERY_NS = 2_000_000, 50_000_000
 _CUTS_DATAGRAMS = (6, 2)
 """The first kernel whose packet sockets take datagrams that are yet to be cut."""
@@ -172,8 +173,9 @@ class Shape:
                 enough = _FEWEST_LOSSES * bits / (loss * fast)
                 seconds = min(max(_LOSS_SECONDS, enough), _MOST_LOSS_SECONDS)
             return {
-                "rate": rate,
+                "rate": rate or _UNSHAPED,
                 "buffer": buffer,
+                "offered": rate * _OVER if rate is not None else None,
                 "rate_packets": max(_LEAST_RATE_PACKETS, int((rate or 0) * _OVER * _RATE_SECONDS / bits)),
                 "packets": max(_LEAST_COUNTED, min(wanted, int(fast * seconds / bits))),
                 "packets_rate": fast,
@@ -185,6 +187,7 @@ class Shape:
             "mtu": link.mtu,
             "overhead": ETHERNET,
             "singly": self.needs_relay and _kernel() < _CUTS_DATAGRAMS,
+            "pings": _PINGS,
             "ping_every_ns": every,
             "round_trip_ns": link.round_trip_ns + link.jitter_ns,
             "ways": [way(rates[1], link.loss[1], buffers[1]), way(rates[0], link.loss[0], buffers[0])],
@@ -195,12 +198,12 @@ class Shape:
         asked = self.look(self.hosts.clients[0])
         bits = 8 * (self.link.mtu + ETHERNET)
         sending = sum(
-            way["rate_packets"] * bits / ((way["rate"] or _UNSHAPED) * _OVER)
+            way["rate_packets"] * bits / (way["offered"] or _UNSHAPED)
             + way["packets"] * bits / way["packets_rate"]
-            + 16 * min(way["buffer"], way["packets"] * bits / 8) / (way["rate"] or _UNSHAPED)
+            + 16 * min(way["buffer"], way["packets"] * bits / 8) / way["rate"]
             for way in asked["ways"]
         )
-        return float(sending + 31 * asked["ping_every_ns"] / 1e9 + 5 * asked["round_trip_ns"] / 1e9)
+        return float(sending + asked["pings"] * asked["ping_every_ns"] / 1e9 + 5 * asked["round_trip_ns"] / 1e9)
 
 
 def _kernel() -> tuple[int, ...]:

@@ -20,9 +20,8 @@ use super::namespace::inside;
 const HEADERS: u64 = 20 + 8;
 /// A message to the kernel holds so much, and is cut into datagrams there.
 const MOST_SENT: u64 = 65_507;
-const PINGS: u64 = 31;
-/// How much more than the rate is sent, to find it.
-const OVER: f64 = 1.25;
+/// A path so much slower than asked for is told as slow, and not as one that loses what is still on its way.
+const SLOWER: f64 = 1.25;
 /// The first part of what arrives comes out of a full bucket, faster than the rate.
 const SETTLING: f64 = 0.4;
 /// After the last packet is due.
@@ -42,7 +41,8 @@ pub struct Spec {
     /// Whether each datagram is handed to the kernel by itself: those that it is to cut do not pass a packet socket
     /// of kernels before 6.2.
     pub singly: bool,
-    /// Between two pings.
+    pub pings: u32,
+    /// Between two of them.
     pub ping_every_ns: u64,
     /// Of a packet there and back, so that nobody waits for less.
     pub round_trip_ns: u64,
@@ -60,11 +60,12 @@ pub struct End {
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Way {
-    /// Bits/s with all that Ethernet adds; none: the rate is not looked for.
-    pub rate: Option<f64>,
-    /// Bytes that wait at the slowest place, at most.
+    /// Bits/s with all that Ethernet adds, at which what waits leaves the slowest place.
+    pub rate: f64,
+    /// Bytes that wait there, at most.
     pub buffer: u64,
-    /// By how many packets it is.
+    /// Bits/s that are sent to find the rate, and by how many packets; none: it is not looked for.
+    pub offered: Option<f64>,
     pub rate_packets: u64,
     /// Packets by which loss is found, and the bits/s at which they are sent: nothing but chance loses any.
     pub packets: u64,
@@ -117,10 +118,11 @@ pub fn look(spec: &Spec) -> io::Result<Found> {
             singly: spec.singly,
             patience: Duration::from_nanos(spec.round_trip_ns) + LATE,
             buffer: way.buffer,
+            drains: way.rate,
         };
-        let (rate, offered) = match way.rate {
-            Some(asked) => {
-                let (rate, offered) = path.rate(asked, way.rate_packets)?;
+        let (rate, offered) = match way.offered {
+            Some(offered) => {
+                let (rate, offered) = path.rate(offered, way.rate_packets)?;
                 (Some(rate), Some(offered))
             }
             None => (None, None),
@@ -153,7 +155,7 @@ fn round_trip(sockets: &[UdpSocket; 2], spec: &Spec) -> io::Result<Trip> {
     let every = Duration::from_nanos(spec.ping_every_ns);
     let patience = Duration::from_nanos(spec.round_trip_ns) + LATE;
     let began = Instant::now();
-    let end = began + every * PINGS as u32 + patience;
+    let end = began + every * spec.pings + patience;
     let mut took: Vec<u64> = std::thread::scope(|scope| {
         let echo = scope.spawn(|| {
             let mut text = [0; 8];
@@ -167,13 +169,13 @@ fn round_trip(sockets: &[UdpSocket; 2], spec: &Spec) -> io::Result<Trip> {
             while let Some(8) = read_until(near, &mut text, end)? {
                 let sent = u64::from_le_bytes(text);
                 found.push((began.elapsed().as_nanos() as u64).saturating_sub(sent));
-                if found.len() as u64 == PINGS {
+                if found.len() == spec.pings as usize {
                     break;
                 }
             }
             Ok::<_, io::Error>(found)
         });
-        for number in 0..PINGS as u32 {
+        for number in 0..spec.pings {
             let due = began + every * number;
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
             near.send(&(began.elapsed().as_nanos() as u64).to_le_bytes())?;
@@ -188,10 +190,10 @@ fn round_trip(sockets: &[UdpSocket; 2], spec: &Spec) -> io::Result<Trip> {
     match took[..] {
         [] => Err(io::Error::new(
             ErrorKind::TimedOut,
-            format!("none of {PINGS} packets came back in {patience:?}"),
+            format!("none of {} packets came back in {patience:?}", spec.pings),
         )),
         [least, ..] => Ok(Trip {
-            sent: PINGS,
+            sent: spec.pings.into(),
             came_back: took.len() as u64,
             least_ns: least,
             median_ns: took[took.len() / 2],
@@ -235,6 +237,7 @@ struct Path<'a> {
     singly: bool,
     patience: Duration,
     buffer: u64,
+    drains: f64,
 }
 
 impl Path<'_> {
@@ -244,8 +247,8 @@ impl Path<'_> {
     }
 
     /// What arrives while more is sent than the path carries, and what was sent; bits/s.
-    fn rate(&self, asked: f64, packets: u64) -> io::Result<(f64, f64)> {
-        let (arrivals, took) = self.passed(asked * OVER, packets, Kind::Flood)?;
+    fn rate(&self, offered: f64, packets: u64) -> io::Result<(f64, f64)> {
+        let (arrivals, took) = self.passed(offered, packets, Kind::Flood)?;
         let few = || {
             io::Error::new(
                 ErrorKind::TimedOut,
@@ -286,7 +289,7 @@ impl Path<'_> {
         set(self.to, libc::SOL_UDP, libc::UDP_GRO, &1)?;
         // No more can wait than was sent.
         let waits = self.buffer.min(packets * (self.datagram + HEADERS));
-        let queue = Duration::from_secs_f64(waits as f64 * 8.0 * OVER / rate);
+        let queue = Duration::from_secs_f64(waits as f64 * 8.0 * SLOWER / self.drains);
         // A busy host takes longer to send: when no more can come is known then.
         let end = OnceLock::new();
         std::thread::scope(|scope| {
