@@ -6,6 +6,7 @@ pub mod arrow_http;
 mod asked;
 pub mod assembler;
 pub mod charrow_client;
+pub mod charrow_ring;
 pub mod charrow_server;
 pub mod clickhouse;
 pub mod connection;
@@ -29,10 +30,11 @@ pub mod url;
 
 pub type Target = (&'static str, fn(&[u8]));
 
-pub const TARGETS: [Target; 21] = [
+pub const TARGETS: [Target; 22] = [
     ("arrow_http", arrow_http::run),
     ("assembler", assembler::run),
     ("charrow_client", charrow_client::run),
+    ("charrow_ring", charrow_ring::run),
     ("charrow_server", charrow_server::run),
     ("clickhouse", clickhouse::run),
     ("connection", connection::run),

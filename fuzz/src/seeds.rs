@@ -70,6 +70,11 @@ fn charrow(seeds: &mut Vec<Seed>) -> Result<()> {
         said.extend(messages::end());
         said.extend(messages::error("no"));
         save("charrow_client", name, &fed(40, &said));
+        save(
+            "charrow_ring",
+            name,
+            &fed(40, &ring(compression, checksum)?),
+        );
         let parameters = Parameters {
             compression,
             checksum,
@@ -101,6 +106,29 @@ fn charrow(seeds: &mut Vec<Seed>) -> Result<()> {
         save("charrow_server", name, &told);
     }
     Ok(())
+}
+
+/// Bodies that lie in a ring, and what is said of them, the second one in two parts.
+fn ring(compression: Compression, checksum: bool) -> Result<Vec<u8>> {
+    let batch = records::batch(2, 5, Values::Sequential, 0)?;
+    let mut encoder = Encoder::new(&batch.schema(), compression)?;
+    let (mut body, mut encoded) = (Vec::new(), Vec::new());
+    let mut said = messages::schema(&schema_to_bytes(&batch.schema())?);
+    encoder.encode(&batch, &mut encoded)?;
+    encoder.encode(&batch, &mut encoded)?;
+    for (message, parts) in encoded.into_iter().zip([1, 2]) {
+        let wrapped = messages::block(message, checksum);
+        said.extend(wrapped.pieces[0].as_slice());
+        body.clear();
+        for piece in &wrapped.pieces[1..] {
+            body.extend(piece.as_slice());
+        }
+        for part in body.chunks(body.len().div_ceil(parts)) {
+            said.extend(messages::filled(part.len()));
+        }
+    }
+    said.extend(messages::end());
+    Ok(two(&body, &said))
 }
 
 /// What servers of other people's protocols answer.
