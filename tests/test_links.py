@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -159,10 +160,10 @@ def test_a_buffer_is_what_passes_in_a_round_trip() -> None:
         ),
         (
             "--target flight://{server}:5000 --link 1gbit",
-            "--link: flight://{server}:5000 is a program's that is started there, and none is named",
+            "--link: flight://{server}:5000 is a program's that is started there, and no --server is named",
         ),
         (
-            "--target flight://{server}:5000",
+            "--target flight://{server}:5000 --operation get",
             "--target: {server} is the other end of a link, and none is named",
         ),
         (
@@ -171,10 +172,38 @@ def test_a_buffer_is_what_passes_in_a_round_trip() -> None:
         ),
         (
             "--target exec:// --command 'cat x' --link 1gbit",
-            "--link: exec:// goes where code of others sends it, and nothing is there",
+            "--link: exec:// goes where code of others sends it, and no --server is there",
         ),
         (
-            "--target exec:// --command 'cat x' --link 1gbit --server cat --loaders 2 --streams 2",
+            "--target exec:// --command 'cat x' --link 1gbit --server cat",
+            "--link: exec://: nothing that is set names {server}, its other end",
+        ),
+        (
+            "--target exec:// --command 'cat {server}'",
+            "--command: {server} is the other end of a link, and none is named",
+        ),
+        (
+            "--target adbc://flightsql --driver-option uri=grpc://{server}:1 --table t",
+            "--driver-option: {server} is the other end of a link, and none is named",
+        ),
+        (
+            "--target flight://node7:1,{server}:2 --operation get --link 1gbit --server cat",
+            "--link: flight://node7:1,{server}:2 is somewhere else, on a link of its own",
+        ),
+        (
+            "--target flight://local --link 1gbit --server cat",
+            "--server: no address, command or driver option has {server} in it",
+        ),
+        (
+            "flight-remote --link 1gbit --set matrix.place=local",
+            "--link: leads to X://remote, and every cell is beside the client",
+        ),
+        (
+            "--target flight://{server}:1 --operation get --link 1gbit --server no-such-program",
+            "--server: no-such-program: no such program",
+        ),
+        (
+            "--target exec:// --command 'cat {server}' --link 1gbit --server cat --loaders 2 --streams 2",
             "--loaders: exec:// is code of others in one process, which is not shared among loaders",
         ),
         (
@@ -214,6 +243,13 @@ def test_what_goes_over_no_link(words: str, said: str) -> None:
     assert said in done.stderr
 
 
+def test_a_server_that_is_not_there_yet_is_not_asked() -> None:
+    done = venturi("run", "--target", "flight://{server}:5000", "--link", "1gbit", "--server", "cat")
+    assert done.returncode == 2, done.stderr
+    assert "{server}:5000 is started for the run, and cannot be asked before what it has" in done.stderr
+    assert "--target flight://{server}:5000/TABLE, or --operation get,put" in done.stderr
+
+
 def test_links_are_axes(tmp_path: Any) -> None:
     words = ("--target", "flight://local", "--link", "100mbit 10ms, LTE,200MBIT", "--cross", "10%,none")
     done = venturi("run", *words, "--operation", "get", "--dry-run")
@@ -228,23 +264,36 @@ def test_links_are_axes(tmp_path: Any) -> None:
     assert "cells: 2" in done.stdout
 
 
+NEAR_AND_FAR = """
+[places]
+local = "flight://local"
+remote = "flight://remote"
+[hosts]
+loaders = 1
+[matrix]
+link = ["1gbit", "lte"]
+streams = [1, 2]
+"""
+
+
 def test_near_and_far_are_cells_of_one_run() -> None:
     """The link leads to `remote`; `local` has none, and comes once however many links there are."""
-    text = """
-        [places]
-        local = "flight://local"
-        remote = "flight://remote"
-        [hosts]
-        loaders = 1
-        [matrix]
-        link = ["1gbit", "lte"]
-        streams = [1, 2]
-    """
-    found = matrix.cells(load([Layer("my.toml", toml_text.parse(text, "my.toml"), text)]))
+    found = matrix.cells(load([Layer("my.toml", toml_text.parse(NEAR_AND_FAR, "my.toml"), NEAR_AND_FAR)]))
     assert [[c.parameters[name] for name in ("place", "link", "loaders", "streams")] for c in found] == [
         *(["local", None, 1, streams] for streams in (1, 2)),
         *(["remote", link, 1, streams] for link in ("1gbit", "lte") for streams in (1, 2)),
     ]
+
+
+@pytest.mark.parametrize("text", [NEAR_AND_FAR, NEAR_AND_FAR.replace(', "lte"', "")])
+def test_a_cell_by_itself_is_the_same_cell(text: str) -> None:
+    """As where a prediction is checked: no other place is left then."""
+    whole = load([Layer("my.toml", toml_text.parse(text, "my.toml"), text)])
+    for cell in matrix.cells(whole):
+        p = cell.parameters
+        alone = {name: [p[name]] for name in ("place", "link", "streams")}
+        (same,) = matrix.cells(replace(whole, axes=alone, zips=[[*alone]]))
+        assert same.id == cell.id
 
 
 def found(

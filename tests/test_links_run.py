@@ -206,15 +206,16 @@ def test_a_search_over_a_link_searches_compression_too(tmp_path: Path, typed: bo
     out = tmp_path / "run"
     if typed:
         words = (
-            "flight://local",
+            "flight://remote",
             "--operation",
-            "put",
+            "get",
             "--data",
             "builtin:birdstrikes",
             "--link",
             "50mbit 2ms",
         )
-        done = venturi("tune", *words, "--duration", "300ms", "--trials", 8, "--no-ceilings", "--out", out)
+        budget = ("--duration", "300ms", "--trials", 8, "--no-ceilings", "--out", out)
+        done = venturi("tune", "flight://remote", *words, *budget)
         assert done.returncode == 0, done.stderr
     else:
         api.tune(

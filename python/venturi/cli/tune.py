@@ -41,7 +41,7 @@ RECORDED = "recorded:"
 _SPACE = (
     *("operation", "streams", "threads", "rows_per_batch", "compression", "connections", "window"),
     *("send_buffer", "encoders", "decoders", "query", "data", "columns", "values", "rows_per_stream"),
-    *("bytes_per_stream", "duration", "verify", "ceilings", "link", "cross", "set"),
+    *("bytes_per_stream", "duration", "verify", "ceilings", "link", "server", "cross", "set"),
 )
 """Flags of settings that may be searched, or that a search is made with."""
 

@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import wait
 from typing import Any
 
@@ -22,7 +22,7 @@ from venturi.engine.executor import CoreExecutor, TrialControl
 from venturi.engine.spec import failed_record
 from venturi.lab.hosts import CLIENT, SERVER, address
 from venturi.lab.laboratory import Laboratory, Stopped, WrongLink
-from venturi.lab.programs import Note, Serving
+from venturi.lab.programs import Halt, Note, Serving
 from venturi.servers.starters import Placed
 
 __all__ = ["LinkExecutor", "LoadersExecutor"]
@@ -38,8 +38,8 @@ class _Ends(Placed):
         super().__init__(address(SERVER), lab.within(SERVER), near)
         self._lab = lab
 
-    def program(self, command: str, note: Note) -> Serving:
-        return Serving(self._lab, command, note)
+    def program(self, command: str, ports: Iterable[int], note: Note, halt: Halt) -> Serving:
+        return Serving(self._lab, command, note, ports, halt)
 
 
 class _OverLinks:

@@ -5,7 +5,7 @@
 The descriptor is of a socket. Where it ends, which a kill -9 of whoever holds the other side brings about
 too, the program is ended with all that it has started, whatever of that has left its group or its parent. A
 client ends with its program; a server when nothing of it is left. Of a server the socket tells, a line each:
-`loopback` when it listens where only its own host comes to, `listens` when clients can come.
+`loopback` when it listens where only its own host comes to, `listens PORT` when clients can come there.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class _Guest:
     def __init__(self, told: socket.socket, serves: bool, words: list[str]) -> None:
         """Raises OSError where there is no such program."""
         self._told, self._serves = told, serves
-        self._said: set[str] = set()
+        # Of others in this namespace.
+        self._said = set(_listening())
         self._status: int | None = None
         self._left = True
         # What its parent has left comes to this process, not to another namespace's first.
@@ -106,13 +107,13 @@ class _Guest:
 
 
 def _listening() -> Iterator[str]:
-    """Whether sockets of this namespace wait for others, and for whom."""
+    """Where sockets of this namespace wait for others."""
     for table in _TABLES:
         with contextlib.suppress(OSError):
             for line in Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]:
-                address, state = line.split()[1].rpartition(":")[0], line.split()[3]
+                (address, _, port), state = line.split()[1].rpartition(":"), line.split()[3]
                 if state == (_LISTEN if table.startswith("tcp") else _UNCONNECTED):
-                    yield LOOPBACK if address in _LOOPBACKS else LISTENS
+                    yield LOOPBACK if address in _LOOPBACKS else f"{LISTENS} {int(port, 16)}"
 
 
 def _children() -> Iterator[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import selectors
 import shutil
 import socket
@@ -10,19 +11,22 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any
 
 from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.names import listed
 from venturi.lab import guest
 from venturi.lab.hosts import CLIENT, SERVER, address, filled
 from venturi.lab.laboratory import Laboratory
 from venturi.targets.exec import words
 
-__all__ = ["Note", "Serving", "read", "run"]
+__all__ = ["Halt", "Note", "Serving", "read", "run"]
 
 Note = Callable[[str, str], None]
+Halt = Callable[[], bool]
 _READY_SECONDS = 60.0
+_HALT_SECONDS = 0.1
 _GRACE_SECONDS = 3.0
 _END_SECONDS = 15.0
 """More than a guest takes to end what it has started."""
@@ -80,14 +84,23 @@ class _Program:
 class Serving(_Program):
     """A server's program, once clients can come to it. Raises VenturiError where they cannot."""
 
-    def __init__(self, lab: Laboratory, text: str, note: Note) -> None:
+    def __init__(
+        self,
+        lab: Laboratory,
+        text: str,
+        note: Note,
+        ports: Iterable[int] = (),
+        halt: Halt = lambda: False,
+    ) -> None:
+        """`ports`: where clients will come; without any, where it listens first. Raises KeyboardInterrupt
+        where `halt` says so meanwhile."""
         command = read("--server", text)
         self._name = command[0]
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop()
         said = {"stdin": subprocess.DEVNULL, "stdout": self._said, "stderr": self._said}
         super().__init__(lab, SERVER, command, **said)
         try:
-            self._wait(note)
+            self._wait(note, set(ports), halt)
         except BaseException:
             self.stop()
             raise
@@ -111,19 +124,27 @@ class Serving(_Program):
         super().stop()
         self._said.close()
 
-    def _wait(self, note: Note) -> None:
+    def _wait(self, note: Note, ports: set[int], halt: Halt) -> None:
         """Until clients can come."""
         deadline, text = time.monotonic() + _READY_SECONDS, ""
+        listens: set[int] = set()
         with selectors.DefaultSelector() as selector:
             selector.register(self._told, selectors.EVENT_READ)
-            while f"{guest.LISTENS}\n" not in text:
-                if not selector.select(max(0.0, deadline - time.monotonic())):
+            while not (ports <= listens if ports else listens):
+                if halt():
+                    raise KeyboardInterrupt
+                if time.monotonic() > deadline:
+                    lacking = _named(ports - listens) or "it"
+                    elsewhere = f"; it listens at {_named(listens)}" if listens else ""
                     raise VenturiError(
-                        f"--server {self._name}: nobody can connect to it after {_READY_SECONDS:.0f} s",
+                        f"--server {self._name}: nobody can connect to {lacking} after {_READY_SECONDS:.0f} s"
+                        f"{elsewhere}",
                         ExitCode.UNREACHABLE,
                         hint=f"it has to listen at {{server}}, which is {self.address}, or at all addresses",
                     )
-                piece = self._told.recv(256).decode()
+                if not selector.select(_HALT_SECONDS):
+                    continue
+                piece = self._told.recv(4096).decode()
                 if not piece:
                     status = self._guest.wait()
                     raise VenturiError(
@@ -134,6 +155,11 @@ class Serving(_Program):
                 if guest.LOOPBACK in piece and guest.LOOPBACK not in text:
                     note("warning", f"{self._name} listens at 127.0.0.1, where nobody comes to over the link")
                 text += piece
+                listens = set(map(int, re.findall(rf"^{guest.LISTENS} (\d+)$", text, re.MULTILINE)))
+
+
+def _named(ports: set[int]) -> str:
+    return listed([f"port {port}" for port in sorted(ports)])
 
 
 def run(lab: Laboratory, server: str | None, client: Sequence[str], note: Note) -> int:

@@ -203,7 +203,8 @@ class Shape:
             + 16 * min(way["buffer"], way["packets"] * bits / 8) / way["rate"]
             for way in asked["ways"]
         )
-        return float(sending + asked["pings"] * asked["ping_every_ns"] / 1e9 + 5 * asked["round_trip_ns"] / 1e9)
+        pinging = asked["pings"] * asked["ping_every_ns"] / 1e9
+        return float(sending + pinging + 5 * asked["round_trip_ns"] / 1e9)
 
 
 def _kernel() -> tuple[int, ...]:

@@ -171,7 +171,7 @@ def measure(
             "info", f"checking predictions: {len(endpoints.cells)} queued, {sweep.planned()} trials"
         )
         observer.begin(endpoints.cells)
-        endpoints.start()
+        endpoints.start(lambda: interrupts.asked)
         if wanted.run.ceilings != "none":
             peers = endpoints.server_environments()
             ceilings.measure(endpoints, executor, writer, observer.note, interrupts.guard, peers)

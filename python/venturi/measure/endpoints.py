@@ -98,12 +98,13 @@ class Endpoints:
         if self._needs_server:
             preflight.check_hosts(self._scenario, self.cells)
 
-    def start(self) -> None:
-        """Starts servers for cells that go to `local` or `remote`. Raises VenturiError where one does not."""
+    def start(self, halt: Callable[[], bool] = lambda: False) -> None:
+        """Starts servers for cells of `local` or `remote`, and the scenario's own. Raises VenturiError
+        where one does not start, KeyboardInterrupt where `halt` says so meanwhile."""
         if self._needs_server:
             tables = {made.name: made.ipc for cell in self.cells if (made := self._served(cell)) is not None}
             urls = (str(cell.parameters["target"]) for cell in self.cells)
-            self._local.start(urls, tables, self._scenario.hosts.server)
+            self._local.start(urls, tables, self._scenario.hosts.server, halt)
             for cell in self.cells:
                 if cell.parameters["data"] == "archive":
                     # Now, not when the first trial is about to begin.

@@ -194,7 +194,7 @@ def _scenario(given: Mapping[str, Any]) -> Scenario:
             )
         if is_remote(url):
             raise VenturiError(
-                f"URL {url}: stands for servers that venturi run --on starts; name one that runs"
+                f"URL {url}: stands for servers that venturi run starts (--on, --link); name one that runs"
             )
         # What lies there does not matter: only the way is measured.
         wanted["target"] = split_url(url)._replace(path="", query="").geturl()

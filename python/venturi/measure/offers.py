@@ -8,6 +8,7 @@ from typing import Any
 
 from venturi.common.core import load_core
 from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.links import SERVER_END
 from venturi.common.names import listed
 from venturi.common.units import count, plural
 from venturi.measure import preflight
@@ -52,6 +53,12 @@ def _what(found: Scenario, given: Mapping[str, Any]) -> tuple[dict[str, str], li
         return {}, []
     if is_ours(url):
         return _RECORDS, []
+    if SERVER_END in url:
+        raise VenturiError(
+            f"{place_of(url)} is started for the run, and cannot be asked before what it has: name it",
+            hint=f"--target {url.rstrip('/')}/TABLE, or --operation get,put where it makes records on demand "
+            "(Arrow's perf protocol)",
+        )
     # With loaders, perhaps only these see it.
     for flag, value in (("--dry-run", given["dry_run"]), ("--on", given["on"])):
         if value:

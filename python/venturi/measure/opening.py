@@ -61,7 +61,7 @@ def opened(
             writer.write_environment(began)
         observer.begin(endpoints.cells)
         with beside(writer.get_ready, meanwhile):
-            endpoints.start()
+            endpoints.start(lambda: interrupts.asked)
         peers: Mapping[str, Any] = {} if resume else endpoints.server_environments()
         if not resume:
             loaders = getattr(executor, "environments", None)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from venturi.common.credentials import without_secrets
 from venturi.common.errors import VenturiError
 from venturi.engine.executor import CoreExecutor, Executor
-from venturi.plan.rules.link import is_beside
 from venturi.targets.system import is_host_of, is_remote
 from venturi.targets.urls import printable
 
@@ -88,8 +87,7 @@ def here(found: Scenario | None = None) -> Iterator[Executor]:
 
     loaders = [found.hosts.loaders, *found.axes.get("loaders", ())]
     most = max((count for count in loaders if count is not None), default=None)
-    beside = any(is_beside(found, url) for url in found.addresses)
-    made = LinkExecutor(beside) if most is None else LoadersExecutor(beside, most)
+    made = LinkExecutor(found.to_remote) if most is None else LoadersExecutor(found.to_remote, most)
     with contextlib.closing(made) as placed:
         yield placed
 

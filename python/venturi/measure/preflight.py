@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.common import credentials
 from venturi.common.errors import ScenarioError, VenturiError
+from venturi.common.links import SERVER_END
 from venturi.common.names import similar
 from venturi.plan.rules.room import check_room
 from venturi.servers.local import duckdb_library
@@ -61,7 +62,7 @@ def check_hosts(scenario: Scenario, cells: Sequence[Cell]) -> None:
     places = {str(cell.parameters["target"]): str(cell.parameters["place"]) for cell in cells}
     for url, place in places.items():
         # Nodes of a database share their data: one check is enough.
-        hosts = [] if is_database(url) or is_plugin(url) else each_host(url)
+        hosts = [] if is_database(url) or is_plugin(url) or SERVER_END in url else each_host(url)
         # A single host cannot repeat; the trial looks up its name.
         named = [(at, host) for host in hosts if len(hosts) > 1 for at in _addresses(host)]
         first: dict[tuple[str, int], str] = {}
@@ -173,16 +174,17 @@ def _with_tls(cells: Sequence[Cell]) -> str:
 
 
 def _programs(scenario: Scenario) -> None:
-    """Whether the programs of exec:// are installed."""
-    for command in _values(scenario, "target", "command"):
-        first = words(command)[0]
-        # What holds a placeholder is known to the trial alone.
-        if "{" not in first and shutil.which(first) is None:
-            found = "cannot be run" if Path(first).exists() else "no such program"
-            raise ScenarioError(
-                f"{_where(scenario, 'target', 'command')}: {first}: {found}",
-                hint="name one in PATH, or by its path; a pipeline needs a shell: \"sh -c '... | ...'\"",
-            )
+    """Whether the programs of exec://, and that of a link's other end, are installed."""
+    for table, key in (("target", "command"), ("hosts", "server")):
+        for command in _values(scenario, table, key):
+            first = words(command)[0]
+            # What holds a placeholder is known to the trial alone.
+            if "{" not in first and shutil.which(first) is None:
+                found = "cannot be run" if Path(first).exists() else "no such program"
+                raise ScenarioError(
+                    f"{_where(scenario, table, key)}: {first}: {found}",
+                    hint="name one in PATH, or by its path; a pipeline needs a shell: \"sh -c '... | ...'\"",
+                )
 
 
 def _cpus(scenario: Scenario) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from venturi.common.links import SERVER_END
 from venturi.targets.system import REFERENCE, SERVERS, is_unix, scheme_of
 from venturi.targets.urls import is_loopback, place_of
 
@@ -13,6 +14,8 @@ __all__ = ["start_a_server"]
 def start_a_server(target: str) -> str:
     """A command that starts a server of this system there, where Venturi has one."""
     scheme = scheme_of(target)
+    if SERVER_END in target:
+        return f"does the program of --server still listen at {place_of(target)}?"
     if scheme in REFERENCE:
         anywhere = "" if is_loopback(target) else " --host 0.0.0.0"
         if is_unix(target):

@@ -12,7 +12,7 @@ from venturi.common.errors import ScenarioError
 from venturi.plan.axes import read
 from venturi.plan.cell import Cell
 from venturi.plan.layers import Layer, merge, place_in, table_of
-from venturi.plan.rules import defaults, options
+from venturi.plan.rules import defaults, link, options
 from venturi.plan.scenario import MOST_NAME, Scenario, check_addresses, check_secrets, still_zipped
 from venturi.plan.values import TABLES, check_keys, validate
 from venturi.plan.workload import FileData
@@ -64,7 +64,7 @@ def with_cells(layers: Sequence[Layer], stored: bool = False) -> tuple[Scenario,
         notes=still_zipped(layers, zips),
     )
     scenario = options.without_inapplicable(defaults.settled(scenario))
-    scenario = _resolve_files(scenario)
+    scenario = link.settled(_resolve_files(scenario))
     cells = matrix.check(scenario)
     for layer in layers:
         check_secrets(layer, layer.tree, ())

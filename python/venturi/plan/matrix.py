@@ -61,6 +61,7 @@ def check(scenario: Scenario) -> list[Cell]:
             f"the most are {_MOST_TRIALS:,}"
         )
     _check_batches(scenario, found)
+    link.check_all(scenario, found)
     return found
 
 

@@ -36,6 +36,10 @@ class Scenario:
     on: str | None = None
     # Each cell in this process too.
     beside: bool = False
+    # Whether links are made for its trials, and whether they lead to X://remote alone, so that X://local is
+    # beside the client: as it was loaded, whichever of its cells are left.
+    over_link: bool = False
+    to_remote: bool = False
     places: Mapping[str, str] = field(default_factory=dict)
     # Axis -> its values, validated, in the order they were written.
     axes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -48,18 +52,6 @@ class Scenario:
     layers: Sequence[Layer] = ()
     # What was done to it that its author may not expect, for the user to read.
     notes: Sequence[str] = field(default=(), compare=False)
-
-    @property
-    def over_link(self) -> bool:
-        """Whether a link is made for its trials."""
-        return self.hosts.link is not None or any(self.axes.get("link", ()))
-
-    @property
-    def addresses(self) -> Sequence[str]:
-        """Of all cells, as they were given."""
-        if "place" in self.axes:
-            return [self.places[place] for place in self.axes["place"]]
-        return self.axes.get("target", [self.target.url])
 
     def where(self, *path: str) -> str:
         """The last layer's spelling of a key, for errors."""

@@ -39,7 +39,7 @@ class Target(Options):
         AfterValidator(check_url),
         Setting(
             "URL, as flight://host:31337 or mysql://host/database; NAME://local starts a server for the run, "
-            "NAME://remote on hosts of its own (--on).",
+            "NAME://remote on hosts of its own (--on), or at the other end of a --link.",
             flag="--target",
             commas="text",
             cell="target",
@@ -106,7 +106,7 @@ class Hosts(Table):
     link: Annotated[
         Nullable[Annotated[str, BeforeValidator(links.canonical)]],
         Setting(
-            'Link to NAME://local, made for the run: 1gbit, "200mbit 30ms loss 0.1%", or a name as wifi6. '
+            'Link to the server, made for the run: 1gbit, "200mbit 30ms loss 0.1%", or a name as wifi6. '
             "Several: 100mbit,1gbit.",
             panel="Several hosts",
             doc=(
@@ -131,8 +131,8 @@ class Hosts(Table):
     server: Annotated[
         Nullable[Annotated[StrictStr, AfterValidator(without_secret)]],
         Setting(
-            "With --link: a program that is started at its other end; {server} in --target or --command is "
-            "where.",
+            "With --link: a program that is started at its other end. {server} is where, in --target, "
+            "--command, --driver-option.",
             panel="Several hosts",
             commas="text",
             cell=None,

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from venturi.common import temporary
 from venturi.common.environment import Told, describe_host
 from venturi.common.errors import ScenarioError, VenturiError
+from venturi.common.links import SERVER_END
 from venturi.servers.local_store import LocalStore, Settings
 from venturi.servers.starters import Ends, Placed, Server, SocketServer, Starter, here
 from venturi.targets.system import (
@@ -66,26 +67,37 @@ class LocalTargets:
         self._wanted: list[_Wanted | str] = []
         """A text is the command of a program of somebody else's."""
         self._servers: dict[_Wanted | str, Server] = {}
+        self._ports: set[int] = set()
+        """Where clients come to such a program."""
+        self._halt: Callable[[], bool] = lambda: False
         self._held: temporary.Held | None = None
         self._tables: dict[str, Path] = {}
         self._stores = {remote: LocalStore(note, self._starter, remote) for remote in (False, True)}
 
     def start(
-        self, urls: Iterable[str], tables: Mapping[str, Path] | None = None, program: str | None = None
+        self,
+        urls: Iterable[str],
+        tables: Mapping[str, Path] | None = None,
+        program: str | None = None,
+        halt: Callable[[], bool] = lambda: False,
     ) -> None:
         """Starts what these addresses need; `tables` are IPC files that a server of charrow:// gives, by
         name; `program`: a command that starts another server, at the other end of a link. Raises VenturiError
-        where a server does not start."""
+        where a server does not start, and KeyboardInterrupt where `halt` says so while it is waited for."""
+        urls, self._halt = list(urls), halt
         self._tables = dict(tables or {})
         needed = dict.fromkeys(_wanted(url) for url in urls if is_ours(url) and not is_time_series(url))
         self._wanted = [wanted for wanted in needed if not in_process(f"{wanted.scheme}://")]
-        self._wanted += [program] if program is not None else []
+        if program is not None:
+            self._wanted.append(program)
+            theirs = [split_url(one) for url in urls if SERVER_END in url for one in each_host(url)]
+            self._ports = {parts.port for parts in theirs if parts.port is not None}
         for wanted in self._wanted:
             self._servers[wanted] = self._started(wanted)
 
     def _started(self, wanted: _Wanted | str) -> Server:
         if isinstance(wanted, str):
-            return cast("Ends", self._starter).program(wanted, self._note)
+            return cast("Ends", self._starter).program(wanted, self._ports, self._note, self._halt)
         scheme, remote, unix = wanted
         if scheme in REFERENCE:
             # Mostly without tables: before its clock starts, a trial gives the server what it will get.
@@ -118,7 +130,11 @@ class LocalTargets:
                 server.stop()
                 del self._servers[wanted]
             # Or the last attempt to start another has failed.
-            self._servers[wanted] = self._started(wanted)
+            try:
+                self._servers[wanted] = self._started(wanted)
+            except KeyboardInterrupt:
+                if not self._halt():
+                    raise
 
     def url(self, url: str) -> str:
         """The real address behind `X://local` or `X://remote`; others as they are."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -117,15 +117,22 @@ class StoreProcess:
 class Ends(Starter, Protocol):
     """Of a link, at whose other end it starts programs of somebody else's too."""
 
-    def program(self, command: str, note: Callable[[str, str], None]) -> Server:
-        """Raises VenturiError where no client can come to it."""
+    def program(
+        self,
+        command: str,
+        ports: Iterable[int],
+        note: Callable[[str, str], None],
+        halt: Callable[[], bool],
+    ) -> Server:
+        """Returns when clients can come to these ports, or to some where none is named. Raises VenturiError
+        where they cannot, and KeyboardInterrupt where `halt` says so meanwhile."""
 
 
 def here(kind: str, arguments: Sequence[str], remote: bool = False) -> Server:
     """On this machine's loopback."""
     if remote:
         # Without hosts nobody comes this far: such cells are refused before.
-        raise VenturiError(f"{kind}://remote needs hosts of a cluster: --on ray://HOST:PORT")
+        raise VenturiError(f"{kind}://remote needs hosts of a cluster, --on ray://HOST:PORT, or a --link")
     if kind == "timeseries":
         return StoreProcess(*arguments).start()
     return ReferenceServer(*arguments, kind=kind).start()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from venturi.common import links
 from venturi.common.errors import ScenarioError
@@ -21,20 +24,70 @@ from venturi.targets.system import (
     is_unix,
     scheme_of,
 )
+from venturi.targets.urls import each_host
 
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
 
-__all__ = ["check", "is_beside"]
+__all__ = ["check", "check_all", "is_beside", "settled"]
 
 _MOST_LOADERS = 1_000
 """A bridge of the kernel's has 1,024 ports."""
 
 
+def settled(scenario: Scenario) -> Scenario:
+    """With what its links are for."""
+    points = [value for table in scenario.also for value in table.get("link", ())]
+    named = [scenario.hosts.link, *scenario.axes.get("link", ()), *points]
+    urls = scenario.places.values() or scenario.axes.get("target", [scenario.target.url])
+    over = any(name is not None for name in named)
+    return replace(scenario, over_link=over, to_remote=over and any(map(is_remote, urls)))
+
+
 def is_beside(scenario: Scenario, url: str) -> bool:
-    """Whether this address is beside the client, for another one of the run is `X://remote`, which the link
-    leads to."""
-    return is_local(url) and any(map(is_remote, scenario.addresses))
+    """Whether this address is beside the client, and the link leads to another one."""
+    return scenario.to_remote and is_local(url)
+
+
+def check_all(scenario: Scenario, cells: Sequence[Cell]) -> None:
+    """Whether somebody uses the link, and what is started at its other end. Raises ScenarioError."""
+    if scenario.over_link and not any(cell.parameters["link"] for cell in cells):
+        raise ScenarioError(
+            f"{_where(scenario, 'link')}: leads to X://remote, and every cell is beside the client",
+            hint="leave the link out, or measure the remote place too",
+        )
+    if scenario.hosts.server is None:
+        return
+    if not scenario.over_link:
+        raise ScenarioError(
+            f"{_where(scenario, 'server')}: is started at the other end of a link, and no link is named",
+            hint=f"name one: --link {links.UNSHAPED}",
+        )
+    if not any(map(_may_reach, cells)):
+        raise ScenarioError(
+            f"{_where(scenario, 'server')}: no address, command or driver option has {SERVER_END} in it, so "
+            "nobody would speak to this program",
+            hint=f"where it listens is {SERVER_END}: --target flight://{SERVER_END}:PORT",
+        )
+
+
+def _where(scenario: Scenario, key: str) -> str:
+    return scenario.where("matrix" if key in scenario.axes else "hosts", key)
+
+
+def _names_server(cell: Cell) -> str | None:
+    """The key of [target] in which the other end of a link stands; None where it does not."""
+    texts = {
+        "url": str(cell.parameters["target"]),
+        "command": cell.options.get("command") or "",
+        "driver_options": " ".join(cell.options.get("driver_options") or ()),
+    }
+    return next((key for key, text in texts.items() if SERVER_END in text), None)
+
+
+def _may_reach(cell: Cell) -> bool:
+    """Whether it names the other end of a link, or may: by a variable of the environment."""
+    return _names_server(cell) is not None or bool(cell.options.get("driver_option_env"))
 
 
 def check(scenario: Scenario, cell: Cell) -> None:
@@ -42,17 +95,12 @@ def check(scenario: Scenario, cell: Cell) -> None:
     p, url = cell.parameters, str(cell.parameters["target"])
 
     def where(key: str) -> str:
-        return scenario.where("matrix" if key in scenario.axes else "hosts", key)
+        return _where(scenario, key)
 
-    if scenario.hosts.server is not None and p["link"] is None and not is_beside(scenario, url):
+    if p["link"] is None and (key := _names_server(cell)) is not None:
         raise ScenarioError(
-            f"{where('server')}: is started at the other end of a link, and no link is named",
-            hint="name one: --link unshaped",
-        )
-    if p["link"] is None and SERVER_END in url:
-        raise ScenarioError(
-            f"{scenario.where('target', 'url')}: {SERVER_END} is the other end of a link, and none is named",
-            hint='name one, and what serves there: --link 1gbit --server "COMMAND"',
+            f"{scenario.where('target', key)}: {SERVER_END} is the other end of a link, and none is named",
+            hint='venturi run --link 1gbit --server "COMMAND" makes one, and starts what serves there',
         )
     if p["backplane"] is not None and p["link"] is None:
         raise ScenarioError(f"{where('backplane')}: is what loaders share behind links, and no link is named")
@@ -86,7 +134,7 @@ def check(scenario: Scenario, cell: Cell) -> None:
         )
     if p["cross"] is not None and links.parse(str(p["link"])).rate is None:
         raise ScenarioError(f"{where('cross')}: is a share of a rate, and {p['link']!r} has none")
-    if (reason := _not_over_it(url, scenario.hosts.server is not None)) is not None:
+    if (reason := _not_over_it(cell, scenario.hosts.server is not None)) is not None:
         raise ScenarioError(
             f"{where('link')}: {reason}",
             hint="what goes over a link is started for the run: --target flight://local, mysql://local, ... "
@@ -94,19 +142,22 @@ def check(scenario: Scenario, cell: Cell) -> None:
         )
 
 
-def _not_over_it(url: str, served: bool) -> str | None:
-    """Why nothing of this address goes over the link; None where it does. `served`: a program of somebody
-    else's is at its other end."""
+def _not_over_it(cell: Cell, served: bool) -> str | None:
+    """Why nothing of this cell goes over the link; None where it does. `served`: a program of somebody else's
+    is at its other end."""
+    url = str(cell.parameters["target"])
     if url.startswith("empty:"):
         return f"{url} moves nothing"
     if is_unix(url) or is_shared(url) or in_process(url):
         return f"{url} stays on one host"
     if is_plugin(url) or is_driver(url) or is_program(url):
-        return None if served else f"{url} goes where code of others sends it, and nothing is there"
+        if not served:
+            return f"{url} goes where code of others sends it, and no --server is there"
+        return None if _may_reach(cell) else f"{url}: nothing that is set names {SERVER_END}, its other end"
     if scheme_of(url) in PIPES:
         return f"{url} goes through pipes of one host"
-    if SERVER_END in url:
-        return None if served else f"{url} is a program's that is started there, and none is named"
-    if not is_ours(url):
-        return f"{url} is somewhere else, on a link of its own"
-    return None
+    if is_ours(url):
+        return None
+    if all(urlsplit(one).hostname == SERVER_END for one in each_host(url)):
+        return None if served else f"{url} is a program's that is started there, and no --server is named"
+    return f"{url} is somewhere else, on a link of its own"
