@@ -92,7 +92,10 @@ def test_text_is_counted(tmp_path: Path, writes: str, rows: int) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody tells what is left in a pipe")
 def test_what_a_program_leaves_unread_is_not_acknowledged(tmp_path: Path) -> None:
-    words = ("--command", "head -c 1000", "--operation", "put", "--rows-per-stream", "1000")
+    # It stays until its input is closed, so all of it finds room.
+    leaves = "import os, select; os.read(0, 1000); end = select.poll(); end.register(0, 0); end.poll()"
+    command = f'{sys.executable} -c "{leaves}"'
+    words = ("--command", command, "--operation", "put", "--rows-per-stream", "1000")
     done = venturi(
         "run", "--target", "exec://", *words, *SHORT, "--ceilings", "none", "--out", tmp_path / "r"
     )
