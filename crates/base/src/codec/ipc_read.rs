@@ -35,6 +35,13 @@ pub(super) fn batch(
     unpacker: &mut BodyUnpacker,
     limit: u64,
 ) -> Option<RecordBatch> {
+    // Only columns of views have any, and none of those is known.
+    if message
+        .variadicBufferCounts()
+        .is_some_and(|counts| !counts.is_empty())
+    {
+        return None;
+    }
     let buffers = message.buffers()?.iter();
     match message.compression() {
         None => read(message, buffers, body, schema, dictionaries),
