@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from venturi.common import links, toml_text
 from venturi.common.links import PRESETS, Link, canonical, parse
 from venturi.common.units import bit_rate
 from venturi.lab import programs, verified
+from venturi.measure import checks
 from venturi.measure.links import Looked
 from venturi.plan import matrix
 from venturi.plan.layers import Layer
@@ -286,14 +286,13 @@ def test_near_and_far_are_cells_of_one_run() -> None:
 
 
 @pytest.mark.parametrize("text", [NEAR_AND_FAR, NEAR_AND_FAR.replace(', "lte"', "")])
-def test_a_cell_by_itself_is_the_same_cell(text: str) -> None:
-    """As where a prediction is checked: no other place is left then."""
+def test_a_queued_cell_is_the_same_cell(text: str) -> None:
+    """No other place is left where a prediction of it is checked."""
+    text = text.replace("loaders = 1", "loaders = 1\ncross = 30")
+    text += "also = [{ streams = [4] }]\n"
     whole = load([Layer("my.toml", toml_text.parse(text, "my.toml"), text)])
     for cell in matrix.cells(whole):
-        p = cell.parameters
-        alone = {name: [p[name]] for name in ("place", "link", "streams")}
-        (same,) = matrix.cells(replace(whole, axes=alone, zips=[[*alone]]))
-        assert same.id == cell.id
+        assert checks._cell(whole, cell.parameters, "streams").id == cell.id
 
 
 def found(

@@ -205,17 +205,9 @@ def test_a_search_over_a_link_searches_compression_too(tmp_path: Path, typed: bo
     """As towards another host: over a slow link the smaller data win."""
     out = tmp_path / "run"
     if typed:
-        words = (
-            "flight://remote",
-            "--operation",
-            "get",
-            "--data",
-            "builtin:birdstrikes",
-            "--link",
-            "50mbit 2ms",
-        )
+        given = ("--operation", "get", "--data", "builtin:birdstrikes", "--link", "50mbit 2ms")
         budget = ("--duration", "300ms", "--trials", 8, "--no-ceilings", "--out", out)
-        done = venturi("tune", "flight://remote", *words, *budget)
+        done = venturi("tune", "flight://remote", *given, *budget)
         assert done.returncode == 0, done.stderr
     else:
         api.tune(

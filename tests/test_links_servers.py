@@ -208,3 +208,15 @@ def test_a_ctrl_c_is_heard_while_it_is_waited_for(tmp_path: Path) -> None:
     run.communicate(timeout=30)
     assert run.returncode == 130
     gone(everybody)
+
+
+def test_it_serves_what_was_queued_too(tmp_path: Path) -> None:
+    """A resumed run starts it twice, one after the other: it has one port. Windows make streams add up."""
+    out = tmp_path / "run"
+    server = f"{script(tmp_path, FLIGHT)} {{server}}"
+    words = ("--target", "flight://{server}:5000/t", "--server", server, "--operation", "get")
+    words = (*words, "--link", "1gbit 20ms", "--window", 65535, "--streams", "1,2,3,4", *QUIET, "--out", out)
+    for step in (("run", *words), ("predict", out, "--streams", 6, "--queue"), ("run", "--resume", out)):
+        done = venturi(*step)
+        assert done.returncode == 0, done.stderr
+    assert [line["parameters"]["streams"] for line in records(out)][-1] == 6

@@ -267,8 +267,8 @@ def _check_placement(layers: Sequence[Layer]) -> None:
     """A caller who shares streams among processes is not left with one that has them all. A scenario file
     may say how it is to be shared where that is asked for."""
     linked = any(layer.has((table, "link")) for layer in layers for table in ("matrix", "hosts"))
-    meant = (*LINK_SETTINGS, "server", *(["loaders"] * linked))
-    placed = [key for key in TABLES["hosts"].model_fields if key not in meant]
+    of_links = (*LINK_SETTINGS, "server", *(["loaders"] * linked))
+    placed = [key for key in TABLES["hosts"].model_fields if key not in of_links]
     for layer in layers:
         paths = [("matrix", "loaders")] * (not linked) + [("hosts", key) for key in placed]
         given = next((path[-1] for path in paths if layer.text is None and layer.has(path)), None)

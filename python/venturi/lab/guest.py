@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from venturi.servers.throwaway.guard import die_with
 
@@ -43,8 +44,9 @@ class _Guest:
     def __init__(self, told: socket.socket, serves: bool, words: list[str]) -> None:
         """Raises OSError where there is no such program."""
         self._told, self._serves = told, serves
+        self._said: set[str] = set()
         # Of others in this namespace.
-        self._said = set(_listening())
+        self._before = set(_listening())
         self._status: int | None = None
         self._left = True
         # What its parent has left comes to this process, not to another namespace's first.
@@ -70,7 +72,7 @@ class _Guest:
         return status if status >= 0 else 128 - status
 
     def _tell(self) -> None:
-        found = set(_listening())
+        found = {one.word for one in set(_listening()) - self._before}
         for word in found - self._said:
             with contextlib.suppress(OSError):
                 self._told.send(f"{word}\n".encode())
@@ -106,14 +108,23 @@ class _Guest:
             self._reap()
 
 
-def _listening() -> Iterator[str]:
-    """Where sockets of this namespace wait for others."""
+class _Socket(NamedTuple):
+    """One that waits for others: `loopback`, or `listens PORT`."""
+
+    word: str
+    inode: str
+
+
+def _listening() -> Iterator[_Socket]:
+    """Of this namespace."""
     for table in _TABLES:
         with contextlib.suppress(OSError):
             for line in Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]:
-                (address, _, port), state = line.split()[1].rpartition(":"), line.split()[3]
-                if state == (_LISTEN if table.startswith("tcp") else _UNCONNECTED):
-                    yield LOOPBACK if address in _LOOPBACKS else f"{LISTENS} {int(port, 16)}"
+                fields = line.split()
+                address, _, port = fields[1].rpartition(":")
+                if fields[3] == (_LISTEN if table.startswith("tcp") else _UNCONNECTED):
+                    word = LOOPBACK if address in _LOOPBACKS else f"{LISTENS} {int(port, 16)}"
+                    yield _Socket(word, fields[9])
 
 
 def _children() -> Iterator[int]:

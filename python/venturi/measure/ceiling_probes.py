@@ -28,6 +28,7 @@ from venturi.analysis.cells.ceilings import (
 from venturi.cluster.trial.shares import divide
 from venturi.common import links
 from venturi.common.environment import usable_cores
+from venturi.common.links import SERVER_END
 from venturi.engine.executor import Executor, TrialControl, run_with_progress
 from venturi.engine.spec import FORMAT_VERSION, build_spec
 from venturi.lab.hosts import filled
@@ -124,9 +125,10 @@ class Probe:
         return tuple(getattr(self, name) for name in IDENTITY)
 
 
-def foreign(url: str) -> bool:
-    """Whether the other end is another host, which answers the probe only if it runs `venturi serve`."""
-    return not is_local(url) and not is_loopback(url)
+def foreign(url: str, over_link: bool = False) -> bool:
+    """Whether the other end is another host, or somebody else's program at the end of a link: it answers the
+    probe only if it is `venturi serve`."""
+    return SERVER_END in url if over_link else not is_local(url) and not is_loopback(url)
 
 
 def probes(found: Iterable[Cell], path: Path | None = None, servers: int = 1) -> list[Probe]:
@@ -151,7 +153,8 @@ def probes(found: Iterable[Cell], path: Path | None = None, servers: int = 1) ->
         # A point is larger on the wire than its payload, so the engine is the limit before memory.
         for threads in sorted({1, usable_cores()}) if p["operation"] != "ingest" else ():
             want(Probe("memory", end="client", name="copy", threads=threads))
-        if waits_for_disk(p) and not foreign(url):
+        away = foreign(url, p.get("link") is not None)
+        if waits_for_disk(p) and not away:
             for name in ("fsync", "direct"):
                 want(Probe("disk", end="client", name=name, path=str(_storage(url, path or Path()))))
         for probe in ways:
@@ -160,7 +163,7 @@ def probes(found: Iterable[Cell], path: Path | None = None, servers: int = 1) ->
         # What a database sends for a row is not its payload.
         arrow = scheme_of(url) in REFERENCE
         for name, at in (("seal", "put"), ("open", "get")) if is_tls(url) and ways and arrow else ():
-            if at == mine or not foreign(url):
+            if at == mine or not away:
                 want(Probe("cipher", end="client", name=name, threads=1))
         if size is None:
             continue
@@ -182,7 +185,7 @@ def probes(found: Iterable[Cell], path: Path | None = None, servers: int = 1) ->
         mine = "encode" if p["operation"] == "put" else "decode"
         for verb in ("encode", "decode") if codec else ():
             # Another host's cores cannot be measured from here.
-            if verb == mine or not foreign(url):
+            if verb == mine or not away:
                 name = f"{codec}-{verb}"
                 want(
                     Probe(

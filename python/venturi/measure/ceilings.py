@@ -58,7 +58,7 @@ def cache_key(probe: Probe, peers: Mapping[str, Told]) -> dict[str, Any] | None:
             key["device"] = os.stat(probe.path or ".").st_dev
         except OSError:
             return None
-    if probe.kind in SOCKETS and foreign(probe.url):
+    if probe.kind in SOCKETS and foreign(probe.url, probe.link is not None):
         told = list((peers.get(str(probe.place)) or {}).values())
         # The address may belong to another machine later, or the machine may have rebooted.
         known = [peer for peer in told if peer and peer.get("boot_id")]
@@ -114,7 +114,7 @@ class Probing:
             whose = f"{probe.url}: " if probe.url else ""
             self._note("info", f"{whose}no {_name(probe)} ceiling: {reason(line)}")
             # Our own server should have answered, so its failure is kept too.
-            if probe.url and foreign(probe.url):
+            if probe.url and foreign(probe.url, probe.link is not None):
                 return None
         self._writer.append_ceiling(line)
         return line

@@ -126,7 +126,7 @@ def _alone(scenario: Scenario, axes: Sequence[Mapping[str, Any]]) -> Scenario:
     names = list(dict.fromkeys(n for one in axes for n in one))
     # One zipped group: row i of every axis together is cell i. What a line does not name stays as it is.
     rows = {n: [one[n] if n in one else _own(scenario, n) for one in axes] for n in names}
-    return replace(scenario, axes=rows, zips=[names], exclude=())
+    return replace(scenario, axes=rows, zips=[names], exclude=(), also=())
 
 
 def _own(scenario: Scenario, name: str) -> Any:
@@ -171,7 +171,12 @@ def measure(
             "info", f"checking predictions: {len(endpoints.cells)} queued, {sweep.planned()} trials"
         )
         observer.begin(endpoints.cells)
-        endpoints.start(lambda: interrupts.asked)
+        try:
+            endpoints.start(lambda: interrupts.asked)
+        except KeyboardInterrupt:
+            if not interrupts.asked:
+                raise
+            return Result(interrupted=True)
         if wanted.run.ceilings != "none":
             peers = endpoints.server_environments()
             ceilings.measure(endpoints, executor, writer, observer.note, interrupts.guard, peers)

@@ -20,6 +20,7 @@ from venturi.measure import preflight
 from venturi.plan.cell import Cell
 from venturi.plan.matrix import cells
 from venturi.plan.rules import charrow as queries
+from venturi.plan.rules import link as links
 from venturi.plan.rules.timeseries import METRICS
 from venturi.plan.scenario import Scenario
 from venturi.plan.workload import SOURCES
@@ -77,8 +78,12 @@ class Endpoints:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._local.stop()
+        self.stop()
         self._store.__exit__()
+
+    def stop(self) -> None:
+        """Ends the servers: no trial follows."""
+        self._local.stop()
 
     def _prepare(self) -> None:
         """Reads the files, so that cells know the width of their rows."""
@@ -104,7 +109,8 @@ class Endpoints:
         if self._needs_server:
             tables = {made.name: made.ipc for cell in self.cells if (made := self._served(cell)) is not None}
             urls = (str(cell.parameters["target"]) for cell in self.cells)
-            self._local.start(urls, tables, self._scenario.hosts.server, halt)
+            program = self._scenario.hosts.server
+            self._local.start(urls, tables, program, links.ports(self.cells) if program else (), halt)
             for cell in self.cells:
                 if cell.parameters["data"] == "archive":
                     # Now, not when the first trial is about to begin.
@@ -181,7 +187,7 @@ class Endpoints:
     def url(self, cell: Cell) -> str:
         """The address for a trial of this cell."""
         url = str(cell.parameters["target"])
-        return filled(self._local.url(url)) if self._needs_server else url
+        return self._filled([self._local.url(url)])[0] if self._needs_server else url
 
     def _filled(self, texts: Iterable[str]) -> list[str]:
         """With the addresses of a link's ends, where one leads to somebody else's program."""

@@ -39,7 +39,7 @@ def opened(
     """The writer of a run whose servers are up, and what these tell of their hosts, by place; nothing of a
     resumed run. `meanwhile` is done while servers start: before any clock.
 
-    Raises as `runner.execute`, and KeyboardInterrupt where that was asked for before anything was written.
+    Raises as `runner.execute`, and KeyboardInterrupt where that was asked for before the first trial.
     """
     # Only placements on several hosts have these.
     if (check := getattr(executor, "check", None)) is not None:

@@ -66,7 +66,8 @@ def execute(
             if resume:
                 from venturi.measure import checks
 
-                # What was predicted and queued since is measured too.
+                # What was predicted and queued since is measured too, with servers of its own.
+                endpoints.stop()
                 result = result.with_more(
                     checks.measure(scenario, writer, executor, observer, interrupts, retry_failed)
                 )

@@ -23,7 +23,7 @@ from venturi.plan.rules.options import applies
 from venturi.plan.scenario import Scenario
 from venturi.plan.searched import searched
 from venturi.store.writer import RunWriter
-from venturi.targets.system import REFERENCE, is_ours, scheme_of
+from venturi.targets.system import REFERENCE, scheme_of
 
 __all__ = ["space"]
 
@@ -56,7 +56,7 @@ def _codecs(found: Scenario, executor: Executor, note: Note) -> list[str]:
     """Those that may pay: on the way to another host, or over a link as one has it, where the other end
     compresses or unpacks; of data that get smaller."""
     url, operation = found.target.url, found.workload.operation
-    away = foreign(url) and not is_ours(url)
+    away = foreign(url, found.over_link)
     if (
         not (away or found.over_link)
         or operation not in ("get", "put")

@@ -233,8 +233,7 @@ def _placement(scenario: Scenario, workload: Workload, url: str, chosen: Mapping
     """How many processes share the streams, by what they are placed, and behind which links; null where one
     runs all."""
     given = {name: chosen.get(name, getattr(scenario.hosts, name)) for name in LINK_SETTINGS}
-    beside = given["link"] is not None and link.is_beside(scenario, url)
-    links = dict.fromkeys(LINK_SETTINGS) if beside else given
+    links = dict.fromkeys(LINK_SETTINGS) if link.is_beside(scenario, url) else given
     loaders = chosen.get("loaders", scenario.hosts.loaders)
     if scenario.on is None:
         return {"loaders": loaders if scenario.over_link else None, "on": None, **links}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
@@ -15,9 +15,9 @@ from urllib.parse import quote
 from venturi.common import temporary
 from venturi.common.environment import Told, describe_host
 from venturi.common.errors import ScenarioError, VenturiError
-from venturi.common.links import SERVER_END
 from venturi.servers.local_store import LocalStore, Settings
 from venturi.servers.starters import Ends, Placed, Server, SocketServer, Starter, here
+from venturi.targets.exec import words
 from venturi.targets.system import (
     REFERENCE,
     SERVERS,
@@ -67,7 +67,7 @@ class LocalTargets:
         self._wanted: list[_Wanted | str] = []
         """A text is the command of a program of somebody else's."""
         self._servers: dict[_Wanted | str, Server] = {}
-        self._ports: set[int] = set()
+        self._ports: Sequence[int] = ()
         """Where clients come to such a program."""
         self._halt: Callable[[], bool] = lambda: False
         self._held: temporary.Held | None = None
@@ -79,19 +79,18 @@ class LocalTargets:
         urls: Iterable[str],
         tables: Mapping[str, Path] | None = None,
         program: str | None = None,
+        ports: Iterable[int] = (),
         halt: Callable[[], bool] = lambda: False,
     ) -> None:
         """Starts what these addresses need; `tables` are IPC files that a server of charrow:// gives, by
-        name; `program`: a command that starts another server, at the other end of a link. Raises VenturiError
-        where a server does not start, and KeyboardInterrupt where `halt` says so while it is waited for."""
-        urls, self._halt = list(urls), halt
+        name; `program`: a command that starts another server, at the other end of a link, to whose `ports`
+        clients will come. Raises VenturiError where a server does not start, and KeyboardInterrupt where
+        `halt` says so while it is waited for."""
+        self._ports, self._halt = tuple(ports), halt
         self._tables = dict(tables or {})
         needed = dict.fromkeys(_wanted(url) for url in urls if is_ours(url) and not is_time_series(url))
         self._wanted = [wanted for wanted in needed if not in_process(f"{wanted.scheme}://")]
-        if program is not None:
-            self._wanted.append(program)
-            theirs = [split_url(one) for url in urls if SERVER_END in url for one in each_host(url)]
-            self._ports = {parts.port for parts in theirs if parts.port is not None}
+        self._wanted += [program] if program is not None else []
         for wanted in self._wanted:
             self._servers[wanted] = self._started(wanted)
 
@@ -230,7 +229,7 @@ class LocalTargets:
 
 def _name(wanted: _Wanted | str) -> str:
     if isinstance(wanted, str):
-        return f"--server {wanted.split()[0]}"
+        return f"--server {words(wanted)[0]}"
     ours = wanted.scheme in REFERENCE
     return "the reference server" if ours else f"the server of {wanted.scheme}://local"
 

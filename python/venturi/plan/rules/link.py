@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -29,18 +30,17 @@ from venturi.targets.urls import each_host
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
 
-__all__ = ["check", "check_all", "is_beside", "settled"]
+__all__ = ["check", "check_all", "is_beside", "ports", "settled"]
 
+_PORT = re.compile(rf"{re.escape(SERVER_END)}:(\d{{1,5}})\b")
 _MOST_LOADERS = 1_000
 """A bridge of the kernel's has 1,024 ports."""
 
 
 def settled(scenario: Scenario) -> Scenario:
     """With what its links are for."""
-    points = [value for table in scenario.also for value in table.get("link", ())]
-    named = [scenario.hosts.link, *scenario.axes.get("link", ()), *points]
     urls = scenario.places.values() or scenario.axes.get("target", [scenario.target.url])
-    over = any(name is not None for name in named)
+    over = any(name is not None for name in (scenario.hosts.link, *scenario.axes.get("link", ())))
     return replace(scenario, over_link=over, to_remote=over and any(map(is_remote, urls)))
 
 
@@ -75,19 +75,29 @@ def _where(scenario: Scenario, key: str) -> str:
     return scenario.where("matrix" if key in scenario.axes else "hosts", key)
 
 
-def _names_server(cell: Cell) -> str | None:
-    """The key of [target] in which the other end of a link stands; None where it does not."""
-    texts = {
+def _texts(cell: Cell) -> dict[str, str]:
+    """In which the other end of a link may stand, by their keys in [target]."""
+    return {
         "url": str(cell.parameters["target"]),
         "command": cell.options.get("command") or "",
         "driver_options": " ".join(cell.options.get("driver_options") or ()),
     }
-    return next((key for key, text in texts.items() if SERVER_END in text), None)
+
+
+def ports(cells: Sequence[Cell]) -> set[int]:
+    """Of the other end of a link, as cells name them."""
+    found = (_PORT.finditer(text) for cell in cells for text in _texts(cell).values())
+    return {int(match[1]) for matches in found for match in matches}
+
+
+def _names_server(cell: Cell) -> str | None:
+    """The key of [target] in which the other end of a link stands; None where it does not."""
+    return next((key for key, text in _texts(cell).items() if SERVER_END in text), None)
 
 
 def _may_reach(cell: Cell) -> bool:
     """Whether it names the other end of a link, or may: by a variable of the environment."""
-    return _names_server(cell) is not None or bool(cell.options.get("driver_option_env"))
+    return _names_server(cell) is not None or "uri" in (cell.options.get("driver_option_env") or {})
 
 
 def check(scenario: Scenario, cell: Cell) -> None:
