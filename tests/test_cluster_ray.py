@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -47,6 +48,27 @@ def executor(ray: None, core: Any) -> Iterator[Any]:
     # What the Ray of this process demands is nothing to the clusters of other tests.
     for name in set(os.environ) - before:
         del os.environ[name]
+
+
+AGAIN = """
+import os
+from venturi.cluster.ray.ray_executor import RayExecutor
+from venturi.plan.settings import Hosts
+
+for _ in range(2):
+    before = set(os.environ)
+    RayExecutor.connect("local", Hosts(), 1, print).close()
+    for name in set(os.environ) - before:
+        del os.environ[name]
+print("twice")
+"""
+
+
+def test_a_process_starts_ray_again(ray: None) -> None:
+    """Also where nobody has kept the variables of the first one."""
+    words = [sys.executable, "-c", AGAIN]
+    done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=180, check=False)
+    assert done.stdout.endswith("twice\n"), done.stderr
 
 
 notes: list[str] = []

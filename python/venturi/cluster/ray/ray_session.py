@@ -30,7 +30,11 @@ _PLACE_SECONDS = 30.0
 
 
 _TOKEN = secrets.token_hex(32)
-"""What a Ray that is started here demands of everybody, as its ports are open. Ray reads it once."""
+"""What a Ray that is started here demands of everybody, as its ports are open."""
+
+
+_read: list[str] = []
+"""The token that the imported Ray has read; nothing of one that others have imported."""
 
 
 def load_ray(on: str | None = None) -> Any:
@@ -51,8 +55,10 @@ def _access(on: str | None) -> dict[str, str]:
     if on is None:
         return {}
     if on == "local":
-        # A Ray imported earlier has already read these variables.
-        return {} if "ray" in sys.modules else {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _TOKEN}
+        # Ray reads these variables once, when it is imported, and what it starts reads them again.
+        if "ray" not in sys.modules:
+            _read.append(_TOKEN)
+        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _TOKEN} if _read else {}
     from venturi.cluster.up import access
 
     return access.environment_for(on)
