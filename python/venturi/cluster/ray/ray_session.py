@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from functools import cache
 from typing import Any
 
 from venturi.cluster.trial.handle import Gone
@@ -33,10 +34,6 @@ _TOKEN = secrets.token_hex(32)
 """What a Ray that is started here demands of everybody, as its ports are open."""
 
 
-_read: list[str] = []
-"""The token that the imported Ray has read; nothing of one that others have imported."""
-
-
 def load_ray(on: str | None = None) -> Any:
     """The package, made ready for `--on`. Raises VenturiError where it is not installed."""
     for name, value in (_QUIET | _access(on)).items():
@@ -50,15 +47,18 @@ def load_ray(on: str | None = None) -> Any:
     return ray
 
 
+@cache
+def _reads_ours() -> bool:
+    """Whether Ray reads our variables: once, when it is imported. What it starts reads them again."""
+    return "ray" not in sys.modules
+
+
 def _access(on: str | None) -> dict[str, str]:
     """Variables by which a cluster lets this process in."""
     if on is None:
         return {}
     if on == "local":
-        # Ray reads these variables once, when it is imported, and what it starts reads them again.
-        if "ray" not in sys.modules:
-            _read.append(_TOKEN)
-        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _TOKEN} if _read else {}
+        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _TOKEN} if _reads_ours() else {}
     from venturi.cluster.up import access
 
     return access.environment_for(on)
