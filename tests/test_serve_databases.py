@@ -18,6 +18,7 @@ import pytest
 
 from database_support import Database, available, skewed
 from venturi.common.errors import ExitCode, VenturiError
+from venturi.servers.throwaway import network
 
 pytestmark = pytest.mark.slow
 
@@ -237,6 +238,14 @@ def test_a_value_of_another_kind(start_database: Callable[..., Database]) -> Non
     assert 'invalid value for parameter "max_connections"' in raised.value.message
 
 
+def test_a_log_that_is_kept_says_what_is_wrong_now(
+    open_directory: Path, start_database: Callable[..., Database]
+) -> None:
+    for name in ("no_such_setting", "nor_this_one"):
+        with pytest.raises(VenturiError, match=f"unknown variable '{name}=1'"):
+            start_database("mariadb", settings={name: "1"}, data=open_directory)
+
+
 def test_settings_reach_the_servers(start_database: Callable[..., Database]) -> None:
     mine = start_database("mariadb", settings={"max_connections": "17"}, memory=128 * 2**20)
     assert mine.run_sql("SELECT @@max_connections, @@innodb_buffer_pool_size") == [(17, 128 * 2**20)]
@@ -259,6 +268,45 @@ def test_a_port_that_is_taken(start_database: Callable[..., Database]) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(VenturiError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use"):
             start_database("mariadb", port=port)
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "cassandra", "postgres", "clickhouse"])
+def test_a_port_that_is_taken_while_it_starts(
+    kind: str, start_database: Callable[..., Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a client's connection gets the port before the server listens there."""
+    ours: list[socket.socket] = []
+    checked, attempts = network.check, 0
+
+    def check(host: str, port: int) -> None:
+        nonlocal attempts
+        attempts += port != 0
+        checked(host, port)
+        if port and attempts == 1:
+            ours.append(socket.socket())
+            ours[-1].bind((host, port))
+
+    monkeypatch.setattr(network, "check", check)
+    try:
+        database = start_database(kind)
+        assert attempts == 2
+        assert database.port not in [one.getsockname()[1] for one in ours]
+    finally:
+        for one in ours:
+            one.close()
+
+
+def test_the_port_between_nodes_is_taken_while_it_starts(
+    start_database: Callable[..., Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody asks for Cassandra's second port, so it is chosen anew also beside a port that was asked for."""
+    port = network.free_port("127.0.0.1")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        chosen = iter([taken.getsockname()[1]])
+        free_port = network.free_port
+        monkeypatch.setattr(network, "free_port", lambda host: next(chosen, None) or free_port(host))
+        assert start_database("cassandra", port=port).port == port
+        assert next(chosen, None) is None
 
 
 CREATE = {

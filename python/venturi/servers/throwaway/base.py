@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import time
 from abc import ABC, abstractmethod
@@ -27,8 +28,10 @@ Note = Callable[[str, str], None]
 
 _MOST_MEMORY = 2**30
 _POLL_SECONDS = 0.05
-# A free port may be taken by another program before the server binds it.
+# A free port may be taken by another program before the server binds it: "Address already in use", of
+# Cassandra's second port "is in use by another process".
 _ATTEMPTS = 3
+_TAKEN = re.compile("already in use|is in use by")
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,7 @@ class ThrowawayServer(ABC):
         self._held: temporary.Held | None = None
         self._kept_lock: int | None = None
         self._last_words = ""
+        self._log_begins = 0
         # Whether its data were made by this start.
         self._fresh = True
         self.hello: dict[str, Any] = {}
@@ -199,11 +203,15 @@ class ThrowawayServer(ABC):
         """The server's last words on what went wrong; empty where it said nothing."""
         if self._held is None:
             return self._last_words
-        try:
-            lines = self.log.read_text(errors="replace").splitlines()
-        except OSError:
-            return ""
+        lines = self._logged()
         return self._complaint(lines) if lines else ""
+
+    def _logged(self) -> list[str]:
+        """The lines of the log since this start; a log that is kept holds earlier ones."""
+        try:
+            return self.log.read_bytes()[self._log_begins :].decode(errors="replace").splitlines()
+        except OSError:
+            return []
 
     def start(self) -> ThrowawayServer:
         """Starts the server and waits until it takes work. Raises VenturiError with its last words."""
@@ -220,9 +228,9 @@ class ThrowawayServer(ABC):
                 return self
             except BaseException as error:
                 self._last_words = self.complaint()
+                taken = any(_TAKEN.search(line) for line in self._logged())
                 self.stop()
-                again = self._wanted_port == 0 and "in use" in self._last_words and attempt < _ATTEMPTS - 1
-                if isinstance(error, VenturiError) or not isinstance(error, OSError) or not again:
+                if not isinstance(error, OSError) or not taken or attempt == _ATTEMPTS - 1:
                     self._raise(error)
         raise AssertionError("an attempt returns or raises")
 
@@ -243,6 +251,7 @@ class ThrowawayServer(ABC):
         self._held = temporary.make(self.name)
         if self._kept is not None:
             self._kept_lock = kept.claimed(self._kept, self.name)
+        self._log_begins = self.log.stat().st_size if self.log.exists() else 0
         locks = [self._held.descriptor, *([] if self._kept_lock is None else [self._kept_lock])]
         self._guarded = Guarded(self.directory, owner, locks)
         if owner is not None:

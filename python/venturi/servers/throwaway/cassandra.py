@@ -131,6 +131,8 @@ class Cassandra(ThrowawayServer):
             f"cassandra.logdir={directory}",
             *(f"cassandra.{text}" for text in _ALONE),
         ]
+        # In the background it closes its output before it listens, and what it says then is lost.
+        properties.append("cassandra-foreground=yes")
         flags += [f"-D{text}" for text in (*properties, f"java.io.tmpdir={directory}/tmp")]
         flags += [f"-Djna.tmpdir={directory}/tmp", f"-Dlogback.configurationFile={directory}/logback.xml"]
         if ":" not in self._host:
@@ -219,6 +221,9 @@ class Cassandra(ThrowawayServer):
                 r"^Caused by: [\w.]+(?:Exception|Error): (.*)", text.partition("\nERROR ")[0], re.M
             )
             return f"{name[1]}: {causes[-1]}" if name and causes else found[1].strip()
+        # Said below a line that says no more than "Fatal configuration error".
+        if found := re.search(r"^[\w.]+\.ConfigurationException: (.*)", text, re.M):
+            return found[1].strip()
         errors = [line for line in log if line.startswith(("ERROR", "Error", "Exception"))]
         return (errors or list(log[-1:]))[0].strip()
 

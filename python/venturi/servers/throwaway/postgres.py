@@ -163,11 +163,11 @@ class Postgres(ThrowawayServer):
         return f"PostgreSQL {found[0]}" if found else "PostgreSQL"
 
     def _complaint(self, log: Sequence[str]) -> str:
-        # What is wrong with a setting is said by LOG, before a FATAL that names only the file.
+        # What is wrong with a setting or a port is said by LOG, before a FATAL that says less.
         wrong = [
             line
             for line in log
-            if re.search(r"LOG: .*(configuration parameter|for parameter|syntax error)", line)
+            if re.search(r"LOG: .*(configuration parameter|for parameter|syntax error|could not bind)", line)
         ]
         # Our own asking, while it starts, is refused by a FATAL too.
         fatal = [line for line in log if re.search(r"\b(FATAL|PANIC|ERROR|error):(?!.*starting up)", line)]
