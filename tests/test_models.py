@@ -16,6 +16,7 @@ NOISE = 0.03
 REPEATS = 5
 AXIS = (1, 2, 3, 4, 6, 8, 12, 16)
 CASES = (
+    ("constant", {"C": 3e9}),
     ("linear", {"l": 1e9}),
     ("flat", {"l": 1e9, "C": 4.3e9}),
     ("flat", {"l": 1e9, "C": 3e9}),
@@ -28,6 +29,8 @@ CASES = (
 
 def truth(name: str, p: dict[str, float], n: Sequence[float]) -> np.ndarray:
     at = np.asarray(n, dtype=float)
+    if name == "constant":
+        return np.full_like(at, p["C"])
     if name == "linear":
         return p["l"] * at
     if name == "flat":
@@ -58,7 +61,7 @@ def test_the_right_law_is_chosen_in_95_of_100() -> None:
 def test_margins_of_parameters_and_predictions_cover_the_truth() -> None:
     rng = np.random.default_rng(2)
     parameters, inside, beyond = [], [], []
-    for name, p in CASES[1:]:
+    for name, p in CASES:
         for _ in range(25):
             fitted = scaling.fit(drawn(rng, name, p), resamples=300)
             if fitted.chosen.name == name:
@@ -204,6 +207,29 @@ def test_the_largest_is_left_out_and_predicted() -> None:
     assert held.inside and abs(held.error) < 0.1
     four = drawn(np.random.default_rng(7), "amdahl", {"l": 1e9, "s": 0.1}, (1, 2, 4, 8))
     assert scaling.fit(four).held_out is None
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_a_full_link_is_constant(repeats: int) -> None:
+    """Four points that are all alike, with one trial each, are enough for that."""
+    rng = np.random.default_rng(11)
+    data = {n: list(11.7e6 * np.exp(0.002 * rng.standard_normal(repeats))) for n in (1.0, 2.0, 4.0, 8.0)}
+    fitted = scaling.fit(data)
+    assert fitted.chosen.name == "constant" and fitted.knee.median == 1
+    assert fitted.limit == pytest.approx(11.7e6, rel=0.01)
+    ahead = fitted.predict(16, repeats)
+    assert ahead.low < 11.7e6 < ahead.high and ahead.high / ahead.low < 1.05
+
+
+@pytest.mark.parametrize("rates", [(1, 1.2, 1.4, 1.5), (1, 1.9, 3, 4), (1, 2, 2, 2)])
+def test_four_points_of_one_trial_tell_no_law_that_bends(rates: tuple[float, ...]) -> None:
+    points = {n: [v] for n, v in zip((1.0, 2.0, 4.0, 8.0), rates, strict=True)}
+    with pytest.raises(Refused, match=r"4 points are too few .* more repeats, would do"):
+        scaling.fit(points)
+    assert scaling.fit({n: [v * f for f in (0.99, 1, 1.01)] for n, (v,) in points.items()}).chosen.name in (
+        "amdahl",
+        "flat",
+    )
 
 
 def test_a_fit_made_twice_is_the_same() -> None:

@@ -24,6 +24,7 @@ NOISE = 0.03
 REPEATS = 5
 AXES = {"1..8": tuple(range(1, 9)), "1,2,4..32": (1, 2, 4, 8, 16, 32), "1..16": (1, 2, 3, 4, 6, 8, 12, 16)}
 CASES: tuple[tuple[str, dict[str, float]], ...] = (
+    ("constant", {"C": 3e9}),
     ("linear", {"l": 1e9}),
     ("flat", {"l": 1e9, "C": 3e9}),
     ("flat", {"l": 1e9, "C": 4.3e9}),
@@ -40,6 +41,8 @@ CASES: tuple[tuple[str, dict[str, float]], ...] = (
 
 def truth(name: str, p: dict[str, float], n: Sequence[float]) -> np.ndarray:
     at = np.asarray(n, dtype=float)
+    if name == "constant":
+        return np.full_like(at, p["C"])
     if name == "linear":
         return p["l"] * at
     if name == "flat":

@@ -78,8 +78,10 @@ def law(one: AxisFit, fit: Scaling) -> str:
         found.append(f"{_MEANING.get(name, name)} = {text}")
     rivals = [f"{v.title} {percent(v.weight)}" for v in fit.laws if v is not fit.chosen and v.weight >= 0.05]
     beside = f"; other laws by AICc: {', '.join(rivals)}" if rivals else ""
-    explained = f"explains {percent(fit.r_squared, 1)} of the variance"
-    return f"{fit.chosen.title}: {', '.join(found)}; {explained}{beside}"
+    # A constant explains no variance, however true it is.
+    explains = f"; explains {percent(fit.r_squared, 1)} of the variance"
+    explains = explains if fit.chosen.name != "constant" else ""
+    return f"{fit.chosen.title}: {', '.join(found)}{explains}{beside}"
 
 
 def axis_sentences(one: AxisFit) -> list[str]:

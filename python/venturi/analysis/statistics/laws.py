@@ -1,5 +1,6 @@
 """The laws themselves: their curves, and their least squares on logarithms for many rows at once.
 
+- constant: X = C, saturated from the smallest N on.
 - linear: X = l N, nothing saturates within the range.
 - flat: X = min(l N, C), linear then flat.
 - amdahl: X = l N / (1 + s (N - 1)). Amdahl (1967), AFIPS Conference Proceedings 30, 483-485.
@@ -19,13 +20,27 @@ if TYPE_CHECKING:
     from venturi.analysis.statistics.regression import Array
 
 NAMES = {
+    "constant": "constant",
     "linear": "linear",
     "flat": "linear then flat",
     "amdahl": "Amdahl",
     "usl": "Universal Scalability Law",
 }
-PARAMETERS = {"linear": ("l",), "flat": ("l", "C"), "amdahl": ("l", "s"), "usl": ("l", "s", "k")}
-WITHIN = {"flat": ("linear",), "amdahl": ("linear",), "usl": ("linear", "amdahl"), "linear": ()}
+PARAMETERS = {
+    "constant": ("C",),
+    "linear": ("l",),
+    "flat": ("l", "C"),
+    "amdahl": ("l", "s"),
+    "usl": ("l", "s", "k"),
+}
+_SIMPLEST = ("constant", "linear")
+WITHIN = {
+    "constant": (),
+    "linear": (),
+    "flat": _SIMPLEST,
+    "amdahl": _SIMPLEST,
+    "usl": (*_SIMPLEST, "amdahl"),
+}
 """The laws that each law contains."""
 
 
@@ -73,6 +88,8 @@ def curve(name: str, coefficients: Array, n: Array) -> Array:
     import numpy as np
 
     log_n = np.log(n)[None]
+    if name == "constant":
+        return np.repeat(coefficients[:, :1], len(n), axis=1)
     if name == "linear":
         return coefficients[:, :1] + log_n
     if name == "flat":
@@ -87,9 +104,10 @@ def solve(name: str, n: Array, y: Array, weight: Array) -> tuple[Array, Array]:
     import numpy as np
 
     log_n = np.log(n)
-    if name == "linear":
-        a = ((y - log_n) * weight).sum(axis=1, keepdims=True) / weight.sum()
-        return a, (weight * (y - log_n - a) ** 2).sum(axis=1)
+    if name in _SIMPLEST:
+        above = y - log_n if name == "linear" else y
+        a = (above * weight).sum(axis=1, keepdims=True) / weight.sum()
+        return a, (weight * (above - a) ** 2).sum(axis=1)
     if name == "flat":
         return _solve_flat(log_n, y, weight)
     columns = 3 if name == "usl" else 2
@@ -128,7 +146,7 @@ def parameters(name: str, coefficients: Array) -> dict[str, Array]:
     """The usual parameters of rows of coefficients: l and C in the unit of the rates, s and k plain."""
     import numpy as np
 
-    if name in ("linear", "flat"):
+    if name in (*_SIMPLEST, "flat"):
         return {p: np.exp(coefficients[:, i]) for i, p in enumerate(PARAMETERS[name])}
     one = coefficients[:, 0] + coefficients[:, 1]
     found = {"l": 1 / one, "s": coefficients[:, 1] / one}

@@ -30,6 +30,8 @@ PRETENDER = 2.0
 nothing (Burnham & Anderson 3.5.5, "pretending variable")."""
 MOST_DEVIATION = 0.25
 """A curve that misses its points by more than this (root mean square of relative deviations) is refused."""
+MOST_UNRIVALLED = 0.05
+"""The same of a law with one parameter, where the points are too few for AICc to weigh laws with more."""
 DOUBTFUL = 0.01
 """Significance at which the points deviate from the curve by more than their repeats allow."""
 PLAUSIBLE = 0.01
@@ -165,7 +167,7 @@ class Scaling:
     def limit(self) -> float | None:
         """What the law tends to beyond the range: C, l/s, or the peak of the USL; None where it has none."""
         p = self.chosen.parameters
-        if self.chosen.name == "flat":
+        if "C" in p:
             return p["C"]
         if self.chosen.name == "amdahl" and p["s"] > 0:
             return p["l"] / p["s"]
@@ -338,10 +340,14 @@ def fit_points(points: Points, resamples: int = RESAMPLES, seed: int = regressio
     chosen = _choose(weighed)
     fitted_y = np.log(chosen.at(points.x))
     deviation = float(np.sqrt(np.mean(np.expm1(points.y - fitted_y) ** 2)))
-    if deviation > MOST_DEVIATION:
+    missed = f"{chosen.title} misses the points by {100 * deviation:.0f} %"
+    if deviation > MOST_UNRIVALLED and _unrivalled(chosen, weighed):
         raise Refused(
-            f"no law comes near: the best ({chosen.title}) misses the points by {100 * deviation:.0f} %"
+            f"{missed}, and {size} points are too few to weigh laws with more parameters; "
+            "another value of the axis, or more repeats, would do"
         )
+    if deviation > MOST_DEVIATION:
+        raise Refused(f"no law comes near: the best, {missed}")
     if not known:
         extra = chosen.chi_square / (size - len(chosen.parameters))
     x = np.exp(points.y)
@@ -349,6 +355,12 @@ def fit_points(points: Points, resamples: int = RESAMPLES, seed: int = regressio
     r_squared = 1 - float(((x - np.exp(fitted_y)) ** 2).sum()) / total_squares if total_squares else math.nan
     ordered = sorted(weighed, key=lambda law: (-law.weight, len(law.parameters)))
     return Scaling(points, ordered, chosen, extra, doubt, r_squared, deviation, resamples, seed)
+
+
+def _unrivalled(chosen: Law, laws: Sequence[Law]) -> bool:
+    """Whether the law was chosen because nothing could be said of those with more parameters."""
+    richer = [law for law in laws if len(law.parameters) > 1]
+    return len(chosen.parameters) == 1 and all(math.isinf(law.aicc) for law in richer)
 
 
 def _choose(laws: Sequence[Law]) -> Law:
