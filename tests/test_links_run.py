@@ -191,6 +191,30 @@ def test_the_link_leads_to_remote_and_local_is_beside_the_client(tmp_path: Path)
         assert found["remote"]["target"]["address"].startswith(f"{address('server')}:")
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU: both ends are always on it")
+def test_raw_tcp_that_its_ends_limit_is_tried_on_one_cpu_and_on_two(tmp_path: Path) -> None:
+    """Over a link that is as fast as it goes, each placement of the ends has a third of the time."""
+    words = (
+        "--target",
+        "flight://local",
+        "--operation",
+        "get",
+        "--duration",
+        "200ms",
+        "--repeats",
+        1,
+        "--warmup",
+        0,
+        "--no-report",
+    )
+    out = tmp_path / "run"
+    done = venturi("run", "--link", "unshaped,100mbit", *words, "--quiet", "--out", out)
+    assert done.returncode == 0, done.stderr
+    lines = map(json.loads, (out / "ceilings.jsonl").read_text().splitlines())
+    spent = {line["link"]: line["interval_ns"] for line in lines if line["kind"] == "tcp"}
+    assert spent["unshaped"] == pytest.approx(spent["100mbit"] / 3, rel=0.15)
+
+
 def test_links_from_python(tmp_path: Path) -> None:
     run = api.run(
         target="flight://local", operation="get", link=["50mbit 2ms", "100mbit 2ms"], duration="500ms",

@@ -28,6 +28,14 @@ from venturi.servers.starters import Placed
 __all__ = ["LinkExecutor", "LoadersExecutor"]
 
 _BEGIN_SECONDS = 30.0
+_FAST = 10e9
+"""bits/s that two ends which share a CPU may not move."""
+
+
+def _by_its_ends(link: links.Link) -> bool:
+    """Whether its ends, both on this machine, may be what limits raw TCP: then it matters which CPUs they
+    have. Over other links the probe's time goes into filling the link."""
+    return not link.round_trip_ns and (link.rate is None or max(link.rate) >= _FAST)
 
 
 class _Ends(Placed):
@@ -67,8 +75,8 @@ class _OverLinks:
         """The record of a trial at the client's end, as things are."""
 
     @abstractmethod
-    def _probe(self, text: str, control: TrialControl) -> str:
-        """Raw TCP from the client's end, as things are."""
+    def _probe(self, document: dict[str, Any], link: links.Link | None, control: TrialControl) -> str:
+        """Raw TCP from the client's end, as things are: over this link, or to a server beside it."""
 
     def run_trial(self, spec: str, control: TrialControl) -> dict[str, Any]:
         document = json.loads(spec)
@@ -103,13 +111,13 @@ class _OverLinks:
 
     def probe_tcp(self, spec: str, control: TrialControl) -> str:
         document = json.loads(spec)
-        if document.get("link") is None:
+        if (asked := document.get("link")) is None:
             self._lab.rest()
-            return self._probe(spec, control)
+            return self._probe(document, None, control)
         try:
             self._made(document, control)
             with self._lab.held(control.cancel):
-                return self._probe(json.dumps(document), control)
+                return self._probe(document, links.parse(asked), control)
         except (Stopped, WrongLink, OSError) as error:
             failure = {"kind": "link", "message": str(error) or "stopped", "stream": None}
             return json.dumps({"outcome": "failed", "error": failure})
@@ -140,8 +148,9 @@ class LinkExecutor(_OverLinks):
         record: dict[str, Any] = json.loads(apart.run(text, control, within=self._lab.within(CLIENT)))
         return record
 
-    def _probe(self, text: str, control: TrialControl) -> str:
+    def _probe(self, document: dict[str, Any], link: links.Link | None, control: TrialControl) -> str:
         assert isinstance(control, apart.Handle)
+        text = json.dumps(document | {"near": link is None or _by_its_ends(link)})
         return apart.run(text, control, within=self._lab.within(CLIENT), call="probe_tcp")
 
 
@@ -173,8 +182,8 @@ class LoadersExecutor(_OverLinks):
 
         return lineup.placed(text, control, ready, clocks)
 
-    def _probe(self, text: str, control: TrialControl) -> str:
-        return probing.probe_tcp(text, self._chosen, control)
+    def _probe(self, document: dict[str, Any], link: links.Link | None, control: TrialControl) -> str:
+        return probing.probe_tcp(json.dumps(document), self._chosen, control)
 
     def _chosen(self, wanted: int | str) -> list[LoaderProcess]:
         if isinstance(wanted, int):

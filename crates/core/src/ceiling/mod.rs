@@ -41,6 +41,9 @@ pub struct ProbeSpec {
     /// CPUs of this end's threads, as a trial's.
     #[serde(default)]
     pub pin: Option<Vec<usize>>,
+    /// Whether the far end is known to run on this machine, whatever its address.
+    #[serde(default)]
+    pub near: bool,
 }
 
 impl ProbeSpec {
@@ -220,7 +223,8 @@ fn probe(spec: &ProbeSpec, control: &Control) -> Result<tcp::Probe> {
     })??;
     let ticket = ticket.unwrap_or(tcp::OPEN);
     let peer = Far { addr, ticket };
-    let placements: &[Placement] = match peer.is_near() && allowed()?.len() > 1 {
+    let near = spec.near || peer.is_near();
+    let placements: &[Placement] = match near && allowed()?.len() > 1 {
         true => &[Placement::Free, Placement::OneCpu, Placement::Apart],
         false => &[Placement::Free],
     };
