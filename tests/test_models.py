@@ -224,12 +224,25 @@ def test_a_full_link_is_constant(repeats: int) -> None:
 @pytest.mark.parametrize("rates", [(1, 1.2, 1.4, 1.5), (1, 1.9, 3, 4), (1, 2, 2, 2)])
 def test_four_points_of_one_trial_tell_no_law_that_bends(rates: tuple[float, ...]) -> None:
     points = {n: [v] for n, v in zip((1.0, 2.0, 4.0, 8.0), rates, strict=True)}
-    with pytest.raises(Refused, match=r"4 points are too few .* more repeats, would do"):
+    with pytest.raises(Refused, match="4 points are too few to choose; another value of the axis would do"):
         scaling.fit(points)
-    assert scaling.fit({n: [v * f for f in (0.99, 1, 1.01)] for n, (v,) in points.items()}).chosen.name in (
-        "amdahl",
-        "flat",
-    )
+    repeated = {n: [v * f for f in (0.99, 1, 1.01)] for n, (v,) in points.items()}
+    assert scaling.fit(repeated).chosen.name in ("amdahl", "flat")
+
+
+@pytest.mark.parametrize("rates", [(1, 1.1, 1.3, 1.35), (1, 1.1, 1.3, 1.35, 1.4)])
+def test_what_bends_a_little_is_not_constant(rates: tuple[float, ...]) -> None:
+    """Repeats that agree better than the points do leave few observations, as single trials do."""
+    points = {float(2**i): [v] for i, v in enumerate(rates)}
+    if len(points) == 4:
+        points = {n: [v * f for f in (0.99, 1, 1.01)] for n, (v,) in points.items()}
+    fitted = scaling.fit(points)
+    assert fitted.chosen.name == "amdahl" and fitted.deviation < 0.05
+
+
+def test_points_to_and_fro_are_no_constant() -> None:
+    with pytest.raises(Refused):
+        scaling.fit({1.0: [1.0], 2.0: [0.8], 4.0: [1.2], 8.0: [0.9]})
 
 
 def test_a_fit_made_twice_is_the_same() -> None:

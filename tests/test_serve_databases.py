@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from database_support import Database, available, skewed
+from venturi.common import temporary
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.servers.throwaway import network
 
@@ -307,6 +309,19 @@ def test_the_port_between_nodes_is_taken_while_it_starts(
         monkeypatch.setattr(network, "free_port", lambda host: next(chosen, None) or free_port(host))
         assert start_database("cassandra", port=port).port == port
         assert next(chosen, None) is None
+
+
+@pytest.mark.parametrize("error", [OSError("no directory"), KeyboardInterrupt(), VenturiError("no room")])
+def test_what_fails_before_there_is_a_log_is_what_is_said(
+    error: BaseException, start_database: Callable[..., Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(name: str) -> None:
+        raise error
+
+    monkeypatch.setattr(temporary, "make", make)
+    said = VenturiError if isinstance(error, OSError) else type(error)
+    with pytest.raises(said, match=re.escape(str(error))):
+        start_database("mariadb")
 
 
 CREATE = {

@@ -19,6 +19,7 @@ from venturi.common.suffixes import parse_count, parse_duration, parse_percent, 
 
 __all__ = [
     "ETHERNET",
+    "FAST",
     "LINK_SETTINGS",
     "PRESETS",
     "SERVER_END",
@@ -44,6 +45,9 @@ Rates = tuple[float, float]
 Way = Literal["down", "up"]
 WAYS: tuple[Way, Way] = ("down", "up")
 """In the order of a link's pairs: down is from the server to the client."""
+
+FAST = 10e9
+"""bits/s from which on two ends and a path that share a few CPUs may be slower than the link."""
 
 UNSHAPED = "unshaped"
 """Two hosts with a cable that nothing is asked of."""

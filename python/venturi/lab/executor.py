@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import threading
 import time
 from abc import abstractmethod
@@ -28,14 +29,13 @@ from venturi.servers.starters import Placed
 __all__ = ["LinkExecutor", "LoadersExecutor"]
 
 _BEGIN_SECONDS = 30.0
-_FAST = 10e9
-"""bits/s that two ends which share a CPU may not move."""
 
 
-def _by_its_ends(link: links.Link) -> bool:
+def _by_its_ends(link: links.Link, direction: str) -> bool:
     """Whether its ends, both on this machine, may be what limits raw TCP: then it matters which CPUs they
     have. Over other links the probe's time goes into filling the link."""
-    return not link.round_trip_ns and (link.rate is None or max(link.rate) >= _FAST)
+    down, up = link.rate or (math.inf, math.inf)
+    return not link.round_trip_ns and (up if direction == "put" else down) >= links.FAST
 
 
 class _Ends(Placed):
@@ -150,7 +150,7 @@ class LinkExecutor(_OverLinks):
 
     def _probe(self, document: dict[str, Any], link: links.Link | None, control: TrialControl) -> str:
         assert isinstance(control, apart.Handle)
-        text = json.dumps(document | {"near": link is None or _by_its_ends(link)})
+        text = json.dumps(document | {"near": link is None or _by_its_ends(link, document["direction"])})
         return apart.run(text, control, within=self._lab.within(CLIENT), call="probe_tcp")
 
 

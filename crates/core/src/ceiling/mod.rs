@@ -41,7 +41,8 @@ pub struct ProbeSpec {
     /// CPUs of this end's threads, as a trial's.
     #[serde(default)]
     pub pin: Option<Vec<usize>>,
-    /// Whether the far end is known to run on this machine, whatever its address.
+    /// Whether the far end is known to run on this machine, whatever its address: then each placement is
+    /// tried.
     #[serde(default)]
     pub near: bool,
 }

@@ -67,6 +67,8 @@ _MEANING = {"C": "at most C", "s": "serial share s", "k": "cost of each pair k"}
 
 def law(one: AxisFit, fit: Scaling) -> str:
     """The chosen law with its parameters."""
+    constant = fit.chosen.name == "constant"
+    meaning = {} if constant else _MEANING
     found = []
     for name, interval in fit.intervals.items():
         if name in ("l", "C"):
@@ -75,12 +77,11 @@ def law(one: AxisFit, fit: Scaling) -> str:
             )
         else:
             text = plain_number(interval)
-        found.append(f"{_MEANING.get(name, name)} = {text}")
+        found.append(f"{meaning.get(name, name)} = {text}")
     rivals = [f"{v.title} {percent(v.weight)}" for v in fit.laws if v is not fit.chosen and v.weight >= 0.05]
     beside = f"; other laws by AICc: {', '.join(rivals)}" if rivals else ""
-    # A constant explains no variance, however true it is.
-    explains = f"; explains {percent(fit.r_squared, 1)} of the variance"
-    explains = explains if fit.chosen.name != "constant" else ""
+    # Of the variance a constant explains nothing, however true it is.
+    explains = "" if constant else f"; explains {percent(fit.r_squared, 1)} of the variance"
     return f"{fit.chosen.title}: {', '.join(found)}{explains}{beside}"
 
 

@@ -30,8 +30,10 @@ PRETENDER = 2.0
 nothing (Burnham & Anderson 3.5.5, "pretending variable")."""
 MOST_DEVIATION = 0.25
 """A curve that misses its points by more than this (root mean square of relative deviations) is refused."""
-MOST_UNRIVALLED = 0.05
-"""The same of a law with one parameter, where the points are too few for AICc to weigh laws with more."""
+MOST_SIMPLE = 0.05
+"""Few points forbid a second parameter. A law with one that misses its points by more than this, and by more
+than their repeats explain, is not chosen for that: a constant is left out, linear refused where another law
+is closer by half."""
 DOUBTFUL = 0.01
 """Significance at which the points deviate from the curve by more than their repeats allow."""
 PLAUSIBLE = 0.01
@@ -321,6 +323,16 @@ def fit_points(points: Points, resamples: int = RESAMPLES, seed: int = regressio
         extra = regression.between(residuals, variance, left[closest])
         if extra > 0:
             fitted = every(extra)
+    explained = doubt >= DOUBTFUL
+
+    def off(name: str) -> float:
+        """Root mean square of relative deviations."""
+        return float(
+            np.sqrt(np.mean(np.expm1(points.y - curve(name, fitted[name][0][None], points.x)[0]) ** 2))
+        )
+
+    if not explained and off("constant") > MOST_SIMPLE:
+        del fitted["constant"]
     # Between "all repeats are observations" (they explain the deviations) and "the points are" (they do not).
     share = _share_of_repeats(points, extra)
     n = size + share * (points.observations - size)
@@ -339,15 +351,19 @@ def fit_points(points: Points, resamples: int = RESAMPLES, seed: int = regressio
     ]
     chosen = _choose(weighed)
     fitted_y = np.log(chosen.at(points.x))
-    deviation = float(np.sqrt(np.mean(np.expm1(points.y - fitted_y) ** 2)))
-    missed = f"{chosen.title} misses the points by {100 * deviation:.0f} %"
-    if deviation > MOST_UNRIVALLED and _unrivalled(chosen, weighed):
+    deviation = off(chosen.name)
+    nearest = min(weighed, key=lambda law: off(law.name))
+    simple = len(chosen.parameters) == 1 and deviation > MOST_SIMPLE and not explained
+    if simple and off(nearest.name) < deviation / 2:
         raise Refused(
-            f"{missed}, and {size} points are too few to weigh laws with more parameters; "
-            "another value of the axis, or more repeats, would do"
+            f"{chosen.title} misses the points by {100 * deviation:.0f} %, {nearest.title} by "
+            f"{100 * off(nearest.name):.0f} %, and {size} points are too few to choose; "
+            "another value of the axis would do"
         )
     if deviation > MOST_DEVIATION:
-        raise Refused(f"no law comes near: the best, {missed}")
+        raise Refused(
+            f"no law comes near: the best ({chosen.title}) misses the points by {100 * deviation:.0f} %"
+        )
     if not known:
         extra = chosen.chi_square / (size - len(chosen.parameters))
     x = np.exp(points.y)
@@ -355,12 +371,6 @@ def fit_points(points: Points, resamples: int = RESAMPLES, seed: int = regressio
     r_squared = 1 - float(((x - np.exp(fitted_y)) ** 2).sum()) / total_squares if total_squares else math.nan
     ordered = sorted(weighed, key=lambda law: (-law.weight, len(law.parameters)))
     return Scaling(points, ordered, chosen, extra, doubt, r_squared, deviation, resamples, seed)
-
-
-def _unrivalled(chosen: Law, laws: Sequence[Law]) -> bool:
-    """Whether the law was chosen because nothing could be said of those with more parameters."""
-    richer = [law for law in laws if len(law.parameters) > 1]
-    return len(chosen.parameters) == 1 and all(math.isinf(law.aicc) for law in richer)
 
 
 def _choose(laws: Sequence[Law]) -> Law:

@@ -362,6 +362,7 @@ class Why(Name):
     NO_CROSS = "no-cross", "the link without the traffic of others"
     STREAMS_HIDE = "streams-hide", "more {stream}s, of which each loses a little: some {needed} fill the link"
     OTHER_CONTROL = "other-control", "BBR, which does not slow down for single losses"
+    NO_PACING = "no-pacing", "CUBIC in place of BBR, whose pacing may be what is slow over so fast a link"
     DISK_LIMIT = "disk-limit", "what the disk can do"
     FASTER_DISK = "faster-disk", "a faster disk at the {end}"
     NO_WINDOW = "no-window", "no HTTP/2 limit"

@@ -21,7 +21,7 @@ from venturi.analysis.words.wording import size
 from venturi.common import links
 from venturi.targets.system import is_charrow
 
-__all__ = ["buffer", "kernels", "link", "long_enough", "twice_held"]
+__all__ = ["buffer", "kernels", "link", "long_enough", "twice_held", "unpaced"]
 
 STREAMS_MOST = 64
 _STARTS = 10
@@ -95,6 +95,15 @@ def _control(over: OverLink) -> list[Remedy]:
     if over.control not in LOSS_BASED:
         return []
     return [Remedy(Why.OTHER_CONTROL, {"link": replace(over.link, control="bbr").text})]
+
+
+def unpaced(over: OverLink) -> list[Remedy]:
+    """CUBIC, where ends are what is slow over a fast link, and BBR paces what they send: over 54.5 Gbit/s on
+    two cores four streams moved 3.5 GB/s so, and 6.3 with CUBIC or Reno."""
+    fast = over.link.rate is None or min(over.link.rate) >= links.FAST
+    if over.control != "bbr" or over.loss or not fast:
+        return []
+    return [Remedy(Why.NO_PACING, {"link": replace(over.link, control="cubic").text})]
 
 
 def long_enough(seen: Seen, hit: Hit) -> int:

@@ -89,7 +89,7 @@ class ThrowawayServer(ABC):
         self._held: temporary.Held | None = None
         self._kept_lock: int | None = None
         self._last_words = ""
-        self._log_begins = 0
+        self._log_begins: int | None = None
         # Whether its data were made by this start.
         self._fresh = True
         self.hello: dict[str, Any] = {}
@@ -208,6 +208,8 @@ class ThrowawayServer(ABC):
 
     def _logged(self) -> list[str]:
         """The lines of the log since this start; a log that is kept holds earlier ones."""
+        if self._held is None or self._log_begins is None:
+            return []
         try:
             return self.log.read_bytes()[self._log_begins :].decode(errors="replace").splitlines()
         except OSError:
@@ -247,6 +249,7 @@ class ThrowawayServer(ABC):
         ) from None
 
     def _start(self) -> None:
+        self._log_begins = None
         owner = accounts.owner_for(self.account)
         self._held = temporary.make(self.name)
         if self._kept is not None:

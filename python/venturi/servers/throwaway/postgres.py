@@ -167,7 +167,9 @@ class Postgres(ThrowawayServer):
         wrong = [
             line
             for line in log
-            if re.search(r"LOG: .*(configuration parameter|for parameter|syntax error|could not bind)", line)
+            if re.search(
+                r"LOG: .*(configuration parameter|for parameter|syntax error|could not bind.*in use)", line
+            )
         ]
         # Our own asking, while it starts, is refused by a FATAL too.
         fatal = [line for line in log if re.search(r"\b(FATAL|PANIC|ERROR|error):(?!.*starting up)", line)]
