@@ -240,9 +240,13 @@ def test_what_bends_a_little_is_not_constant(rates: tuple[float, ...]) -> None:
     assert fitted.chosen.name == "amdahl" and fitted.deviation < 0.05
 
 
-def test_points_to_and_fro_are_no_constant() -> None:
-    with pytest.raises(Refused):
-        scaling.fit({1.0: [1.0], 2.0: [0.8], 4.0: [1.2], 8.0: [0.9]})
+@pytest.mark.parametrize("count", [4, 6])
+def test_points_to_and_fro_are_a_constant_with_a_margin(count: int) -> None:
+    rates = (1.0, 0.9, 1.1, 0.95, 1.05, 0.93)[:count]
+    fitted = scaling.fit({float(2**i): [v] for i, v in enumerate(rates)})
+    assert fitted.chosen.name == "constant"
+    ahead = fitted.predict(64, 1)
+    assert ahead.low < min(rates) and max(rates) < ahead.high
 
 
 def test_a_fit_made_twice_is_the_same() -> None:

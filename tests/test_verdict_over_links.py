@@ -107,16 +107,27 @@ def test_a_server_on_another_host_is_reached_over_its_own_path() -> None:
         ("50gbit cubic", 50e9, False),
         ("50gbit loss 0.1% bbr", 50e9, False),
         ("1gbit bbr", 1e9, False),
+        ("50gbit 65ms bbr", 50e9, False),
+        ("50gbit/1gbit bbr", 50e9, True),
+        ("1gbit/50gbit bbr", 1e9, False),
     ],
 )
 def test_pacing_is_left_where_the_ends_are_what_is_slow(text: str, bits: float | None, helps: bool) -> None:
     full = end(0.99, 2, network={"loopback": False})
     stages = {"receive": 0.9, "await_input": 0.1}, {"send": 0.9, "await_output": 0.1}
     ends = {"client_end": full, "server_end": full, "cpu": (1.0, 0.95)}
-    found = over(text, bits, 0.5, *stages, **ends)
+    found = over(text, bits, 0.5, *stages, trip_ms=0.1, **ends)
     assert found.cause is Cause.CORES_FULL, found
+    assert not helps or "CUBIC" in found.next[0]
     (advice,) = [text for text in found.next if "CUBIC in place of BBR" in text] or [""]
     assert advice.count("cubic") == helps, found.next
+
+
+def test_pacing_is_not_what_is_slow_where_cores_compress() -> None:
+    full = end(0.99, 2, network={"loopback": False})
+    stages = {"decompress": 0.9, "await_input": 0.1}, {"compress": 0.9, "await_output": 0.1}
+    found = over("50gbit bbr", 50e9, 0.03, *stages, client_end=full, server_end=full, cpu=(1.0, 0.95))
+    assert found.next and "CUBIC" not in "; ".join(found.next), found
 
 
 def test_a_full_link_of_which_others_take_a_part() -> None:

@@ -109,6 +109,10 @@ class Link:
             words.append(self.control)
         return " ".join(words) or UNSHAPED
 
+    def of(self, operation: str) -> float | None:
+        """bits/s of the way that an operation's data take; None: as fast as it goes."""
+        return None if self.rate is None else self.rate[WAYS.index(way(operation))]
+
     def buffers(self) -> tuple[int, int]:
         """Bytes that wait at most, down and up: as asked, else what passes in a round trip or in 10 ms, and
         64 KiB, which TCP may send at once, to 1 GiB."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import threading
 import time
 from abc import abstractmethod
@@ -34,8 +33,8 @@ _BEGIN_SECONDS = 30.0
 def _by_its_ends(link: links.Link, direction: str) -> bool:
     """Whether its ends, both on this machine, may be what limits raw TCP: then it matters which CPUs they
     have. Over other links the probe's time goes into filling the link."""
-    down, up = link.rate or (math.inf, math.inf)
-    return not link.round_trip_ns and (up if direction == "put" else down) >= links.FAST
+    rate = link.of(direction)
+    return not link.round_trip_ns and (rate is None or rate >= links.FAST)
 
 
 class _Ends(Placed):

@@ -31,9 +31,9 @@ nothing (Burnham & Anderson 3.5.5, "pretending variable")."""
 MOST_DEVIATION = 0.25
 """A curve that misses its points by more than this (root mean square of relative deviations) is refused."""
 MOST_SIMPLE = 0.05
-"""Few points forbid a second parameter. A law with one that misses its points by more than this, and by more
-than their repeats explain, is not chosen for that: a constant is left out, linear refused where another law
-is closer by half."""
+"""Few points forbid a second parameter. Where repeats do not explain how points deviate, a law with one that
+misses them by more than this is not chosen for that while another is closer by half: a constant is left out,
+linear refused."""
 DOUBTFUL = 0.01
 """Significance at which the points deviate from the curve by more than their repeats allow."""
 PLAUSIBLE = 0.01
@@ -331,7 +331,12 @@ def fit_points(points: Points, resamples: int = RESAMPLES, seed: int = regressio
             np.sqrt(np.mean(np.expm1(points.y - curve(name, fitted[name][0][None], points.x)[0]) ** 2))
         )
 
-    if not explained and off("constant") > MOST_SIMPLE:
+    def by_default(name: str) -> bool:
+        """Whether it would be chosen only because few points forbid laws that are closer."""
+        far = len(PARAMETERS[name]) == 1 and off(name) > MOST_SIMPLE and not explained
+        return far and min(map(off, fitted)) < off(name) / 2
+
+    if by_default("constant"):
         del fitted["constant"]
     # Between "all repeats are observations" (they explain the deviations) and "the points are" (they do not).
     share = _share_of_repeats(points, extra)
@@ -352,9 +357,8 @@ def fit_points(points: Points, resamples: int = RESAMPLES, seed: int = regressio
     chosen = _choose(weighed)
     fitted_y = np.log(chosen.at(points.x))
     deviation = off(chosen.name)
-    nearest = min(weighed, key=lambda law: off(law.name))
-    simple = len(chosen.parameters) == 1 and deviation > MOST_SIMPLE and not explained
-    if simple and off(nearest.name) < deviation / 2:
+    if by_default(chosen.name):
+        nearest = min(weighed, key=lambda law: off(law.name))
         raise Refused(
             f"{chosen.title} misses the points by {100 * deviation:.0f} %, {nearest.title} by "
             f"{100 * off(nearest.name):.0f} %, and {size} points are too few to choose; "

@@ -57,8 +57,8 @@ def remedies(seen: Seen, hit: Hit) -> list[Remedy]:
         own = upsert_remedies.BY_KIND if seen.cell.answered else ingest_remedies.BY_KIND
         by_kind = {**_BY_KIND, **own}
     found: list[Remedy] = []
-    if seen.over is not None and hit.kind in ("cores", "stage"):
-        found += link_remedies.unpaced(seen.over)
+    if seen.over is not None:
+        found += link_remedies.unpaced(seen, seen.over, hit)
     for remedy in by_kind[hit.kind](seen, hit):
         if remedy not in found:
             found.append(remedy)

@@ -249,7 +249,7 @@ class ThrowawayServer(ABC):
         ) from None
 
     def _start(self) -> None:
-        self._log_begins = None
+        self._log_begins, self._last_words = None, ""
         owner = accounts.owner_for(self.account)
         self._held = temporary.make(self.name)
         if self._kept is not None:
