@@ -311,7 +311,9 @@ def test_the_port_between_nodes_is_taken_while_it_starts(
         assert next(chosen, None) is None
 
 
-@pytest.mark.parametrize("error", [OSError("no directory"), KeyboardInterrupt(), VenturiError("no room")])
+@pytest.mark.parametrize(
+    "error", [OSError("no directory"), KeyboardInterrupt("stop"), VenturiError("no room")]
+)
 def test_what_fails_before_there_is_a_log_is_what_is_said(
     error: BaseException, start_database: Callable[..., Database], monkeypatch: pytest.MonkeyPatch
 ) -> None:
