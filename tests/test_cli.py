@@ -226,7 +226,7 @@ def test_doctor_looks_at_everything() -> None:
     assert done.returncode == int(warned) and done.stderr == ""
     assert {finding["check"] for finding in findings} >= {
         *("governor", "load", "steal", "open files", "tcp_rmem", "tcp_wmem", "memory", "swap"),
-        *("huge pages", "virtual", "clock", "instrument", "databases"),
+        *("congestion control", "huge pages", "virtual", "clock", "instrument", "databases"),
     }
     for finding in findings:
         assert finding["state"] in ("ok", "warning", "unknown")

@@ -147,6 +147,18 @@ def _buffers() -> Iterator[Finding]:
             yield Finding(name, "ok", shown)
 
 
+def _congestion_control() -> Iterator[Finding]:
+    from venturi.common.environment import read
+
+    found = read("/proc/sys/net/ipv4/tcp_congestion_control")
+    if found is None:
+        yield from _unknown("congestion control")
+        return
+    # No warning: over long paths it is the better choice.
+    paced = ", which paces what is sent: within this host, and over short and fast links, cubic may be faster"
+    yield Finding("congestion control", "ok", found + (paced if found == "bbr" else ""))
+
+
 def _memory() -> Iterator[Finding]:
     from venturi.common.environment import memory
 
@@ -270,6 +282,7 @@ CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     _load,
     _files,
     _buffers,
+    _congestion_control,
     _memory,
     _huge_pages,
     _machine,
