@@ -52,6 +52,7 @@ def executor(ray: None, core: Any) -> Iterator[Any]:
 
 AGAIN = """
 import os
+{first}
 from venturi.cluster.ray.ray_executor import RayExecutor
 from venturi.plan.settings import Hosts
 
@@ -64,9 +65,10 @@ print("twice")
 """
 
 
-def test_a_process_starts_ray_again(ray: None) -> None:
-    """Also where nobody has kept the variables of the first one."""
-    words = [sys.executable, "-c", AGAIN]
+@pytest.mark.parametrize("first", ["", "import ray"], ids=["imported-by-venturi", "imported-before"])
+def test_a_process_starts_ray_again(ray: None, first: str) -> None:
+    """Also where nobody has kept the variables of the first one, and where Ray read none of them."""
+    words = [sys.executable, "-c", AGAIN.format(first=first)]
     done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=180, check=False)
     assert done.stdout.endswith("twice\n"), done.stderr
 

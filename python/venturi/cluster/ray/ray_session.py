@@ -49,7 +49,7 @@ def load_ray(on: str | None = None) -> Any:
 
 @cache
 def _reads_ours() -> bool:
-    """Whether Ray reads our variables: once, when it is imported. What it starts reads them again."""
+    """Whether Ray reads RAY_AUTH_MODE from us: once, when it is imported. What it starts reads it again."""
     return "ray" not in sys.modules
 
 
@@ -58,7 +58,10 @@ def _access(on: str | None) -> dict[str, str]:
     if on is None:
         return {}
     if on == "local":
-        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _TOKEN} if _reads_ours() else {}
+        # Ray that was imported before is left to choose the mode, as it would not hear of ours while what it
+        # starts does. From 2.60 it demands a token by itself: this one, else it writes one into a home that
+        # is gone when its next process starts.
+        return {"RAY_AUTH_TOKEN": _TOKEN} | ({"RAY_AUTH_MODE": "token"} if _reads_ours() else {})
     from venturi.cluster.up import access
 
     return access.environment_for(on)
