@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
-
 from browser import Browser
+from conftest import require
 
 VIEWS = {"day": (1280, 900, False), "night": (1280, 900, True), "phone": (390, 844, False)}
 _CHECK = """
@@ -19,7 +19,7 @@ axe.run({resultTypes: ["violations"]}).then((found) => found.violations
 
 def violations(browser: Browser, page: Path, view: str) -> list[str]:
     """The serious ones."""
-    pytest.importorskip("axe_core_python")
+    require(find_spec("axe_core_python"), "axe_core_python")
     width, height, dark = VIEWS[view]
     browser.size(width, height)
     browser.dark(dark)

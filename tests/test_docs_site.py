@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from accessible_support import VIEWS, violations
 from browser import Browser
+from conftest import require
 from run_support import ROOT
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -18,7 +20,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("mkdocs")
+    require(find_spec("mkdocs"), "mkdocs")
     at = tmp_path_factory.mktemp("site")
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", at],
