@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -37,6 +38,15 @@ def target_directory() -> Path:
     return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 
 
+def _congestion_control() -> str:
+    """TCP's over loopback: the route's where it names one, else the host's."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as end,
+    ):
+        return end.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
+
+
 def machine() -> Line:
     """The first line of a record: where, when and of which sources."""
     described = Path("/proc/cpuinfo").read_text().splitlines()
@@ -50,6 +60,7 @@ def machine() -> Line:
         "cpu": models[0] if models else platform.machine(),
         "cpus": os.cpu_count(),
         "kernel": platform.release(),
+        "congestion_control": _congestion_control(),
         "python": platform.python_version(),
         "commit": commit,
         "load_before": os.getloadavg()[0],
@@ -58,7 +69,8 @@ def machine() -> Line:
 
 def described(head: Line) -> str:
     """The same in words, as far as the kind of a bench does not matter."""
-    return f"{head['cpu']}, {head['cpus']} CPUs, Linux {head['kernel']}; commit {head['commit']}"
+    control = f", TCP with {head['congestion_control']}" if "congestion_control" in head else ""
+    return f"{head['cpu']}, {head['cpus']} CPUs, Linux {head['kernel']}{control}; commit {head['commit']}"
 
 
 def cpu_seconds(pid: int | str) -> float:
