@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,6 +43,8 @@ GBIT = (1e9, 1e9)
         ("5ms", Link(round_trip_ns=5_000_000)),
         ("unshaped", Link()),
         ("LTE", Link(rate=(1.2e7, 1.2e7), round_trip_ns=70_000_000)),
+        ("lte 50ms loss 1%", Link((1.2e7, 1.2e7), 50_000_000, loss=(0.01, 0.01))),
+        ("infiniband-fdr cubic", Link(rate=(5.45e10, 5.45e10), control="cubic")),
     ],
 )
 def test_a_link_is_read(text: str, link: Link | None) -> None:
@@ -89,6 +92,7 @@ def test_any_text_is_a_link_or_an_error(text: str) -> None:
 @pytest.mark.parametrize("name", PRESETS)
 def test_links_with_names(name: str) -> None:
     assert canonical(name.upper()) == name
+    assert parse(f"{name} reno") == replace(parse(name), control="reno")
     assert parse(name.lower()) == parse(PRESETS[name].text)
     page = (ROOT / "docs" / "links.md").read_text()
     assert f"| `{name}` | `{PRESETS[name].text}` | {PRESETS[name].source} |" in page
@@ -105,6 +109,9 @@ FORM = 'write one as "1gbit", "100mbit/20mbit 30ms", "200mbit 30ms loss 0.1% jit
         ("lpte", "'lpte': 'lpte' is no part of a link; did you mean lte?"),
         ("1gbit 2gbit", "'1gbit 2gbit': 2gbit says rate twice"),
         ("5ms 6ms", "'5ms 6ms': 6ms says round trip twice"),
+        ("lte 5ms 6ms", "'lte 5ms 6ms': 6ms says round trip twice"),
+        ("1ms wifi6", "'1ms wifi6': the name wifi6 comes first"),
+        ("wifi6 lte", "'wifi6 lte': the name lte comes first"),
         ("1gbit 5", f"'1gbit 5': '5' is no part of a link; {FORM}"),
         ("1gbit loss", "'1gbit loss': loss of what? Write loss 0.1%"),
         ("1gbit los 1%", "'1gbit los 1%': 'los' is no part of a link; did you mean loss?"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal
 
@@ -188,9 +188,13 @@ def canonical_rate(value: object) -> str:
 
 
 def parse(text: str) -> Link:
-    """The link of this name or text. Raises ValueError, which says what is wrong with it."""
-    named = _preset(text)
-    words = iter((PRESETS[named].text if named is not None else text).replace("=", " ").split())
+    """The link of this text: words, or a name and what differs from its link. Raises ValueError, which says
+    what is wrong with it."""
+    written = text.replace("=", " ").split()
+    if not written:
+        raise ValueError(f"an empty text is no link: write one {_FORM}, or {UNSHAPED}")
+    named = _preset(written[0])
+    words = iter(written if named is None else written[1:])
     found: dict[str, object] = {}
 
     def put(name: str, value: object, word: str) -> None:
@@ -198,16 +202,12 @@ def parse(text: str) -> Link:
             raise ValueError(f"{word} says {name.removesuffix('_ns').replace('_', ' ')} twice")
         found[name] = value
 
-    empty = True
     for word in words:
-        empty = False
         try:
             _take(word, words, put)
         except ValueError as error:
             raise ValueError(f"{text!r}: {error}") from None
-    if empty:
-        raise ValueError(f"an empty text is no link: write one {_FORM}, or {UNSHAPED}")
-    link = Link(**found)  # type: ignore[arg-type]
+    link = replace(Link() if named is None else parse(PRESETS[named].text), **found)  # type: ignore[arg-type]
     least = _LEAST_BUFFER * (link.mtu + ETHERNET)
     if link.buffer is not None and link.buffer < least:
         raise ValueError(
@@ -258,6 +258,8 @@ def _take(word: str, words: Iterator[str], put: object) -> None:
         except ValueError:
             trip = None
         if trip is None:
+            if _preset(word) is not None:
+                raise ValueError(f"the name {word} comes first")
             known = (*PRESETS, *_EXAMPLES, *CONTROLS, UNSHAPED)
             raise ValueError(f"{word!r} is no part of a link; {meant(word, known, f'write one {_FORM}')}")
         put("round_trip_ns", _within(trip, 0, _MOST_TRIP, "a round trip of at most 10s"), word)
