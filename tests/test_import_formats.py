@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from import_support import FORMATS, SAMPLES, imported, one
-from venturi.analysis.cells.summary import per_second, percentile, throughput
+from venturi.analysis.cells.figures import per_second, percentile, throughput
 from venturi.analysis.results import load
 from venturi.store.directory import RunDirectory
 from venturi.store.importers import formats, testperf

@@ -6,7 +6,7 @@ import pytest
 
 from import_support import imported
 from run_support import venturi
-from venturi.analysis.cells.summary import per_second, throughput
+from venturi.analysis.cells.figures import per_second, throughput
 from venturi.analysis.results import load
 from venturi.common.errors import VenturiError
 from venturi.report.tables import perf_stats

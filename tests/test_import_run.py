@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from import_support import FORMATS, SAMPLES, imported
 from synthetic import cells, make_run
-from venturi.analysis.cells.summary import throughput
+from venturi.analysis.cells.figures import throughput
 from venturi.analysis.results import load
 from venturi.common.errors import ExitCode, ScenarioError, StoreError, VenturiError
 from venturi.report.page import page as html_page

@@ -17,7 +17,7 @@ import redis_support
 import venturi
 from conftest import require_server
 from flight_peer import Tables
-from venturi.analysis.cells import summary
+from venturi.analysis.cells import figures, summary
 from venturi.analysis.statistics import intervals
 from venturi.analysis.statistics.difference import differences
 from venturi.common import hdr, suffixes, units
@@ -340,7 +340,7 @@ def test_a_stage_booked_on_its_neighbour_fails(broken: Callable[..., Bench], pai
         (suffixes._COUNTS, {"M": 2**20}, {"spelled-7M", "spelled-7MB"}),
         (units.FACTORS, {"krows": ("rows", 1024.0)}, {"printed-rows-4"}),
         (summary, {"is_good": lambda record: True}, {"good", "highest", "median"}),
-        (summary, {"cpu_ns": lambda record, end: record["cpu"][end]["user_ns"]}, {"client-cores"}),
+        (figures, {"cpu_ns": lambda record, end: record["cpu"][end]["user_ns"]}, {"client-cores"}),
         (hdr, {"percentile": lambda counts, percent: min(counts)}, {"middle-of-a-histogram"}),
         (intervals, {"RANGE_BELOW": 4}, set()),
     ],

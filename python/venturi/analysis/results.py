@@ -12,8 +12,9 @@ from venturi.analysis.advice import server_advice
 from venturi.analysis.advice.collect import advise
 from venturi.analysis.advice.warning import Advice
 from venturi.analysis.cells import summary as cells_module
+from venturi.analysis.cells.figures import get
 from venturi.analysis.cells.limits import limits
-from venturi.analysis.cells.summary import Cell, get
+from venturi.analysis.cells.summary import Cell
 from venturi.analysis.verdict import findings as findings_module
 from venturi.analysis.verdict import judge as verdict_module
 from venturi.analysis.verdict.types import Finding, Verdict

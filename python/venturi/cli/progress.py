@@ -78,7 +78,7 @@ class LiveObserver(QuietObserver):
 
     def started(self, number: int, total: int, slot: Slot) -> None:
         self._number, self._total = number, total
-        from venturi.analysis.cells.summary import main_unit
+        from venturi.analysis.cells.figures import main_unit
 
         self._in_rows = counts_rows(slot.cell.parameters.get("operation"))
         self._unit = main_unit(slot.cell.parameters.get("operation"))

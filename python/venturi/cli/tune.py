@@ -181,7 +181,7 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
     cells: list[Any] = []
     last = ""
 
-    from venturi.analysis.cells.summary import main_unit
+    from venturi.analysis.cells.figures import main_unit
 
     def learned(search: Search, done: int, of: int | None) -> None:
         nonlocal last

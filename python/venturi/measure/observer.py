@@ -52,7 +52,7 @@ def outcome_text(line: Mapping[str, Any]) -> str:
         interval = line["times"]["interval_ns"]
         if counts_rows(line["parameters"].get("operation")):
             from venturi.analysis.cells.batches import troubles, words
-            from venturi.analysis.cells.summary import main_unit
+            from venturi.analysis.cells.figures import main_unit
 
             unit = main_unit(line["parameters"].get("operation"))
             rate = f"{line['counts']['rows'] * 1e9 / max(interval, 1):,.0f} {unit}"
@@ -67,7 +67,7 @@ def outcome_text(line: Mapping[str, Any]) -> str:
 
 
 def counts_rows(operation: object) -> bool:
-    from venturi.analysis.cells.summary import IN_ROWS
+    from venturi.analysis.cells.figures import IN_ROWS
 
     return operation in IN_ROWS
 

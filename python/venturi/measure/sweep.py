@@ -209,7 +209,7 @@ class Sweep:
 
     def _learn(self, line: Mapping[str, Any]) -> None:
         if line["outcome"] == "ok" and not line["warmup"] and line["times"]["interval_ns"]:
-            from venturi.analysis.cells.summary import main_rate
+            from venturi.analysis.cells.figures import main_rate
 
             self._rates.setdefault(line["cell"], []).append(main_rate(line) or 0.0)
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from venturi.analysis.cells.summary import PARAMETER_ORDER, basis, is_good, main_rate, varying
+from venturi.analysis.cells.figures import is_good, main_rate
+from venturi.analysis.cells.summary import PARAMETER_ORDER, basis, varying
 from venturi.analysis.cells.summary import Cell as Summary
 from venturi.analysis.search import best
 from venturi.analysis.search.explore import Answer, Search

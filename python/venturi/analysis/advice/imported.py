@@ -8,7 +8,8 @@ from typing import Any
 
 from venturi.analysis.advice import trials as own
 from venturi.analysis.advice.warning import Advice
-from venturi.analysis.cells.summary import Cell, get
+from venturi.analysis.cells.figures import get
+from venturi.analysis.cells.summary import Cell
 
 MOST_NOTES = 5
 MOST_SOURCES = 3

@@ -7,8 +7,8 @@ from typing import Any
 
 from venturi.analysis.advice.warning import Advice
 from venturi.analysis.cells import servers
+from venturi.analysis.cells.figures import get
 from venturi.analysis.cells.machines import common, in_words, properties
-from venturi.analysis.cells.summary import get
 from venturi.analysis.words.wording import listed
 
 __all__ = ["advise"]

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from venturi.analysis.cells.figures import Record, get, numeric, quotient
 from venturi.analysis.cells.flows import server_addresses, told_apart
 from venturi.analysis.cells.hosts import counted
-from venturi.analysis.cells.summary import Cell, Record, get, numeric, quotient
+from venturi.analysis.cells.summary import Cell
 from venturi.analysis.verdict.proof.ends import KEPT_UP
 
 __all__ = ["BEHIND", "Straggler", "machines", "stragglers"]

@@ -12,17 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.advice.warning import Advice
 from venturi.analysis.cells.ceilings import LINK, SOCKETS, surely_above
-from venturi.analysis.cells.summary import (
-    CALLS,
-    Cell,
-    ends_by_itself,
-    get,
-    main_rate,
-    numeric,
-    quotient,
-    steady_main,
-    varying,
-)
+from venturi.analysis.cells.figures import CALLS, get, main_rate, numeric, quotient, steady_main
+from venturi.analysis.cells.summary import Cell, ends_by_itself, varying
 from venturi.analysis.statistics import speeds
 from venturi.analysis.statistics.intervals import range_coverage
 from venturi.analysis.words import labels

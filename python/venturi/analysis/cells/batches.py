@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from venturi.analysis.cells.summary import IN_ROWS, Cell, Record, get, numeric, percentile, quotient
+from venturi.analysis.cells.figures import IN_ROWS, Record, get, numeric, percentile, quotient
+from venturi.analysis.cells.summary import Cell
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common.units import Quantity
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.cells import batches
-from venturi.analysis.cells.summary import ENDS, PARAMETER_ORDER, SHOWN_PERCENTILES, Cell
+from venturi.analysis.cells.figures import ENDS, SHOWN_PERCENTILES
+from venturi.analysis.cells.summary import PARAMETER_ORDER, Cell
 from venturi.common.units import Quantity
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from venturi.analysis.cells.summary import Cell, best, main_rate, per_second, speed
+from venturi.analysis.cells.figures import main_rate, per_second
+from venturi.analysis.cells.summary import Cell, best, speed
 from venturi.common.conditions import Condition
 from venturi.common.errors import VenturiError
 

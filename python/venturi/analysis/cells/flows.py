@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from venturi.analysis.cells.summary import Cell, get
+from venturi.analysis.cells.figures import get
+from venturi.analysis.cells.summary import Cell
 
 __all__ = ["HERE", "Flow", "Flows", "flows", "server_addresses", "told_apart"]
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from venturi.analysis.cells.summary import Cell, numeric, quotient
+from venturi.analysis.cells.figures import numeric, quotient
+from venturi.analysis.cells.summary import Cell
 from venturi.common.units import percent
 
 __all__ = ["Host", "counted", "evenness", "hosts", "rates", "several"]

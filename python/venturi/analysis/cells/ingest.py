@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from venturi.analysis.cells.summary import ENDS, Cell, Record, cpu_figures, get, numeric, quotient
+from venturi.analysis.cells.figures import ENDS, Record, cpu_figures, get, numeric, quotient
+from venturi.analysis.cells.summary import Cell
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common.units import Quantity, percent
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from venturi.analysis.cells.summary import get
+from venturi.analysis.cells.figures import get
 from venturi.common.units import Quantity
 
 Weight = Literal["unlike", "matters", "note"]

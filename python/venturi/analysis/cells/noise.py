@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from venturi.analysis.cells.summary import get, numeric, quotient
+from venturi.analysis.cells.figures import get, numeric, quotient
 
 __all__ = ["noise", "noise_of_samples"]
 

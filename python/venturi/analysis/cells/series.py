@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from venturi.analysis.cells.summary import Cell, main_rate, rows_a_batch
+from venturi.analysis.cells.figures import main_rate
+from venturi.analysis.cells.summary import Cell, rows_a_batch
 from venturi.analysis.statistics.curve import Curve, Shape
 from venturi.common.units import Quantity
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.cells import servers
+from venturi.analysis.cells.figures import get
 from venturi.analysis.cells.noise import noise
-from venturi.analysis.cells.summary import get
 from venturi.analysis.words.wording import listed
 
 if TYPE_CHECKING:

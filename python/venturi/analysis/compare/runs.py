@@ -8,9 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from venturi.analysis.cells.machines import Fact
-from venturi.analysis.cells.summary import (
-    Cell,
+from venturi.analysis.cells.figures import (
     Record,
     cpu_ns,
     numeric,
@@ -20,8 +18,9 @@ from venturi.analysis.cells.summary import (
     steady_rows,
     steady_throughput,
     throughput,
-    varying,
 )
+from venturi.analysis.cells.machines import Fact
+from venturi.analysis.cells.summary import Cell, varying
 from venturi.analysis.compare import likeness
 from venturi.analysis.compare.matching import implied, match, spelled, why
 from venturi.analysis.results import Results

@@ -11,7 +11,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from venturi.analysis.cells.summary import Cell, by_operation, numeric, quotient, varying
+from venturi.analysis.cells.figures import numeric, quotient
+from venturi.analysis.cells.summary import Cell, by_operation, varying
 from venturi.analysis.statistics import hockney
 from venturi.analysis.statistics.hockney import Hockney
 from venturi.analysis.statistics.intervals import Interval

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from venturi.analysis.cells import series, summary
+from venturi.analysis.cells import figures, series, summary
 from venturi.analysis.cells.series import Series
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.statistics import hockney, scaling
@@ -193,7 +193,7 @@ def build(cells: Sequence[Cell], over: str | None = None) -> Fits:
     """Fits everything there is to fit. `over` asks for one axis only, be it an unusual one."""
     found = Fits()
     for operation, every in summary.by_operation(cells).items():
-        unit = f"{summary.noun(operation)}s/s" if summary.in_rows(every) else "B/s"
+        unit = f"{figures.noun(operation)}s/s" if summary.in_rows(every) else "B/s"
         members = [m for m in every if _value(m, unit) is not None]
         if len(members) < 2:
             continue
@@ -216,8 +216,8 @@ def _value(cell: Cell, unit: str) -> float | None:
     return (cell.throughput if unit == "B/s" else cell.rows).value
 
 
-def _trial(record: summary.Record, unit: str) -> float | None:
-    return summary.throughput(record) if unit == "B/s" else summary.per_second(record, "rows")
+def _trial(record: figures.Record, unit: str) -> float | None:
+    return figures.throughput(record) if unit == "B/s" else figures.per_second(record, "rows")
 
 
 def _is_axis(cells: Sequence[Cell], name: str, over: str | None) -> bool:
@@ -260,8 +260,8 @@ def times(cells: Sequence[Cell], unit: str = "B/s") -> dict[float, list[float]]:
     out: dict[float, list[float]] = {}
     for cell in cells:
         for record in cell.records:
-            amount = summary.numeric(record, "counts", field_name)
-            spent = summary.numeric(record, "times", "interval_ns")
+            amount = figures.numeric(record, "counts", field_name)
+            spent = figures.numeric(record, "times", "interval_ns")
             if amount and spent:
                 # Fixed work: all repeats of a cell move the same, so they meet at one key.
                 out.setdefault(amount, []).append(spent)
@@ -392,7 +392,7 @@ def large_sizes(cells: Sequence[Cell], size: str, axis: str, unit: str = "B/s") 
 def _payload(cell: Cell, unit: str) -> float | None:
     if unit == "B/s":
         return cell.payload_bytes
-    return summary.numeric(cell.records[0], "counts", "rows") if cell.records else None
+    return figures.numeric(cell.records[0], "counts", "rows") if cell.records else None
 
 
 def observations(one: AxisFit) -> dict[float, list[float]]:

@@ -13,8 +13,8 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
+from venturi.analysis.cells import figures, summary
 from venturi.analysis.cells import links as of_cells
-from venturi.analysis.cells import summary
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.models import fits, link_law
 from venturi.analysis.models.link_law import LinkLaw, Path, Setting
@@ -193,7 +193,7 @@ def build(cells: Sequence[Cell]) -> list[LinkFit]:
     out: list[LinkFit] = []
     over = [c for c in cells if c.main.known and _over(c)]
     for operation, every in summary.by_operation(over).items():
-        unit = f"{summary.noun(operation)}s/s" if summary.in_rows(every) else "B/s"
+        unit = f"{figures.noun(operation)}s/s" if summary.in_rows(every) else "B/s"
         differing = [n for n in summary.varying(every) if n != AXIS and not fits.follows(every, n, AXIS)]
         controls = len({_control(c) for c in every}) > 1
         groups: dict[tuple[str, ...], list[Cell]] = {}
@@ -227,8 +227,8 @@ def _control(cell: Cell) -> str | None:
 
 
 def _rates(cell: Cell, unit: str) -> list[float]:
-    def one(record: summary.Record) -> float | None:
-        return summary.throughput(record) if unit == "B/s" else summary.per_second(record, "rows")
+    def one(record: figures.Record) -> float | None:
+        return figures.throughput(record) if unit == "B/s" else figures.per_second(record, "rows")
 
     return [rate for record in cell.records if (rate := one(record))]
 
@@ -280,7 +280,7 @@ def _setting(cells: Sequence[Cell], unit: str) -> Setting:
         ratio
         for cell in cells
         for record in cell.records
-        if (ratio := summary.quotient(summary.numeric(record, "counts", counted), summary.wire_bytes(record)))
+        if (ratio := figures.quotient(figures.numeric(record, "counts", counted), figures.wire_bytes(record)))
     ]
     width = float(p.get("row_bytes") or 0)
     # Of rows that a database gets, what is on the wire is its dialect's.
@@ -294,7 +294,7 @@ def _setting(cells: Sequence[Cell], unit: str) -> Setting:
     else:
         flight = known * streams * p[held] * WINDOW_USED
     amounts = [
-        c.payload_bytes if unit == "B/s" else summary.numeric(c.records[0], "counts", "rows") for c in cells
+        c.payload_bytes if unit == "B/s" else figures.numeric(c.records[0], "counts", "rows") for c in cells
     ]
     asked = p.get("duration_ns")
     alone = closed and lanes == 1

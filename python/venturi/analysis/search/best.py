@@ -11,17 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from venturi.analysis.cells.summary import (
-    Cell,
-    basis,
-    cpu_ns,
-    in_rows_of,
-    numeric,
-    per_second,
-    quotient,
-    throughput,
-    varying,
-)
+from venturi.analysis.cells.figures import cpu_ns, in_rows_of, numeric, per_second, quotient, throughput
+from venturi.analysis.cells.summary import Cell, basis, varying
 from venturi.analysis.statistics.curve import LEAST_ROUNDS, Curve, Shape
 from venturi.analysis.statistics.difference import Difference, differences
 from venturi.analysis.statistics.gain import Effect, Gain, effect, tested

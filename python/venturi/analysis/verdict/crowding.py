@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from venturi.analysis.cells.summary import Cell, numeric
+from venturi.analysis.cells.figures import numeric
+from venturi.analysis.cells.summary import Cell
 from venturi.analysis.verdict.causes import Cause, Why
 from venturi.analysis.verdict.types import Remedy, Told, Verdict
 from venturi.analysis.verdict.words import databases, hits

@@ -13,7 +13,8 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
-from venturi.analysis.cells.summary import ENDS, Cell, Record, get, numeric, quotient, wire_bytes
+from venturi.analysis.cells.figures import ENDS, Record, get, numeric, quotient, wire_bytes
+from venturi.analysis.cells.summary import Cell
 from venturi.analysis.models.packing import Packing
 from venturi.analysis.verdict import over_link
 from venturi.analysis.verdict.over_link import OverLink

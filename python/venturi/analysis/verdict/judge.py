@@ -12,7 +12,8 @@ from itertools import zip_longest
 from typing import Any
 
 from venturi.analysis.cells import servers
-from venturi.analysis.cells.summary import Cell, get
+from venturi.analysis.cells.figures import get
+from venturi.analysis.cells.summary import Cell
 from venturi.analysis.models.packing import Packing
 from venturi.analysis.verdict import crowding, evidence
 from venturi.analysis.verdict.causes import Cause

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from venturi.analysis.cells.figures import Record, get, numeric, quotient
 from venturi.analysis.cells.links import control, cross, measured, shared
-from venturi.analysis.cells.summary import Cell, Record, get, numeric, quotient
+from venturi.analysis.cells.summary import Cell
 from venturi.common import links
 from venturi.common.links import WAYS, Link
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import unquote
 
 from venturi.analysis.cells.ceilings import codec_of, packed
-from venturi.analysis.cells.summary import ends_by_itself, get, rows_a_batch
+from venturi.analysis.cells.figures import get
+from venturi.analysis.cells.summary import ends_by_itself, rows_a_batch
 from venturi.analysis.verdict import ingest_remedies, link_remedies, upsert_remedies
 from venturi.analysis.verdict.causes import Cause, Why
 from venturi.analysis.verdict.evidence import CODEC, End, Seen

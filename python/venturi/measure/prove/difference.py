@@ -7,7 +7,7 @@ import math
 import time
 from typing import Any
 
-from venturi.analysis.cells.summary import main_rate
+from venturi.analysis.cells.figures import main_rate
 from venturi.analysis.statistics.difference import LEAST_REPEATS, Difference, differences
 from venturi.measure.prove.attempts import attempts
 from venturi.measure.prove.bench import Bench, Trial

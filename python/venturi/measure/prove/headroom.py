@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from venturi.analysis.cells.summary import per_second
+from venturi.analysis.cells.figures import per_second
 from venturi.measure.prove.attempts import attempts
 from venturi.measure.prove.bench import Bench
 from venturi.measure.prove.outcome import Checks, Name, Outcome, Proof, Reason, What

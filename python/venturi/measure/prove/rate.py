@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from venturi.analysis.cells.summary import NOUNS, per_second, throughput
+from venturi.analysis.cells.figures import NOUNS, per_second, throughput
 from venturi.common.units import Quantity
 from venturi.measure.prove.attempts import attempts
 from venturi.measure.prove.bench import Bench, Trial

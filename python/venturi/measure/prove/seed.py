@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 
-from venturi.analysis.cells.summary import main_rate
+from venturi.analysis.cells.figures import main_rate
 from venturi.analysis.statistics.difference import LEAST_REPEATS, differences
 from venturi.measure.prove.attempts import attempts
 from venturi.measure.prove.bench import Bench

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from venturi.analysis.cells.summary import Cell, best, main_rate, varying
+from venturi.analysis.cells.figures import main_rate
+from venturi.analysis.cells.summary import Cell, best, varying
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
 from venturi.common.units import percent, plural

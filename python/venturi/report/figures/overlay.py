@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from venturi.analysis.cells.summary import IN_ROWS, Cell
+from venturi.analysis.cells.figures import IN_ROWS
+from venturi.analysis.cells.summary import Cell
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.analysis.words import labels
 from venturi.common.units import count

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from venturi.analysis.cells.summary import CALLS, Cell
+from venturi.analysis.cells.figures import CALLS
+from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.analysis.verdict.types import Verdict

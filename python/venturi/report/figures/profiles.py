@@ -6,7 +6,8 @@ import itertools
 from typing import Any
 
 from venturi.analysis.cells.choice import choice_note, middle_trial, representative
-from venturi.analysis.cells.summary import ENDS, Cell, best, by_operation, get, noun, numeric, varying
+from venturi.analysis.cells.figures import ENDS, get, noun, numeric
+from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
 from venturi.common.units import FACTORS, percent, pick_unit

@@ -14,7 +14,8 @@ from typing import Any
 
 from venturi.analysis.advice.load_advice import BEHIND
 from venturi.analysis.cells import batches, choice
-from venturi.analysis.cells.summary import LEAST_BEYOND, Cell, by_operation, get, varying
+from venturi.analysis.cells.figures import LEAST_BEYOND, get
+from venturi.analysis.cells.summary import Cell, by_operation, varying
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.analysis.words import labels

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from venturi.analysis.cells.choice import middle_trial, representative
-from venturi.analysis.cells.summary import ENDS, Cell, get
+from venturi.analysis.cells.figures import ENDS, get
+from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
 from venturi.report.figures.figure import Figure, Panel, Series

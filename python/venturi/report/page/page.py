@@ -16,7 +16,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from venturi.analysis.cells.summary import Cell, best, by_operation, get, speed, varying
+from venturi.analysis.cells.figures import get
+from venturi.analysis.cells.summary import Cell, best, by_operation, speed, varying
 from venturi.analysis.results import Results, load
 from venturi.analysis.words import labels
 from venturi.common.units import pick_unit

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from venturi.analysis.cells.summary import get, is_good, numeric
+from venturi.analysis.cells.figures import get, is_good, numeric
 from venturi.analysis.results import Results
 from venturi.common.errors import VenturiError
 

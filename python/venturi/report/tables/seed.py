@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 from venturi.analysis.cells import batches
 from venturi.analysis.cells.choice import middle_trial
-from venturi.analysis.cells.summary import Cell, numeric, per_second
+from venturi.analysis.cells.figures import numeric, per_second
+from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
 from venturi.common.errors import VenturiError

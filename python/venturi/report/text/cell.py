@@ -10,7 +10,8 @@ from statistics import median
 from venturi.analysis.advice import load_advice
 from venturi.analysis.cells import batches, ingest
 from venturi.analysis.cells import hosts as loaders
-from venturi.analysis.cells.summary import ENDS, Cell, batches_for, batches_timed, best, varying
+from venturi.analysis.cells.figures import ENDS, batches_for, batches_timed
+from venturi.analysis.cells.summary import Cell, best, varying
 from venturi.analysis.results import Results
 from venturi.analysis.verdict.evidence import Evidence
 from venturi.analysis.verdict.types import Verdict

@@ -8,17 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from venturi.analysis.cells import batches, ingest
-from venturi.analysis.cells.summary import (
-    Cell,
-    basis,
-    best,
-    by_operation,
-    main_unit,
-    numeric,
-    rows_a_batch,
-    speed,
-    varying,
-)
+from venturi.analysis.cells.figures import main_unit, numeric
+from venturi.analysis.cells.summary import Cell, basis, best, by_operation, rows_a_batch, speed, varying
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.intervals import RANGE_BELOW, range_coverage
 from venturi.analysis.words import labels

@@ -6,7 +6,7 @@ What such a link carries was measured before the trials, apart from them, so tha
 
 from __future__ import annotations
 
-from venturi.analysis.cells.summary import numeric
+from venturi.analysis.cells.figures import numeric
 from venturi.analysis.models import tcp
 from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.evidence import Seen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from venturi.analysis.cells.summary import CALLS
+from venturi.analysis.cells.figures import CALLS
 from venturi.analysis.verdict.causes import Cause, Lack
 from venturi.analysis.verdict.evidence import Seen
 from venturi.analysis.verdict.proof.cores import held_up

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from venturi.analysis.cells.summary import CALLS, Cell, numeric
+from venturi.analysis.cells.figures import CALLS, numeric
+from venturi.analysis.cells.summary import Cell
 from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.evidence import Seen
 from venturi.analysis.verdict.proof.cores import embedded

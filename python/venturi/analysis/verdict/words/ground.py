@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from venturi.analysis.cells.summary import get
+from venturi.analysis.cells.figures import get
 from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.evidence import Evidence, Seen
 from venturi.analysis.verdict.proof import Hit, cores

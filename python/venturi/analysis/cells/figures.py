@@ -1,0 +1,190 @@
+"""The figures of one trial's record: rates, CPU time, percentiles.
+
+A field that is missing is "not measured": imported results and foreign servers fill only part of a record.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+Record = Mapping[str, Any]
+ENDS = ("client", "server")
+CALLS = ("plugin", "driver")
+"""Stages of calls into code of somebody else's: what its other end does is within them."""
+LEAST_BEYOND = 1
+"""Batches of a trial that lie above a percentile that is shown."""
+SHOWN_PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0)
+NOUNS = {"upsert": "row", "ingest": "point"}
+"""What a row is called where operations are counted in rows: its bytes are the dialect's affair, not the
+user's."""
+IN_ROWS = frozenset(NOUNS)
+ROW_UNITS = ("rows/s", "points/s")
+
+
+def get(record: Any, *path: str) -> Any:
+    """The value under a path of keys, None where any of them is missing."""
+    for name in path:
+        # isinstance of an abstract class is slow, and a large run asks millions of times.
+        if type(record) is not dict and not isinstance(record, Mapping):
+            return None
+        record = record.get(name)
+    return record
+
+
+def numeric(record: Any, *path: str) -> float | None:
+    """The number under a path, None where there is none. `true` is no number."""
+    # As `get`, of which a call for each of millions of numbers would be a third more.
+    for name in path:
+        if type(record) is not dict and not isinstance(record, Mapping):
+            return None
+        record = record.get(name)
+    if type(record) is float or record is None:
+        return record
+    if type(record) is int:
+        return float(record)
+    return float(record) if isinstance(record, (int, float)) and not isinstance(record, bool) else None
+
+
+def quotient(amount: float | None, divisor: float | None, scale: float = 1.0) -> float | None:
+    """amount / divisor x scale; None where either is missing or the divisor is not positive."""
+    return None if amount is None or divisor is None or divisor <= 0 else amount / divisor * scale
+
+
+def throughput(record: Record) -> float | None:
+    """Payload over the whole interval (B/s); of an imported trial the rate that its tool printed, if any."""
+    printed = numeric(record, "rates", "bytes_per_second")
+    if printed is not None:
+        return printed
+    return quotient(numeric(record, "counts", "payload_bytes"), numeric(record, "times", "interval_ns"), 1e9)
+
+
+def per_second(record: Record, what: str) -> float | None:
+    """Rows or batches a second over the whole interval; the printed rate of an imported trial comes first."""
+    printed = numeric(record, "rates", f"{what}_per_second")
+    if printed is not None:
+        return printed
+    return quotient(numeric(record, "counts", what), numeric(record, "times", "interval_ns"), 1e9)
+
+
+def wire_bytes(record: Record) -> float | None:
+    """Bytes on the wire of what was counted. Of a get that ends with its time more was on its way by then,
+    which is checked but not counted."""
+    wire = numeric(record, "counts", "wire_bytes") or None
+    if wire is None or get(record, "parameters", "operation") != "get":
+        return wire
+    counted, checked = numeric(record, "counts", "rows"), numeric(record, "verification", "rows")
+    return wire * counted / checked if counted and checked and checked > counted else wire
+
+
+def in_rows_of(record: Record) -> bool:
+    """Whether this trial is counted in rows, by what it did."""
+    return get(record, "parameters", "operation") in IN_ROWS
+
+
+def main_unit(operation: object) -> str:
+    """The base unit of an operation's main figure, where the trial counted bytes and rows."""
+    return f"{noun(operation)}s/s" if operation in IN_ROWS else "B/s"
+
+
+def noun(operation: object) -> str:
+    """`row`, or `point` of an ingest: what counts in `rows` are."""
+    return NOUNS.get(str(operation), "row")
+
+
+def main_rate(record: Record) -> float | None:
+    """The figure by which a trial is judged: rows (points) a second of an upsert (ingest), else payload."""
+    return per_second(record, "rows") if in_rows_of(record) else throughput(record)
+
+
+def steady_throughput(record: Record) -> float | None:
+    """Payload over the steady window (B/s); None where no window was found."""
+    moved = numeric(record, "times", "steady_payload_bytes")
+    return quotient(moved or None, numeric(record, "times", "steady_ns"), 1e9)
+
+
+def steady_rows(record: Record) -> float | None:
+    """Rows a second over the steady window; None where no window was found."""
+    moved = numeric(record, "times", "steady_rows")
+    return quotient(moved or None, numeric(record, "times", "steady_ns"), 1e9)
+
+
+def steady_main(record: Record) -> float | None:
+    """The steady figure in what the trial is judged by."""
+    return steady_rows(record) if in_rows_of(record) else steady_throughput(record)
+
+
+def cpu_ns(record: Record, end: str) -> float | None:
+    """CPU time of one end, user and system (ns); None where it was not accounted."""
+    user, system = numeric(record, "cpu", end, "user_ns"), numeric(record, "cpu", end, "system_ns")
+    return None if user is None and system is None else (user or 0.0) + (system or 0.0)
+
+
+def cores(record: Record, cpu: float | None) -> float | None:
+    """Cores that a CPU time (ns) kept busy over the interval."""
+    return quotient(cpu, numeric(record, "times", "interval_ns"))
+
+
+_TICKS_NS = 100_000_000
+"""Ten ticks of a host that counts 100 a second: over a longer time none is close to none."""
+
+
+def cpu_figures(
+    records: Sequence[Record], end: str, figure: Callable[[Record, float | None], float | None]
+) -> Iterator[float | None]:
+    """A figure of each trial by its CPU time. None of any where a short trial seems to have used none: the
+    host counts in ticks, and that is less than one."""
+    used = [cpu_ns(r, end) for r in records]
+    short = any(
+        cpu == 0 and (numeric(r, "times", "interval_ns") or 0.0) < _TICKS_NS
+        for r, cpu in zip(records, used, strict=True)
+    )
+    return iter([None] * len(used) if short else map(figure, records, used))
+
+
+def percentile(
+    record: Record, percent: float, kinds: Sequence[str] = ("response", "service")
+) -> float | None:
+    """A latency percentile (ns): response time for an open loop, service time for a closed one (METHOD). None
+    where too few batches were timed for it."""
+    for kind in kinds:
+        found = get(record, "latency", kind, "percentiles") or ()
+        timed = numeric(record, "latency", kind, "count") if found else None
+        if timed is not None and timed < batches_for(percent):
+            continue
+        # They rise, but for those that another tool may have written otherwise.
+        first = bisect_left(found, percent - 1e-9, key=_first)
+        for at, value in itertools.chain(found[first : first + 1], found):
+            if -1e-9 < float(at) - percent < 1e-9:
+                return float(value)
+    return None
+
+
+_first = operator.itemgetter(0)
+
+
+def batches_for(percent: float) -> int:
+    """How many batches a trial must have timed for this percentile: at least `LEAST_BEYOND` lies above it."""
+    return math.ceil(LEAST_BEYOND / (1 - percent / 100) - 1e-6) if percent < 100 else 1
+
+
+def batches_timed(records: Iterable[Record]) -> int | None:
+    """The least number of batches that a trial of these has timed."""
+    counted = [numeric(r, "latency", kind, "count") for r in records for kind in ("response", "service")]
+    return int(min(known)) if (known := [n for n in counted if n]) else None
+
+
+def stage_shares(record: Record, end: str) -> dict[str, float]:
+    """Each stage's share of what that end accounted for; empty where it did not."""
+    found = {k: float(v) for k, v in (get(record, "stages", end) or {}).items() if isinstance(v, int | float)}
+    total = sum(found.values())
+    return {name: value / total for name, value in found.items()} if total > 0 else {}
+
+
+def is_good(record: Record) -> bool:
+    """Whether a trial counts towards its cell: ended well, and not a warm-up."""
+    return record.get("outcome") == "ok" and not record.get("warmup")
