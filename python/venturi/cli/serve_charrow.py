@@ -12,6 +12,7 @@ import typer
 
 from venturi.cli import serve_flags as flags
 from venturi.cli import serving
+from venturi.common import signals
 from venturi.common.errors import VenturiError
 from venturi.common.say import say
 
@@ -100,7 +101,7 @@ def charrow(
         }
         server = serving.started(core, spec, serving.asked(spec))
         # Who reads that it is ready may stop it at once.
-        ending = serving.signalled()
+        ending = signals.Ending()
         if queries is not None:
             queries.start(server)
         try:

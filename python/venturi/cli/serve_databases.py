@@ -11,6 +11,7 @@ import typer
 
 from venturi.cli import serve_flags as flags
 from venturi.cli import serving
+from venturi.common import signals
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.say import say
 from venturi.targets.system import PORTS, SERVERS
@@ -210,7 +211,7 @@ def _serve(server: ThrowawayServer, as_json: bool, exit_with_parent: bool) -> No
     try:
         server.start()
         # Who reads that it is ready may stop it at once.
-        ending = serving.signalled()
+        ending = signals.Ending()
         print(json.dumps(server.hello) if as_json else _described(server), flush=True)
         while server.running and not ending.wait(0.2):
             pass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +11,7 @@ import typer
 
 from venturi.cli import serve_flags as flags
 from venturi.cli import serving
-from venturi.common import temporary
+from venturi.common import signals, temporary
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.say import say
 from venturi.common.units import plural
@@ -134,7 +133,7 @@ def timeseries(
         server = serving.started(core, spec, host)
         asked = Queries.start(folder, host, flight_port)
         # Who reads that it is ready may stop it at once.
-        ending = serving.signalled()
+        ending = signals.Ending()
         found = serving.statistics(server)
         hello = {
             "address": server.address,
@@ -204,15 +203,14 @@ def _recovered(found: Any) -> list[str]:
     return lines
 
 
-def _wait(server: Any, ending: threading.Event, exit_with_parent: bool) -> None:
+def _wait(server: Any, ending: signals.Ending, exit_with_parent: bool) -> None:
     """Until a signal, or the end of standard input; then all is sealed and the store ends."""
     if exit_with_parent:
         serving.end_with_input()
-    while not ending.is_set() and not server.wait(0.2):
-        pass
-    if not ending.is_set():
-        why = serving.statistics(server).get("failure")
-        raise VenturiError(f"the store has ended{': ' + str(why) if why else ''}", ExitCode.UNREACHABLE)
+    while not ending.wait(0.2):
+        if server.wait(0):
+            why = serving.statistics(server).get("failure")
+            raise VenturiError(f"the store has ended{': ' + str(why) if why else ''}", ExitCode.UNREACHABLE)
     server.stop()
 
 

@@ -27,7 +27,6 @@ __all__ = [
     "nanoseconds",
     "path",
     "place",
-    "signalled",
     "started",
     "statistics",
     "tables",
@@ -164,7 +163,7 @@ def tables(
         store.forget_tables()
         server = started(core, spec, asked(spec))
         # Who reads that it is ready may stop it at once.
-        ending = signalled()
+        ending = signals.Ending()
         _announce(server, scheme, as_json, spec)
         wait(server, ending, exit_with_parent)
     if not as_json:
@@ -235,23 +234,13 @@ def warn_if_open(host: str, tls: bool, token_env: str | None) -> None:
     say("hint", "give --tls-certificate, --tls-key and --token-env, unless the network is yours alone")
 
 
-def wait(server: Any, ending: threading.Event, exit_with_parent: bool) -> None:
+def wait(server: Any, ending: signals.Ending, exit_with_parent: bool) -> None:
     """Until a signal, the end of standard input, or of the server itself; then stops gracefully."""
     if exit_with_parent:
         end_with_input()
-    # A run waits for its server's end. `ending.wait` would hold the lock that the signal's handler takes, in
-    # this same thread.
-    while not ending.is_set() and not server.wait(0.05):
+    while not ending.wait(0.05) and not server.wait(0):
         pass
     server.stop()
-
-
-def signalled() -> threading.Event:
-    """Set by the signals that end a server."""
-    ending = threading.Event()
-    for number in signals.ending():
-        signal.signal(number, lambda *_: ending.set())
-    return ending
 
 
 def end_with_input() -> None:

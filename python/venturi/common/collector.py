@@ -7,7 +7,7 @@ import gc
 from collections.abc import Iterator
 from typing import TypeVar
 
-__all__ = ["ends", "keeps", "kept", "without_collector"]
+__all__ = ["ends", "kept", "without_collector"]
 
 T = TypeVar("T")
 _kept: list[object] = []
@@ -27,11 +27,6 @@ def kept(found: T) -> T:
     if _ends:
         _kept.append(found)
     return found
-
-
-def keeps() -> bool:
-    """Whether something is kept so."""
-    return bool(_kept)
 
 
 @contextlib.contextmanager

@@ -4,15 +4,40 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import socket
 from collections.abc import Iterator
 
-__all__ = ["ending", "interrupting"]
+__all__ = ["Ending", "ending", "interrupting"]
 
 
 def ending() -> list[int]:
     """Ctrl-C, SIGTERM, and the SIGHUP of a terminal that was closed: unless nohup had it ignored."""
     hung_up = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []
     return [signal.SIGINT, signal.SIGTERM, *hung_up]
+
+
+class Ending:
+    """Set by each of them from now on, for as long as this process lives; made in its main thread."""
+
+    def __init__(self) -> None:
+        self._set = False
+        self._heard, self._said = socket.socketpair()
+        self._said.setblocking(False)
+        # The handler runs when the main thread comes back to Python; a wait ends with the signal itself.
+        signal.set_wakeup_fd(self._said.fileno(), warn_on_full_buffer=False)
+        for number in ending():
+            signal.signal(number, self._hear)
+
+    def _hear(self, *_: object) -> None:
+        self._set = True
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it is set, as soon as it is, and after so many seconds at most."""
+        if not self._set:
+            self._heard.settimeout(seconds)
+            with contextlib.suppress(TimeoutError, BlockingIOError):  # the second where `seconds` are none
+                self._heard.recv(4096)
+        return self._set
 
 
 @contextlib.contextmanager
