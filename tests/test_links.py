@@ -111,7 +111,13 @@ FORM = 'write one as "1gbit", "100mbit/20mbit 30ms", "200mbit 30ms loss 0.1% jit
         ("5ms 6ms", "'5ms 6ms': 6ms says round trip twice"),
         ("lte 5ms 6ms", "'lte 5ms 6ms': 6ms says round trip twice"),
         ("1ms wifi6", "'1ms wifi6': the name wifi6 comes first"),
-        ("wifi6 lte", "'wifi6 lte': the name lte comes first"),
+        ("wifi6 lte", "'wifi6 lte': a link has one name, here wifi6"),
+        ("lte unshaped", "'lte unshaped': unshaped does not go with a name"),
+        (
+            "wifi6 1ms",
+            "'wifi6 1ms': a jitter of more than the round trip would arrive before it was sent; "
+            "wifi6 has jitter 2ms",
+        ),
         ("1gbit 5", f"'1gbit 5': '5' is no part of a link; {FORM}"),
         ("1gbit loss", "'1gbit loss': loss of what? Write loss 0.1%"),
         ("1gbit los 1%", "'1gbit los 1%': 'los' is no part of a link; did you mean loss?"),

@@ -28,5 +28,8 @@ def test_a_wait_ends_with_the_signal(number: signal.Signals) -> None:
     words = [sys.executable, "-c", WAITS]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment(), **hears) as waits:
         assert waits.stdout is not None and waits.stdout.readline() == "ready\n"
-        waits.send_signal(number)
-        assert waits.wait(60) == 0
+        try:
+            waits.send_signal(number)
+            assert waits.wait(60) == 0
+        finally:
+            waits.kill()

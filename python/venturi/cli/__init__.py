@@ -187,7 +187,7 @@ def main() -> None:
 
 
 def program() -> NoReturn:
-    """The program: `main`, and the end of the process, at once unless a thread is still at work. The
+    """The program: `main`, and the end of the process, at once unless a thread is left that is no daemon. The
     interpreter would look for garbage and free all objects one by one: a tenth of a second of CPU time, and
     seconds where a large run was read."""
     collector.ends()
@@ -212,11 +212,14 @@ def _leave(end: SystemExit) -> NoReturn:
 
 def _end_process(end: SystemExit) -> NoReturn:
     # What the interpreter would do that others see.
+    code = 0 if end.code is None else end.code
+    if not isinstance(code, int):
+        print(code, file=sys.stderr)
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
-    os._exit(end.code if isinstance(end.code, int) else 0)
+    os._exit(code if isinstance(code, int) else 1)
 
 
 def _show_warning(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:

@@ -99,18 +99,19 @@ def charrow(
             "streams": streams,
             "engine": "builtin" if queries is None else "outside",
         }
-        server = serving.started(core, spec, serving.asked(spec))
-        # Who reads that it is ready may stop it at once.
-        ending = signals.Ending()
-        if queries is not None:
-            queries.start(server)
-        try:
-            names = [found["name"] for found in (*tables, *streams)]
-            _announce(server, as_json, spec, names, queries)
-            serving.wait(server, ending, exit_with_parent)
-        finally:
+        with serving.started(core, spec, serving.asked(spec)) as server:
+            # Who reads that it is ready may stop it at once.
+            ending = signals.Ending()
             if queries is not None:
-                queries.stop()
+                queries.start(server)
+            try:
+                names = [found["name"] for found in (*tables, *streams)]
+                _announce(server, as_json, spec, names, queries)
+                serving.wait(server, ending, exit_with_parent)
+                server.stop()
+            finally:
+                if queries is not None:
+                    queries.stop()
     if not as_json:
         _print_statistics(server)
 

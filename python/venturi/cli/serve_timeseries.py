@@ -130,22 +130,22 @@ def timeseries(
     flight_port = _number("--flight", flight)
     asked: Queries | None = None
     try:
-        server = serving.started(core, spec, host)
-        asked = Queries.start(folder, host, flight_port)
-        # Who reads that it is ready may stop it at once.
-        ending = signals.Ending()
-        found = serving.statistics(server)
-        hello = {
-            "address": server.address,
-            "addresses": {**(found.get("addresses") or {}), "flight": asked and asked.address},
-            "pid": os.getpid(),
-            "data": str(folder.absolute()),
-            "settings": settings,
-            "recovered": found.get("recovered"),
-            "environment": environment,
-        }
-        print(json.dumps(hello) if as_json else _described(hello, data is not None), flush=True)
-        _wait(server, ending, exit_with_parent)
+        with serving.started(core, spec, host) as server:
+            asked = Queries.start(folder, host, flight_port)
+            # Who reads that it is ready may stop it at once.
+            ending = signals.Ending()
+            found = serving.statistics(server)
+            hello = {
+                "address": server.address,
+                "addresses": {**(found.get("addresses") or {}), "flight": asked and asked.address},
+                "pid": os.getpid(),
+                "data": str(folder.absolute()),
+                "settings": settings,
+                "recovered": found.get("recovered"),
+                "environment": environment,
+            }
+            print(json.dumps(hello) if as_json else _described(hello, data is not None), flush=True)
+            _wait(server, ending, exit_with_parent)
         if not as_json:
             _print_end(serving.statistics(server), data)
     finally:
@@ -204,14 +204,13 @@ def _recovered(found: Any) -> list[str]:
 
 
 def _wait(server: Any, ending: signals.Ending, exit_with_parent: bool) -> None:
-    """Until a signal, or the end of standard input; then all is sealed and the store ends."""
+    """Until a signal, or the end of standard input."""
     if exit_with_parent:
         serving.end_with_input()
     while not ending.wait(0.2):
         if server.wait(0):
             why = serving.statistics(server).get("failure")
             raise VenturiError(f"the store has ended{': ' + str(why) if why else ''}", ExitCode.UNREACHABLE)
-    server.stop()
 
 
 def _print_end(found: dict[str, Any], data: Path | None) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -35,15 +36,21 @@ __all__ = [
 ]
 
 
-def started(core: Any, spec: dict[str, Any], where: str) -> Any:
-    """A reference server of the core's. Raises VenturiError with its reason."""
+@contextlib.contextmanager
+def started(core: Any, spec: dict[str, Any], where: str) -> Iterator[Any]:
+    """A reference server of the core's, stopped at the end of the block. Raises VenturiError with its
+    reason."""
     try:
-        return core.serve(json.dumps(spec))
+        server = core.serve(json.dumps(spec))
     except OSError as error:
         # Its text names the address or the directory, and what to do.
         raise VenturiError(str(error), ExitCode.UNREACHABLE) from None
     except (ValueError, RuntimeError) as error:
         raise VenturiError(f"cannot serve on {where}: {error}") from None
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 def count(flag: str, text: str, most: int | None = None, least: int = 1) -> int:
@@ -161,11 +168,11 @@ def tables(
     with DataStore() as store:
         spec["tables"] = [_table(store, flag, text) for flag, text in files]
         store.forget_tables()
-        server = started(core, spec, asked(spec))
-        # Who reads that it is ready may stop it at once.
-        ending = signals.Ending()
-        _announce(server, scheme, as_json, spec)
-        wait(server, ending, exit_with_parent)
+        with started(core, spec, asked(spec)) as server:
+            # Who reads that it is ready may stop it at once.
+            ending = signals.Ending()
+            _announce(server, scheme, as_json, spec)
+            wait(server, ending, exit_with_parent)
     if not as_json:
         _print_statistics(server)
 
@@ -235,12 +242,11 @@ def warn_if_open(host: str, tls: bool, token_env: str | None) -> None:
 
 
 def wait(server: Any, ending: signals.Ending, exit_with_parent: bool) -> None:
-    """Until a signal, the end of standard input, or of the server itself; then stops gracefully."""
+    """Until a signal, the end of standard input, or of the server itself."""
     if exit_with_parent:
         end_with_input()
     while not ending.wait(0.05) and not server.wait(0):
         pass
-    server.stop()
 
 
 def end_with_input() -> None:

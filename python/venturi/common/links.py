@@ -204,17 +204,25 @@ def parse(text: str) -> Link:
 
     for word in words:
         try:
+            if named is not None and word == UNSHAPED:
+                raise ValueError(f"{word} does not go with a name")
+            if named is not None and _preset(word) is not None:
+                raise ValueError(f"a link has one name, here {named}")
             _take(word, words, put)
         except ValueError as error:
             raise ValueError(f"{text!r}: {error}") from None
-    link = replace(Link() if named is None else parse(PRESETS[named].text), **found)  # type: ignore[arg-type]
+    base = Link() if named is None else parse(PRESETS[named].text)
+    link = replace(base, **found)  # type: ignore[arg-type]
     least = _LEAST_BUFFER * (link.mtu + ETHERNET)
     if link.buffer is not None and link.buffer < least:
         raise ValueError(
             f"{text!r}: a buffer holds {_LEAST_BUFFER} packets at the least, here {least:,} bytes"
         )
     if link.jitter_ns > link.round_trip_ns:
-        raise ValueError(f"{text!r}: a jitter of more than the round trip would arrive before it was sent")
+        named_too = f"; {named} has jitter {spell_duration(base.jitter_ns)}" if base.jitter_ns else ""
+        raise ValueError(
+            f"{text!r}: a jitter of more than the round trip would arrive before it was sent{named_too}"
+        )
     return link
 
 

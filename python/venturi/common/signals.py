@@ -16,6 +16,10 @@ def ending() -> list[int]:
     return [signal.SIGINT, signal.SIGTERM, *hung_up]
 
 
+_endings: list[Ending] = []
+"""All that were made."""
+
+
 class Ending:
     """Set by each of them from now on, for as long as this process lives; made in its main thread."""
 
@@ -23,7 +27,9 @@ class Ending:
         self._set = False
         self._heard, self._said = socket.socketpair()
         self._said.setblocking(False)
-        # The handler runs when the main thread comes back to Python; a wait ends with the signal itself.
+        # The handler runs when the main thread comes back to Python; a wait ends with the signal itself. The
+        # kernel may give the number of a descriptor that was closed to another file.
+        _endings.append(self)
         signal.set_wakeup_fd(self._said.fileno(), warn_on_full_buffer=False)
         for number in ending():
             signal.signal(number, self._hear)
