@@ -46,7 +46,7 @@ FRAMES = {
 
 
 def arguments() -> argparse.Namespace:
-    parser = shared.arguments(__doc__, "scale", 5, "of every command once")
+    parser = shared.arguments(__doc__, "scale", 7, "of every command once")
     add = parser.add_argument
     add("--run", type=Path, metavar="DIRECTORY", help="that is there already")
     add("--cells", type=int, default=make_run.CELLS, help="of a run that is made, five trials each")
