@@ -39,7 +39,7 @@ SUMS = ("rows", "batches", "payload_bytes")
 
 
 @pytest.fixture(scope="module")
-def cluster(core: Any) -> Iterator[RayCluster]:
+def nodes(core: Any) -> Iterator[RayCluster]:
     require(own_versions()["ray"], "ray (venturi[cluster])")
     require(hasattr(core.Control, "start_at"), "venturi._core with shares")
     with hosts(5) as five:
@@ -50,6 +50,17 @@ def cluster(core: Any) -> Iterator[RayCluster]:
             yield made
         finally:
             made.remove()
+
+
+@pytest.fixture
+def cluster(nodes: RayCluster) -> RayCluster:
+    """All five of them. Ray gives a node up that does not answer for seconds, and the tests beside this one
+    keep the machine busy."""
+    if nodes.venturi("cluster", "status").returncode != 0:
+        nodes.down()
+        done = nodes.up("--cpus", 1)
+        assert done.returncode == 0, done.stderr
+    return nodes
 
 
 def run(cluster: RayCluster, out: Path, what: str, *more: object) -> list[dict[str, Any]]:
