@@ -1,14 +1,17 @@
-"""Servers hear at once of what ends them."""
+"""Servers hear at once of what ends them, and are stopped whatever fails beside them."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from run_support import environment
+from venturi.cli import serving
 
 WAITS = """
 from venturi.common import signals
@@ -33,3 +36,13 @@ def test_a_wait_ends_with_the_signal(number: signal.Signals) -> None:
             assert waits.wait(60) == 0
         finally:
             waits.kill()
+
+
+def test_a_server_is_stopped_whatever_fails_beside_it(core: Any, tmp_path: Path) -> None:
+    there = tmp_path / "socket"
+    spec = {"server": "http", "unix": str(there), **serving.bounds("1Mi", "1Mi")}
+    with pytest.raises(ZeroDivisionError), serving.started(core, spec, "here") as server:
+        assert there.exists()
+        raise ZeroDivisionError
+    # It is still referred to here, so nothing else has stopped it.
+    assert server.wait(0) and not there.exists()

@@ -17,22 +17,23 @@ def ending() -> list[int]:
 
 
 _endings: list[Ending] = []
-"""All that were made."""
+"""All that were made: of one that is freed the socket closes, and a signal would write into whatever file has
+its number next."""
 
 
 class Ending:
-    """Set by each of them from now on, for as long as this process lives; made in its main thread."""
+    """Set by the first of these signals, from now on and for as long as this process lives. Made in its main
+    thread."""
 
     def __init__(self) -> None:
         self._set = False
         self._heard, self._said = socket.socketpair()
         self._said.setblocking(False)
-        # The handler runs when the main thread comes back to Python; a wait ends with the signal itself. The
-        # kernel may give the number of a descriptor that was closed to another file.
-        _endings.append(self)
+        # The handler runs when the main thread comes back to Python; a wait ends with the signal itself.
         signal.set_wakeup_fd(self._said.fileno(), warn_on_full_buffer=False)
         for number in ending():
             signal.signal(number, self._hear)
+        _endings.append(self)
 
     def _hear(self, *_: object) -> None:
         self._set = True
