@@ -114,8 +114,11 @@ def test_a_server_without_room_for_a_ring_says_so() -> None:
 
 def test_a_killed_server_ends_the_trial() -> None:
     def kill_when_busy(pid: int) -> None:
-        deadline = time.monotonic() + 20
-        while sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13])) < 30:
+        def spent() -> int:
+            return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+
+        deadline, before = time.monotonic() + 60, spent()
+        while spent() < before + 30:
             assert time.monotonic() < deadline
             time.sleep(0.02)
         os.kill(pid, signal.SIGKILL)
@@ -128,7 +131,7 @@ def test_a_killed_server_ends_the_trial() -> None:
         record = get(shared(server), None, duration_ns=60_000_000_000)
         killer.join()
         assert record["outcome"] == "failed" and record["error"]["kind"] == "lost", record["error"]
-        assert time.monotonic() - began < 40
+        assert time.monotonic() - began < 55
 
 
 # ---- a stranger's server
@@ -146,6 +149,18 @@ def test_a_stranger_that_keeps_to_the_protocol(tmp_path: Path, streams: int) -> 
         record = succeeded(get(url, "SELECT 1", streams=streams, options=RING, verify="count"))
         assert record["counts"]["rows"] == ROWS
         assert stranger.freed > 65536
+
+
+def test_a_hello_that_comes_late_is_waited_for(tmp_path: Path) -> None:
+    """Without shared memory such a server is taken for one of 1.1."""
+    with RingServer(tmp_path / "s", batches()) as stranger:
+        url = f"charrow+shm://{stranger.address}"
+        stranger.hello_after = 1.3
+        record = succeeded(get(url, "SELECT 1", options=RING, verify="count"))
+        assert record["counts"]["rows"] == ROWS
+        stranger.hello_after = 60.0
+        error = get(url, "SELECT 1", options=RING, timeout_ns=3_000_000_000)["error"]
+        assert "offers no shared memory" in error["message"], error
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,8 @@ def test_a_dead_server_is_started_again_until_it_runs() -> None:
     local.stop()
 
 
-def test_who_dies_slowly_is_waited_for() -> None:
+def test_who_dies_slowly_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("venturi.servers.local._DOUBT_SECONDS", 60.0)
     local, _ = noted()
     local.start(["mysql://local"])
     timer = threading.Timer(0.1, Server.made[0].stop)

@@ -34,7 +34,7 @@ from venturi.targets.urls import each_host, place_of, split_url
 __all__ = ["LocalTargets", "duckdb_library"]
 
 Note = Callable[[str, str], None]
-_DOUBT_SECONDS = 0.5
+_DOUBT_SECONDS = 2.0
 
 
 class _Wanted(NamedTuple):
@@ -115,12 +115,13 @@ class LocalTargets:
     def ensure(self, doubted: bool = False) -> None:
         """Starts those again that have died. `doubted`: something looks so, and who keeps them may know it
         in a moment."""
+        deadline = time.monotonic() + (_DOUBT_SECONDS if doubted else 0.0)
+        servers = self._servers.values()
+        while servers and all(server.running for server in servers) and time.monotonic() < deadline:
+            time.sleep(0.05)
         for wanted in self._wanted:
             server = self._servers.get(wanted)
             if server is not None:
-                deadline = time.monotonic() + (_DOUBT_SECONDS if doubted else 0.0)
-                while server.running and time.monotonic() < deadline:
-                    time.sleep(0.05)
                 if server.running:
                     continue
                 said = server.complaint()

@@ -24,6 +24,9 @@ use venturi_base::spec::{Data, Values};
 
 /// How long a server may take to say hello; one that speaks 1.1 says nothing.
 const UNTIL_HELLO: Duration = Duration::from_millis(1000);
+/// The same over shared memory, which 1.1 does not have: silence is an error there, so a busy server gets
+/// more time.
+const UNTIL_HELLO_OF_RING: Duration = Duration::from_secs(10);
 /// How long a 1.1 server may take to refuse a handshake.
 const UNTIL_REFUSED: Duration = Duration::from_millis(100);
 
@@ -128,6 +131,8 @@ impl Charrow {
         };
         let mut channel = self.channel(minor, &parameters).await?;
         let patience = match minor {
+            // Sooner than the plan is given up, which would not say why.
+            EXTENDED if self.place.shared => UNTIL_HELLO_OF_RING.min(self.timeout() / 2),
             EXTENDED => UNTIL_HELLO.min(self.timeout()),
             // Where the clock runs already, a wait for nothing would be in the interval.
             _ if self.spec.include_setup => Duration::ZERO,
