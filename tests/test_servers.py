@@ -19,8 +19,8 @@ from run_support import SMALL, venturi
 from synthetic import cells, make_run
 from venturi.analysis.advice import server_advice
 from venturi.analysis.cells import machines, servers
-from venturi.analysis.cells.ceilings import alone
 from venturi.analysis.cells.limits import limits, narrowest
+from venturi.analysis.cells.probed import alone
 from venturi.analysis.compare import likeness
 from venturi.analysis.results import load
 from venturi.analysis.verdict.judge import judge

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from venturi.analysis.cells.ceilings import (
+from venturi.analysis.cells.probed import (
     DIALECTS,
     IDENTITY,
     codec_of,

@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable
 
-from venturi.analysis.cells.ceilings import IDENTITY, alone
+from venturi.analysis.cells.probed import IDENTITY, alone
 from venturi.common.units import percent
 from venturi.engine.executor import Executor
 from venturi.measure import ceilings

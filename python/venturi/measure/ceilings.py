@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from venturi.analysis.cells.ceilings import IDENTITY
+from venturi.analysis.cells.probed import IDENTITY
 from venturi.common.environment import Told
 from venturi.common.suffixes import format_duration
 from venturi.engine.executor import Executor, TrialControl

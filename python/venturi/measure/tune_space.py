@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from venturi.analysis.cells.ceilings import data_label
+from venturi.analysis.cells.probed import data_label
 from venturi.analysis.models.packing import LEAST
 from venturi.common.errors import ScenarioError
 from venturi.common.links import SERVER_END

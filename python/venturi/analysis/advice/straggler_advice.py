@@ -9,8 +9,8 @@ from typing import Any
 
 from venturi.analysis.advice.stragglers import BEHIND, Straggler
 from venturi.analysis.advice.warning import Advice
-from venturi.analysis.cells.ceilings import single_links
 from venturi.analysis.cells.figures import get, numeric, quotient
+from venturi.analysis.cells.probed import single_links
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.words.wording import listed, milliseconds, nouns_of, rate
 from venturi.common.units import Quantity, percent, plural

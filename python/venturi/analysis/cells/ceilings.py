@@ -5,42 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
 from venturi.analysis.cells.links import bits, cross, shared
+from venturi.analysis.cells.probed import codec_of, data_label, pinned, together, waits_for_disk
 from venturi.analysis.statistics.intervals import Interval, median_interval, ratio_interval
 from venturi.common import links
 from venturi.common.units import Quantity
-from venturi.targets.system import KEEPS_NOTHING, PIPES, UNSYNCED, is_shared, is_tls, is_unix, scheme_of
+from venturi.targets.system import PIPES, is_shared, is_tls, is_unix, scheme_of
 
 __all__ = [
-    "IDENTITY",
     "NEAR",
     "OVER",
     "Ceiling",
     "Limits",
-    "alone",
     "binding",
-    "codec_of",
-    "data_label",
-    "link",
-    "packed",
-    "pinned",
     "share",
-    "single_links",
-    "stores",
     "surely_above",
-    "waits_for_disk",
     "why_passed",
 ]
 
-IDENTITY = (
-    *("kind", "place", "end", "name", "threads", "pin", "direction", "streams", "message_bytes", "path"),
-    *("data", "link", "backplane", "cross"),
-)
-"""What tells a line of ceilings.jsonl from others, but for repeats."""
 NEAR = math.log(2.0)
 """A probe of batches counts for batches up to twice as large or small: a last short one or a string column
 moves a trial's mean a little off the probe's."""
@@ -52,10 +37,6 @@ RAW_TCP, RAW_PIPE, ENGINE, MEMORY, DISK = "raw TCP", "raw pipe", "engine", "memo
 RAW_UNIX, CIPHER, LINK = "raw Unix socket", "AES-128-GCM", "link"
 SOCKETS = {"tcp": RAW_TCP, "unix": RAW_UNIX}
 """Limits of bare sockets, by the kind of their probes."""
-DIALECTS = ("mysql", "postgres", "sqlite", "duckdb")
-"""Statements that `empty://` can build."""
-_ALONE = "loader-"
-"""Prefixes of the names of probes that one loader made alone."""
 
 
 @dataclass(frozen=True)
@@ -77,119 +58,6 @@ class Ceiling:
         """Whether the cell did more, so that it is no limit but a reference; of a single repeat, which has no
         interval, anything above it."""
         return self.share is not None and (self.share.low > 1.0 or self.share.median > OVER)
-
-
-def stores(url: object) -> bool:
-    """Whether what is sent to this address ends on a disk. Flight servers and `empty://` keep nothing."""
-    return scheme_of(str(url or "")) not in ("", *KEEPS_NOTHING)
-
-
-def waits_for_disk(parameters: Mapping[str, Any]) -> bool:
-    """Whether what is acknowledged is on a disk by then, as far as the settings tell: what only lies in the
-    system's cache is not held back by the disk.
-
-    Some acknowledge before a log is synced, as Cassandra. Databases are taken at their durable default where
-    nothing is set, and a SQLite in WAL mode syncs only with `synchronous = full`."""
-    # What a store of time series writes is a fraction of the payload: the disk is no limit that payload has.
-    if parameters.get("operation") in ("get", "ingest") or not stores(parameters.get("target")):
-        return False
-    scheme = scheme_of(str(parameters.get("target")))
-    synchronous = parameters.get("synchronous")
-    if scheme == "sqlite" and synchronous == "normal":
-        return parameters.get("journal") not in ("wal", "memory", "off")
-    return scheme not in UNSYNCED and synchronous != "off"
-
-
-def together(loaders: int | None) -> str | None:
-    """What a probe of raw TCP from so many loaders at once is named."""
-    return None if loaders is None else f"loaders={loaders}"
-
-
-def link(loader: int | None, server: int | None) -> str:
-    """What a probe of raw TCP over one way is named, ends numbered from 1: `loader-2`, `server-1`, or both as
-    `loader-2:server-1`."""
-    ends = {"loader": loader, "server": server}
-    return ":".join(f"{end}-{number}" for end, number in ends.items() if number is not None)
-
-
-def alone(name: str | None) -> bool:
-    """Whether a probe of raw TCP of this name went over one way only, where trials have several."""
-    return name is not None and "=" not in name
-
-
-def single_links(probes: Iterable[Mapping[str, Any]], parameters: Mapping[str, Any]) -> dict[str, float]:
-    """What raw TCP carries from each loader of these trials alone (B/s), as far as it was probed; medians of
-    the probes' repeats, of any message size."""
-    wanted = (parameters.get("place"), parameters.get("operation"))
-    found: dict[str, list[float]] = {}
-    for probe in probes:
-        name, moved, took = str(probe.get("name") or ""), probe.get("bytes"), probe.get("interval_ns")
-        if probe.get("outcome", "ok") != "ok" or not moved or not took:
-            continue
-        if (
-            name.startswith(_ALONE)
-            and ":" not in name
-            and (probe.get("place"), probe.get("direction")) == wanted
-        ):
-            found.setdefault(name, []).append(moved * 1e9 / took)
-    return {name: median(rates) for name, rates in found.items()}
-
-
-def data_label(parameters: Mapping[str, Any]) -> str | None:
-    """What a probe of codec or engine must have worked on to count for a trial: how well data compress, and
-    what a checksum costs, depends on them. None for remote data and states, which nobody has
-    before the trial.
-
-    Of upserts, statements that are built ahead are only handed on; those built inline cost what their system
-    asks for, so that those of Cassandra, which the empty target does not build, have no limit."""
-    data = parameters.get("data")
-    if parameters.get("operation") == "ingest":
-        return _ingest_label(parameters)
-    if parameters.get("operation") == "upsert":
-        return _upsert_label(parameters)
-    if data == "records":
-        return f"records, {parameters.get('columns')} columns, {parameters.get('values')}"
-    scheme = scheme_of(str(parameters.get("target") or ""))
-    if scheme == "charrow":
-        # The server chooses the rows.
-        return None
-    return None if data in (None, "remote", "states") else str(data)
-
-
-def _ingest_label(parameters: Mapping[str, Any]) -> str | None:
-    """Points that are made and written inside the interval; ready-made ones have no such limit."""
-    if parameters.get("data") != "metrics" or parameters.get("generate") != "inline":
-        return None
-    system = scheme_of(str(parameters.get("target") or ""))
-    form = parameters.get("messages") or "lines"
-    return f"metrics of {parameters.get('hosts')} hosts, {system}, {form}, {parameters.get('digits')} digits"
-
-
-def _upsert_label(parameters: Mapping[str, Any]) -> str | None:
-    lanes = int(parameters.get("in_flight") or 1)
-    flight = f", {lanes} in flight" if lanes > 1 else ""
-    if parameters.get("generate") != "inline":
-        return f"{parameters.get('data')}, statements built ahead{flight}"
-    dialect = scheme_of(str(parameters.get("target") or ""))
-    if dialect not in DIALECTS:
-        return None
-    return f"{parameters.get('data')}, statements of {dialect} built inline{flight}"
-
-
-def codec_of(compression: object) -> str | None:
-    """`zstd`, `zstd:7`, `lz4`; None where nothing is compressed."""
-    text = str(compression or "none")
-    return None if text == "none" else text
-
-
-def packed(parameters: Mapping[str, Any]) -> bool:
-    """Whether what travels is compressed, batch by batch or as a whole."""
-    return any(codec_of(parameters.get(key)) for key in ("compression", "http_compression"))
-
-
-def pinned(parameters: Mapping[str, Any]) -> str | None:
-    """The CPUs of the client's threads, as a probe's line has them: `0,2`."""
-    return ",".join(map(str, parameters.get("pin") or ())) or None
 
 
 def _same_machine(parameters: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from venturi.analysis.cells.ceilings import CIPHER, IDENTITY, RAW_UNIX, SOCKETS, alone
+from venturi.analysis.cells.ceilings import CIPHER, RAW_UNIX, SOCKETS
+from venturi.analysis.cells.probed import IDENTITY, alone
 from venturi.analysis.statistics.intervals import Interval, median_interval
 from venturi.common.units import Quantity
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from venturi.analysis.cells.ceilings import data_label
+from venturi.analysis.cells.probed import data_label
 from venturi.analysis.models.packing import LEAST
 from venturi.analysis.models.tcp import LOSS_BASED
 from venturi.analysis.verdict.causes import Cause, Why

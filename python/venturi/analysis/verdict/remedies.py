@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import unquote
 
-from venturi.analysis.cells.ceilings import codec_of, packed
 from venturi.analysis.cells.figures import get
+from venturi.analysis.cells.probed import codec_of, packed
 from venturi.analysis.cells.summary import ends_by_itself, rows_a_batch
 from venturi.analysis.verdict import ingest_remedies, link_remedies, upsert_remedies
 from venturi.analysis.verdict.causes import Cause, Why

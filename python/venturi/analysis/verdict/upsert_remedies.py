@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from venturi.analysis.cells.ceilings import waits_for_disk
+from venturi.analysis.cells.probed import waits_for_disk
 from venturi.analysis.verdict.causes import Cause, Why
 from venturi.analysis.verdict.evidence import Seen
 from venturi.analysis.verdict.proof import Hit

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from venturi.analysis.cells.ceilings import ENGINE, SOCKETS, packed
+from venturi.analysis.cells.ceilings import ENGINE, SOCKETS
+from venturi.analysis.cells.probed import packed
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels

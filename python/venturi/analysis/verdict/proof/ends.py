@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from venturi.analysis.cells.ceilings import CIPHER, codec_of
+from venturi.analysis.cells.ceilings import CIPHER
 from venturi.analysis.cells.figures import CALLS, get
+from venturi.analysis.cells.probed import codec_of
 from venturi.analysis.verdict.causes import Cause, Lack
 from venturi.analysis.verdict.evidence import CODEC, OWN, End, Seen, waits
 from venturi.analysis.verdict.proof.cores import crowded, embedded, full, held_up

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from venturi.analysis.cells.ceilings import CIPHER, codec_of
+from venturi.analysis.cells.ceilings import CIPHER
+from venturi.analysis.cells.probed import codec_of
 from venturi.analysis.verdict.causes import Cause, Lack
 from venturi.analysis.verdict.evidence import CODEC, End, Seen
 from venturi.analysis.verdict.proof import Hit, cores, path, pools

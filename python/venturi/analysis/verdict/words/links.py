@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from venturi.analysis.cells.ceilings import packed
+from venturi.analysis.cells.probed import packed
 from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.evidence import Seen
 from venturi.analysis.verdict.over_link import OverLink
