@@ -3,6 +3,7 @@ Arrow by pyarrow. It shares nothing with Venturi's own ends, and imports nothing
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import struct
@@ -51,6 +52,15 @@ def handshake(
             number(encoders),
         )
     )
+
+
+_ids = itertools.count()
+
+
+def fresh(name: str) -> str:
+    """An id of a query or a trial. Servers remember them: a test that is run again, as after a failure on
+    a busy machine, would get the end of its first query under the same one."""
+    return f"{name}-{next(_ids)}"
 
 
 def query(identity: str, text: str) -> bytes:

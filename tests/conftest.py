@@ -46,9 +46,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         # Tests of a file share its fixtures, so a worker takes the file whole unless its tests say otherwise.
         if not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
-        # A server or a cluster that starts late is the machine's doing once; -rR tells of every rerun.
-        if tries := 2 if item.get_closest_marker("noisy") else 1 if item.get_closest_marker("slow") else 0:
-            item.add_marker(pytest.mark.flaky(reruns=tries))
+        # A server that starts late, or a thread that waits for seconds until a processor takes it, is the
+        # machine's doing once; -rR tells of every rerun.
+        if not config.getoption("usepdb"):
+            item.add_marker(pytest.mark.flaky(reruns=2 if item.get_closest_marker("noisy") else 1))
     if config.getoption("--slow") or config.args_source != pytest.Config.ArgsSource.TESTPATHS:
         return
     slow = [item for item in items if item.get_closest_marker("slow")]

@@ -125,16 +125,24 @@ def _postgres(database: Database, statement: str, values: tuple[Any, ...], admin
 
 def _cassandra(database: Database, statement: str, values: tuple[Any, ...], administrator: bool) -> list[Any]:
     from cassandra.auth import PlainTextAuthProvider
-    from cassandra.cluster import Cluster
 
     if database.sessions.get(database.password) is None:
         login = None
         if database.password is not None:
             login = PlainTextAuthProvider("venturi", database.password)
-        cluster = Cluster(["127.0.0.1"], port=database.port, auth_provider=login)
+        cluster = cassandra_cluster(database.port, auth_provider=login)
         database.ends.callback(cluster.shutdown)
-        database.sessions[database.password] = cluster.connect()
+        session = database.sessions[database.password] = cluster.connect()
+        session.default_timeout = 60
     return [tuple(row) for row in database.sessions[database.password].execute(statement, values or None)]
+
+
+def cassandra_cluster(port: int, **more: Any) -> Any:
+    """One that waits for a server that has just started on a busy machine: the driver's own limits are
+    2 s and 5 s."""
+    from cassandra.cluster import Cluster
+
+    return Cluster(["127.0.0.1"], port=port, connect_timeout=60, control_connection_timeout=60, **more)
 
 
 def available(name: str) -> None:

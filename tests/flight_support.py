@@ -204,7 +204,7 @@ class ServerProcess:
         """Ends it politely; its exit status and stderr."""
         self.process.terminate()
         try:
-            _, stderr = self.process.communicate(timeout=10)
+            _, stderr = self.process.communicate(timeout=60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             _, stderr = self.process.communicate()

@@ -86,7 +86,7 @@ class Host:
         return subprocess.Popen([*self.inside(), *map(str, words)], stdin=subprocess.DEVNULL, **options)
 
     def venturi(self, *words: object, **variables: str) -> subprocess.CompletedProcess[str]:
-        return self.run(*command(*words), env=environment(**variables), cwd=ROOT, timeout=120)
+        return self.run(*command(*words), env=environment(**variables), cwd=ROOT, timeout=300)
 
     @contextlib.contextmanager
     def server(self, *arguments: str) -> Iterator[ServerProcess]:

@@ -42,7 +42,7 @@ def free_port() -> int:
 
 
 def _until_listening(child: subprocess.Popen[bytes], port: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         assert child.poll() is None, child.communicate()
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
@@ -59,7 +59,7 @@ def _serving(command: list[str], port: int) -> Iterator[str]:
         yield f"http+arrow://127.0.0.1:{port}"
     finally:
         child.terminate()
-        child.wait(10)
+        child.wait(60)
         if child.stderr:
             child.stderr.close()
 

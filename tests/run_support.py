@@ -57,7 +57,7 @@ def venturi(*arguments: object, cwd: Path | None = None) -> subprocess.Completed
 
 
 def venturi_process(
-    *arguments: object, cwd: Path | None = None, **extra: Any
+    *arguments: object, cwd: Path | None = None, timeout: float = 60, **extra: Any
 ) -> subprocess.CompletedProcess[str]:
     """The same in a process of its own."""
     return subprocess.run(
@@ -66,7 +66,7 @@ def venturi_process(
         text=True,
         cwd=cwd,
         env=environment(),
-        timeout=60,
+        timeout=timeout,
         stdin=subprocess.DEVNULL,
         check=False,
         **extra,

@@ -15,7 +15,7 @@ from conftest import require
 from hosts import Hosts
 from run_support import ROOT, command, environment
 
-READY_SECONDS = 20.0
+READY_SECONDS = 60.0
 # Fixtures give the tests another cache directory; what tools/install-servers unpacked is in the user's.
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi" / "debian"
 _LIBRARIES = ("libmunge.so.2", "libhwloc.so.15", "liblua5.1.so.0", "libslurmfull.so")

@@ -45,7 +45,7 @@ Host *
   StrictHostKeyChecking no
   UserKnownHostsFile /dev/null
   LogLevel ERROR
-  ConnectTimeout 5
+  ConnectTimeout 30
 """
 
 
@@ -90,7 +90,7 @@ def ssh(on: Hosts) -> Iterator[str]:
 
 
 def _await(client: Host, command: str, name: str) -> None:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while (done := client.run(*command.split(), name, "true")).returncode != 0:
         assert time.monotonic() < until, done.stderr
         time.sleep(0.1)

@@ -52,13 +52,13 @@ class Store:
     def get(self, path: str) -> Any:
         """The JSON that HTTP answers."""
         host, port = self.address("http")
-        with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=60) as answer:
             return json.load(answer)
 
     def post(self, path: str) -> Any:
         """The same, asked with an empty body."""
         host, port = self.address("http")
-        with urllib.request.urlopen(f"http://{host}:{port}{path}", b"", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://{host}:{port}{path}", b"", timeout=60) as answer:
             return json.load(answer)
 
     def stats(self) -> dict[str, Any]:
@@ -66,12 +66,12 @@ class Store:
         return found
 
     def connect(self, name: str = "resp") -> Line:
-        return Line(socket.create_connection(self.address(name), 10))
+        return Line(socket.create_connection(self.address(name), 60))
 
     def kill(self) -> None:
         """As a crash has it: kill -9."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
         self._close()
 
     def stop(self) -> str:
@@ -82,7 +82,7 @@ class Store:
             self.process.send_signal(signal.SIGINT)
         assert self.process.stderr is not None
         said = self.process.stderr.read()
-        self.process.wait(20)
+        self.process.wait(60)
         self._close()
         return said
 

@@ -133,7 +133,7 @@ def test_a_get_ends_with_its_time(tmp_path: Path) -> None:
     options = {"driver_options": [f"uri={tmp_path / 's.db'}"], "verify": "none", "batch": 1000}
     record = trial("sqlite", query=rows, duration_s=0.3, streams=2, split="none", **options)
     assert record["outcome"] == "ok" and record["counts"]["rows"] > 1000
-    assert 0.3e9 <= record["times"]["interval_ns"] < 3e9
+    assert 0.3e9 <= record["times"]["interval_ns"] < 30e9
 
 
 # ---- puts
@@ -160,7 +160,7 @@ def test_a_put_of_a_file_with_a_time(tmp_path: Path) -> None:
         writer.write_table(table)
     data = {"source": "file", "path": "f", "ipc": str(tmp_path / "f.arrow")}
     options = {"driver_options": [f"uri={tmp_path / 's.db'}"]}
-    record = trial("sqlite", operation="put", data=data, duration_s=0.3, batch=100, **options)
+    record = trial("sqlite", operation="put", data=data, duration_s=2, batch=100, **options)
     assert record["error"] is None and record["counts"]["rows"] > 100
     assert record["verification"]["achieved"] == "checksum", record["verification"]
 

@@ -99,7 +99,7 @@ def test_a_call_that_never_returns_ends_with_the_time_out(tmp_path: Path) -> Non
     (record,) = run(tmp_path / "run", "sqlite", "--query", FOR_EVER, "--verify", "none", "--timeout", "1s",
                     "--driver-option", "statement:adbc.sqlite.query.batch_rows=2000000000")  # fmt: skip
     refused(record, "timeout", "plan")
-    assert time.monotonic() - begun < 20 and not children(os.getpid())
+    assert time.monotonic() - begun < 60 and not children(os.getpid())
 
 
 def test_a_trial_without_end_is_cancelled(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 Start = Callable[..., ServerProcess]
 FLAGS = (
     *("--operation", "get", "--rows-per-stream", "10k", "--repeats", "5", "--warmup", "0"),
-    *("--timeout", "1s", "--no-report", "--no-ceilings"),
+    *("--timeout", "20s", "--no-report", "--no-ceilings"),
 )
 
 
@@ -338,7 +338,7 @@ def test_a_web_server(core: object, web_port: int, tmp_path: Path) -> None:
 
 
 def test_a_port_that_says_nothing(core: object, silent_port: int, tmp_path: Path) -> None:
-    reason = given_up(f"flight://127.0.0.1:{silent_port}", cwd=tmp_path)
+    reason = given_up(f"flight://127.0.0.1:{silent_port}", "--timeout", "1s", cwd=tmp_path)
     # Contact and plan may take a second each: who is late first is the machine's affair.
     assert reason.startswith("timeout: ") and "no answer" in reason and "1 s" in reason
 

@@ -41,6 +41,7 @@ from behaviour import (
 )
 from database_support import once_it_runs
 from flight_support import Certificates
+from link_support import alive
 from path_support import Relay
 from run_support import venturi
 from secret_support import ONCE, WRONG, Watch, right_and_wrong
@@ -242,7 +243,7 @@ def cancelled(place: Place) -> None:
         began = time.monotonic()
         record = once_it_runs(place.spec(way, **place.system.long), batches=5)
         assert record["outcome"] == "interrupted" and record["error"]["kind"] == "cancelled", record
-        assert record["counts"]["rows"] > 0 and time.monotonic() - began < 30
+        assert record["counts"]["rows"] > 0 and time.monotonic() - began < 100
     good(place.trial(place.first))
     assert place.server.left() == []
 
@@ -250,10 +251,15 @@ def cancelled(place: Place) -> None:
 @behaviour
 def fair(place: Place) -> None:
     """Streams of a trial by time each do a part of the work; none is starved."""
-    record = good(place.trial(place.first, streams=4, **(place.system.long | {"duration_ns": 10**9})))
-    rows = [stream["rows"] for stream in record["streams"]]
-    assert len(rows) == 4 and sum(rows) == record["counts"]["rows"]
-    assert min(rows) > sum(rows) / 4 / 8, rows
+    for seconds in (1, 3, 9):  # a busy machine may keep a thread waiting for most of a second
+        record = good(
+            place.trial(place.first, streams=4, **(place.system.long | {"duration_ns": seconds * 10**9}))
+        )
+        rows = [stream["rows"] for stream in record["streams"]]
+        assert len(rows) == 4 and sum(rows) == record["counts"]["rows"]
+        if min(rows) > sum(rows) / 4 / 8:
+            return
+    raise AssertionError(rows)
 
 
 def in_two(whole: dict[str, Any]) -> list[dict[str, Any]]:
@@ -378,7 +384,7 @@ def secrets(place: Place) -> None:
 @behaviour
 def killed(place: Place) -> None:
     """The server, in the middle of a run by the command: a failed row, the exit code, no hang."""
-    out, began = place.folder / "run", time.monotonic()
+    out, began = Path(tempfile.mkdtemp(dir=place.folder)) / "run", time.monotonic()
     flags = [word for name, value in place.server.options.items()
              for word in (f"--{name.replace('_', '-')}", value)]  # fmt: skip
     if place.first.operation == "ingest":
@@ -397,7 +403,7 @@ def killed(place: Place) -> None:
         done = venturi(
             "run", "--target", place.server.on(relay.own_port), "--operation", place.first.operation, *flags,
             *place.system.flags, "--streams", STREAMS, "--rows-per-batch", 100, "--repeats", 1, "--warmup", 0,
-            "--timeout", "5s", "--no-report", "--no-ceilings", "--quiet", "--out", out,
+            "--timeout", "20s", "--no-report", "--no-ceilings", "--quiet", "--out", out,
         )  # fmt: skip
         killer.join()
     assert done.returncode == 5 and "Traceback" not in done.stderr, done.stderr
@@ -424,7 +430,9 @@ def up(certificates: Certificates) -> Iterator[Callable[[str], Place]]:
     found: list[Place] = []
 
     def place(scheme: str) -> Place:
-        if not found or found[0].scheme != scheme:
+        pid = found[0].server.pid if found else None
+        # `killed` may be run again, and needs a server to kill.
+        if not found or found[0].scheme != scheme or (pid is not None and not alive([pid])):
             stack.close()
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="venturi-behaviour-")))
             folder.chmod(0o755)  # the account which a server runs as for root can enter it

@@ -23,6 +23,7 @@ from charrow_support import (
     HEADER,
     Partition,
     Refused,
+    fresh,
     handshake,
     number,
     query,
@@ -36,13 +37,6 @@ from run_support import venturi
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
 ROWS = 200_000
-attempts = itertools.count()
-
-
-def fresh(name: str) -> str:
-    """A query's id. The server knows for a minute what it has dealt: a test that is run again, as after
-    a failure on a busy machine, would get the end of its first query under the same one."""
-    return f"{name}-{next(attempts)}"
 
 
 def plain(table: pa.Table) -> pa.Table:
@@ -85,15 +79,19 @@ def server(files: Path) -> Iterator[ServerProcess]:
 
 def test_a_whole_result_is_the_table(server: ServerProcess) -> None:
     with Partition(server.address) as partition:
-        found = partition.table("a", "SELECT * FROM mixed")
+        found = partition.table(fresh("a"), "SELECT * FROM mixed")
         assert_same(found, plain(mixed(3000)))
         # And the next query over the same connection.
-        assert partition.table("b", "select b, a from small").to_pylist() == [
+        assert partition.table(fresh("b"), "select b, a from small").to_pylist() == [
             {"b": "x", "a": 1},
             {"b": "y", "a": 2},
         ]
-        assert partition.table("c", 'SELECT n FROM "numbers" LIMIT 7')["n"].to_pylist() == list(range(7))
-        assert partition.table("d", "SELECT n FROM logs").sort_by("n")["n"].to_pylist() == list(range(ROWS))
+        assert partition.table(fresh("c"), 'SELECT n FROM "numbers" LIMIT 7')["n"].to_pylist() == list(
+            range(7)
+        )
+        assert partition.table(fresh("d"), "SELECT n FROM logs").sort_by("n")["n"].to_pylist() == list(
+            range(ROWS)
+        )
 
 
 def test_parquet_is_read_while_a_query_runs(files: Path) -> None:
@@ -105,11 +103,11 @@ def test_parquet_is_read_while_a_query_runs(files: Path) -> None:
 
 def test_rows_made_are_those_that_were_asked_for(server: ServerProcess) -> None:
     with Partition(server.address, encoders=2) as partition:
-        found = partition.table("r", "SELECT * FROM records(rows = 100000, columns = 3, seed = 5)")
+        found = partition.table(fresh("r"), "SELECT * FROM records(rows = 100000, columns = 3, seed = 5)")
         assert (found.num_rows, found.num_columns) == (100_000, 3)
-        again = partition.table("r2", "SELECT * FROM records(rows = 100000, columns = 3, seed = 5)")
+        again = partition.table(fresh("r2"), "SELECT * FROM records(rows = 100000, columns = 3, seed = 5)")
         assert found.combine_chunks().equals(again.combine_chunks())
-        states = partition.table("s", "SELECT * FROM state_rows(rows = 50000, seed = 3)")
+        states = partition.table(fresh("s"), "SELECT * FROM state_rows(rows = 50000, seed = 3)")
         assert (states.num_rows, states.num_columns) == (50_000, 16)
         assert sum(column.null_count > 0 for column in states.columns) == 1
 
@@ -118,23 +116,23 @@ def test_rows_made_are_those_that_were_asked_for(server: ServerProcess) -> None:
 @pytest.mark.parametrize("encoders", [1, 3])
 def test_partitions_share_every_row_once(server: ServerProcess, partitions: int, encoders: int) -> None:
     for name in ("numbers", "logs"):
-        identity = f"{name}-{partitions}-{encoders}"
+        identity = fresh(f"{name}-{partitions}-{encoders}")
         found = shared(server.address, f"SELECT * FROM {name}", partitions, encoders, identity)
         assert sorted(together(found)["n"].to_pylist()) == list(range(ROWS))
 
 
 def test_64_partitions_on_one_encoder(server: ServerProcess) -> None:
-    found = shared(server.address, "SELECT * FROM numbers", 64, 1, "sixty-four")
+    found = shared(server.address, "SELECT * FROM numbers", 64, 1, fresh("sixty-four"))
     assert sorted(together(found)["n"].to_pylist()) == list(range(ROWS))
 
 
 def test_rows_are_turned_into_columns_once_each(server: ServerProcess) -> None:
     with Partition(server.address) as partition:
         alone = partition.table(
-            "states-1", "SELECT * FROM state_rows(rows = 60000, seed = 1, block_rows = 1000)"
+            fresh("states-1"), "SELECT * FROM state_rows(rows = 60000, seed = 1, block_rows = 1000)"
         )
     text = "SELECT * FROM state_rows(rows = 60000, seed = 1, block_rows = 1000)"
-    parts = together(shared(server.address, text, 4, 4, "states-4"))
+    parts = together(shared(server.address, text, 4, 4, fresh("states-4")))
     keys = [(name, "ascending") for name in ("l_orderkey", "l_linenumber", "l_partkey", "l_suppkey")]
     assert parts.sort_by(keys).combine_chunks().equals(alone.sort_by(keys).combine_chunks())
 
@@ -158,9 +156,11 @@ def test_a_slow_partition_gets_fewer_blocks(server: ServerProcess) -> None:
     assert sum(counts) == 300 and counts[0] > 1.5 * counts[1]
 
 
-def test_a_partition_that_comes_late_gets_a_share_or_the_end(server: ServerProcess) -> None:
-    text, identity = "SELECT * FROM numbers", fresh("late")
+def test_a_partition_that_comes_late_gets_a_share_or_the_end(files: Path) -> None:
+    text, identity = "SELECT * FROM numbers", "late"
     with (
+        # One that does not hang up on who reads nothing for 2 s.
+        serving("--table", f"numbers={files / 'numbers.parquet'}", "--rows-per-block", "1000") as server,
         Partition(server.address) as first,
         Partition(server.address) as second,
         Partition(server.address) as third,
@@ -272,11 +272,12 @@ def test_errors_are_in_band_and_close(server: ServerProcess, text: str, said: st
 
 
 def test_one_id_is_one_text(server: ServerProcess) -> None:
+    identity = fresh("same")
     with Partition(server.address) as one, Partition(server.address) as other:
-        one.ask("same", "SELECT * FROM records()")
+        one.ask(identity, "SELECT * FROM records()")
         assert one.block() is not None
-        with pytest.raises(Refused, match="same"):
-            other.table("same", "SELECT * FROM small")
+        with pytest.raises(Refused, match=identity):
+            other.table(identity, "SELECT * FROM small")
 
 
 @pytest.mark.parametrize(
@@ -417,7 +418,7 @@ def test_a_new_client_is_answered_at_once(server: ServerProcess) -> None:
         )
         assert hello["version"] == "1.2" and hello["software"].startswith("venturi ")
         assert int(hello["pid"]) > 0 and int(hello["cpus"]) > 0
-        partition.send(query("new", "SELECT * FROM small"))
+        partition.send(query(fresh("new"), "SELECT * FROM small"))
         flags = collections.Counter[int]()
         while True:
             flag = partition.number()
@@ -434,7 +435,7 @@ def test_a_new_client_is_answered_at_once(server: ServerProcess) -> None:
 def test_an_old_client_gets_nothing_new(server: ServerProcess) -> None:
     # Its name looks like parameters, but its version does not.
     with Partition(server.address, client="old\nchecksum=xxh3\ncompression=lz4") as partition:
-        assert partition.table("old", "SELECT * FROM mixed").num_rows == 3000
+        assert partition.table(fresh("old"), "SELECT * FROM mixed").num_rows == 3000
 
 
 def test_a_password_is_demanded(files: Path) -> None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from charrow_peer import ERROR, NewPartition, Partition, Refused, handshake, number, query, sized
+from charrow_peer import ERROR, NewPartition, Partition, Refused, fresh, handshake, number, query, sized
 from charrow_peer_server import NewServer, OldServer
 from charrow_support import serving
 from flight_support import ServerProcess, run_trial, succeeded
@@ -58,7 +58,7 @@ def shown(run: Path) -> str:
 
 @pytest.mark.parametrize("compression", ["none", "lz4", "zstd", "zstd:1", "zstd:22"])
 def test_partitions_of_1_2_share_a_query(ours: ServerProcess, compression: str) -> None:
-    identity = f"shared {compression}"
+    identity = fresh(f"shared {compression}")
     found: list[pa.RecordBatch] = []
     told = []
     with contextlib.ExitStack() as stack:
@@ -87,7 +87,8 @@ def test_partitions_of_1_2_share_a_query(ours: ServerProcess, compression: str) 
 
 
 def test_what_may_be_asked_is_answered_as_the_page_says(ours: ServerProcess) -> None:
-    with NewPartition(ours.address, trial="strange", verify="count", sample=10_000_000) as partition:
+    trial = fresh("strange")
+    with NewPartition(ours.address, trial=trial, verify="count", sample=10_000_000) as partition:
         assert partition.hello["version"] == "1.2"
         names = partition.hello["asks"].split(",")
         assert {"account", "clock", "environment", "leave", "prepare", "stop"} <= set(names)
@@ -96,41 +97,43 @@ def test_what_may_be_asked_is_answered_as_the_page_says(ours: ServerProcess) -> 
         assert json.loads(partition.question("environment"))["cores"]["usable"] > 0
         assert partition.question("prepare", TEXT) == b""
         assert int(partition.question("tcp")) > 0
-        assert partition.table("strange", TEXT).num_rows == ROWS
-        account = json.loads(partition.question("account", "strange"))
+        assert partition.table(fresh("strange"), TEXT).num_rows == ROWS
+        account = json.loads(partition.question("account", trial))
         assert (account["rows"], account["batches"], account["streams"]) == (ROWS, ROWS // 1000, 1)
         assert {"payload_bytes", "checksum", "stages", "user_ns", "system_ns"} <= set(account)
         # Handed over once; and after an Error the connection is closed.
         with pytest.raises(Refused, match="handed over already"):
-            partition.question("account", "strange")
+            partition.question("account", trial)
         assert partition.closed()
 
 
 def test_checksums_cover_what_the_page_says(ours: ServerProcess) -> None:
-    with NewPartition(ours.address, trial="sums", verify="checksum", checksum="xxh3") as partition:
-        found = partition.table("sums", TEXT).to_batches()
+    trial = fresh("sums")
+    with NewPartition(ours.address, trial=trial, verify="checksum", checksum="xxh3") as partition:
+        found = partition.table(fresh("sums"), TEXT).to_batches()
         assert len(partition.checksums) == ROWS // 1000
         assert all(xxh3(payload) == checksum for checksum, payload in partition.checksums)
-        account = json.loads(partition.question("account", "sums"))
+        account = json.loads(partition.question("account", trial))
         assert int(account["checksum"], 16) == sum(map(digest, found)) % 2**64
 
 
 def test_an_endless_query_ends_by_stop_and_by_leave(ours: ServerProcess) -> None:
-    with NewPartition(ours.address, trial="endless") as partition:
-        partition.ask("endless", "SELECT * FROM records(block_rows = 1000)")
+    trial, identity = fresh("endless"), fresh("leaves")
+    with NewPartition(ours.address, trial=trial) as partition:
+        partition.ask(fresh("endless"), "SELECT * FROM records(block_rows = 1000)")
         assert partition.block() is not None
         with NewPartition(ours.address) as other:
-            assert other.question("stop", "endless") == b""
+            assert other.question("stop", trial) == b""
         assert sum(1 for _ in partition.blocks()) >= 0 and partition.statistics is not None
     with NewPartition(ours.address, partition=0, partitions=2) as leaves:
-        leaves.ask("leaves", TEXT)
+        leaves.ask(identity, TEXT)
         assert leaves.block() is not None
         leaves.send(number(1) + sized("leave") + sized(""))
         with contextlib.suppress(EOFError, ConnectionResetError):
             while leaves.block() is not None:
                 pass
     with NewPartition(ours.address, partition=1, partitions=2) as stays:
-        assert stays.table("leaves", TEXT).num_rows < ROWS  # it did not fail
+        assert stays.table(identity, TEXT).num_rows < ROWS  # it did not fail
 
 
 @pytest.mark.parametrize(
@@ -160,13 +163,14 @@ def test_another_minor_version_is_refused_in_band(ours: ServerProcess, minor: in
 
 
 def test_partitions_that_count_themselves_differently_are_refused(ours: ServerProcess) -> None:
+    identity = fresh("unlike")
     with NewPartition(ours.address, partition=0, partitions=2) as one:
-        one.ask("unlike", "SELECT * FROM records()")
+        one.ask(identity, "SELECT * FROM records()")
         assert one.block() is not None
         said = "has 2 partitions, and this one says that there are 3"
         other = NewPartition(ours.address, partition=1, partitions=3)
         with other, pytest.raises(Refused, match=said):
-            other.table("unlike", "SELECT * FROM records()")
+            other.table(identity, "SELECT * FROM records()")
         assert one.block() is not None
 
 
@@ -403,7 +407,7 @@ def test_handshake_and_query_in_one_packet(ours: ServerProcess) -> None:
     partition.socket = socket.create_connection((host, int(port)), 15)
     with partition:
         partition.schema, partition.statistics = None, None
-        partition.send(handshake(minor=2) + query("packet", TEXT))
+        partition.send(handshake(minor=2) + query(fresh("packet"), TEXT))
         flag, _ = partition.message()
         assert flag == 12, "Hello comes first"
         assert sum(batch.num_rows for batch in partition.blocks()) == ROWS

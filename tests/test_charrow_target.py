@@ -134,7 +134,7 @@ def test_blocks_may_be_compressed_and_summed(server: ServerProcess, options: dic
 def test_a_duration_ends_an_endless_query(server: ServerProcess) -> None:
     for text in (None, "SELECT * FROM state_rows()"):
         record = succeeded(get(server.address, text, streams=2, duration_ns=300_000_000))
-        assert 0.25e9 < record["times"]["interval_ns"] < 3e9 and record["counts"]["rows"] > 0
+        assert 0.25e9 < record["times"]["interval_ns"] < 30e9 and record["counts"]["rows"] > 0
 
 
 def test_pools_and_stages_of_both_ends_are_in_the_record(server: ServerProcess) -> None:

@@ -77,6 +77,7 @@ def test_nulls_are_no_streams_loss(clickhouse: Server) -> None:  # noqa: F811
 
 
 def test_parts_of_a_table(clickhouse: Server) -> None:  # noqa: F811
+    clickhouse.ask("DROP TABLE IF EXISTS parted")
     clickhouse.ask("CREATE TABLE parted (n UInt64) ENGINE = MergeTree ORDER BY n")
     for part in range(3):
         clickhouse.ask(f"INSERT INTO parted SELECT number FROM system.numbers LIMIT {1000 * (part + 1)}")
@@ -88,6 +89,7 @@ def test_parts_of_a_table(clickhouse: Server) -> None:  # noqa: F811
 
 
 def test_a_table_of_somebody_elses(clickhouse: Server) -> None:  # noqa: F811
+    clickhouse.ask("DROP TABLE IF EXISTS theirs")
     clickhouse.ask("CREATE TABLE theirs (b Int64, a Int64, d Int64, c Int64, more String) ENGINE = Log")
     clickhouse.ask("INSERT INTO theirs (a) VALUES (5)")
     message = refused(trial(clickhouse.url, "put", RECORDS, rows=10, table="theirs"), "usage", "theirs")
@@ -170,6 +172,7 @@ def test_a_file_is_put_and_counted(engine: Server, tmp_path: Path) -> None:  # n
 
 
 def test_a_table_is_got_as_a_user_does(engine: Server, tmp_path: Path) -> None:  # noqa: F811
+    engine.ask("DROP TABLE IF EXISTS trips")
     engine.ask("CREATE TABLE trips (id Int64, name String) ENGINE = MergeTree ORDER BY id")
     engine.ask("INSERT INTO trips SELECT number, toString(number) FROM numbers(100000)")
     done = venturi(
@@ -186,6 +189,7 @@ def test_a_table_is_got_as_a_user_does(engine: Server, tmp_path: Path) -> None: 
 
 def test_settings_reach_the_server(engine: Server, tmp_path: Path) -> None:  # noqa: F811
     """One that the server refuses the query by: it must have heard of it."""
+    engine.ask("DROP TABLE IF EXISTS many")
     engine.ask("CREATE TABLE many (id Int64) ENGINE = MergeTree ORDER BY id")
     engine.ask("INSERT INTO many SELECT number FROM numbers(1000)")
     found = {}

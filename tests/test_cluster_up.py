@@ -75,7 +75,8 @@ def test_up_status_down(three: Hosts, cluster: RayCluster) -> None:
     head, second, third = three
     # All ways lead somewhere now, so that asking anybody outside would be seen.
     for host in three:
-        host.run("ip", "route", "add", "default", "via", GATEWAY)
+        host.run("ip", "route", "replace", "default", "via", GATEWAY)
+        host.run("ip", "neigh", "flush", "all")  # what a first try of this test has asked
     done = cluster.up("--cpus", 2, "--resource", f"{third.name}=server:2")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -110,7 +111,7 @@ def test_up_status_down(three: Hosts, cluster: RayCluster) -> None:
 
     # A node that is killed is told of, and what it leaves behind is ended too.
     (killed,) = second.signal(signal.SIGKILL, "ray.scripts.scripts start")
-    until = time.monotonic() + 20
+    until = time.monotonic() + 90
     while True:
         done = cluster.venturi("cluster", "status")
         states = [line.split()[2:4] for line in done.stdout.splitlines()]

@@ -140,4 +140,4 @@ def test_all_fits_of_a_published_set_are_quick() -> None:
     cells = run("cartesius-localhost").cells
     started = time.process_time()
     fits.build(cells)
-    assert time.process_time() - started < 4
+    assert time.process_time() - started < 20

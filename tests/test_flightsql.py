@@ -137,6 +137,7 @@ def test_a_put_by_time_and_compressed(parted: Server) -> None:
 
 
 def test_a_put_into_a_table_that_is_there(parted: Server) -> None:
+    parted.ask("DROP TABLE IF EXISTS theirs")
     parted.ask("CREATE TABLE theirs (a INTEGER, b INTEGER, c INTEGER, d INTEGER)")
     parted.ask("INSERT INTO theirs VALUES (1, 2, 3, 4)")
     taken = trial(parted.url, "put", RECORDS, rows=1000, table="theirs")

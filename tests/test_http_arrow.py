@@ -38,7 +38,7 @@ def trial(run: Path, url: str, *words: object) -> dict[str, Any]:
 
 def fails(run: Path, url: str, *words: object) -> str:
     """What a trial that fails says."""
-    found = trial(run, url, *words, "--timeout", "5s")
+    found = trial(run, url, *words, "--timeout", "20s")
     assert found["outcome"] == "failed"
     return str(found["error"]["message"])
 

@@ -158,7 +158,7 @@ def test_into_a_table_that_is_there(mariadb: Database) -> None:
 
 
 def test_only_tables_of_its_own_are_dropped(mariadb: Database) -> None:
-    mariadb.run_sql("CREATE TABLE my_sales (a int)")
+    mariadb.run_sql("CREATE OR REPLACE TABLE my_sales (a int)")
     line = refusal(mariadb.url, "my_sales")
     assert "table my_sales exists already and is not Venturi's" in line and "--no-setup" in line
     assert mariadb.run_sql("SELECT COUNT(*) FROM my_sales") == [(0,)]

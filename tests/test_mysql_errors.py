@@ -17,8 +17,8 @@ Start = Callable[..., Database]
 
 
 def in_the_middle(database: Database, table: str, act: Callable[[], None], **more: Any) -> dict[str, Any]:
-    """A trial of seconds, and what is done to the server once it runs."""
-    asked = spec(database.url, table, **{"duration_ns": 4_000_000_000, **more})
+    """A long trial, and what is done to the server once it runs."""
+    asked = spec(database.url, table, **{"duration_ns": 30_000_000_000, **more})
     return once_it_runs(asked, act)
 
 
@@ -50,7 +50,7 @@ def test_refused_batches_are_counted_and_the_rest_is_verified(mariadb: Database)
     cursor.execute("START TRANSACTION")
     cursor.execute(f"SELECT * FROM {table} LIMIT 1 FOR UPDATE")
     try:
-        options = {"setup": False, "init": ["SET SESSION innodb_lock_wait_timeout = 1"]}
+        options = {"setup": False, "init": ["SET SESSION innodb_lock_wait_timeout = 2"]}
         record = run(mariadb.url, table, options=options, max_errors=3, retries=1)
     finally:
         holder.close()
@@ -80,7 +80,9 @@ def test_a_log_in_that_is_not_known(mariadb: Database) -> None:
     """Where the plugin is there, an account may ask for what Venturi does not know."""
     plugins = "SELECT 1 FROM information_schema.PLUGINS WHERE PLUGIN_NAME = 'ed25519'"
     if mariadb.run_as_administrator(plugins):
-        mariadb.run_as_administrator("CREATE USER odd@'%' IDENTIFIED VIA ed25519 USING PASSWORD('x')")
+        mariadb.run_as_administrator(
+            "CREATE OR REPLACE USER odd@'%' IDENTIFIED VIA ed25519 USING PASSWORD('x')"
+        )
         line = refusal(mariadb.url, "venturi_login", options={"user": "odd"})
         mariadb.run_as_administrator("DROP USER odd@'%'")
         assert "client_ed25519" in line and "mysql_native_password" in line

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pytest
 
-from database_support import Database, once_it_runs
+from database_support import Database, cassandra_cluster, once_it_runs
 from read_support import RECORDS, as_a_user, file_of, get, good, refused, spec, sums
 from run_support import venturi
 
@@ -44,11 +44,12 @@ def row(i: int) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def keyspace(cassandra: Database) -> Iterator[Any]:
     """A session in the keyspace `gets`, which has the tables."""
-    from cassandra.cluster import Cluster
     from cassandra.concurrent import execute_concurrent_with_args
 
-    with Cluster(["127.0.0.1"], port=cassandra.port) as cluster:
+    with cassandra_cluster(cassandra.port) as cluster:
         session = cluster.connect()
+        session.default_timeout = 60
+        session.execute("DROP KEYSPACE IF EXISTS gets")
         session.execute(
             "CREATE KEYSPACE gets WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
         )
@@ -171,7 +172,7 @@ def test_a_page_that_fails_says_how_far_it_came(url: str, keyspace: Any) -> None
 
 
 def test_it_stops_in_the_midst(url: str) -> None:
-    slow = spec(url, table="t", batch=1, page_size=1, verify="none")
+    slow = spec(url, table="t", batch=1, page_size=1, streams=3, split="none", verify="none")
     assert once_it_runs(slow)["outcome"] == "interrupted"
 
 

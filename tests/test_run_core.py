@@ -62,7 +62,7 @@ def started_trial(server: ReferenceServer, path: Path, *arguments: object) -> su
         text=True,
         env=environment(),
     )
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     with flight.connect(f"grpc+tcp://{server.address}") as client:
         # The first get warms the stream up, before the barrier; the second one is the trial's.
         while json.loads(next(client.do_action("statistics")).body.to_pybytes())["gets"] < 2:
@@ -174,8 +174,9 @@ def test_ctrl_c_keeps_the_trial_that_ran(tmp_path: Path) -> None:
     path = tmp_path / "r"
     with ReferenceServer() as server:
         process = started_trial(server, path, "--duration", "60s")
+        time.sleep(0.5)  # what the server has begun to send comes in
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and "Traceback" not in errors
     (trial,) = lines(path)
     assert trial["outcome"] == "interrupted" and trial["error"]["kind"] == "cancelled"

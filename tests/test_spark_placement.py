@@ -29,7 +29,7 @@ def run(out: Path, *words: str) -> tuple[int, str, list[dict[str, Any]]]:
         capture_output=True,
         text=True,
         env=environment(),
-        timeout=180,
+        timeout=400,
         stdin=subprocess.DEVNULL,
         check=False,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -179,6 +180,11 @@ def test_a_log_goes_when_its_segment_is_on_the_disk(noted: Callable[[str], Noted
     with of.store as store:
         flushed(store)
         store.post("/api/seal")
+        # It answers when all is on the disk, and the log may go a moment later.
+        until = time.monotonic() + 60
+        while not any(name == "unlink" and "/log/" in path for name, path, *_ in of.calls()):
+            assert time.monotonic() < until, of.calls()
+            time.sleep(0.01)
         calls = of.calls()
 
     def place(wanted: str) -> int:

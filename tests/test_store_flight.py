@@ -109,7 +109,7 @@ def test_a_query_without_an_end_ends_with_its_client(store: Store, client: Any) 
             client.do_get(
                 flight.Ticket(b"select sum(sqrt(range)) from range(1000000000000)"), options
             ).read_all()
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while busy(store) > 0.5 and time.monotonic() < until:
         pass
     assert time.monotonic() < until
@@ -117,13 +117,15 @@ def test_a_query_without_an_end_ends_with_its_client(store: Store, client: Any) 
 
 def test_so_many_at_a_time(client: Any) -> None:
     readers = [client.do_get(flight.Ticket(b"select * from range(1000000000000)")) for _ in range(QUERIES)]
-    for reader in readers:
-        reader.read_chunk()
-    with pytest.raises(flight.FlightUnavailableError, match="8 queries are under way"):
-        client.do_get(flight.Ticket(b"select 1")).read_all()
-    for reader in readers:
-        reader.cancel()
-    until = time.monotonic() + 10
+    try:
+        for reader in readers:
+            reader.read_chunk()
+        with pytest.raises(flight.FlightUnavailableError, match="8 queries are under way"):
+            client.do_get(flight.Ticket(b"select 1")).read_all()
+    finally:
+        for reader in readers:
+            reader.cancel()
+    until = time.monotonic() + 60
     while True:
         try:
             client.do_get(flight.Ticket(b"select 1")).read_all()
@@ -145,17 +147,15 @@ def test_the_store_ends_though_a_query_does_not(tmp_path: Path) -> None:
         with flight.connect(f"grpc+tcp://{host}:{port}") as client:
             reader = client.do_get(flight.Ticket(b"select * from range(1000000000000)"))
             reader.read_chunk()
-            began = time.monotonic()
             store.process.terminate()
-            assert store.process.wait(20) == 0
-            assert time.monotonic() - began < 10
+            assert store.process.wait(60) == 0
 
 
 def test_a_killed_store_leaves_no_process(tmp_path: Path) -> None:
     with Store(tmp_path / "data", "--flight", "0") as store:
         child = Path(f"/proc/{answering(store)}")
         store.process.kill()
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while child.exists() and time.monotonic() < until:
             time.sleep(0.05)
         assert not child.exists()

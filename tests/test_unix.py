@@ -28,6 +28,7 @@ from venturi.analysis.results import load as results_of
 from venturi.cluster.ray.ray_executor import RayExecutor
 from venturi.common import toml_text
 from venturi.common.errors import ScenarioError
+from venturi.measure import ceiling_rounds
 from venturi.measure.ceiling_probes import probes
 from venturi.plan import matrix
 from venturi.plan.cell import Cell
@@ -110,7 +111,7 @@ def test_where_no_server_can_listen(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("core")
-def test_what_stands_for_local() -> None:
+def test_what_stands_for_local(monkeypatch: pytest.MonkeyPatch) -> None:
     local = LocalTargets(lambda level, text: None)
     local.start(["flight://local", "flight+unix://local", "charrow+unix://local"])
     try:
@@ -122,6 +123,7 @@ def test_what_stands_for_local() -> None:
         assert query.endswith("/charrow.sock?query=SELECT%201")
         assert list(local.environments("flight+unix://local")) == [place_of(url)]
         # One that dies is started again, and nothing of the first stays.
+        monkeypatch.setattr("venturi.servers.local._DOUBT_SECONDS", 60.0)
         first = Path(place_of(url))
         pid = local.pid("flight+unix://local")
         assert pid is not None
@@ -421,7 +423,9 @@ def test_a_cell_over_a_socket_has_that_as_its_limit() -> None:
 
 
 @pytest.mark.usefixtures("core")
-def test_both_ways_of_one_run(tmp_path: Path) -> None:
+def test_both_ways_of_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of trials so short, a part would not do for all probes on a busy machine.
+    monkeypatch.setattr(ceiling_rounds, "LEAST", 60.0)
     file = tmp_path / "both.toml"
     file.write_text('name = "x"\n[matrix]\ntarget = ["flight://local", "flight+unix://local"]\n')
     words = ["--duration", "1s", "--streams", "1", "--repeats", "2", "--warmup", "0", "--no-report"]

@@ -143,7 +143,18 @@ class Tree:
         if kind == "cargo":
             words = ["cargo", "test", "--locked", "--quiet", *PROFILE, *rest]
         else:
-            words = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *rest]
+            words = [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-x",
+                "-p",
+                "no:cacheprovider",
+                "-p",
+                "no:rerunfailures",
+                *rest,
+            ]
             # The patches are not made for a tree that has one of them.
             words += ["--ignore=tests/test_mutation.py"]
             if not rest:
