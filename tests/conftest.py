@@ -1,13 +1,12 @@
-"""Fixtures of all tests.
-
-What a test needs and this machine lacks skips the test, but fails it under
-VENTURI_REQUIRE=1, as the gate sets it: there nothing may be skipped silently.
-"""
+"""Fixtures of all tests. What decides a test is its folder: `unit` facts, `servers` other people's programs,
+`machine` this machine itself."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -16,11 +15,12 @@ from typing import Any
 import hypothesis
 import pytest
 
-from database_support import cassandra, mariadb, open_directory, postgres, start_database  # noqa: F401 - fixtures
-from flight_support import Certificates, ServerProcess, peer_command, serve_command
-from records_schema import records_follow_the_schema  # noqa: F401 - a fixture of every module
-from venturi.common.errors import VenturiError
-from venturi.servers import throwaway
+from support.database import cassandra, mariadb, open_directory, postgres, start_database  # noqa: F401 - fixtures
+from support.flight import Certificates, ServerProcess, Start, peer_command, serve_command
+from support.needs import require
+from support.records_schema import records_follow_the_schema  # noqa: F401 - a fixture of every module
+
+TEMPORARY = pytest.StashKey[tuple[str | None, str]]()
 
 # A shell starts what runs in the background with SIGINT ignored, and children inherit that: the commands
 # that tests start and interrupt would never hear it.
@@ -33,55 +33,36 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("patient")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--slow", action="store_true", help="all tests, also those marked slow, as `make test-all` has it"
-    )
+def pytest_configure(config: pytest.Config) -> None:
+    """Each process of the run has a directory for temporary files to itself: what one test counts there, no
+    other makes. A short path, as those of Unix sockets have to be."""
+    config.stash[TEMPORARY] = before = os.environ.get("TMPDIR"), tempfile.mkdtemp(prefix="vt-")
+    os.environ["TMPDIR"] = before[1]
+    tempfile.tempdir = None
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    before, place = config.stash[TEMPORARY]
+    if before is None:
+        del os.environ["TMPDIR"]
+    else:
+        os.environ["TMPDIR"] = before
+    tempfile.tempdir = None
+    shutil.rmtree(place, ignore_errors=True)
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook too
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A bare `pytest` stays quick; whoever names files or tests means them."""
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of a file share its fixtures, so a worker takes the file whole unless its tests say otherwise."""
     for item in items:
-        # Tests of a file share its fixtures, so a worker takes the file whole unless its tests say otherwise.
         if not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
-        # A server that starts late, or a thread that waits for seconds until a processor takes it, is the
-        # machine's doing once; -rR tells of every rerun.
-        if not config.getoption("usepdb"):
-            item.add_marker(pytest.mark.flaky(reruns=2 if item.get_closest_marker("noisy") else 1))
-    if config.getoption("--slow") or config.args_source != pytest.Config.ArgsSource.TESTPATHS:
-        return
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    if slow:
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if item not in slow]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Stops a run whose workers would take a file apart: clusters of one file have the same addresses."""
     if session.config.getoption("loadgroup", False):
         assert all("@" in item.nodeid for item in session.items), "pytest-xdist did not group the tests"
-
-
-def require(present: object, what: str) -> None:
-    """Skips the test, or the module that says so at its top, where `present` is false; fails where nothing
-    may be skipped."""
-    if present:
-        return
-    if os.environ.get("VENTURI_REQUIRE") == "1":
-        pytest.fail(f"{what} is missing")
-    pytest.skip(f"{what} is missing", allow_module_level=True)
-
-
-def require_server(scheme: str) -> None:
-    """A database whose server `X://local` starts."""
-    try:
-        throwaway.for_scheme(scheme)().find()
-    except VenturiError as error:
-        if os.environ.get("VENTURI_REQUIRE"):
-            raise
-        pytest.skip(f"{error.message}; VENTURI_REQUIRE=1 makes this a failure")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -116,7 +97,7 @@ def core() -> object:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """A local Spark, of all modules that one process runs."""
-    from spark_support import session
+    from support.spark import session
 
     with session() as made:
         yield made
@@ -152,9 +133,6 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     )
 
 
-Start = Callable[..., ServerProcess]
-
-
 def _starter(command: Callable[..., list[str]]) -> Iterator[Start]:
     running: list[ServerProcess] = []
 
@@ -180,7 +158,7 @@ def reference_server(start_reference_server: Start) -> ServerProcess:
 
 @pytest.fixture(scope="module")
 def start_pyarrow_server() -> Iterator[Start]:
-    """tests/flight_peer.py, a pyarrow server, with arguments."""
+    """tests/support/flight_peer.py, a pyarrow server, with arguments."""
     yield from _starter(peer_command)
 
 

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 import goals
 import shared
-from claim_support import SHAPES, Counted, count
+from support.claim import SHAPES, Counted, count
 
 MOST_FALSE, LEAST_TOLD = 0.01, 0.9
 

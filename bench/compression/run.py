@@ -27,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 import pytest
 import summary
 
-import path_support
 import shared
+from support import path as path_support
 from venturi.inputs.files import DataStore
 
 HERE = Path(__file__).resolve().parent

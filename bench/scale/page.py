@@ -11,7 +11,7 @@ from typing import Any
 # The browser that the tests drive; it needs no package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
-from browser import CHROMIUM, Browser
+from support.browser import CHROMIUM, Browser
 
 FRAME_MS, LATE_MS = 1000 / 60, 50.0
 STEP = 60

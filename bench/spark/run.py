@@ -29,11 +29,11 @@ sys.path[1:1] = [str(HERE.parent), str(ROOT / "tests")]
 import numpy as np  # noqa: E402
 import pyarrow as pa  # noqa: E402
 
-import charrow_support  # noqa: E402 - of the tests, as the next ones but one
-import flight_support  # noqa: E402
 import shared  # noqa: E402 - of bench/
-from clickhouse_support import Server, started  # noqa: E402
-from spark_support import read, sales, session, sums  # noqa: E402
+from support import charrow as charrow_support  # noqa: E402 - of the tests, as the next ones but one
+from support import flight as flight_support  # noqa: E402
+from support.clickhouse import Server, started  # noqa: E402
+from support.spark import read, sales, session, sums  # noqa: E402
 
 POM = HERE / "jdbc.pom.xml"
 GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"

@@ -25,6 +25,8 @@ from databases import (
     store_on_a_slow_disk,
     store_throttled,
 )
+from stand import Case, Said
+
 from servers import (
     beside,
     both_throttled,
@@ -38,9 +40,7 @@ from servers import (
     throttled,
     two_servers,
 )
-from stand import Case, Said
-
-import bottleneck_support as made
+from support import bottleneck as made
 from venturi.analysis.verdict.causes import Cause
 
 CPUS = sorted(os.sched_getaffinity(0))

@@ -7,11 +7,11 @@ from typing import Any
 
 from stand import Make, Stand, Trial
 
-import bottleneck_support as made
-import database_support
-import path_support as path
-import redis_support
-from store_support import Store
+from support import bottleneck as made
+from support import database as database_support
+from support import path as path
+from support import redis as redis_support
+from support.store import Store
 from venturi.servers.throwaway import MariaDb
 
 

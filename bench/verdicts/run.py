@@ -28,9 +28,9 @@ import table
 from cases import CASES, CPUS
 from stand import Case, Stand, said
 
-import path_support
 import shared
-from run_support import command, environment
+from support import path as path_support
+from support.run import command, environment
 from venturi.analysis.results import Results, load
 
 Line = shared.Line

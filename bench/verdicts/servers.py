@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from stand import Make, Stand, Trial
 
-import bottleneck_support as made
-import path_support as path
-from charrow_support import serving
-from flight_support import peer_command
+from support import bottleneck as made
+from support import path as path
+from support.charrow import serving
+from support.flight import peer_command
 
 
 def get(*flags: object) -> tuple[object, ...]:

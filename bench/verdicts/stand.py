@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import database_support
-from flight_support import ServerProcess
+from support import database as database_support
+from support.flight import ServerProcess
 from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.types import Verdict
 

@@ -1,0 +1,339 @@
+"""adbc:// through the drivers that PyPI has: SQLite's, PostgreSQL's, DuckDB's, against the real databases."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.ipc
+import pytest
+
+from support.adbc import URI, driver, postgres_uri, run, trial
+from support.database import Database
+from support.read import RECORDS, good, refused, sums
+from support.run import venturi
+from support.verdict import end, verdict
+from venturi.analysis.verdict.causes import Cause
+
+pytestmark = [pytest.mark.usefixtures("core")]
+__all__ = ["postgres_uri"]
+
+ROWS = 40_000
+
+
+@pytest.fixture
+def trips(tmp_path: Path) -> Path:
+    """A file of SQLite with a table of all that it stores, and nulls."""
+    path = tmp_path / "trips.db"
+    rows = ((n, n / 3, f"n{n}" if n % 7 else None, b"\0" * (n % 5)) for n in range(ROWS))
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE trips (id INTEGER, fare REAL, name TEXT, raw BLOB)")
+        connection.executemany("INSERT INTO trips VALUES (?, ?, ?, ?)", rows)
+        connection.execute("INSERT INTO trips VALUES (NULL, NULL, NULL, NULL)")
+    connection.close()
+    return path
+
+
+def tables(path: Path) -> list[str]:
+    with sqlite3.connect(path) as connection:
+        found = connection.execute("SELECT name FROM sqlite_schema").fetchall()
+    connection.close()
+    return [name for (name,) in found]
+
+
+# ---- gets
+
+
+@pytest.mark.parametrize("split", [{"split": "hash"}, {"split": "key"}, {"split": "none"}])
+def test_a_table_is_shared_by_its_streams(trips: Path, split: dict[str, str]) -> None:
+    by = {} if split == {"split": "none"} else {"split_by": "id"}
+    times = 3 if split == {"split": "none"} else 1
+    options: dict[str, Any] = {"driver_options": [f"uri={trips}"], "table": "trips", "batch": 500}
+    record = trial("sqlite", streams=3, **options, **split, **by)
+    good(record, (ROWS + 1) * times)
+    raw = sum(n % 5 for n in range(ROWS))
+    assert sums(record) == {"id": ROWS * (ROWS - 1) // 2 * times, "raw": raw * times}
+    assert record["target"]["software"].startswith("SQLite 3.") and record["target"]["protocol"] == "adbc"
+    assert {"driver", "verify"} <= set(record["stages"]["client"])
+    assert min(stream["rows"] for stream in record["streams"]) > ROWS // 6
+
+
+def test_a_query_and_batches_of_the_driver(trips: Path) -> None:
+    options = [f"uri={trips}", "statement:adbc.sqlite.query.batch_rows=100"]
+    query = 'SELECT id AS "a b", fare FROM trips WHERE id < 1000 -- all ;\n;'
+    record = good(trial("sqlite", driver_options=options, query=query, batch=100), 1000)
+    assert sums(record) == {"a b": 999 * 1000 // 2}
+    # A batch is what was asked for at a time, in as many of the driver's as that takes.
+    assert record["counts"]["batches"] == 10
+    record = good(trial("sqlite", driver_options=options, query=query, batch=250), 1000)
+    assert record["counts"]["batches"] == 4
+
+
+@pytest.mark.parametrize("name", ["sqlite", "duckdb"])
+def test_our_rows_come_back(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "our.db"
+    options = [f"{'path' if name == 'duckdb' else 'uri'}={path}"]
+    record = trial(name, data=RECORDS, rows=20_000, streams=2, driver_options=options)
+    good(record, 40_000, "checksum")
+    assert record["counts"]["payload_bytes"] == 40_000 * 32
+    if name == "sqlite":
+        assert tables(path) == []
+        good(trial(name, data=RECORDS, rows=10, driver_options=options, keep=True), 10, "checksum")
+        assert tables(path) == ["venturi_get"]
+
+
+def test_nothing_and_less_than_streams(trips: Path) -> None:
+    options = [f"uri={trips}"]
+    none = "SELECT id FROM trips WHERE id < 0"
+    for split in ("hash", "key"):
+        good(trial("sqlite", driver_options=options, query=none, streams=3, split=split, split_by="id"), 0)
+        one = "SELECT id FROM trips WHERE id = 5"
+        good(trial("sqlite", driver_options=options, query=one, streams=3, split=split, split_by="id"), 1)
+
+
+def test_types_of_duckdb(tmp_path: Path) -> None:
+    """Values of every kind arrive, those that can be summed with DuckDB's own sums."""
+    path = tmp_path / "types.duckdb"
+    rows = """SELECT n::BIGINT AS id, (n % 100)::TINYINT AS small, n::UBIGINT * 1000000000000000 AS big,
+        n % 2 = 0 AS ok, n / 3.0 AS d, (n * 1.001)::DECIMAL(12, 3) AS price, 'ä' || n AS name,
+        ('x' || n)::BLOB AS raw, DATE '1970-01-01' + n::INT AS day,
+        TIMESTAMP '2001-02-03 04:05:06' AS at, [n, NULL] AS list,
+        {'a': n, 'b': 'c'} AS struct, CASE WHEN n % 3 = 0 THEN n END AS nulls FROM range(10000) t(n)"""
+    record = trial("duckdb", driver_options=[f"path={path}"], query=rows, batch=2048)
+    good(record, 10_000)
+    assert sums(record)["nulls"] == sum(range(0, 10_000, 3)) and len(sums(record)) == 7
+    shared = trial("duckdb", driver_options=[f"path={path}"], query=rows, streams=2, split_by="name")
+    good(shared, 10_000)
+    assert min(stream["rows"] for stream in shared["streams"]) > 4000
+
+
+def test_types_of_postgres(postgres: Database, postgres_uri: str) -> None:
+    from test_read_postgres import TYPES, VALUES
+
+    postgres.run_sql("CREATE TYPE mood AS ENUM ('ok', 'bad')")
+    try:
+        postgres.run_sql(TYPES)
+        postgres.run_sql(VALUES)
+        postgres.run_sql("INSERT INTO types (id) VALUES (NULL)")
+        uri = {"driver_option_env": {"uri": postgres_uri}}
+        whole = good(trial("postgresql", table="types", **uri), 2001)
+        assert sums(whole)["id"] == 2000 * 2001 // 2 and sums(whole)["ok"] == 1000
+        assert whole["target"]["software"].startswith("PostgreSQL ")
+        for split in ({"split": "key", "split_by": "day"}, {"split_by": "name"}, {"split_by": "u"}):
+            good(trial("postgresql", table="types", streams=3, batch=100, **split, **uri), 2001)
+    finally:
+        postgres.run_sql("DROP TABLE IF EXISTS types")
+        postgres.run_sql("DROP TYPE mood")
+
+
+def test_a_get_ends_with_its_time(tmp_path: Path) -> None:
+    rows = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n FROM r"
+    options = {"driver_options": [f"uri={tmp_path / 's.db'}"], "verify": "none", "batch": 1000}
+    record = trial("sqlite", query=rows, duration_s=0.3, streams=2, split="none", **options)
+    assert record["outcome"] == "ok" and record["counts"]["rows"] > 1000
+    assert 0.3e9 <= record["times"]["interval_ns"] < 30e9
+
+
+# ---- puts
+
+
+def test_puts_are_counted_and_read_back(postgres: Database, postgres_uri: str, tmp_path: Path) -> None:
+    every: dict[str, dict[str, Any]] = {
+        "sqlite": {"driver_options": [f"uri={tmp_path / 's.db'}"]},
+        "duckdb": {"driver_options": [f"path={tmp_path / 'd.db'}"]},
+        "postgresql": {"driver_option_env": {"uri": postgres_uri}},
+    }
+    for name, options in every.items():
+        streams = 1 if name == "sqlite" else 3
+        record = trial(name, operation="put", data=RECORDS, rows=20_000, streams=streams, **options)
+        good(record, 20_000 * streams, "checksum")
+        assert {"driver", "generate"} <= set(record["stages"]["client"])
+    assert tables(tmp_path / "s.db") == []
+    assert postgres.run_sql("SELECT to_regclass('venturi_put')") == [(None,)]
+
+
+def test_a_put_of_a_file_with_a_time(tmp_path: Path) -> None:
+    table = pa.table({"n": pa.array([1, None, 3]), "s": ["a", None, "ü"], "f": pa.array([0.5, None, -1e300])})
+    with pa.ipc.new_file(tmp_path / "f.arrow", table.schema) as writer:
+        writer.write_table(table)
+    data = {"source": "file", "path": "f", "ipc": str(tmp_path / "f.arrow")}
+    options = {"driver_options": [f"uri={tmp_path / 's.db'}"]}
+    record = trial("sqlite", operation="put", data=data, duration_s=2, batch=100, **options)
+    assert record["error"] is None and record["counts"]["rows"] > 100
+    assert record["verification"]["achieved"] == "checksum", record["verification"]
+
+
+def test_streams_that_wait_for_one_writer(tmp_path: Path) -> None:
+    options = {"driver_options": [f"uri={tmp_path / 's.db'}"], "data": RECORDS, "rows": 50_000, "streams": 2}
+    record = trial("sqlite", operation="put", init=["PRAGMA busy_timeout=20000"], **options)
+    good(record, 100_000, "checksum")
+    assert "--init" in refused(
+        trial("sqlite", operation="put", init=["PRAGMA nothing(("], **options), "server", "syntax error"
+    )
+
+
+def test_into_a_table_that_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE mine (a INTEGER, b INTEGER, c INTEGER, d INTEGER)")
+        connection.execute("INSERT INTO mine VALUES (1, 2, 3, 4)")
+    connection.close()
+    options = {"driver_options": [f"uri={path}"], "data": RECORDS, "rows": 5000, "table": "mine"}
+    refused(trial("sqlite", operation="put", **options), "usage", "table mine exists already", "--no-setup")
+    record = good(trial("sqlite", operation="put", setup=False, **options), 5000, "count")
+    assert "read back" in record["verification"]["note"] and tables(path) == ["mine"]
+    refused(trial("sqlite", operation="put", setup=False, **options | {"table": "other"}), "server", "other")
+
+
+# ---- what goes wrong
+
+
+def test_a_query_that_fails_in_the_middle(trips: Path, postgres: Database, postgres_uri: str) -> None:
+    query = "SELECT CASE WHEN id = 30000 THEN abs(-9223372036854775807 - 1) ELSE id END AS n FROM trips"
+    record = trial("sqlite", driver_options=[f"uri={trips}"], query=query, batch=1000, verify="count")
+    refused(record, "server", "sqlite", "integer overflow", "after ", " rows")
+    query = "SELECT 1000 / (150000 - n) AS n FROM generate_series(1, 200000) AS n"
+    record = trial("postgresql", query=query, verify="count", driver_option_env={"uri": postgres_uri})
+    refused(record, "server", "division by zero")
+
+
+def test_a_column_whose_type_the_streams_see_differently(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE mixed (id INTEGER, v)")
+        rows = ((n, n if n < 5000 else "text") for n in range(10_000))
+        connection.executemany("INSERT INTO mixed VALUES (?, ?)", rows)
+    connection.close()
+    options = {"driver_options": [f"uri={path}"], "table": "mixed", "split": "key", "split_by": "id"}
+    refused(trial("sqlite", streams=2, **options), "protocol", "sqlite", "cast them in a query")
+    good(trial("sqlite", streams=2, verify="count", **options), 10_000, "count")
+
+
+def test_what_cannot_be_counted_by_sql_is_run_twice(tmp_path: Path) -> None:
+    query = "PRAGMA function_list"  # stands in no FROM
+    record = trial("sqlite", driver_options=[f"uri={tmp_path / 's.db'}"], query=query)
+    assert record["error"] is None and record["verification"]["achieved"] == "count"
+    assert "a run of the query before" in record["verification"]["note"]
+
+
+def test_wrong_credentials_are_told_without_them(postgres: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(URI, f"postgresql://somebody:hush%2Dhush@127.0.0.1:{postgres.port}/nowhere")
+    message = refused(
+        trial("postgresql", table="t", driver_option_env={"uri": URI}),
+        "auth", "postgresql: open", "somebody",
+    )  # fmt: skip
+    assert "hush" not in message
+    # Not a URI at all: libpq repeats it.
+    monkeypatch.setenv(URI, "postgresql//somebody:hush-hush@127.0.0.1")
+    message = refused(trial("postgresql", table="t", driver_option_env={"uri": URI}), "unreachable", "***")
+    assert "hush" not in message
+    monkeypatch.setenv(URI, "postgresql://somebody@127.0.0.1:1/x")
+    refused(trial("postgresql", table="t", driver_option_env={"uri": URI}), "unreachable", "refused")
+
+
+@pytest.mark.parametrize(
+    ("url", "parts"),
+    [
+        ("adbc://snowflake", ("no driver is called so", "pip install adbc-driver-snowflake")),
+        ("adbc://nobody", ("no driver is called so", "nobody.toml")),
+        ("adbc:///nowhere/libadbc_driver_x.so", ("/nowhere/libadbc_driver_x.so: not loaded", "No such file")),
+        (f"adbc://{__file__}", ("test_adbc.py: not loaded as an ADBC driver", "ELF")),
+        (f"adbc://{pa.__path__[0]}/_csv.so", ("not loaded",)),
+        ("adbc:///lib/x86_64-linux-gnu/libm.so.6", ("undefined symbol", "--driver-entrypoint")),
+    ],
+)
+def test_what_is_no_driver(url: str, parts: tuple[str, ...], tmp_path: Path) -> None:
+    (record,) = run(tmp_path / "run", url, "--table", "t")
+    refused(record, "usage", *parts)
+
+
+def test_a_driver_that_a_manifest_names(trips: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = driver("sqlite")["library"]
+    (tmp_path / "mine.toml").write_text(
+        f"manifest_version = 1\nname = 'Mine'\nversion = '1.0.0'\n[Driver]\nshared = '{library}'\n"
+    )
+    monkeypatch.setenv("ADBC_DRIVER_PATH", str(tmp_path))
+    words = ("--driver-option", f"uri={trips}", "--table", "trips")
+    (record,) = run(tmp_path / "run", "mine", *words)
+    good(record, ROWS + 1)
+    assert record["target"]["address"] == "mine"
+
+
+def test_options_that_the_driver_does_not_have(trips: Path) -> None:
+    for word in ("nonsense=1", "connection:nonsense=1", "statement:nonsense=1"):
+        record = trial("sqlite", table="trips", driver_options=[f"uri={trips}", word])
+        refused(record, "unsupported", "nonsense")
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--driver-option", "uri=postgresql://me:hush@h/db"], "--driver-option-env KEY=VARIABLE"),
+        (["--driver-option", "uri=host=h password=hush"], "--driver-option-env KEY=VARIABLE"),
+        (["--driver-option", "password=hush"], "--driver-option-env KEY=VARIABLE"),
+        (
+            ["--driver-option", "adbc.flight.sql.authorization_header=hush"],
+            "--driver-option-env KEY=VARIABLE",
+        ),
+        (["--driver-option", "a.client_option.jwt_private_key_pkcs8_value=hush"], "--driver-option-env KEY="),
+        (["--driver-option", "a.header.x=Bearer hush"], "--driver-option-env KEY=VARIABLE"),
+        (["--driver-option", "hush"], "written KEY=VALUE"),
+        (["--driver-option", "a=1", "--driver-option", "a=2"], "a is given twice"),
+        (["--driver-option-env", "uri=VENTURI_NOT_SET"], "VENTURI_NOT_SET is not set"),
+        (["--driver-option-env", "uri=postgresql://me:hush@h"], "name of an environment variable"),
+        (["--driver-entrypoint", "a b"], "driver-entrypoint"),
+        (["--operation", "upsert"], "takes gets and puts, no upserts"),
+        (["--streams", "2"], "--split none: each reads all"),
+        (["--streams", "2", "--split", "parts"], "adbc:// has no split parts; it has hash, key, none"),
+        (["--query", "SELECT 1"], "keep one of the two"),
+        (["--operation", "put", "--split", "key"], "is for gets, and this is a put"),
+        (["--window", "1Mi"], "adbc:// has no option window"),
+        (["--on", "auto"], "adbc:// loads drivers on this host"),
+    ],
+)
+def test_scenarios_that_cannot_be(words: list[str], part: str) -> None:
+    done = venturi("run", "--target", "adbc://sqlite", "--table", "t", "--dry-run", *words)
+    text = " ".join(done.stderr.split())
+    assert done.returncode in (2, 3) and part in text and "hush" not in text, done.stderr
+
+
+def test_what_no_driver_is_asked_for() -> None:
+    done = venturi("prove", "adbc://sqlite")
+    assert done.returncode == 3 and "nothing can come between" in done.stderr
+    done = venturi("ceilings", "adbc://sqlite")
+    assert done.returncode != 0 and "no way there" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "rest", ["", "a/b", "sqlite?uri=x", "local", "/", "/a/", "me:hush@h", "postgresql://h"]
+)
+def test_urls_that_name_no_driver(rest: str) -> None:
+    done = venturi("run", "--target", f"adbc://{rest}", "--table", "t", "--dry-run")
+    assert done.returncode == 3 and "adbc" in done.stderr and "hush" not in done.stderr
+
+
+# ---- what the verdict says of it
+
+
+@pytest.mark.parametrize(
+    ("cores", "streams", "cause"),
+    [
+        (1.0, 1, Cause.DRIVER_BUSY),
+        (1.1, 4, Cause.DRIVER_WAITS),
+        (0.2, 1, Cause.DRIVER_WAITS),
+    ],
+)
+def test_the_verdict_says_that_it_was_the_driver(cores: float, streams: int, cause: Cause) -> None:
+    parameters = {"operation": "get", "streams": streams, "threads": streams, "target": "adbc://sqlite",
+                  "rows_per_batch": 65536, "split": "key", "split_by": "id"}  # fmt: skip
+    stages = {"driver": 0.98, "verify": 0.02}
+    found = verdict(stages, {}, parameters=parameters, cpu=(cores, 0.0), client_end=end(0.2))
+    assert found.cause is cause and found.title.startswith("driver: ")
+    assert "is spent in the driver: it sets the pace" in found.sentence
+    assert "raw TCP" not in found.sentence and "your code" not in found.sentence
+    assert set(found.numbers) <= set(cause.numbers)
+    changed = {name for remedy in found.remedies for name in remedy.changes}
+    assert changed == {"streams"} and changed <= set(cause.changes)
+    assert any("--driver-option" in text for text in found.next)

@@ -1,0 +1,282 @@
+"""ClickHouse's engine behind a server: what it hands over of a query, and how it ends."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from support.charrow import serving
+from support.flight import ServerProcess, run_trial, succeeded
+from support.needs import require
+from venturi.common.errors import VenturiError
+from venturi.servers.charrow_engine import ChdbEngine
+
+
+class Asked:
+    """A query as the core hands it out, with a client behind it that wants so many pieces."""
+
+    def __init__(self, text: str, wanted: int = 1_000_000, meet: threading.Barrier | None = None) -> None:
+        self.id, self.text = "q", text
+        self.pieces: list[bytes] = []
+        self.error: str | None = None
+        self.done = threading.Event()
+        self._wanted, self._meet = wanted, meet
+
+    def push(self, stream: bytes) -> bool:
+        if self._meet and not self.pieces:
+            self._meet.wait(30)
+        self.pieces.append(stream)
+        return len(self.pieces) < self._wanted
+
+    def finish(self, error: str | None) -> None:
+        self.error = error
+        self.done.set()
+
+    def table(self) -> pa.Table:
+        assert self.done.wait(60)
+        assert self.error is None, self.error
+        return pa.concat_tables([pa.ipc.open_stream(piece).read_all() for piece in self.pieces])
+
+
+class Server:
+    """The core's side of it."""
+
+    def __init__(self) -> None:
+        self.queries: list[Asked] = []
+
+    def next_query(self, seconds: float) -> Asked | None:
+        if not self.queries:
+            time.sleep(min(seconds, 0.01))
+            return None
+        return self.queries.pop(0)
+
+    def ask(self, text: str, **how: Any) -> Asked:
+        asked = Asked(text, **how)
+        self.queries.append(asked)
+        return asked
+
+
+@pytest.fixture(scope="module")
+def chdb() -> None:
+    try:
+        import chdb  # noqa: F401
+    except ImportError:
+        require(False, "chdb (pip install 'venturi[chdb]')")
+
+
+@pytest.fixture
+def server(chdb: None) -> Iterator[Server]:
+    engine, server = ChdbEngine(), Server()
+    engine.start(server)
+    yield server
+    engine.stop()
+
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_result_comes_in_pieces_that_are_whole_streams(server: Server) -> None:
+    text = "SELECT number AS n, toString(number) AS t, if(number % 7 = 0, NULL, number) AS maybe"
+    text += " FROM numbers(300000)"
+    asked = server.ask(text)
+    table = asked.table()
+    assert table.num_rows == 300_000 and len(asked.pieces) > 1
+    assert table["n"].to_pylist() == list(range(300_000))
+    assert table["t"][299_999].as_py() == "299999" and table["maybe"].null_count == 42_858
+
+
+def test_several_queries_run_at_a_time(server: Server) -> None:
+    # None gets past its first piece before all have one.
+    meet = threading.Barrier(3)
+    together = [server.ask("SELECT number FROM numbers(500000)", meet=meet) for _ in range(3)]
+    assert [asked.table().num_rows for asked in together] == [500_000] * 3
+
+
+def test_an_error_is_the_querys_answer_in_one_line(server: Server) -> None:
+    early = server.ask("SELECT nothing FROM numbers(3)")
+    late = server.ask("SELECT throwIf(number = 3000000) FROM numbers(5000000)")
+    for asked, said in ((early, "UNKNOWN_IDENTIFIER"), (late, "throwIf")):
+        assert asked.done.wait(60)
+        assert asked.error is not None and said in asked.error and "\n" not in asked.error
+
+
+def test_who_wants_no_more_ends_an_endless_query(server: Server) -> None:
+    asked = server.ask("SELECT number FROM system.numbers", wanted=3)
+    assert asked.done.wait(60) and asked.error is None
+    assert len(asked.pieces) == 3
+
+
+def test_a_result_without_rows_has_a_schema_all_the_same(server: Server) -> None:
+    asked = server.ask("SELECT number, 'x' AS s FROM numbers(10) WHERE number > 100")
+    table = asked.table()
+    assert table.num_rows == 0 and table.column_names == ["number", "s"]
+    assert server.ask("CREATE TABLE nothing (a Int32) ENGINE = Memory").table().num_columns == 0
+
+
+class Told:
+    """A connection to the engine that notes what it is told to execute."""
+
+    def __init__(self, connection: Any, texts: list[str]) -> None:
+        self._connection, self._texts = connection, texts
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def send_query(self, text: str, *how: str) -> Any:
+        self._texts.append(text)
+        return self._connection.send_query(text, *how)
+
+    def query(self, text: str, *how: str) -> Any:
+        self._texts.append(text)
+        return self._connection.query(text, *how)
+
+
+@pytest.mark.parametrize("end", ["", " ;\n", " -- to the end", " SETTINGS max_threads = 1"])
+def test_a_result_without_rows_is_not_looked_for_twice(chdb: None, end: str) -> None:
+    import chdb as module
+
+    engine, server, texts = ChdbEngine(), Server(), list[str]()
+    connect = module.connect
+    engine._chdb = type("Module", (), {"connect": staticmethod(lambda place: Told(connect(place), texts))})
+    engine.start(server)
+    text = f"SELECT number AS n, 'x' AS s FROM numbers(10) WHERE number > 100{end}"
+    assert server.ask(text).table().column_names == ["n", "s"]
+    engine.stop()
+    assert texts.count(text) == 1
+    assert texts.index(text) == len(texts) - 2 and texts[-1].endswith("LIMIT 0")
+
+
+def test_a_text_that_is_no_subquery_has_a_schema_too(server: Server) -> None:
+    table = server.ask("SELECT number AS n FROM numbers(10) WHERE n > 100; -- all of it").table()
+    assert table.num_rows == 0 and table.column_names == ["n"]
+
+
+def used_seconds(pid: int) -> float:
+    """CPU time of a process, all threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def get(address: str, text: str) -> dict[str, Any]:
+    target, options = f"charrow://{address}", {"query": text}
+    # A busy machine takes its time, which is not what is measured here.
+    patient = {"sample_interval_ns": 20_000_000, "timeout_ns": 120_000_000_000}
+    return succeeded(run_trial(target, options=options, **patient))
+
+
+def of_server(record: dict[str, Any]) -> list[float]:
+    """The seconds of CPU that a record tells of its server: by its account, and by its samples."""
+    told = record["cpu"]["server"], record["resources"]["server"]["process"]
+    return [(one["user_ns"] + one["system_ns"]) / 1e9 for one in told]
+
+
+@pytest.mark.usefixtures("core")
+def test_what_the_engines_threads_use_is_the_servers(chdb: None) -> None:
+    text = "SELECT max(sipHash64(number, toString(number))) AS m FROM numbers_mt(10000000)"
+    with serving("--engine", "chdb") as running:
+        get(running.address, "SELECT 1 AS warm")
+        before = used_seconds(running.process.pid)
+        record = get(running.address, text)
+        used = used_seconds(running.process.pid) - before
+    assert used > 0.3, "the query is to use much more than a server that only sends a row"
+    for told in of_server(record):
+        assert 0.8 * used - 0.1 < told < used + 0.1
+    generated = record["stages"]["server"]["generate"] / 1e9
+    assert 0.8 * used - 0.1 < generated < used + 0.1
+
+
+IN_A_CHILD = """
+import json, subprocess, sys, threading
+from venturi import _core
+
+spec = {"server": "charrow", "host": "127.0.0.1", "port": 0, "engine": "outside"}
+server = _core.serve(json.dumps(spec))
+print(json.dumps({"address": server.address}), flush=True)
+
+def answer(query):
+    done = subprocess.run([sys.executable, sys.argv[1], query.text], stdout=subprocess.PIPE)
+    query.push(done.stdout)
+    query.finish()
+
+while True:
+    query = server.next_query(0.2)
+    if query is not None:
+        threading.Thread(target=answer, args=(query,)).start()
+"""
+THE_CHILD = """
+import sys, time
+import pyarrow as pa
+
+while time.process_time() < float(sys.argv[1]):
+    pass
+schema = pa.schema([("n", pa.int64())])
+with pa.ipc.new_stream(sys.stdout.buffer, schema) as stream:
+    stream.write(pa.record_batch({"n": [1, 2, 3]}, schema=schema))
+"""
+
+
+@pytest.mark.usefixtures("core")
+def test_what_an_engine_in_a_child_process_uses_is_the_servers(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(IN_A_CHILD)
+    (tmp_path / "child.py").write_text(THE_CHILD)
+    running = ServerProcess([sys.executable, str(tmp_path / "server.py"), str(tmp_path / "child.py")])
+    try:
+        record = get(running.address, "1.5")
+    finally:
+        running.stop()
+    assert record["counts"]["rows"] == 3
+    for told in of_server(record):
+        assert told >= 1.4
+
+
+def test_a_directory_keeps_what_was_made(chdb: None, tmp_path: Path) -> None:
+    import subprocess
+
+    code = f"""
+import sys; sys.path[:0] = {sys.path!r}
+from pathlib import Path
+from venturi.servers.charrow_engine import ChdbEngine
+from test_charrow_engine import Server
+engine, server = ChdbEngine(Path({str(tmp_path / "data")!r})), Server()
+engine.start(server)
+for text in sys.argv[1:]:
+    asked = server.ask(text)
+    print(asked.table().to_pylist())
+engine.stop()
+"""
+
+    def run(*texts: str) -> str:
+        # The engine is one a process, and belongs to one directory.
+        done = subprocess.run(
+            [sys.executable, "-c", code, *texts], capture_output=True, text=True, timeout=180
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run("CREATE TABLE t (a Int32) ENGINE = MergeTree ORDER BY a", "INSERT INTO t VALUES (3), (1)")
+    assert run("SELECT a FROM t ORDER BY a") == "[{'a': 1}, {'a': 3}]\n"
+
+
+def test_without_chdb_the_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name == "chdb":
+            raise ImportError("No module named 'chdb'")
+        return real(name, *rest, **more)
+
+    monkeypatch.delitem(sys.modules, "chdb", raising=False)
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(VenturiError) as raised:
+        ChdbEngine()
+    assert "--engine chdb needs the package chdb" in str(raised.value)
+    assert raised.value.hint is not None and "pip install 'venturi[chdb]'" in raised.value.hint

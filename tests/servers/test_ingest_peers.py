@@ -1,0 +1,156 @@
+"""influx:// and opentsdb:// into servers of others: by their own count they have every point."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import time
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.needs import require
+from support.run import venturi
+from venturi.common.errors import ExitCode
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench" / "ingest"))
+import stores
+
+pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
+POINTS = 200_000
+YEARS = itertools.count(2001)
+
+
+class GuardedInfluxDb(stores.InfluxDb):
+    """It answers to `loader` and its password only."""
+
+    LOG_IN = urllib.parse.urlencode({"u": "loader", "p": "s3cret pass&word"})
+
+    def command(self) -> list[str]:
+        command = super().command()
+        config = Path(command[-1])
+        config.write_text(config.read_text().replace("[http]\n", "[http]\n  auth-enabled = true\n"))
+        return command
+
+    def answers(self) -> bool:
+        there = f"http://127.0.0.1:{self.ports['http']}/query"
+        stores.fetch(there, b"q=CREATE USER loader WITH PASSWORD 's3cret pass%26word' WITH ALL PRIVILEGES")
+        stores.fetch(f"{there}?{self.LOG_IN}", b"q=CREATE DATABASE bench")
+        return True
+
+    def _query(self, text: str) -> list[dict[str, object]]:
+        query = urllib.parse.urlencode({"db": "bench", "q": text})
+        there = f"http://127.0.0.1:{self.ports['http']}/query?{self.LOG_IN}&{query}"
+        series: list[dict[str, object]] = json.loads(stores.fetch(there))["results"][0].get("series", [])
+        return series
+
+
+def started(kind: type[stores.Server], place: Path) -> Iterator[stores.Server]:
+    missing = kind.missing()
+    require(missing is None, f"{missing} (make test-all unpacks it)")
+    server = kind(place / "data")
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def victoria(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stores.Server]:
+    yield from started(stores.VictoriaMetrics, tmp_path_factory.mktemp("victoria"))
+
+
+@pytest.fixture(scope="module")
+def influxdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stores.Server]:
+    yield from started(stores.InfluxDb, tmp_path_factory.mktemp("influxdb"))
+
+
+@pytest.fixture(scope="module")
+def questdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stores.Server]:
+    yield from started(stores.QuestDb, tmp_path_factory.mktemp("questdb"))
+
+
+def counted(server: stores.Server, wanted: int) -> int:
+    """What it says it has; some say so a moment later."""
+    deadline = time.monotonic() + 20
+    while (found := server.stored()) != wanted and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
+
+
+def ingested(target: str, place: Path, *more: str) -> dict[str, Any]:
+    words = ["--target", target, "--hosts", "20", "--streams", "2", "--points-per-stream", str(POINTS // 2)]
+    once = ["--repeats", "1", "--warmup", "0", "--no-ceilings", "--no-report", "--out", str(place / "run")]
+    done = venturi("run", *words, *once, *more)
+    assert done.returncode == 0, done.stderr
+    (line,) = (place / "run" / "trials.jsonl").read_text().splitlines()
+    record: dict[str, Any] = json.loads(line)
+    assert record["outcome"] == "ok" and record["counts"]["rows"] == POINTS
+    return record
+
+
+@pytest.mark.parametrize("way", ["influx", "influx+http", "opentsdb"])
+def test_victoria_metrics(victoria: stores.Server, tmp_path: Path, way: str) -> None:
+    before = victoria.stored()
+    port = victoria.ports[{"influx": "influx", "influx+http": "http", "opentsdb": "opentsdb"}[way]]
+    path = "/db" if way == "influx+http" else ""
+    record = ingested(f"{way}://127.0.0.1:{port}{path}", tmp_path)
+    assert record["verification"]["achieved"] == "acknowledged"
+    assert counted(victoria, before + POINTS) == before + POINTS
+
+
+def test_influxdb(influxdb: stores.Server, tmp_path: Path) -> None:
+    target = f"influx+http://127.0.0.1:{influxdb.ports['http']}/bench"
+    start = f"{next(YEARS)}-01-01"  # points that are nobody's yet, also where the test is run again
+    before = influxdb.stored()
+    record = ingested(target, tmp_path, "--start", start)
+    assert record["target"]["software"].startswith("InfluxDB 1.")
+    found = record["verification"]
+    assert (found["achieved"], found["rows"], found["expected_rows"]) == ("count", POINTS, POINTS)
+    assert counted(influxdb, before + POINTS) == before + POINTS
+    # The same points once more take the places of those that are there.
+    (tmp_path / "again").mkdir()
+    found = ingested(target, tmp_path / "again", "--start", start)["verification"]
+    assert found["achieved"] == "acknowledged"
+    assert f"{POINTS} before and {POINTS} afterwards" in found["note"]
+
+
+def test_influxdb_that_wants_a_log_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFLUX_PW", "s3cret pass&word")
+    monkeypatch.setenv("INFLUX_WRONG", "guessed")
+    for server in started(GuardedInfluxDb, tmp_path):
+        target = f"influx+http://127.0.0.1:{server.ports['http']}/bench"
+        who = ("--user", "loader", "--password-env")
+        record = ingested(target, tmp_path, "--start", "2017-01-01", *who, "INFLUX_PW")
+        assert record["verification"]["achieved"] == "count" and counted(server, POINTS) == POINTS
+        for place, wrong in (("wrong", (*who, "INFLUX_WRONG")), ("nobody", ())):
+            words = ["--points-per-stream", "1000", "--no-ceilings", "--out", str(tmp_path / place), *wrong]
+            done = venturi("run", "--target", target, *words)
+            assert done.returncode == ExitCode.TRIALS_FAILED and "the server said 401" in done.stderr, (
+                done.stderr
+            )
+
+
+@pytest.mark.parametrize("way", ["influx", "influx+http"])
+def test_questdb(questdb: stores.Server, tmp_path: Path, way: str) -> None:
+    before = questdb.stored()
+    port = questdb.ports[{"influx": "influx", "influx+http": "http"}[way]]
+    path = "/db" if way == "influx+http" else ""
+    more = ["--http-port", str(questdb.ports["http"])] if way == "influx" else []
+    record = ingested(f"{way}://127.0.0.1:{port}{path}", tmp_path, *more)
+    assert record["target"]["software"].startswith("QuestDB ")
+    found = record["verification"]
+    assert (found["achieved"], found["rows"], found["expected_rows"]) == ("count", POINTS, POINTS)
+    assert questdb.stored() == before + POINTS
+
+
+def test_a_database_that_is_not_there_is_said(influxdb: stores.Server, tmp_path: Path) -> None:
+    target = f"influx+http://127.0.0.1:{influxdb.ports['http']}/nowhere"
+    done = venturi("run", "--target", target, "--points-per-stream", "1000", "--out", str(tmp_path / "run"))
+    assert done.returncode != 0
+    assert "database not found" in done.stderr + done.stdout

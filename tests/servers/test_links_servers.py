@@ -1,0 +1,218 @@
+"""Somebody else's servers over links: reached by Venturi's own client, by a program, a target in Python and a
+driver; each gets what the link carries."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.adbc import driver
+from support.link import gone, laboratory, started, tree, until
+from support.plugin import package, venturi_with
+from support.run import venturi
+from venturi.common.links import Link
+from venturi.lab.hosts import address
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("core")]
+
+QUIET = ("--no-ceilings", "--no-report", "--repeats", "1", "--warmup", "0", "--duration", "1s")
+LINKS = {"20mbit": 2e7, "40mbit 10ms": 4e7}
+FLIGHT = """
+import sys
+import pyarrow as pa
+import pyarrow.flight as flight
+
+class Server(flight.FlightServerBase):
+    def get_flight_info(self, context, descriptor):
+        return flight.FlightInfo(ROWS.schema, descriptor, [flight.FlightEndpoint(b"t", [])], -1, -1)
+    def do_get(self, context, ticket):
+        return flight.RecordBatchStream(pa.Table.from_batches([ROWS] * 1000))
+
+ROWS = pa.record_batch({"a": pa.array(range(10_000))})
+Server(f"grpc://{sys.argv[1]}:5000").serve()
+"""
+SOCKET = """
+import contextlib
+import os
+import socket
+import sys
+import threading
+import pyarrow as pa
+
+def serve(client):
+    with contextlib.suppress(OSError), client, client.makefile("wb") as file:
+        with pa.ipc.new_stream(file, ROWS.schema) as writer:
+            for n in range(10_000):
+                writer.write_batch(ROWS)
+
+ROWS = pa.record_batch({"a": pa.array(range(10_000))})
+server = socket.create_server((sys.argv[1], 5000))
+if "--once" in sys.argv:
+    serve(server.accept()[0])
+    os._exit(0)
+while True:
+    threading.Thread(target=serve, args=[server.accept()[0]]).start()
+"""
+CLIENT = """
+import shutil
+import socket
+import sys
+shutil.copyfileobj(socket.create_connection((sys.argv[1], 5000)).makefile("rb"), sys.stdout.buffer)
+"""
+PLUGIN = """
+import socket
+from urllib.parse import urlsplit
+import pyarrow as pa
+
+class Target:
+    interface, name, operations, gets = 1, "Arrow IPC over a socket", ("get",), "own"
+    def plan(self, trial):
+        self.place = urlsplit(trial.url)
+        return self
+    def produce(self, stream):
+        connection = socket.create_connection((self.place.hostname, self.place.port))
+        return pa.ipc.open_stream(connection.makefile("rb"))
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def host_has_namespaces() -> None:
+    with laboratory():
+        pass
+
+
+def script(folder: Path, text: str) -> str:
+    """The beginning of a command that runs it."""
+    file = folder / "script.py"
+    file.write_text(text)
+    return f"{sys.executable} {file}"
+
+
+def records(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()]
+
+
+def full(out: Path, least: float = 0.7) -> None:
+    """Each link of the run was; `least`: of what it carries, what payload is."""
+    found = {line["parameters"]["link"]: line for line in records(out)}
+    assert set(found) == set(LINKS)
+    for link, rate in LINKS.items():
+        assert found[link]["outcome"] == "ok", found[link]["error"]
+        counts, times = found[link]["counts"], found[link]["times"]
+        part = counts["payload_bytes"] * 8e9 / times["interval_ns"] / (rate * Link().payload_part)
+        # What lies in buffers when the clock starts is more than the link carries.
+        assert least < part < 1.35, (link, part)
+
+
+def test_flight(tmp_path: Path) -> None:
+    server = script(tmp_path, FLIGHT)
+    out = tmp_path / "run"
+    words = ("--target", "flight://{server}:5000/t", "--server", f"{server} {{server}}", "--out", out)
+    done = venturi("run", *words, *QUIET, "--link", ",".join(LINKS))
+    assert done.returncode == 0, done.stderr
+    full(out)
+    for line in records(out):
+        assert line["parameters"]["target"] == "flight://{server}:5000/t"
+        assert line["target"]["address"] == f"{address('server')}:5000"
+        # Its process is in another namespace, and is found there.
+        assert line["cpu"]["server"] is not None
+
+
+def test_a_program(tmp_path: Path) -> None:
+    server = script(tmp_path, SOCKET)
+    (tmp_path / "client.py").write_text(CLIENT)
+    out = tmp_path / "run"
+    done = venturi(
+        *("run", "--target", "exec://", "--command", f"{sys.executable} {tmp_path}/client.py {{server}}"),
+        *("--server", f"{server} {{server}}", "--link", ",".join(LINKS), *QUIET, "--out", out),
+    )
+    assert done.returncode == 0, done.stderr
+    full(out)
+
+
+def test_a_target_in_python(tmp_path: Path) -> None:
+    server = script(tmp_path, SOCKET)
+    package(tmp_path / "site", "mine", PLUGIN)
+    out = tmp_path / "run"
+    done = venturi_with(
+        tmp_path / "site",
+        *("run", "--target", "mine://{server}:5000", "--server", f"{server} {{server}}"),
+        *("--link", ",".join(LINKS), *QUIET, "--out", out),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    full(out)
+
+
+def test_a_driver(tmp_path: Path) -> None:
+    driver("postgresql")
+    server = f"{sys.executable} -m venturi serve postgres --host {{server}} --port 5433"
+    out = tmp_path / "run"
+    done = venturi(
+        *("run", "--target", "adbc://postgresql", "--operation", "put", "--rows-per-batch", "10k"),
+        *("--driver-option", "uri=postgresql://venturi@{server}:5433/venturi", "--server", server),
+        *("--link", ",".join(LINKS), *QUIET, "--out", out),
+    )
+    assert done.returncode == 0, done.stderr
+    # COPY has 50 bytes for a row of 32.
+    full(out, least=0.5)
+
+
+def test_one_that_ends_is_started_again(tmp_path: Path) -> None:
+    """It serves one client. The second trial may still meet it as it ends; the third finds another."""
+    server = script(tmp_path, SOCKET)
+    (tmp_path / "client.py").write_text(CLIENT)
+    out = tmp_path / "run"
+    client = f"{sys.executable} {tmp_path}/client.py {{server}}"
+    done = venturi(
+        *("run", "--target", "exec://", "--command", client, "--server", f"{server} {{server}} --once"),
+        *("--link", "20mbit", *QUIET, "--repeats", 3, "--out", out),
+    )
+    assert f"warning: --server {sys.executable} died; starting another" in done.stderr
+    first, _, last = (line["outcome"] for line in records(out))
+    assert (first, last) == ("ok", "ok"), done.stderr
+
+
+def test_one_that_takes_its_time_beside_ours(tmp_path: Path) -> None:
+    """Ours listens in the same place meanwhile."""
+    server = script(tmp_path, f"import time\ntime.sleep(2)\n{FLIGHT}")
+    places = ("--place", "own=flight://{server}:5000/t", "--place", "ours=flight://local")
+    words = ("--server", f"{server} {{server}}", "--operation", "get", "--link", "40mbit")
+    done = venturi("run", *places, *words, *QUIET, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert [line["outcome"] for line in records(tmp_path / "run")] == ["ok", "ok"]
+
+
+def test_one_that_does_not_serve(tmp_path: Path) -> None:
+    words = ("--target", "flight://{server}:5000", "--link", "20mbit", "--server", "sh -c 'echo no; exit 3'")
+    done = venturi("run", *words, *QUIET, "--out", tmp_path / "run")
+    assert done.returncode == 4, done.stderr
+    assert "error: --server sh: ended before anybody could connect to it: no" in done.stderr
+
+
+def test_a_ctrl_c_is_heard_while_it_is_waited_for(tmp_path: Path) -> None:
+    words = ("--target", "flight://{server}:5000", "--link", "20mbit", "--server", "sleep 1000")
+    run = started("run", *words, *QUIET, "--out", tmp_path / "run", cwd=tmp_path)
+    until(run.pid, "sleep 1000")
+    everybody = list(tree(run.pid))
+    run.send_signal(signal.SIGINT)
+    run.communicate(timeout=30)
+    assert run.returncode == 130
+    gone(everybody)
+
+
+def test_it_serves_what_was_queued_too(tmp_path: Path) -> None:
+    """A resumed run starts it twice, one after the other: it has one port. Windows make streams add up."""
+    out = tmp_path / "run"
+    server = f"{script(tmp_path, FLIGHT)} {{server}}"
+    words = ("--target", "flight://{server}:5000/t", "--server", server, "--operation", "get")
+    words = (*words, "--link", "1gbit 20ms", "--window", 65535, "--streams", "1,2,3,4", *QUIET, "--out", out)
+    for step in (("run", *words), ("predict", out, "--streams", 6, "--queue"), ("run", "--resume", out)):
+        done = venturi(*step)
+        assert done.returncode == 0, done.stderr
+    assert [line["parameters"]["streams"] for line in records(out)][-1] == 6

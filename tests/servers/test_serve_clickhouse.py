@@ -1,0 +1,190 @@
+"""`venturi serve clickhouse`, `clickhouse://local`, and the handler before ClickHouse's engine."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from support.clickhouse import Server, engine, has_chdb, old_server  # noqa: F401 - a fixture
+from support.run import command, environment, venturi
+from venturi.servers.throwaway.chdb_http import joined
+
+
+def test_pieces_of_arrow_become_one_stream() -> None:
+    def stream(first: int) -> bytes:
+        sink = io.BytesIO()
+        batch = pa.record_batch({"a": [first, first + 1], "s": ["x", None]})
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return sink.getvalue()
+
+    whole = b"".join(bytes(piece) for piece in joined([stream(1), stream(3), stream(5)], "ArrowStream"))
+    table = pa.ipc.open_stream(whole).read_all()
+    assert table["a"].to_pylist() == [1, 2, 3, 4, 5, 6] and table["s"].null_count == 3
+    assert whole.endswith(b"\xff\xff\xff\xff\0\0\0\0") and whole.count(b"\xff\xff\xff\xff\0\0\0\0") == 1
+
+
+def test_pieces_of_rows_have_one_head() -> None:
+    # Two columns; the second name is longer than a length of one byte can say.
+    head = b"\x02\x01a\xc8\x01" + b"n" * 200 + b"\x05UInt8\x06String"
+    pieces = [head + b"\x01\x01x", head + b"\x02\x01y"]
+    found = b"".join(bytes(piece) for piece in joined(pieces, "RowBinaryWithNamesAndTypes"))
+    assert found == head + b"\x01\x01x\x02\x01y"
+    assert b"".join(map(bytes, joined([b"ab", b"cd"], "Native"))) == b"abcd"
+    with pytest.raises(KeyError):
+        list(joined([b"PAR1"], "Parquet"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "form", ["ArrowStream", "Native", "RowBinaryWithNamesAndTypes", "Parquet", "CSVWithNames"]
+)
+def test_whole_answers(engine: Server, form: str) -> None:  # noqa: F811
+    """Streamed or not, what arrives is what the engine makes of it in one go."""
+    query = "SELECT number AS n, toString(number % 7) AS s FROM numbers(300000) ORDER BY n"
+    sums = "SELECT count(), sum(n), sum(length(s)) FROM "
+    direct = engine.ask(f"{sums} ({query})")
+    engine.ask("CREATE TABLE back (n UInt64, s String) ENGINE = Memory")
+    try:
+        import urllib.request
+
+        def call(statement: str, body: bytes, **more: str) -> bytes:
+            wanted = "&".join(f"{k}={v}" for k, v in {"database": "venturi", **more}.items())
+            wanted += f"&query={urllib.request.quote(statement)}"
+            url = f"http://{engine.started.address}/?{wanted}"
+            with urllib.request.urlopen(urllib.request.Request(url, body), timeout=60) as answer:
+                return bytes(answer.read())
+
+        rows = call(f"{query} FORMAT {form}", b"")
+        assert call(f"INSERT INTO back (n, s) FORMAT {form}", rows) == b""
+        assert engine.ask(f"{sums} back") == direct
+    finally:
+        engine.ask("DROP TABLE back")
+
+
+@pytest.mark.slow
+def test_the_format_that_jdbc_asks_for(engine: Server) -> None:  # noqa: F811
+    import urllib.request
+
+    headers = {"X-ClickHouse-Format": "JSONEachRow", "X-ClickHouse-User": "venturi"}
+    asked = urllib.request.Request(f"http://{engine.started.address}/", b"SELECT 1 AS a", headers)
+    with urllib.request.urlopen(asked, timeout=60) as answer:
+        assert answer.read() == b'{"a":1}\n'
+
+
+@pytest.mark.slow
+def test_settings_are_a_requests_own(engine: Server) -> None:  # noqa: F811
+    ask = "SELECT value FROM system.settings WHERE name = 'max_block_size'"
+    usual = engine.ask(ask)
+    assert engine.ask(ask, max_block_size="1234") == "1234" != usual
+    assert engine.ask(ask) == usual
+    for wrong, said in (
+        ({"max_threadz": "1"}, "max_threadz"),
+        ({"a b": "1"}, "a b"),
+        ({"database": "x"}, "x"),
+    ):
+        with pytest.raises(AssertionError, match=rf"Code: \d+.*{said}.*version 2"):
+            engine.ask("SELECT 1", **wrong)
+    with pytest.raises(AssertionError, match=r"Code: 62"):
+        engine.ask("SELEKT 1")
+    assert engine.ask("SELECT 'a\\'b'") == "a\\'b" and engine.ask("SELECT 1 WHERE 0") == ""
+
+
+def serve(*words: str, **variables: str) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
+    process = subprocess.Popen(
+        command("serve", "clickhouse", "--port", "0", "--json", "--exit-with-parent", *words),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **variables},
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    return process, json.loads(line or b"{}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["server", "chdb"])
+def test_served_by_hand_and_kept(kind: str, tmp_path: Path) -> None:
+    path = os.environ["PATH"]
+    if kind == "chdb":
+        has_chdb()
+    else:
+        path = old_server(tmp_path) + os.pathsep + path
+    kept = str(tmp_path / "kept")
+    for there in (False, True):
+        process, hello = serve("--engine", kind, "--data", kept, "--set", "max_threads=1", PATH=path)
+        try:
+            assert hello, process.communicate()[1]
+            assert hello["software"].startswith("ClickHouse ") and hello["url"].endswith("/venturi")
+            assert ("chdb" in hello["software"]) is (kind == "chdb")
+            assert hello["settings"] == {"max_threads": "1"}
+            words = ["--target", hello["url"], "--operation", "put", "--data", "builtin:birdstrikes"]
+            words += ["--no-setup"] if there else ["--keep"]
+            done = venturi(
+                "run", *words, "--rows-per-stream", "10k", "--wire-format", "native", "--repeats", "1",
+                "--warmup", "0", "--no-ceilings", "--no-report", "--out", tmp_path / f"run{there}",
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+        finally:
+            said = process.communicate(timeout=60)[1]
+        assert process.returncode == 0 and not Path(hello["directory"]).exists(), said
+    other = "server" if kind == "chdb" else "chdb"
+    process, hello = serve("--engine", other, "--data", kept, PATH=path)
+    said = process.communicate(timeout=60)[1].decode()
+    assert not hello and (f"its tables are of --engine {kind}" in said or "not installed here" in said)
+
+
+@pytest.mark.slow
+def test_what_cannot_start_says_why() -> None:
+    has_chdb()
+    process, hello = serve("--engine", "chdb", "--set", "max_threadz=1")
+    said = process.communicate(timeout=60)[1].decode()
+    assert not hello and process.returncode == 4 and "max_threadz" in said and "Traceback" not in said
+    done = venturi("serve", "clickhouse", "--engine", "duck")
+    assert done.returncode == 2 and "--engine duck: is not one of auto, server, chdb" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_run_starts_its_own(tmp_path: Path) -> None:
+    """The scenario of three transports, small: the same rows, each verified, raw TCP beside each."""
+    has_chdb()
+    words = ["--rows-per-stream", "100k", "--streams", "1", "--repeats", "1", "--warmup", "0", "--no-report"]
+    done = subprocess.run(
+        command("run", "arrow-transports", *words, "--out", tmp_path / "run"),
+        capture_output=True,
+        text=True,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    records = [json.loads(line) for line in (tmp_path / "run" / "trials.jsonl").read_text().splitlines()]
+    assert len(records) == 17 and {r["outcome"] for r in records} == {"ok"}
+    asked = {(r["parameters"]["place"], r["parameters"]["wire_format"]) for r in records}
+    forms = ("arrow", "native", "rowbinary", "parquet")
+    assert asked == {
+        *((f"{name}{over}", None) for name in ("charrow", "flight") for over in ("", "-unix")),
+        ("http", None),
+        ("exec", None),
+        *(("clickhouse", form) for form in forms),
+    }
+    assert all(r["counts"]["rows"] == 100_000 for r in records)
+    assert {r["verification"]["achieved"] for r in records} == {"checksum", "sums"}
+    described = json.loads((tmp_path / "run" / "environment.json").read_text())
+    software = described["servers"]["clickhouse"]["software"]["server"]
+    assert software.startswith("ClickHouse ")
+    probes = [json.loads(line) for line in (tmp_path / "run" / "ceilings.jsonl").read_text().splitlines()]
+    places = {kind: {p["place"] for p in probes if p["kind"] == kind} for kind in ("tcp", "unix")}
+    # Probes take a part of the trials' time, and of such small ones it may be over before the last of six.
+    assert places["tcp"] and places["tcp"] <= {"charrow", "flight", "http", "clickhouse"}
+    assert places["unix"] <= {"charrow-unix", "flight-unix"}
+    shown = venturi("show", tmp_path / "run").stdout
+    assert "raw TCP" in shown, shown

@@ -1,0 +1,375 @@
+"""Throw-away databases: they start, answer, and leave nothing behind, however they end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.database import Database, available, skewed
+from venturi.common import temporary
+from venturi.common.errors import ExitCode, VenturiError
+from venturi.servers.throwaway import network
+
+pytestmark = pytest.mark.slow
+
+KINDS = ("mariadb", "cassandra", "postgres")
+PASSWORD = "se'cret\\%s Ä"
+
+
+class Served:
+    """`venturi serve KIND`, ready when it has said where it listens."""
+
+    def __init__(self, kind: str, *arguments: str, **environment: str) -> None:
+        available(kind)
+        command = [sys.executable, "-m", "venturi", "serve", kind, "--port", "0", "--json"]
+        self.process = subprocess.Popen(
+            [*command, "--exit-with-parent", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **environment},
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.process.communicate()[1]
+        self.hello: dict[str, Any] = json.loads(line)
+        self.directory = Path(self.hello["directory"])
+        self.pid = int(self.hello["pid"])
+        self.guard = parent_of(self.pid)
+
+    def ended(self, seconds: float = 60.0) -> tuple[int, str]:
+        # Not by communicate(), which closes its input and so ends it.
+        code = self.process.wait(seconds)
+        assert self.process.stderr is not None
+        return code, self.process.stderr.read().decode()
+
+    def assert_nothing_left(self) -> None:
+        deadline = time.monotonic() + 30.0
+        while time.monotonic() < deadline:
+            left = [pid for pid in (self.pid, self.guard) if alive(pid)]
+            if not left and not self.directory.exists():
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"left behind: processes {left}, {self.directory.exists()=}")
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; one that has ended and waits to be asked for its status does not."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Served]]:
+    started: list[Served] = []
+
+    def begin(kind: str, *arguments: str, **environment: str) -> Served:
+        started.append(Served(kind, *arguments, **environment))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        one.process.kill()
+        one.process.communicate()
+
+
+def test_mariadb_answers(mariadb: Database) -> None:
+    assert mariadb.run_sql("SELECT 1 + 1") == [(2,)]
+    assert mariadb.run_as_administrator("SELECT @@innodb_flush_log_at_trx_commit") == [(1,)]
+
+
+def test_cassandra_answers(cassandra: Database) -> None:
+    assert cassandra.run_sql("SELECT release_version FROM system.local") == [("5.0.9",)]
+
+
+def test_postgres_answers(postgres: Database) -> None:
+    assert postgres.run_sql("SELECT 1 + 1") == [(2,)]
+    assert postgres.run_as_administrator("SHOW synchronous_commit") == [("on",)]
+
+
+def test_the_administrator_is_not_let_in_over_the_network(mariadb: Database, postgres: Database) -> None:
+    import psycopg
+    import pymysql
+
+    for host in ("127.0.0.1", "localhost"):
+        with pytest.raises(pymysql.err.OperationalError, match="denied"):
+            pymysql.connect(host=host, port=mariadb.port, user="root")
+    with pytest.raises(psycopg.OperationalError, match="pg_hba"):
+        psycopg.connect(host="127.0.0.1", port=postgres.port, user="postgres", dbname="venturi")
+    # venturi itself cannot become the administrator, nor a shell.
+    with pytest.raises(pymysql.err.OperationalError, match="denied"):
+        mariadb.run_sql("SELECT * FROM mysql.global_priv")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        postgres.run_sql("COPY (SELECT 1) TO PROGRAM 'true'")
+
+
+def test_a_batch_of_five_hundred_counters_fits(cassandra: Database) -> None:
+    cassandra.run_sql(
+        "CREATE TABLE IF NOT EXISTS venturi.venturi_fits (a int, b text, hits counter, PRIMARY KEY (a, b))"
+    )
+    update = "UPDATE venturi.venturi_fits SET hits = hits + 1 WHERE a = {} AND b = '{}'"
+    updates = "; ".join(update.format(number, "x" * 100) for number in range(500))
+    cassandra.run_sql(f"BEGIN COUNTER BATCH {updates}; APPLY BATCH")
+    assert cassandra.run_sql("SELECT count(*) FROM venturi.venturi_fits") == [(500,)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_hello_line_and_the_end_of_the_parent(kind: str, serve: Callable[..., Served]) -> None:
+    served = serve(kind)
+    hello = served.hello
+    scheme = {"mariadb": "mysql", "cassandra": "cassandra", "postgres": "postgres"}[kind]
+    user = "" if kind == "cassandra" else "venturi@"
+    assert hello["url"] == f"{scheme}://{user}{hello['address']}/venturi"
+    assert hello["user"] == (user.rstrip("@") or None)
+    assert hello["password_env"] is None and hello["data"] is None
+    assert hello["address"].startswith("127.0.0.1:")
+    assert any(part[0].isdigit() for part in hello["software"].split())
+    assert hello["settings"] and all(isinstance(value, str) for value in hello["settings"].values())
+    assert served.directory.stat().st_mode & 0o077 == 0
+    assert alive(served.pid)
+    # It listens on loopback alone: all the others of its addresses are free.
+    port = int(hello["address"].split(":")[1])
+    with socket.create_server(("127.0.0.2", port)):
+        pass
+    assert served.process.stdin is not None
+    served.process.stdin.close()
+    served.process.stdin = None
+    assert served.ended() == (0, "")
+    served.assert_nothing_left()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kill_of_the_parent_leaves_nothing(kind: str, serve: Callable[..., Served]) -> None:
+    served = serve(kind)
+    served.process.kill()
+    served.assert_nothing_left()
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "postgres"])
+def test_kill_of_the_guard_leaves_nothing(kind: str, serve: Callable[..., Served]) -> None:
+    served = serve(kind)
+    os.kill(served.guard, signal.SIGKILL)
+    code, errors = served.ended()
+    assert code == ExitCode.UNREACHABLE and "has ended" in errors
+    served.assert_nothing_left()
+
+
+def test_kill_of_the_server_is_said(serve: Callable[..., Served]) -> None:
+    served = serve("mariadb")
+    os.kill(served.pid, signal.SIGKILL)
+    code, errors = served.ended()
+    assert code == ExitCode.UNREACHABLE and errors.startswith("error: MariaDB has ended")
+    served.assert_nothing_left()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_stops_and_removes(number: int) -> None:
+    available("postgres")
+    command = [sys.executable, "-m", "venturi", "serve", "postgres", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if line.startswith("try: "):
+                break
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+    text = "".join(lines)
+    assert process.returncode == 0
+    assert errors.endswith("info: stopped, and everything removed\n")
+    assert lines[0].startswith("serving postgres://venturi@127.0.0.1:") and "(Ctrl-C stops)" in lines[0]
+    assert "synchronous_commit = on" in text and "shared_buffers = " in text
+    assert not Path(text.partition(", in ")[2].split()[0]).exists()
+
+
+def test_an_end_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
+    available("cassandra")
+    command = [sys.executable, "-m", "venturi", "serve", "cassandra", "--port", "0"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment) as process:
+        deadline = time.monotonic() + 30
+        while not list(tmp_path.glob("venturi-cassandra-*/cassandra.yaml")) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        try:
+            process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            raise
+    assert process.returncode == ExitCode.INTERRUPTED
+    assert list(tmp_path.iterdir()) == []
+
+
+WRONG = {
+    "mariadb": ("no_such_setting", "1", "unknown variable 'no_such_setting=1'"),
+    "cassandra": ("num_tokens", "many", 'num_tokens: For input string: "many"'),
+    "postgres": ("no_such_setting", "1", 'unrecognized configuration parameter "no_such_setting"'),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_setting_the_server_does_not_take(kind: str, start_database: Callable[..., Database]) -> None:
+    name, value, text = WRONG[kind]
+    with pytest.raises(VenturiError, match="did not start") as raised:
+        start_database(kind, settings={name: value})
+    assert text in raised.value.message and "\n" not in raised.value.message
+    assert raised.value.exit_code == ExitCode.UNREACHABLE
+
+
+def test_a_value_of_another_kind(start_database: Callable[..., Database]) -> None:
+    with pytest.raises(VenturiError) as raised:
+        start_database("postgres", settings={"max_connections": "many"})
+    assert 'invalid value for parameter "max_connections"' in raised.value.message
+
+
+def test_a_log_that_is_kept_says_what_is_wrong_now(
+    open_directory: Path, start_database: Callable[..., Database]
+) -> None:
+    for name in ("no_such_setting", "nor_this_one"):
+        with pytest.raises(VenturiError, match=f"unknown variable '{name}=1'"):
+            start_database("mariadb", settings={name: "1"}, data=open_directory)
+
+
+def test_settings_reach_the_servers(start_database: Callable[..., Database]) -> None:
+    mine = start_database("mariadb", settings={"max_connections": "17"}, memory=128 * 2**20)
+    assert mine.run_sql("SELECT @@max_connections, @@innodb_buffer_pool_size") == [(17, 128 * 2**20)]
+    assert mine.hello["settings"]["max_connections"] == "17"
+    post = start_database("postgres", settings={"synchronous_commit": "off"}, memory=128 * 2**20)
+    assert post.run_sql("SHOW synchronous_commit") == [("off",)]
+    assert post.run_sql("SHOW shared_buffers") == [("128MB",)]
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "postgres"])
+def test_a_server_whose_clock_is_wrong(kind: str, start_database: Callable[..., Database]) -> None:
+    database = start_database(kind, environment=skewed("-1h"))
+    now = {"mariadb": "UNIX_TIMESTAMP()", "postgres": "extract(epoch FROM clock_timestamp())"}[kind]
+    found = float(database.run_sql(f"SELECT {now}")[0][0])
+    assert found - time.time() == pytest.approx(-3600, abs=60)
+
+
+def test_a_port_that_is_taken(start_database: Callable[..., Database]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(VenturiError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use"):
+            start_database("mariadb", port=port)
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "cassandra", "postgres", "clickhouse"])
+def test_a_port_that_is_taken_while_it_starts(
+    kind: str, start_database: Callable[..., Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a client's connection gets the port before the server listens there."""
+    ours: list[socket.socket] = []
+    checked, attempts = network.check, 0
+
+    def check(host: str, port: int) -> None:
+        nonlocal attempts
+        attempts += port != 0
+        checked(host, port)
+        if port and attempts == 1:
+            ours.append(socket.socket())
+            ours[-1].bind((host, port))
+
+    monkeypatch.setattr(network, "check", check)
+    try:
+        database = start_database(kind)
+        assert attempts == 2
+        assert database.port not in [one.getsockname()[1] for one in ours]
+    finally:
+        for one in ours:
+            one.close()
+
+
+def test_the_port_between_nodes_is_taken_while_it_starts(
+    start_database: Callable[..., Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody asks for Cassandra's second port, so it is chosen anew also beside a port that was asked for."""
+    port = network.free_port("127.0.0.1")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        chosen = iter([taken.getsockname()[1]])
+        free_port = network.free_port
+        monkeypatch.setattr(network, "free_port", lambda host: next(chosen, None) or free_port(host))
+        assert start_database("cassandra", port=port).port == port
+        assert next(chosen, None) is None
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("no directory"), KeyboardInterrupt("stop"), VenturiError("no room")]
+)
+def test_what_fails_before_there_is_a_log_is_what_is_said(
+    error: BaseException, start_database: Callable[..., Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(name: str) -> None:
+        raise error
+
+    monkeypatch.setattr(temporary, "make", make)
+    said = VenturiError if isinstance(error, OSError) else type(error)
+    with pytest.raises(said, match=re.escape(str(error))):
+        start_database("mariadb")
+
+
+CREATE = {
+    "mariadb": "CREATE TABLE venturi.kept (a INT PRIMARY KEY)",
+    "postgres": "CREATE TABLE kept (a INT PRIMARY KEY)",
+    "cassandra": "CREATE TABLE venturi.kept (a INT PRIMARY KEY)",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_data_are_kept_and_a_password_is_never_shown(
+    kind: str, open_directory: Path, start_database: Callable[..., Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_DATABASE_PASSWORD", PASSWORD)
+    choices: dict[str, Any] = {"data": open_directory, "password_env": "TEST_DATABASE_PASSWORD"}
+    table = "kept" if kind == "postgres" else "venturi.kept"
+    first = start_database(kind, **choices)
+    first.run_sql(CREATE[kind])
+    first.run_sql(f"INSERT INTO {table} (a) VALUES (1)")
+    with pytest.raises(VenturiError, match="another server works with it"):
+        start_database(kind, **choices)
+    secret = PASSWORD.encode()
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            assert secret not in process.read_bytes()
+    for base in (open_directory, first.server.directory):
+        files = [path for path in base.rglob("*") if path.is_file()]
+        assert files
+        assert not [path for path in files if secret in path.read_bytes()]
+    directory = first.server.directory
+    first.stop()
+    assert not directory.exists()
+
+    second = start_database(kind, port=first.port, **choices)
+    assert second.run_sql(f"SELECT a FROM {table}") == [(1,)]
+    assert second.login_error("wrong") and second.login_error("")
+    second.kill()
+    deadline = time.monotonic() + 60
+    while second.server.running and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not second.server.running
+    second.stop()
+
+    third = start_database(kind, **choices)
+    assert third.run_sql(f"SELECT a FROM {table}") == [(1,)]
+    other = "postgres" if kind == "mariadb" else "mariadb"
+    third.stop()
+    with pytest.raises(VenturiError, match=f"holds data of {kind}, not of {other}"):
+        start_database(other, data=open_directory)

@@ -1,0 +1,151 @@
+"""Spark beyond one process: executors on hosts of their own, what is lost there, and a run that is ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from support import needs_spark  # noqa: F401  # before what imports Spark
+from support.charrow import serve_command
+from support.flight import ServerProcess
+from support.hosts import hosts
+from support.run import environment
+from support.spark_cluster import Cluster, spark_cluster
+
+pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
+SECONDS = 400.0
+"""For what takes a few: Java starts slowly where all cores are taken."""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with hosts(3) as on, spark_cluster(on, tmp_path_factory.mktemp("spark")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def url(cluster: Cluster) -> Iterator[str]:
+    """A server on the driver's host that the others reach."""
+    words = serve_command("--host", cluster.driver.address)
+    server = ServerProcess([*cluster.driver.inside(), *words])
+    yield f"charrow://{server.address}"
+    server.stop()
+
+
+def until(holds: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
+    """What it answers once that is true. Raises AssertionError where the process ends before."""
+    deadline = time.monotonic() + SECONDS
+    while not (found := holds()):
+        if process.poll() is not None:
+            raise AssertionError(f"it has ended: {process.communicate()}")
+        assert time.monotonic() < deadline, "it takes too long"
+        time.sleep(0.05)
+    return found
+
+
+def records(out: Path) -> list[dict[str, Any]]:
+    path = out / "trials.jsonl"
+    # The last line may be being written.
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def shape(cluster: Cluster, target: str, out: Path) -> tuple[object, ...]:
+    quick = ("--no-ceilings", "--no-report", "--warmup", "0", "--repeats", "2", "--duration", "8s")
+    where = ("--on", "spark", "--master", cluster.master)
+    return ("run", "--target", target, "--streams", "2", *quick, *where, "--out", out)
+
+
+def test_a_loader_that_dies_and_a_run_that_is_ended(cluster: Cluster, url: str, tmp_path: Path) -> None:
+    """The first trial loses a loader and says which; the second one, of fresh loaders, is interrupted, and
+    nothing of the run is left on any host; then it is gone on with."""
+    out, port = tmp_path / "run", int(url.rpartition(":")[2])
+    run = cluster.start(*shape(cluster, url, out))
+    try:
+        until(lambda: all(cluster.connected(host, port) for host in cluster.workers), run)
+        victim, host = next(iter(cluster.pythons().items()))
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: records(out), run)
+        until(lambda: all(cluster.connected(host, port) for host in cluster.workers), run)
+        run.send_signal(signal.SIGINT)
+        _, said = run.communicate(timeout=SECONDS)
+    finally:
+        run.kill()
+    lost, ended = records(out)
+    assert run.returncode == 130, said
+    assert lost["outcome"] == "failed", lost
+    assert "is gone" in lost["error"]["message"] and host.address in lost["error"]["message"], lost["error"]
+    assert ended["outcome"] == "interrupted", ended
+    deadline = time.monotonic() + SECONDS
+    while (left := cluster.left()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not left
+    again = cluster.start("run", "--resume", out, "--on", "spark", "--master", cluster.master)
+    _, said = again.communicate(timeout=SECONDS)
+    good = records(out)[2:]
+    assert [record["outcome"] for record in good] == ["ok"], said
+    assert [host["streams"] for host in good[0]["hosts"]] == [[0, 1], [1, 1]]
+    assert {host["address"] for host in good[0]["hosts"]} == {host.address for host in cluster.workers}
+
+
+def test_a_server_on_the_drivers_loopback(cluster: Cluster, tmp_path: Path) -> None:
+    run = cluster.start(*shape(cluster, "charrow://local", tmp_path / "run"))
+    _, said = run.communicate(timeout=SECONDS)
+    assert run.returncode != 0
+    assert "is on this machine's loopback, and loader-1 runs on" in said and "Traceback" not in said
+
+
+READ = """
+import json, socket, sys
+from pyspark.sql import SparkSession
+from venturi.spark import register
+
+master, driver, url = sys.argv[1:]
+
+def whose(batches):
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((driver, 9))  # sends nothing: which address would speak to it
+        here = probe.getsockname()[0]
+    for batch in batches:
+        total = pc.sum(batch["id"]).as_py()
+        yield pa.RecordBatch.from_pydict({"host": [here], "rows": [batch.num_rows], "total": [total]})
+
+spark = SparkSession.builder.master(master).config("spark.driver.host", driver).getOrCreate()
+register(spark)
+reader = spark.read.format("venturi").option("url", url).option("table", "numbers").option("partitions", 2)
+found = reader.load().mapInArrow(whose, "host string, rows bigint, total bigint").collect()
+print(json.dumps([row.asDict() for row in found]))
+"""
+
+
+def test_a_table_read_by_executors_on_other_hosts(cluster: Cluster, tmp_path: Path) -> None:
+    """The data source's readers run where Spark's tasks do, and all rows come once."""
+    path, rows = tmp_path / "numbers.parquet", 400_000
+    pq.write_table(pa.table({"id": range(rows)}), path, row_group_size=20_000)
+    host = cluster.driver
+    served = serve_command("--host", host.address, "--table", f"numbers={path}")
+    server = ServerProcess([*host.inside(), *served])
+    try:
+        words = (sys.executable, "-c", READ, cluster.master, host.address, f"charrow://{server.address}")
+        reader = host.start(*words, env=environment(**cluster.variables()))
+        said, trouble = reader.communicate(timeout=SECONDS)
+    finally:
+        server.stop()
+    assert reader.returncode == 0, trouble[-3000:]
+    found = json.loads(said.splitlines()[-1])
+    assert {piece["host"] for piece in found} <= {worker.address for worker in cluster.workers}
+    assert sum(piece["rows"] for piece in found) == rows
+    assert sum(piece["total"] for piece in found) == rows * (rows - 1) // 2

@@ -1,0 +1,58 @@
+"""Trials through ADBC drivers that packages bring, straight through the core and as a user runs them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from support import read as read_support
+from support.database import Database
+from support.run import venturi
+from venturi.servers import adbc_drivers
+
+QUIET = ("--repeats", "1", "--warmup", "0", "--no-report", "--no-ceilings")
+URI = "VENTURI_TEST_ADBC_URI"
+
+
+def driver(name: str) -> dict[str, str]:
+    """Options of a trial's spec that say where the driver of a package is."""
+    from support.needs import require
+
+    found = adbc_drivers.found(f"adbc://{name}")
+    require(found, f"adbc-driver-{name}")
+    return found
+
+
+def trial(name: str, *, operation: str = "get", **choices: Any) -> dict[str, Any]:
+    """A record of a trial in this process."""
+    from venturi import _core
+
+    spec = read_support.spec(f"adbc://{name}", **driver(name), **choices) | {"operation": operation}
+    record: dict[str, Any] = json.loads(_core.run_trial(json.dumps(spec), _core.Control()))
+    return record
+
+
+def run(out: Path, name: str, *words: object) -> list[dict[str, Any]]:
+    """The records of a run; where a trial failed, the run says so."""
+    url = name if "://" in name else f"adbc://{name}"
+    done = venturi("run", "--target", url, *words, *QUIET, "--out", out)
+    records = lines(out)
+    good = all(record["outcome"] == "ok" for record in records)
+    assert (done.returncode == 0) is good, done.stderr
+    return records
+
+
+def lines(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture
+def postgres_uri(postgres: Database, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The variable in which a driver finds its URI, password included."""
+    login = f"venturi:{quote(postgres.password)}" if postgres.password else "venturi"
+    monkeypatch.setenv(URI, f"postgresql://{login}@127.0.0.1:{postgres.port}/venturi")
+    return URI

@@ -1,0 +1,564 @@
+"""What each system declares of itself for tests/test_behaviour.py: how a server of it is started, how
+it is spoken to, what it can, and why not where it cannot.
+
+A server of the tests demands a log-in and offers TLS wherever the system has these. One is up at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import shutil
+import sqlite3
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from support import clickhouse as clickhouse_support
+from support import database as database_support
+from support import redis as redis_support
+from support.flight import Certificates, ServerProcess, write_ipc
+from support.path import tls_front
+from support.run import command
+from support.secret import HARD
+from support.store import Store
+from venturi.servers.throwaway import network
+
+RIGHT_ENV, WRONG_ENV, UNSET_ENV = "VENTURI_TEST_RIGHT", "VENTURI_TEST_WRONG", "VENTURI_TEST_UNSET"
+TABLE = "venturi_behaviour"
+NEEDLE = 7_654_321
+"""A value that is in the data once and has a form of its own on the wire."""
+Rows = Sequence[Sequence[Any]]
+
+
+@dataclass
+class Server:
+    """A running server of a system; `url` and `options` are what every trial needs."""
+
+    url: str
+    options: dict[str, Any] = field(default_factory=dict)
+    pid: int | None = None
+    secure: Callable[[], AbstractContextManager[str]] | None = None
+    """Its URL by TLS; None: the same server with another scheme."""
+    ask: Callable[[str], Rows] | None = None
+    """A statement by somebody else's client, while no trial runs."""
+    tables: str = ""
+    """The statement that lists what trials have left."""
+    lose: Callable[[], object] | None = None
+    """Takes rows out of the table while they are written."""
+    alter: Callable[[], object] | None = None
+    """Changes them; None where bytes can be changed on their way."""
+    needle: tuple[str, Mapping[str, Any]] = ("", {})
+    """What is behind the URL, and the options, of a get of what `needle` made."""
+
+    @property
+    def port(self) -> int:
+        return int(re.findall(r":(\d+)", self.url)[-1])
+
+    def on(self, port: int, url: str | None = None) -> str:
+        """The URL with that port in the place of its own."""
+        return re.sub(rf":{self.port}\b", f":{port}", url or self.url)
+
+    def over_tls(self) -> AbstractContextManager[str]:
+        if self.secure is not None:
+            return self.secure()
+        return contextlib.nullcontext(self.url.replace("://", "+tls://", 1))
+
+    def left(self) -> list[str]:
+        """What there is of trials."""
+        return [row[0] for row in self.ask(self.tables)] if self.ask is not None else []
+
+    def held(self) -> tuple[int, int]:
+        """Rows, and the sum of the counter."""
+        assert self.ask is not None
+        hits = [row[0] for row in self.ask(f"SELECT hits FROM {TABLE}")]
+        return len(hits), sum(hits)
+
+
+Start = Callable[[Certificates, Path], AbstractContextManager[Server]]
+
+
+@contextlib.contextmanager
+def _ours(scheme: str, certificates: Certificates, place: Path) -> Iterator[Server]:
+    """`venturi serve flight`, `charrow`, `http`; with TLS it speaks nothing else, so that is another one."""
+
+    @contextlib.contextmanager
+    def start(*words: object) -> Iterator[ServerProcess]:
+        common = ("--port", 0, "--json", "--exit-with-parent", "--token-env", RIGHT_ENV)
+        process = ServerProcess(command("serve", scheme.partition("+")[0], *common, *words))
+        try:
+            yield process
+        finally:
+            process.stop()
+
+    @contextlib.contextmanager
+    def secure() -> Iterator[str]:
+        files = ("--tls-certificate", certificates.server, "--tls-key", certificates.server_key)
+        with start(*files) as process:
+            yield f"{scheme}+tls://{process.address}"
+
+    query = scheme == "charrow"
+    pq.write_table(needle(), place / "needle.parquet")
+    with start("--table", f"needle={place / 'needle.parquet'}") as process:
+        yield Server(
+            f"{scheme}://{process.address}",
+            {"password_env" if query else "token_env": RIGHT_ENV},
+            process.process.pid,
+            secure,
+            needle=("", {"query": "SELECT * FROM needle"}) if query else ("/needle", {}),
+        )
+
+
+def _readable(source: Path, place: Path, owner: str | None) -> str:
+    """A copy that the account which a server runs as for root may read; nobody else, where it is named."""
+    copied = Path(shutil.copy(source, place))
+    copied.chmod(0o600 if owner else 0o644)
+    if owner and os.geteuid() == 0:
+        shutil.chown(copied, owner)
+    return str(copied)
+
+
+def _key_store(certificates: Certificates, place: Path) -> Path:
+    """The server's certificate and key, as Java reads them, with the password `venturi`."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.serialization import pkcs12
+
+    (certificate,) = x509.load_pem_x509_certificates(certificates.server.read_bytes())
+    key: Any = serialization.load_pem_private_key(certificates.server_key.read_bytes(), None)
+    secret = serialization.BestAvailableEncryption(b"venturi")
+    path = place / "server.p12"
+    path.write_bytes(pkcs12.serialize_key_and_certificates(b"server", key, certificate, None, secret))
+    path.chmod(0o644)
+    return path
+
+
+LIKE = "SELECT table_name FROM information_schema.tables WHERE table_name LIKE 'venturi%'"
+# By database: what lists tables, and what takes a row out while others write. One row, for who wants all of
+# them waits for those who write, and they for him; PostgreSQL does not find again what was written meanwhile.
+FREE = f"SELECT ctid FROM {TABLE} LIMIT 1 FOR UPDATE SKIP LOCKED"
+STATEMENTS = {
+    "mariadb": (LIKE, f"DELETE FROM {TABLE} LIMIT 1 RETURNING 1"),
+    "postgres": (LIKE, f"DELETE FROM {TABLE} WHERE ctid = ({FREE}) RETURNING 1"),
+    "cassandra": (
+        "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'venturi'",
+        f"TRUNCATE {TABLE}",
+    ),
+}
+
+
+@contextlib.contextmanager
+def _database(name: str, certificates: Certificates, place: Path) -> Iterator[Server]:
+    """A database of `throwaway`, with one server for plain and secured connections."""
+    if name == "cassandra":
+        keys = (
+            f"keystore: '{_key_store(certificates, place)}', keystore_password: venturi, store_type: PKCS12"
+        )
+        settings = {"client_encryption_options": f"{{enabled: true, optional: true, {keys}}}"}
+    else:
+        owner = "postgres" if name == "postgres" else None  # it refuses a key that others may read
+        files = [_readable(path, place, owner) for path in (certificates.server, certificates.server_key)]
+        names = ("ssl_cert", "ssl_key") if name == "mariadb" else ("ssl_cert_file", "ssl_key_file")
+        settings = dict(zip(names, files, strict=True)) | ({"ssl": "on"} if name == "postgres" else {})
+    database = database_support.start(name, settings=settings, password_env=RIGHT_ENV)
+    tables, lose = STATEMENTS[name]
+
+    def ask(statement: str) -> Rows:
+        if name == "cassandra":
+            statement = statement.replace(f" {TABLE}", f" venturi.{TABLE}")
+        return database.run_sql(statement)
+
+    def lose_one() -> None:
+        while not ask(lose) and name != "cassandra":
+            pass
+
+    try:
+        login = {"password_env": RIGHT_ENV}
+        yield Server(database.url, login, database.pid, ask=ask, tables=tables, lose=lose_one)
+    finally:
+        database.stop()
+
+
+@contextlib.contextmanager
+def _redis(certificates: Certificates, place: Path) -> Iterator[Server]:
+    """It has a port for plain connections and one for secured ones."""
+    port = network.free_port("127.0.0.1")
+    settings = {
+        "tls-port": str(port),
+        "tls-cert-file": str(certificates.server),
+        "tls-key-file": str(certificates.server_key),
+        "tls-auth-clients": "no",
+    }
+    with redis_support.started(password_env=RIGHT_ENV, settings=settings) as started:
+        server = Server(
+            started.url,
+            {"password_env": RIGHT_ENV},
+            started.pid,
+            ask=lambda statement: redis_support.rows(started, statement),
+            tables=redis_support.TABLES,
+            lose=lambda: redis_support.lose(started, TABLE),
+        )
+        server.secure = lambda: contextlib.nullcontext(server.on(port).replace("://", "+tls://", 1))
+        yield server
+
+
+@contextlib.contextmanager
+def _clickhouse_server(engine: str, certificates: Certificates, place: Path) -> Iterator[Server]:
+    hits = f"SELECT toInt64(if(number = 1000, {NEEDLE}, number % 7)) AS hits FROM system.numbers LIMIT 2000"
+    with clickhouse_support.required(engine, RIGHT_ENV) as started:
+        server = Server(
+            started.url,
+            {"password_env": RIGHT_ENV},
+            started.pid,
+            ask=lambda statement: [line.split("\t") for line in started.ask(statement).splitlines()],
+            tables="SHOW TABLES",
+            lose=lambda: started.ask(f"ALTER TABLE {TABLE} DROP PARTITION tuple()"),
+            needle=("", {"query": hits}),
+        )
+
+        @contextlib.contextmanager
+        def secure() -> Iterator[str]:
+            with tls_front(server.port, certificates.server, certificates.server_key) as port:
+                yield server.on(port).replace("://", "+tls://", 1)
+
+        server.secure = secure
+        yield server
+
+
+@contextlib.contextmanager
+def _sqlite(certificates: Certificates, place: Path) -> Iterator[Server]:
+    path = place / "x.db"
+
+    def ask(statement: str) -> Rows:
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            return database.execute(statement).fetchall()
+
+    def change(statement: str) -> None:
+        """In another process: two libraries of SQLite in one take each other's locks away."""
+        code = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], 60); c.execute(sys.argv[2]); c.commit()"
+        subprocess.run([sys.executable, "-c", code, path, statement], check=True, timeout=100)
+
+    yield Server(
+        f"sqlite://{path}", ask=ask, tables="SELECT name FROM sqlite_schema",
+        lose=partial(change, f"DELETE FROM {TABLE}"),
+        alter=partial(change, f"UPDATE {TABLE} SET hits = hits + 1"),
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _duckdb_file(certificates: Certificates, place: Path) -> Iterator[Server]:
+    import _duckdb
+
+    def ask(statement: str) -> Rows:
+        with duckdb.connect(str(place / "x.duckdb"), read_only=True) as database:
+            return database.execute(statement).fetchall()
+
+    library = {"library": _duckdb.__file__}
+    yield Server(f"duckdb://{place / 'x.duckdb'}", library, ask=ask, tables=LIKE)
+
+
+@contextlib.contextmanager
+def _store_server(scheme: str, certificates: Certificates, place: Path) -> Iterator[Server]:
+    with Store(place / "data") as store:
+        web = scheme == "influx+http"
+        http = {} if web else {"http_port": store.address("http")[1]}
+        yield Server(store.url(scheme) + ("/db" if web else ""), http, store.process.pid)
+
+
+# ---- what each is ----------------------------------------------------------------------
+
+
+Bytes = Callable[[int], bytes]
+
+
+def _little(value: int) -> bytes:
+    return struct.pack("<q", value)
+
+
+def _big(value: int) -> bytes:
+    return struct.pack(">q", value)
+
+
+def _text(value: int) -> bytes:
+    return str(value).encode()
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to speak to a system. `number`: how a value of the data looks on the wire. `more`: fields of
+    the spec. `alike`: it differs from others only in what becomes of good rows."""
+
+    operation: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    number: Bytes = _little
+    more: Mapping[str, Any] = field(default_factory=dict)
+    alike: bool = False
+
+    @property
+    def name(self) -> str:
+        return "-".join((self.operation, *(str(value) for value in (self.options | self.more).values())))
+
+
+NO_SERVER = "it runs in this process: there is no server"
+NO_LOGIN = "its store asks nobody who he is"
+NO_TLS = "its protocol has no TLS"
+
+
+@dataclass(frozen=True)
+class System:
+    start: Start
+    ways: tuple[Way, ...]
+    verified: str
+    """What verification by checksum achieves at best."""
+    software: str
+    """How its server calls itself."""
+    stranger: str = ""
+    """What is said where something else answers on its port, as a pattern."""
+    blocks: bool = False
+    """Of a get the server decides how many rows a batch has."""
+    quotes: bool = False
+    """What such a one says is quoted as it came, lines and all."""
+    password: str = HARD
+    denied: str = ""
+    """What is said of a wrong one, as a pattern."""
+    gone: str = ""
+    """What is said where it was killed, as a pattern."""
+    message: bytes | None = None
+    """What a value is a part of on the wire and can be left out, as a pattern with the value; None: rows are
+    taken out of the table."""
+    long: Mapping[str, Any] = field(default_factory=lambda: {"duration_ns": 60_000_000_000})
+    """Fields of the spec of a trial that is long enough to be ended; for the command: `flags`."""
+    middle: Mapping[str, Any] = field(default_factory=lambda: {"duration_ns": 1_500_000_000})
+    """The same of one that takes a while and ends well."""
+    flags: tuple[str, ...] = ("--duration", "60s")
+    amount: int = 20_000_000
+    """Bytes after which it is in the middle of it."""
+    without: Mapping[str, str] = field(default_factory=dict)
+    """Behaviours that it cannot have, and why."""
+    slow: bool = True
+    """Needs a server that is not ours, or seconds."""
+
+
+def _ways(operation: str, *options: Mapping[str, Any], number: Bytes = _little) -> tuple[Way, ...]:
+    return tuple(Way(operation, given, number) for given in options or ({},))
+
+
+UPSERT = ("--duration", "60s", "--working-set", "1k")
+INGEST = ("--duration", "60s", "--hosts", "10")
+LOCAL = {name: NO_SERVER for name in ("killed", "strangers", "tls", "credentials", "secrets")}
+TELLS_LENGTHS = "its messages have lengths, so one that is short is a broken message, and no lost row"
+
+
+def _store(scheme: str, message: bytes, *options: Mapping[str, Any], **without: str) -> System:
+    return System(
+        partial(_store_server, scheme),
+        _ways("ingest", *options, number=_text),
+        "checksum",
+        "venturi ",
+        stranger="the server said|the connection was lost|HTTP: ",
+        quotes=True,
+        message=message,
+        flags=INGEST,
+        without={"tls": NO_TLS, "credentials": NO_LOGIN, "secrets": NO_LOGIN, **without},
+        slow=False,
+    )
+
+
+def _clickhouse(engine: str, version: str, *forms: str) -> System:
+    every = [Way(operation, {"format": form}) for operation in ("put", "get") for form in forms]
+    return System(
+        partial(_clickhouse_server, engine),
+        (*every, Way("get", {"format": "rowbinary", "split": "key"}, alike=True)),
+        "sums",
+        f"ClickHouse {version}",
+        stranger="HTTP",
+        denied="Code: ",
+        blocks=True,
+        middle={"rows_per_stream": 5000},
+        long={"rows_per_stream": 1_000_000, "verify": "none"},
+        amount=300_000,
+        flags=("--rows-per-stream", "5M"),
+        without={"fair": "how much each stream does is known beforehand"},
+    )
+
+
+SYSTEMS: dict[str, System] = {
+    "flight": System(
+        partial(_ours, "flight"),
+        (*_ways("get", {}, {"connections": "shared"}), *_ways("put", {}, {"ack": "batch"})),
+        "checksum",
+        "venturi ",
+        stranger="is it a gRPC server|speak HTTP/2|a malformed DATA frame",
+        denied="the token is wrong",
+        without={"lost": TELLS_LENGTHS},
+        slow=False,
+    ),
+    "http+arrow": System(
+        partial(_ours, "http+arrow"),
+        (*_ways("get", {}), *_ways("put", {}, {"http_method": "PUT"})),
+        "checksum",
+        "venturi ",
+        denied="token|password",
+        without={
+            "lost": TELLS_LENGTHS,
+            "strangers": "who answers by HTTP may well have what is asked for: tests/test_http_arrow.py",
+        },
+        slow=False,
+    ),
+    "charrow": System(
+        partial(_ours, "charrow"),
+        _ways("get", {}, {"decoders": 0}, {"encoders": 2, "decoders": 2}),
+        "checksum",
+        "venturi ",
+        stranger="is it a charrow server",
+        denied="password",
+        without={"lost": TELLS_LENGTHS},
+        slow=False,
+    ),
+    "mysql": System(
+        partial(_database, "mariadb"),
+        (*_ways("upsert", {"statement": "text"}, number=_text), *_ways("upsert", {"statement": "prepared"})),
+        "sums",
+        "MariaDB 1|MySQL",
+        stranger="speak MySQL's protocol|is it a MySQL server|is a firewall in the way",
+        gone="does the server still run",
+        password=f"{HARD} ö",
+        denied=f"error 1045.*is what {WRONG_ENV} holds the password",
+        flags=UPSERT,
+        amount=300_000,
+    ),
+    "postgres": System(
+        partial(_database, "postgres"),
+        (
+            *_ways("upsert", {}, {"method": "copy"}, number=_big),
+            *_ways("upsert", {"statement": "text"}, number=_text),
+            Way("upsert", {"synchronous": "off"}, alike=True),
+            Way("upsert", {}, more={"in_flight": 4}, alike=True),
+        ),
+        "sums",
+        "PostgreSQL ",
+        stranger="is it a PostgreSQL server",
+        denied=r"\(28P01\)",
+        flags=UPSERT,
+        amount=300_000,
+    ),
+    "cassandra": System(
+        partial(_database, "cassandra"),
+        (
+            *_ways("upsert", {"write": "counter"}, {"write": "insert"}, number=_big),
+            *_ways("upsert", {"write": "insert", "statement": "text"}, number=_text),
+            *(
+                Way("upsert", options, alike=True)
+                for options in (
+                    {"write": "insert", "batch": "logged"},
+                    {"write": "insert", "batch": "logged", "statement": "text"},
+                    {"write": "counter", "compression": "lz4"},
+                )
+            ),
+        ),
+        "sums",
+        r"Cassandra 5\.",
+        middle={"duration_ns": 4_000_000_000},
+        stranger="is it a Cassandra|is a firewall in the way",
+        gone="is the server still running",
+        denied="does not accept the user or the password",
+        flags=UPSERT,
+        amount=300_000,
+        without={"lost": "rows go by a TRUNCATE, which beside writes may take longer than the trial"},
+    ),
+    "redis": System(
+        _redis,
+        _ways("upsert", number=_text),
+        "sums",
+        "Redis |Valkey ",
+        stranger="is it a Redis server|is a firewall in the way",
+        gone="is the server still running",
+        denied=f"WRONGPASS.*is what {WRONG_ENV} holds the password",
+        flags=UPSERT,
+        amount=300_000,
+    ),
+    "clickhouse": _clickhouse("chdb", "26.", "arrow", "native", "rowbinary"),
+    "clickhouse-2018": _clickhouse("server", "18.16.1", "native", "rowbinary"),
+    "sqlite": System(
+        _sqlite,
+        _ways("upsert", {}, {"statement": "text"}),
+        "sums",
+        r"SQLite 3\.",
+        without={**LOCAL, "fair": "who had the lock of its file may have it again"},
+        slow=False,
+    ),
+    "duckdb": System(
+        _duckdb_file,
+        _ways("upsert", {}, {"statement": "text"}, {"method": "copy"}),
+        "sums",
+        "DuckDB v",
+        without={**LOCAL, **dict.fromkeys(("lost", "altered", "shared"), "one process has its file open")},
+        slow=False,
+    ),
+    "akumuli": _store(
+        "akumuli",
+        rb"[+:][^\r]*\r\n\+[^\r]*\r\n(?:\*1\r\n)?\+%d[^\r]*\r\n",
+        *({"format": form} for form in ("rows", "values", "dictionary")),
+    ),
+    "opentsdb": _store("opentsdb", rb"[^\n]*%d[^\n]*\n"),
+    "influx": _store("influx", rb"[^\n]*%d[^\n]*\n"),
+    "influx+http": _store("influx+http", b"", lost=TELLS_LENGTHS),
+}
+NOT_JUDGED = {
+    "empty": "it moves nothing anywhere",
+    "flightsql": "its server is not ours, and is Flight's on the way: tests/test_flightsql.py",
+    "adbc": "its connections are the driver's own: tests/test_adbc.py",
+    "exec": "a pipe is between its ends, where nobody comes: tests/test_exec.py",
+    "pipe": "both its ends are in one process, where nobody comes between them",
+    "akumuli+udp": "nobody answers a datagram: tests/test_ingest_run.py counts what arrived",
+}
+
+
+# ---- data ---------------------------------------------------------------------------------
+
+
+STARTS = itertools.count(1_483_228_800_000_000_000, 10**16)
+"""When points begin: each trial's after those of all before it."""
+
+
+def needle(operation: str = "get") -> pa.Table:
+    """2,000 rows with NEEDLE among them, once."""
+    rows = range(2000)
+    hits = pa.array([NEEDLE if n == 1000 else n % 7 for n in rows], pa.int64())
+    if operation != "ingest":
+        return pa.table({"id": pa.array(rows, pa.int64()), "hits": hits})
+    start = next(STARTS)
+    at = pa.array([start + n for n in rows], pa.timestamp("ns"))
+    return pa.table({"at": at, "id": [f"h{n % 10}" for n in rows], "hits": hits.cast(pa.float64())})
+
+
+def needle_spec(place: Path, operation: str) -> dict[str, Any]:
+    """Fields of a spec that write it."""
+    path = write_ipc(needle(operation), place / f"{operation}.arrow")
+    roles = {"time": "at", "tags": ["id"], "values": ["hits"], "metric": "web"}
+    more = {"upsert": {"upsert": {"key": ["id"], "add": ["hits"]}}, "ingest": {"ingest": roles}}
+    data = {"source": "file", "path": "needle.parquet", "ipc": str(path)}
+    return {"data": data, **more.get(operation, {})}
+
+
+DATA: dict[str, dict[str, Any]] = {
+    "get": {"source": "records", "columns": 2, "values": "random", "seed": 1},
+    "put": {"source": "records", "columns": 2, "values": "random", "seed": 1},
+    "upsert": {"source": "usage", "working_set": 1000, "seed": 7, "loaded_unix_s": 1_790_000_000},
+    "ingest": {
+        **{"source": "metrics", "hosts": 10, "seed": 1, "tick_ns": 10**9, "steps": None},
+        "start_unix_ns": 1_483_228_800_000_000_000,
+    },
+}

@@ -1,0 +1,60 @@
+"""`venturi serve charrow` for tests, and the stranger's ends that it is tested with."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+
+from support.charrow_peer import (
+    BLOCK,
+    ERROR,
+    HEADER,
+    SCHEMA,
+    Partition,
+    Refused,
+    fresh,
+    handshake,
+    number,
+    query,
+    shared,
+    sized,
+    together,
+)
+from support.charrow_peer_server import NewServer, OldServer
+from support.flight import ServerProcess
+
+__all__ = [
+    "BLOCK",
+    "ERROR",
+    "HEADER",
+    "SCHEMA",
+    "NewServer",
+    "OldServer",
+    "Partition",
+    "Refused",
+    "fresh",
+    "handshake",
+    "number",
+    "query",
+    "serve_command",
+    "serving",
+    "shared",
+    "sized",
+    "together",
+]
+
+
+def serve_command(*arguments: str) -> list[str]:
+    common = ["--port", "0", "--json", "--exit-with-parent"]
+    return [sys.executable, "-m", "venturi", "serve", "charrow", *common, *arguments]
+
+
+@contextlib.contextmanager
+def serving(*arguments: object, **environment: str) -> Iterator[ServerProcess]:
+    """`venturi serve charrow` with these arguments, as long as the block lasts."""
+    server = ServerProcess(serve_command(*map(str, arguments)), environment)
+    try:
+        yield server
+    finally:
+        server.stop()

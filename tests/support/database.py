@@ -1,0 +1,235 @@
+"""Databases of the tests' own: fixtures `mariadb`, `cassandra`, `postgres`, and `start_database`.
+
+A session has at most one server of a kind, started when the first test asks for it; all tests share it,
+so each uses tables of its own. Tests that change a server, stop it or need special settings start theirs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from venturi.common.errors import VenturiError
+from venturi.servers import throwaway
+
+
+class Database:
+    """A running server: `url`, `port`, `pid`, `env` (what a command needs to log in), and statements."""
+
+    def __init__(self, server: throwaway.ThrowawayServer) -> None:
+        self.server = server
+        self.url = server.url
+        self.port = int(server.address.rsplit(":", 1)[1])
+        self.hello = server.hello
+        name = server.password_env
+        self.password = os.environ[name] if name else None
+        self.env = {name: os.environ[name]} if name else {}
+        # Of Cassandra, whose driver takes a second or two to connect; by password.
+        self.sessions: dict[str | None, Any] = {}
+        self.ends = contextlib.ExitStack()
+        # Of options: `--password-env` and such.
+        self.flags = ["--password-env", name] if name else []
+
+    @property
+    def pid(self) -> int:
+        assert self.server.pid is not None
+        return self.server.pid
+
+    def run_sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """The rows of one statement, as the account that Venturi uses."""
+        return self._run(statement, values, administrator=False)
+
+    def run_as_administrator(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """The same with all rights: SET GLOBAL, CREATE USER and the like."""
+        return self._run(statement, values, administrator=True)
+
+    def _run(self, statement: str, values: tuple[Any, ...], administrator: bool) -> list[tuple[Any, ...]]:
+        connect = {"mariadb": _mysql, "postgres": _postgres, "cassandra": _cassandra}[self.server.name]
+        return connect(self, statement, values, administrator)
+
+    @contextlib.contextmanager
+    def transaction(self, statement: str) -> Iterator[None]:
+        """PostgreSQL: what the statement locks stays so until this is left."""
+        with postgres_connection(self, administrator=False, autocommit=False) as connection:
+            connection.execute(statement)
+            yield
+            connection.rollback()
+
+    def login_error(self, password: str) -> str | None:
+        """What the server says to another password."""
+        right, self.password = self.password, password
+        try:
+            self.run_sql("SELECT 1" if self.server.name != "cassandra" else "SELECT key FROM system.local")
+        except Exception as error:
+            return str(error)
+        finally:
+            self.password = right
+        return None
+
+    def kill(self) -> None:
+        """As a crash has it: kill -9."""
+        self.ends.close()
+        os.kill(self.pid, signal.SIGKILL)
+
+    def stop(self) -> None:
+        self.ends.close()
+        self.server.stop()
+
+
+def _mysql(database: Database, statement: str, values: tuple[Any, ...], administrator: bool) -> list[Any]:
+    import pymysql
+
+    server = database.server
+    assert isinstance(server, throwaway.MariaDb)
+    place: dict[str, Any] = (
+        {"unix_socket": str(server.socket), "user": "root"}
+        if administrator
+        else {"host": "127.0.0.1", "port": database.port, "user": "venturi"}
+    )
+    if database.password is not None and not administrator:
+        place["password"] = database.password.encode()  # as str: Latin-1
+    with contextlib.closing(pymysql.connect(**place, database="venturi", autocommit=True)) as connection:
+        cursor = connection.cursor()
+        cursor.execute(statement, values or None)
+        return list(cursor.fetchall())
+
+
+def postgres_connection(database: Database, administrator: bool, autocommit: bool = True) -> Any:
+    import psycopg
+
+    server: Any = database.server
+    place: dict[str, Any] = (
+        {"host": str(server.directory), "user": "postgres"}
+        if administrator
+        else {"host": "127.0.0.1", "user": "venturi", "password": database.password}
+    )
+    return psycopg.connect(**place, port=database.port, dbname="venturi", autocommit=autocommit)
+
+
+def _postgres(database: Database, statement: str, values: tuple[Any, ...], administrator: bool) -> list[Any]:
+    with postgres_connection(database, administrator) as connection:
+        cursor = connection.execute(statement, values or None)
+        return list(cursor.fetchall()) if cursor.description else []
+
+
+def _cassandra(database: Database, statement: str, values: tuple[Any, ...], administrator: bool) -> list[Any]:
+    from cassandra.auth import PlainTextAuthProvider
+
+    if database.sessions.get(database.password) is None:
+        login = None
+        if database.password is not None:
+            login = PlainTextAuthProvider("venturi", database.password)
+        cluster = cassandra_cluster(database.port, auth_provider=login)
+        database.ends.callback(cluster.shutdown)
+        session = database.sessions[database.password] = cluster.connect()
+        session.default_timeout = 60
+    return [tuple(row) for row in database.sessions[database.password].execute(statement, values or None)]
+
+
+def cassandra_cluster(port: int, **more: Any) -> Any:
+    """One that waits for a server that has just started on a busy machine: the driver's own limits are
+    2 s and 5 s."""
+    from cassandra.cluster import Cluster
+
+    return Cluster(["127.0.0.1"], port=port, connect_timeout=60, control_connection_timeout=60, **more)
+
+
+def available(name: str) -> None:
+    """Skips the test where this kind of server cannot be had; fails it where nothing may be skipped."""
+    from support.needs import require
+
+    try:
+        throwaway.named(name)().find()
+    except VenturiError as error:
+        require(False, f"{error.message} ({error.hint})")
+
+
+def start(name: str, **choices: Any) -> Database:
+    """A server with `choices` as `throwaway.ThrowawayServer` takes them. Skips where it cannot be had."""
+    available(name)
+    return Database(throwaway.named(name)(**choices).start())
+
+
+def _shared(name: str) -> Iterator[Database]:
+    database = start(name)
+    yield database
+    database.stop()
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[Database]:
+    yield from _shared("mariadb")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Database]:
+    yield from _shared("postgres")
+
+
+@pytest.fixture(scope="session")
+def cassandra() -> Iterator[Database]:
+    yield from _shared("cassandra")
+
+
+def skewed(offset: str) -> dict[str, str]:
+    """Variables for `environment=`: the server's clock is off by that much, as "-1h" or "+90s"."""
+    from support.needs import require
+
+    found = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+    require(found, "libfaketime (tools/install-servers)")
+    # The clock that is shown is wrong, not the one that is waited for: else Java's threads never sleep.
+    steady = {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_FORCE_MONOTONIC_FIX": "0"}
+    return {"LD_PRELOAD": found[0], "FAKETIME": offset, **steady}
+
+
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """A directory for data that are kept: the account which a server runs as for root can enter it."""
+    with tempfile.TemporaryDirectory(prefix="venturi-kept-") as name:
+        os.chmod(name, 0o755)
+        yield Path(name) / "data"
+
+
+@pytest.fixture
+def start_database() -> Iterator[Callable[..., Database]]:
+    """start_database("mariadb", settings={"max_connections": "3"}): stopped when the test ends."""
+    running: list[Database] = []
+
+    def begin(name: str, **choices: Any) -> Database:
+        running.append(start(name, **choices))
+        return running[-1]
+
+    yield begin
+    for database in running:
+        database.stop()
+
+
+def once_it_runs(
+    spec: dict[str, Any], act: Callable[[], None] | None = None, batches: int = 20
+) -> dict[str, Any]:
+    """The record of a trial during which `act` happens, once `batches` have been acknowledged; without one it
+    is cancelled."""
+    from venturi import _core
+
+    control = _core.Control()
+    records: list[Any] = []
+    trial = threading.Thread(target=lambda: records.append(_core.run_trial(json.dumps(spec), control)))
+    trial.start()
+    deadline = time.monotonic() + 60
+    while control.progress()["batches"] < batches and trial.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    (act or control.cancel)()
+    trial.join(timeout=60)
+    record: dict[str, Any] = json.loads(records[0])
+    return record

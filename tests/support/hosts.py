@@ -1,0 +1,303 @@
+"""Hosts for tests: network namespaces on one bridge, each with its own address, and a Ray node where wanted.
+
+They are removed again whatever happens: at the end of the `with`, at the end of the process, and those of a
+process that was killed when the next ones are made. Root is needed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from support.flight import ServerProcess, serve_command
+from support.needs import require
+from support.run import ROOT, command, environment, helper
+
+NETWORK = "10.77.0.0/24"
+_NAME = re.compile(r"vt(\d+)x\d+-(?:switch|h\d+)")
+_made = itertools.count()
+# A tenth of a second is far from enough for Ray's processes under a full load of tests.
+_END_SECONDS = 10.0
+
+
+def ip(*words: str) -> str:
+    done = subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=20)
+    return done.stdout
+
+
+class Host:
+    """A namespace with one interface, eth0, and no way out of the bridge."""
+
+    def __init__(self, name: str, number: int, switch: str) -> None:
+        self.name, self.number, self._switch = name, number, switch
+        self.address = f"10.77.0.{number}"
+        self._port = f"h{number}"
+
+    def make(self) -> None:
+        ip("netns", "add", self.name)
+        ip(
+            "link",
+            "add",
+            "eth0",
+            "netns",
+            self.name,
+            "type",
+            "veth",
+            "peer",
+            self._port,
+            "netns",
+            self._switch,
+        )
+        ip("-n", self._switch, "link", "set", self._port, "master", "br0", "up")
+        ip("-n", self.name, "link", "set", "lo", "up")
+        ip("-n", self.name, "address", "add", f"{self.address}/24", "dev", "eth0")
+        ip("-n", self.name, "link", "set", "eth0", "up")
+
+    def inside(self) -> list[str]:
+        """What a command begins with that is to run on this host."""
+        return ["ip", "netns", "exec", self.name]
+
+    def run(self, *words: object, **more: Any) -> subprocess.CompletedProcess[str]:
+        options: dict[str, Any] = {
+            "capture_output": True,
+            "text": True,
+            "timeout": 60,
+            "check": False,
+            **more,
+        }
+        return subprocess.run([*self.inside(), *map(str, words)], stdin=subprocess.DEVNULL, **options)
+
+    def start(self, *words: object, **more: Any) -> subprocess.Popen[str]:
+        options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **more}
+        return subprocess.Popen([*self.inside(), *map(str, words)], stdin=subprocess.DEVNULL, **options)
+
+    def venturi(self, *words: object, **variables: str) -> subprocess.CompletedProcess[str]:
+        return self.run(*command(*words), env=environment(**variables), cwd=ROOT, timeout=300)
+
+    @contextlib.contextmanager
+    def server(self, *arguments: str) -> Iterator[ServerProcess]:
+        """`venturi serve flight` on this host's address."""
+        made = ServerProcess([*self.inside(), *serve_command("--host", self.address, *arguments)])
+        try:
+            yield made
+        finally:
+            made.stop()
+
+    @contextlib.contextmanager
+    def relay(self, target: str, milliseconds: float) -> Iterator[ServerProcess]:
+        """A TCP relay on this host to `target`, HOST:PORT, which delays each byte so long each way."""
+        words = helper("delay_relay", target, milliseconds, self.address)
+        made = ServerProcess([*self.inside(), *words])
+        try:
+            yield made
+        finally:
+            made.stop()
+
+    def shape(self, rate: str, burst: str = "256kb") -> None:
+        """What this host sends and what it is sent, each at most this fast, with a queue of 50 ms."""
+        for namespace, device in ((self.name, "eth0"), (self._switch, self._port)):
+            words = ["netns", "exec", namespace, "tc", "qdisc", "replace", "dev", device, "root", "tbf"]
+            ip(*words, "rate", rate, "burst", burst, "latency", "50ms")
+
+    def unshape(self) -> None:
+        for namespace, device in ((self.name, "eth0"), (self._switch, self._port)):
+            ip("netns", "exec", namespace, "tc", "qdisc", "del", "dev", device, "root")
+
+    def cut(self) -> None:
+        """Nothing gets through any more, and nobody is told: as a cable that is pulled at the switch."""
+        ip("-n", self._switch, "link", "set", self._port, "nomaster")
+
+    def mend(self) -> None:
+        ip("-n", self._switch, "link", "set", self._port, "master", "br0")
+
+    def processes(self) -> list[int]:
+        with contextlib.suppress(subprocess.CalledProcessError):
+            return [int(pid) for pid in ip("netns", "pids", self.name).split()]
+        return []
+
+    def signal(self, number: int, containing: str = "") -> list[int]:
+        """To all processes of this host, or to those with that text in their command line: these."""
+        sent = []
+        for pid in self.processes():
+            with contextlib.suppress(OSError):
+                line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                if containing in line:
+                    os.kill(pid, number)
+                    sent.append(pid)
+        return sent
+
+
+class Hosts:
+    """So many hosts on one bridge; numbers and addresses begin with 1."""
+
+    def __init__(self, count: int) -> None:
+        self._prefix = f"vt{os.getpid()}x{next(_made)}"
+        self.switch = f"{self._prefix}-switch"
+        self.hosts = [Host(f"{self._prefix}-h{n}", n, self.switch) for n in range(1, count + 1)]
+
+    def __getitem__(self, index: int) -> Host:
+        return self.hosts[index]
+
+    def __iter__(self) -> Iterator[Host]:
+        return iter(self.hosts)
+
+    @property
+    def names(self) -> str:
+        return ",".join(host.name for host in self.hosts)
+
+    def make(self) -> None:
+        atexit.register(self.remove)
+        ip("netns", "add", self.switch)
+        # Without waiting: there is no other way, so no loop to be found.
+        ip("-n", self.switch, "link", "add", "br0", "type", "bridge", "stp_state", "0", "forward_delay", "0")
+        ip("-n", self.switch, "link", "set", "br0", "up")
+        for host in self.hosts:
+            host.make()
+
+    def remove(self) -> None:
+        remove(self.switch, *(host.name for host in self.hosts))
+        atexit.unregister(self.remove)
+
+
+def remove(*namespaces: str) -> None:
+    """Ends what runs there, politely first, and removes them."""
+
+    def processes() -> list[int]:
+        found = []
+        for namespace in namespaces:
+            done = subprocess.run(
+                ["ip", "netns", "pids", namespace], capture_output=True, text=True, check=False
+            )
+            found += [int(pid) for pid in done.stdout.split()]
+        return found
+
+    began = time.monotonic()
+    for number, seconds in ((signal.SIGTERM, _END_SECONDS / 5), (signal.SIGKILL, _END_SECONDS)):
+        while (left := processes()) and time.monotonic() < began + seconds:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+                    os.kill(pid, number)
+            time.sleep(0.1)
+    for namespace in namespaces:
+        subprocess.run(["ip", "netns", "delete", namespace], capture_output=True, timeout=20, check=False)
+
+
+def namespaces(of: int | None = None) -> list[str]:
+    """Our namespaces that there are, of that process or of any."""
+    found = [line.split()[0] for line in ip("netns", "list").splitlines() if line.strip()]
+    matched = [(name, _NAME.fullmatch(name)) for name in found]
+    return [name for name, match in matched if match and (of is None or int(match[1]) == of)]
+
+
+def sweep() -> list[str]:
+    """Removes what processes left that are no more; what it was."""
+    left = [name for name in namespaces() if not Path(f"/proc/{_NAME.fullmatch(name)[1]}").exists()]  # type: ignore[index]
+    if left:
+        remove(*left)
+    return left
+
+
+@contextlib.contextmanager
+def hosts(count: int) -> Iterator[Hosts]:
+    """So many hosts; skips the test where there is no root or no way to make namespaces."""
+    require(os.geteuid() == 0 and shutil.which("ip"), "root and ip, for network namespaces")
+    made = Hosts(count)
+    try:
+        try:
+            sweep()
+            made.make()
+        except (OSError, subprocess.SubprocessError) as error:
+            require(False, f"network namespaces ({error})")
+        yield made
+    finally:
+        made.remove()
+
+
+class RayCluster:
+    """Hosts with a Ray node each, started as a user would: the driver runs on the first one."""
+
+    def __init__(self, on: Hosts) -> None:
+        self.hosts = on
+        self.folder = Path(tempfile.mkdtemp(prefix="vt", dir="/tmp"))  # sockets have short names
+        self.variables = {"XDG_STATE_HOME": str(self.folder / "state")}
+
+    def venturi(self, *words: object) -> subprocess.CompletedProcess[str]:
+        """`venturi` on the first host."""
+        return self.hosts[0].venturi(*words, **self.variables)
+
+    def up(self, *options: object) -> subprocess.CompletedProcess[str]:
+        where = ("--hosts", self.hosts.names, "--ssh", "ip netns exec", "--interface", NETWORK)
+        return self.venturi("cluster", "up", *where, "--directory", self.folder / "n", *options)
+
+    def down(self) -> subprocess.CompletedProcess[str]:
+        return self.venturi("cluster", "down")
+
+    def remove(self) -> None:
+        for host in self.hosts:
+            host.signal(signal.SIGCONT)
+        self.down()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def ray_cluster(on: Hosts, *options: object) -> Iterator[RayCluster]:
+    """A Ray node on each host, until the end of the `with`."""
+    made = RayCluster(on)
+    try:
+        done = made.up(*options)
+        assert done.returncode == 0, done.stderr
+        yield made
+    finally:
+        made.remove()
+
+
+def tcp_rate(host: Host, target: str, streams: int = 1, seconds: str = "500ms") -> float:
+    """Payload bytes a second from `target` to this host, by Venturi's own probe of plain TCP."""
+    words = ("ceilings", target, "--only", "tcp", "--streams", streams, "--repeats", 3, "--format", "json")
+    done = host.venturi(*words, "--duration", seconds, "--quiet")
+    assert done.returncode == 0, done.stderr
+    limits = json.loads(done.stdout)["limits"]
+    (found,) = (limit for limit in limits if limit["place"] != "local" and limit["direction"] == "get")
+    return float(found["bytes_per_second"])
+
+
+def records(out: Path) -> list[dict[str, Any]]:
+    """The trials of a run that may still go on."""
+    path = out / "trials.jsonl"
+    # Not yet a line: one whose end is not there.
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def busy(on: Iterable[Host]) -> list[str]:
+    """Command lines of loaders, servers and drivers that run on any of these hosts."""
+    found = []
+    for host in on:
+        for pid in host.processes():
+            path = Path(f"/proc/{pid}/cmdline")
+            with contextlib.suppress(OSError):
+                line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                if any(word in line for word in ("ray::Ray", "venturi serve", "-m venturi")):
+                    found.append(f"{host.name}: {line}")
+    return found
+
+
+def nothing_is_left(on: Iterable[Host], seconds: float = 30.0) -> None:
+    """Waits until none of them runs; fails where one still does after that time."""
+    until = time.monotonic() + seconds
+    while found := busy(on):
+        assert time.monotonic() < until, found
+        time.sleep(0.2)

@@ -1,0 +1,201 @@
+"""Links of the laboratory for tests: what independent tools measure over one, and what is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Container, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from support.needs import require
+from support.run import command, environment
+from venturi.common.errors import VenturiError
+from venturi.lab.hosts import Hosts, address
+from venturi.lab.laboratory import Laboratory
+
+SERVER = address("server")
+IPERF_PORT = 5201
+_INTERFACES = {*Hosts().middle, "switch"}
+_TRIES = 3
+_IPERF_SECONDS = 20.0
+"""iperf3 begins a test of datagrams with one that it does not send again, and waits for its answer."""
+
+
+@contextlib.contextmanager
+def laboratory() -> Iterator[Laboratory]:
+    """Skips the test where this host can make none."""
+    try:
+        made = Laboratory()
+    except VenturiError as error:
+        require(False, f"network namespaces ({error.message})")
+        raise
+    with contextlib.closing(made):
+        yield made
+
+
+def inside(lab: Laboratory, end: str, *words: object) -> list[str]:
+    """A command that runs at this end."""
+    return [*lab.within(end), *map(str, words)]
+
+
+def ping(lab: Laboratory, count: int, seconds: float) -> list[float]:
+    """Round trips in ms of `count` packets, one each so many seconds; of those that came back."""
+    require(shutil.which("ping"), "ping (tools/install-servers)")
+    words = inside(lab, "client", "ping", "-n", "-c", count, "-i", seconds, "-W", 2, SERVER)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=count * seconds + 30, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    assert f"{count} packets transmitted" in done.stdout
+    return [float(time) for time in re.findall(r"time=([\d.]+) ms", done.stdout)]
+
+
+def listening(within: Sequence[str], port: int, seconds: float = 20.0) -> None:
+    """Waits until somebody listens on this port there."""
+    deadline = time.monotonic() + seconds
+    while True:
+        tables = subprocess.run([*within, "cat", "/proc/self/net/tcp", "/proc/self/net/tcp6"],
+                                capture_output=True, text=True, check=True).stdout  # fmt: skip
+        if re.search(rf":{port:04X} [0:]+ 0A ", tables):
+            return
+        assert time.monotonic() < deadline, f"nobody listens on port {port}"
+        time.sleep(0.02)
+
+
+def iperf3(lab: Laboratory, *options: object) -> dict[str, Any]:
+    """What iperf3 tells at its end, of a test from client to server; `--reverse` turns it round."""
+    require(shutil.which("iperf3"), "iperf3 (tools/install-servers)")
+    for _ in range(_TRIES):
+        serving = inside(lab, "server", "iperf3", "--server", "--one-off", "--json")
+        with subprocess.Popen(serving, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+            try:
+                listening(lab.within("server"), IPERF_PORT)
+                words = inside(lab, "client", "iperf3", "--client", SERVER, "--json", *options)
+                done = subprocess.run(
+                    words, capture_output=True, text=True, timeout=_IPERF_SECONDS, check=False
+                )
+            except subprocess.TimeoutExpired:
+                told = {"error": f"no end in {_IPERF_SECONDS:.0f} s"}
+                continue
+            finally:
+                server.kill()
+        told = json.loads(done.stdout)
+        if "error" not in told:
+            return dict(told["end"])
+    raise AssertionError(told["error"])
+
+
+def tree(pid: int) -> dict[int, str]:
+    """Processes that descend from this one, and itself: their command lines. Those whose parent has ended
+    before are none of them."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, IndexError):
+            if entry.name.isdecimal():
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    found: dict[int, str] = {}
+    todo = [pid]
+    while todo:
+        one = todo.pop()
+        with contextlib.suppress(OSError):
+            line = Path(f"/proc/{one}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            found[one] = line.strip()
+            todo += [child for child, parent in parents.items() if parent == one]
+    return found
+
+
+def alive(pids: Sequence[int]) -> list[str]:
+    """Of these processes, those that are neither gone nor waiting to be noticed."""
+    found = []
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            stat = Path(f"/proc/{pid}/stat").read_text()
+            if stat.rpartition(")")[2].split()[0] not in "ZX":
+                found.append(stat)
+    return found
+
+
+def gone(pids: Sequence[int], seconds: float = 30.0) -> None:
+    """Waits until none of these processes lives."""
+    deadline = time.monotonic() + seconds
+    while left := alive(pids):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+def networks(pids: Sequence[int]) -> dict[int, int]:
+    """Network namespaces of these processes, but for this one's: their numbers, which nobody else is given as
+    long as the descriptor is open that stands beside."""
+    own, found = os.stat("/proc/self/ns/net").st_ino, dict[int, int]()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            descriptor = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+            number = os.fstat(descriptor).st_ino
+            if number == own or number in found:
+                os.close(descriptor)
+            else:
+                found[number] = descriptor
+    return found
+
+
+def _within(spaces: Container[int]) -> list[int]:
+    """Processes in any of these namespaces."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdecimal() and (entry / "ns" / "net").stat().st_ino in spaces:
+                found.append(int(entry.name))
+    return found
+
+
+def nothing_left(pids: Sequence[int], spaces: dict[int, int], seconds: float = 30.0) -> None:
+    """Waits until none of these processes lives, and nobody at all is in one of these namespaces, which go
+    with the last one in them; and sees that no interface has got into this one."""
+    deadline = time.monotonic() + seconds
+    gone(pids, seconds)
+    while left := _within(spaces):
+        assert time.monotonic() < deadline, [tree(pid) for pid in left]
+        time.sleep(0.05)
+    for descriptor in spaces.values():
+        os.close(descriptor)
+    assert not {path.name for path in Path("/sys/class/net").iterdir()} & _INTERFACES
+
+
+def started(*arguments: object, cwd: Path, **more: Any) -> subprocess.Popen[str]:
+    """`venturi ARGUMENTS`, which may be killed."""
+    given = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    given |= {"text": True, "env": environment(), **more}
+    return subprocess.Popen(command(*arguments), cwd=cwd, **given)
+
+
+def until(pid: int, text: str, seconds: float = 60.0) -> int:
+    """Waits for a process below this one with that text in its command line; its id."""
+    deadline = time.monotonic() + seconds
+    while True:
+        for one, line in tree(pid).items():
+            if one != pid and text in line:
+                return one
+        assert time.monotonic() < deadline and alive([pid]), f"{text} never ran below {pid}"
+        time.sleep(0.02)
+
+
+def for_others() -> tuple[list[str], dict[str, str]]:
+    """What a command begins with that runs `venturi` as somebody who is not root, and its environment. That
+    is by a Python which others may read: ours, or the system's of the same version."""
+    become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
+    variables = environment()
+    variables["PYTHONPATH"] += os.pathsep + sysconfig.get_path("purelib")
+    for python in (sys.executable, f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"):
+        # A program that has been somebody else's from its beginning reads this one.
+        words = [*become, "sh", "-c", f"exec {shlex.quote(python)} -c 'import venturi._core, pyarrow'"]
+        if not subprocess.run(words, env=variables, capture_output=True, check=False, cwd="/").returncode:
+            return [*become, python, "-m", "venturi"], variables
+    require(False, "a Python with Venturi that others than root may read")
+    raise AssertionError

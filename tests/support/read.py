@@ -1,0 +1,120 @@
+"""Gets from databases straight through the core, and what a good record of one must say."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.run import venturi
+
+RECORDS = {"source": "records", "columns": 4, "seed": 3}
+REMOTE = {"source": "remote"}
+
+
+def spec(
+    url: str,
+    *,
+    data: dict[str, Any] | None = None,
+    streams: int = 1,
+    rows: int | None = None,
+    batch: int = 4096,
+    verify: str = "checksum",
+    duration_s: float | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """A get; without `data` it is of the server's own."""
+    return {
+        "trial": "test", "target": url, "options": options, "operation": "get", "data": data or REMOTE,
+        "rows_per_batch": batch, "streams": streams, "threads": streams, "verify": verify,
+        "rows_per_stream": rows, "timeout_ns": 20_000_000_000,
+        "duration_ns": None if duration_s is None else int(duration_s * 1e9),
+    }  # fmt: skip
+
+
+def get(url: str, **choices: Any) -> dict[str, Any]:
+    from venturi import _core
+
+    record: dict[str, Any] = json.loads(_core.run_trial(json.dumps(spec(url, **choices)), _core.Control()))
+    return record
+
+
+def file_of(path: Path, table: Any) -> dict[str, Any]:
+    """Data of an Arrow table, which is written there."""
+    import pyarrow.ipc
+
+    with pyarrow.ipc.new_file(path, table.schema) as ipc:
+        ipc.write_table(table)
+    return {"source": "file", "path": "x", "ipc": str(path)}
+
+
+def by_splits(*splits: dict[str, str]) -> pytest.MarkDecorator:
+    """A test that is one for each of these ways in which streams share rows."""
+    return pytest.mark.parametrize("split", splits, ids=lambda split: "-".join(split.values()))
+
+
+def embedded_gives_ours_back(url: str, protocol: str, **options: Any) -> dict[str, Any]:
+    """Rows of ours come back from a database in this process, however two streams share them; the last
+    record."""
+    for split in ({}, {"split": "none"}, {"split": "hash"}, {"split": "key"}):
+        rows = 20_000 if split.get("split") == "none" else 10_000
+        record = good(get(url, data=RECORDS, streams=2, rows=5000, **split, **options), rows, "checksum")
+        assert {"apply", "decode", "verify"} <= set(record["stages"]["client"])
+        assert record["target"]["protocol"] == protocol
+    return record
+
+
+def cancelled(given: dict[str, Any]) -> dict[str, Any]:
+    """The record of a trial that is cancelled half a second after it was asked for."""
+    from venturi import _core
+
+    control, records = _core.Control(), []
+    trial = threading.Thread(target=lambda: records.append(_core.run_trial(json.dumps(given), control)))
+    trial.start()
+    time.sleep(0.5)
+    control.cancel()
+    trial.join(timeout=30)
+    assert not trial.is_alive()
+    record: dict[str, Any] = json.loads(records[0])
+    return record
+
+
+def as_a_user(directory: Path, *words: str, achieved: int) -> list[dict[str, Any]]:
+    """The records of a run of these words, so many, each with sums that hold."""
+    done = venturi(
+        "run", *words, "--repeats", "1", "--warmup", "0", "--no-ceilings", "--no-report", "--out",
+        str(directory / "run"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = (directory / "run" / "trials.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    assert [r["verification"]["achieved"] for r in records] == ["sums"] * achieved
+    return records
+
+
+def good(record: dict[str, Any], rows: int, achieved: str = "sums") -> dict[str, Any]:
+    """All rows have arrived, and it is known by what."""
+    assert record["error"] is None, record["error"]["message"]
+    found = record["verification"]
+    assert (record["counts"]["rows"], found["expected_rows"], found["rows"]) == (rows, rows, rows)
+    assert found["achieved"] == achieved, found
+    return record
+
+
+def refused(record: dict[str, Any], kind: str, *parts: str) -> str:
+    """The error's line, which has these parts."""
+    assert record["error"] is not None
+    message: str = record["error"]["message"]
+    assert record["error"]["kind"] == kind, message
+    assert "\n" not in message
+    for part in parts:
+        assert part in message, message
+    return message
+
+
+def sums(record: dict[str, Any]) -> dict[str, int]:
+    return {one["column"]: int(one["found"]) for one in record["verification"]["sums"]}

@@ -1,0 +1,162 @@
+"""A Slurm cluster of the tests' own: a slurmd a namespace, the controller on the first, one munged."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from support.hosts import Hosts
+from support.needs import require
+from support.run import ROOT, command, environment
+
+READY_SECONDS = 60.0
+# Fixtures give the tests another cache directory; what tools/install-servers unpacked is in the user's.
+_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi" / "debian"
+_LIBRARIES = ("libmunge.so.2", "libhwloc.so.15", "liblua5.1.so.0", "libslurmfull.so")
+_CONFIG = """\
+ClusterName=venturi
+SlurmctldHost=h1(10.77.0.1)
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+SlurmUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+PluginDir={plugins}
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+SelectType=select/linear
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+MailProg=/bin/true
+ReturnToService=2
+SlurmdParameters=config_overrides
+KillWait=30
+{nodes}
+PartitionName=all Nodes=ALL Default=YES MaxTime=10 State=UP
+"""
+# A node's name is the host's: a name of its own, in a namespace of its own.
+_NAMED = 'echo "$1" >/proc/sys/kernel/hostname; shift; exec "$@"'
+
+
+class Slurm:
+    """A cluster over `hosts`, whose nodes are called h1, h2, ..."""
+
+    def __init__(self, on: Hosts) -> None:
+        self.hosts = on
+        self.folder = Path(tempfile.mkdtemp(prefix="vts", dir="/tmp"))
+        self._daemons: list[subprocess.Popen[bytes]] = []
+        self._programs = {name: _found(name) for name in ("slurmctld", "slurmd", "slurmstepd", "munged")}
+
+    def start(self) -> None:
+        require(all(self._programs.values()), "slurm-wlm and munge (tools/install-servers)")
+        libraries = self.folder / "lib"
+        libraries.mkdir()
+        for name in _LIBRARIES:
+            for place in (_CACHE / "usr/lib").glob(f"*-linux-gnu*/**/{name}"):
+                (libraries / name).symlink_to(place)
+        plugins = next(iter((_CACHE / "usr/lib").glob("*-linux-gnu*/slurm-wlm")), None)
+        plugins = plugins or next(Path("/usr/lib").glob("*-linux-gnu*/slurm-wlm"))
+        for name in ("state", *(f"spool-h{host.number}" for host in self.hosts)):
+            (self.folder / name).mkdir()
+        (self.folder / "munge.key").write_bytes(os.urandom(128))
+        (self.folder / "munge.key").chmod(0o600)
+        nodes = "\n".join(
+            f"NodeName=h{h.number} NodeAddr={h.address} CPUs=1 RealMemory=1000" for h in self.hosts
+        )
+        text = _CONFIG.format(folder=self.folder, plugins=plugins, nodes=nodes)
+        (self.folder / "slurm.conf").write_text(text)
+        (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+        files = [f"--{what}-file={self.folder}/munge.{what}" for what in ("key", "log", "pid", "seed")]
+        self._daemon(
+            [str(self._programs["munged"]), "-F", "-f", f"--socket={self.folder}/munge.socket", *files]
+        )
+        while not (self.folder / "munge.socket").exists():
+            time.sleep(0.02)
+        for host in self.hosts:
+            named = [*host.inside(), "unshare", "--uts", "sh", "-c", _NAMED, "sh", f"h{host.number}"]
+            config = ["-f", str(self.folder / "slurm.conf"), "-D"]
+            if host.number == 1:
+                self._daemon([*named, str(self._programs["slurmctld"]), *config, "-c"])
+            self._daemon(
+                [*named, str(self._programs["slurmd"]), *config, "-d", str(self._programs["slurmstepd"])]
+            )
+        until = time.monotonic() + READY_SECONDS
+        while (states := self.run("sinfo", "-h", "-N", "-o", "%T").stdout.split()) != ["idle"] * len(
+            self.hosts.hosts
+        ):
+            logs = "\n".join(path.read_text()[-1000:] for path in self.folder.glob("*.log"))
+            assert time.monotonic() < until, f"nodes are {states}\n{logs}"
+            time.sleep(0.1)
+
+    def _daemon(self, words: list[str]) -> None:
+        with open(self.folder / "output", "ab") as output:
+            self._daemons.append(
+                subprocess.Popen(
+                    words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=self.environment()
+                )
+            )
+
+    def environment(self) -> dict[str, str]:
+        path = os.pathsep.join([str(_CACHE / "usr/bin"), os.environ["PATH"]])
+        conf = str(self.folder / "slurm.conf")
+        ours = {"PATH": path, "SLURM_CONF": conf, "LD_LIBRARY_PATH": str(self.folder / "lib")}
+        return environment(**ours, XDG_STATE_HOME=str(self.folder / "home"))
+
+    def run(self, *words: object, cwd: Path = ROOT, **more: object) -> subprocess.CompletedProcess[str]:
+        """A command as on the login node, which is the first host."""
+        return self.hosts[0].run(*words, env=self.environment(), cwd=cwd, **more)
+
+    def venturi(self, *words: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+        return self.run(*command(*words), cwd=cwd, timeout=120)
+
+    def job(self, number: str) -> dict[str, str]:
+        """What Slurm says of a job: JobState, ExitCode and the rest."""
+        done = self.run("scontrol", "show", "job", "-o", number)
+        return dict(word.split("=", 1) for word in done.stdout.split() if "=" in word)
+
+    def ended(self, number: str, seconds: float = 90.0) -> dict[str, str]:
+        until = time.monotonic() + seconds
+        while (job := self.job(number))["JobState"] in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING"):
+            assert time.monotonic() < until, job
+            time.sleep(0.2)
+        return job
+
+    def stop(self) -> None:
+        for daemon in reversed(self._daemons):
+            daemon.terminate()
+        for daemon in self._daemons:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                daemon.wait(5)
+            daemon.kill()
+            daemon.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _found(name: str) -> str | None:
+    for program in (f"{name}-wlm", name):
+        for place in (_CACHE / "usr/sbin", Path("/usr/sbin")):
+            if (place / program).exists():
+                return str(place / program)
+    return None
+
+
+@contextlib.contextmanager
+def slurm(on: Hosts) -> Iterator[Slurm]:
+    made = Slurm(on)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()

@@ -1,0 +1,277 @@
+"""The best setting: on the published figures, on runs with a known answer, and where there is none."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.run import venturi
+from venturi.analysis import results
+from venturi.analysis.cells.summary import summarise
+from venturi.analysis.search import best
+from venturi.analysis.statistics.gain import effect
+from venturi.measure.tune import Recorded
+from venturi.report.text import best as report
+
+pytestmark = pytest.mark.slow
+
+
+def records(
+    speed: Any, cpu: Any = lambda p: 2e9, noise: float = 0.01, repeats: int = 5, **axes: list[Any]
+) -> list[dict[str, Any]]:
+    """Trials of a full factorial; `speed` in B/s and `cpu` in ns of both ends for 1 GB, by parameters."""
+    draw = random.Random(3)
+    cells: list[dict[str, Any]] = [{}]
+    for name, values in axes.items():
+        cells = [{**c, name: v} for c in cells for v in values]
+    out = []
+    for cell in cells:
+        parameters = {"operation": "get", "place": "local", "rows_per_stream": 1000, **cell}
+        for repeat in range(repeats):
+            rate = speed(cell) * math.exp(noise * draw.gauss(0, 1))
+            out.append(
+                {
+                    "kind": "trial",
+                    "outcome": "ok",
+                    "cell": repr(sorted(parameters.items(), key=str)),
+                    "repeat": repeat,
+                    "parameters": parameters,
+                    "counts": {"rows": 1000, "payload_bytes": 10**9},
+                    "times": {"interval_ns": int(1e18 / rate)},
+                    "cpu": {
+                        "client": {"user_ns": cpu(cell) / 2, "system_ns": 0},
+                        "server": {"user_ns": cpu(cell) / 2, "system_ns": 0},
+                    },
+                }
+            )
+    return out
+
+
+def found(*args: Any, **named: Any) -> best.Best:
+    (one,) = best.find(summarise(records(*args, **named)), cores=4)
+    return one
+
+
+def test_seed_000_in_its_authors_words() -> None:
+    """ "Encoders: same as CPU cores; decoders: 1 or 2 should be enough"; partitions make no difference."""
+    loaded = results.load("reference:chspark")
+    (one,) = best.find(loaded.cells, cores=16)
+    by_name = {a.name: a for a in one.advised}
+    assert one.fastest.cell.parameters["encoders"] == 64
+    assert by_name["encoders"].enough == 16 == by_name["encoders"].cores
+    assert by_name["decoders"].enough in (1, 2)
+    partitions = by_name["partitions"].effect
+    assert partitions is not None and not partitions.significant
+    text = venturi("best", "reference:chspark").stdout
+    assert "encoders: 16, as many as the machine has CPUs: 96 % of the best (64)" in text
+    assert "partitions: no significant difference from 1 to 64" in text
+    assert one.cheapest.cell.parameters["encoders"] == 16
+    # One trial each has no margin, so nothing is called enough.
+    assert "is enough" not in text
+    assert "tell: any partitions, encoders 16 (as many as CPUs), decoders 2" in " ".join(text.split())
+
+
+def test_a_known_optimum() -> None:
+    one = found(
+        lambda c: min(1e9 * c["streams"], 4e9) * (1.0 if c["rows_per_batch"] == 8192 else 0.7),
+        lambda c: 1e9 + 2e8 * c["streams"],
+        streams=[1, 2, 4, 8],
+        rows_per_batch=[1024, 8192],
+    )
+    by_name = {a.name: a for a in one.advised}
+    assert by_name["streams"].enough == 4 == by_name["streams"].cores
+    assert by_name["rows_per_batch"].enough == 8192 and by_name["rows_per_batch"].rising
+    assert one.cheapest.cell.parameters["streams"] == 4
+    assert one.cheapest.cost.text().startswith("1.8")
+    assert [c.cell.parameters["streams"] for c in one.front][-1] == 1
+    # 4 and 8 streams are equally fast: the one that is not the fastest is tied with it.
+    assert {c.cell.parameters["streams"] for c in [*one.tied, one.fastest]} == {4, 8}
+    step = by_name["rows_per_batch"].level(1024).gain
+    assert step is not None and step.significant and abs(step.change - 1 / 0.7 + 1) < 0.05
+    assert "more was not measured" in report.advice(by_name["rows_per_batch"])
+
+
+def test_the_rule_of_a_machine_with_both_ends_on_it() -> None:
+    """Four CPUs: encoders bring something up to them, and cost something beyond; the others bring nothing."""
+
+    def speed(cell: dict[str, Any]) -> float:
+        encoders = cell["encoders"]
+        return 0.5e9 * min(encoders, 4) * (0.85 if encoders > 4 else 1.0)
+
+    one = found(speed, streams=[1, 2, 4], decoders=[1, 2], encoders=[1, 2, 4, 8])
+    (encoders,) = [s for s in report.sentences(one) if s.startswith("encoders: ")]
+    assert encoders.startswith("encoders: 4, as many as the machine has CPUs, is enough: the best measured")
+    assert re.search(r"; 2 gives 50 % .* of it; more costs: 8 gives 85 % \[8[45]\.\.8[56]\] of it$", encoders)
+    assert report.sentences(one)[-1] == "in short: encoders 4 (as many as CPUs), any decoders, any streams"
+
+
+def test_repeats_that_scatter_decide_nothing() -> None:
+    one = found(lambda c: 1e9, noise=0.6, streams=[1, 2], decoders=[1, 2, 4], encoders=[1, 2])
+    assert any(a.undecided for a in one.advised)
+    assert report.sentences(one)[0].startswith("highest: ")
+    assert any(" cannot be told: " in s for s in report.sentences(one))
+    assert " undecided" in report.sentences(one)[-1] and "any " not in report.sentences(one)[-1]
+
+
+def test_a_setting_that_does_nothing_and_one_that_is_a_word() -> None:
+    one = found(
+        lambda c: 1e9 * (0.5 if c["compression"] == "zstd" else 1.0),
+        streams=[1, 2, 4],
+        compression=[None, "zstd"],
+    )
+    by_name = {a.name: a for a in one.advised}
+    streams = by_name["streams"].effect
+    assert streams is not None and not streams.significant and by_name["streams"].enough == 1
+    assert by_name["compression"].best is None
+    text = report.advice(by_name["compression"])
+    assert re.match(r"compression: fastest without it; zstd -(50|49)\.\d %", text)
+    assert "not significant" not in text
+
+
+def test_the_front_holds_nobody_who_is_beaten() -> None:
+    one = found(lambda c: 1e9 * c["streams"] ** 0.5, lambda c: 1e9 * c["streams"], streams=[1, 2, 4, 8, 16])
+    speeds = [c.speed.value for c in one.front]
+    costs = [c.cost.value for c in one.front]
+    assert speeds == sorted(speeds, reverse=True) and costs == sorted(costs, reverse=True)
+    assert len(one.front) == 5
+
+
+def test_one_cell_and_workloads_apart() -> None:
+    one = found(lambda c: 1e9, streams=[2])
+    assert "nothing to choose from" in report.sentences(one)[1]
+    trials = records(lambda c: 1e9 * c["streams"], streams=[1, 2], operation=["get", "put"])
+    assert [b.workload["operation"] for b in best.find(summarise(trials))] == ["get", "put"]
+
+
+def test_sizes_are_one_workload_unless_all_are_asked_for() -> None:
+    trials = records(lambda c: 1e9 * c["streams"], streams=[1, 2], rows_per_stream=[10, 100, 1000])
+    cells = summarise(trials)
+    (one,) = best.find(cells)
+    assert one.workload["rows_per_stream"] == 1000 and one.skipped == 2
+    assert len(best.find(cells, every=True)) == 3
+
+
+def test_trials_without_cpu_figures_are_priced_by_their_parallelism() -> None:
+    trials = records(lambda c: min(c["streams"], 4) * 1e9, streams=[1, 4, 8])
+    for trial in trials:
+        trial["cpu"] = {"client": {"user_ns": 5, "system_ns": 0}, "server": None}
+    (one,) = best.find(summarise(trials))
+    assert one.cost_name == "streams" and one.cheapest.cell.parameters["streams"] == 4
+
+
+@pytest.mark.parametrize("name", ["macbook-get", "macbook-put", "cartesius-remote", "memsql", "akumuli"])
+def test_every_published_set_has_an_answer(name: str) -> None:
+    shown = venturi("best", f"reference:{name}")
+    assert shown.returncode == 0, shown.stderr
+    assert "\nhighest: " in shown.stdout or "\nfastest: " in shown.stdout or "one setting" in shown.stdout
+    assert max(map(len, shown.stdout.splitlines())) <= 110
+
+
+def test_json_and_markdown() -> None:
+    document = json.loads(venturi("best", "reference:chspark", "--format", "json").stdout)
+    assert document[0]["fastest"]["settings"]["encoders"] == 64
+    assert document[0]["settings"][0]["levels"]
+    assert "| setting |" in venturi("best", "reference:chspark", "--format", "markdown").stdout
+
+
+def test_a_bound_on_latency() -> None:
+    """Larger batches are faster, and each takes longer: 10 ms a row, and up to 8 % more by repeat."""
+    lines = records(lambda p: 1e9 * p["rows_per_batch"], rows_per_batch=[1, 2, 4])
+    for line in lines:
+        took = 10e6 * line["parameters"]["rows_per_batch"] * (1 + 0.02 * line["repeat"])
+        line["latency"] = {"service": {"count": 10_000, "percentiles": [[99.0, took]]}}
+    cells = summarise(lines)
+
+    def fastest(bound: float | None) -> object:
+        (one,) = best.find(cells, p99_ns=bound)
+        assert len(one.slow) == 3 - one.cells
+        return one.fastest.cell.parameters["rows_per_batch"]
+
+    # The median of two rows is 20.8 ms, and its interval ends at 21.6 ms.
+    assert [fastest(bound) for bound in (None, 22e6, 21e6)] == [4, 2, 1]
+    (one,) = best.find(cells, p99_ns=22e6)
+    assert "p99 20.8" in report.sentences(one)[0]
+    assert report.notes(one) == ["1 cell is left out: its p99 may be over 22 ms, or is not known"]
+    # One that is left is named all the same.
+    (one,) = best.find(cells, p99_ns=21e6)
+    assert report.sentences(one)[0].startswith("highest: 1 row/batch: ")
+    assert best.too_slow(cells, False, 22e6) == best.find(cells, p99_ns=5e6) == []
+    (none,) = best.too_slow(cells, False, 5e6)
+    assert report.too_slow(none, 5e6, cells).startswith(
+        "get: in no cell did 99 % of the batches surely take no longer than 5 ms; the lowest p99 was 10.4"
+    )
+    (untimed,) = best.too_slow(summarise(records(lambda p: 1e9, streams=[1, 2])), False, 5e6)
+    assert report.too_slow(untimed, 5e6, untimed) == "get: too few batches were timed to know 99 % of them"
+
+
+def test_wrong_use(tmp_path: Path) -> None:
+    for args, said in (
+        (["--p99", "soon"], "--p99: "),
+        (["--where", "foo > 1"], "no parameter is called foo"),
+        (["--where", "encoders > 1000"], "--where leaves no cell"),
+        (["--within", "x"], "--within: 'x' is not a number"),
+    ):
+        ended = venturi("best", "reference:chspark", *args)
+        assert ended.returncode == 2 and said in ended.stderr, ended.stderr
+    assert "no such run directory" in venturi("best", str(tmp_path / "none")).stderr
+
+
+def test_too_few_pairs_are_no_proof_of_no_effect() -> None:
+    """Two levels in three blocks: even a tenfold difference cannot get p under 0.25."""
+    one = effect([{"a": 1.0, "b": 10.0}, {"a": 2.0, "b": 22.0}, {"a": 3.0, "b": 29.0}])
+    assert one is not None and not one.significant and not one.testable
+    assert one.p == pytest.approx(one.least, abs=0.02) and one.least == pytest.approx(0.25)
+    many = effect([{"a": 1.0 + i, "b": 1.0 + i + 0.01 * (-1) ** i} for i in range(8)])
+    assert many is not None and many.testable and not many.significant
+    said = " ".join(venturi("fit", "reference:upsert").stdout.split())
+    assert "3 settings of the others are too few to test it (p = 0.25 at best)" in said
+    assert "no significant effect" not in said
+
+
+def test_requests_a_second_are_enough() -> None:
+    """Tools that count neither bytes nor rows, as some logs of cassandra-stress."""
+    trials = records(lambda p: 1e9 * p["streams"], streams=[1, 2, 4])
+    for trial in trials:
+        rate = 1e6 / trial["times"]["interval_ns"] * 1e9
+        trial["counts"] = {"rows": None, "payload_bytes": None, "batches": 1000}
+        trial["rates"] = {"batches_per_second": rate}
+        trial["cpu"] = None
+    (one,) = best.find(summarise(trials))
+    assert one.fastest.cell.parameters["streams"] == 4 and one.fastest.speed.unit == "batches/s"
+    assert (
+        report.sentences(one)[0].startswith("fastest: 4 streams: ")
+        and "batches/s" in report.sentences(one)[0]
+    )
+    assert one.fastest.speed.value == pytest.approx(4e6, rel=0.03)
+    searched = Recorded(summarise(trials))
+    assert searched.trials == 15 and searched.share(searched.fastest) == 1.0
+
+
+def test_workloads_of_foreign_targets_are_told_apart() -> None:
+    said = venturi("best", "reference:upsert").stdout
+    assert "upsert, cassandra, " in said and "upsert, memsql, " in said
+    assert "--repeats" not in said and "(hosts: 10)" in said
+
+
+def test_what_a_smaller_value_gives_has_a_margin() -> None:
+    one = found(lambda p: 1e9 * min(p["streams"], 4), streams=[1, 2, 4, 8], rows_per_batch=[1, 2])
+    (text,) = [s for s in report.sentences(one) if s.startswith("streams: ")]
+    assert re.search(r"; 2 gives 50 % \[(49|50)\.\.(50|51)\] of it$", text), text
+
+
+def test_repeats_are_counted_and_their_range_says_what_it_holds() -> None:
+    """Where nothing else is on the front, no cell of it can be compared with the fastest; others can."""
+    for repeats, head, few in ((6, "95 % CI", False), (3, "75 % CI", False), (2, "50 % CI", True)):
+        lines = records(
+            lambda p: 1e8 * p["streams"], lambda p: 2e9 / p["streams"], repeats=repeats, streams=[1, 2, 4]
+        )
+        (one,) = best.find(summarise(lines))
+        assert len(one.front) == 1
+        assert ("too few repeats" in " ".join(report.sentences(one))) == few, repeats
+        assert report.front(one)[0][2] == head

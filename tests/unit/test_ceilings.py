@@ -1,0 +1,547 @@
+"""Physical limits: which apply to a cell, how they are kept between runs, what the command says."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.run import command, environment, venturi
+from venturi.analysis.cells.limits import limits, narrowest
+from venturi.analysis.cells.summary import summarise
+from venturi.common.environment import file_system, usable_cores
+from venturi.measure import ceiling_cache
+from venturi.measure.ceiling_cache import LIFETIME_SECONDS, CeilingCache
+from venturi.measure.ceiling_probes import probes, seconds
+from venturi.measure.ceilings import cache_key
+from venturi.plan.cell import Cell
+
+PARAMETERS: dict[str, Any] = {
+    "operation": "put", "place": "local", "target": "flight://local", "data": "records", "columns": 4,
+    "values": "random", "row_bytes": 32.0, "rows_per_batch": 4096, "streams": 2, "threads": 2,
+    "verify": "checksum", "compression": None,
+}  # fmt: skip
+LABEL = "records, 4 columns, random"
+SIZE = 131_072
+
+
+def line(kind: str, rate: float, **fields: Any) -> dict[str, Any]:
+    known = {"tcp": {"place": "local", "direction": "put", "streams": 2, "message_bytes": SIZE}}
+    known["memory"] = {"end": "client", "name": "copy", "threads": 2}
+    known["disk"] = {"end": "client", "name": "fsync", "path": "/data"}
+    known["codec"] = {"end": "client", "name": "zstd-encode", "data": LABEL, "message_bytes": SIZE}
+    known["engine"] = {"name": "checksum", "streams": 2, "threads": 2, "data": LABEL, "message_bytes": SIZE}
+    return {"kind": kind, "outcome": "ok", **known[kind], "bytes": int(rate), "interval_ns": 10**9, **fields}
+
+
+def cell(lines: list[dict[str, Any]], wire: float = 1.0, **parameters: Any) -> Any:
+    record = {
+        "kind": "trial", "cell": "c", "outcome": "ok", "parameters": PARAMETERS | parameters,
+        "counts": {"rows": 4096, "batches": 1, "payload_bytes": 10**9, "wire_bytes": int(10**9 / wire)},
+        "times": {"interval_ns": 10**9},
+    }  # fmt: skip
+    return summarise([record, record], lines)[0]
+
+
+TCP, MEMORY, ENGINE = line("tcp", 5e9), line("memory", 11e9), line("engine", 90e9)
+ZSTD = [line("codec", 0.6e9), line("codec", 1.5e9, name="zstd-decode")]
+
+
+def test_the_lowest_limit_binds() -> None:
+    found = cell([TCP, MEMORY, ENGINE])
+    assert {name: q.value for name, q in found.ceilings.items()} == {
+        "raw TCP": 5e9, "engine": 90e9, "memory copy": 11e9
+    }  # fmt: skip
+    assert (found.binding, found.ceiling.value, found.share.value) == ("raw TCP", 5e9, 0.2)
+    assert cell([MEMORY, line("engine", 2e9)]).binding == "engine"
+    none = cell([])
+    assert (none.ceilings, none.binding, none.share.known) == ({}, None, False)
+
+
+def test_of_one_core_and_all_the_better_counts() -> None:
+    assert cell([MEMORY, line("memory", 14e9, threads=1)]).ceiling.value == 14e9
+
+
+def test_messages_that_stay_in_the_cache_are_not_bound_by_memory() -> None:
+    found = cell([line("tcp", 12e9), MEMORY])
+    assert found.binding == "raw TCP" and "memory copy" not in found.ceilings
+
+
+def test_a_codec_binds_by_all_cores_of_its_end() -> None:
+    found = cell([TCP, MEMORY, *ZSTD], wire=4.0, compression="zstd")
+    assert found.ceilings["zstd encode"].value == 1.2e9 and found.ceilings["zstd decode"].value == 3e9
+    assert found.binding == "zstd encode"
+    # One client thread compresses on one core; a get is decompressed there.
+    assert cell([TCP, MEMORY, *ZSTD], threads=1, compression="zstd").ceiling.value == 0.6e9
+    get = cell([MEMORY, *ZSTD], threads=1, compression="zstd", operation="get")
+    assert get.ceilings["zstd decode"].value == 1.5e9 and get.ceilings["zstd encode"].value == 1.2e9
+    # Another host's cores were not measured.
+    far: dict[str, Any] = {"target": "flight://node7", "place": "node7", "compression": "zstd"}
+    assert "zstd decode" not in cell([MEMORY, *ZSTD], **far).ceilings
+    for other in ("lz4", "zstd:9", None):
+        assert not {"zstd encode", "zstd decode"} & set(cell(ZSTD, compression=other).ceilings)
+
+
+def test_raw_tcp_of_compressed_data_counts_payload() -> None:
+    assert cell([TCP], wire=4.0, compression="zstd").ceilings["raw TCP"].value == pytest.approx(20e9)
+
+
+def test_conditions_must_be_those_of_the_trial() -> None:
+    for change in (
+        {"streams": 4}, {"threads": 1}, {"name": "none"}, {"data": "x.parquet"}, {"message_bytes": SIZE * 3},
+        {"outcome": "failed"}, {"bytes": 0},
+    ):  # fmt: skip
+        assert "engine" not in cell([ENGINE | change]).ceilings, change
+    assert "engine" in cell([ENGINE | {"message_bytes": SIZE * 2}]).ceilings
+    assert "raw TCP" not in cell([TCP | {"place": "remote"}]).ceilings
+
+
+def test_raw_tcp_has_no_size_and_older_lines_have() -> None:
+    def rates(*sizes: int | None) -> float | None:
+        lines = [line("tcp", (n + 1) * 1e9, message_bytes=size) for n, size in enumerate(sizes)]
+        found = cell(lines, threads=2).ceilings.get("raw TCP")
+        return found.value if found is not None else None
+
+    assert rates(None) == rates(SIZE) == 1e9 and rates(4 * SIZE) is None
+    # A run that was begun with sizes and resumed without has both.
+    assert rates(None, 4 * SIZE) == 1e9 and rates(None, SIZE, SIZE) == 2e9
+
+
+def test_a_disk_binds_what_is_stored_here() -> None:
+    disks = [line("disk", 0.3e9), line("disk", 0.5e9, name="direct")]
+    assert "disk" not in cell(disks).ceilings
+    stored = cell([*disks, MEMORY], target="files://local")
+    assert (stored.binding, stored.ceiling.value) == ("disk", 0.5e9)
+    assert "disk" not in cell(disks, target="files://node7").ceilings
+    assert "disk" not in cell(disks, target="files://local", operation="get").ceilings
+
+
+def test_cells_ask_for_what_they_need() -> None:
+    def kinds(**change: Any) -> list[str]:
+        found = probes([Cell(PARAMETERS | change)])
+        return sorted(f"{p.kind} {p.name}" if p.kind in ("codec", "disk") else p.kind for p in found)
+
+    memory = ["memory"] * len({1, usable_cores()})
+    assert kinds() == ["engine", *memory, "tcp"]
+    assert kinds(compression="zstd:9")[:2] == ["codec zstd:9-decode", "codec zstd:9-encode"]
+    assert kinds(compression="lz4", target="flight://node7")[:2] == ["codec lz4-encode", "engine"]
+    assert kinds(compression="lz4", target="flight://node7", operation="get")[0] == "codec lz4-decode"
+    assert "disk fsync" in kinds(target="files://local") and "disk direct" in kinds(target="files://local")
+    assert kinds(target="empty://") == []
+    # TLS has a cipher at both ends; another host's cores cannot be measured from here.
+    assert kinds(target="flight+tls://127.0.0.1:1") == ["cipher", "cipher", *kinds()]
+    assert kinds(target="flight+tls://node7") == ["cipher", *kinds()]
+    for operation in ("upsert", "get"):
+        assert "cipher" not in kinds(target="mysql+tls://127.0.0.1:1/d", operation=operation)
+    assert kinds(target="pipe://") == kinds(target="exec://") == ["engine", *memory, "pipe"]
+    # What a server holds, nobody knows the size of, which is nothing to raw TCP.
+    assert kinds(data="remote", row_bytes=None, operation="get") == [*memory, "tcp"]
+    # Cells alike share their probes.
+    two = [Cell(PARAMETERS), Cell(PARAMETERS | {"rows_per_stream": 5})]
+    sizes = [Cell(PARAMETERS), Cell(PARAMETERS | {"rows_per_batch": 7})]
+    assert sum(probe.kind == "tcp" for probe in probes(sizes)) == 1
+    assert len(probes(two)) == len(kinds()) and 1 < seconds(probes(two)) < 10
+
+
+# Kept from run to run.
+
+
+def kept(age_seconds: float = 0.0, **change: Any) -> dict[str, Any]:
+    measured = time.time_ns() - int(age_seconds * 1e9)
+    return {"outcome": "ok", "bytes": 5, "interval_ns": 7, "measured_unix_ns": measured} | change
+
+
+def test_what_was_kept_is_found_for_an_hour(tmp_path: Path) -> None:
+    cache, key = CeilingCache(tmp_path, "host"), {"kind": "memory", "threads": 2}
+    assert cache.get(key) == []
+    lines = [kept(), kept(60)]
+    cache.put(key, lines)
+    assert cache.get(key) == lines
+    assert cache.get({"kind": "memory", "threads": 1}) == []
+    assert CeilingCache(tmp_path, "another boot").get(key) == []
+    later = time.time_ns() + (LIFETIME_SECONDS - 59) * 10**9
+    assert cache.get(key, later) == []
+    # A clock that was set back.
+    assert cache.get(key, time.time_ns() - 120 * 10**9) == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b'{"format": 1}',
+        b'{"format": 2, "lines": []}',
+        b"\xff\xfe",
+        b'{"lines": {}}',
+    ],
+)
+def test_a_damaged_file_is_measured_again(tmp_path: Path, damage: bytes) -> None:
+    cache, key = CeilingCache(tmp_path, "host"), {"kind": "memory"}
+    cache.put(key, [kept()])
+    (path,) = tmp_path.glob("*.json")
+    path.write_bytes(damage)
+    assert cache.get(key) == []
+    cache.put(key, [kept()])
+    assert len(cache.get(key)) == 1
+
+
+@pytest.mark.parametrize(
+    "change", [{"bytes": "5"}, {"outcome": "failed"}, {"interval_ns": 0}, {"bytes": True}]
+)
+def test_lines_that_are_not_good_are_not_taken(tmp_path: Path, change: dict[str, Any]) -> None:
+    cache = CeilingCache(tmp_path, "host")
+    cache.put({}, [kept(), kept(**change)])
+    assert cache.get({}) == []
+
+
+def test_a_cache_that_cannot_be_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for cache in (
+        CeilingCache(None, "h"),
+        CeilingCache(tmp_path, None),
+        CeilingCache(tmp_path / "file", "h"),
+    ):
+        cache.put({}, [kept()])
+        assert cache.get({}) == []
+
+
+def test_old_files_are_removed(tmp_path: Path) -> None:
+    old = tmp_path / "0.json"
+    old.write_text("{}")
+    os.utime(old, (1, 1))
+    CeilingCache(tmp_path, "host").put({}, [kept()])
+    assert not old.exists() and len(list(tmp_path.iterdir())) == 1
+
+
+def test_the_cache_is_the_users_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert ceiling_cache.directory() == tmp_path / "venturi" / "ceilings"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert ceiling_cache.directory() == Path("/home/somebody/.cache/venturi/ceilings")
+    first = ceiling_cache.machine()
+    assert first == ceiling_cache.machine() and (first is None or len(first) == 64)
+
+
+def test_a_far_host_is_kept_only_where_it_can_be_told(tmp_path: Path) -> None:
+    def key(peers: Any = None, **change: Any) -> dict[str, Any] | None:
+        tcp = next(p for p in probes([Cell(PARAMETERS | change)]) if p.kind == "tcp")
+        return cache_key(tcp, peers or {})
+
+    def told(*boots: str | None) -> Any:
+        return {"node7": {f"node7:{n}": {"boot_id": boot, "kernel": "6"} for n, boot in enumerate(boots)}}
+
+    far = {"target": "flight://node7:1", "place": "node7"}
+    assert key(**far) is None and key(told(None), **far) is None
+    one, other = (key(told(boot), **far) for boot in ("a", "b"))
+    assert one is not None and other is not None and one != other
+    # Of several servers each must tell.
+    both = {"target": "flight://node7:1,node7:2", "place": "node7"}
+    assert key(told("a", None), **both) is None and key({"node7": {"node7:1": None}}, **both) is None
+    one, other = (key(told("a", boot), **both) for boot in ("b", "c"))
+    assert one is not None and other is not None and one != other
+    # All of a loopback's places are the same way.
+    assert key() == key(target="flight://127.0.0.1:9", place="127.0.0.1:9") != None  # noqa: E711
+    data = tmp_path / "rows.parquet"
+    data.write_text("1")
+    engine = next(p for p in probes([Cell(PARAMETERS | {"data": str(data)})]) if p.kind == "engine")
+    before = cache_key(engine, {})
+    data.write_text("12")
+    assert before != cache_key(engine, {})
+
+
+@pytest.mark.slow
+def test_a_run_takes_over_what_another_measured(core: object, tmp_path: Path) -> None:
+    def run(name: str, *more: str) -> tuple[list[dict[str, Any]], str]:
+        words = command(
+            "run",
+            "--streams",
+            "1",
+            "--operation",
+            "put",
+            "--rows-per-stream",
+            "1M",
+            "--repeats",
+            "1",
+            "--warmup",
+            "0",
+            "--no-report",
+            "--ceilings",
+            "once",
+            "--out",
+            name,
+            *more,
+        )
+        done = subprocess.run(
+            words, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False,
+            env=environment(XDG_CACHE_HOME=str(tmp_path / "cache")),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        text = (tmp_path / name / "ceilings.jsonl").read_text()
+        return [json.loads(line) for line in text.splitlines()], done.stderr
+
+    first, said = run("a")
+    assert {x["kind"] for x in first} == {"tcp", "memory", "engine"}
+    assert {x["outcome"] for x in first} == {"ok"} and not any(x["cached"] for x in first)
+    assert "info: measuring ceilings: memory copy" in said
+    second, said = run("b")
+    assert all(x["cached"] for x in second) and "--fresh-ceilings" in said
+    strip = [{k: v for k, v in x.items() if k != "cached"} for x in first]
+    assert sorted(map(repr, strip)) == sorted(
+        repr({k: v for k, v in x.items() if k != "cached"}) for x in second
+    )
+    third, said = run("c", "--fresh-ceilings")
+    assert not any(x["cached"] for x in third) and "used again" not in said
+
+
+# The probes themselves.
+
+
+def rate(core: Any, repeats: int = 3, **spec: Any) -> float:
+    """The best of a few, for the machine may be busy."""
+    found: list[float] = []
+    for _ in range(repeats):
+        answer = json.loads(core.probe(json.dumps({"duration_ns": 100_000_000} | spec), core.Control()))
+        assert answer["outcome"] == "ok", answer
+        found.append(answer["bytes"] * 1e9 / answer["interval_ns"])
+    return max(found)
+
+
+@pytest.mark.slow
+def test_memory(core: Any) -> None:
+    one, every = (rate(core, 2, kind="memory", threads=n) for n in (1, usable_cores()))
+    assert 1e8 < one < 1e12
+    # Between two measurements of a shared machine its neighbours may wake up.
+    assert every >= 0.5 * one
+
+
+def test_codecs(core: Any) -> None:
+    data = {"source": "records", "columns": 4, "values": "sequential", "seed": 1}
+
+    def codec(name: str) -> float:
+        return rate(core, kind="codec", name=name, data=data, rows_per_batch=4096)
+
+    assert codec("ipc-encode") > codec("lz4-encode") > codec("zstd:9-encode")
+    assert codec("lz4-decode") > codec("zstd-encode")
+    spec = {"kind": "codec", "data": data, "rows_per_batch": 4096}
+    spec |= {"name": "zstd-encode", "duration_ns": 50_000_000}
+    answer = json.loads(core.probe(json.dumps(spec), core.Control()))
+    assert answer["bytes"] > 2 * answer["encoded_bytes"] > 0
+
+
+def test_disk(core: Any, tmp_path: Path) -> None:
+    spec = {"kind": "disk", "path": str(tmp_path), "most_bytes": 16 << 20}
+    assert rate(core, 1, name="fsync", **spec) > 1e5
+    answer = json.loads(
+        core.probe(json.dumps({"name": "direct", "duration_ns": 10**8} | spec), core.Control())
+    )
+    if answer["outcome"] != "ok":
+        assert "direct I/O is not possible" in answer["error"]["message"]
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ValueError, match="unknown variant"):
+        core.probe('{"kind": "tape"}', core.Control())
+
+
+def test_a_probe_can_be_cancelled(core: Any, tmp_path: Path) -> None:
+    for spec in (
+        {"kind": "memory", "threads": 1},
+        {"kind": "disk", "name": "fsync", "path": str(tmp_path), "most_bytes": 1 << 30},
+    ):
+        control = core.Control()
+        control.cancel()
+        began = time.monotonic()
+        answer = json.loads(core.probe(json.dumps(spec | {"duration_ns": 60 * 10**9}), control))
+        assert (answer["outcome"], answer["error"]["kind"]) == ("interrupted", "cancelled")
+        assert time.monotonic() - began < 30
+    assert list(tmp_path.iterdir()) == []
+
+
+# The command.
+
+TABLE = """\
+limit                               median      93.75 % CI  spread
+                                      MB/s            MB/s
+memory copy, 1 core                  8,864    8,864..8,864     0 %
+raw TCP get, 1 connection            3,161    3,161..3,161     0 %
+raw TCP get, 4 connections           5,649    5,649..5,649     0 %
+raw TCP put, 1 connection            3,187    3,187..3,187     0 %
+raw TCP put, 4 connections           5,644    5,644..5,644     0 %
+raw Unix socket get, 1 connection    3,161    3,161..3,161     0 %
+raw Unix socket get, 4 connections   5,649    5,649..5,649     0 %
+raw Unix socket put, 1 connection    3,187    3,187..3,187     0 %
+raw Unix socket put, 4 connections   5,644    5,644..5,644     0 %
+raw pipe get, 1 pipe                 2,409    2,409..2,409     0 %
+raw pipe get, 4 pipes                4,224    4,224..4,224     0 %
+raw pipe put, 1 pipe                 2,409    2,409..2,409     0 %
+raw pipe put, 4 pipes                4,224    4,224..4,224     0 %
+disk, with fsync                     911.8    911.8..911.8     0 %
+disk, direct I/O                     1,194    1,194..1,194     0 %
+AES-128-GCM seal, 1 core            19,936  19,936..19,936     0 %
+AES-128-GCM open, 1 core            18,060  18,060..18,060     0 %
+IPC encode, 1 core                  60,066  60,066..60,066     0 %
+IPC decode, 1 core                  91,070  91,070..91,070     0 %
+lz4 encode, 1 core                   690.3    690.3..690.3     0 %
+lz4 decode, 1 core                   2,413    2,413..2,413     0 %
+zstd encode, 1 core                  404.2    404.2..404.2     0 %
+zstd decode, 1 core                  1,092    1,092..1,092     0 %
+engine, 1 stream                    18,395  18,395..18,395     0 %
+engine, 4 streams                   73,579  73,579..73,579     0 %
+
+memory copy      one large buffer copied to another, bytes counted once
+raw TCP          sockets alone, without any protocol
+raw Unix socket  Unix sockets alone, between two processes of this machine
+raw pipe         pipes of the kernel alone, without any format in them
+disk             written in order to DIR; with fsync through the page cache and kept when it ends, direct I/O
+                 past the cache
+cipher           records of TLS, without TLS around them
+IPC              payload into Arrow messages and back; columns are referred to, not copied
+codecs           payload of records, 4 columns, random through one core
+engine           batches of the empty target: what Venturi itself can do
+
+on this machine a loopback transfer cannot pass 5,649 MB/s: raw TCP get, 4 connections; memory copy, 1 core
+8,864 MB/s is x1.6 above; engine, 4 streams 73,579 MB/s is x13 above
+
+over a Unix socket a transfer cannot pass 5,649 MB/s: raw Unix socket get, 4 connections; memory copy, 1 core
+8,864 MB/s is x1.6 above; engine, 4 streams 73,579 MB/s is x13 above
+
+records, 4 columns, random: less than 5 % smaller by lz4 and zstd, and faster by no more than that on any link
+"""
+
+
+def test_the_table() -> None:
+    # One usable CPU, so that the rows are the same on every machine; a directory of few letters.
+    words = command("ceilings", "--executor", "model", "--streams", "1,4", "--quiet", "--disk", "/")
+    if hasattr(os, "sched_getaffinity"):
+        words = ["taskset", "-c", str(min(os.sched_getaffinity(0))), *words]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    shown = "".join(text.rstrip() + "\n" for text in done.stdout.splitlines())
+    assert shown == TABLE.replace("DIR; with", "/; with")
+
+
+def test_limits_for_machines() -> None:
+    done = venturi(
+        "ceilings", "--executor", "model", "--only", "tcp,engine", "--format", "json", "--repeats", "3"
+    )
+    assert done.returncode == 0 and "info: measuring raw TCP get, 1 connection" in done.stderr
+    found = json.loads(done.stdout)
+    assert {limit["kind"] for limit in found["limits"]} == {"tcp", "engine"}
+    assert all(limit["repeats"] == 3 and limit["bytes_per_second"] > 0 for limit in found["limits"])
+    assert len(found["lines"]) == 3 * len(found["limits"]) and not found["interrupted"]
+    assert found["narrowest"][0]["text"].startswith("on this machine a loopback transfer cannot pass")
+
+
+def test_where_a_codec_pays() -> None:
+    words = ("ceilings", "--executor", "model", "--only", "codec", "--values", "sequential", "-q")
+    said = " ".join(venturi(*words).stdout.split())
+    told = "lz4: records, 4 columns, sequential 2 times smaller, 690.3 MB/s with a core at each end."
+    assert f"{told} Faster than plain where the link carries less than that a stream (5.52 Gbit/s)" in said
+    found = json.loads(venturi(*words, "--format", "json").stdout)
+    lz4, zstd = found["codecs"]
+    assert (lz4["codec"], zstd["codec"]) == ("lz4", "zstd")
+    # The slower end rules, and that is who encodes.
+    limits = {limit["title"]: limit["bytes_per_second"] for limit in found["limits"]}
+    assert zstd["pays_below_bytes_per_second"] == pytest.approx(limits["zstd encode, 1 core"])
+    assert zstd["payload_per_encoded"] == pytest.approx(4)
+
+
+def test_the_way_to_another_host() -> None:
+    done = venturi(
+        "ceilings", "flight://node7", "--executor", "model", "--only", "tcp", "--streams", "1", "-q"
+    )
+    assert done.returncode == 0
+    assert "raw TCP get, 1 connection, node7:31337" in done.stdout
+    assert "between this machine and node7:31337 a transfer cannot pass" in " ".join(done.stdout.split())
+
+
+def test_a_host_that_does_not_answer(core: object) -> None:
+    done = venturi(
+        "ceilings", "flight://127.0.0.1:9", "--only", "tcp", "--streams", "1", "--repeats", "1", "-q"
+    )
+    assert done.returncode == 4
+    assert re.search(r"^error: raw TCP get.*Connection refused", done.stderr, re.M)
+    assert "hint: start a server there" in done.stderr and "on this machine a loopback" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("--only", "tape"),
+            "error: --only tape: no such kind\n"
+            "hint: known: memory, tcp, unix, pipe, disk, cipher, codec, engine\n",
+        ),
+        (("--streams", "0"), "error: --streams: 0 must be at least 1\n"),
+        (("--message-bytes", "0"), "error: --message-bytes 0: must be at least 1\n"),
+        (("--disk", "/nowhere"), "error: --disk /nowhere: no such directory\n"),
+        (("--duration", "1h"), "error: --duration 1h: must be 10ms to 60s\n"),
+        (("empty://",), "error: URL empty://: there is no way there to be measured; leave it out\n"),
+        (
+            ("--compression", "zstd:40"),
+            "error: --compression zstd:40: no such codec\n"
+            "hint: known: lz4, zstd, and zstd:LEVEL with levels 1 to 22\n",
+        ),
+        (
+            ("--message-bytes", "1k", "--rows-per-batch", "9"),
+            "error: --message-bytes and --rows-per-batch say the same: give one of them\n",
+        ),
+    ],
+)
+def test_wrong_use(words: tuple[str, ...], said: str) -> None:
+    done = venturi("ceilings", *words)
+    assert (done.stdout, done.stderr) == ("", said) and done.returncode in (2, 3)
+
+
+def test_ctrl_c_prints_what_was_measured(core: object) -> None:
+    words = command("ceilings", "--only", "codec", "--repeats", "100", "--duration", "300ms")
+    child = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    )
+    assert child.stderr is not None
+    seen = ""
+    while "zstd encode" not in seen:
+        seen = child.stderr.readline()
+        assert seen, "it ended early"
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert child.returncode == 130
+    assert "lz4 encode, 1 core" in out
+    assert "warning: interrupted; these are the limits measured until then" in err
+
+
+def test_the_narrowest_is_of_the_way_that_is_asked_for() -> None:
+    far = line("tcp", 1e9, place="node7:31337")
+    found = limits([TCP, far, MEMORY])
+    near, way = narrowest(found), narrowest(found, "node7:31337")
+    assert near is not None and near.text.startswith(
+        "on this machine a loopback transfer cannot pass 5,000 MB/s"
+    )
+    assert way is not None and "cannot pass 1,000 MB/s: raw TCP put, 2 connections, node7:31337" in way.text
+    assert "memory copy, 2 cores 11,000 MB/s is x11 above" in way.text
+    cached = narrowest(limits([line("tcp", 12e9), MEMORY]))
+    assert cached is not None and "memory copy 11,000 MB/s does not bind" in cached.text
+    assert narrowest(limits([line("disk", 1e9)])) is None
+
+
+def test_file_systems_have_names() -> None:
+    if sys.platform != "linux":
+        assert file_system(Path("/")) is None
+        return
+    assert file_system(Path("/proc/self")) == "proc"
+    assert file_system(Path("/sys/class")) == "sysfs"
+    # As the kernel names it to `stat`, whose word for it is its own where the two differ.
+    named = subprocess.run(
+        ["stat", "-f", "-c", "%T", "/proc/self"], capture_output=True, text=True, check=True
+    )
+    assert named.stdout.strip() == "proc"

@@ -1,0 +1,267 @@
+"""Scenarios of charrow: what they accept, the query that follows from them, what is said to mistakes, and how
+results are worded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from test_scenario import scenario
+
+from support.flight import mixed, write_ipc
+from support.verdict import trial
+from venturi.analysis.cells.summary import Cell as Summed
+from venturi.analysis.cells.summary import summarise
+from venturi.analysis.search import best
+from venturi.analysis.words import labels
+from venturi.analysis.words.wording import nouns_of
+from venturi.common.errors import ScenarioError
+from venturi.engine.spec import build_spec
+from venturi.inputs.files import DataStore
+from venturi.measure.ceiling_probes import probes
+from venturi.measure.endpoints import Endpoints
+from venturi.plan import matrix, scale
+from venturi.plan.cell import Cell
+from venturi.plan.layers import file_layer
+from venturi.plan.load import load
+from venturi.plan.rules import charrow as queries
+from venturi.plan.workload import STATES_ROW_BYTES
+from venturi.report.figures import registry as figures
+from venturi.report.text import best as best_report
+from venturi.targets.system import is_charrow
+from venturi.targets.urls import check_url, place_of
+
+
+def cell(text: str) -> Cell:
+    (found,) = matrix.cells(scenario(text))
+    return found
+
+
+def target(more: str = "", url: str = "charrow://local") -> str:
+    return f"[target]\nurl = '{url}'\n{more}"
+
+
+def test_addresses() -> None:
+    assert check_url("charrow://h") == "charrow://h:9006"
+    assert check_url("charrow+tls://h/db") == "charrow+tls://h:9006/db"
+    assert check_url("charrow://h:1/db?query=SELECT%201") == "charrow://h:1/db?query=SELECT%201"
+    assert is_charrow("charrow+tls://h") and not is_charrow("flight://h")
+    assert place_of("charrow://h:9006/db") == "h:9006"
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("charrow://h/a/b", "'/a/b' is not a database; write charrow://HOST:PORT/DATABASE"),
+        ("charrow://h?table=x", "a URL of charrow:// may end with ?query=TEXT, and nothing else"),
+        ("charrow://h?query=x&query=y", "may end with ?query=TEXT"),
+        ("charrow+tls://local", "a server of our own has no certificate; write charrow://local"),
+        ("charrow://local:1", "local is a server of our own, on a free port; leave the port out"),
+        ("charrow://me:secret@h", "a password in the URL would be stored with the run"),
+        ("chspark://h", "write charrow://"),
+    ],
+)
+def test_addresses_that_are_none(url: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said.replace("?", r"\?").replace(".", r"\.")):
+        check_url(url)
+
+
+def test_what_a_cell_says_and_what_the_core_is_told() -> None:
+    found = cell(target("encoders = 4\ndecoders = 2\n[workload]\nstreams = 3\nrows_per_stream = '2M'"))
+    p = found.parameters
+    assert (p["operation"], p["data"], p["encoders"], p["decoders"]) == ("get", "records", 4, 2)
+    assert (p["wire_version"], p["block_checksum"], p["query"]) == ("1.2", False, None)
+    assert (p["connections"], p["window"], p["ack"]) == (None, None, None)
+    assert found.options == {"encoders": 4, "decoders": 2}
+    usual = cell(target("encoders = 'auto'\ndecoders = 1\nwire_version = '1.2'"))
+    assert usual.options == {} and usual.parameters["encoders"] is None
+    old = cell(target("wire_version = 1.1\nmax_block_size = '1MiB'"))
+    assert old.options == {"version": "1.1", "max_block_bytes": 2**20}
+    summed = cell(target("block_checksum = true\ncompression = 'lz4'"))
+    assert summed.options == {"checksum": True, "compression": "lz4"}
+
+
+def test_partitions_decoders_and_encoders_are_a_matrix() -> None:
+    text = "[matrix]\nstreams = '1..4 x2'\ndecoders = [0, 1]\nencoders = ['auto', '1..2']"
+    found = matrix.cells(scenario(target(text)))
+    assert len(found) == 3 * 2 * 3
+    assert {(c.parameters["decoders"], c.parameters["encoders"]) for c in found} == {
+        (d, e) for d in (0, 1) for e in (None, 1, 2)
+    }
+
+
+def test_states_are_asked_for_by_a_query() -> None:
+    text = "[workload]\ndata = 'states'\nrows_per_stream = '1M'\nrows_per_batch = 1000\nstreams = 4\nseed = 7"
+    found = cell(target(text))
+    assert queries.text(found) == "SELECT * FROM state_rows(rows = 4000000, seed = 7, block_rows = 1000)"
+    assert found.parameters["row_bytes"] == STATES_ROW_BYTES and found.parameters["seed"] == 7
+    with Endpoints(scenario(target(text)), False, lambda *_: None) as endpoints:
+        (one,) = endpoints.cells
+        spec = build_spec(one, "t", "charrow://h:1", endpoints.data(one), options=endpoints.options(one))
+    assert spec["data"] == {"source": "remote"}
+    assert spec["options"] == {"query": queries.text(found)}
+    timed = cell(target("[workload]\ndata = 'states'\nduration = '1s'"))
+    assert queries.text(timed) == "SELECT * FROM state_rows(seed = 1, block_rows = 4096)"
+    # The engine has no such rows to be measured with; raw TCP is measured with messages of that size.
+    assert {one.kind for one in probes([found])} == {"memory", "tcp"}
+
+
+def test_a_file_becomes_a_table_of_the_server_with_values_for_dictionaries(tmp_path: Path) -> None:
+    path = write_ipc(mixed(1000), tmp_path / "my table.arrow")
+    text = f"[workload]\ndata = '{path}'\nrows_per_batch = 300"
+    with Endpoints(scenario(target(text)), False, lambda *_: None) as endpoints:
+        (one,) = endpoints.cells
+        assert endpoints.options(one) == {"query": 'SELECT * FROM "my-table-300"'}
+        assert endpoints.data(one) == {"source": "remote"}
+        assert (one.parameters["rows_per_stream"], one.parameters["duration_ns"]) == (None, None)
+        served = endpoints._served(one)
+        assert served is not None
+        with pa.OSFile(str(served.ipc)) as file:
+            reader = pa.ipc.open_file(file)
+            sizes = [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)]
+            assert sizes == [300, 300, 300, 100]
+            assert reader.schema.field("colour").type == pa.string()
+            assert reader.read_all()["colour"].to_pylist() == mixed(1000)["colour"].to_pylist()
+
+
+def test_dictionaries_are_unpacked_within_lists_and_structs(tmp_path: Path) -> None:
+    words = pa.array(["a", "b", "a", None]).dictionary_encode()
+    table = pa.table(
+        {
+            "list": pa.ListArray.from_arrays([0, 2, 4], words),
+            "struct": pa.StructArray.from_arrays([words], ["w"]).slice(0, 2),
+            "plain": pa.array([1, 2]),
+        }
+    )
+    path = write_ipc(table, tmp_path / "t.arrow")
+    with DataStore() as store, pa.OSFile(str(store.prepare_values(str(path)).ipc)) as file:
+        found = pa.ipc.open_file(file).read_all()
+    assert found.schema.field("list").type.value_type == pa.string()
+    assert found.schema.field("struct").type.field("w").type == pa.string()
+    assert found.to_pylist() == table.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            target("[workload]\noperation = 'put'"),
+            "charrow:// gives the result of a query: it has gets, no puts",
+        ),
+        (target("[workload]\noperation = 'upsert'"), "charrow://local takes gets, no upserts"),
+        (target("[workload]\noperation = 'ingest'"), "charrow:// takes no ingests"),
+        (target("[workload]\ndata = 'remote'"), "charrow://local does not say what to get"),
+        (
+            target("[workload]\ndata = 'usage'"),
+            "a get by a query has records, states, a file, or remote; not usage",
+        ),
+        (target("query = 'x'\n[workload]\ndata = 'states'"), "states are asked for by a query of their own"),
+        (target("query = 'x'", "charrow://h?query=y"), "the URL has a query already; keep one of the two"),
+        (
+            target("wire_version = '1.1'\ncompression = 'lz4'"),
+            "version 1.1 of the protocol has none; 1.2 has",
+        ),
+        (target("wire_version = '1.1'\nblock_checksum = true"), "version 1.1 of the protocol has none"),
+        (target("compression = 'zstd:7'"), "zstd:7: charrow:// has lz4 and zstd, no levels"),
+        (target("compression = 'snappy'"), "charrow:// has no compression snappy; it has lz4, zstd"),
+        (target("encoders = 0"), "0 must be at least 1"),
+        (target("encoders = 1025"), "1025 must be at most 1024"),
+        (target("decoders = 257"), "257 must be at most 256"),
+        (target("wire_version = '2'"), "'2' is not one of 1.1, 1.2"),
+        (target("window = '1Mi'"), "charrow:// has no option window"),
+        (target("[workload]\nkey = ['a']"), "is for upserts, and this is a get"),
+        (target("[workload]\nhosts = 3"), "is for ingests, and this is a get"),
+        (target("[workload]\ndata = 't.parquet'", "charrow://h"), "charrow://h:9006 has tables of its own"),
+        (target("[workload]\ndata = 't.parquet'\nduration = '1s'"), "a file's rows are moved once"),
+        (
+            target("query = 'SELECT 1'\n[workload]\nrows_per_stream = 10"),
+            "workload.rows_per_stream: how many rows there are is the query's affair",
+        ),
+        (target("[workload]\nbytes_per_stream = 10", "charrow://h?query=x"), "is the query's affair"),
+        ("[workload]\ndata = 'states'", "states are rows of a server of charrow://"),
+        ("[target]\nencoders = 2", "flight:// has no option encoders"),
+    ],
+)
+def test_mistakes_are_named_with_what_to_do(text: str, said: str) -> None:
+    with pytest.raises(ScenarioError) as raised:
+        scenario(text)
+    assert said in str(raised.value), str(raised.value)
+
+
+def test_a_query_is_remote_data_and_part_of_what_is_moved() -> None:
+    for found in (
+        cell(target("query = 'SELECT a, b FROM t'")),
+        cell(target(url="charrow://h/db?query=SELECT%201")),
+    ):
+        assert (found.parameters["data"], found.parameters["rows_per_stream"]) == ("remote", None)
+    assert "query" in best.WORKLOAD
+
+
+def test_the_built_in_ones() -> None:
+    published = load([file_layer("chspark")])
+    cells = matrix.cells(published)
+    settings = {tuple(c.parameters[n] for n in ("streams", "decoders", "encoders")) for c in cells}
+    from venturi.store import reference
+
+    rows = reference.SETS["chspark"].rows()
+    assert settings == {(r["partitions"], r["decoders"], r["encoders"]) for r in rows}
+    assert len(settings) == 41 and len(rows) == 45
+    assert all(c.parameters["data"] == "states" for c in cells) and published.reference
+    small, notes = scale.scale(published, 0.05)
+    assert 8 <= len(matrix.cells(small)) < 25 and "duration 2s" in notes[0] + notes[-1] + " ".join(notes)
+    transports = matrix.cells(load([file_layer("arrow-transports")]))
+    assert {c.parameters["place"] for c in transports} == {
+        *("charrow", "charrow-unix", "flight", "flight-unix", "http", "clickhouse", "exec")
+    }
+    assert len(transports) == 20 + 12 + 2
+
+
+def published(**parameters: Any) -> dict[str, Any]:
+    given = {"target": "charrow://local", "data": "states", "rows_per_batch": 65536, "row_bytes": 100.0}
+    return {**given, "streams": 1, "threads": 1, "decoders": 1, "encoders": 1, **parameters}
+
+
+def sweep(cores: int = 16) -> list[Summed]:
+    """Rates as published: they follow the encoders up to the cores, and nothing else."""
+    lines = []
+    for streams in (1, 2, 4):
+        for decoders in (1, 2):
+            for encoders in (1, 2, 4, 8, 16, 32):
+                rate = 120e6 * min(encoders, 0.5 * cores + 1) * (1 + 0.002 * streams)
+                settings = published(streams=streams, threads=streams, decoders=decoders, encoders=encoders)
+                name = f"{streams}-{decoders}-{encoders}"
+                lines += [
+                    trial(parameters=settings, rate=rate * (1 + 0.004 * r), cell=name, repeat=r, cpu=None)
+                    for r in range(3)
+                ]
+    return summarise(lines)
+
+
+def test_the_rule_of_the_published_figures_comes_out_of_our_own_runs() -> None:
+    (found,) = best.find(sweep(), cores=9)
+    said = best_report.sentences(found)
+    assert any(s.startswith("encoders: 16 is enough") for s in said), said
+    assert any(s.startswith("decoders: from 1 to 2 gains +0 %") for s in said), said
+    assert any(s.startswith("partitions: from 1 to 4 gains +1 %") for s in said), said
+    assert not any("stream" in s for s in said), said
+    assert found.cost_name == "streams x encoders x decoders"
+
+
+def test_streams_are_called_partitions_but_not_in_commands() -> None:
+    one = sweep()[0]
+    assert labels.label(one, ["streams", "encoders"]) == "1 partition, encoders 1"
+    assert (nouns_of(one).row, nouns_of(one).stream) == ("row", "partition")
+    flight = summarise([trial()])[0]
+    assert nouns_of(flight).stream == "stream"
+
+
+def test_the_published_figures_are_drawn_over_encoders_and_partitions(tmp_path: Path) -> None:
+    from venturi.analysis import results
+
+    loaded = results.load("reference:chspark")
+    over = figures.one(loaded, "throughput-encoders", "chspark")
+    drawn = [s for s in over.panels[0].series if s.colour.startswith("$reference")]
+    assert [s.x for s in drawn] == [[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0]]
+    assert drawn[0].y[3] == pytest.approx((819.136412 + 813.52518) / 2)

@@ -1,0 +1,243 @@
+"""Charrow through shared memory: trials and readers against our own server, and before a stranger's that
+tells the truth or lies about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from support.charrow_peer_ring import RingServer
+from support.flight import mixed, run_trial, succeeded
+from support.run import venturi, venturi_process
+from venturi.common import toml_text
+from venturi.common.core import load_core
+from venturi.common.errors import ScenarioError
+from venturi.measure.ceiling_probes import probes
+from venturi.plan import matrix
+from venturi.plan.layers import Layer
+from venturi.plan.load import load
+from venturi.servers.starters import SocketServer
+from venturi.targets.urls import check_url
+
+pytestmark = pytest.mark.usefixtures("core")
+ROWS = 40_000
+RING = {"ring_bytes": 65536}
+
+
+def shared(server: SocketServer) -> str:
+    return server.url.replace("+unix:", "+shm:")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SocketServer]:
+    file = tmp_path_factory.mktemp("charrow-shm") / "mixed.parquet"
+    pq.write_table(mixed(30_000), file)
+    with SocketServer("--table", f"mixed={file}", "--rows-per-block", "7000", kind="charrow") as running:
+        assert isinstance(running, SocketServer)
+        yield running
+
+
+def rings(server: SocketServer) -> list[str]:
+    maps = Path(f"/proc/{server.hello['pid']}/maps").read_text().splitlines()
+    return [line for line in maps if "memfd:venturi-ring" in line]
+
+
+def until_there_are_none(server: SocketServer) -> None:
+    deadline = time.monotonic() + 20
+    while found := rings(server):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.02)
+
+
+def get(url: str, text: str | None = None, **changes: Any) -> dict[str, Any]:
+    options = changes.pop("options", {}) | ({"query": text} if text is not None else {})
+    data = {"source": "remote"} if text is not None else {"source": "records", "columns": 4, "seed": 1}
+    return run_trial(url, options=options, **{"data": data, **changes})
+
+
+@pytest.mark.parametrize("more", [{}, {"compression": "lz4"}, {"compression": "zstd"}, {"checksum": True}])
+@pytest.mark.parametrize(("streams", "decoders", "ring"), [(1, 0, {}), (3, 2, RING)])
+def test_what_came_is_what_was_sent(
+    server: SocketServer, more: dict[str, Any], streams: int, decoders: int, ring: dict[str, int]
+) -> None:
+    options = {**more, **ring, "decoders": decoders, "encoders": 2}
+    for text in ("SELECT * FROM mixed", "SELECT * FROM state_rows(rows = 40000)", None):
+        rows = {} if text else {"rows_per_stream": 90_000}
+        record = succeeded(get(shared(server), text, streams=streams, options=options, **rows))
+        assert record["verification"]["achieved"] == "checksum"
+        assert record["verification"]["checksum"] == record["verification"]["expected_checksum"]
+        assert record["resources"]["same_machine"] is True
+        if not more:
+            assert record["counts"]["wire_bytes"] > record["counts"]["payload_bytes"]
+    until_there_are_none(server)
+
+
+def test_a_duration_ends_an_endless_query(server: SocketServer) -> None:
+    record = succeeded(get(shared(server), None, streams=2, duration_ns=300_000_000))
+    assert record["counts"]["rows"] > 0 and record["verification"]["achieved"] == "checksum"
+
+
+def test_a_reader_leaves_in_the_middle(server: SocketServer) -> None:
+    endless = "SELECT * FROM records(block_rows = 50000)"
+    text = "SELECT * FROM records(rows = 100000, block_rows = 30000)"
+    read = load_core().charrow_reader
+    assert sum(map(len, pa.RecordBatchReader.from_stream(read(shared(server), text, "{}")))) == 100_000
+    reader = pa.RecordBatchReader.from_stream(read(shared(server), endless, json.dumps(RING)))
+    assert len(reader.read_next_batch()) == 50_000
+    assert rings(server)
+    del reader
+    until_there_are_none(server)
+    assert succeeded(get(shared(server), text))["counts"]["rows"] == 100_000
+
+
+def test_a_server_without_room_for_a_ring_says_so() -> None:
+    with SocketServer("--ring-memory", "150000", kind="charrow") as small:
+        assert isinstance(small, SocketServer)
+        said = get(shared(small), None, rows_per_stream=1000)["error"]["message"]
+        assert "over 150000 (--ring-memory)" in said
+        succeeded(get(shared(small), None, rows_per_stream=1000, options=RING))
+    with SocketServer("--ring-memory", "0", kind="charrow") as none:
+        assert isinstance(none, SocketServer)
+        said = get(shared(none), None, rows_per_stream=1000)["error"]["message"]
+        assert "offers no shared memory" in said and "charrow+unix://" in said
+
+
+def test_a_killed_server_ends_the_trial() -> None:
+    def kill_when_busy(pid: int) -> None:
+        def spent() -> int:
+            return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+
+        deadline, before = time.monotonic() + 60, spent()
+        while spent() < before + 30:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        os.kill(pid, signal.SIGKILL)
+
+    with SocketServer(kind="charrow") as server:
+        assert isinstance(server, SocketServer)
+        killer = threading.Thread(target=kill_when_busy, args=(server.hello["pid"],))
+        killer.start()
+        began = time.monotonic()
+        record = get(shared(server), None, duration_ns=60_000_000_000)
+        killer.join()
+        assert record["outcome"] == "failed" and record["error"]["kind"] == "lost", record["error"]
+        assert time.monotonic() - began < 55
+
+
+# ---- a stranger's server
+
+
+def batches() -> list[pa.RecordBatch]:
+    table = pa.table({"n": pa.array(range(ROWS), pa.int64()), "t": [f"row {i}" for i in range(ROWS)]})
+    return table.to_batches(max_chunksize=5000)
+
+
+@pytest.mark.parametrize("streams", [1, 3])
+def test_a_stranger_that_keeps_to_the_protocol(tmp_path: Path, streams: int) -> None:
+    with RingServer(tmp_path / "s", batches()) as stranger:
+        url = f"charrow+shm://{stranger.address}"
+        record = succeeded(get(url, "SELECT 1", streams=streams, options=RING, verify="count"))
+        assert record["counts"]["rows"] == ROWS
+        assert stranger.freed > 65536
+
+
+def test_a_hello_that_comes_late_is_waited_for(tmp_path: Path) -> None:
+    """Without shared memory such a server is taken for one of 1.1."""
+    with RingServer(tmp_path / "s", batches()) as stranger:
+        url = f"charrow+shm://{stranger.address}"
+        stranger.hello_after = 1.3
+        record = succeeded(get(url, "SELECT 1", options=RING, verify="count"))
+        assert record["counts"]["rows"] == ROWS
+        stranger.hello_after = 60.0
+        error = get(url, "SELECT 1", options=RING, timeout_ns=3_000_000_000)["error"]
+        assert "offers no shared memory" in error["message"], error
+
+
+@pytest.mark.parametrize(
+    ("lie", "said"),
+    [
+        ("none", "offers no shared memory"),
+        ("no file", "speaks of shared memory, and brings none"),
+        ("plain", "no memory that can be sealed"),
+        ("open", "not sealed against shrinking"),
+        ("short", "it holds 32768 bytes"),
+        ("large", "a ring of 65536 bytes was asked for"),
+        ("more", "of a block lie in its ring, of which"),
+        ("early", "no block has begun"),
+        ("end", "flag 11 before the last"),
+        ("dies", "closed the connection"),
+    ],
+)
+def test_a_stranger_that_lies_is_an_error(tmp_path: Path, lie: str, said: str) -> None:
+    with RingServer(tmp_path / "s", batches(), lie) as stranger:
+        record = get(f"charrow+shm://{stranger.address}", "SELECT 1", options=RING, verify="count")
+        assert record["outcome"] == "failed" and said in record["error"]["message"], record["error"]
+
+
+# ---- scenarios and commands
+
+
+def planned(text: str) -> Any:
+    return matrix.cells(load([Layer("x.toml", toml_text.parse(text, "x.toml"), text)]))
+
+
+def test_cells_and_their_limits() -> None:
+    cells = planned(
+        """name = "x"
+        [matrix]
+        target = ["charrow+shm://local", "charrow+unix://local", "charrow://local"]
+        [workload]
+        rows_per_stream = 10
+        """
+    )
+    assert [cell.parameters["place"] for cell in cells] == [cell.parameters["target"] for cell in cells]
+    kinds = [{probe.kind for probe in probes([cell])} for cell in cells]
+    assert kinds == [{"memory", "engine"}, {"memory", "engine", "unix"}, {"memory", "engine", "tcp"}]
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ('url = "charrow+unix://local"\nring = "1Mi"', "is of shared memory"),
+        ('url = "charrow+shm://local"\nwire_version = "1.1"', "has no shared memory"),
+        ('url = "charrow+shm://local"\nring = "1Ki"', "65536"),
+        ('url = "charrow+shm://local"\ntls_insecure = true', "is for TLS"),
+    ],
+)
+def test_what_does_not_fit_together(target: str, said: str) -> None:
+    with pytest.raises(ScenarioError, match=said):
+        planned(f'name = "x"\n[target]\n{target}\n[workload]\nrows_per_stream = 10\n')
+
+
+def test_addresses() -> None:
+    assert check_url("charrow+shm:///run/s:/db") == "charrow+shm:///run/s:/db"
+    for url in ("charrow+shm://remote", "charrow+shm://host:9006", "flight+shm:///run/s"):
+        with pytest.raises(ValueError, match=r"Unix socket|no socket|no target"):
+            check_url(url)
+
+
+def test_a_run(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    done = venturi(
+        "run", "--target", "charrow+shm://local", "--ring", "64Ki,1Mi", "--rows-per-stream", "400k",
+        "--repeats", "2", "--no-report", "--out", out,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    trials = [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()]
+    assert {trial["parameters"]["ring"] for trial in trials} == {65536, 1 << 20}
+    assert all(trial["outcome"] == "ok" for trial in trials)
+    probed = [json.loads(line) for line in (out / "ceilings.jsonl").read_text().splitlines()]
+    assert "memory" in {line["kind"] for line in probed} <= {"memory", "engine"}
+    assert "  memory copy" in venturi("show", out, "--cell", "best").stdout
+    done = venturi_process("ceilings", "charrow+shm:///run/s")
+    assert done.returncode == 2 and "memory copy is its limit" in done.stderr

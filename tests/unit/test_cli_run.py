@@ -1,0 +1,312 @@
+"""The command line as text, with the deterministic executor; kill -9, Ctrl-C and resume."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from support.run import SMALL, command, environment, model, venturi
+
+pytestmark = pytest.mark.slow
+
+PLAIN = """\
+[1/12] put streams=2 warm-up 0: 2,299 MB/s
+[2/12] get streams=2 warm-up 0: 2,806 MB/s
+[3/12] get streams=1 warm-up 0: 1,389 MB/s
+[4/12] put streams=1 warm-up 0: 1,136 MB/s
+[5/12] get streams=1 repeat 0: 1,389 MB/s
+[6/12] put streams=1 repeat 0: 1,152 MB/s
+[7/12] get streams=2 repeat 0: 2,827 MB/s
+[8/12] put streams=2 repeat 0: 2,286 MB/s
+[9/12] get streams=1 repeat 1: 1,440 MB/s
+[10/12] put streams=1 repeat 1: 1,179 MB/s
+[11/12] put streams=2 repeat 1: 2,263 MB/s
+[12/12] get streams=2 repeat 1: 2,851 MB/s
+"""
+
+
+def test_plain_progress_is_a_line_a_trial(tmp_path: Path) -> None:
+    done = model("--out", tmp_path / "r", *SMALL)
+    assert (done.returncode, done.stderr) == (0, PLAIN)
+
+
+def test_json_is_one_object_a_trial_and_nothing_else(tmp_path: Path) -> None:
+    done = model("--out", tmp_path / "r", *SMALL, "--json")
+    assert done.returncode == 0 and done.stderr == ""
+    printed = [json.loads(line) for line in done.stdout.splitlines()]
+    stored = [json.loads(line) for line in (tmp_path / "r" / "trials.jsonl").read_text().splitlines()]
+    assert printed == stored and len(printed) == 12
+
+
+def test_quiet_prints_results_only(tmp_path: Path) -> None:
+    done = model("--out", tmp_path / "r", *SMALL, "--quiet")
+    assert done.returncode == 0 and done.stderr == "" and "get" in done.stdout
+
+
+def test_the_run_directory_is_named_after_time_and_scenario(tmp_path: Path) -> None:
+    assert model("quick", *SMALL, "--quiet", cwd=tmp_path).returncode == 0
+    (made,) = (tmp_path / "venturi-runs").iterdir()
+    assert re.fullmatch(r"\d{8}-\d{6}-quick", made.name)
+    assert {path.name for path in made.iterdir()} >= {
+        "scenario.toml", "environment.json", "trials.jsonl", "ceilings.jsonl", "samples",
+    }  # fmt: skip
+
+
+DRY_RUN = """\
+get-1x4096-2672f245  get streams=1
+get-2x4096-970a93bd  get streams=2
+put-1x4096-66f968f6  put streams=1
+put-2x4096-411863d3  put streams=2
+cells: 4, trials with warm-up: 12
+payload to move: 576 MB
+time: about 2.1 s, the probes of limits included, at 1.5 GB/s and 0.1 s set-up a trial
+"""
+
+
+def test_a_dry_run_says_what_would_be_run(tmp_path: Path) -> None:
+    done = venturi("run", *SMALL, "--dry-run", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == DRY_RUN
+    assert not list(tmp_path.iterdir())
+
+
+def test_scaling_is_announced(tmp_path: Path) -> None:
+    done = venturi("run", "flight-local", "--scale", "0.01", "--dry-run", cwd=tmp_path)
+    assert done.stderr == (
+        "info: scaled by 0.01: 50 of 800 cells; streams: 5 of 8 points; rows_per_stream: 5 of 50 points; "
+        "rows_per_stream 10M..500M became 100k..5M; repeats 5 became 3\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (
+            ["--set", "workload.strems=1"],
+            3,
+            "error: --set workload.strems: unknown key; did you mean streams?",
+        ),
+        (["--set", "streams=1"], 2, "error: --set streams: name the table too, as workload.streams or"),
+        (["--place", "x"], 2, "error: --place x: must be written LABEL=URL"),
+        (["missing.toml"], 3, "error: missing.toml: no such file"),
+        (
+            ["flight-remote"],
+            2,
+            "error: flight-remote.toml:11: places.remote: flight://remote is a server on a host of its own",
+        ),
+        (["--scale", "0", "quick"], 2, "error: --scale 0: must be above 0"),
+        (["--resume", ".", "--streams", "2"], 2, "error: --streams does not go with --resume"),
+        ([], 2, "error: nothing to run: name a scenario or describe one by flags\nhint: venturi run quick"),
+    ],
+)
+def test_mistakes_are_one_line_and_a_code(
+    tmp_path: Path, arguments: list[str], code: int, error: str
+) -> None:
+    done = model(*arguments, cwd=tmp_path)
+    assert done.stderr.startswith(error), done.stderr
+    assert done.returncode == code and done.stdout == ""
+    assert "Traceback" not in done.stderr and not (tmp_path / "venturi-runs").exists()
+
+
+def test_a_mistake_in_a_file_names_its_line(tmp_path: Path) -> None:
+    (tmp_path / "my.toml").write_text("[workload]\n\n\nrows_per_bach = 4096\n")
+    done = model("my.toml", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        3, "error: my.toml:4: workload.rows_per_bach: unknown key; did you mean rows_per_batch?\n",
+    )  # fmt: skip
+
+
+BAD_FILES = {
+    "empty.parquet": (b"", "the file is empty"),
+    "torn.parquet": (b"PAR1" + b"x" * 40, "not readable as Parquet: "),
+    "torn.arrow": (b"ARROW1\0\0" + b"x" * 40, "not readable as Arrow IPC: "),
+    "ragged.csv": (b"a,b\n1,2\n3\n", "not readable as CSV: "),
+    "header.csv": (b"a,b\n", "has no rows"),
+    "torn.csv.gz": (b"\x1f\x8b\x08\x00garbage", "not readable as CSV: "),
+    "picture.png": (b"\x89PNG....", "neither Parquet, Arrow IPC nor CSV"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_bad_data_files_are_named(tmp_path: Path, name: str) -> None:
+    content, reason = BAD_FILES[name]
+    (tmp_path / name).write_bytes(content)
+    done = model("--operation", "put", "--data", name, "--out", "r", cwd=tmp_path)
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[0].startswith(f"error: {tmp_path / name}: {reason}")
+    assert "Traceback" not in done.stderr and not (tmp_path / "r").exists()
+
+
+def test_an_empty_table_is_named(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": pa.array([], pa.int64())}), tmp_path / "none.parquet")
+    done = model("--operation", "put", "--data", "none.parquet", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (3, f"error: {tmp_path / 'none.parquet'}: has no rows\n")
+
+
+def test_failed_trials_set_the_exit_code(tmp_path: Path) -> None:
+    for kind, code in (("lost", 5), ("verification", 6)):
+        done = venturi(
+            "run",
+            "--executor",
+            f"model:fail={kind}:operation == 'put'",
+            "--out",
+            tmp_path / kind,
+            *SMALL,
+            "--quiet",
+        )
+        assert done.returncode == code
+        assert f"\nerror: 6 of 12 trials failed: {kind}: " in done.stderr
+        # What was lost may go well another time; what was wrong will not.
+        assert ("--retry-failed" in done.stderr) == (kind == "lost")
+    done = venturi(
+        "run", "--executor", "model:fail=unreachable:true", "--out", tmp_path / "u", *SMALL, "--quiet",
+        "--target", "flight://127.0.0.1:9",
+    )  # fmt: skip
+    assert done.returncode == 4
+    assert "error: flight://127.0.0.1:9 never answered; its other trials are left out\n" in done.stderr
+
+
+def started_until(path: Path, lines: int, executor: str, *arguments: object) -> subprocess.Popen[str]:
+    """A run that hangs in a trial after `lines` lines are on disk."""
+    process = subprocess.Popen(
+        command("run", "--executor", executor, "--out", path, *SMALL, "--no-shuffle", *arguments),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    assert process.stderr is not None
+    # Each line is printed when its trial is on disk; one more when it hangs.
+    for _ in range(lines):
+        assert process.stderr.readline().startswith("[")
+    assert process.stderr.readline() == "info: the model hangs, as it was told to\n"
+    return process
+
+
+HANG = "model:hang:operation == 'put'"
+
+
+def test_kill_9_loses_the_trial_in_flight_only(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    process = started_until(path, 2, HANG)
+    process.kill()
+    process.wait()
+    whole = model("--out", tmp_path / "whole" / "r", *SMALL, "--no-shuffle", "--json")
+    torn = (path / "trials.jsonl").read_text()
+    (path / "trials.jsonl").write_text(torn + torn[:100])
+    done = model("--resume", path, "--json")
+    assert done.returncode == 0
+    assert done.stderr == f"warning: {path / 'trials.jsonl'}: cut off a torn last line of 100 bytes\n"
+    assert torn + done.stdout == (path / "trials.jsonl").read_text()
+    # Nothing is missing, nothing is doubled, and the figures are those of a run without a crash.
+    assert (path / "trials.jsonl").read_text() == whole.stdout
+
+
+def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    process = started_until(path, 2, HANG)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert f"warning: interrupted; go on with: venturi run --resume {path}" in errors
+    lines = [json.loads(line) for line in (path / "trials.jsonl").read_text().splitlines()]
+    assert [line["outcome"] for line in lines] == ["ok", "ok", "interrupted"]
+    done = model("--resume", path, "--quiet")
+    assert done.returncode == 0
+    lines = [json.loads(line) for line in (path / "trials.jsonl").read_text().splitlines()]
+    assert [line["outcome"] for line in lines] == ["ok", "ok", "interrupted"] + ["ok"] * 10
+
+
+def test_two_runs_in_one_directory_are_refused(tmp_path: Path) -> None:
+    process = started_until(tmp_path / "r", 2, HANG)
+    try:
+        for arguments in (("--out", tmp_path / "r", *SMALL), ("--resume", tmp_path / "r")):
+            done = model(*arguments)
+            assert done.returncode == 7
+            assert done.stderr.startswith(
+                f"error: {tmp_path / 'r'}: another run is writing here (process {process.pid})\n"
+            )
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_newer_run_is_refused(tmp_path: Path) -> None:
+    model("--out", tmp_path / "r", *SMALL, "--quiet")
+    path = tmp_path / "r" / "environment.json"
+    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
+    done = model("--resume", tmp_path / "r")
+    assert (done.returncode, done.stderr) == (
+        7,
+        f"error: {path}: written in format 2, this Venturi reads up to 1\n"
+        "hint: install a newer Venturi: pip install --upgrade venturi\n",
+    )
+
+
+def test_a_full_disk_ends_the_run_and_prints_what_was_measured(tmp_path: Path) -> None:
+    # A file-size limit takes the part of the disk's end; /dev/full would not keep what came before.
+    script = (
+        "import errno, os, sys\n"
+        "write, left = os.write, [3]\n"
+        "def limited(descriptor, data):\n"
+        "    if os.readlink(f'/proc/self/fd/{descriptor}').endswith('trials.jsonl'):\n"
+        "        left[0] -= 1\n"
+        "        if left[0] < 0:\n"
+        f"            raise OSError({errno.ENOSPC}, 'No space left on device')\n"
+        "    return write(descriptor, data)\n"
+        "os.write = limited\n"
+        "from venturi.cli import main\n"
+        "main()\n"
+    )
+    arguments = ["run", "--executor", "model", "--out", str(tmp_path / "r"), *SMALL, "--json"]
+    done = subprocess.run(
+        [command()[0], "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
+    assert done.returncode == 7
+    assert done.stderr.startswith(
+        f"error: {tmp_path / 'r' / 'trials.jsonl'}: the disk is full; trials stored"
+    )
+    assert len(done.stdout.splitlines()) == 4
+    assert len((tmp_path / "r" / "trials.jsonl").read_text().splitlines()) == 3
+
+
+def test_a_terminal_gets_a_live_line(tmp_path: Path) -> None:
+    """Drawn in place on a terminal's standard error: the trial's number, a bar, what it is."""
+    leader, follower = os.openpty()
+    process = subprocess.Popen(
+        command("run", "--executor", "model", "--out", tmp_path / "r", *SMALL),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=follower,
+        env=environment(TERM="xterm"),
+    )
+    os.close(follower)
+    seen = b""
+    while True:
+        try:
+            piece = os.read(leader, 65536)
+        except OSError as error:
+            # How Linux says that the other side of a terminal has gone.
+            assert error.errno == errno.EIO
+            break
+        if not piece:
+            break
+        seen += piece
+    os.close(leader)
+    assert process.wait(30) == 0
+    text = seen.decode()
+    assert "12 of 12" in text and "━" in text and "get streams=2" in text and "Traceback" not in text

@@ -1,0 +1,364 @@
+"""Loaders lined up, started together and collected: without an engine, and with it in this process."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from support.cluster import FakeCore
+from venturi.cluster.trial.clock import Clock
+from venturi.cluster.trial.handle import ClusterControl
+from venturi.cluster.trial.lineup import Patience, alone, head_start_ns, join_tallies, run
+from venturi.cluster.trial.loader import Loader
+from venturi.common.errors import ScenarioError
+
+SPEC: dict[str, Any] = {
+    "trial": "t",
+    "target": "empty://",
+    "streams": 5,
+    "threads": 5,
+    "timeout_ns": 2 * 10**9,
+}
+# Long against what a busy machine takes, short against what a test may.
+QUICK = Patience(answer=15.0, set_up=40.0, collect=15.0)
+SOON = 20.0
+
+
+class LocalHandle:
+    """A loader in this process."""
+
+    def __init__(self, name: str, loader: Loader, address: str | None = None) -> None:
+        self.name, self.address = name, address
+        self.identity: Mapping[str, Any] = loader.identify()
+        self._loader = loader
+        self._pool = ThreadPoolExecutor(6, thread_name_prefix=name)
+
+    def call(self, method: str, *arguments: object) -> Future[Any]:
+        return self._pool.submit(getattr(self._loader, method), *arguments)
+
+    def close(self) -> None:
+        """Takes no more calls."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+@pytest.fixture
+def handles() -> Iterator[Any]:
+    made: list[LocalHandle] = []
+
+    def of(*cores: Any) -> list[LocalHandle]:
+        made.extend(
+            LocalHandle(f"loader-{n + 1}", Loader(core), f"10.0.0.{n + 1}") for n, core in enumerate(cores)
+        )
+        return made
+
+    yield of
+    for handle in made:
+        handle.close()
+
+
+def clocks(found: list[Any]) -> list[Clock]:
+    return [Clock() for _ in found]
+
+
+def test_one_trial_of_three(handles: Any) -> None:
+    log: list[Any] = []
+    found = handles(*(FakeCore(log=log) for _ in range(3)))
+    control = ClusterControl()
+    record = run(SPEC, found, clocks(found), control, QUICK)
+    assert record["outcome"] == "ok"
+    assert record["counts"]["rows"] == 500
+    # The lead has verified what all have counted.
+    assert record["verification"]["rows"] == 500 and record["verification"]["achieved"] == "count"
+    assert [h["streams"] for h in record["hosts"]] == [[0, 2], [2, 2], [4, 1]]
+    assert [s["stream"] for s in record["streams"]] == list(range(5))
+    # Nobody else begins before the lead has planned, and nobody runs before all are ready.
+    assert log[0] == ("0+2", "planned")
+    running = [at for at, (_, phase) in enumerate(log) if phase == "running"]
+    ready = [at for at, (_, phase) in enumerate(log) if phase == "ready"]
+    assert max(ready) < min(running)
+    assert control.progress()["rows"] in range(501)
+
+
+def test_all_begin_at_the_instant_that_was_agreed_on(handles: Any) -> None:
+    """A thread that waits for a CPU only ever begins later, so the least of some trials is what the start
+    itself takes: a thread's wake-up. Without an agreed instant the calls would come one after the other."""
+    found = handles(FakeCore(), FakeCore(), FakeCore())
+    skews = [
+        run(SPEC, found, clocks(found), ClusterControl(), QUICK)["times"]["start_skew_ns"] for _ in range(5)
+    ]
+    assert min(skews) < 50e6, skews
+
+
+def test_another_trial_follows(handles: Any) -> None:
+    found = handles(FakeCore(), FakeCore())
+    for _ in range(3):
+        assert run(SPEC, found, clocks(found), ClusterControl(), QUICK)["outcome"] == "ok"
+
+
+def test_the_start_is_told_by_each_hosts_own_clock(handles: Any) -> None:
+    class Recording(LocalHandle):
+        def call(self, method: str, *arguments: Any) -> Future[Any]:
+            if method == "start_at":
+                given.append(arguments[0])
+                arguments = (time.time_ns(), *arguments[1:])
+            return super().call(method, *arguments)
+
+    given: list[int] = []
+    found = [Recording(f"loader-{n}", Loader(FakeCore())) for n in range(2)]
+    run(SPEC, found, [Clock(), Clock(10**12, 1000, 1)], ClusterControl(), QUICK)
+    assert given[1] - given[0] == 10**12
+    for handle in found:
+        handle.close()
+
+
+def test_the_head_start_is_more_than_clocks_are_wrong() -> None:
+    assert head_start_ns([Clock()]) == 50_500_000
+    assert head_start_ns([Clock()] * 100) == 100_000_000
+    assert head_start_ns([Clock(0, 100_000_000, 1)]) == 450_500_000
+    assert head_start_ns([Clock()], 200_000_000) == 250_500_000
+
+
+def test_the_head_start_is_longer_where_the_driver_is_slow() -> None:
+    assert head_start_ns([Clock()] * 100, telling_ns=10_000_000) == 100_000_000
+    assert head_start_ns([Clock()] * 100, telling_ns=100_000_000) == 250_000_000
+
+
+def test_the_head_start_ends_before_loaders_refuse_it() -> None:
+    """A driver that was stopped for a minute does not make them wait for two."""
+    minute = 60 * 10**9
+    assert head_start_ns([Clock()], telling_ns=minute) == 5_050_000_000
+    assert head_start_ns([Clock()], telling_ns=minute, timeout_ns=2 * 10**9) == 10**9
+    assert head_start_ns([Clock()], minute, timeout_ns=2 * 10**9) == 10**9
+
+
+def test_tallies_of_several_are_one_list() -> None:
+    assert json.loads(join_tallies(['[{"stream": 1}]', None, '[{"stream": 2}]'])) == [
+        {"stream": 1},
+        {"stream": 2},
+    ]
+
+
+@pytest.mark.parametrize("phase", ["planned", "ready", "running", "counted"])
+@pytest.mark.parametrize("who", [0, 1])
+def test_a_loader_that_fails_ends_the_others(handles: Any, phase: str, who: int) -> None:
+    found = handles(*(FakeCore(fails=phase if n == who else None) for n in range(3)))
+    began = time.monotonic()
+    record = run(SPEC, found, clocks(found), ClusterControl(), QUICK)
+    assert record["outcome"] == "failed"
+    assert record["error"]["message"] == f"loader-{who + 1} (10.0.0.{who + 1}): no {phase}"
+    assert {h["outcome"] for h in record["hosts"]} <= {
+        "failed",
+        "interrupted",
+        # Who had done its part by then.
+        *(["ok"] if phase in ("running", "counted") else []),
+    }
+    assert time.monotonic() - began < SOON
+    # Nothing is left of it: the next trial is clean.
+    for handle in found:
+        handle._loader._core.fails = None
+    assert run(SPEC, found, clocks(found), ClusterControl(), QUICK)["outcome"] == "ok"
+
+
+def test_a_loader_that_never_gets_ready(handles: Any) -> None:
+    found = handles(FakeCore(), FakeCore(hangs="ready"))
+    patience = Patience(answer=20.0, set_up=2.0, collect=20.0)
+    record = run(SPEC, found, clocks(found), ClusterControl(), patience)
+    assert record["outcome"] == "failed" and record["error"]["kind"] == "timeout"
+    assert record["error"]["message"] == "loader-2 (10.0.0.2): not ready within 2 s"
+
+
+class Mute(LocalHandle):
+    """A loader whose host is frozen, or gone, from a call on."""
+
+    def __init__(self, *arguments: Any, at: str, dies: bool) -> None:
+        super().__init__(*arguments)
+        self.at, self.dies, self.gone = at, dies, False
+
+    def call(self, method: str, *arguments: Any) -> Future[Any]:
+        self.gone = self.gone or method == self.at
+        if not self.gone:
+            return super().call(method, *arguments)
+        silent: Future[Any] = Future()
+        if self.dies:
+            silent.set_exception(ConnectionError("the actor died"))
+        return silent
+
+
+@pytest.mark.parametrize("dies", [True, False])
+@pytest.mark.parametrize("at", ["begin", "start_at", "progress"])
+def test_a_loader_that_is_lost(at: str, dies: bool) -> None:
+    core = FakeCore(hangs="counted") if at == "progress" else FakeCore()
+    found = [
+        LocalHandle("loader-1", Loader(core), "a"),
+        Mute("loader-2", Loader(core), "b", at=at, dies=dies),
+    ]
+    patience = Patience(answer=2.0, set_up=40.0, collect=5.0)
+    record = run(SPEC, found, clocks(found), ClusterControl(), patience)
+    assert record["outcome"] == "failed" and record["error"]["kind"] == "lost"
+    what = "failed: the actor died" if dies else "has not answered for 2 s"
+    assert record["error"]["message"].startswith(f"loader-2 (b): {what} (")
+    assert "rows counted" in record["error"]["message"]
+    assert record["hosts"][0]["outcome"] in ("ok", "interrupted")
+    for handle in found:
+        handle.close()
+
+
+def test_a_server_that_is_gone_ends_all(handles: Any) -> None:
+    """Its connections may say nothing of it, and the loaders wait for data."""
+    found = handles(*(FakeCore(hangs="counted") for _ in range(2)))
+    control = ClusterControl()
+    record = run(SPEC, found, clocks(found), control, QUICK, trouble=lambda: "the server a:1 has ended")
+    assert record["outcome"] == "failed" and record["error"]["kind"] == "lost"
+    assert re.fullmatch(
+        r"the server a:1 has ended \(\d\d:\d\d:\d\d UTC, .* the start; \d+ rows counted\)",
+        record["error"]["message"],
+    )
+    assert {h["outcome"] for h in record["hosts"]} == {"interrupted"}
+
+
+def test_cancelling_ends_all(handles: Any) -> None:
+    found = handles(*(FakeCore(hangs="counted") for _ in range(3)))
+    control = ClusterControl()
+    threading.Timer(0.3, control.cancel).start()
+    began = time.monotonic()
+    record = run(SPEC, found, clocks(found), control, QUICK)
+    assert record["outcome"] == "interrupted" and record["error"]["kind"] == "cancelled"
+    assert {h["outcome"] for h in record["hosts"]} == {"interrupted"}
+    assert time.monotonic() - began < SOON
+
+
+def test_a_cancel_that_overtakes_the_begin_it_means() -> None:
+    """Calls of an actor with several threads come in any order."""
+    spec = {**SPEC, "share": {"first": 0, "count": 5, "lead": True}}
+    loader = Loader(FakeCore())
+    loader.cancel("second")
+    first = loader.begin(json.dumps({**spec, "trial": "first"}), "ready", 5.0)
+    assert first["phase"] == "ready" and first["record"] is None
+    # Nor is another trial's progress told.
+    assert loader.progress("first")["phase"] == "ready" and loader.progress("second") == {}
+    loader.cancel("first")
+    assert json.loads(loader.wait("done", 5.0)["record"] or "{}")["outcome"] == "interrupted"
+    loader.cancel("second")
+    second = loader.begin(json.dumps({**spec, "trial": "second"}), "done", 5.0)
+    assert second["phase"] == "ended"
+    assert json.loads(second["record"] or "{}")["error"]["kind"] == "cancelled"
+    # It was meant once.
+    assert loader.begin(json.dumps({**spec, "trial": "second"}), "ready", 5.0)["phase"] == "ready"
+    loader.cancel()
+    loader.wait("done", 5.0)
+
+
+def test_more_loaders_than_streams(handles: Any) -> None:
+    found = handles(*(FakeCore() for _ in range(3)))
+    with pytest.raises(ScenarioError, match="2 streams cannot be shared by 3 loaders"):
+        run({**SPEC, "streams": 2}, found, clocks(found), ClusterControl(), QUICK)
+
+
+def test_a_loader_tells_who_it_is() -> None:
+    from venturi.common.environment import version
+    from venturi.engine.spec import FORMAT_VERSION
+
+    found = Loader(FakeCore()).identify()
+    assert found["venturi"] == version("venturi") and found["format"] == FORMAT_VERSION
+    assert found["pid"] and found["hostname"] and found["environment"]["cores"]
+    json.dumps(found)
+
+
+@pytest.mark.noisy
+def test_what_a_trial_costs_the_driver_grows_as_its_loaders_do() -> None:
+    """Fakes that end at once, so that the driver's own work is left. Its own thread's CPU time: the fakes'
+    threads are in this process too, and cost more the more there are. Eight times the loaders are eight times
+    the work, and sixty-four times where something grows with their square. What one costs depends on the
+    machine: seconds for all are too many on any."""
+
+    def seconds(loaders: int) -> float:
+        found = [LocalHandle(f"loader-{n}", Loader(FakeCore())) for n in range(loaders)]
+        times = clocks(found)
+        began = time.thread_time()
+        record = run({**SPEC, "streams": loaders, "threads": loaders}, found, times, ClusterControl(), QUICK)
+        used = time.thread_time() - began
+        assert record["outcome"] == "ok" and len(record["hosts"]) == loaders
+        for handle in found:
+            handle.close()
+        return used
+
+    seconds(1)  # what is imported at the first trial
+    few, many = seconds(25), seconds(200)
+    assert many < 24 * few and many < 5, (few, many)
+
+
+SHARED: dict[str, Any] = {
+    "trial": "t",
+    "operation": "get",
+    "data": {"source": "records", "columns": 4, "values": "random", "seed": 1},
+    "rows_per_batch": 4096,
+    "rows_per_stream": 200_000,
+    "streams": 5,
+    "threads": 5,
+    "timeout_ns": 5 * 10**9,
+}
+
+
+@pytest.mark.parametrize("operation", ["get", "put"])
+@pytest.mark.parametrize("loaders", [1, 3])
+def test_the_engine_shared_is_the_engine_whole(
+    core: Any, reference_server: Any, handles: Any, operation: str, loaders: int
+) -> None:
+    found = handles(*([core] * loaders))
+    spec = {**SHARED, "target": f"flight://{reference_server.address}", "operation": operation}
+    record = run(spec, found, clocks(found), ClusterControl())
+    assert record["outcome"] == "ok", record["error"]
+    whole = json.loads(core.run_trial(json.dumps({**spec, "trial": "whole"}), core.Control()))
+    assert record["verification"]["achieved"] == "checksum"
+    assert record["verification"]["checksum"] == whole["verification"]["checksum"]
+    for name in ("rows", "batches", "payload_bytes"):
+        assert record["counts"][name] == whole["counts"][name] == sum(h[name] for h in record["hosts"])
+    assert record["latency"]["service"]["count"] == whole["latency"]["service"]["count"]
+    assert [s["stream"] for s in record["streams"]] == [s["stream"] for s in whole["streams"]]
+    assert record["stages"]["server"] and record["workers"]["client"]["workers"] == 5
+
+
+def test_a_trial_that_one_loader_runs_whole(core: Any, handles: Any) -> None:
+    (handle,) = handles(core)
+    spec = {**SHARED, "target": "empty://", "rows_per_stream": 10_000, "timeout_ns": 2 * 10**9}
+    for _ in range(2):
+        record = alone(spec, handle, ClusterControl())
+        assert record["outcome"] == "ok", record["error"]
+        assert record["counts"]["rows"] == 50_000 and "hosts" not in record
+
+
+def test_an_upsert_shared_is_verified_by_the_lead(core: Any, handles: Any, tmp_path: Any) -> None:
+    found = handles(core, core)
+    spec = {
+        **SHARED,
+        **{"target": f"sqlite://{tmp_path / 'rows.db'}", "operation": "upsert", "streams": 4, "threads": 4},
+        **{"data": {"source": "usage", "working_set": 1000, "seed": 7, "loaded_unix_s": 1_790_000_000}},
+        **{"rows_per_batch": 100, "rows_per_stream": 2000},
+    }
+    record = run(spec, found, clocks(found), ClusterControl())
+    assert record["outcome"] == "ok", record["error"]
+    assert record["counts"]["rows"] == 8000 and record["verification"]["achieved"] == "sums"
+    assert all(found["found"] == found["expected"] for found in record["verification"]["sums"])
+
+
+@pytest.mark.parametrize("split", ["hash", "none"])
+def test_a_get_shared_is_verified_by_the_lead(core: Any, handles: Any, tmp_path: Any, split: str) -> None:
+    """Rows that the lead has written before all read their part, each loader its own streams'."""
+    found = handles(core, core)
+    spec = {
+        **SHARED,
+        **{"target": f"sqlite://{tmp_path / 'rows.db'}", "operation": "get", "streams": 4, "threads": 4},
+        **{"rows_per_batch": 100, "rows_per_stream": 2000, "options": {"split": split}},
+    }
+    record = run(spec, found, clocks(found), ClusterControl())
+    assert record["outcome"] == "ok", record["error"]
+    rows = 8000 if split == "hash" else 32_000
+    assert record["counts"]["rows"] == rows == sum(host["rows"] for host in record["hosts"])
+    assert record["verification"]["achieved"] == "checksum" and record["verification"]["rows"] == rows

@@ -1,0 +1,204 @@
+"""[hosts] of a scenario and --on: what they mean, and what is said to mistakes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.run import command, environment, model, venturi
+from venturi.common import toml_text
+from venturi.common.errors import ExitCode, ScenarioError, VenturiError
+from venturi.engine.spec import build_spec
+from venturi.measure import placement
+from venturi.measure.endpoints import Endpoints
+from venturi.plan import matrix
+from venturi.plan.layers import Layer
+from venturi.plan.load import load
+from venturi.plan.resolved import to_toml
+from venturi.plan.scenario import Scenario
+
+TEXT = '[workload]\nstreams = 8\n[hosts]\nservers = 1\nserver_resource = "big"\n[matrix]\nloaders = "1..4"\n'
+
+
+def scenario(text: str, on: str | None = None) -> Scenario:
+    return replace(load([Layer("my.toml", toml_text.parse(text, "my.toml"), text)]), on=on)
+
+
+def test_without_a_place_one_process_runs_all() -> None:
+    (cell,) = matrix.cells(scenario(TEXT))
+    (plain,) = matrix.cells(scenario("[workload]\nstreams = 8\n"))
+    assert cell.id == plain.id
+    assert cell.parameters["loaders"] is None and cell.parameters["on"] is None
+    assert "loaders" not in build_spec(cell, "t", "flight://a", {})
+
+
+def test_an_axis_over_loaders() -> None:
+    cells = matrix.cells(scenario(TEXT, "ray"))
+    assert [cell.parameters["loaders"] for cell in cells] == [1, 2, 3, 4]
+    assert {cell.parameters["on"] for cell in cells} == {"ray"}
+    assert len({cell.id for cell in cells}) == 4
+    assert build_spec(cells[2], "t", "flight://a", {})["loaders"] == 3
+
+
+def test_streams_may_grow_with_loaders() -> None:
+    text = '[matrix]\nloaders = [1, 2, 4]\nstreams = [8, 16, 32]\nzip = [["loaders", "streams"]]\n'
+    cells = matrix.cells(scenario(text, "ray"))
+    assert [(c.parameters["loaders"], c.parameters["streams"]) for c in cells] == [(1, 8), (2, 16), (4, 32)]
+
+
+def test_spark_has_a_loader_a_stream_unless_told() -> None:
+    (cell,) = matrix.cells(scenario("[workload]\nstreams = 8\n", "spark"))
+    assert cell.parameters["loaders"] == 8
+    (cell,) = matrix.cells(scenario("[workload]\nstreams = 8\n[hosts]\nloaders = 2\n", "spark"))
+    assert cell.parameters["loaders"] == 2
+
+
+def test_the_resolved_scenario_keeps_its_hosts() -> None:
+    found = scenario(TEXT, "ray")
+    again = scenario(to_toml(found), "ray")
+    assert again.hosts == found.hosts and again.axes == found.axes
+    assert [cell.id for cell in matrix.cells(again)] == [cell.id for cell in matrix.cells(found)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "[hosts]\nloaders = 3\n[workload]\nstreams = 2\n",
+            "my.toml:2: hosts.loaders: 3 loaders for 2 streams",
+        ),
+        ("[matrix]\nloaders = [1, 2]\n", "my.toml:2: matrix.loaders: 2 loaders for 1 stream: each of them"),
+        ("[workload]\ninclude_setup = true\n", "my.toml:2: workload.include_setup: times the set-up of one"),
+        (
+            '[target]\nurl = "duckdb://local"\n[workload]\nstreams = 2\n[hosts]\nloaders = 2\n',
+            "one process has open",
+        ),
+    ],
+)
+def test_cells_that_cannot_be_shared(text: str, message: str) -> None:
+    scenario(text)
+    with pytest.raises(ScenarioError) as error:
+        matrix.cells(scenario(text, "ray"))
+    assert message in error.value.message
+
+
+def test_cells_that_cannot_be_shared_may_be_excluded() -> None:
+    text = '[matrix]\nloaders = [1, 2]\nstreams = [1, 2]\nexclude = ["loaders > streams"]\n'
+    cells = matrix.cells(scenario(text, "ray"))
+    assert [(c.parameters["loaders"], c.parameters["streams"]) for c in cells] == [(1, 1), (1, 2), (2, 2)]
+    assert len(matrix.cells(scenario(text))) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[hosts]\nloaders = 0\n", "hosts.loaders"),
+        ("[hosts]\nservers = 0\n", "hosts.servers"),
+        ('[hosts]\nloaders = "1..4"\n', "a range belongs into [matrix]"),
+        ('[hosts]\ninterface = "eth0"\n', "'eth0' is neither an address nor a network, as 10.77.0.0/24"),
+        ('[hosts]\nloader_resource = "a b"\n', "is no name of a resource"),
+        ("[hosts]\nnodes = 4\n", "unknown key"),
+        ("[hosts]\nstreams = 4\n", "it belongs into [workload]"),
+    ],
+)
+def test_mistakes_in_hosts(text: str, message: str) -> None:
+    with pytest.raises(ScenarioError) as error:
+        scenario(text)
+    assert message in str(error.value) and "my.toml:2" in str(error.value)
+
+
+def test_where_streams_may_run() -> None:
+    found = scenario("")
+    for on, kind in (
+        (None, None),
+        ("auto", "ray"),
+        ("local", "ray"),
+        ("ray://a:10001", "ray"),
+        ("spark", "spark"),
+    ):
+        assert placement.named(found, on, None)[0].on == kind
+    with pytest.raises(VenturiError, match="--on everywhere: must be ray://HOST:PORT, auto, local or spark"):
+        placement.named(found, "everywhere", None)
+    with pytest.raises(VenturiError, match="--master is Spark's"):
+        placement.named(found, "auto", "local[2]")
+    assert placement.named(scenario(TEXT), None, None)[1] == [
+        "no --on: all streams run in this process, and loaders mean nothing"
+    ]
+
+
+def planned(text: str, on: str | None) -> None:
+    """As `venturi run --dry-run` looks at it."""
+    with Endpoints(placement.named(scenario(text), on, None)[0], False, lambda level, text: None):
+        pass
+
+
+REMOTE = '[target]\nurl = "flight://remote"\n'
+
+
+def test_a_server_on_a_host_of_its_own_needs_a_cluster() -> None:
+    for on in ("auto", "local", "ray://a:10001", "here,auto"):
+        planned(REMOTE, on)
+        planned(f"{REMOTE}[hosts]\nservers = 3\n", on)
+    for on in (None, "spark"):
+        with pytest.raises(VenturiError) as error:
+            planned(REMOTE, on)
+        assert error.value.exit_code == ExitCode.USAGE
+        assert error.value.message == (
+            "my.toml:2: target.url: flight://remote is a server on a host of its own: name a cluster that "
+            "has one, --on ray://HOST:PORT (auto, local), a link that is made here, --link 10gbit, or a "
+            "server that runs, --target flight://HOST"
+        )
+    with pytest.raises(VenturiError, match=r"my.toml:3: places.far: .* --place far=akumuli://HOST"):
+        planned('[places]\nnear = "akumuli://local"\nfar = "akumuli://remote"\n', None)
+    # Nobody goes there.
+    planned('[places]\nnear = "flight://local"\nfar = "flight://remote"\n[matrix]\nplace = ["near"]\n', None)
+
+
+def test_servers_that_nobody_asks_for_or_that_cannot_be_several() -> None:
+    with pytest.raises(ScenarioError, match=r"my.toml:2: hosts.servers: servers are started for X://remote"):
+        planned("[hosts]\nservers = 1\n", "auto")
+    with pytest.raises(ScenarioError, match=r"charrow://remote is one, not 2"):
+        planned('[target]\nurl = "charrow://remote"\n[hosts]\nservers = 2\n', "auto")
+
+
+def test_a_resumed_run_goes_on_where_it_was_begun() -> None:
+    def lines(on: str | None) -> list[dict[str, Any]]:
+        return [{"parameters": {"on": on}}]
+
+    placement.resumed(None, lines(None), "RUN")
+    placement.resumed("auto", lines("ray"), "RUN")
+    placement.resumed("auto", [], "RUN")
+    with pytest.raises(VenturiError, match="RUN was begun on ray: say where again"):
+        placement.resumed(None, lines("ray"), "RUN")
+    with pytest.raises(VenturiError, match="RUN was begun without it"):
+        placement.resumed("spark", lines(None), "RUN")
+
+
+def test_loaders_without_a_place_are_told(tmp_path: Path) -> None:
+    words = ("--streams", "2", "--rows-per-stream", "1M", "--repeats", "1", "--no-report")
+    done = model(*words, "--loaders", "2", "--out", tmp_path / "run")
+    assert done.returncode == 0
+    assert "no --on: all streams run in this process" in done.stderr
+
+
+def test_a_plan_of_several_hosts_needs_no_cluster() -> None:
+    done = venturi("run", "--streams", "8", "--loaders", "1,2,4", "--on", "auto", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("loaders=") == 3
+
+
+def test_without_ray_the_package_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ray.py").write_text("raise ImportError('no')\n")
+    found = environment()
+    found["PYTHONPATH"] = os.pathsep.join([str(tmp_path), found["PYTHONPATH"]])
+    words = command("run", "--streams", "2", "--on", "local", "--out", tmp_path / "run")
+    done = subprocess.run(words, capture_output=True, text=True, env=found, timeout=60, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "--on needs Ray, which is not installed here" in done.stderr
+    assert "pip install 'venturi[cluster]'" in done.stderr
+    assert not (tmp_path / "run").exists()

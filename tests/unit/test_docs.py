@@ -1,0 +1,208 @@
+"""The words of the project: links lead somewhere, commands and options exist, nothing is left unnamed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import typer
+
+from support.run import ROOT
+from venturi.analysis.verdict import types
+from venturi.analysis.verdict.crowding import FEWER, NO_MORE
+from venturi.analysis.verdict.proof.cores import CORES
+from venturi.analysis.verdict.proof.databases import AWAY, COMPUTES, IDLE
+from venturi.analysis.verdict.proof.ends import CLIENT_WAITS, KEPT_UP, NEARLY, SCHEDULE_SPARE, WORKERS
+from venturi.analysis.verdict.proof.path import DISK, LINK, MEMORY
+from venturi.cli import COMMANDS, app
+from venturi.targets.options import APPLIES, DEFAULTS
+from venturi.targets.system import SYSTEMS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+PAGES = sorted(
+    page
+    for folder in (".", "docs/**", "bench", "fuzz", "examples/*", "python/venturi/store/reference")
+    for page in ROOT.glob(f"{folder}/*.md")
+)
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+FOREIGN = {"import.md"}
+"""Pages that name options of other tools."""
+PLUGGED = re.compile(r"--(mypipe|socketpair)-")
+"""Options of targets in Python that a page or an example brings: tests/test_plugins.py has them installed."""
+HREF = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def prose(text: str) -> str:
+    """The page without its code blocks."""
+    return FENCE.sub("", text)
+
+
+def anchors(page: Path) -> set[str]:
+    """What its headings are called in a link: as GitHub does it."""
+    found = set()
+    for heading in re.findall(r"^#+ (.*)$", prose(page.read_text()), re.MULTILINE):
+        plain = re.sub(r"[^\w\- ]", "", HREF.sub("", heading).lower())
+        found.add(plain.strip().replace(" ", "-"))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in HREF.findall(prose(page.read_text())):
+        if link.startswith(("http://", "https://", "mailto:")):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), f"{link} leads nowhere"
+        assert target.is_relative_to(ROOT), f"{link} leads out of the project"
+        if anchor:
+            assert anchor in anchors(target), f"{link}: no such heading"
+
+
+def options(node: Any) -> set[str]:
+    return {"--help", "-h"} | {
+        name for p in node.params for name in (*p.opts, *p.secondary_opts) if name.startswith("-")
+    }
+
+
+def command_lines(text: str) -> Iterator[str]:
+    """Every command line of venturi in code blocks and code spans."""
+    blocks = "\n".join(block for kind, block in FENCE.findall(text) if kind in ("", "sh", "yaml"))
+    lines = blocks.replace("\\\n", " ").splitlines() + re.findall(r"`([^`\n]+)`", prose(text))
+    for line in lines:
+        # What a run prints of itself is no command line of the page.
+        for part in re.split(r"\s[|&;]+\s|\s#\s", line):
+            line = part.strip().removeprefix("$ ").removeprefix("- run: ")
+            if line and line.split()[0].rsplit("/", 1)[-1] == "venturi":
+                yield line
+
+
+def said(text: str) -> Iterator[list[str]]:
+    """The same as words after `venturi`."""
+    for line in command_lines(text):
+        try:
+            yield shlex.split(line)[1:]
+        except ValueError:
+            yield line.split()[1:]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_commands_and_options_exist(page: Path) -> None:
+    root = typer.main.get_command(app)
+    every = options(root)
+    todo = [root.get_command(None, name) for name in COMMANDS]  # type: ignore[attr-defined]
+    while todo:
+        node = todo.pop()
+        every |= options(node)
+        todo += [node.get_command(None, name) for name in getattr(node, "commands", ())]
+    text = page.read_text()
+    for words in said(text):
+        node: Any = root
+        for word in words:
+            if word.startswith("-") or not hasattr(node, "get_command") or word in ("COMMAND", "..."):
+                break
+            node = node.get_command(None, word)
+            assert node is not None, f"venturi {' '.join(words)}: there is no {word}"
+        known = every if words and words[0] == "COMMAND" else options(node)
+        if words[:2] == ["cluster", "slurm"] or words[:1] == ["ab"]:  # end with words of `venturi run`
+            known |= options(root.get_command(None, "run"))  # type: ignore[attr-defined]
+        for word in words:
+            flag = re.match(r"--?[a-z][a-z0-9-]*", word)
+            if flag and not PLUGGED.match(flag[0]):
+                assert flag[0] in known, f"venturi {' '.join(words)}: there is no {flag[0]}"
+    if page.name not in FOREIGN and page.parts[-2] != "bench":
+        for flag in re.findall(r"`(--[a-z][a-z0-9-]*)[^`]*`", prose(text)):
+            assert flag in every or PLUGGED.match(flag), f"no command has {flag}"
+
+
+def test_the_index_names_every_page_and_command() -> None:
+    index = ROOT / "docs" / "README.md"
+    text = index.read_text()
+    links = {(index.parent / link.partition("#")[0]).resolve() for link in HREF.findall(text)}
+    for page in index.parent.rglob("*.md"):
+        assert page in links or page == index, f"docs/README.md does not lead to {page.relative_to(ROOT)}"
+    assert "](docs/README.md)" in (ROOT / "README.md").read_text()
+    shown = {words[0] for words in said(text) if words} | {"run"}
+    assert set(COMMANDS) <= shown
+
+
+def test_every_dependency_is_named_with_its_reason() -> None:
+    page = (ROOT / "docs" / "dependencies.md").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    asked = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
+    for extra in project["project"]["optional-dependencies"].values():
+        asked += extra
+    names = {re.split(r"[^\w.-]", text)[0] for text in asked}
+    for manifest in (ROOT / "Cargo.toml", *ROOT.glob("crates/*/Cargo.toml"), ROOT / "fuzz/Cargo.toml"):
+        read = tomllib.loads(manifest.read_text())
+        tables = [read.get(key, {}) for key in ("dependencies", "dev-dependencies", "build-dependencies")]
+        tables.append(read.get("workspace", {}).get("dependencies", {}))
+        names |= {name for table in tables for name in table if not name.startswith("venturi")}
+    missing = sorted(name for name in names if f"`{name}`" not in page)
+    assert not missing, f"docs/dependencies.md does not name {missing}"
+
+
+def test_verdicts_are_documented_with_the_thresholds_that_count() -> None:
+    page = (ROOT / "docs" / "verdicts.md").read_text()
+    rows = [
+        [field.strip() for field in row.split("|")] for row in re.findall(r"^\| \d*.*\|$", page, re.MULTILINE)
+    ]
+    table = [(row[2].strip("`"), row[4]) for row in rows if len(row) == 6]
+    expected = [
+        ("schedule", KEPT_UP),
+        ("schedule", SCHEDULE_SPARE),
+        ("load-generator", WORKERS),
+        ("cores", CORES),
+        ("stage", WORKERS),
+        ("stage", NEARLY),
+        ("link", LINK),
+        ("disk", DISK),
+        ("memory", MEMORY),
+        ("server", CLIENT_WAITS),
+    ]
+    for kind, threshold in expected:
+        proofs = [proof for name, proof in table if name == kind]
+        assert any(f">= {threshold * 100:.0f} %" in proof for proof in proofs), (kind, threshold)
+    databases = page.partition("\n## Databases\n")[2].partition("\n## ")[0]
+    for words in (
+        f"{COMPUTES * 100:.0f} % of that time or more on a CPU is computing",
+        f"the round trip is {AWAY * 100:.0f} % or more",
+        f"under {IDLE * 100:.0f} % of the time that it has a batch",
+        f"at least {FEWER:g} times fewer batches in flight",
+        f"within {NO_MORE * 100:.0f} %",
+    ):
+        assert words in databases, words
+    for kind in get_args(types.Kind):
+        assert kind in dict(table), f"{kind} is not in the order of proof"
+        assert f"\n### {kind}\n" in page, f"{kind} has no paragraph"
+
+
+_OPTIONS = re.compile(r"^\| key \| default \| meaning \|\n\|---.*\n((?:\|.*\n)+)", re.MULTILINE)
+_TARGETS = sorted({path.stem for path in (ROOT / "docs" / "targets").glob("*.md")} - {"unix"})
+
+
+@pytest.mark.parametrize("scheme", _TARGETS)
+def test_the_page_of_a_target_has_its_options_with_their_defaults(scheme: str) -> None:
+    page = (ROOT / "docs" / "targets" / f"{scheme}.md").read_text()
+    # A page is called as the first word of its system.
+    scheme = next(system.scheme for system in SYSTEMS if system.scheme.partition("+")[0] == scheme)
+    known = {name for name, systems in APPLIES.items() if scheme in systems}
+    assert {name for name in known if f"`{name}`" not in page} == set()
+    for row in "".join(_OPTIONS.findall(page)).splitlines():
+        keys, default = (cell.strip() for cell in row.split("|")[1:3])
+        named = re.findall(r"`(\w+)`", keys)
+        assert named and set(named) <= known, row
+        usual = DEFAULTS.get(scheme, {}).get(named[0])
+        if usual is not None and len(named) == 1:
+            said = str(usual).lower() if isinstance(usual, bool) else str(usual)
+            assert re.match(rf"`?{re.escape(said)}\b", default), row

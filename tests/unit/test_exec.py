@@ -1,0 +1,266 @@
+"""Programs that write rows or read them, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from support.run import command, environment, venturi
+from venturi.common import toml_text
+from venturi.plan import matrix
+from venturi.plan.layers import Layer
+from venturi.plan.load import load
+from venturi.servers import program
+
+SHORT = ("--repeats", "1", "--warmup", "0", "--no-report")
+QUIET = (*SHORT, "--no-ceilings")
+
+
+def lines(run: Path, name: str = "trials") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / f"{name}.jsonl").read_text().splitlines()]
+
+
+def trial(run: Path, *words: object) -> dict[str, Any]:
+    done = venturi("run", "--target", "exec://", *words, *QUIET, "--out", run)
+    found = lines(run)[0]
+    assert (done.returncode == 0) is (found["outcome"] == "ok"), done.stderr
+    return found
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Path:
+    """An Arrow stream of 10,000 rows in 5 batches, as another program writes it."""
+    path = tmp_path / "rows.arrows"
+    table = pa.table({"id": range(10_000), "name": [f"n{n}" for n in range(10_000)]})
+    with pa.ipc.new_stream(path, table.schema) as writer:
+        writer.write_table(table, max_chunksize=2000)
+    return path
+
+
+def test_venturis_own_program_moves_rows_both_ways(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = ("--operation", "get,put", "--streams", "1,2", "--rows-per-stream", "200k")
+    done = venturi("run", "--target", "exec://", *words, *SHORT, "--out", run)
+    assert done.returncode == 0, done.stderr
+    found = lines(run)
+    assert len(found) == 4
+    for record in found:
+        streams = record["parameters"]["streams"]
+        assert record["counts"]["rows"] == 200_000 * streams
+        assert record["verification"]["achieved"] == "checksum"
+        assert record["resources"]["same_machine"] and record["cpu"]["server"] is not None
+    probes = lines(run, "ceilings")
+    asked = {(p["direction"], p["streams"]) for p in probes if p["kind"] == "pipe"}
+    assert asked == {("get", 1), ("get", 2), ("put", 1), ("put", 2)}
+    assert not [p for p in probes if p["kind"] == "tcp" or p["outcome"] != "ok"]
+    shown = venturi("show", run)
+    assert "raw pipe" in shown.stdout, shown.stdout
+
+
+def test_a_file_is_what_venturis_own_program_moves(tmp_path: Path, stream: Path) -> None:
+    for operation in ("get", "put"):
+        words = ("--data", stream, "--operation", operation, "--rows-per-stream", "25k")
+        found = trial(tmp_path / operation, *words, "--rows-per-batch", "1000")
+        assert (found["counts"]["rows"], found["verification"]["achieved"]) == (25_000, "checksum")
+
+
+def test_the_rows_of_a_program_are_counted_or_checked(tmp_path: Path, stream: Path) -> None:
+    words = ("--command", f"cat {stream}", "--streams", "2")
+    found = trial(tmp_path / "counted", *words)
+    assert found["parameters"]["data"] == "remote" and found["counts"]["rows"] == 20_000
+    assert found["verification"]["achieved"] == "acknowledged"
+    words = ("--command", f"cat {stream}", "--data", stream, "--rows-per-stream", "10k")
+    found = trial(tmp_path / "checked", *words, "--rows-per-batch", "2000")
+    assert found["verification"]["achieved"] == "checksum"
+
+
+@pytest.mark.parametrize(("writes", "rows"), [("lines", 1001), ("csv", 1000)])
+def test_text_is_counted(tmp_path: Path, writes: str, rows: int) -> None:
+    script = "print('x'); [print(n) for n in range(1000)]"
+    words = ("--command", f'{sys.executable} -c "{script}"', "--writes", writes)
+    assert trial(tmp_path / "run", *words)["counts"]["rows"] == rows
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody tells what is left in a pipe")
+def test_what_a_program_leaves_unread_is_not_acknowledged(tmp_path: Path) -> None:
+    # It stays until its input is closed, so all of it finds room.
+    leaves = "import os, select; os.read(0, 1000); end = select.poll(); end.register(0, 0); end.poll()"
+    command = f'{sys.executable} -c "{leaves}"'
+    words = ("--command", command, "--operation", "put", "--rows-per-stream", "1000")
+    done = venturi(
+        "run", "--target", "exec://", *words, *SHORT, "--ceilings", "none", "--out", tmp_path / "r"
+    )
+    assert done.returncode == 5 and "of its standard input unread" in done.stderr, done.stderr
+
+
+def test_a_program_in_python_takes_what_is_put(tmp_path: Path) -> None:
+    script = tmp_path / "take.py"
+    script.write_text(
+        "import os, sys\n"
+        "import pyarrow as pa\n"
+        "rows = sum(batch.num_rows for batch in pa.ipc.open_stream(sys.stdin.buffer))\n"
+        "assert sys.argv[1:] == [os.environ['VENTURI_STREAM'], os.environ['VENTURI_ROWS']]\n"
+        "print(f'rows={rows}')\n"
+    )
+    words = ("--command", f"{sys.executable} {script} {{stream}} {{rows}}", "--operation", "put")
+    found = trial(tmp_path / "run", *words, "--streams", "2", "--rows-per-stream", "50k")
+    assert found["verification"]["achieved"] == "count", found
+    assert found["verification"]["expected_rows"] == 100_000
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "psql 'host=db password=hush user=me'",
+        "mysql -u me --password hush",
+        "sh -c 'export PGPASSWORD=hush; psql'",
+        "prog --token=hush",
+    ],
+)
+def test_a_command_with_a_secret_is_refused(tmp_path: Path, command: str) -> None:
+    done = venturi("run", "--target", "exec://", "--command", command, "--out", tmp_path / "run")
+    assert done.returncode != 0 and "secret" in done.stderr and "hush" not in done.stderr + done.stdout
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.noisy
+def test_what_sets_the_pace_is_named(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    script = tmp_path / "slow.py"
+    # It works for some ticks of CPU time, and sleeps most of the time.
+    loop = (
+        "while True:\n    print('row\\n' * 1000, flush=True)\n    sum(range(50000))\n    time.sleep(0.01)\n"
+    )
+    script.write_text(f"import time\n{loop}")
+    words = ("--command", f"{sys.executable} {script}", "--writes", "lines", "--duration", "1s")
+    done = venturi("run", "--target", "exec://", *words, *SHORT, "--out", run)
+    assert done.returncode == 0, done.stderr
+    shown = venturi("show", run, "--cell", "best").stdout
+    assert "the program sets the pace" in shown and "what they have started, use 0." in shown, shown
+    assert "raw pipe" in shown, shown
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (("--command", "cat /no/such/file"), ("ended with status 1", "No such file or directory")),
+        (("--command", "echo hello"), ("cannot be read", "is it an Arrow stream?")),
+        (("--command", "sh -c 'kill -9 $$'"), ("was ended by signal 9",)),
+        (("--command", "sh -c 'echo out of luck >&2; exit 3'"), ("ended with status 3: out of luck",)),
+        (("--command", "cat {data}"), ("{data}", "give --data FILE")),
+        (
+            ("--command", "seq 10", "--writes", "lines", "--duration", "5s"),
+            ("before the trial's time was over",),
+        ),
+        (("--command", "true", "--operation", "put", "--rows-per-stream", "10M"), ("stopped reading",)),
+    ],
+)
+def test_a_failed_program_is_told_with_its_last_words(
+    tmp_path: Path, words: tuple[str, ...], parts: tuple[str, ...]
+) -> None:
+    found = trial(tmp_path / "run", *words)
+    assert found["outcome"] == "failed"
+    assert all(part in found["error"]["message"] for part in parts), found["error"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--command", "no-such-program x"), "--command: no-such-program: no such program"),
+        (("--command", "/etc/passwd"), "/etc/passwd: cannot be run"),
+        (("--command", "cat 'x"), "no closing quotation"),
+        (("--command", ""), "names no program"),
+        (("--command", "load --api-token=abc"), "a secret in it would be stored with the run"),
+        (("--writes", "csv"), "Venturi's own program writes records or a file, in Arrow"),
+        (("--command", "cat", "--writes", "csv", "--operation", "put"), "csv is for gets"),
+        (("--command", "cat", "--writes", "lines", "--data", "records"), "cannot be held against records"),
+        (("--data", "remote"), "Venturi's own program writes records or a file"),
+        (("--command", "cat", "--operation", "upsert"), "exec:// takes gets and puts, no upserts"),
+        (("--command", "cat", "--window", "1Mi"), "exec:// has no option window"),
+        (("--on", "auto"), "exec:// starts programs on this host"),
+    ],
+)
+def test_mistakes_are_told_before_anything_starts(words: tuple[str, ...], said: str) -> None:
+    done = venturi("run", "--target", "exec://", *words, "--dry-run")
+    if done.returncode == 0:
+        done = venturi("run", "--target", "exec://", *words, *QUIET)
+    assert done.returncode != 0 and said in done.stderr, done.stderr
+    assert "abc" not in done.stderr
+
+
+def test_the_address_has_nothing_behind_it() -> None:
+    done = venturi("run", "--target", "exec://cat", "--dry-run")
+    assert done.returncode != 0 and "--command" in done.stderr, done.stderr
+
+
+def test_what_a_program_writes_is_remote_unless_rows_are_named() -> None:
+    def data(text: str) -> list[str]:
+        whole = f'[target]\nurl = "exec://"\n{text}'
+        found = load([Layer("my.toml", toml_text.parse(whole, "my.toml"), whole)])
+        return [cell.parameters["data"] for cell in matrix.cells(found)]
+
+    assert data("") == ["records"]
+    assert data("command = 'cat x'") == ["remote"]
+    assert data("command = 'cat x'\n[workload]\ndata = 'records'") == ["records"]
+    assert data("command = 'cat'\n[matrix]\noperation = ['get', 'put']") == ["records", "records"]
+    assert data("[matrix]\ncommand = ['cat x', 'cat y']") == ["remote", "remote"]
+
+
+def _running(word: str) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            line = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
+            dead = line and ") Z " in (entry / "stat").read_text()
+        except OSError:
+            continue
+        if word.encode() in line and not dead and int(entry.name) != os.getpid():
+            found.append(int(entry.name))
+    return found
+
+
+def _until(condition: Any, what: str) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("last", [signal.SIGINT, signal.SIGKILL])
+def test_no_program_outlives_venturi(tmp_path: Path, last: signal.Signals) -> None:
+    mark = f"venturi-mark-{os.getpid()}-{last.name}"
+    script = tmp_path / mark
+    script.write_text(
+        "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: print('row')\n"
+    )
+    words = ("--command", f"{sys.executable} {script}", "--writes", "lines", "--duration", "60s", *QUIET)
+    run = subprocess.Popen(
+        command("run", "--target", "exec://", "--streams", "2", *words, "--out", tmp_path / "run"),
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _until(lambda: len([pid for pid in _running(mark) if pid != run.pid]) == 2, "it did not start")
+        run.send_signal(last)
+        run.wait(30)
+        _until(lambda: not _running(mark), "programs are left")
+    finally:
+        run.kill()
+        run.wait()
+
+
+def test_venturis_own_program_says_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main({}) == 2
+    assert "venturi run --target exec://" in capsys.readouterr().err

@@ -1,0 +1,373 @@
+"""Options that no other test types: each is given on a command line, and does what it says."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import re
+import sqlite3
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from support.flight import ServerProcess, records, run_trial, succeeded, write_ipc
+from support.needs import require
+from support.run import ROOT
+from venturi.cli import app
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+OFFERED_BY_TYPER = {"--install-completion", "--show-completion"}
+
+
+def typed(*words: object) -> Result:
+    """A command in this process; it must be taken."""
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == 0, f"{done.exception!r} {done.output}"
+    return done
+
+
+def resolved(tmp_path: Path, *words: object) -> dict[str, Any]:
+    """The scenario that a run of the deterministic executor keeps."""
+    out = tmp_path / "run"
+    typed(
+        "run", *words, "--executor", "model", "--no-ceilings", "--no-report", "--quiet", "--repeats", 1,
+        "--warmup", 0, "--out", out,
+    )  # fmt: skip
+    return tomllib.loads((out / "scenario.toml").read_text())
+
+
+FLIGHT = ("--target", "flight://node7", "--rows-per-stream", "1k")
+CASES: list[tuple[str, tuple[str, ...], dict[str, Any]]] = [
+    ("values", (*FLIGHT, "--values", "sequential"), {"workload.values": "sequential"}),
+    ("seed", (*FLIGHT, "--seed", "7"), {"workload.seed": 7}),
+    (
+        "bytes",
+        ("--target", "flight://node7", "--bytes-per-stream", "1MiB"),
+        {"workload.bytes_per_stream": 2**20},
+    ),
+    ("setup timed", (*FLIGHT, "--include-setup"), {"workload.include_setup": True}),
+    ("setup not timed", (*FLIGHT, "--no-include-setup"), {"workload.include_setup": False}),
+    ("connections", (*FLIGHT, "--connections", "shared"), {"target.connections": "shared"}),
+    ("send buffer", (*FLIGHT, "--send-buffer", "64Ki"), {"target.send_buffer": 65_536}),
+    ("protocol", (*FLIGHT, "--protocol", "perf"), {"target.protocol": "perf"}),
+    ("header", (*FLIGHT, "--header-env", "x-tenant=TENANT"), {"target.header_env": {"x-tenant": "TENANT"}}),
+    (
+        "tls",
+        ("--target", "flight+tls://node7", "--no-tls-insecure", "--tls-server-name", "node.example"),
+        {"target.tls_insecure": False, "target.tls_server_name": "node.example"},
+    ),
+    ("shuffle", (*FLIGHT, "--shuffle"), {"run.shuffle": True}),
+    (
+        "adaptive",
+        (*FLIGHT, "--adaptive", "4%", "--max-repeats", "7"),
+        {"run.adaptive": "4%", "run.max_repeats": 7},
+    ),
+    ("stop", (*FLIGHT, "--on-failure", "stop"), {"run.on_failure": "stop"}),
+    ("no figures", ("quick", "--no-reference", "--scale", "0.001"), {"reference": None}),
+    (
+        "charrow",
+        (
+            "--target",
+            "charrow://node7",
+            "--wire-version",
+            "1.1",
+            "--max-block-size",
+            "2Mi",
+            "--duration",
+            "1s",
+        ),
+        {"target.wire_version": "1.1", "target.max_block_size": 2**21},
+    ),
+    (
+        "blocks",
+        ("--target", "charrow://n", "--block-checksum", "--duration", "1s"),
+        {"target.block_checksum": True},
+    ),
+    ("blocks plain", ("--target", "charrow://n", "--no-block-checksum"), {"target.block_checksum": False}),
+    (
+        "singlestore",
+        (
+            *(
+                "--target",
+                "mysql://node7/db",
+                "--storage",
+                "columnstore",
+                "--shard-key",
+                "ts",
+                "--partitions",
+            ),
+            *("8", "--setup", "--no-keep", "--retries", "3", "--max-errors", "5"),
+        ),
+        {
+            "target.storage": "columnstore",
+            "target.shard_key": ["ts"],
+            "target.partitions": 8,
+            "target.setup": True,
+            "target.keep": False,
+            "workload.retries": 3,
+            "workload.max_errors": 5,
+        },
+    ),
+    (
+        "cassandra",
+        (
+            *("--target", "cassandra://node7/ks", "--write", "insert", "--batch", "logged", "--batch-form"),
+            *("statement", "--consistency", "quorum", "--replication", "3", "--partition-key", "2"),
+            "--no-token-aware",
+        ),
+        {
+            "target.write": "insert",
+            "target.batch": "logged",
+            "target.batch_form": "statement",
+            "target.consistency": "quorum",
+            "target.replication": 3,
+            "target.partition_key": 2,
+            "target.token_aware": False,
+        },
+    ),
+    ("aware", ("--target", "cassandra://node7/ks", "--token-aware"), {"target.token_aware": True}),
+    (
+        "store",
+        ("--target", "akumuli://local", "--pool", "2", "--tick", "2s"),
+        {"target.pool": 2, "workload.tick": "2s"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("words", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_an_option_of_run_is_in_its_scenario(
+    words: tuple[str, ...], expected: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENANT", "blue")
+    tree = resolved(tmp_path, *words)
+    for path, value in expected.items():
+        found: Any = tree
+        for part in path.split("."):
+            found = found.get(part)
+        assert found == value, path
+
+
+def test_the_report_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    words = ("run", *FLIGHT, "--executor", "model", "--repeats", 1, "--no-ceilings", "--out", out)
+    assert "report: " in typed(*words, "--report").output
+    assert (out / "report.html").is_file()
+
+
+def test_resources_by_which_hosts_are_chosen() -> None:
+    words = ("flight-remote", "--on", "ray://127.0.0.1:10001", "--dry-run")
+    typed("run", *words, "--loader-resource", "fast", "--server-resource", "large")
+
+
+def test_the_version_is_told() -> None:
+    assert re.fullmatch(r"venturi (\d+\.\d+.*|\(not installed.*)\n", typed("--version").output)
+
+
+# ---- other commands --------------------------------------------------------------------
+
+
+def test_every_fit_and_every_size(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    words = ("--operation", "get,put", "--streams", "1,2,4,8", "--rows-per-stream", "100k,1M,4M,10M")
+    typed(
+        "run", "--target", "flight://n", *words, "--executor", "model", "--quiet", "--no-report", "--out", out
+    )
+    for name in ("fit", "best"):
+        few, every = typed(name, out).output, typed(name, out, "--all").output
+        assert len(every.splitlines()) > len(few.splitlines()), name
+
+
+def test_a_search_ends_with_its_time(tmp_path: Path) -> None:
+    words = (
+        "tune",
+        "flight://n",
+        "--values",
+        "sequential",
+        "--connections",
+        "shared",
+        "--send-buffer",
+        "64Ki",
+    )
+    more = ("--bytes-per-stream", "1M", "--seed", 5, "--minutes", 1, "--executor", "model", "--quiet")
+    assert "best found: " in typed(*words, *more, "--out", tmp_path / "run").output
+    tree = tomllib.loads((tmp_path / "run" / "scenario.toml").read_text())
+    assert tree["workload"]["values"] == "sequential" and tree["target"]["send_buffer"] == 65_536
+
+
+def test_ceilings_of_other_values(tmp_path: Path) -> None:
+    words = ("ceilings", "--executor", "model", "--only", "codec", "--values", "sequential", "-q")
+    assert "lz4 encode" in typed(*words).output
+    tls = ("ceilings", "flight+tls://n", "--executor", "model", "--only", "tcp", "-q", "--streams", "1")
+    assert "raw TCP get" in typed(*tls, "--no-tls-insecure", "--tls-server-name", "x.example").output
+
+
+def test_a_job_is_asked_for_as_it_is_said() -> None:
+    words = ("cluster", "slurm", "--nodes", 3, "--print")
+    more = ("--partition", "short", "--account", "physics", "--sbatch=--constraint=haswell")
+    text = typed(*words, *more, "--exclusive", "quick").output
+    for line in (
+        "--nodes=3",
+        "--partition=short",
+        "--account=physics",
+        "--constraint=haswell",
+        "--exclusive",
+    ):
+        assert re.search(rf"^#SBATCH {line}$", text, re.MULTILINE), line
+    assert "--exclusive" not in typed(*words, "--share", "quick").output
+
+
+def test_a_job_is_submitted_to_whoever_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = tmp_path / "script"
+    (tmp_path / "sbatch").write_text(f"#!/bin/sh\ncat > {taken}\necho Submitted batch job 7\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert "7" in typed("cluster", "slurm", "--nodes", 1, "--submit", "quick").output
+    assert taken.read_text().startswith("#!")
+
+
+def test_pods_on_the_network_of_their_nodes() -> None:
+    words = ("cluster", "kubernetes", "--image", "venturi", "--ray", "2.60.0")
+    assert "hostNetwork: true" in typed(*words, "--host-network").output
+    assert "hostNetwork" not in typed(*words).output
+
+
+@pytest.mark.parametrize("flags", [("--no-token",), ("--token", "--client-port", "0")])
+def test_a_cluster_on_a_host_that_nobody_reaches(flags: tuple[str, ...], tmp_path: Path) -> None:
+    words = ("cluster", "up", "--hosts", "a", "--ssh", "false", "--directory", str(tmp_path / "d"), *flags)
+    done = CliRunner().invoke(app, list(words))
+    assert done.exit_code != 0 and "Traceback" not in done.output
+    assert ("without a token everyone" in done.output) == ("--no-token" in flags)
+
+
+# ---- real servers ------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("core")
+def test_archives_by_their_seed_step_and_level(tmp_path: Path) -> None:
+    texts = {}
+    for name, flags in {
+        "usual": (),
+        "quick": ("--level", 1),
+        "other": ("--seed", 9),
+        "slow": ("--tick", "1h"),
+    }.items():
+        typed("generate", "--archive", tmp_path / name, "--archives", 1, "--hosts", 2, "--steps", 50, *flags)
+        (file,) = (tmp_path / name).glob("*.gz")
+        texts[name] = (gzip.decompress(file.read_bytes()), file.stat().st_size)
+    assert texts["quick"][0] == texts["usual"][0] and texts["quick"][1] > texts["usual"][1]
+    assert len({text for text, _ in texts.values()}) == 3
+
+
+def serving(*words: object) -> list[str]:
+    common = ("--port", 0, "--json", "--exit-with-parent")
+    return [sys.executable, "-m", "venturi", "serve", *map(str, (*words, *common))]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("core")
+def test_one_connection_more_than_a_server_takes() -> None:
+    server = ServerProcess(serving("flight", "--max-connections", 2, "--send-buffer", "64Ki"))
+    try:
+        data = {"source": "records", "columns": 4, "seed": 1}
+        few = {"data": data, "rows_per_stream": 1000}
+        succeeded(run_trial(f"flight://{server.address}", streams=1, **few))
+        record = run_trial(f"flight://{server.address}", streams=6, timeout_ns=3_000_000_000, **few)
+        assert record["outcome"] == "failed"
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def ready(tmp_path: Path) -> Path:
+    return write_ipc(records(1000), tmp_path / "t.arrow")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("core")
+def test_a_server_of_queries_with_a_table_that_is_ready(ready: Path) -> None:
+    limits = ("--max-connections", 8, "--max-queries", 1, "--send-buffer", "64Ki")
+    server = ServerProcess(serving("charrow", "--ready", f"t={ready}", *limits))
+    try:
+        options = {"query": "SELECT * FROM t", "encoders": 1}
+        record = succeeded(run_trial(f"charrow://{server.address}", options=options))
+        assert record["counts"]["rows"] == 1000
+    finally:
+        server.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("core")
+def test_points_in_datagrams() -> None:
+    from venturi import _core
+
+    server = ServerProcess(serving("timeseries", "--udp", 0))
+    try:
+        port = next(str(v).rsplit(":", 1)[1] for k, v in server.ready["addresses"].items() if "udp" in k)
+        spec = {
+            "trial": "t", "target": f"akumuli+udp://127.0.0.1:{port}", "operation": "ingest", "streams": 1,
+            "threads": 1, "rows_per_batch": 100, "rows_per_stream": 1000, "verify": "none", "options": {},
+            "data": {"source": "metrics", "hosts": 1, "seed": 1, "tick_ns": 10**9, "start_unix_ns": 0},
+            "timeout_ns": 10**10,
+        }  # fmt: skip
+        record = json.loads(_core.run_trial(json.dumps(spec), _core.Control()))
+        assert (record["outcome"], record["counts"]["rows"]) == ("ok", 1000), record["error"]
+    finally:
+        server.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("core")
+@pytest.mark.parametrize("flag", ["--without-rowid", "--no-without-rowid"])
+def test_a_table_that_is_its_keys_index(flag: str, tmp_path: Path) -> None:
+    file = tmp_path / "u.db"
+    typed(
+        "run", "--target", f"sqlite://{file}", flag, "--keep", "--working-set", "1k", "--duration", "50ms",
+        "--repeats", 1, "--warmup", 0, "--no-ceilings", "--no-report", "--quiet", "--out", tmp_path / "run",
+    )  # fmt: skip
+    with contextlib.closing(sqlite3.connect(file)) as database:
+        (made,) = database.execute("select sql from sqlite_master where type = 'table'").fetchone()
+    assert made.upper().rstrip().endswith("WITHOUT ROWID") == (flag == "--without-rowid")
+
+
+def test_a_directory_that_holds_no_cassandra(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["serve", "cassandra", "--cassandra-home", str(tmp_path)])
+    assert f"--cassandra-home {tmp_path}: holds no lib/apache-cassandra-*.jar" in str(done.exception)
+
+
+def test_jars_that_are_here_are_not_fetched_again(cache_home: Path) -> None:
+    require(list((cache_home / "venturi").glob("cassandra-*")), "Cassandra's jars (tools/install-servers)")
+    typed("serve", "cassandra", "--fetch-only")
+
+
+# ---- none left ---------------------------------------------------------------------------
+
+
+def options() -> Iterator[tuple[str, str]]:
+    """Every long option with the command that has it."""
+
+    def walk(path: str, node: Any) -> Iterator[tuple[str, str]]:
+        for parameter in node.params:
+            for name in (*parameter.opts, *parameter.secondary_opts):
+                if name.startswith("--") and name not in OFFERED_BY_TYPER:
+                    yield name, path
+        for name in node.list_commands(None) if hasattr(node, "list_commands") else ():
+            yield from walk(f"{path} {name}", node.get_command(None, name))
+
+    return walk("venturi", typer.main.get_command(app))
+
+
+def test_every_option_is_typed_in_some_test() -> None:
+    """By their text alone: that an option is typed says little, that it never is says enough."""
+    texts = "\n".join(path.read_text() for path in (ROOT / "tests").glob("*.py"))
+    never = {name for name, _ in options() if not re.search(re.escape(name) + r"(?![\w-])", texts)}
+    assert never == set()

@@ -1,0 +1,351 @@
+"""Venturi's client against a real pyarrow.flight server, good and bad.
+
+Values that are put are read back by pyarrow and compared; a get's rows are counted by
+the record, its values are covered by the checksum tests against our own server.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from support.flight import (
+    RARE,
+    Certificates,
+    ServerProcess,
+    assert_same,
+    failed,
+    mixed,
+    rare,
+    records,
+    repeated,
+    run_trial,
+    succeeded,
+    write_ipc,
+)
+
+pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
+
+Start = Callable[..., ServerProcess]
+
+
+def read_back(server: ServerProcess, *path: str) -> pa.Table:
+    with flight.connect(f"grpc+tcp://{server.address}") as client:
+        info = client.get_flight_info(flight.FlightDescriptor.for_path(*path))
+        return client.do_get(info.endpoints[0].ticket).read_all()
+
+
+def file_data(path: Path) -> dict[str, str]:
+    return {"source": "file", "path": str(path), "ipc": str(path)}
+
+
+# ---- get ----------------------------------------------------------------------------
+
+
+def test_get_by_path(pyarrow_server: ServerProcess) -> None:
+    record = succeeded(run_trial(f"flight://{pyarrow_server.address}/mixed"))
+    assert record["counts"]["rows"] == 1000
+    assert record["counts"]["batches"] == 4  # 300 rows each, the last 100
+    assert 0 < record["counts"]["payload_bytes"] < record["counts"]["wire_bytes"]
+    assert record["target"]["protocol"] == "path"
+    assert record["target"]["reference"] is False
+    assert record["verification"]["achieved"] in ("count", "checksum")
+    assert record["verification"]["expected_rows"] == 1000
+    # Its process is found by the port it listens on; what it does inside stays its own.
+    assert (record["cpu"]["server"] is not None) == sys.platform.startswith("linux")
+    assert record["stages"]["server"] is None
+
+
+def test_get_by_nested_path(pyarrow_server: ServerProcess) -> None:
+    with flight.connect(f"grpc+tcp://{pyarrow_server.address}") as client:
+        descriptor = flight.FlightDescriptor.for_path("a", "b c", "ü")
+        writer, _ = client.do_put(descriptor, records(7).schema)
+        with writer:
+            writer.write_table(records(7))
+    record = succeeded(run_trial(f"flight://{pyarrow_server.address}/a/b%20c/%C3%BC"))
+    assert record["counts"]["rows"] == 7
+
+
+@pytest.mark.parametrize("how", ["command", "ticket"])
+def test_get_by_command_or_ticket(pyarrow_server: ServerProcess, how: str) -> None:
+    record = succeeded(run_trial(f"flight://{pyarrow_server.address}?{how}=records"))
+    assert record["counts"]["rows"] == 10_000
+    assert record["counts"]["payload_bytes"] == 320_000
+    assert record["target"]["protocol"] == how
+    if how == "ticket":  # nothing planned, so nothing to compare with
+        assert record["verification"]["note"]
+
+
+@pytest.mark.parametrize(("endpoints", "streams"), [(1, 1), (4, 1), (4, 2), (4, 4), (7, 3)])
+def test_get_all_endpoints_and_their_locations(
+    pyarrow_server: ServerProcess, endpoints: int, streams: int
+) -> None:
+    target = f"flight://{pyarrow_server.address}/endpoints/{endpoints}"
+    record = succeeded(run_trial(target, streams=streams))
+    assert record["counts"]["rows"] == 1000
+    assert sum(stream["rows"] for stream in record["streams"]) == 1000
+    assert len(record["streams"]) == streams
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_get_rare_types(pyarrow_server: ServerProcess, name: str) -> None:
+    table = rare(name)
+    with flight.connect(f"grpc+tcp://{pyarrow_server.address}") as client:
+        writer, _ = client.do_put(flight.FlightDescriptor.for_path(f"rare-{name}"), table.schema)
+        with writer:
+            writer.write_table(table)
+    record = succeeded(run_trial(f"flight://{pyarrow_server.address}/rare-{name}"))
+    assert record["counts"]["rows"] == table.num_rows
+
+
+def test_get_without_a_promised_count(pyarrow_server: ServerProcess) -> None:
+    record = succeeded(run_trial(f"flight://{pyarrow_server.address}/unknown-count/1234"))
+    assert record["counts"]["rows"] == 1234
+    assert record["verification"]["note"]
+
+
+def test_get_fewer_rows_than_promised_is_a_failure(pyarrow_server: ServerProcess) -> None:
+    record = run_trial(f"flight://{pyarrow_server.address}/wrong-count/1000")
+    message = failed(record, "verification")
+    assert "1000" in message
+    assert "990" in message
+
+
+def test_get_batches_with_app_metadata(pyarrow_server: ServerProcess) -> None:
+    record = succeeded(run_trial(f"flight://{pyarrow_server.address}/metadata"))
+    assert record["counts"]["rows"] == 1000
+
+
+def test_get_of_nothing(pyarrow_server: ServerProcess) -> None:
+    record = run_trial(f"flight://{pyarrow_server.address}/empty")
+    assert record["counts"]["rows"] == 0
+
+
+def test_get_from_a_slow_server_waits(pyarrow_server: ServerProcess) -> None:
+    record = succeeded(run_trial(f"flight://{pyarrow_server.address}/slow/100"))
+    assert record["counts"]["rows"] == 1000
+    assert record["times"]["interval_ns"] > 750_000_000
+    client = record["stages"]["client"]
+    assert max(client, key=client.get) == "await_input"
+
+
+# ---- get, failing -------------------------------------------------------------------
+
+
+def test_unknown_path_is_the_servers_error(pyarrow_server: ServerProcess) -> None:
+    message = failed(run_trial(f"flight://{pyarrow_server.address}/nowhere"), "server")
+    assert "there is no table nowhere" in message
+
+
+def test_error_in_mid_stream_is_the_servers_error(pyarrow_server: ServerProcess) -> None:
+    record = run_trial(f"flight://{pyarrow_server.address}/breaks/5")
+    assert "the disk behind this table is gone" in failed(record, "server")
+
+
+def test_server_gone_in_mid_stream(start_pyarrow_server: Start) -> None:
+    server = start_pyarrow_server()
+    failed(run_trial(f"flight://{server.address}/dies/5"), "lost")
+
+
+def test_stalled_server_times_out(pyarrow_server: ServerProcess) -> None:
+    record = run_trial(f"flight://{pyarrow_server.address}/stalls", timeout_ns=1_000_000_000)
+    failed(record, "timeout")
+
+
+def test_message_over_the_limit(pyarrow_server: ServerProcess) -> None:
+    record = run_trial(f"flight://{pyarrow_server.address}/records", options={"max_message_size": 1000})
+    assert "max_message_size" in failed(record, "server", "protocol", "memory", "usage")
+
+
+# ---- put ----------------------------------------------------------------------------
+
+
+def test_put_a_file_with_every_usual_type(pyarrow_server: ServerProcess, tmp_path: Path) -> None:
+    table = mixed(500)
+    path = write_ipc(table, tmp_path / "mixed.arrow")
+    target = f"flight://{pyarrow_server.address}/put/mixed"
+    record = succeeded(
+        run_trial(target, "put", data=file_data(path), rows_per_batch=120, rows_per_stream=1250)
+    )
+    assert record["counts"]["rows"] == 1250
+    assert record["verification"]["achieved"] in ("acknowledged", "count")
+    assert_same(read_back(pyarrow_server, "put", "mixed"), repeated(table, 1250))
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_put_rare_types(pyarrow_server: ServerProcess, tmp_path: Path, name: str) -> None:
+    table = rare(name)
+    path = write_ipc(table, tmp_path / "rare.arrow")
+    target = f"flight://{pyarrow_server.address}/put/{name}"
+    rows = table.num_rows
+    succeeded(run_trial(target, "put", data=file_data(path), rows_per_batch=100, rows_per_stream=rows))
+    assert_same(read_back(pyarrow_server, "put", name), table)
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_put_compressed(pyarrow_server: ServerProcess, tmp_path: Path, compression: str) -> None:
+    table = mixed(1000)
+    path = write_ipc(table, tmp_path / "mixed.arrow")
+    target = f"flight://{pyarrow_server.address}/put/{compression}"
+    record = succeeded(
+        run_trial(
+            target,
+            "put",
+            data=file_data(path),
+            rows_per_batch=500,
+            rows_per_stream=1000,
+            options={"compression": compression},
+        )
+    )
+    assert record["counts"]["wire_bytes"] < record["counts"]["payload_bytes"]
+    assert_same(read_back(pyarrow_server, "put", compression), table)
+
+
+def test_put_records_on_several_streams(pyarrow_server: ServerProcess) -> None:
+    target = f"flight://{pyarrow_server.address}/put/streams"
+    data = {"source": "records", "columns": 4, "values": "sequential"}
+    record = succeeded(run_trial(target, "put", data=data, rows_per_stream=2500, streams=3, threads=2))
+    assert record["counts"]["rows"] == 7500
+    assert record["counts"]["batches"] == 9
+    assert [stream["rows"] for stream in record["streams"]] == [2500] * 3
+    table = read_back(pyarrow_server, "put", "streams")
+    assert table.num_rows == 7500
+    assert table.schema.types == [pa.int64()] * 4
+
+
+def test_put_acknowledged_batch_by_batch(pyarrow_server: ServerProcess) -> None:
+    target = f"flight://{pyarrow_server.address}/put/acknowledged"
+    record = succeeded(run_trial(target, "put", rows_per_stream=5000, options={"ack": "batch"}))
+    assert record["latency"]["service"]["count"] == 5
+    with flight.connect(f"grpc+tcp://{pyarrow_server.address}") as client:
+        (answer,) = client.do_action("puts")
+    puts = json.loads(answer.body.to_pybytes())
+    assert {"name": "put/acknowledged", "rows": 5000, "acknowledged": 5} in puts
+
+
+def test_refused_put_is_the_servers_error(pyarrow_server: ServerProcess) -> None:
+    target = f"flight://{pyarrow_server.address}/refuses"
+    assert "read-only" in failed(run_trial(target, "put", rows_per_stream=1_000_000), "server")
+
+
+# ---- TLS and authentication ---------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tls_server(start_pyarrow_server: Start, certificates: Certificates) -> ServerProcess:
+    return start_pyarrow_server(
+        "--tls-certificate", certificates.server, "--tls-key", certificates.server_key
+    )
+
+
+def test_tls(tls_server: ServerProcess, certificates: Certificates) -> None:
+    target = f"flight+tls://{tls_server.address}/mixed"
+    record = succeeded(run_trial(target, options={"tls_ca": str(certificates.ca)}))
+    assert record["counts"]["rows"] == 1000
+
+
+def test_tls_put(tls_server: ServerProcess, certificates: Certificates) -> None:
+    target = f"flight+tls://{tls_server.address}/put/tls"
+    options = {"tls_ca": str(certificates.ca)}
+    record = succeeded(run_trial(target, "put", rows_per_stream=100_000, streams=2, options=options))
+    assert record["counts"]["rows"] == 200_000
+
+
+def test_tls_not_verified_when_asked(tls_server: ServerProcess) -> None:
+    succeeded(run_trial(f"flight+tls://{tls_server.address}/mixed", options={"tls_insecure": True}))
+
+
+def test_tls_of_an_unknown_authority(tls_server: ServerProcess, certificates: Certificates) -> None:
+    target = f"flight+tls://{tls_server.address}/mixed"
+    failed(run_trial(target, options={"tls_ca": str(certificates.other_ca)}), "tls")
+
+
+def test_tls_with_another_name(tls_server: ServerProcess, certificates: Certificates) -> None:
+    options = {"tls_ca": str(certificates.ca), "tls_server_name": "elsewhere.example"}
+    failed(run_trial(f"flight+tls://{tls_server.address}/mixed", options=options), "tls")
+
+
+def test_tls_expired(start_pyarrow_server: Start, certificates: Certificates) -> None:
+    server = start_pyarrow_server(
+        "--tls-certificate", certificates.expired, "--tls-key", certificates.expired_key
+    )
+    options = {"tls_ca": str(certificates.ca)}
+    failed(run_trial(f"flight+tls://{server.address}/mixed", options=options), "tls")
+
+
+def test_plain_client_to_a_tls_server(tls_server: ServerProcess) -> None:
+    failed(run_trial(f"flight://{tls_server.address}/mixed"), "protocol", "tls", "lost", "unreachable")
+
+
+def test_tls_client_to_a_plain_server(pyarrow_server: ServerProcess) -> None:
+    target = f"flight+tls://{pyarrow_server.address}/mixed"
+    failed(run_trial(target, options={"tls_insecure": True}), "tls")
+
+
+def test_client_certificate(start_pyarrow_server: Start, certificates: Certificates) -> None:
+    server = start_pyarrow_server(
+        "--tls-certificate", certificates.server, "--tls-key", certificates.server_key,
+        "--client-ca", certificates.ca,
+    )  # fmt: skip
+    target = f"flight+tls://{server.address}/mixed"
+    known = {
+        "tls_ca": str(certificates.ca),
+        "tls_certificate": str(certificates.client),
+        "tls_key": str(certificates.client_key),
+    }
+    succeeded(run_trial(target, options=known))
+    # gRPC ends the connection without saying why, so the client cannot say "tls" either.
+    failed(run_trial(target, options={"tls_ca": str(certificates.ca)}), "tls", "protocol", "lost")
+
+
+@pytest.fixture(scope="module")
+def login_server(start_pyarrow_server: Start) -> ServerProcess:
+    return start_pyarrow_server("--user", "ada", "--password", "s3cret")
+
+
+def test_basic_then_bearer(login_server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PASSWORD", "s3cret")
+    options = {"user": "ada", "password_env": "PASSWORD"}
+    record = succeeded(run_trial(f"flight://{login_server.address}/mixed", streams=2, options=options))
+    assert record["counts"]["rows"] == 2000  # one endpoint, so both streams read it
+    assert "s3cret" not in json.dumps(record)
+
+
+def test_bearer_token(login_server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "issued-token")
+    options = {"token_env": "TOKEN"}
+    target = f"flight://{login_server.address}/put/token"
+    succeeded(run_trial(target, "put", rows_per_stream=1000, options=options))
+    succeeded(run_trial(target, options=options))
+
+
+@pytest.mark.parametrize("options", [{}, {"token_env": "TOKEN"}, {"user": "ada", "password_env": "PASSWORD"}])
+def test_wrong_credentials(
+    login_server: ServerProcess, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
+) -> None:
+    monkeypatch.setenv("TOKEN", "expired-token")
+    monkeypatch.setenv("PASSWORD", "guessed")
+    failed(run_trial(f"flight://{login_server.address}/mixed", options=options), "auth")
+
+
+def test_unset_secret_is_named(login_server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_SUCH_TOKEN", raising=False)
+    options = {"token_env": "NO_SUCH_TOKEN"}
+    assert "NO_SUCH_TOKEN" in failed(
+        run_trial(f"flight://{login_server.address}/mixed", options=options), "usage"
+    )
+
+
+def test_headers(start_pyarrow_server: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = start_pyarrow_server("--header", "x-tenant=blue")
+    target = f"flight://{server.address}/mixed"
+    succeeded(run_trial(target, options={"headers": {"x-tenant": "blue"}}))
+    monkeypatch.setenv("TENANT", "blue")
+    succeeded(run_trial(target, options={"header_env": {"x-tenant": "TENANT"}}))
+    failed(run_trial(target, options={"headers": {"x-tenant": "red"}}), "auth")

@@ -1,0 +1,281 @@
+"""Importing into run directories: merging, refusals, errors that name the line, and garbage."""
+
+import contextlib
+import io
+import json
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.imports import FORMATS, SAMPLES, imported
+from support.synthetic import cells, make_run
+from venturi.analysis.cells.figures import throughput
+from venturi.analysis.results import load
+from venturi.common.errors import ExitCode, ScenarioError, StoreError, VenturiError
+from venturi.report.page import page as html_page
+from venturi.report.tables import perf_stats
+from venturi.store.directory import RunDirectory
+from venturi.store.importers import files, formats
+from venturi.store.importers.files import import_files, parse_settings
+from venturi.store.importers.record import Origin, lines
+
+LINE = "0\t2\t2\t100000\t4096\t6.10352\t0.0122776\t497.126\n"
+
+
+def put_file(folder: Path, text: str, name: str = "perf_stats.txt") -> Path:
+    (folder / name).write_text(text, encoding="utf-8")
+    return folder / name
+
+
+def test_run_directory(tmp_path: Path) -> None:
+    results = imported(tmp_path / "run", "cassandra_stress.log")
+    environment = results.environment
+    assert (results.name, results.imported, results.scenario) == ("run", True, "")
+    (entry,) = environment["imported"]
+    assert entry["from"] == "cassandra_stress.log" and re.fullmatch("[0-9a-f]{64}", entry["sha256"])
+    assert environment["server"] == {"cluster": "Test Cluster", "hosts": 3}
+    assert environment["not_known"].startswith("verification")
+
+
+def test_several_files_are_one_run_with_repeats_numbered_on(tmp_path: Path) -> None:
+    first, second = put_file(tmp_path, LINE * 2, "a.txt"), put_file(tmp_path, LINE, "b.txt")
+    import_files([first, second], tmp_path / "run")
+    third = put_file(tmp_path, LINE + LINE.replace("\t4096", "\t1024"), "c.txt")
+    import_files([third], tmp_path / "run")
+    records = RunDirectory(tmp_path / "run").records()
+    assert [r["repeat"] for r in records] == [0, 1, 2, 3, 0]
+    assert [r["order"] for r in records] == [0, 1, 2, 3, 4]
+    assert [r["imported"]["from"] for r in records] == ["a.txt", "a.txt", "b.txt", "c.txt", "c.txt"]
+    assert len({r["trial"] for r in records}) == 5
+    assert [c.good for c in load(tmp_path / "run").cells] == [1, 4]
+
+
+def test_the_same_file_twice_is_refused(tmp_path: Path) -> None:
+    file, twin = put_file(tmp_path, LINE), put_file(tmp_path, LINE, "twin.txt")
+    with pytest.raises(ScenarioError, match="the same content as"):
+        import_files([file, twin], tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    import_files([file], tmp_path / "run")
+    with pytest.raises(StoreError, match=r"holds twin.txt already, imported as perf_stats.txt"):
+        import_files([twin], tmp_path / "run")
+    assert len(RunDirectory(tmp_path / "run").records()) == 1
+
+
+def test_a_run_of_venturis_own_is_left_alone(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "own", cells(("get",), (1,)), repeats=1, warmup=0)
+    before = (run / "trials.jsonl").read_bytes()
+    with pytest.raises(StoreError, match="holds a run of Venturi's own"):
+        import_files([put_file(tmp_path, LINE)], run)
+    assert (run / "trials.jsonl").read_bytes() == before
+
+
+def test_directories(tmp_path: Path) -> None:
+    folder = tmp_path / "perf"
+    folder.mkdir()
+    for n in (10, 2, 1):
+        put_file(folder, LINE.replace("\t2\t2\t", f"\t{n}\t{n}\t"), f"perf_stats_{n}.csv")
+    put_file(folder, "What this is.\n", "README")
+    _, found, skipped = import_files([folder], tmp_path / "run")
+    assert [f.name for f in found] == ["perf_stats_1.csv", "perf_stats_2.csv", "perf_stats_10.csv"]
+    assert [Path(s).name for s in skipped] == ["README"]
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(ScenarioError, match="no file in this directory"):
+        import_files([empty], tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("perf_stats.txt", LINE + "0\t2\t2\n", r"perf_stats.txt:2: 3 columns"),
+        ("perf_stats.txt", LINE + LINE.replace("0\t2", "7\t2", 1), r"perf_stats.txt:2: test type '7'"),
+        ("perf_stats.txt", LINE.replace("0.0122776", "0"), r"perf_stats.txt:1: not such numbers"),
+        (
+            "perf_stats.txt",
+            LINE.replace("2\t2\t100000", "20\t20\t" + "9" * 17),
+            r"perf_stats.txt:1: more bytes than can be counted",
+        ),
+        ("perf_stats.txt", LINE[2:], r"perf_stats.txt:1: lines of seven columns do not say"),
+        (
+            "ch.txt",
+            "partitions: 1, decoders: 4, encoders: 1, bytes/s: 9\npartitions: 2, decod",
+            r"ch.txt:2: ",
+        ),
+        (
+            "a.txt",
+            "Transferred 1 records totaling 8 bytes at 1.0 MiB/s.\nTransferred 1 records totaling",
+            "a.txt:2",
+        ),
+        ("i.json", '{"start": {"version": "iperf 3.12"}, "intervals": [', r"i.json:1: the JSON ends early"),
+        (
+            "i.json",
+            '{"start": {"version": "iperf 3"}, "intervals": [], "end": {}}',
+            r"i.json:1: no bytes and sec",
+        ),
+        ("x.txt", "\n  hello, world\n", r"x.txt: of no format that is known; it begins with 'hello, world'"),
+        ("x.txt", " \n", r"x.txt: the file is empty"),
+        ("x.txt", "\0\0", r"x.txt: not a text file"),
+        ("l.json", '{"conf": {}, "result": {"cycle_throughput": 1}}', r"l.json:1: no conf, result.elapsed"),
+    ],
+)
+def test_errors_name_file_and_line(tmp_path: Path, name: str, text: str, message: str) -> None:
+    with pytest.raises(ScenarioError, match=message) as caught:
+        import_files([put_file(tmp_path, text, name)], tmp_path / "run")
+    assert caught.value.hint and caught.value.exit_code == ExitCode.SCENARIO
+    assert not (tmp_path / "run").exists()
+
+
+def test_unknown_format_lists_what_is_known(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        import_files([put_file(tmp_path, "hello\n")], tmp_path / "run")
+    assert all(name in (caught.value.hint or "") for name in formats.FORMATS)
+    with pytest.raises(VenturiError, match="there is no format 'iperf4'"):
+        import_files([put_file(tmp_path, "hello\n")], tmp_path / "run", format="iperf4")
+
+
+def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ScenarioError, match="no such file"):
+        import_files([tmp_path / "nothing"], tmp_path / "run")
+    monkeypatch.setattr(files, "MOST_BYTES", 10)
+    with pytest.raises(ScenarioError, match="larger than"):
+        import_files([put_file(tmp_path, LINE)], tmp_path / "run")
+    monkeypatch.undo()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ScenarioError, match="the file is empty"):
+        import_files([tmp_path / "pipe"], tmp_path / "run")
+    monkeypatch.setattr(files, "MOST_TRIALS", 2)
+    with pytest.raises(ScenarioError, match="more than 2 results"):
+        import_files([put_file(tmp_path, LINE * 3)], tmp_path / "run")
+
+
+def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Input:
+        buffer = io.BytesIO(LINE.encode())
+
+    monkeypatch.setattr("sys.stdin", Input())
+    _, (found,), _ = import_files(["-"], tmp_path / "run")
+    assert (found.name, found.trials) == ("standard input", 1)
+
+
+def test_settings(tmp_path: Path) -> None:
+    chosen = parse_settings(
+        ["operation=put", "place=remote", "streams=4", "rate=2.5", "tuned=true", "tag=v1"]
+    )
+    assert chosen == {
+        "operation": "put",
+        "place": "remote",
+        "streams": 4,
+        "rate": 2.5,
+        "tuned": True,
+        "tag": "v1",
+    }
+    import_files([put_file(tmp_path, LINE[2:])], tmp_path / "run", settings=chosen)
+    (record,) = RunDirectory(tmp_path / "run").records()
+    assert {k: record["parameters"][k] for k in chosen} == chosen
+    for wrong in (
+        "streams",
+        "Streams=1",
+        "streams=four",
+        "streams=-1",
+        "place=",
+        "=1",
+        "rows_per_second=1",
+        "cell=x",
+    ):
+        with pytest.raises(VenturiError, match="--set"):
+            parse_settings([wrong])
+
+
+def test_round_trip_through_perf_stats(tmp_path: Path) -> None:
+    run = load(make_run(tmp_path / "own", cells(("get", "put"), (1, 2, 4)), repeats=3, warmup=1))
+    file = put_file(tmp_path, perf_stats.text(run))
+    import_files([file], tmp_path / "back")
+    back = load(tmp_path / "back")
+    good = [r for c in run.cells for r in c.records]
+    assert len(back.records) == len(good) == 18
+    for ours, theirs in zip(good, back.records, strict=True):
+        assert throughput(theirs) == pytest.approx(throughput(ours), rel=1e-5)
+        assert theirs["counts"]["payload_bytes"] == ours["counts"]["payload_bytes"]
+        assert theirs["times"]["interval_ns"] == pytest.approx(ours["times"]["interval_ns"], rel=1e-5)
+        assert (theirs["repeat"], theirs["parameters"]["streams"]) == (
+            ours["repeat"],
+            ours["parameters"]["streams"],
+        )
+    assert perf_stats.text(back).splitlines() != []
+
+
+@pytest.mark.parametrize("name", list(FORMATS))
+def test_every_command_takes_an_imported_run(name: str, tmp_path: Path) -> None:
+    results = imported(tmp_path / "run", name)
+    page = html_page.page(results)
+    assert name in page and "Another tool measured this" in page
+    assert [
+        a.kind for a in results.advice if a.kind in ("imported", "unverified", "no-ceiling", "steal")
+    ] == ["imported"]
+    table = results.directory.trials()
+    assert table.num_rows == len(results.records)
+    assert set(table.column("imported_from").to_pylist()) == {name}
+    json.dumps(results.directory.stages().to_pylist())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " " * 300_000 + "x",
+        "* " + "1 cores " * 40_000,
+        '{"start": "iperf", "intervals": ' + "[" * 300_000,
+        "SUMMARY STATS ═══\n" + " " * 20 + "a " * 300_000,
+        "Akumuli write throughput was above 1 million elements/second 4-core A" + "a " * 300_000,
+    ],
+)
+def test_long_lines_take_no_long_time(text: str) -> None:
+    started = time.process_time()
+    for module in formats.FORMATS.values():
+        module.detect(text)
+        with contextlib.suppress(VenturiError):
+            module.parse(text, "file")
+    # Quadratic patterns took minutes.
+    assert time.process_time() - started < 5
+
+
+TEXTS = st.one_of(
+    st.text(max_size=400),
+    st.binary(max_size=400).map(lambda b: b.decode("latin-1")),
+    st.sampled_from(list(FORMATS)).flatmap(
+        lambda name: st.builds(
+            lambda start, cut, insert: _mangled(
+                (SAMPLES / name).read_text(encoding="utf-8"), start, cut, insert
+            ),
+            st.floats(0, 1),
+            st.integers(0, 200),
+            st.text(alphabet='0123456789.,:-{}[]"eE \n\tNaInf', max_size=12),
+        )
+    ),
+)
+
+
+def _mangled(text: str, start: float, cut: int, insert: str) -> str:
+    at = int(start * len(text))
+    return text[:at] + insert + text[at + cut :]
+
+
+@pytest.mark.parametrize("format", list(formats.FORMATS))
+@settings(max_examples=60, deadline=None)
+@given(text=TEXTS)
+def test_garbage_raises_nothing_but_errors_for_users(format: str, text: str) -> None:
+    module = formats.FORMATS[format]
+    assert module.detect(text) in (True, False)
+    try:
+        drafts = module.parse(text, "file").drafts
+    except VenturiError as error:
+        assert "file" in error.message and error.hint
+        return
+    for line in lines(drafts, "run", Origin("file", format, "test")):
+        json.dumps(line, allow_nan=False)
+        for part in ("counts", "times"):
+            assert all(v is None or (isinstance(v, int) and 0 <= v < 2**63) for v in line[part].values())

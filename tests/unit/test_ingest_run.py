@@ -1,0 +1,224 @@
+"""Ingests into the reference store, from the command line to the table and the report."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.run import command, environment, venturi
+from support.store import Store, row
+
+pytestmark = pytest.mark.usefixtures("core")
+QUIET = ("--no-ceilings", "--no-report", "--quiet", "--repeats", "1", "--warmup", "0")
+SIZE = ("--hosts", "10", "--points-per-stream", "20k", "--points-per-batch", "1000")
+SMALL = (*SIZE, *QUIET)
+QUIETLY = ("--no-ceilings", "--no-report", "--quiet")
+
+
+def ingest(folder: Path, *words: object, out: str = "r") -> subprocess.CompletedProcess[str]:
+    return venturi("run", *words, "--out", out, cwd=folder)
+
+
+def trials(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "trials.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["akumuli", "opentsdb", "influx", "influx+http"])
+def test_points_are_stored_and_verified(tmp_path: Path, scheme: str) -> None:
+    done = venturi(
+        "run", "--target", f"{scheme}://local", *SMALL, "--streams", "2", "--out", "r", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    (trial,) = trials(tmp_path / "r")
+    assert trial["outcome"] == "ok" and trial["counts"]["rows"] == 40_000
+    assert trial["counts"]["payload_bytes"] == 40_000 * 16
+    assert trial["verification"]["achieved"] == "checksum"
+    assert trial["verification"]["rows"] == trial["verification"]["expected_rows"] == 40_000
+    # Of 100 series with 400 points each.
+    assert 2 < trial["counts"]["stored_bytes"] / 40_000 < 6 and trial["counts"]["wire_bytes"] > 40_000
+    assert trial["target"]["reference"] is True and trial["cpu"]["server"] is not None
+    assert "points/s" in done.stdout and "verified: checksum, every trial" in " ".join(done.stdout.split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("messages", ["rows", "values", "dictionary"])
+def test_the_same_points_in_every_form_of_message(tmp_path: Path, messages: str) -> None:
+    sums = set()
+    for digits in ("17", "shortest"):
+        form = ("--messages", messages, "--digits", digits)
+        done = ingest(tmp_path, "--target", "akumuli://local", *form, *SMALL, out=digits)
+        assert done.returncode == 0, done.stderr
+        sums.add(trials(tmp_path / digits)[0]["verification"]["checksum"])
+    assert len(sums) == 1
+
+
+@pytest.mark.slow
+def test_points_by_udp_are_counted_afterwards(tmp_path: Path) -> None:
+    # Slowly: what a socket's buffer does not hold is gone, and is no fault of anybody.
+    slow = ("--rate", 50, "--points-per-stream", "2k", "--points-per-batch", 200, "--hosts", 10)
+    done = ingest(tmp_path, "--target", "akumuli+udp://local", *slow, *QUIET)
+    assert done.returncode == 0, done.stderr
+    (trial,) = trials(tmp_path / "r")
+    assert trial["verification"]["achieved"] == "checksum" and trial["counts"]["rows"] == 2000
+
+
+@pytest.mark.slow
+def test_archives_are_made_and_loaded(tmp_path: Path) -> None:
+    done = venturi("generate", "--archive", "a", "--archives", 2, "--hosts", 20, "--steps", 100, cwd=tmp_path)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert re.search(r"^host_range_10_19\.gz  10,000 points  .* [0-9a-f]{16}$", done.stdout, re.M)
+    assert re.search(
+        r"^2 archives in a: 20,000 points of 200 series; .* checksum [0-9a-f]{16}", done.stdout, re.M
+    )
+    assert "try: venturi run --target akumuli://local --data archive:a --streams 2" in done.stdout
+    done = ingest(tmp_path, "--target", "akumuli://local", "--data", "archive:a", "--streams", 2, *QUIET)
+    assert done.returncode == 0, done.stderr
+    (trial,) = trials(tmp_path / "r")
+    manifest = json.loads((tmp_path / "a" / "manifest.json").read_text())
+    assert trial["verification"]["achieved"] == "checksum" and trial["counts"]["rows"] == 20_000
+    assert trial["verification"]["checksum"] == manifest["checksum"]
+    # Nothing is overwritten, and what is short is told.
+    again = venturi("generate", "--archive", "a", cwd=tmp_path)
+    assert again.returncode == 2 and "--archive a: is not empty" in again.stderr
+    file = tmp_path / "a" / "host_range_0_9.gz"
+    file.write_bytes(file.read_bytes()[:-100])
+    done = ingest(tmp_path, "--target", "akumuli://local", "--data", "archive:a", *QUIET, out="short")
+    assert done.returncode == 5 and "host_range_0_9.gz" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_archives_made_for_a_run_are_those_points(tmp_path: Path) -> None:
+    sums = []
+    for data in ("archive", "metrics"):
+        words = ("--target", "akumuli://local", "--data", data, "--hosts", 20, "--points-per-stream", "10k")
+        done = ingest(tmp_path, *words, "--streams", 2, *QUIET, out=data)
+        assert done.returncode == 0, done.stderr
+        sums.append(trials(tmp_path / data)[0]["verification"]["checksum"])
+    assert sums[0] == sums[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["akumuli", "influx"])
+def test_a_file_of_yours(tmp_path: Path, scheme: str) -> None:
+    rows = [f"2020-01-01 00:00:{59 - n:02},h{n % 3},{n},{n / 8}" for n in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["at,host,hits,load", *rows]) + "\n")
+    data = ("--data", "t.csv", "--tags", "host", "--metric", "web")
+    done = ingest(tmp_path, "--target", f"{scheme}://local", *data, "--streams", 2, *QUIET)
+    assert done.returncode == 0, done.stderr
+    (trial,) = trials(tmp_path / "r")
+    assert trial["counts"]["rows"] == 120 and trial["verification"]["achieved"] == "checksum"
+    wrong = ingest(
+        tmp_path, "--target", f"{scheme}://local", *data[:-1], "x", "--time", "when", *QUIET, out="w"
+    )
+    assert wrong.returncode == 3 and "--time: " in wrong.stderr and "has no column when" in wrong.stderr
+
+
+def test_what_a_run_says(tmp_path: Path) -> None:
+    often = ("--streams", 2, "--repeats", 2, "--warmup", 0, "--no-ceilings")
+    done = ingest(tmp_path, "--target", "akumuli://local", *SIZE, *often)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^\[1/2\] ingest repeat 0: [\d,]+ points/s$", done.stderr, re.M), done.stderr
+    assert re.search(r"points/s", done.stdout) and "rows" not in done.stdout
+    shown = venturi("show", "r", "--cell", "best", cwd=tmp_path).stdout
+    for said in ("points in total 40.00 kpoints", "wire bytes a point", "stored bytes a point"):
+        assert said in shown, shown
+    # A server that worked for less than a tick tells no CPU time.
+    assert "fairness the slowest" in shown and "client CPU a point" in shown
+    page = (tmp_path / "r" / "report.html").read_text()
+    # Cores beside the rate need a trial of more than one sample: tests/test_ingest_figures.py.
+    assert "points/s" in page
+    sql = venturi(
+        "sql", "r", "select rows, hosts, durable, messages from trials", "--format", "json", cwd=tmp_path
+    )
+    assert json.loads(sql.stdout)[0] == {"rows": 40_000, "hosts": 10, "durable": "os", "messages": "rows"}
+
+
+@pytest.mark.slow
+def test_every_trial_finds_an_empty_store_of_its_own_settings(tmp_path: Path) -> None:
+    often = ("--durable", "none,os,fsync", "--repeats", 2, "--warmup", 0)
+    done = ingest(tmp_path, "--target", "akumuli://local", *SIZE, *QUIETLY, *often)
+    assert done.returncode == 0, done.stderr
+    found = trials(tmp_path / "r")
+    assert len(found) == 6 and {t["verification"]["checksum"] for t in found if t["outcome"] == "ok"}
+    assert len({t["verification"]["checksum"] for t in found}) == 1
+
+
+@pytest.mark.slow
+def test_a_store_of_yours_keeps_growing_and_no_trial_is_late(tmp_path: Path) -> None:
+    with Store(tmp_path / "data") as store:
+        done = venturi(
+            "run", *store.flags, *SMALL[:-4], "--repeats", "3", "--warmup", "1", "--out", "r", cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stderr
+        assert store.stats()["points"] == 4 * 20_000
+        assert all(t["verification"]["rows"] == 20_000 for t in trials(tmp_path / "r"))
+
+
+def test_a_late_write_ends_the_trial_with_the_stores_words(tmp_path: Path) -> None:
+    with Store(tmp_path / "data") as store:
+        flags = (*store.flags, *SMALL, "--start", "2020-01-01")
+        assert venturi("run", *flags, "--out", "a", cwd=tmp_path).returncode == 0
+        done = venturi("run", *flags, "--out", "b", cwd=tmp_path)
+        assert done.returncode == 5 and "late write" in done.stderr and "Traceback" not in done.stderr
+        (trial,) = trials(tmp_path / "b")
+        assert trial["error"]["kind"] == "server" and "late write" in trial["error"]["message"]
+
+
+@pytest.mark.slow
+def test_nobody_there_is_one_line(tmp_path: Path) -> None:
+    for scheme in ("akumuli", "opentsdb", "influx", "influx+http"):
+        there = f"{scheme}://127.0.0.1:9" + ("/db" if scheme == "influx+http" else "")
+        done = ingest(tmp_path, "--target", there, *SMALL, out=scheme)
+        assert done.returncode == 4 and "127.0.0.1:9" in done.stderr and "Traceback" not in done.stderr, (
+            done.stderr
+        )
+
+
+@pytest.mark.slow
+def test_another_ports_peer_is_not_taken_for_a_store(tmp_path: Path) -> None:
+    with Store(tmp_path / "data") as store:
+        # OpenTSDB's port speaks no RESP: its words come back, and nothing is taken for stored.
+        host, port = store.address("opentsdb")
+        there = ("--target", f"akumuli://{host}:{port}", "--http-port", store.address("http")[1])
+        done = ingest(tmp_path, *there, *SMALL)
+        assert done.returncode == 5 and "Traceback" not in done.stderr, done.stderr
+        (trial,) = trials(tmp_path / "r")
+        assert trial["outcome"] == "failed" and trial["error"]["kind"] == "server", trial["error"]
+        assert "the server said: put: the only command is put" in trial["error"]["message"]
+        assert store.stats()["points"] == 0
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_ends_its_store(tmp_path: Path) -> None:
+    words = command("run", "--target", "akumuli://local", "--duration", "30s", *QUIET, "--out", "r")
+    run = subprocess.Popen(words, cwd=tmp_path, env=environment() | {"TMPDIR": str(tmp_path)},
+                           stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # fmt: skip
+    deadline = time.monotonic() + 20
+    logs = "venturi-store-*/data/log/*"
+    while sum(log.stat().st_size for log in tmp_path.glob(logs)) < 1_000_000 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(run.pid, signal.SIGINT)
+    _, said = run.communicate(timeout=30)
+    assert run.returncode == 130, said
+    assert not list(tmp_path.glob("venturi-store-*"))
+    assert trials(tmp_path / "r")[0]["outcome"] == "interrupted"
+
+
+@pytest.mark.slow
+def test_points_of_others_do_not_pass_for_ours(tmp_path: Path) -> None:
+    with Store(tmp_path / "data") as store:
+        line = store.connect()
+        line.send(row(1, 1.0, 2.0))
+        assert line.flush() == "+OK 2"
+        done = venturi("run", *store.flags, *SMALL, "--out", "r", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert trials(tmp_path / "r")[0]["verification"]["rows"] == 20_000

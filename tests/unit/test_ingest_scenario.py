@@ -1,0 +1,311 @@
+"""Scenarios of ingests: what they accept, what follows from an address, and what is said to mistakes."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from test_scenario import same, scenario
+
+from venturi.common.errors import ScenarioError
+from venturi.common.times import SEED_NS, parse_time, spell_time
+from venturi.engine.spec import build_spec
+from venturi.inputs import points as points_file
+from venturi.measure.ceiling_probes import probes
+from venturi.measure.endpoints import Endpoints
+from venturi.plan import matrix
+from venturi.plan.cell import Cell
+from venturi.plan.layers import Layer, file_layer
+from venturi.plan.load import load
+from venturi.plan.resolved import to_toml
+from venturi.plan.workload import POINT_BYTES
+from venturi.targets.urls import check_url, is_loopback, place_of
+
+
+def cell(text: str) -> Cell:
+    (found,) = matrix.cells(scenario(text))
+    return found
+
+
+def target(url: str, more: str = "") -> str:
+    return f"[target]\nurl = '{url}'\n{more}"
+
+
+def note(level: str, text: str) -> None:
+    raise AssertionError(f"{level}: {text}")
+
+
+def test_a_store_takes_ingests_and_nobody_has_to_say_so() -> None:
+    found = cell(target("akumuli://h"))
+    p = found.parameters
+    assert (p["operation"], p["data"], p["target"]) == ("ingest", "metrics", "akumuli://h:8282")
+    assert (p["hosts"], p["tick_ns"], p["start_unix_ns"], p["row_bytes"]) == (100, 10**9, None, POINT_BYTES)
+    assert (p["rows_per_batch"], p["rows_per_stream"], p["generate"]) == (5000, 10_000_000, "inline")
+    assert (p["messages"], p["digits"], p["durable"], p["in_flight"]) == ("rows", "17", None, None)
+    assert found.options == {} and found.id.startswith("ingest-1x5000-")
+
+
+@pytest.mark.parametrize(
+    ("url", "port"),
+    [("akumuli", 8282), ("akumuli+udp", 8383), ("opentsdb", 4242), ("influx", 9009), ("influx+http", 8086)],
+)
+def test_addresses(url: str, port: int) -> None:
+    path = "/db" if url == "influx+http" else ""
+    assert check_url(f"{url}://h{path}") == f"{url}://h:{port}{path}"
+    assert check_url(f"{url}://local") == f"{url}://local"
+    assert place_of(f"{url}://h:1") == "h:1" and is_loopback(f"{url}://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("akumuli://", "names no host"),
+        ("akumuli://h:0", "must be a number from 1"),
+        ("akumuli+tls://h", "no target is called 'akumuli+tls'"),
+        ("questdb://h", "write influx://"),
+        ("influxdb+http://h:8086/db", "write influx+http://"),
+        ("akumuli://h/db", "names no database"),
+        ("opentsdb://me@h", "has no user in its URL; leave it out: opentsdb:// has no log-in"),
+        ("influx+http://h/a/b/c", "is no database"),
+        ("influx+http://h", "names no database"),
+        ("influx+http://me:secret@h/db", "a password in the URL"),
+        ("influx+http://h/db?org=x", "has no parameters"),
+        ("akumuli://local:8282", "leave the port out"),
+    ],
+)
+def test_addresses_that_are_none(url: str, said: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        check_url(url)
+    assert said in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_row_of_an_ingest_is_a_point_under_either_name() -> None:
+    one = target("akumuli://h", "[workload]\npoints_per_batch = 100\npoints_per_stream = '1M'")
+    other = target("akumuli://h", "[workload]\nrows_per_batch = 100\nrows_per_stream = '1M'")
+    assert same(scenario(one), scenario(other))
+    text = target(
+        "akumuli://h",
+        "[matrix]\npoints_per_batch = [10, 100]\nstreams = [1, 2]\nzip = [['points_per_batch', 'streams']]\n"
+        "exclude = ['points_per_batch == 10']",
+    )
+    assert [c.parameters["rows_per_batch"] for c in matrix.cells(scenario(text))] == [100]
+    with pytest.raises(ScenarioError, match="another word for rows_per_batch"):
+        scenario(target("akumuli://h", "[workload]\npoints_per_batch = 1\nrows_per_batch = 1"))
+    with pytest.raises(ScenarioError, match="exclude one another"):
+        scenario(target("akumuli://h", "[workload]\npoints_per_stream = 1\nduration = '1s'"))
+
+
+def test_settings_reach_the_spec() -> None:
+    text = target(
+        "akumuli://h",
+        "messages = 'values'\ndigits = 'shortest'\nhttp_port = 1234\n"
+        "[workload]\nhosts = '1k'\ntick = '10s'\nseed = 7\nstart = 2020-02-03T04:05:06Z\ngenerate = 'ahead'\n"
+        "points_per_stream = 1000\nstreams = 2",
+    )
+    found = scenario(text)
+    with Endpoints(found, False, note) as endpoints:
+        (one,) = endpoints.cells
+        spec = build_spec(one, "t", "akumuli://h:8282", endpoints.data(one), ingest=endpoints.ingest(one))
+    assert spec["options"] == {"format": "values", "digits": None, "http_port": 1234}
+    assert spec["data"] == {
+        "source": "metrics",
+        "hosts": 1000,
+        "seed": 7,
+        "tick_ns": 10**10,
+        "start_unix_ns": parse_time("2020-02-03T04:05:06"),
+        "steps": None,
+    }
+    assert (spec["operation"], spec["generate"], spec["rows_per_stream"]) == ("ingest", "ahead", 1000)
+    assert not {"in_flight", "max_errors", "retries", "upsert", "ingest"} & set(spec)
+    # The resolved scenario reads back as an equal one.
+    assert same(load([Layer("x.toml", _toml(to_toml(found)), to_toml(found))]), found)
+
+
+def _toml(text: str) -> dict[str, Any]:
+    from venturi.common import toml_text
+
+    return toml_text.parse(text, "x.toml")
+
+
+def test_what_a_local_store_is_started_with_is_no_option_of_the_trial() -> None:
+    text = target("akumuli://local", "[matrix]\ndurable = ['none', 'os', 'fsync']\npool = [1, 2]")
+    found = matrix.cells(scenario(text))
+    assert [(c.parameters["durable"], c.parameters["pool"]) for c in found] == [
+        (d, n) for d in ("none", "os", "fsync") for n in (1, 2)
+    ]
+    assert all(c.options == {} for c in found) and len({c.id for c in found}) == 6
+    # os is what it does of itself.
+    assert cell(target("akumuli://local", "durable = 'os'")) == cell(target("akumuli://local"))
+    with pytest.raises(ScenarioError, match="started for the run, and akumuli://h:8282 is there already"):
+        scenario(target("akumuli://h", "durable = 'os'"))
+    flags = Layer("", {"target": {"url": "akumuli://h"}}, flags={("target", "url"): "--target"})
+    other = load([file_layer("ingest-quick"), flags])
+    assert other.notes == ("left out, as it means nothing to akumuli://: durable",)
+
+
+def test_points_of_later_trials_are_later_where_a_store_keeps_them() -> None:
+    text = target(
+        "akumuli://h", "[workload]\nhosts = 10\nstreams = 2\npoints_per_stream = 1000\nstart = 2017-01-01"
+    )
+    with Endpoints(scenario(text), False, note) as endpoints:
+        (one,) = endpoints.cells
+        assert endpoints.data(one)["start_unix_ns"] == SEED_NS
+        endpoints.moved(one, {"streams": [{"rows": 1000}, {"rows": 1000}]})
+        # 1000 points and a batch of 5000 begun are 120 steps of 5 hosts' 50 series, and one to be sure.
+        assert endpoints.data(one)["start_unix_ns"] == SEED_NS + 121 * 10**9
+    with Endpoints(scenario(target("akumuli://local")), False, note) as endpoints:
+        (one,) = endpoints.cells
+        endpoints.moved(one, {"streams": [{"rows": 1000}]})
+        assert endpoints.data(one)["start_unix_ns"] == SEED_NS
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (target("akumuli://h", "[workload]\nstreams = 101"), "101 streams share 100 hosts"),
+        (target("akumuli://h", "[workload]\noperation = 'upsert'"), "takes ingests, no upserts"),
+        (target("akumuli://h", "[workload]\noperation = 'put'"), "takes ingests, not a put"),
+        (target("mysql://h", "[workload]\noperation = 'ingest'"), "mysql:// takes no ingests"),
+        (target("flight://h", "[workload]\noperation = 'ingest'"), "flight:// takes no ingests"),
+        (target("akumuli://h", "[workload]\ndata = 'records'"), "records have no times"),
+        (target("influx://h", "[workload]\ndata = 'archive:x'"), "archives hold messages of akumuli"),
+        (target("akumuli://h", "digits = 17\n[workload]\ndata = 'archive:x'"), "as they were made"),
+        (target("akumuli://h", "[workload]\ntags = 'a'"), "is for the columns of a file"),
+        (target("akumuli://h", "[workload]\nvalues = 'a,b'"), "is for the columns of a file"),
+        (target("akumuli://h", "[workload]\nhosts = 5\ndata = 'archive:x'"), "is for metrics"),
+        (target("akumuli://h", "[workload]\nkey = 'a'"), "is for upserts, and this is an ingest"),
+        (target("akumuli://h", "[workload]\nin_flight = 2"), "is for upserts, and this is an ingest"),
+        (target("akumuli://h", "[workload]\nduration = '1s'\ngenerate = 'ahead'"), "nobody knows ahead"),
+        (target("akumuli://h", "[workload]\nduration = '1s'\ndata = 'archive'"), "must know how long"),
+        (target("akumuli://h", "[workload]\nstart = 'soon'"), "must be a date"),
+        (target("akumuli://h", "[workload]\nstart = '1969-01-01'"), "before 1970"),
+        (target("akumuli://h", "digits = 16"), "16 is not one of"),
+        (target("akumuli://h", "messages = 'row'"), "did you mean rows?"),
+        (target("influx://h", "messages = 'rows'"), "influx:// has no option messages"),
+        (target("akumuli://local", "http_port = 1"), "is on free ports"),
+        (
+            target("empty://", "dialect = 'mysql'\n[workload]\noperation = 'ingest'"),
+            "an ingest has no dialect",
+        ),
+        (target("empty://", "dialect = 'influx'\n[workload]\noperation = 'upsert'"), "is for ingests"),
+        (target("flight://h", "[workload]\nhosts = 5"), "is for ingests, and this is a get"),
+        (target("mysql://h", "[workload]\nhosts = 5"), "is for ingests, and this is an upsert"),
+        (target("flight://h", "[workload]\nvalues = 'rnd'"), "is not one of random, sequential"),
+        (target("flight://h", "[workload]\ndata = 'metrics'"), "points are for ingests"),
+    ],
+)
+def test_mistakes(text: str, said: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        scenario(text)
+    assert said in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_what_is_missing_here_is_said_before_anything_starts(tmp_path: Path) -> None:
+    for data, said in (
+        (f"archive:{tmp_path / 'none'}", "no such directory"),
+        (f"archive:{tmp_path}", "holds no archives"),
+    ):
+        found = scenario(target("akumuli://h", f"[workload]\ndata = '{data}'"))
+        with pytest.raises(ScenarioError, match=said):
+            Endpoints(found, False, note).__enter__()
+    many = "[workload]\ngenerate = 'ahead'\npoints_per_stream = '100M'\nstreams = 2"
+    with pytest.raises(ScenarioError, match="the most that are made ahead are"):
+        Endpoints(scenario(target("akumuli://h", many)), False, note).__enter__()
+
+
+def test_the_probes_of_an_ingest_are_those_of_this_host() -> None:
+    found = probes(matrix.cells(scenario(target("akumuli://local", "messages = 'values'"))))
+    assert {p.kind for p in found} == {"engine"}
+    (engine,) = (p for p in found if p.kind == "engine")
+    assert (engine.name, engine.data) == ("checksum", "metrics of 100 hosts, akumuli, values, 17 digits")
+    ahead = "[workload]\ngenerate = 'ahead'\npoints_per_stream = 1000"
+    assert {p.kind for p in probes(matrix.cells(scenario(target("influx://h", ahead))))} == set()
+
+
+def test_points_may_go_nowhere() -> None:
+    text = "[workload]\noperation = 'ingest'\n[matrix]\ndialect = ['akumuli', 'opentsdb', 'influx']"
+    found = matrix.cells(scenario(target("empty://", text)))
+    assert [c.parameters["dialect"] for c in found] == ["akumuli", "opentsdb", "influx"]
+    (one,) = matrix.cells(scenario(target("empty://", "[workload]\noperation = 'ingest'")))
+    assert (one.parameters["dialect"], one.parameters["messages"], one.parameters["durable"]) == (
+        *("akumuli", "rows"), None
+    )  # fmt: skip
+
+
+def test_times() -> None:
+    assert parse_time("2017-01-01") == SEED_NS
+    assert spell_time(SEED_NS) == "2017-01-01T00:00:00Z"
+    assert parse_time(spell_time(SEED_NS + 5_000)) == SEED_NS + 5_000
+    assert parse_time("2017-01-01T01:00:00+01:00") == SEED_NS
+
+
+def arranged(table: pa.Table, time: str | None = None, tags: str = "host", values: str = "") -> pa.Table:
+    columns = points_file.Columns(time, tuple(tags.split(",")), tuple(values.split(",")) if values else ())
+    return points_file.arranged("t", table, columns)
+
+
+def test_a_file_becomes_points_in_the_order_of_their_times() -> None:
+    at = [datetime(2020, 1, 1, 0, 0, s, tzinfo=timezone.utc) for s in (2, 1, 1)]
+    table = pa.table(
+        {"ts": at, "host": ["a", "b", "a"], "n": [1, None, 3], "x": [0.5, 1.5, 2.5], "note": ["", "", ""]}
+    )
+    found, columns = arranged(table)
+    assert columns == points_file.Columns("ts", ("host",), ("n", "x"))
+    assert found.column_names == ["ts", "host", "n", "x"]
+    assert found.schema.field("ts").type == pa.timestamp("ns", "UTC")
+    assert found.to_pydict()["host"] == ["b", "a", "a"] and found.to_pydict()["n"] == [None, 3.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("value", "unit"), [(1_577_836_800, 1), (1_577_836_800_000, 1000), (1_577_836_800 * 10**9, 10**9)]
+)
+def test_times_that_are_integers(value: int, unit: int) -> None:
+    found, _ = arranged(pa.table({"t": [value], "host": ["a"], "v": [1.0]}), "t")
+    assert found.column("t")[0].value == value // unit * 10**9
+
+
+@pytest.mark.parametrize(
+    ("more", "flags", "said"),
+    [
+        ({}, {"time": "tz"}, "has no column tz"),
+        ({}, {"tags": "hots"}, "did you mean host?"),
+        ({}, {"values": "note"}, "is string, which is no number"),
+        ({}, {"values": "host"}, "is the tag already"),
+        ({"ts": ["x"]}, {"time": "ts"}, "is text that is no time"),
+        ({"host": ["a b"]}, {}, "no blanks, commas"),
+        ({"host": [None]}, {}, "has nulls; every series"),
+        ({"ts": pa.array([None], pa.timestamp("us"))}, {}, "a point has a time"),
+        ({"at": pa.array([0], pa.timestamp("us"))}, {}, "which column is the time"),
+        ({"v": ["x"]}, {}, "holds numbers"),
+    ],
+)
+def test_files_that_are_no_points(more: dict[str, Any], flags: dict[str, Any], said: str) -> None:
+    columns = {"ts": pa.array([0], pa.timestamp("us")), "host": ["a"], "v": [1.0], "note": ["n"]} | more
+    with pytest.raises(ScenarioError) as caught:
+        arranged(pa.table(columns), **flags)
+    assert said in caught.value.message
+
+
+def test_columns_of_a_file_reach_the_spec(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"ts": pa.array([1], pa.timestamp("s")), "h": ["a"], "v": [1], "w": [2]}), path)
+    text = target("influx://h", f"[workload]\ndata = '{path}'\ntags = 'h'\nvalues = 'w'\nmetric = 'cpu'")
+    with Endpoints(scenario(text), False, note) as endpoints:
+        (one,) = endpoints.cells
+        assert one.parameters["rows_per_stream"] is None and one.parameters["duration_ns"] is None
+        spec = build_spec(one, "t", "u", endpoints.data(one), ingest=endpoints.ingest(one))
+        assert pa.ipc.open_file(spec["data"]["ipc"]).read_all().column_names == ["ts", "h", "w"]
+    assert spec["ingest"] == {"time": "ts", "tags": ["h"], "values": ["w"], "metric": "cpu"}
+    assert json.dumps(spec)
+
+
+@pytest.mark.parametrize("operation", ["get", "put"])
+def test_where_nothing_is_sent_no_digits_are_written(operation: str) -> None:
+    (found,) = matrix.cells(scenario(f"[target]\nurl = 'empty://'\n[workload]\noperation = '{operation}'\n"))
+    assert found.parameters["digits"] is None and found.parameters["messages"] is None

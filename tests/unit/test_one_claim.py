@@ -1,0 +1,233 @@
+"""All that tell of a curve say the same of it: findings, `fit`, `best` and titles of figures, as values."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support import claim as claim_support
+from support.random_cells import groups
+from support.run import DATA
+from support.synthetic import cells as matrix
+from support.synthetic import make_run
+from venturi.analysis.models import fits
+from venturi.analysis.results import Results, load
+from venturi.analysis.search import best
+from venturi.analysis.statistics.curve import Curve, Shape
+from venturi.analysis.verdict.causes import FindingKind
+from venturi.report.figures import registry
+from venturi.report.figures.curves import MOST_LINES
+from venturi.store import reference
+from venturi.store.importers.files import import_files
+
+Told = tuple[str, Shape, float | None]
+"""Who says it, what, and of which N."""
+SHAPES = {shape.value for shape in Shape}
+CURVES = (
+    "throughput-streams",
+    "throughput-size",
+    "throughput-batch",
+    "throughput-hosts",
+    "throughput-encoders",
+)
+
+
+def of_cells(found: Results) -> dict[tuple[str, frozenset[str]], list[Told]]:
+    """What is claimed, by the axis and the cells that it is claimed of."""
+    said: dict[tuple[str, frozenset[str]], list[Told]] = {}
+
+    def add(who: str, axis: str, names: Any, shape: Shape, at: float | None) -> None:
+        said.setdefault((axis, frozenset(names)), []).append((who, shape, at))
+
+    for one in found.findings:
+        if one.kind.value in SHAPES:
+            add("finding", one.axis, one.cells, Shape(one.kind.value), one.at)
+    for fit in fits.build(found.cells).scalings:
+        if fit.curve is not None and not fit.pooled:
+            add("fit", fit.axis, (c.name for c in fit.cells), fit.curve.shape, fit.curve.at)
+    for name in (*CURVES, "model-scaling"):
+        figure = registry.BUILDERS[name](found, None)
+        for claim in figure.claims if figure is not None else ():
+            add(name, claim.axis, claim.cells, claim.shape, claim.at)
+    for answer in best.find(found.cells):
+        for advised in answer.advised:
+            if len(answer.settings) == 1 and advised.curve is not None:
+                names = (c.name for c in found.cells if best._workload(c) == answer.workload)
+                add("best", advised.name, names, advised.curve.shape, advised.curve.at)
+                assert consistent(advised), advised
+    return said
+
+
+def consistent(one: best.Advised) -> bool:
+    """What is advised of a setting follows from its curve."""
+    if one.told is None:
+        return not one.rising
+    expected = {
+        Shape.RISING: one.rising and not one.indifferent and not one.undecided,
+        Shape.FALLING: not one.rising and not one.indifferent and not one.undecided,
+        Shape.FLAT: one.sure and one.enough == one.told.flat and not one.rising and not one.undecided,
+        Shape.FLAT_THROUGHOUT: one.indifferent and not one.rising and not one.undecided,
+        Shape.UNDECIDED: one.undecided and not one.sure,
+    }
+    return expected[one.told.shape]
+
+
+def agree(found: Results) -> set[str]:
+    """Asserts that nothing said of one curve differs; answers who said something that somebody else says."""
+    heard = set()
+    for about, told in of_cells(found).items():
+        assert len({(shape, at) for _, shape, at in told}) == 1, (about[0], sorted(about[1]), told)
+        heard |= {who for who, *_ in told} if len(told) > 1 else set()
+    return heard
+
+
+@pytest.mark.parametrize("name", reference.names())
+def test_published_figures(name: str) -> None:
+    agree(load(f"reference:{name}"))
+
+
+def test_the_laptops_puts_rise_whoever_tells() -> None:
+    """Once: 'flat from 5 streams', 'more gained +11 %', 'cannot be told' and '6 is enough'."""
+    found = load("reference:macbook-put")
+    told = [t for (axis, _), each in of_cells(found).items() if axis == "streams" for t in each]
+    assert {"finding", "best", "throughput-streams"} <= {who for who, *_ in told}
+    largest = [t for t in told if t[0] in ("finding", "best", "throughput-streams")]
+    assert {(shape, at) for _, shape, at in largest} == {(Shape.RISING, 8.0)}
+    (pooled,) = [f for f in found.fits.main if f.axis == "streams"]
+    assert pooled.curve is not None and (pooled.curve.shape, pooled.curve.at) == (Shape.RISING, 8.0)
+
+
+@pytest.mark.parametrize("kind", ["charrow", "flight", "ingest", "upsert"])
+def test_golden_runs(kind: str, tmp_path: Path) -> None:
+    for archive in sorted((DATA / "runs").glob("format-*.tar.xz")):
+        with tarfile.open(archive) as file:
+            file.extractall(tmp_path / archive.stem, filter="data")
+        assert {"finding", "best"} <= agree(load(tmp_path / archive.stem / kind))
+
+
+def trial(parameters: dict[str, Any], rate: float, repeat: int) -> dict[str, Any]:
+    """A good one of so many GB/s."""
+    return {
+        "kind": "trial", "outcome": "ok", "cell": repr(sorted(parameters.items())), "repeat": repeat,
+        "trial": f"{sorted(parameters.items())}-{repeat}", "parameters": parameters,
+        "counts": {"rows": 1000, "payload_bytes": 10**9}, "times": {"interval_ns": int(1e9 / rate)},
+    }  # fmt: skip
+
+
+def random_sweeps(number: int, seed: int) -> Iterator[tuple[claim_support.Sweep, list[dict[str, Any]]]]:
+    """Trials of sweeps over streams whose truth is known."""
+    generator = np.random.default_rng(seed)
+    for _ in range(number):
+        sweep = claim_support.draw(generator)
+        made = [
+            trial({"operation": "get", "rows_per_stream": 1000, "streams": int(n)}, rate, repeat)
+            for repeat, one in enumerate(sweep.rounds)
+            for n, rate in one.items()
+        ]
+        yield sweep, made
+
+
+@pytest.fixture(scope="module")
+def some_run(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return load(make_run(tmp_path_factory.mktemp("run") / "run", matrix(operations=["get"], streams=[1, 2])))
+
+
+def test_random_sweeps(some_run: Results) -> None:
+    seen = set()
+    for sweep, trials in random_sweeps(60, seed=3):
+        found = Results(some_run.directory, trials, [])
+        assert {"finding", "best", "throughput-streams"} <= agree(found), sweep
+        seen |= {shape for told in of_cells(found).values() for _, shape, _ in told}
+    assert seen == set(Shape), "each claim came up"
+
+
+def test_random_cells_of_every_system(some_run: Results) -> None:
+    for _, cells, _ in groups(200):
+        agree(Results(some_run.directory, [dict(r) for c in cells for r in c.records], []))
+
+
+def test_nothing_is_fastest_where_it_cannot_be_told(some_run: Results) -> None:
+    """Three settings that nobody can tell apart: neither the title nor `best` names a winner."""
+    from venturi.report.text import best as report
+
+    generator = np.random.default_rng(5)
+    rates = np.exp(generator.normal(0, 0.4, (5, 3)))
+    trials = [
+        trial({"operation": "get", "streams": 2, "encoders": n}, float(rate), repeat)
+        for repeat, row in enumerate(rates)
+        for n, rate in zip((1, 2, 4), row, strict=True)
+    ]
+    found = Results(some_run.directory, trials, [])
+    (finding,) = found.findings
+    figure = registry.one(found, "throughput-encoders")
+    (claim,) = figure.claims
+    assert finding.kind is FindingKind.UNDECIDED and claim.shape is Shape.UNDECIDED
+    (answer,) = best.find(found.cells)
+    assert not answer.told_apart and answer.advised[0].undecided
+    assert report.sentences(answer)[0].startswith("highest: ")
+    assert "cannot be told" in figure.title and "fastest" not in figure.title
+
+
+def test_a_line_of_mixed_settings_claims_nothing(some_run: Results) -> None:
+    """Each point of the line is the best of its own settings: what rises may be either."""
+    trials = []
+    for streams in (1, 2, 4):
+        for at in range(MOST_LINES + 1):
+            parameters = {"operation": "get", "streams": streams, "window": 10 * at + streams}
+            trials += [trial(parameters, streams * (1 + at / 10), repeat) for repeat in range(5)]
+    found = Results(some_run.directory, trials, [])
+    figure = registry.one(found, "throughput-streams")
+    assert not [f for f in found.findings if f.axis == "streams"] and not figure.claims
+    assert "nothing can be told" in figure.title
+
+
+def test_an_import_whose_trials_run_at_two_speeds(tmp_path: Path) -> None:
+    """One trial in ten takes 5 to 8 times as long: said with share and factor, and in the figures."""
+
+    def run(name: str, slow: dict[int, float]) -> Results:
+        lines = []
+        for at in range(30):
+            streams, seconds = (1, 2, 4)[at % 3], 0.5 * slow.get(at, 1.0) * (1 + 0.01 * (at % 5))
+            moved = 32 * 10_000_000 * streams / 2**20
+            numbers = (0, streams, streams, 10_000_000, 4096, moved, seconds, moved / seconds)
+            lines.append("\t".join(f"{n:.8g}" for n in numbers))
+        file = tmp_path / f"{name}.tsv"
+        file.write_text("\n".join(lines) + "\n")
+        import_files([file], tmp_path / name, settings={})
+        return load(tmp_path / name)
+
+    found = run("slow", {7: 5.1, 18: 8.3, 23: 6.5})
+    (told,) = [a for a in found.advice if a.kind == "two-speeds"]
+    assert told.finding.startswith("3 of 30 trials (10 %) are 5.1 to 8.4 times slower")
+    for name in ("throughput-streams", "box-size"):
+        figure = registry.one(found, name)
+        assert "3 of 30 trials (10 %)" in figure.title + figure.caption, name
+    assert not run("even", {}).two_speeds
+
+
+def test_the_repeats_that_would_tell_do_in_four_of_five_cases() -> None:
+    generator = np.random.default_rng(11)
+
+    def curve(off: Any, step: float) -> Curve:
+        truth = np.array((1.0, 1.5, 1.5 * step))
+        made = Curve.of([dict(zip((1.0, 2.0, 4.0), truth * np.exp(row), strict=True)) for row in off])
+        assert made is not None
+        return made
+
+    def told(repeats: int, step: float, noise: float) -> float:
+        drawn = (curve(generator.normal(0, noise, (repeats, 3)), step) for _ in range(400))
+        return sum(one.shape is not Shape.UNDECIDED for one in drawn) / 400
+
+    for step, noise, repeats in ((1.18, 0.12, 5), (1.0, 0.04, 4), (1.3, 0.25, 6)):
+        # Rounds that have exactly this change and spread.
+        drawn = generator.normal(size=(repeats, 3))
+        exact = np.linalg.qr(drawn - drawn.mean(axis=0))[0] * noise * np.sqrt(repeats - 1)
+        first = curve(exact, step)
+        assert first.shape is Shape.UNDECIDED and first.telling is not None
+        assert 0.7 < told(first.telling, step, noise) < 0.95, (first.telling, step)
+        assert told(max(3, first.telling // 3), step, noise) < 0.6

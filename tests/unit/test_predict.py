@@ -1,0 +1,306 @@
+"""`venturi fit` and `venturi predict` as users run them, and predictions checked by trials."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from support import run as run_support
+from support import synthetic
+from venturi.analysis import results
+from venturi.cli import main
+from venturi.report.figures import models
+
+RUN = (
+    "--operation",
+    "get",
+    "--streams",
+    "1,2,3,4",
+    "--rows-per-stream",
+    "10M",
+    "--repeats",
+    "3",
+    "--no-report",
+)
+
+
+@dataclass
+class Ended:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def venturi(*arguments: object) -> Ended:
+    """The command line in this process: a fresh one for each of sixty calls would take minutes."""
+    out, err, argv = io.StringIO(), io.StringIO(), sys.argv
+    code: object = 0
+    try:
+        sys.argv = ["venturi", *map(str, arguments)]
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            main()
+    except SystemExit as ended:
+        code = ended.code
+    finally:
+        sys.argv = argv
+    return Ended(int(str(code or 0)), out.getvalue(), err.getvalue())
+
+
+def model(*arguments: object) -> Ended:
+    return venturi("run", "--executor", "model", *arguments)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("predict") / "run"
+    assert model(*RUN, "--out", path, "-q").returncode == 0
+    return path
+
+
+@pytest.fixture
+def run(measured: Path, tmp_path: Path) -> Path:
+    """A copy that a test may measure further."""
+    return Path(shutil.copytree(measured, tmp_path / "run"))
+
+
+def document(*arguments: object) -> dict:
+    found = venturi(*arguments, "--format", "json")
+    assert found.returncode == 0, found.stderr
+    assert found.stderr == ""
+    return dict(json.loads(found.stdout))
+
+
+def test_fit_tells_law_knee_and_gain(measured: Path) -> None:
+    found = run_support.venturi("fit", measured)
+    assert found.returncode == 0 and found.stderr == ""
+    text = " ".join(found.stdout.split())
+    for part in (
+        "get over streams",
+        "linear then flat: l = ",
+        "] per stream",
+        "knee (90 % of the peak) at 3",
+    ):
+        assert part in text
+    assert "flat from 3 streams" in text
+
+
+def test_fit_as_json_holds_what_the_text_says(measured: Path) -> None:
+    (one,) = document("fit", measured)["scaling"]
+    assert one["axis"] == "streams" and one["law"] == "flat"
+    assert one["parameters"]["l"]["low"] < one["parameters"]["l"]["value"] < one["parameters"]["l"]["high"]
+    assert sum(law["weight"] for law in one["laws"]) == pytest.approx(1)
+    assert [n for n, _ in one["medians"]] == [1, 2, 3, 4]
+
+
+def test_too_few_values_are_said_and_not_fitted(tmp_path: Path) -> None:
+    path = synthetic.make_run(tmp_path / "run", synthetic.cells(streams=(1, 2, 4)))
+    found = venturi("fit", path)
+    assert found.returncode == 0
+    assert "only 3 different values (1, 2, 4), 4 are needed" in " ".join(found.stdout.split())
+    refused = venturi("predict", path, "--streams", "8")
+    assert refused.returncode == 2
+    assert "only 3 different values" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_held_out_values_are_predicted(measured: Path) -> None:
+    found = document("fit", "reference:cartesius-remote", "--hold-out", "6,7,8")
+    pooled = [row for row in found["hold_out"] if "together" in row["fit"]]
+    assert [row["value"] for row in pooled] == [6, 7, 8]
+    assert all(abs(row["error"]) < 0.08 for row in pooled)
+    assert all(row["low"] < row["predicted"] < row["high"] for row in pooled)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("fit", "RUN", "--over", "wheels"), "--over wheels: no such parameter"),
+        (("fit", "RUN", "--where", "streams >"), "is not a condition"),
+        (("fit", "RUN", "--where", "streams > 100"), "--where leaves no cell"),
+        (("fit", "RUN", "--hold-out", "many"), "write numbers"),
+        (("fit", "RUN", "--hold-out", "77"), "no cell has that value of streams"),
+        (("predict", "RUN"), "nothing to predict"),
+        (("predict", "RUN", "--streams", "0"), "greater than or equal to 1"),
+        (("predict", "RUN", "--set", "streams"), "write KEY=VALUE"),
+        (("predict", "RUN", "--set", "wheels=4"), "wheels: the trials of this run have no such parameter"),
+        (("predict", "RUN", "--streams", "8", "--set", "rows_per_batch=77"), "both lie outside"),
+        (("predict", "RUN", "--streams", "8", "--set", "operation=put"), "the run has get"),
+        (("predict", "RUN", "--streams", "8", "--set", "streams=9"), "both name the streams"),
+        (("predict", "RUN", "--set", "rows_per_stream=1G"), "one value only"),
+        (("predict", "RUN", "--set", "compression=zstd"), "there is no law over compression"),
+        (("predict", "RUN", "--queue"), "nothing to predict"),
+        (("predict", "RUN", "--check"), "no prediction is queued"),
+        (("predict", "reference:chspark", "--set", "encoders=6", "--queue"), "has no scenario"),
+        (("predict", "RUN", "--streams", "70000", "--queue"), "70000 must be at most 65536"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_line(measured: Path, arguments: tuple[str, ...], said: str) -> None:
+    found = venturi(*(str(measured) if a == "RUN" else a for a in arguments))
+    assert found.returncode != 0
+    assert said in found.stderr
+    assert "Traceback" not in found.stderr and "fault" not in found.stderr
+    assert not (measured / "predictions.jsonl").exists()
+
+
+def test_a_prediction_outside_says_how_far(measured: Path) -> None:
+    found = venturi("predict", measured, "--streams", "32")
+    assert found.returncode == 0
+    assert "outside what was measured: 8 times as far as 4 streams" in " ".join(found.stdout.split())
+    inside = venturi("predict", measured, "--streams", "3")
+    assert "outside" not in inside.stdout
+
+
+def test_sizes_are_predicted_by_the_line_over_sizes() -> None:
+    (one,) = document(
+        "predict", "reference:macbook-get", "--set", "rows_per_stream=1G", "--set", "streams=5"
+    )["predictions"]
+    assert one["law"] == "Hockney"
+    assert one["extrapolation"] == 2
+    assert one["throughput"]["value"] == pytest.approx(2.85e9, rel=0.03)
+
+
+def test_rates_of_rows_are_predicted_in_rows(tmp_path: Path) -> None:
+    def rows_only(line: dict) -> dict:
+        line = synthetic.imported(line)
+        line["counts"].pop("payload_bytes")
+        return line
+
+    path = synthetic.make_run(
+        tmp_path / "run", synthetic.cells(("get",), streams=(1, 2, 3, 4, 6)), edit=rows_only, ceilings=False
+    )
+    (one,) = document("predict", path, "--streams", "8")["predictions"]
+    assert one["throughput"]["unit"] == "rows/s"
+    assert "rows/s" in one["text"]
+
+
+def test_a_queued_prediction_is_measured_and_shown_beside(run: Path) -> None:
+    queued = venturi("predict", run, "--streams", "8", "--queue")
+    assert queued.returncode == 0 and "queued" in queued.stderr
+    # The same again is one line: nothing was measured since.
+    venturi("predict", run, "--streams", "8", "--queue")
+    (line,) = [json.loads(text) for text in (run / "predictions.jsonl").read_text().splitlines()]
+    assert line["kind"] == "prediction" and line["parameters"]["streams"] == 8
+    assert line["parameters"]["threads"] == 8
+    assert line["low"] < line["predicted"] < line["high"]
+    assert "not measured yet" in venturi("predict", run, "--checked").stdout
+
+    before = len((run / "trials.jsonl").read_text().splitlines())
+    checked = venturi("predict", run, "--check", "--executor", "model")
+    assert checked.returncode == 0, checked.stderr
+    assert "predicted" in checked.stdout and "measured" in checked.stdout
+    after = synthetic.lines(run)
+    added = after[before:]
+    # The run's own repeats and warm-up, in the same directory, of the cell that was named beforehand.
+    assert len(added) == 4 and {t["cell"] for t in added} == {line["cell"]}
+    assert sum(t["warmup"] for t in added) == 1
+
+    (one,) = results.load(run).predictions
+    assert one.inside is True and one.error is not None and abs(one.error) < 0.1
+    assert one.sentence.endswith("inside the interval")
+    # Nothing is measured twice.
+    venturi("predict", run, "--check", "--executor", "model")
+    assert len(synthetic.lines(run)) == len(after)
+
+
+def test_resume_measures_what_is_queued_interleaved(run: Path) -> None:
+    for streams in ("6", "8"):
+        assert venturi("predict", run, "--streams", streams, "--queue").returncode == 0
+    before = len(synthetic.lines(run))
+    assert model("--resume", run, "--no-report", "-q").returncode == 0
+    added = synthetic.lines(run)[before:]
+    assert {t["parameters"]["streams"] for t in added} == {6, 8}
+    # Round by round: both cells once before either comes again.
+    for i in range(0, len(added), 2):
+        assert {t["parameters"]["streams"] for t in added[i : i + 2]} == {6, 8}
+    assert [p.pending for p in results.load(run).predictions] == [False, False]
+
+
+def test_a_wrong_prediction_is_called_one(run: Path) -> None:
+    venturi("predict", run, "--streams", "8", "--queue")
+    path = run / "predictions.jsonl"
+    line = json.loads(path.read_text())
+    path.write_text(json.dumps(line | {"predicted": 9e9, "low": 8e9, "high": 10e9}) + "\n")
+    found = venturi("predict", run, "--check", "--executor", "model", "-q")
+    assert "outside the interval" in found.stdout
+    assert results.load(run).predictions[0].inside is False
+
+
+def test_a_torn_last_prediction_is_mended(run: Path) -> None:
+    venturi("predict", run, "--streams", "8", "--queue")
+    with (run / "predictions.jsonl").open("a") as file:
+        file.write('{"format": 1, "kind": "pred')
+    assert len(results.load(run).predictions) == 1
+    assert venturi("predict", run, "--check", "--executor", "model", "-q").returncode == 0
+    assert (run / "predictions.jsonl").read_text().endswith("}\n")
+
+
+def test_every_axis_of_the_run_moves_along(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    arguments = ("--operation", "get,put", "--streams", "1,2,3,4", "--rows-per-batch", "1024,4096")
+    assert (
+        model(
+            *arguments, "--rows-per-stream", "1M", "--repeats", "2", "--no-report", "-q", "--out", path
+        ).returncode
+        == 0
+    )
+    found = venturi("predict", path, "--streams", "8", "--set", "rows_per_batch=1024", "--queue")
+    assert found.returncode == 0, found.stderr
+    assert venturi("predict", path, "--check", "--executor", "model", "-q").returncode == 0
+    new = [t["parameters"] for t in synthetic.lines(path) if t["parameters"]["streams"] == 8]
+    assert {(p["operation"], p["rows_per_batch"]) for p in new} == {("get", 1024), ("put", 1024)}
+
+
+@pytest.mark.slow
+def test_real_trials_check_a_prediction(core: object, tmp_path: Path) -> None:
+    arguments = ("--operation", "get", "--streams", "1,2,3,4", "--rows-per-stream", "2M", "--repeats", "3")
+    # Where a busy machine bends the curve, no law fits and nothing is predicted, rightly: again then.
+    for attempt in range(4):
+        path = tmp_path / f"run-{attempt}"
+        made = venturi("run", *arguments, "--out", path, "--no-report", "-q")
+        assert made.returncode == 0, made.stderr
+        queued = venturi("predict", path, "--streams", "6", "--queue")
+        if queued.returncode == 0:
+            break
+        assert "no law comes near" in queued.stderr
+    assert queued.returncode == 0, queued.stderr
+    checked = venturi("predict", path, "--check", "-q")
+    assert checked.returncode == 0, checked.stderr
+    (one,) = results.load(path).predictions
+    trials = synthetic.lines(path)
+    assert {t["outcome"] for t in trials} == {"ok"}
+    new = [t for t in trials if t["parameters"]["streams"] == 6]
+    assert [t["warmup"] for t in new].count(False) == 3, "as many repeats as the run has"
+    rates = [t["counts"]["payload_bytes"] / t["times"]["interval_ns"] * 1e9 for t in new if not t["warmup"]]
+    middle, low, high = median(rates), one.line["low"], one.line["high"]
+    # Whether it came true is the machine's affair; that it was measured and judged is ours.
+    assert one.measured.value == pytest.approx(middle) and low < one.line["predicted"] < high
+    assert one.error == pytest.approx(one.line["predicted"] / middle - 1)
+    assert one.sentence.endswith(f"{'inside' if low <= middle <= high else 'outside'} the interval")
+
+
+def test_figures_and_lines_of_the_report(run: Path) -> None:
+    from venturi.report.draw import matplotlib_figures, plotly_figures
+    from venturi.report.text import models as fits
+
+    venturi("predict", run, "--streams", "8", "--queue")
+    venturi("predict", run, "--check", "--executor", "model", "-q")
+    found = results.load(run)
+    (figure,) = models.figures(found)
+    assert figure.name == "model-scaling"
+    assert {"measured", "law", "knee", "peak", "predicted", "measured after"} <= set(figure.names)
+    for panel in figure.panels:
+        assert plotly_figures.panel_document(figure, panel)
+    assert matplotlib_figures.render(figure, "svg").startswith(b"<?xml")
+    assert any("knee (90 % of the peak) at 3 streams" in line for line in fits.lines(found))
+    assert "predictions" in dict(fits.sections(found))
+    sizes = models.figures(results.load("reference:cartesius-localhost"))
+    assert [f.name for f in sizes] == ["model-scaling", "model-hockney"]
+    assert models.figures(results.load("reference:akumuli")) == []

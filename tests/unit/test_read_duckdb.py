@@ -1,0 +1,178 @@
+"""Gets from duckdb:// files: every type against what DuckDB says itself, how streams share rows, mistakes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.ipc
+import pytest
+
+from support import read as read_support
+from support.database import once_it_runs
+from support.read import as_a_user, by_splits, cancelled, embedded_gives_ours_back, good, refused, sums
+from venturi.servers.local import duckdb_library
+
+pytestmark = [pytest.mark.usefixtures("core")]
+
+ROWS = 5000
+MAKE = f"""
+CREATE TYPE mood AS ENUM ('glad', 'sad and more');
+CREATE TABLE t AS SELECT
+    i AS id, (i % 100)::TINYINT AS tiny, i::USMALLINT AS small, (i * 3)::UINTEGER AS n32,
+    (18446744073709551615 - i)::UBIGINT AS n64, (i::HUGEINT * 1000000000000000000000) AS huge,
+    (i::UHUGEINT * 7) AS uhuge, i % 3 = 0 AS odd, i / 3 AS f, (i / 7)::FLOAT AS f32,
+    (i * 1.01)::DECIMAL(4, 0) AS d4, (i * -0.01)::DECIMAL(9, 2) AS d9, (i * 1.5)::DECIMAL(18, 3) AS d18,
+    (i * 1.25)::DECIMAL(30, 4) AS d30, CASE WHEN i % 5 > 0 THEN repeat('ä', i % 20) END AS name,
+    ('\\xFF'::BLOB || i::VARCHAR::BLOB) AS raw, DATE '2026-01-01' - i::INTEGER AS day,
+    TIME '01:02:03.000004' AS at, TIMESTAMP '1969-12-31 23:59:59.5' + to_seconds(i) AS us,
+    (TIMESTAMP '2026-01-01' + to_seconds(i))::TIMESTAMP_S AS s,
+    (TIMESTAMP '2026-01-01' + to_seconds(i))::TIMESTAMP_MS AS ms,
+    (TIMESTAMP '2026-01-01' + to_seconds(i))::TIMESTAMP_NS AS ns,
+    TIMESTAMPTZ '2026-01-01 00:00:00+00' AS tz, to_months(3) + to_days(i::INTEGER) AS every,
+    (CASE WHEN i % 2 = 0 THEN 'glad' ELSE 'sad and more' END)::mood AS mood,
+    uuid() AS u, CASE WHEN i % 4 = 0 THEN NULL ELSE range(i % 4) END AS list,
+    [i, NULL, -i]::BIGINT[3] AS three,
+    [['a', NULL], [], NULL] AS nested, {{'a': i, 'b': [i]}} AS both, MAP {{'k': i}} AS m,
+    json_object('a', i) AS j
+FROM range({ROWS}) AS r(i);
+INSERT INTO t (id) VALUES (NULL);
+CREATE VIEW seen AS SELECT id FROM t;
+CREATE TABLE ends AS SELECT DATE '2026-01-01' AS d, NULL::TIMESTAMP AS s
+    UNION ALL SELECT DATE 'infinity', NULL UNION ALL SELECT NULL, TIMESTAMP '-infinity';
+"""
+
+
+def get(url: str, **choices: Any) -> dict[str, Any]:
+    return read_support.get(url, library=duckdb_library(), **choices)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("duckdb") / "x.duckdb"
+    with duckdb.connect(str(path)) as database:
+        database.execute(MAKE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def file(path: Path) -> Iterator[str]:
+    yield f"duckdb://{path}"
+
+
+@by_splits(
+    {"split": "parts"},
+    {"split": "key", "split_by": "id"},
+    {"split": "key", "split_by": "day"},
+    {"split": "key", "split_by": "us"},
+    {"split": "hash", "split_by": "name"},
+    {"split_by": "u"},
+    {"split": "none"},
+)
+def test_every_type_is_shared_by_every_split(file: str, split: dict[str, str]) -> None:
+    times = 3 if split.get("split") == "none" else 1
+    record = good(get(file, table="t", streams=3, batch=700, **split), times * (ROWS + 1))
+    found = sums(record)
+    assert found["id"] == times * sum(range(ROWS))
+    assert found["n64"] == times * sum(2**64 - 1 - i for i in range(ROWS)) % 2**64
+    assert found["huge"] == times * sum(range(ROWS)) * 10**21 % 2**64
+    assert len(found) == 8
+    if split.get("split") != "none" and split.get("split_by") != "name":
+        assert min(stream["rows"] for stream in record["streams"]) > ROWS / 4
+
+
+def test_sums_of_the_other_columns(file: str, path: Path) -> None:
+    query = "SELECT d4, d9, d18, d30, name, raw, mood, j FROM t"
+    found = sums(good(get(file, query=query, batch=999), ROWS + 1))
+    with duckdb.connect(str(path), read_only=True) as database:
+        wanted = database.execute(
+            "SELECT sum(d4), sum(d9) * 100, sum(d18) * 1000, sum(d30) * 10000, sum(strlen(name)), "
+            "sum(octet_length(raw)), sum(strlen(mood::VARCHAR)), sum(strlen(j)) FROM t"
+        ).fetchall()[0]
+    assert list(found.values()) == [int(sum_) % 2**64 for sum_ in wanted]
+
+
+def test_our_rows_come_back(tmp_path: Path) -> None:
+    url = f"duckdb://{tmp_path}/new.duckdb"
+    record = embedded_gives_ours_back(url, "duckdb", library=duckdb_library())
+    assert record["target"]["software"].startswith("DuckDB ")
+    with duckdb.connect(str(tmp_path / "new.duckdb"), read_only=True) as database:
+        assert database.execute("SELECT count(*) FROM duckdb_tables()").fetchone() == (0,)
+
+
+def test_a_file_comes_back(tmp_path: Path) -> None:
+    import datetime as dt
+    import decimal
+
+    table = pa.table({
+        "n": pa.array([2**63 - 1, None, -(2**63)]), "u": pa.array([2**64 - 1, 0, None], pa.uint64()),
+        "s": ["a string of more than twelve bytes", None, "ü"], "b": [b"\0", b"", None],
+        "f": pa.array([0.1, None, 3.0]), "f32": pa.array([0.1, None, float("nan")], pa.float32()),
+        "d": pa.array([decimal.Decimal("-12.34"), None, decimal.Decimal("0.01")], pa.decimal128(20, 2)),
+        "day": pa.array([dt.date(1969, 12, 31), None, dt.date(9999, 1, 1)]),
+        "t": pa.array([-1, None, 5], pa.timestamp("us")), "o": [True, None, False],
+    })  # fmt: skip
+    data = read_support.file_of(tmp_path / "x.arrow", table)
+    record = get(f"duckdb://{tmp_path}/new.duckdb", data=data, streams=2, rows=1000)
+    good(record, 2000, "checksum")
+
+
+def test_mistakes_are_lines(file: str, tmp_path: Path) -> None:
+    refused(get(file), "usage", "table or query")
+    refused(get(file, query="SELEC 1"), "server", "Parser Error")
+    refused(get(file, table="nowhere"), "server", "nowhere")
+    refused(get(file, query="SELECT '101'::BIT AS bits"), "usage", "column bits is BIT", "bits::VARCHAR")
+    refused(get(file, query="SELECT [{'a': '1'::BIT}] AS m"), "usage", "column m is of others")
+    good(get(file, query="SELECT 1 AS a, 2 AS a"), 1)
+    refused(get(file, table="seen", streams=2, split="parts"), "usage", "goes by rowid", "split key or hash")
+    refused(get(file, table="t", streams=2, split="key", split_by="name"), "usage", "column name is VARCHAR")
+    refused(
+        get(file, query="SELECT d FROM ends"), "protocol", "a date without an end", "NULLIF(d, 'infinity')"
+    )
+    refused(get(file, query="SELECT s FROM ends"), "protocol", "a timestamp without an end")
+    good(get(file, query="SELECT NULLIF(d, 'infinity') AS d FROM ends"), 3, "count")
+    wide = "SELECT -170141183460469231731687303715884105727::HUGEINT AS h"
+    refused(get(file, query=wide), "protocol", "column h: -1701411", "no Decimal128(38, 0)")
+    far = "SELECT INTERVAL '3000000 hours' AS h"
+    refused(get(file, query=far), "protocol", "column h: a time so far away")
+    late = "SELECT CASE WHEN i < 100000 THEN i ELSE error('no more') END AS v FROM range(200000) AS r(i)"
+    message = refused(get(file, query=late, verify="none"), "server", "no more")
+    assert ": after " in message
+    refused(get(file, query="SELECT repeat('x', 200000) FROM range(9)", max_block_bytes=1 << 20), "memory")
+    refused(get(f"duckdb://{tmp_path}/none.duckdb", table="t"), "usage", "no such file", "a get")
+    assert not (tmp_path / "none.duckdb").exists()
+    (tmp_path / "text.db").write_text("no database" * 100)
+    refused(get(f"duckdb://{tmp_path}/text.db", table="t"), "usage", "valid DuckDB")
+
+
+def test_a_file_that_others_read_is_read(file: str, path: Path) -> None:
+    held = subprocess.Popen(
+        [sys.executable, "-c", f"import duckdb, sys; c = duckdb.connect({str(path)!r}, read_only=True); "
+         "print('open', flush=True); sys.stdin.read()"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert held.stdout is not None and held.stdout.readline() == "open\n"
+        good(get(file, table="seen"), ROWS + 1)
+    finally:
+        held.communicate("")
+
+
+def test_it_stops_in_the_midst(file: str) -> None:
+    endless = "SELECT i FROM range(9000000000000000) AS r(i)"
+    specs = read_support.spec(file, query=endless, verify="none", library=duckdb_library())
+    assert once_it_runs(specs)["outcome"] == "interrupted"
+    # The library is told within a statement too that gives no rows, and while rows are counted.
+    for query, verify in ((f"SELECT i FROM ({endless}) WHERE i < 0", "none"), (endless, "count")):
+        silent = read_support.spec(file, query=query, verify=verify, library=duckdb_library())
+        assert cancelled(silent)["outcome"] == "interrupted"
+
+
+def test_as_a_user_does_it(file: str, tmp_path: Path) -> None:
+    words = ("--target", file, "--query", "SELECT id, name FROM t", "--streams", "1,2")
+    as_a_user(tmp_path, *words, "--split", "key", "--split-by", "id", achieved=2)

@@ -1,0 +1,144 @@
+"""Gets from sqlite:// files: its types that values have, how streams share rows, what goes wrong."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.ipc
+import pytest
+
+from support.database import once_it_runs
+from support.read import (
+    as_a_user,
+    by_splits,
+    cancelled,
+    embedded_gives_ours_back,
+    file_of,
+    get,
+    good,
+    refused,
+    spec,
+    sums,
+)
+
+pytestmark = [pytest.mark.usefixtures("core")]
+
+ROWS = 5000
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    path = tmp_path_factory.mktemp("sqlite") / "x.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(
+            "CREATE TABLE t (id INTEGER, name VARCHAR(9), f REAL, raw BLOB, n NUMERIC, day DATE)"
+        )
+        rows = [
+            (i, f"ä{i}", i / 3, bytes([i % 256] * (i % 4)), i if i % 2 else i / 2, f"2026-01-{i % 28 + 1:02}")
+            for i in range(ROWS)
+        ]
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?)", rows)
+        connection.execute("INSERT INTO t (id) VALUES (NULL)")
+        connection.execute("CREATE TABLE wide (v BIGINT)")
+        connection.executemany("INSERT INTO wide VALUES (?)", [(2**63 - 1 - i,) for i in range(1000)])
+        connection.execute("CREATE TABLE keyed (k INT PRIMARY KEY) WITHOUT ROWID")
+        connection.execute("INSERT INTO keyed VALUES (1)")
+        connection.execute("CREATE TABLE mixed (v INTEGER)")
+        connection.executemany("INSERT INTO mixed VALUES (?)", [(1,), ("two",)])
+        connection.commit()
+    yield f"sqlite://{path}"
+
+
+def test_texts_of_a_file_in_utf_16(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        connection.execute("PRAGMA encoding = 'UTF-16'")
+        connection.execute("CREATE TABLE t (id INTEGER, name TEXT)")
+        connection.executemany("INSERT INTO t VALUES (?, ?)", [(i, f"ä{i}") for i in range(100)])
+        connection.commit()
+    good(get(f"sqlite://{tmp_path}/x.db", table="t"), 100, "sums")
+
+
+def test_our_rows_come_back(tmp_path: Path) -> None:
+    url = f"sqlite://{tmp_path}/new.db"
+    embedded_gives_ours_back(url, "sqlite")
+    with closing(sqlite3.connect(tmp_path / "new.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,)
+
+
+def test_a_file_comes_back(tmp_path: Path) -> None:
+    table = pa.table({
+        "n": pa.array([2**63 - 1, None, -(2**63)]), "s": ["a", None, "ü"], "b": [b"\0", b"", None],
+        "f": pa.array([0.1, None, 3.0]),
+    })  # fmt: skip
+    data = file_of(tmp_path / "x.arrow", table)
+    good(get(f"sqlite://{tmp_path}/new.db", data=data, streams=2, rows=1000), 2000, "checksum")
+
+
+@by_splits(
+    {"split": "parts"},
+    {"split": "key", "split_by": "id"},
+    {"split": "hash", "split_by": "name"},
+    {"split_by": "id"},
+    {"split": "none"},
+)
+def test_every_type_is_shared_by_every_split(file: str, split: dict[str, str]) -> None:
+    times = 3 if split.get("split") == "none" else 1
+    record = good(get(file, table="t", streams=3, batch=700, **split), times * (ROWS + 1))
+    found = sums(record)
+    assert found["id"] == times * sum(range(ROWS))
+    assert found["name"] == times * sum(len(f"ä{i}".encode()) for i in range(ROWS))
+    assert found["day"] == times * ROWS * 10 and list(found) == ["id", "name", "raw", "day"]
+    if split.get("split") == "parts":
+        assert min(stream["rows"] for stream in record["streams"]) > ROWS / 4
+
+
+def test_sums_of_more_than_64_bits(file: str) -> None:
+    record = good(get(file, table="wide"), 1000)
+    assert sums(record)["v"] == sum(2**63 - 1 - i for i in range(1000)) % 2**64
+
+
+def test_expressions_are_what_their_first_value_is(file: str) -> None:
+    query = (
+        "SELECT id + 1 AS a, upper(name) AS b, f * 2 AS c, NULL AS d, x'00' AS e FROM t WHERE id IS NOT NULL"
+    )
+    assert list(sums(good(get(file, query=query), ROWS))) == ["a", "b", "d", "e"]
+    good(get(file, query="SELECT 1 AS a WHERE 0"), 0)
+
+
+def test_mistakes_are_lines(file: str, tmp_path: Path) -> None:
+    refused(get(file), "usage", "table or query")
+    refused(
+        get(file, table="mixed"),
+        "protocol",
+        "column v holds a text where it is read as Int64",
+        "CAST(v AS TEXT)",
+    )
+    refused(get(file, query="SELEC 1"), "server", "syntax error")
+    refused(get(file, table="nowhere"), "server", "no such table")
+    refused(get(file, table="keyed", streams=2, split="parts"), "usage", "goes by rowid", "split key or hash")
+    refused(
+        get(file, table="t", streams=2, split="key", split_by="name"), "usage", "column name is VARCHAR(9)"
+    )
+    assert get(f"sqlite://{tmp_path}/none.db", table="t")["error"] is not None
+    assert not (tmp_path / "none.db").exists()
+    (tmp_path / "text.db").write_text("no database" * 100)
+    refused(get(f"sqlite://{tmp_path}/text.db", table="t"), "usage", "NOTADB")
+
+
+def test_it_stops_in_the_midst(file: str) -> None:
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
+    record = once_it_runs(spec(file, query=endless, verify="none"))
+    assert record["outcome"] == "interrupted"
+    # The library is asked within a statement too that gives no rows.
+    silent = f"SELECT count(*) AS c FROM ({endless})"
+    assert cancelled(spec(file, query=silent, verify="none"))["outcome"] == "interrupted"
+
+
+def test_as_a_user_does_it(file: str, tmp_path: Path) -> None:
+    words = ("--target", file, "--query", "SELECT id, name FROM t", "--streams", "1,2")
+    records = as_a_user(tmp_path, *words, "--split", "key", "--split-by", "id", achieved=2)
+    assert all(r["parameters"]["journal"] is None for r in records)

@@ -1,0 +1,311 @@
+"""`venturi report` and `venturi show --format`: every kind of file on every kind of run."""
+
+import json
+import re
+import subprocess
+import sys
+from csv import reader
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from support.synthetic import HOSTILE, cells, hostile, imported, make_run, without_server
+from venturi.analysis.results import load
+from venturi.analysis.verdict.causes import Why
+from venturi.analysis.verdict.types import Remedy
+from venturi.analysis.verdict.words.remedies import told
+from venturi.analysis.words.wording import NOUNS
+from venturi.report.draw import matplotlib_figures
+from venturi.report.figures import curves, profiles
+from venturi.report.figures import registry as figures
+from venturi.report.figures.figure import Panel, Series
+from venturi.report.page import markup
+from venturi.report.page import page as html_page
+from venturi.report.tables import machine
+from venturi.report.tables import write as table_files
+from venturi.report.text import markdown
+
+
+def no_samples(line: dict[str, Any]) -> dict[str, Any]:
+    return line | {"samples": None}
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "failed": {"fail": "streams == 2"},
+    "nothing-good": {"fail": "streams > 0", "kind": "unreachable"},
+    "empty": {"matrix": []},
+    "one": {"matrix": cells(("get",), (1,)), "repeats": 1, "warmup": 0},
+    "no-samples": {"edit": no_samples, "samples": False},
+    "foreign": {"edit": without_server},
+    "imported": {"edit": imported, "ceilings": False, "environment": {}},
+    "hostile": {"edit": hostile},
+    "places": {"matrix": cells(("get",), (1, 2), ("local", "remote"), (100_000, 300_000))},
+}
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    options = {"matrix": cells(streams=(1, 2)), "repeats": 2} | KINDS[request.param]
+    return make_run(tmp_path_factory.mktemp("runs") / request.param, **options)
+
+
+def test_page(run: Path, tmp_path: Path) -> None:
+    path = html_page.write(run, tmp_path / "report.html", "macbook")
+    text = path.read_text(encoding="utf-8")
+    assert len(text) < 1.95e6
+    assert text.count("<script") == 2
+    assert "<img" not in text.split("<script>")[0]
+    assert HOSTILE not in text
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_page_loads_nothing(run: Path) -> None:
+    text = html_page.page(load(run))
+    assert "default-src 'none'" in text
+    head = text.split("<script")[0]
+    assert re.findall(r'<[a-z]+[^>]*\s(?:src|srcset|action|href)="(?!#)', head) == []
+    assert "@import" not in head and "url(" not in head
+
+
+def test_markdown(run: Path) -> None:
+    text = markdown.text(load(run))
+    assert text.startswith("# Venturi: ")
+    assert "<script>" not in text
+    for line in text.splitlines():
+        if line.startswith("|"):
+            assert line.endswith("|")
+    widths = {line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("| ---")}
+    assert len(widths) <= 2  # one for the tables of cells, one for that of failed trials
+
+
+def test_tables(run: Path, tmp_path: Path) -> None:
+    results = load(run)
+    written = table_files.write(results, tmp_path / "csv", "csv")
+    stored = table_files.write(results, tmp_path / "parquet", "parquet")
+    assert [p.stem for p in written] == [p.stem for p in stored]
+    assert {"cells", "trials"} <= {p.stem for p in written}
+    for one, other in zip(written, stored, strict=True):
+        table = pq.read_table(other)
+        with one.open(newline="") as file:
+            rows = list(reader(file))
+        assert rows[0] == table.column_names
+        assert len(rows) == table.num_rows + 1
+    assert pq.read_table(tmp_path / "parquet" / "trials.parquet").num_rows == len(results.records)
+
+
+def test_document_is_json(run: Path) -> None:
+    text = json.dumps(machine.document(load(run)), allow_nan=False)
+    found = json.loads(text)
+    more = {"places"} if run.name == "places" else set()
+    assert set(found) == {"run", "cells", "findings", "failed", "warnings"} | more
+    assert all(c["verdict"] is None or c["verdict"]["sentence"] for c in found["cells"])
+
+
+def test_figures_render(run: Path) -> None:
+    results = load(run)
+    drawn = figures.build(results, "macbook")
+    for figure in drawn:
+        assert figure.title and figure.caption.endswith(".") and figure.x_label
+    # Drawing takes most of this file's time; these kinds are the ones that differ in what is drawn.
+    for figure in drawn if run.name in ("places", "hostile") else drawn[-1:]:
+        svg = matplotlib_figures.render(figure, "svg")
+        assert svg.startswith(b"<?xml") and b"<script" not in svg
+    for figure in figures.build(results)[:1]:
+        assert matplotlib_figures.render(figure, "png").startswith(b"\x89PNG")
+
+
+def test_same_run_gives_the_same_files(tmp_path: Path) -> None:
+    results = load(make_run(tmp_path / "run", cells(("get",), (1, 2)), repeats=2))
+    figure = figures.one(results, "throughput-streams")
+    assert matplotlib_figures.render(figure, "svg") == matplotlib_figures.render(figure, "svg")
+    assert html_page.page(results) == html_page.page(load(tmp_path / "run"))
+
+
+def test_readings_at_start_and_end_make_no_spikes() -> None:
+    # As the sampler writes them: one at once, then every 100 ms, one at the end. Bytes at a steady 1 GB/s.
+    times = [0.8e6, 100e6, 200e6, 300e6, 301e6]
+    steps = profiles._steps([(t, 0.0 if t < 1e6 else t) for t in times])
+    assert [(t0, t1) for t0, t1, _ in steps] == [(0.0, 100e6), (100e6, 200e6), (200e6, 300e6)]
+    assert [rate for *_, rate in steps] == pytest.approx([1000.0] * 3)
+
+
+def test_boxes_stand_side_by_side(tmp_path: Path) -> None:
+    matrix = cells(("get",), (1, 2), ("local", "remote"), (100_000, 300_000))
+    figure = figures.one(load(make_run(tmp_path / "run", matrix, repeats=2)), "box-size")
+    assert figure.columns == 2
+    assert [p.title for p in figure.panels] == [
+        "get, local, 1 stream",
+        "get, remote, 1 stream",
+        "get, local, 2 streams",
+        "get, remote, 2 streams",
+    ]
+    assert figure.categories == ["100k", "300k"]
+    assert len(figure.panels[0].series[0].y) == 4
+
+
+def test_ceiling_of_another_place_or_size_is_none(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", cells(("get",), (1,)), repeats=2)
+    probes = [json.loads(line) for line in (run / "ceilings.jsonl").read_text().splitlines()]
+
+    def share(**change: Any) -> float | None:
+        lines = "".join(json.dumps(p | change) + "\n" for p in probes)
+        (run / "ceilings.jsonl").write_text(lines)
+        return load(run).cells[0].share.value
+
+    assert share() == pytest.approx(0.47, abs=0.03)
+    assert share(place="local") is not None
+    assert share(place="remote") is None
+    assert share(message_bytes=131072 * 2) is not None
+    assert share(message_bytes=131072 * 4) is None
+    assert share(direction="put") is None
+    assert share(outcome="failed") is None
+
+
+def edited(share: float, **host: float) -> Any:
+    """Makes the steady figure differ by a factor."""
+
+    def edit(line: dict[str, Any]) -> dict[str, Any]:
+        times = line["times"]
+        times["steady_payload_bytes"] = int(times["steady_payload_bytes"] * share)
+        if host:
+            line["resources"]["client"]["host"] |= {f"{kind}_share": share for kind, share in host.items()}
+        return line
+
+    return edit
+
+
+def kinds(run: Path) -> list[str]:
+    return [advice.kind for advice in load(run).advice]
+
+
+def test_warnings_by_cause(tmp_path: Path) -> None:
+    one = cells(("get",), (1,))
+    assert kinds(make_run(tmp_path / "a", one, repeats=6)) == []
+    assert kinds(make_run(tmp_path / "b", one, repeats=6, edit=edited(1.06))) == ["steady"]
+    assert kinds(make_run(tmp_path / "c", one, repeats=6, edit=edited(1.03))) == []
+    assert kinds(make_run(tmp_path / "d", one, repeats=6, edit=edited(1.0, steal=0.02, busy=0.2))) == [
+        "steal"
+    ]
+    assert kinds(make_run(tmp_path / "e", one, repeats=6, edit=edited(1.0, steal=0.0, busy=0.3))) == ["load"]
+    assert kinds(make_run(tmp_path / "f", one, repeats=6, ceilings=False)) == ["no-ceiling"]
+    none = cells(("get",), (1,), verify="none")
+    assert kinds(make_run(tmp_path / "g", none, repeats=6)) == ["unverified"]
+    short = cells(("get",), (1,), rows=(1_000_000,))
+    assert kinds(make_run(tmp_path / "h", short, repeats=6)) == ["short"]
+
+
+def test_every_warning_has_number_cause_and_next(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", repeats=2, fail="streams == 4", ceilings=False, edit=edited(1.2))
+    for advice in load(run).advice:
+        assert any(c.isdigit() for c in advice.finding)
+        assert advice.cause and advice.next and not advice.next.endswith(".")
+
+
+# The command line itself, as a user meets it.
+
+
+def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "venturi", *words]
+    return subprocess.run(line, capture_output=True, text=True, cwd=cwd, timeout=60)
+
+
+def test_command_line(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "venturi-runs" / "r", cells(("get",), (1, 2)), repeats=2)
+    done = command("show", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("get: best ")
+    done = command("report", "last", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "venturi-runs/r/report.html\n", "")
+    assert (run / "report.html").exists()
+    done = command("show", "venturi-runs/r", "--format", "json", cwd=tmp_path)
+    assert [c["streams"] for c in json.loads(done.stdout)["cells"]] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        (["show", "nothing"], 7, "error: nothing: no such run directory\n"),
+        (["show", "last"], 7, "error: there is no last run: venturi-runs/ holds none\n"),
+        (["report", "r", "--figure", "x", "--format", "png"], 2, "error: there is no figure 'x'\n"),
+        (["report", "r", "--figure", "stages"], 2, "error: --figure does not go with --format html\n"),
+        (["report", "r", "--reference", "mac"], 2, "error: there is no reference 'mac'\n"),
+        (["report", "r", "--format", "png", "-o", "all.png"], 2, "error: all.png: one file, but the run has"),
+        (["report", "r", "-o", "missing/x.html"], 7, "error: missing/x.html"),
+        (["report", "newer"], 7, "error: newer/environment.json: written in format 99"),
+    ],
+)
+def test_errors(tmp_path: Path, words: list[str], code: int, error: str) -> None:
+    make_run(tmp_path / "r", cells(("get",), (1,)), repeats=1, warmup=0)
+    make_run(tmp_path / "newer", [])
+    (tmp_path / "newer" / "environment.json").write_text('{"format": 99}')
+    done = command(*words, cwd=tmp_path)
+    assert done.returncode == code
+    assert done.stderr.startswith(error)
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("remedy", "found"),
+    [
+        (Remedy(Why.MORE_REPEATS), []),
+        (Remedy(Why.RAW_TCP, command="venturi run quick"), ["venturi run quick"]),
+        (
+            Remedy(Why.COUNT_ROWS, command="venturi run quick --verify count"),
+            ["venturi run quick --verify count"],
+        ),
+        (
+            Remedy(Why.SERVER_ELSEWHERE, before="venturi serve flight", command="venturi run '<x>'"),
+            ["venturi serve flight", "venturi run '<x>'"],
+        ),
+        # A command that is only named, as `venturi doctor` is here, is none to type.
+        (Remedy(Why.STOP_OTHERS, command="venturi run x"), ["venturi run x"]),
+    ],
+)
+def test_commands_of_remedies_are_set_as_code(remedy: Remedy, found: list[str]) -> None:
+    shown = told(remedy, NOUNS, "<b>")
+    page = markup.in_parts(shown.parts)
+    assert [unescape(code) for code in re.findall("<code>(.*?)</code>", page)] == found
+    assert unescape(re.sub("</?code>", "", page)) == shown.text
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("in `venturi report --format csv`", ["venturi report --format csv"]),
+        ("see `venturi doctor`, then: `venturi run x`", ["venturi doctor", "venturi run x"]),
+        ("what venturi does: venturi run x", []),
+        ("<b>: `venturi run '<x>'`", ["venturi run '<x>'"]),
+    ],
+)
+def test_what_stands_between_backticks_is_set_as_code(text: str, found: list[str]) -> None:
+    page = markup.commands(text)
+    assert [unescape(code) for code in re.findall("<code>(.*?)</code>", page)] == found
+    assert "`" not in page and "<b>" not in page and "<x>" not in page
+
+
+def test_a_limit_far_above_is_told_and_not_drawn(tmp_path: Path) -> None:
+    def slow(line: dict[str, Any]) -> dict[str, Any]:
+        line["times"]["interval_ns"] *= 100
+        return line
+
+    near = figures.one(load(make_run(tmp_path / "near", cells(streams=(1, 2)))), "throughput-streams")
+    assert any(s.name.startswith("raw TCP") for p in near.panels for s in p.series)
+    assert "Dashed: raw TCP" in near.caption
+    far = figures.one(
+        load(make_run(tmp_path / "far", cells(streams=(1, 2)), edit=slow)), "throughput-streams"
+    )
+    assert not any(s.name.startswith("raw TCP") for p in far.panels for s in p.series)
+    assert re.search(r"Raw TCP lies far above, at [\d,]+ to [\d,]+ MB/s\.", far.caption)
+    assert "Dashed" not in far.caption
+
+
+def test_the_limit_that_lies_far_above_is_called_by_its_name() -> None:
+    panel = Panel("get", series=[Series("a", [1.0], [1.0], "$a")])
+    panel.series.append(Series("raw Unix socket", [1.0], [5000.0], "$b", dash="dash"))
+    assert curves._far_above([panel]) == ["Raw Unix socket lies far above, at 5,000 MB/s."]
+    assert len(panel.series) == 1

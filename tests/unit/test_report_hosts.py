@@ -1,0 +1,300 @@
+"""Several hosts in a report: against known truths, published figures, and where there are none."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from support.hosts_records import both_places, placed, record, shown, spread
+from support.packed import unpacked
+from support.synthetic import HOSTILE, cells, make_run
+from venturi.analysis.cells import efficiency, flows
+from venturi.analysis.cells import hosts as loaders
+from venturi.analysis.cells.summary import Cell, summarise
+from venturi.analysis.results import load
+from venturi.report.draw import matplotlib_figures
+from venturi.report.figures import flows as pictures
+from venturi.report.figures import registry as figures
+from venturi.report.page import page as html_page
+from venturi.report.tables import machine
+from venturi.report.tables import write as table_files
+from venturi.report.text import hosts, markdown
+from venturi.report.text.several import sections
+from venturi.report.text.terminal import print_cell
+
+LOADERS = [{**p, "loaders": n} for n in (1, 2, 4) for p in cells(("get",), (8,))]
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """1, 2 and 4 loaders, eight streams in all, two servers; the second loader is slow."""
+    place = tmp_path_factory.mktemp("several") / "run"
+    return make_run(place, placed(LOADERS), repeats=3, edit=spread(4, 2, slow=1))
+
+
+@pytest.fixture(scope="module")
+def placed_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return both_places(tmp_path_factory.mktemp("places") / "run", (1, 2))
+
+
+def test_efficiency_over_loaders(several: Path) -> None:
+    (one,) = efficiency.scaled(load(several).cells)
+    assert [step.hosts for step in one.steps] == [1, 2, 4]
+    first = one.steps[0].cell.main.value or 0.0
+    for step in one.steps[1:]:
+        # As many streams in all, so the model moves as much, whatever the number of hosts.
+        own = (step.cell.main.value or 0.0) / step.hosts / first
+        assert step.efficiency.value == pytest.approx(own)
+        assert step.efficiency.low is not None and step.efficiency.low < own
+        assert step.slowest == pytest.approx(0.5, abs=0.01)
+
+
+def test_streams_that_grow_with_loaders_are_one_row() -> None:
+    records = [
+        record("upsert", 16 * n, 1000, 1e9 / (0.9 if n > 1 else 1), on="ray", loaders=n, threads=16 * n)
+        for n in (1, 5, 10)
+    ]
+    (one,) = efficiency.scaled(summarise(records))
+    assert [step.hosts for step in one.steps] == [1, 5, 10]
+    assert [round(step.efficiency.value or 0, 3) for step in one.steps] == [1.0, 0.9, 0.9]
+
+
+def test_loaders_of_one_machine_are_no_more_hosts(tmp_path: Path) -> None:
+    """As `--on local` has them."""
+
+    def edit(line: dict[str, Any]) -> dict[str, Any]:
+        found = spread(2)(line)
+        assert found is not None
+        for host in found["hosts"]:
+            host["node"] = "here"
+        return found
+
+    matrix = placed([{**p, "loaders": n} for n in (1, 2) for p in cells(("get",), (2,))])
+    text = shown(load(make_run(tmp_path / "run", matrix, repeats=2, warmup=0, edit=edit)))
+    assert "Efficiency over loaders of one machine" in text and "over hosts" not in text
+    assert "each of 2 does 5" in text
+
+
+def test_published_hosts() -> None:
+    (one,) = efficiency.scaled(load("reference:memsql").cells)
+    # 547,466, 2,672,233 and 5,198,350 rows a second.
+    assert [round(step.efficiency.value or 0, 3) for step in one.steps] == [1.0, 0.976, 0.95]
+
+
+def test_loaders_in_figures(several: Path) -> None:
+    cell = next(c for c in load(several).cells if c.parameters["loaders"] == 4)
+    found = loaders.hosts(cell)
+    assert [(h.name, h.address, h.node, h.streams) for h in found] == [
+        (f"loader-{i}", f"10.77.0.{i + 1}", f"node{i}", 2) for i in (1, 2, 3, 4)
+    ]
+    assert [h.share for h in found] == pytest.approx([0.25] * 4)
+    assert [h.late_ns for h in found] == [100_000, 200_000, 300_000, 400_000]
+    assert found[2].offset_ns == -3_000_000 and found[2].uncertainty_ns == 40_000
+    assert [h.cores for h in found] == pytest.approx([0.5] * 4, rel=1e-3)
+    assert found[1].rate == pytest.approx(found[0].rate / 2, rel=1e-3)
+    assert sum(h.rows for h in found) == 80_000_000
+
+
+def test_who_sent_how_much_to_whom(several: Path) -> None:
+    by_loaders = {c.parameters["loaders"]: c for c in load(several).cells}
+    found = flows.flows(by_loaders[4])
+    assert found is not None and found.by_server
+    assert found.senders == ("10.77.0.10:31337", "10.77.0.11:31337")
+    assert found.receivers == tuple(f"loader-{i}" for i in (1, 2, 3, 4))
+    # Two streams each, the even one from the first server, the odd one from the second.
+    assert {(f.sender, f.receiver) for f in found.flows} == {
+        (s, r) for s in found.senders for r in found.receivers
+    }
+    assert [f.payload_bytes for f in found.flows] == pytest.approx([320e6] * 8)
+    assert found.total == pytest.approx(2.56e9)
+
+
+def with_target(cell: Cell, **target: Any) -> Cell:
+    for trial in cell.records:
+        trial["target"] |= target  # type: ignore[index]
+    return cell
+
+
+def test_servers_that_cannot_be_told_apart_stand_as_one(several: Path) -> None:
+    cell = next(c for c in load(several).cells if c.parameters["loaders"] == 2)
+    found = flows.flows(with_target(cell, protocol="path", reference=False))
+    assert found is not None and not found.by_server
+    assert found.senders == ("10.77.0.10:31337, 10.77.0.11:31337",)
+    assert [f.payload_bytes for f in found.flows] == pytest.approx([1.28e9] * 2)
+    assert "not known here" in pictures.caption(cell)
+
+
+def test_one_process_and_several_servers(tmp_path: Path) -> None:
+    def edit(line: dict[str, Any]) -> dict[str, Any]:
+        line["target"]["address"] = "a:1,b:1"
+        return line
+
+    results = load(make_run(tmp_path / "run", cells(("get",), (3,)), repeats=1, warmup=0, edit=edit))
+    found = flows.flows(results.cells[0])
+    assert found is not None
+    assert [(f.sender, f.payload_bytes) for f in found.flows] == [("a:1", 640e6), ("b:1", 320e6)]
+    title = pictures.title(results, results.cells[0])
+    assert title.endswith("960.0 MB from 2 servers to this process")
+    assert 'class="sankey"' in html_page.page(results) and "Loaders" not in shown(results)
+
+
+def test_a_put_goes_the_other_way(tmp_path: Path) -> None:
+    matrix = placed(cells(("put",), (4,)), 2)
+    (cell,) = load(make_run(tmp_path / "run", matrix, repeats=1, warmup=0, edit=spread(2))).cells
+    found = flows.flows(cell)
+    assert found is not None
+    assert (found.senders, found.receivers) == (("loader-1", "loader-2"), ("10.77.0.10:31337",))
+
+
+def test_bands_are_as_thick_as_what_went_and_ends_do_not_overlap(several: Path) -> None:
+    for cell in load(several).cells:
+        found = pictures.picture(cell)
+        assert found is not None
+        for ends in (found.senders, found.receivers):
+            middles = [(end.top + end.bottom) / 2 for end in ends]
+            assert all(b - a >= pictures.SLOT for a, b in itertools.pairwise(middles))
+            assert all(0 <= end.top < end.bottom <= found.height for end in ends)
+            assert sum(end.bottom - end.top for end in ends) == pytest.approx(pictures.ALL)
+        for sides in ([b.left for b in found.bands], [b.right for b in found.bands]):
+            assert sum(bottom - top for top, bottom in sides) == pytest.approx(pictures.ALL)
+
+
+def test_of_many_ends_the_smallest_stand_as_one(tmp_path: Path) -> None:
+    matrix = placed(cells(("get",), (100,)), 100)
+    run = make_run(tmp_path / "run", matrix, repeats=1, warmup=0, samples=False, edit=spread(100))
+    results = load(run)
+    found = pictures.picture(results.cells[0])
+    assert found is not None and len(found.receivers) == pictures.MOST_ENDS
+    assert found.receivers[-1].name == "85 others"
+    text = shown(results)
+    assert "88 more between those shown" in text
+    assert html_page.page(results).count("loader-") > 100
+
+
+# What a reader sees
+
+
+def test_nothing_is_new_with_one_host_and_one_place(tmp_path: Path) -> None:
+    results = load(make_run(tmp_path / "run", cells(streams=(1, 2, 4)), repeats=2))
+    assert sections(results) == []
+    assert results.convergences == []
+    page = html_page.page(results)
+    for text in ('id="places"', 'id="hosts"', 'class="sankey"', '"loaders":'):
+        assert text not in page
+    assert not {f.name for f in figures.build(results)} & {"flows", "convergence", "throughput-hosts"}
+    assert set(machine.document(results)) == {"run", "cells", "findings", "failed", "warnings"}
+    written = {path.stem for path in table_files.write(results, tmp_path / "tables", "csv")}
+    assert not written & {"hosts", "places", "efficiency", "convergence", "flows"}
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_terminal(several: Path, placed_run: Path, width: int) -> None:
+    text = shown(load(several), width)
+    assert max(map(len, text.splitlines())) <= width
+    for part in ("Efficiency over hosts", "efficiency", "Loaders", "loader-2", "loaders: the slowest 50 %"):
+        assert part in text
+    assert max(map(len, shown(load(placed_run), width).splitlines())) <= width
+
+
+def test_the_screen_of_a_cell_has_its_loaders(several: Path) -> None:
+    results = load(several)
+    out = io.StringIO()
+    cell = next(c for c in results.cells if c.parameters["loaders"] == 4)
+    print_cell(results, cell, Console(file=out, width=100, color_system=None))
+    text = out.getvalue()
+    assert "loaders 4: the slowest 50 % of the fastest" in text
+    assert "loader-4    10.77.0.5" in text
+    assert "loader-2 !  10.77.0.3" in text
+    assert "! loader-2 (10.77.0.3) is a straggler: 50 %" in text
+
+
+def test_page(several: Path, placed_run: Path) -> None:
+    page = html_page.page(load(several))
+    body = page.split("<script")[0]
+    assert 'id="hosts"' in body and 'id="places"' not in body
+    top = hosts.chosen(load(several))[0].parameters["loaders"]
+    assert f"get, {top} loaders: 2.560 GB from 2 servers to {top} loaders" in body
+    assert 'class="sankey"' in body and "10.77.0.11:31337 to loader-1: " in body
+    assert '"loaders": {"heads": ' in json.dumps(unpacked(page)["documents"])
+    body = html_page.page(load(placed_run)).split("<script")[0]
+    assert 'id="places"' in body and 'id="hosts"' not in body
+    assert "Get: remote does " in body
+
+
+def test_markdown_and_files(several: Path, tmp_path: Path) -> None:
+    results = load(several)
+    text = markdown.text(results)
+    for part in ("## Efficiency over hosts", "## Loaders", "| loader-2 ! | 10.77.0.3 |"):
+        assert part in text
+    written = {path.stem: path for path in table_files.write(results, tmp_path / "tables", "csv")}
+    assert {"hosts", "efficiency", "flows"} <= set(written) and "places" not in written
+    lines = written["flows"].read_text().splitlines()
+    assert lines[0] == "cell,sender,receiver,payload_bytes,share"
+    assert len(lines) == 1 + 2 + 4 + 8
+    assert len(written["hosts"].read_text().splitlines()) == 1 + 4 * (1 + 2 + 4)
+    found = json.loads(json.dumps(machine.document(results), allow_nan=False))
+    assert [step["hosts"] for step in found["efficiency"]] == [1, 2, 4]
+    (warning,) = (w for w in found["warnings"] if w["kind"] == "straggler")
+    assert warning["finding"].startswith("loader-2 (10.77.0.3) is a straggler: 50 % of the median rate")
+    assert found["efficiency"][2]["slowest_over_fastest"] == pytest.approx(0.5, abs=0.01)
+
+
+def test_table_hosts(several: Path) -> None:
+    found = load(several).directory.hosts().to_pylist()
+    own = [row for row in found if row["trial"] == found[-1]["trial"]]
+    assert sum(row["share"] for row in own) == pytest.approx(1.0)
+    assert {row["host_cores"] for row in found} == {8}
+    assert {row["host_busy_share"] for row in found} == {0.1, 0.2, 0.1 * 3, 0.4}
+
+
+@pytest.mark.parametrize("kind", ["png", "svg"])
+def test_figures_as_files(several: Path, kind: str) -> None:
+    results = load(several)
+    for name in ("flows", "throughput-hosts"):
+        drawn = matplotlib_figures.render(figures.one(results, name), kind)
+        assert drawn == matplotlib_figures.render(figures.one(results, name), kind)
+    cell = next(c for c in results.cells if c.parameters["loaders"] == 4)
+    figure = figures.one(results, "flows", cell=cell)
+    assert figure.title == "get, 4 loaders: 2.560 GB from 2 servers to 4 loaders"
+    # For what draws panels only.
+    assert [s.name for s in figure.panels[0].series] == [f"loader-{i}" for i in (1, 2, 3, 4)]
+
+
+def test_hostile_hosts_stay_text(tmp_path: Path) -> None:
+    plain = spread(2, 2)
+
+    def edit(line: dict[str, Any]) -> dict[str, Any]:
+        found = plain(line)
+        assert found is not None
+        for host in found["hosts"]:
+            host |= {"host": host["host"] + HOSTILE, "address": HOSTILE, "node": HOSTILE}
+        found["target"]["address"] = f"{HOSTILE},{HOSTILE}2"
+        return found
+
+    run = make_run(tmp_path / "run", placed(cells(("get",), (4,)), 2), repeats=2, warmup=0, edit=edit)
+    results = load(run)
+    assert HOSTILE not in html_page.page(results)
+    assert "<img" not in html_page.page(results).split("<script>")[0]
+    assert "\x1b" not in shown(results)
+    matplotlib_figures.render(figures.one(results, "flows"), "svg")
+
+
+def test_trials_without_resources_or_clocks(tmp_path: Path) -> None:
+    def edit(line: dict[str, Any]) -> dict[str, Any]:
+        found = spread(2)(line)
+        assert found is not None
+        for host in found["hosts"]:
+            host |= {"cpu": None, "resources": None, "address": None, "node": None}
+            host["clock"] = {"offset_ns": 0, "uncertainty_ns": 0}
+        return found
+
+    matrix = placed(cells(("get",), (2,)), 2)
+    results = load(make_run(tmp_path / "run", matrix, repeats=1, warmup=0, edit=edit))
+    assert "loader-2" in shown(results)
+    assert html_page.page(results)

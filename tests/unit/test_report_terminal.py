@@ -1,0 +1,219 @@
+"""What `venturi show` prints, to the letter, on runs made by formula."""
+
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from support.run import DATA
+from support.synthetic import cells, hostile, imported, make_run, without_server
+from venturi.analysis.results import load
+from venturi.common.errors import VenturiError
+from venturi.report.text import cell, summary
+from venturi.report.text.terminal import print_results
+
+
+def shown(run: Path, width: int = 80, terminal: bool = False) -> str:
+    out = io.StringIO()
+    print_results(load(run), Console(file=out, width=width, force_terminal=terminal, color_system=None))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+EXPECTED = DATA / "show.txt"
+
+
+def test_to_the_letter(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", cells(streams=(1, 2)), fail="operation == 'put' and streams == 1")
+    found = shown(run) + "\n"
+    if os.environ.get("VENTURI_UPDATE") == "1":
+        # After a wanted change; read the difference before committing it.
+        EXPECTED.write_text(found, encoding="utf-8")
+    assert found == EXPECTED.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_no_line_is_longer_than_the_terminal(tmp_path: Path, width: int) -> None:
+    matrix = cells(streams=(1, 2), rows=(1_000_000, 10_000_000))
+    text = shown(make_run(tmp_path / "run", matrix, repeats=2, warmup=0, fail="streams == 2"), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert ("no room here for" in text) == (width < 120)
+
+
+def test_wide_terminal_shows_all(tmp_path: Path) -> None:
+    text = shown(make_run(tmp_path / "run", repeats=2), 120)
+    for head in ("streams", "median", "50 %", "rows", "p50", "p99", "raw TCP", "client+server", "ok", "fail"):
+        assert head in text
+
+
+def test_columns_are_chosen(tmp_path: Path) -> None:
+    run, out = load(make_run(tmp_path / "run", repeats=2)), io.StringIO()
+    print_results(run, Console(file=out, width=80, color_system=None), ["P50", " rows "])
+    head = next(line for line in out.getvalue().splitlines() if line.startswith("streams")).split()
+    assert head[:2] == ["streams", "median"] and {"p50", "rows", "ok", "fail"} <= set(head)
+    assert not {"p99", "verdict", "TCP"} & set(head)
+    assert "no room here for" not in out.getvalue()
+    with pytest.raises(VenturiError, match="no column of this run is called p51"):
+        print_results(run, Console(file=out), ["p51"])
+
+
+@pytest.mark.parametrize(
+    ("repeats", "head", "warned"), [(3, "75 % CI", True), (5, "93.75 % CI", False), (6, "95 % CI", False)]
+)
+def test_the_head_says_what_the_margin_covers(tmp_path: Path, repeats: int, head: str, warned: bool) -> None:
+    text = shown(make_run(tmp_path / "run", cells(("get",), (1,)), repeats=repeats), 120)
+    assert f" {head} " in text.splitlines()[4]
+    assert ("an interval is their range" in text) == warned
+
+
+def test_control_characters_and_markup_are_not_obeyed(tmp_path: Path) -> None:
+    def edit(line: dict[str, object]) -> dict[str, object]:
+        line = hostile(line)
+        if line["outcome"] == "failed":
+            line["error"] = {"kind": "server", "message": "[red]x[/red]\x1b[2J\r\nend", "stream": None}
+        return line
+
+    text = shown(make_run(tmp_path / "run", cells(("get",), (1,)), edit=edit))
+    assert "\x1b" not in text
+    assert "[red]x[/red]" in text
+
+
+def test_colours_only_on_a_terminal(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", cells(("get",), (1,)), repeats=1, warmup=0)
+    out = io.StringIO()
+    print_results(load(run), Console(file=out, width=80))
+    assert "\x1b" not in out.getvalue()
+
+
+def test_empty_run(tmp_path: Path) -> None:
+    assert shown(make_run(tmp_path / "run", [])) == "no trial was measured\n0 cells, 0 trials"
+
+
+def test_one_trial_has_no_margin(tmp_path: Path) -> None:
+    text = shown(make_run(tmp_path / "run", cells(("get",), (1,)), repeats=1, warmup=0))
+    assert text.splitlines()[0] == "get: 1,466 MB/s with 1 stream, 46 % of raw TCP"
+    assert "cells with one good trial, which have no margin" in text
+
+
+def test_all_failed(tmp_path: Path) -> None:
+    text = shown(make_run(tmp_path / "run", fail="streams > 0", kind="unreachable"))
+    assert text.startswith("get: no trial succeeded\nput: no trial succeeded\n6 cells, 30 trials, 30 failed")
+    assert "get, 4 streams, warm-up, repeats 0 1 2 3 4\n    unreachable: " in text
+    assert "30 of 30 trials failed (30 x unreachable)" in text
+
+
+def test_interrupted(tmp_path: Path) -> None:
+    def edit(line: dict[str, object]) -> dict[str, object] | None:
+        order = line["order"]
+        assert isinstance(order, int)
+        if order > 3:
+            return None
+        if order == 3:
+            cut = {"kind": "cancelled", "message": "cancelled while it ran", "stream": None}
+            return line | {"outcome": "interrupted", "error": cut}
+        return line
+
+    text = shown(make_run(tmp_path / "run", cells(("get",), (1, 2)), edit=edit))
+    assert "1 interrupted" in text
+    assert "venturi run --resume RUN" in " ".join(text.split())
+
+
+def test_imported_records_have_dashes_not_faults(tmp_path: Path) -> None:
+    text = shown(make_run(tmp_path / "run", edit=imported, ceilings=False, environment={}))
+    assert "of raw TCP" not in text.splitlines()[0]
+    assert "verified: not recorded, every trial" in text
+    assert "no raw TCP was measured" in text
+
+
+def test_foreign_server(tmp_path: Path) -> None:
+    text = shown(make_run(tmp_path / "run", edit=without_server, samples=False))
+    assert "CPU client" in text and "client+server" not in text
+
+
+def test_cpu_of_trials_shorter_than_a_tick_is_not_known(tmp_path: Path) -> None:
+    def no_tick(line: dict[str, Any]) -> dict[str, Any]:
+        if line["repeat"] != 1:
+            return line
+        short = {"times": line["times"] | {"interval_ns": 5_000_000}}
+        return line | short | {"cpu": line["cpu"] | {"server": {"user_ns": 0, "system_ns": 0}}}
+
+    run = make_run(tmp_path / "run", cells(("get",), (1,)), edit=no_tick)
+    (cell,) = load(run).cells
+    assert cell.cpu["client"].known and not cell.cpu["server"].known and not cell.per_cpu["server"].known
+    assert "CPU client" in shown(run)
+
+
+def test_torn_last_line_is_left_out(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", cells(("get",), (1,)), repeats=2, warmup=0)
+    with (run / "trials.jsonl").open("a") as file:
+        file.write('{"format": 1, "trial": "torn')
+    assert "1 cell, 2 trials" in shown(run)
+
+
+def test_columns_that_find_room_are_kept_and_a_long_text_is_cut() -> None:
+    def column(head: str, width: int, rank: int, text: bool = False) -> summary.Column:
+        return summary.Column(head, "", ["x" * width], rank, text)
+
+    offered = [
+        column("a", 10, 0),
+        column("verdict", 30, 1, text=True),
+        column("tcp", 8, 2),
+        column("p50", 9, 3),
+    ]
+
+    def kept(room: int) -> tuple[list[tuple[str, int]], list[str]]:
+        found, left = summary.fit(offered, room, lambda c: max(len(t) for t in c.cells))
+        return [(c.head, len(c.cells[0])) for c in found], [c.head for c in left]
+
+    assert kept(57) == ([("a", 10), ("verdict", 30), ("tcp", 8), ("p50", 9)], [])
+    assert kept(50) == ([("a", 10), ("verdict", 30), ("tcp", 8)], ["p50"])
+    # The short number beside the text comes before the text's end.
+    assert kept(35) == ([("a", 10), ("verdict", 17), ("tcp", 8)], ["p50"])
+    # Where both do not fit, the text comes first; a stub of it is not worth the room.
+    assert kept(28) == ([("a", 10), ("verdict", 18)], ["tcp", "p50"])
+    assert kept(20) == ([("a", 10), ("tcp", 8)], ["verdict", "p50"])
+    assert kept(5) == ([("a", 10)], ["verdict", "tcp", "p50"])
+    # A narrow terminal: counts go before the median, and are named.
+    offered = [column("streams", 7, 0), column("median", 9, 0), column("ok", 4, 0), column("fail", 4, 0)]
+    assert kept(20) == ([("streams", 7), ("median", 9), ("ok", 4)], ["fail"])
+    assert kept(16) == ([("streams", 7), ("median", 9)], ["ok", "fail"])
+
+
+def test_a_long_table_shows_the_fastest_of_each_stream_count(tmp_path: Path) -> None:
+    matrix = cells(operations=("get",), streams=(1, 2), rows=range(1_000_000, 41_000_000, 1_000_000))
+    run = make_run(tmp_path / "run", matrix, repeats=1, warmup=0, samples=False)
+    text = shown(run)
+    assert "the fastest of each stream count; 78 more cells" in text
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        cells(streams=(1, 2)),
+        cells(("get",), (1, 2), window=None) + cells(("get",), (1, 2), window=4096),
+        cells(("put",), (1,), rows=(10, 20)),
+        cells(("get",), (1, 2), query="SELECT 1, 2"),
+        cells(("get",), (1,), query="SELECT 1, 2") + cells(("get",), (1,), query="SELECT 3"),
+    ],
+)
+def test_the_hint_names_a_cell_of_this_run(tmp_path: Path, matrix: list[dict[str, object]]) -> None:
+    run = make_run(tmp_path / "run", matrix, repeats=1, warmup=0)
+    hint = next(line for line in shown(run, 200).splitlines() if line.startswith("one cell on one screen"))
+    name = hint.rpartition(" or ")[2]
+    results = load(run)
+    assert cell.find(results, name).name == results.cells[0].name and " " not in name
+
+
+def test_the_rows_a_batch_are_those_that_came(tmp_path: Path) -> None:
+    """Of what the server has of its own, it cuts the batches, whatever was asked for."""
+
+    def cut(line: dict[str, object]) -> dict[str, object]:
+        counts = {**line["counts"], "rows": 65_217 * 40, "batches": 40}  # type: ignore[dict-item]
+        return {**line, "counts": counts, "parameters": {**line["parameters"], "data": "remote"}}  # type: ignore[dict-item]
+
+    text = shown(make_run(tmp_path / "run", cells(("get",), (1, 2)), repeats=1, edit=cut), 200)
+    assert "65,217 rows/batch" in text and "4,096 rows/batch" not in text
+    plain = shown(make_run(tmp_path / "plain", cells(("get",), (1, 2)), repeats=1), 200)
+    assert "4,096 rows/batch" in plain

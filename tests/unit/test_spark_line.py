@@ -1,0 +1,125 @@
+"""Calls from a driver to loaders in tasks: without Spark, over real sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from support import needs_spark  # noqa: F401  # before what imports Spark
+from venturi.cluster.spark.line import Line, Switchboard, answer_calls
+from venturi.common.errors import VenturiError
+
+
+class Loader:
+    """Says what it was asked."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+
+    def now(self) -> int:
+        return time.time_ns()
+
+    def wait(self, phase: str, seconds: float) -> str:
+        self.ended.wait(seconds)
+        return phase
+
+    def begin(self, spec: str) -> None:
+        raise ValueError(f"no such target: {json.loads(spec)}")
+
+    def cancel(self) -> None:
+        self.ended.set()
+
+    def result(self, seconds: float) -> str | None:
+        return "x" * 3_000_000 if self.ended.wait(seconds) else None
+
+
+@pytest.fixture
+def board() -> Iterator[Switchboard]:
+    made = Switchboard("127.0.0.1")
+    yield made
+    made.close()
+
+
+def tasks(board: Switchboard, count: int) -> tuple[list[Loader], list[Line], list[threading.Thread]]:
+    loaders = [Loader() for _ in range(count)]
+    threads = [
+        threading.Thread(target=answer_calls, args=("127.0.0.1", board.port, board.token, at, loader))
+        for at, loader in enumerate(loaders)
+    ]
+    for thread in reversed(threads):
+        thread.start()
+    return loaders, board.lines(count, 60, threading.Event()), threads
+
+
+def test_calls_are_answered(board: Switchboard) -> None:
+    loaders, lines, threads = tasks(board, 3)
+    assert [line.name for line in lines] == ["loader-1", "loader-2", "loader-3"]
+    assert {line.address for line in lines} == {"127.0.0.1"}
+    long = lines[0].call("wait", "ready", 60.0)
+    # A short one beside it, and an error by its text.
+    asked = time.time_ns()
+    assert asked <= lines[0].call("now").result(60) <= time.time_ns(), "one machine has one clock"
+    with pytest.raises(RuntimeError, match="no such target"):
+        lines[0].call("begin", '{"a": 1}').result(60)
+    with pytest.raises(RuntimeError, match="no such call"):
+        lines[0].call("__init__").result(60)
+    assert not long.done()
+    lines[0].call("cancel").result(60)
+    assert long.result(60) == "ready"
+    assert len(lines[0].call("result", 1.0).result(60)) == 3_000_000
+    assert not loaders[1].ended.is_set()
+    for line in lines:
+        line.close()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    # Who hangs up wants nothing to go on.
+    assert all(loader.ended.is_set() for loader in loaders)
+
+
+def test_a_task_that_dies_fails_its_calls(board: Switchboard) -> None:
+    host = socket.create_connection(("127.0.0.1", board.port))
+    body = json.dumps({"token": board.token, "index": 0}).encode()
+    host.sendall(struct.pack(">I", len(body)) + body)
+    (line,) = board.lines(1, 60, threading.Event())
+    call = line.call("wait", "ready", 60.0)
+    host.close()
+    with pytest.raises(ConnectionError, match="is gone"):
+        call.result(60)
+    with pytest.raises(ConnectionError):
+        line.call("now").result(60)
+    assert line.gone
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        struct.pack(">I", 1 << 31),
+        struct.pack(">I", 4) + b"{{{{",
+        struct.pack(">I", 2) + b"[]",
+        struct.pack(">I", 34) + json.dumps({"token": "guessed", "index": 0}).encode().ljust(34),
+    ],
+)
+def test_strangers_are_hung_up_on(board: Switchboard, word: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", board.port), 60) as stranger:
+        stranger.sendall(word)
+        with contextlib.suppress(ConnectionResetError):
+            assert stranger.recv(1) == b""
+    assert board.lines(1, 0.1, threading.Event()) == []
+
+
+def test_a_driver_that_cannot_be_reached() -> None:
+    closed = Switchboard("127.0.0.1")
+    closed.close()
+    told = answer_calls("127.0.0.1", closed.port, "", 0, Loader())
+    assert told is not None and told.startswith(f"the driver cannot be reached at 127.0.0.1:{closed.port}")
+    with pytest.raises(VenturiError, match="cannot listen on"):
+        Switchboard("no.such.host.invalid")

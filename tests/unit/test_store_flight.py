@@ -1,0 +1,202 @@
+"""Queries to a store of time series over Arrow Flight, by pyarrow's client and by Venturi itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from support.run import venturi
+from support.store import Store, row
+from venturi.servers.timeseries.flight import QUERIES
+
+pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
+SECONDS = 3_000
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with Store(tmp_path_factory.mktemp("store") / "it's data", "--flight", "0") as store:
+        line = store.connect()
+        for second in range(SECONDS):
+            line.send(row(second, float(second), 2.0))
+        assert line.flush() == f"+OK {2 * SECONDS}"
+        store.post("/api/seal")
+        yield store
+
+
+@pytest.fixture
+def client(store: Store) -> Iterator[Any]:
+    host, port = store.address("flight")
+    with flight.connect(f"grpc+tcp://{host}:{port}") as client:
+        yield client
+
+
+def asked(client: Any, query: str) -> Any:
+    info = client.get_flight_info(flight.FlightDescriptor.for_command(query))
+    (endpoint,) = info.endpoints
+    table = client.do_get(endpoint.ticket).read_all()
+    assert table.schema == info.schema
+    return table
+
+
+def test_sql(client: Any) -> None:
+    query = "select metric, count(*) as n, sum(value) as total from points group by all order by metric;"
+    assert asked(client, query).to_pylist() == [
+        {"metric": "cpu.sys", "n": SECONDS, "total": 2.0 * SECONDS},
+        {"metric": "cpu.user", "n": SECONDS, "total": sum(range(SECONDS)) * 1.0},
+    ]
+    assert asked(client, "with a as (select 1 as x) select x -- of one row\nfrom a").to_pydict() == {"x": [1]}
+
+
+def test_views_by_their_paths(client: Any) -> None:
+    listed = {info.descriptor.path[0].decode(): info for info in client.list_flights()}
+    assert set(listed) == {"points", "series"}
+    points = client.do_get(listed["points"].endpoints[0].ticket).read_all()
+    assert points.num_rows == 2 * SECONDS
+    assert points.schema.field("time").type == pa.timestamp("ns", "UTC")
+    info = client.get_flight_info(flight.FlightDescriptor.for_path("series"))
+    assert client.do_get(info.endpoints[0].ticket).read_all().num_rows == 2
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("select nothing from points", "nothing"),
+        ("selec 1", "syntax error"),
+        ("", "one query"),
+        ("select 1; select 2", "one query"),
+        ("create table t as select 1", "one query"),
+        ("copy points to '/tmp/stolen.csv'", "one query"),
+        ("select * from read_text('/etc/passwd')", "disabled"),
+        ("select * from 'https://example.org/x.parquet'", "disabled"),
+        ("set memory_limit = '1TB'", "one query"),
+        ("select cast(series as int) from points", "convert"),
+    ],
+)
+def test_what_is_no_query_of_points_gets_a_line(client: Any, query: str, said: str) -> None:
+    with pytest.raises(pa.ArrowInvalid) as refused:
+        asked(client, query)
+    assert said in str(refused.value).lower() or said in str(refused.value)
+    with pytest.raises(pa.ArrowInvalid):
+        client.get_flight_info(flight.FlightDescriptor.for_path("nothing"))
+
+
+def test_an_answer_is_made_as_it_is_taken(store: Store, client: Any) -> None:
+    """Endless ones do not fill the memory, and who leaves one harms nobody."""
+    before = peak(store)
+    for _ in range(QUERIES + 2):
+        reader = client.do_get(flight.Ticket(b"select * from range(1000000000000)"))
+        for _ in range(3):
+            assert reader.read_chunk().data.num_rows > 0
+        reader.cancel()
+    assert peak(store) - before < 400e6
+    assert asked(client, "select count(*) as n from points").to_pydict() == {"n": [2 * SECONDS]}
+
+
+def test_a_query_without_an_end_ends_with_its_client(store: Store, client: Any) -> None:
+    """It has no batch to send, so nothing but a look at the call tells that the client has gone."""
+    options = flight.FlightCallOptions(timeout=0.5)
+    for _ in range(QUERIES + 2):
+        with pytest.raises(flight.FlightTimedOutError):
+            client.do_get(
+                flight.Ticket(b"select sum(sqrt(range)) from range(1000000000000)"), options
+            ).read_all()
+    until = time.monotonic() + 60
+    while busy(store) > 0.5 and time.monotonic() < until:
+        pass
+    assert time.monotonic() < until
+
+
+def test_so_many_at_a_time(client: Any) -> None:
+    readers = [client.do_get(flight.Ticket(b"select * from range(1000000000000)")) for _ in range(QUERIES)]
+    try:
+        for reader in readers:
+            reader.read_chunk()
+        with pytest.raises(flight.FlightUnavailableError, match="8 queries are under way"):
+            client.do_get(flight.Ticket(b"select 1")).read_all()
+    finally:
+        for reader in readers:
+            reader.cancel()
+    until = time.monotonic() + 60
+    while True:
+        try:
+            client.do_get(flight.Ticket(b"select 1")).read_all()
+            break
+        except flight.FlightUnavailableError:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+
+def test_a_query_beyond_its_memory_gets_a_line(client: Any) -> None:
+    query = b"select list(range) from range(1000000000000)"
+    with pytest.raises(pa.ArrowInvalid, match=r"(?i)out of memory"):
+        client.do_get(flight.Ticket(query)).read_all()
+
+
+def test_the_store_ends_though_a_query_does_not(tmp_path: Path) -> None:
+    with Store(tmp_path / "data", "--flight", "0") as store:
+        host, port = store.address("flight")
+        with flight.connect(f"grpc+tcp://{host}:{port}") as client:
+            reader = client.do_get(flight.Ticket(b"select * from range(1000000000000)"))
+            reader.read_chunk()
+            store.process.terminate()
+            assert store.process.wait(60) == 0
+
+
+def test_a_killed_store_leaves_no_process(tmp_path: Path) -> None:
+    with Store(tmp_path / "data", "--flight", "0") as store:
+        child = Path(f"/proc/{answering(store)}")
+        store.process.kill()
+        until = time.monotonic() + 60
+        while child.exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        assert not child.exists()
+
+
+def answering(store: Store) -> int:
+    """The process that answers queries."""
+    parent = store.process.pid
+    (child,) = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return int(child)
+
+
+def peak(store: Store) -> int:
+    """Most bytes of memory that the server has had."""
+    status = Path(f"/proc/{answering(store)}/status").read_text()
+    return 1024 * int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0])
+
+
+def busy(store: Store) -> float:
+    """CPUs that the server uses, over a fifth of a second."""
+
+    def ticks() -> int:
+        fields = Path(f"/proc/{answering(store)}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    before = ticks()
+    time.sleep(0.2)
+    return (ticks() - before) / os.sysconf("SC_CLK_TCK") / 0.2
+
+
+def test_venturi_measures_its_queries(store: Store, tmp_path: Path) -> None:
+    target = f"flight://{store.hello['addresses']['flight']}?command=select%20*%20from%20points"
+    words = ["run", "--target", target, "--operation", "get", "--data", "remote", "--streams", "1,2"]
+    done = venturi(*words, "--repeats", "1", "--warmup", "0", "--no-ceilings", "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "get" in done.stdout and "MB/s" in done.stdout
+
+
+def test_a_port_that_is_taken_is_said(store: Store, tmp_path: Path) -> None:
+    port = store.address("flight")[1]
+    free = [word for name in ("port", "opentsdb", "influx", "http") for word in (f"--{name}", "0")]
+    done = venturi("serve", "timeseries", "--data", tmp_path / "data", *free, "--flight", port)
+    assert done.returncode != 0 and f"--flight {port}: cannot serve on 127.0.0.1" in done.stderr
+    assert "Traceback" not in done.stderr

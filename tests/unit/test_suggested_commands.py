@@ -1,0 +1,137 @@
+"""Every command that is suggested is one that `venturi run --dry-run` takes; and what is documented of causes
+and their remedies is what they are."""
+
+from __future__ import annotations
+
+import random
+import re
+import shlex
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import typer
+
+from support import random_cells
+from support.run import DATA
+from venturi.analysis.cells.summary import Cell
+from venturi.analysis.results import load
+from venturi.analysis.verdict import causes
+from venturi.analysis.verdict.causes import Cause, FindingKind, Why
+from venturi.analysis.verdict.findings import findings
+from venturi.analysis.verdict.judge import verdicts
+from venturi.analysis.verdict.types import Finding, Remedy, Verdict
+from venturi.analysis.verdict.words import hits
+from venturi.cli import app
+from venturi.plan.typed import accepted
+from venturi.store import reference
+
+CELLS = 2000
+ASKED = 150
+"""Commands of cells by chance that the command line itself is asked about; it takes 50 ms for each."""
+NUMBER = re.compile(r"(?<=[ ,])\d[\d.]*")
+
+
+@pytest.fixture(scope="module")
+def refusal() -> Any:
+    """Asks the command line for a plan: why it refuses; empty where it takes these words."""
+    command: Any = typer.main.get_command(app)
+
+    def ask(text: str) -> str:
+        try:
+            command.main([*shlex.split(text)[1:], "--dry-run", "--quiet"], standalone_mode=False)
+        except (Exception, click.exceptions.Exit) as error:
+            return f"{text}\n{error!r}"
+        return ""
+
+    return ask
+
+
+def judged(cells: list[Cell], environment: Mapping[str, Any]) -> tuple[dict[str, Verdict], list[Finding]]:
+    found = verdicts(cells, environment)
+    return found, findings(cells, found, environment)
+
+
+@pytest.fixture(scope="module")
+def by_chance() -> list[tuple[dict[str, Verdict], list[Finding]]]:
+    return [judged(cells, environment) for _, cells, environment in random_cells.groups(CELLS)]
+
+
+def remedies(found: Mapping[str, Verdict], told: list[Finding]) -> Iterator[Remedy]:
+    for one in (*found.values(), *told):
+        yield from one.remedies
+
+
+def commands(found: Mapping[str, Verdict], told: list[Finding]) -> set[str]:
+    return {r.command for r in remedies(found, told) if r.command and r.command.startswith("venturi run")}
+
+
+@pytest.mark.parametrize("name", reference.names())
+def test_of_reference_runs(name: str, refusal: Any, capsys: Any) -> None:
+    results = load(f"reference:{name}")
+    asked = sorted(commands(results.verdicts, results.findings))
+    refused = [why for text in random.Random(1).sample(asked, min(10, len(asked))) if (why := refusal(text))]
+    assert not refused
+    assert all(accepted(shlex.split(text)[2:]) for text in asked)
+
+
+def test_of_golden_runs(tmp_path: Path, refusal: Any, capsys: Any) -> None:
+    asked: set[str] = set()
+    for archive in (DATA / "runs").glob("*.tar.xz"):
+        with tarfile.open(archive) as file:
+            file.extractall(tmp_path / archive.name, filter="data")
+        for run in (tmp_path / archive.name).iterdir():
+            if run.is_dir():
+                results = load(run)
+                asked |= commands(results.verdicts, results.findings)
+    assert asked
+    assert not [why for text in sorted(asked) if (why := refusal(text))]
+
+
+def test_of_cells_by_chance(by_chance: Any, refusal: Any, capsys: Any) -> None:
+    """One of each form first: what differs in numbers alone is asked about as far as time allows."""
+    forms: dict[str, str] = {}
+    asked = sorted(set().union(*(commands(*one) for one in by_chance)))
+    assert len(asked) > CELLS
+    random.Random(1).shuffle(asked)
+    for text in asked:
+        forms.setdefault(NUMBER.sub("N", text.partition("--")[2]), text)
+    chosen = list(dict.fromkeys([*forms.values(), *asked]))[:ASKED]
+    assert not [why for text in chosen if (why := refusal(text))]
+
+
+def test_a_command_that_would_be_refused_is_not_printed(by_chance: Any) -> None:
+    """Somewhere a remedy is told in words alone whose like has a command elsewhere."""
+    all_of_them = [r for one in by_chance for r in remedies(*one) if r.changes or r.run]
+    without = {r.why for r in all_of_them if r.command is None}
+    assert without & {r.why for r in all_of_them if r.command is not None}
+    assert all("venturi run" not in r.text for r in all_of_them if r.command is None)
+
+
+def test_numbers_and_changes_are_those_that_are_documented(by_chance: Any) -> None:
+    for found, _ in by_chance:
+        for one in found.values():
+            if one.kind != "unknown":
+                assert set(one.numbers) <= set(one.cause.numbers), one.cause
+                changed = {name for remedy in one.remedies for name in remedy.changes}
+                may = {*one.cause.changes, *(one.also.cause.changes if one.also else ())}
+                assert changed <= may, (one.cause, one.next)
+
+
+def test_most_causes_come_up_by_chance(by_chance: Any) -> None:
+    """What the tests above say is said of these."""
+    seen = {one.cause for found, _ in by_chance for one in found.values()}
+    assert {cause.kind for cause in seen} >= {"cores", "stage", "disk", "link", "flow-control", "server"}
+    assert len(seen) > 25, sorted(set(Cause) - seen)
+
+
+def test_names_are_words_in_kebab_case_and_each_has_its_words() -> None:
+    for names in (Cause, causes.Lack, Why, FindingKind):
+        assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", str(name)) for name in names)
+    assert set(hits.LACKS) == set(causes.Lack)
+    # Those of crowding's and of cores are made of what else is known.
+    assert set(Cause) - set(hits._LINES) == {Cause.SERVER_LIMIT, Cause.SERIAL_SERVER}
+    assert all(cause.meaning.endswith(".") for cause in Cause)

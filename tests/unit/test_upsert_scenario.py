@@ -1,0 +1,458 @@
+"""Scenarios of upserts: what they accept, what follows from an address, and what is said to mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_scenario import same, scenario
+
+from venturi.common.environment import usable_cores
+from venturi.common.errors import ScenarioError
+from venturi.engine.spec import build_spec
+from venturi.inputs.files import DataStore
+from venturi.measure import preflight
+from venturi.measure.ceiling_probes import probes
+from venturi.measure.endpoints import Endpoints
+from venturi.plan import matrix, scale
+from venturi.plan.cell import Cell
+from venturi.plan.cell_names import labels
+from venturi.plan.layers import Layer, builtin_names, file_layer
+from venturi.plan.load import load
+from venturi.plan.resolved import to_toml
+from venturi.plan.rules.options import applies
+from venturi.plan.workload import USAGE_ROW_BYTES
+from venturi.targets.options import APPLIES, DEFAULTS, PARAMETERS, Options
+from venturi.targets.system import in_process, is_charrow, is_database, is_time_series
+from venturi.targets.urls import check_url, is_loopback, place_of
+
+
+def cell(text: str) -> Cell:
+    (found,) = matrix.cells(scenario(text))
+    return found
+
+
+def target(url: str, more: str = "") -> str:
+    return f"[target]\nurl = '{url}'\n{more}"
+
+
+def test_a_database_takes_upserts_and_nobody_has_to_say_so() -> None:
+    found = cell(target("mysql://venturi@h/db"))
+    p = found.parameters
+    assert (p["operation"], p["data"], p["target"]) == ("upsert", "usage", "mysql://venturi@h:3306/db")
+    assert (p["place"], p["rows_per_batch"], p["working_set"]) == ("h:3306", 500, 1_000_000)
+    assert (p["duration_ns"], p["rows_per_stream"], p["row_bytes"]) == (10**10, None, USAGE_ROW_BYTES)
+    assert (p["in_flight"], p["generate"], p["max_errors"], p["retries"]) == (1, "ahead", 0, 0)
+    assert (p["statement"], p["setup"], p["columns"], p["ack"]) == ("text", True, None, None)
+    assert found.options == {} and found.id.startswith("upsert-1x500-")
+
+
+def test_gets_and_puts_are_what_they_were() -> None:
+    # These ids are in run directories of before there were upserts.
+    text = "[workload]\nrows_per_stream = '1M'\n[matrix]\noperation = ['get', 'put']\nstreams = [1, 2]"
+    assert [found.id for found in matrix.cells(scenario(text))] == [
+        "get-1x4096-2672f245", "get-2x4096-970a93bd", "put-1x4096-66f968f6", "put-2x4096-411863d3",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("scheme", DEFAULTS)
+def test_parameters_are_the_options_in_force_and_null_where_they_mean_nothing(scheme: str) -> None:
+    # Of these there is no server to be started for a run.
+    host = {"clickhouse": "h", "flightsql": "h", "adbc": "sqlite"}.get(scheme, "local")
+    url = f"{scheme}://" if scheme in ("empty", "exec") else f"{scheme}://{host}"
+    gets = is_charrow(url) or scheme in ("adbc", "clickhouse", "exec", "flightsql", "http+arrow")
+    operation = "ingest" if is_time_series(url) else "get" if gets else "upsert"
+    p = cell(target(url, f"[workload]\noperation = '{operation}'")).parameters
+    for name in PARAMETERS:
+        expected = DEFAULTS[scheme].get(name) if applies(name, url, operation) else None
+        if name == "durable" and is_time_series(url):
+            expected = "os"  # of a store that is started for the run
+        if is_charrow(url):
+            # "auto" is a number that nobody knows yet.
+            expected = {"block_checksum": False, "encoders": None}.get(name, expected)
+        assert p[name] == (str(expected) if name == "digits" and expected else expected), name
+
+
+def test_every_option_is_applied_somewhere() -> None:
+    assert set(APPLIES) == set(Options.model_fields)
+
+
+def test_an_option_at_its_default_makes_no_other_cell() -> None:
+    plain = cell(target("sqlite://local"))
+    assert cell(target("sqlite://local", "journal = 'wal'\nsetup = true")) == plain
+    other = cell(target("sqlite://local", "journal = 'delete'"))
+    assert other.options == {"journal": "delete"} and other.id != plain.id
+
+
+def test_options_reach_the_spec() -> None:
+    text = target(
+        "cassandra://h",
+        "init = ['USE a,b', 'c']\nwrite = 'insert'\nbatch = 'logged'\nconsistency = 'LOCAL-QUORUM'\n"
+        "batch_form = 'statement'\n"
+        "replication = 3\npartition_key = 2\ntoken_aware = false\ncompression = 'lz4'\nkeep = true\n"
+        "[workload]\nin_flight = 4\nmax_errors = 2\nretries = 1\ngenerate = 'inline'\n",
+    )
+    spec = build_spec(cell(text), "t", "cassandra://h:9042", {"source": "usage"})
+    assert spec["options"] == {
+        "init": ["USE a,b", "c"],
+        "write": "insert",
+        "batch": "logged",
+        "batch_form": "statement",
+        "consistency": "local_quorum",
+        "replication": 3,
+        "partition_key": 2,
+        "token_aware": False,
+        "compression": "lz4",
+        "keep": True,
+    }
+    assert (spec["in_flight"], spec["max_errors"], spec["retries"], spec["generate"]) == (4, 2, 1, "inline")
+    assert "upsert" not in spec
+    get = build_spec(cell(""), "t", "flight://h", {})
+    assert not {"in_flight", "generate", "max_errors", "retries", "upsert"} & set(get)
+
+
+def test_a_file_brings_its_key() -> None:
+    for key in ("'a,b'", "['a', 'b']"):
+        found = cell(target("mysql://h", f"[workload]\ndata = '/t.csv'\nkey = {key}\nadd = 'hits'"))
+        assert build_spec(found, "t", "u", {})["upsert"] == {"key": ["a", "b"], "add": ["hits"]}
+        assert found.parameters["working_set"] is None and found.parameters["key"] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"), [("'1M'", 10**6), ("5", 5), ("'69.1kB'", 1000), ("'1B'", 1), ("'64KiB'", 948)]
+)
+def test_a_working_set_is_rows_or_bytes(text: str, rows: int) -> None:
+    assert cell(target("mysql://h", f"[workload]\nworking_set = {text}")).parameters["working_set"] == rows
+
+
+def test_one_stream_for_each_cpu() -> None:
+    found = scenario(target("mysql://h", "[workload]\nstreams = 'cpus'\nthreads = 'cores'"))
+    (one,) = matrix.cells(found)
+    assert one.parameters["streams"] == one.parameters["threads"] == usable_cores()
+    # The run says how many these were, and has as many on another machine.
+    assert f"streams = {usable_cores()}\n" in to_toml(found)
+
+
+def test_axes_may_be_options_and_ranges() -> None:
+    text = "[matrix]\nin_flight = '1..8 x2'\nwrite = ['counter', 'insert']\nconsistency = ['one', 'quorum']"
+    found = matrix.cells(scenario(target("cassandra://h", text)))
+    assert len(found) == 4 * 2 * 2 and len({one.id for one in found}) == 16
+    (label, *_) = labels(found).values()
+    assert label == "upsert in_flight=1 write=counter consistency=one"
+
+
+def test_several_systems_side_by_side_keep_each_its_options() -> None:
+    text = (
+        "[places]\nmy = 'mysql://a/db'\nlite = 'sqlite:///x/y.db'\n"
+        "[matrix]\njournal = ['wal', 'delete']\nrows_per_batch = [1, 500]"
+    )
+    found = matrix.cells(scenario(text))
+    assert [(c.parameters["place"], c.parameters["journal"]) for c in found] == [
+        *[("my", None)] * 2,
+        *[("lite", "wal")] * 2,
+        *[("lite", "delete")] * 2,
+    ]
+    two = matrix.cells(scenario("[matrix]\ntarget = ['mysql://local', 'postgres://local']"))
+    assert [c.parameters["place"] for c in two] == ["mysql://local", "postgres://local"]
+
+
+def test_another_address_takes_the_options_of_a_scenario_away() -> None:
+    flags = Layer("", {"target": {"url": "mysql://h/db"}}, flags={("target", "url"): "--target"})
+    found = load([file_layer("upsert-quick"), flags])
+    assert [c.parameters["rows_per_batch"] for c in matrix.cells(found)] == [1, 10, 100, 1000]
+    assert found.notes == ("left out, as it means nothing to mysql://: journal, synchronous",)
+    # Who says both at once has made a mistake.
+    both = Layer(
+        "", {"target": {"url": "mysql://h/db", "journal": "wal"}}, flags={("target", "journal"): "--journal"}
+    )
+    with pytest.raises(ScenarioError, match=r"^--journal: mysql:// has no option journal$"):
+        load([file_layer("upsert-quick"), both])
+
+
+@pytest.mark.parametrize("name", [name for name in builtin_names() if name.startswith("upsert")])
+def test_builtin_scenarios_can_be_aimed_at_any_database(name: str) -> None:
+    for url in ("mysql://h/db", "cassandra://h/ks", "postgres://h/db", "sqlite://local", "duckdb://local"):
+        found = load([file_layer(name), Layer("", {"target": {"url": url}})])
+        assert all(c.parameters["target"].startswith(url[:6]) for c in matrix.cells(found))
+        again = scenario(to_toml(found))
+        assert same(found, again)
+        assert [c.id for c in matrix.cells(found)] == [c.id for c in matrix.cells(again)]
+
+
+def test_scaling_shortens_what_lasts_ten_seconds() -> None:
+    scaled, notes = scale.scale(scenario(target("mysql://h")), 0.1)
+    assert (cell(to_toml(scaled)).parameters["duration_ns"], notes[0]) == (10**9, "duration 10s became 1s")
+
+
+URLS = [
+    ("mysql://h", "mysql://h:3306"),
+    ("mysql+tls://me@h1,h2:3307/db", "mysql+tls://me@h1:3306,h2:3307/db"),
+    ("cassandra://[::1]/ks", "cassandra://[::1]:9042/ks"),
+    ("postgres://h:1/db", "postgres://h:1/db"),
+    ("postgres://local", "postgres://local"),
+    ("sqlite:///a b/c.db", "sqlite:///a b/c.db"),
+    ("duckdb://local", "duckdb://local"),
+]
+
+
+@pytest.mark.parametrize(("url", "whole"), URLS)
+def test_addresses_get_their_ports(url: str, whole: str) -> None:
+    assert check_url(url) == whole and is_database(url)
+
+
+BAD_URLS = [
+    ("mariadb://h", "'mariadb://h': no target is called 'mariadb'; write mysql://"),
+    ("postgresql://h", "'postgresql://h': no target is called 'postgresql'; write postgres://"),
+    ("mysql://me:secret@h", "a password in the URL would be stored with the run; use user and password_env"),
+    (
+        "mysql://:secret@h1,h2",
+        "a password in the URL would be stored with the run; use user and password_env",
+    ),
+    ("mysql://", "'mysql://' names no host; write mysql://HOST:PORT/DATABASE"),
+    ("mysql://h,,i", "'mysql://h,,i' names no host; write mysql://HOST:PORT/DATABASE"),
+    ("mysql://h:x", "'mysql://h:x': the port must be a number from 1 to 65535"),
+    ("mysql://h:1,i:0", "'mysql://h:1,i:0': the port must be a number from 1 to 65535"),
+    ("mysql://[::1", "'mysql://[::1': the host is in brackets that do not match"),
+    ("mysql://h/a/b", "'/a/b' is not a database; write mysql://HOST:PORT/DATABASE"),
+    ("cassandra://h/a/b", "'/a/b' is not a keyspace; write cassandra://HOST:PORT/KEYSPACE"),
+    ("mysql://h?password=secret", "a secret in the URL would be stored with the run; use password_env"),
+    ("mysql://h?ssl=off", "a URL of mysql:// has no parameters; settings are keys of [target]"),
+    ("mysql://local,h", "'mysql://local,h': local is a server of our own, and stands alone"),
+    ("mysql://local:33", "'mysql://local:33': local is a server of our own, on a free port; leave the port"),
+    ("mysql+tls://local", "'mysql+tls://local': a server of our own has no certificate; write mysql://local"),
+    ("sqlite://x.db", "'sqlite://x.db' names no file; write sqlite:///path/to/file.db with three slashes"),
+    ("duckdb:///", "'duckdb:///' names no file; write duckdb:///path/to/file.db with three slashes"),
+]
+
+
+@pytest.mark.parametrize(("url", "message"), BAD_URLS)
+def test_wrong_addresses_are_explained_and_keep_their_secrets(url: str, message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        check_url(url)
+    assert str(caught.value).startswith(message) and "secret@" not in str(caught.value)
+
+
+def test_what_an_address_is() -> None:
+    assert [place_of(u) for u in ("mysql://me@a:1,b:2/d", "sqlite:///x/y.db", "duckdb://local")] == [
+        "a:1,b:2", "y.db", "local",
+    ]  # fmt: skip
+    assert is_loopback("mysql://u@127.0.0.1:1,localhost:2/d") and is_loopback("sqlite:///x.db")
+    assert not is_loopback("mysql://127.0.0.1:1,node7:2/d") and not in_process("mysql://h")
+
+
+MISTAKES = [
+    ("[workload]\noperation = 'upsert'", "my.toml:2: workload.operation: flight://local takes gets and puts"),
+    (
+        target("redis://h", "[workload]\noperation = 'get'"),
+        "my.toml:4: workload.operation: redis:// takes upserts, not a get",
+    ),
+    (
+        target("mysql://h", "[workload]\ndata = 'records'"),
+        "my.toml:4: workload.data: an upsert needs rows with a key, and records have none",
+    ),
+    (
+        target("mysql://h", "[workload]\ndata = 't.csv'"),
+        "my.toml:4: workload.data: an upsert of a file needs its key: columns by which rows meet",
+    ),
+    (target("mysql://h", "[workload]\nkey = 'a'"), "my.toml:4: workload.key: usage has its own key and sums"),
+    (
+        target("mysql://h", "[workload]\ndata = 't.csv'\nkey = 'a,b'\nadd = 'b'"),
+        "my.toml:6: workload.add: b is a part of the key",
+    ),
+    (
+        target("mysql://h", "[workload]\ndata = 't.csv'\nkey = 'a'\nworking_set = 5"),
+        "my.toml:6: workload.working_set: a file has the rows that it has",
+    ),
+    (
+        target("mysql://h", "[workload]\nkey = 'a,a'\ndata = 't.csv'"),
+        "my.toml:4: workload.key: names a twice",
+    ),
+    (target("mysql://h", "[workload]\nkey = []\ndata = 't.csv'"), "my.toml:4: workload.key: names no column"),
+    ("[workload]\nin_flight = 2", "my.toml:2: workload.in_flight: is for upserts, and this is a get"),
+    ("[workload]\nworking_set = 2", "my.toml:2: workload.working_set: is for upserts, and this is a get"),
+    ("[workload]\ndata = 'usage'", "my.toml:2: workload.data: usage is for upserts; a get has records"),
+    (
+        target("mysql://h", "[workload]\nin_flight = 2"),
+        "my.toml:4: workload.in_flight: mysql:// takes one batch at a time on a connection",
+    ),
+    (target("mysql://h", "journal = 'wal'"), "my.toml:3: target.journal: mysql:// has no option journal"),
+    (target("sqlite://local", "user = 'x'"), "my.toml:3: target.user: sqlite:// has no option user"),
+    (target("mysql://h", "window = '1Mi'"), "my.toml:3: target.window: mysql:// has no option window"),
+    ("[target]\ntable = 'x'", "my.toml:2: target.table: flight:// has no option table"),
+    (
+        target("mysql://h", "[matrix]\nwrite = ['counter', 'insert']"),
+        "my.toml:4: matrix.write: mysql:// has no option write",
+    ),
+    (
+        target("postgres://h", "synchronous = 'full'"),
+        "my.toml:3: target.synchronous: postgres:// has no synchronous full; it has on, off, local,",
+    ),
+    (
+        target("cassandra://h", "compression = 'zstd'"),
+        "my.toml:3: target.compression: cassandra:// has no compression zstd; it has lz4, snappy",
+    ),
+    (
+        "[target]\ncompression = 'snappy'",
+        "my.toml:2: target.compression: flight:// has no compression snappy",
+    ),
+    (
+        target("cassandra://h", "batch = 'none'"),
+        "workload.rows_per_batch: batch = none writes every row by itself, which is 1 row per batch, not 500",
+    ),
+    (
+        target("duckdb://local", "method = 'copy'\nstatement = 'text'"),
+        "my.toml:4: target.statement: method = copy moves rows without statements",
+    ),
+    (target("sqlite://local", "setup = false"), "my.toml:3: target.setup: sqlite://local is new and empty"),
+    (target("mysql://local", "keep = true"), "my.toml:3: target.keep: mysql://local goes when the run ends"),
+    (
+        target("mysql://h", "partitions = 3\nsetup = false"),
+        "my.toml:3: target.partitions: is for set-up, which is switched off",
+    ),
+    (
+        target("mysql://h", "table = 'a-b'"),
+        "my.toml:3: target.table: 'a-b' is no name: letters, digits and _",
+    ),
+    (
+        target("mysql://h", "statement = 'txt'"),
+        "my.toml:3: target.statement: 'txt' is not one of text, prepared; did you mean text?",
+    ),
+    (
+        target("mysql://h", "[workload]\nin_flight = '1..4'"),
+        "my.toml:4: workload.in_flight: a range belongs into [matrix]",
+    ),
+    (target("mysql://h", "[workload]\nretries = -1"), "my.toml:4: workload.retries: -1 must be at least 0"),
+    (
+        target("mysql://h", "[workload]\nworking_set = '0B'"),
+        "my.toml:4: workload.working_set: 0B must be above 0",
+    ),
+    ("[workload]\nstreams = 'cpu'", "my.toml:2: workload.streams: 'cpu' is not a number"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), MISTAKES)
+def test_mistakes_are_named_with_file_line_and_field(text: str, message: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        scenario(text)
+    assert caught.value.message.startswith(message), caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def checked(text: str) -> None:
+    found = scenario(text)
+    with Endpoints(found, False, lambda level, said: None):
+        pass
+
+
+def table(tmp_path: Path, text: str = "a,b,hits,name\n1,2,3,x\n1,3,4,y\n,3,4,y\n") -> str:
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    return str(path)
+
+
+FILES = [
+    ("key = 'b,c'", "workload.key: {path} has no column c; it has a, b, hits, name"),
+    ("key = 'b'\nadd = 'hit'", "workload.add: {path} has no column hit; did you mean hits?"),
+    ("key = 'b'\nadd = 'name'", "workload.add: name is string; only integers can be added up and checked"),
+    ("key = 'a'", "workload.key: a has nulls; a key must not"),
+]
+
+
+@pytest.mark.parametrize(("keys", "message"), FILES)
+def test_columns_of_a_file_are_looked_at_before(tmp_path: Path, keys: str, message: str) -> None:
+    path = table(tmp_path)
+    text = target("sqlite://local", f"[workload]\ndata = '{path}'\n{keys}")
+    with pytest.raises(ScenarioError) as caught:
+        checked(text)
+    assert message.format(path=path) in caught.value.message
+
+
+HERE = [
+    ("sqlite:///nowhere/x.db", "", "my.toml:2: target.url: /nowhere: no such directory"),
+    ("sqlite:///tmp", "", "my.toml:2: target.url: /tmp is a directory; name a file in it"),
+    (
+        "mysql://h",
+        "password_env = 'VENTURI_NOT_SET'",
+        "my.toml:3: target.password_env: the environment variable",
+    ),
+    (
+        "mysql://h",
+        "tls_server_name = 'x'",
+        "my.toml:3: target.tls_server_name: is for TLS, and mysql:// goes without it",
+    ),
+    (
+        "mysql://h",
+        "[workload]\nworking_set = '1G'",
+        "my.toml:4: workload.working_set: statements of 1,000,000,000 rows take over 69.1 GB; the most",
+    ),
+]
+
+
+@pytest.mark.parametrize(("url", "more", "message"), HERE)
+def test_what_this_machine_lacks_is_said_before(url: str, more: str, message: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        checked(target(url, more))
+    assert caught.value.message.startswith(message)
+
+
+def test_statements_made_inline_need_no_memory() -> None:
+    checked(target("mysql://h", "[workload]\nworking_set = '1G'\ngenerate = 'inline'"))
+
+
+def test_a_file_without_duckdb_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> str:
+        raise ScenarioError("duckdb:// needs DuckDB's library")
+
+    monkeypatch.setattr(preflight, "duckdb_library", missing)
+    with pytest.raises(ScenarioError, match="needs DuckDB's library"):
+        checked(target("duckdb://local"))
+
+
+def test_rows_of_a_file_are_upserted_once_each(tmp_path: Path) -> None:
+    path = table(tmp_path, "k,n\n" + "".join(f"{i},1\n" for i in range(10)))
+    with DataStore() as store:
+        once, filled = store.prepare(path), store.prepare(path, 4)
+        assert (once.rows, filled.rows) == (10, 12)
+    found = scenario(target("sqlite://local", f"[workload]\ndata = '{path}'\nkey = 'k'\nrows_per_batch = 4"))
+    with Endpoints(found, False, lambda level, said: None) as endpoints:
+        (one,) = endpoints.cells
+        import pyarrow as pa
+
+        with pa.OSFile(endpoints.data(one)["ipc"]) as file:
+            assert pa.ipc.open_file(file).read_all().num_rows == 10
+
+
+def kinds(url: str, more: str = "") -> dict[str, Any]:
+    found = probes(matrix.cells(scenario(target(url, more))))
+    return {probe.kind: probe for probe in found}
+
+
+def test_limits_of_upserts() -> None:
+    assert set(kinds("cassandra://local")) == {"memory", "engine"}
+    assert set(kinds("mysql://local")) == {"memory", "engine", "disk"}
+    assert set(kinds("mysql://far")) == {"memory", "engine"}
+    assert set(kinds("sqlite:///x/y.db")) == {"memory", "engine"}
+    full = kinds("sqlite:///x/y.db", "synchronous = 'full'")
+    assert full["disk"].path == "/x" and full["engine"].name == "none"
+    assert full["engine"].data == "usage, statements built ahead"
+    inline = "[workload]\ngenerate = 'inline'"
+    assert kinds("postgres://h", inline)["engine"].data == "usage, statements of postgres built inline"
+    # The empty target makes no statements of Cassandra's.
+    assert set(kinds("cassandra://h", inline)) == {"memory"}
+
+
+def test_usage_carries_the_time_of_the_run() -> None:
+    found = scenario(target("sqlite://local", "[workload]\nseed = 7\nworking_set = 9"))
+    with Endpoints(found, True, lambda level, said: None) as endpoints:
+        (one,) = endpoints.cells
+        data = endpoints.data(one)
+        assert data | {"loaded_unix_s": 0} == {
+            "source": "usage", "working_set": 9, "seed": 7, "loaded_unix_s": 0,
+        }  # fmt: skip
+        assert data == endpoints.data(one) and data["loaded_unix_s"] > 1_700_000_000
+        url = endpoints.url(one)
+        path = Path(url.removeprefix("sqlite://"))
+        assert path.parent.is_dir() and json.dumps(endpoints.options(one)) == "{}"
+    assert not path.parent.exists()
