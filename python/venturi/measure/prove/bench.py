@@ -7,7 +7,8 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,7 +19,7 @@ from venturi.measure.ceiling_probes import Prober, probes
 from venturi.measure.endpoints import Endpoints
 from venturi.measure.prove.framing import FRAMINGS
 from venturi.measure.prove.outcome import Reason
-from venturi.measure.prove.outside import Around, Outside
+from venturi.measure.prove.outside import Around, Outside, process_cpu_ns
 from venturi.measure.prove.relay import Plan, Relay
 from venturi.plan import matrix
 from venturi.plan.cell import Cell
@@ -26,6 +27,7 @@ from venturi.plan.layers import Layer
 from venturi.plan.load import load
 from venturi.plan.rules.flight import names_something
 from venturi.plan.scenario import Scenario
+from venturi.servers.reference import ReferenceServer
 from venturi.targets.system import (
     PORTS,
     REFERENCE,
@@ -321,6 +323,21 @@ class Bench:
         if keep:
             self.trials.append(made)
         return made
+
+    def slowed(self, stack: contextlib.ExitStack, handicaps: Sequence[str]) -> list[tuple[str, int | None]]:
+        """Reference servers of this system, one for each handicap, as their URLs and processes. `stack` stops
+        them."""
+        kind = REFERENCE[self.system.scheme]
+        servers = [ReferenceServer("--handicap", text, kind=kind) for text in handicaps]
+        # All are started at once, and stopped at once.
+        pool = stack.enter_context(ThreadPoolExecutor(len(servers)))
+        stack.callback(lambda: list(pool.map(ReferenceServer.stop, servers)))
+        list(pool.map(ReferenceServer.start, servers))
+        return [(f"{self.system.scheme}://{server.address}", server.pid) for server in servers]
+
+    def cpu_ns(self, pids: Sequence[int | None]) -> int:
+        """The CPU time that these processes have used so far."""
+        return sum(process_cpu_ns(pid) or 0 for pid in pids)
 
     def reach(self) -> None:
         """Makes one trial of each operation of a target that is not ours. Raises VenturiError where one does

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +13,8 @@ from venturi.analysis.verdict.judge import judge
 from venturi.measure.prove.attempts import attempts
 from venturi.measure.prove.bench import Bench
 from venturi.measure.prove.outcome import Checks, Name, Outcome, Proof, Reason, What
-from venturi.measure.prove.outside import process_cpu_ns
-from venturi.servers.reference import ReferenceServer
 from venturi.targets.handicap import CLIENT_STAGES, SERVER_STAGES
-from venturi.targets.system import ONE_HOST, REFERENCE, is_ours
+from venturi.targets.system import ONE_HOST, is_ours
 from venturi.targets.urls import split_url
 
 __all__ = ["prove"]
@@ -95,7 +92,6 @@ class _Slowed:
 
 
 def _servers(bench: Bench, stack: contextlib.ExitStack) -> list[_Slowed]:
-    """All are started at once, and stopped at once."""
     stages = SERVER_STAGES[bench.system.scheme]
     rounds: list[dict[str, str]] = []
     for operation in bench.operations:
@@ -104,14 +100,8 @@ def _servers(bench: Bench, stack: contextlib.ExitStack) -> list[_Slowed]:
                 rounds.append({})
             rounds[number][operation] = stage
     texts = ["+".join(f"{stage}={HANDICAP_NS}ns" for stage in one.values()) for one in rounds]
-    servers = [ReferenceServer("--handicap", text, kind=REFERENCE[bench.system.scheme]) for text in texts]
-    pool = stack.enter_context(ThreadPoolExecutor(len(servers)))
-    stack.callback(lambda: list(pool.map(ReferenceServer.stop, servers)))
-    list(pool.map(ReferenceServer.start, servers))
-    return [
-        _Slowed(one, f"{bench.system.scheme}://{server.address}", server.pid)
-        for one, server in zip(rounds, servers, strict=True)
-    ]
+    slowed = bench.slowed(stack, texts)
+    return [_Slowed(one, url, pid) for one, (url, pid) in zip(rounds, slowed, strict=True)]
 
 
 def _one(
@@ -214,7 +204,8 @@ def _crowded(bench: Bench, operation: str, stage: str) -> Checks:
 def _together(bench: Bench, servers: Sequence[_Slowed]) -> Checks:
     """Two servers, a stream each: the stages and the CPU time of both are told as one."""
     operation = bench.operations[0]
-    before = [process_cpu_ns(server.pid) or 0 for server in servers]
+    pids = [server.pid for server in servers]
+    before = bench.cpu_ns(pids)
     trial = bench.trial(
         at=f"{servers[0].url},{servers[1].url.partition('://')[2]}",
         operation=operation,
@@ -231,7 +222,7 @@ def _together(bench: Bench, servers: Sequence[_Slowed]) -> Checks:
             found = (trial.record["stages"]["server"] or {}).get(stage)
             checks.between(What.HANDICAP, burned, found, "ns", burned * 0.999, None, stage=stage, **of)
         told = sum((trial.record["cpu"]["server"] or {}).values())
-        used = sum(process_cpu_ns(server.pid) or 0 for server in servers) - sum(before)
+        used = bench.cpu_ns(pids) - before
         # From before they were asked anything until after they had told: a little more.
         checks.between(What.CPU, used, told, "ns", used * 0.75 - 2 * _TICK_NS, used + 2 * _TICK_NS, **of)
     return checks

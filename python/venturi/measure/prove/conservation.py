@@ -9,7 +9,6 @@ from typing import Any
 from venturi.cluster.trial.merge import Part, merge
 from venturi.cluster.trial.shares import Share
 from venturi.common import hdr
-from venturi.common.environment import usable_cores
 from venturi.measure.prove.bench import Bench, Trial
 from venturi.measure.prove.outcome import Checks, Name, Proof, Reason, What
 from venturi.targets.system import batches_as_asked, is_unix
@@ -155,7 +154,6 @@ def _cpu(checks: Checks, trial: Trial, of: dict[str, Any]) -> None:
     """CPU time is at most what the kernel counted of the process around it, and what the cores had."""
     record, outside = trial.record, trial.outside
     interval = record["times"]["interval_ns"]
-    cores = usable_cores()
     for end, counted in (("client", outside.own_cpu_ns), ("server", outside.server_cpu_ns)):
         told = (record["cpu"] or {}).get(end)
         if not told:
@@ -168,8 +166,8 @@ def _cpu(checks: Checks, trial: Trial, of: dict[str, Any]) -> None:
         if end == "client":
             # The server's cores may be others, and more.
             checks.between(
-                What.CPU, cores * interval, spent, "ns", 0, cores * (interval * 1.05 + _TICK_NS),
-                end=end, part="cores", **of,
+                What.CPU, outside.cores * interval, spent, "ns", 0,
+                outside.cores * (interval * 1.05 + _TICK_NS), end=end, part="cores", **of,
             )  # fmt: skip
     burned = _handicap_ns(trial)
     if burned:

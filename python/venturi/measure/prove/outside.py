@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from venturi.common.environment import cpu_times, read
+from venturi.common.environment import cpu_times, read, usable_cores
 
 __all__ = ["Around", "Outside", "process_cpu_ns"]
 
@@ -31,6 +31,8 @@ class Outside:
     loopback_bytes: int | None
     others: float
     """Share of all cores that was used by neither end, or stolen."""
+    cores: int
+    """How many this process may use."""
 
     @property
     def noisy(self) -> bool:
@@ -70,6 +72,7 @@ class Around:
             net1 - net0 if net0 is not None and net1 is not None else None,
             # A few ticks are no measure.
             others if total > 4 else 0.0,
+            usable_cores(),
         )
 
 
