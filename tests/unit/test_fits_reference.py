@@ -132,12 +132,3 @@ def test_the_rule_of_large_sizes_is_what_it_says() -> None:
         fitted = hockney.fit(fits.times(group))
         payload = least * streams * 32
         assert fitted.a / fitted.at([payload])[0] <= 0.2
-
-
-def test_all_fits_of_a_published_set_are_quick() -> None:
-    import time
-
-    cells = run("cartesius-localhost").cells
-    started = time.process_time()
-    fits.build(cells)
-    assert time.process_time() - started < 20

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -25,10 +27,15 @@ LINKS = (
     *("1gbit 20ms", "1gbit 80ms", "2gbit 2ms", "unshaped"),
 )
 ENDS, PART, WINDOW, SHARP = 400e6, 0.98, 1 << 20, 5.0
-
-
 FIRST = 10
 """Packets that a connection begins with."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_steps() -> Iterator[None]:
+    """A change is seen with a quarter of the draws; bench/links has all of them."""
+    with mock.patch.object(ensemble, "STEPS", 240):
+        yield
 
 
 def truth(
@@ -120,7 +127,7 @@ def test_parameters_are_found_again() -> None:
 
 def test_links_left_out_are_predicted_as_often_as_is_said() -> None:
     inside, near, whole, errors = 0, 0, 0, []
-    for seed in range(4):
+    for seed in range(2):
         (one,) = made(cells(seed=seed))
         # All but `unshaped`, which nothing else tells of.
         for _, measured, found in one.left_out(LINKS[:-1]):
@@ -129,9 +136,9 @@ def test_links_left_out_are_predicted_as_often_as_is_said() -> None:
             inside += found.low <= measured <= found.high
             near += abs(found.median / measured - 1) <= 0.1
             errors.append(math.log(found.median / measured))
-    assert whole == 40
-    # 95 % of 40 is 38; under 34 of them is a chance of one in a hundred, and the seeds stay the same.
-    assert inside >= 34
+    assert whole == 20
+    # 95 % of 20 is 19; the seeds stay the same.
+    assert inside >= 17
     assert near >= 0.9 * whole
     assert abs(float(np.median(errors))) < 0.02, "predictions lean to one side"
 
@@ -493,10 +500,12 @@ def test_walkers_sample_what_they_shall() -> None:
         normal = -((a - 4) ** 2 + ((b - a) / 0.05) ** 2) / (2 * 0.1**2)
         return normal - (c / 1.0) ** 2 / 2 + np.where(c > 0, 0.0, -np.inf)
 
-    draws = ensemble.sample(density, centre, spread)
+    draws = ensemble.sample(density, centre, spread, steps=900)
     assert draws.mean(axis=0)[:2] == pytest.approx([4, 4], abs=0.03)
     assert draws.std(axis=0)[0] == pytest.approx(0.1, rel=0.15)
     assert (draws[:, 1] - draws[:, 0]).std() == pytest.approx(0.005, rel=0.15)
     # Half a normal: its mean is sqrt(2 / pi).
     assert draws[:, 2].min() > 0 and draws[:, 2].mean() == pytest.approx(0.798, abs=0.08)
-    assert np.array_equal(draws, ensemble.sample(density, centre, spread)), "a fit made twice is the same fit"
+    assert np.array_equal(draws, ensemble.sample(density, centre, spread, steps=900)), (
+        "a fit made twice is the same fit"
+    )

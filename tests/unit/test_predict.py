@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import shutil
-import sys
-from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from subprocess import CompletedProcess
 
 import pytest
 
-from support import run as run_support
 from support import synthetic
+from support.run import venturi
 from venturi.analysis import results
-from venturi.cli import main
 from venturi.report.figures import models
 
 RUN = (
@@ -32,29 +27,7 @@ RUN = (
 )
 
 
-@dataclass
-class Ended:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def venturi(*arguments: object) -> Ended:
-    """The command line in this process: a fresh one for each of sixty calls would take minutes."""
-    out, err, argv = io.StringIO(), io.StringIO(), sys.argv
-    code: object = 0
-    try:
-        sys.argv = ["venturi", *map(str, arguments)]
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            main()
-    except SystemExit as ended:
-        code = ended.code
-    finally:
-        sys.argv = argv
-    return Ended(int(str(code or 0)), out.getvalue(), err.getvalue())
-
-
-def model(*arguments: object) -> Ended:
+def model(*arguments: object) -> CompletedProcess[str]:
     return venturi("run", "--executor", "model", *arguments)
 
 
@@ -79,7 +52,7 @@ def document(*arguments: object) -> dict:
 
 
 def test_fit_tells_law_knee_and_gain(measured: Path) -> None:
-    found = run_support.venturi("fit", measured)
+    found = venturi("fit", measured)
     assert found.returncode == 0 and found.stderr == ""
     text = " ".join(found.stdout.split())
     for part in (
@@ -256,34 +229,6 @@ def test_every_axis_of_the_run_moves_along(tmp_path: Path) -> None:
     assert venturi("predict", path, "--check", "--executor", "model", "-q").returncode == 0
     new = [t["parameters"] for t in synthetic.lines(path) if t["parameters"]["streams"] == 8]
     assert {(p["operation"], p["rows_per_batch"]) for p in new} == {("get", 1024), ("put", 1024)}
-
-
-@pytest.mark.slow
-def test_real_trials_check_a_prediction(core: object, tmp_path: Path) -> None:
-    arguments = ("--operation", "get", "--streams", "1,2,3,4", "--rows-per-stream", "2M", "--repeats", "3")
-    # Where a busy machine bends the curve, no law fits and nothing is predicted, rightly: again then.
-    for attempt in range(4):
-        path = tmp_path / f"run-{attempt}"
-        made = venturi("run", *arguments, "--out", path, "--no-report", "-q")
-        assert made.returncode == 0, made.stderr
-        queued = venturi("predict", path, "--streams", "6", "--queue")
-        if queued.returncode == 0:
-            break
-        assert "no law comes near" in queued.stderr
-    assert queued.returncode == 0, queued.stderr
-    checked = venturi("predict", path, "--check", "-q")
-    assert checked.returncode == 0, checked.stderr
-    (one,) = results.load(path).predictions
-    trials = synthetic.lines(path)
-    assert {t["outcome"] for t in trials} == {"ok"}
-    new = [t for t in trials if t["parameters"]["streams"] == 6]
-    assert [t["warmup"] for t in new].count(False) == 3, "as many repeats as the run has"
-    rates = [t["counts"]["payload_bytes"] / t["times"]["interval_ns"] * 1e9 for t in new if not t["warmup"]]
-    middle, low, high = median(rates), one.line["low"], one.line["high"]
-    # Whether it came true is the machine's affair; that it was measured and judged is ours.
-    assert one.measured.value == pytest.approx(middle) and low < one.line["predicted"] < high
-    assert one.error == pytest.approx(one.line["predicted"] / middle - 1)
-    assert one.sentence.endswith(f"{'inside' if low <= middle <= high else 'outside'} the interval")
 
 
 def test_figures_and_lines_of_the_report(run: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_link_law import LINKS, WINDOW, cells, truth
+from test_link_law import LINKS, WINDOW, cells, few_steps, truth  # noqa: F401 - the fixture of both
 
 from support import synthetic
 from support.run import venturi
@@ -116,32 +116,3 @@ def test_the_report_tells_of_links(measured: Path) -> None:
 
     titles = dict(models.sections(results.load(measured)))
     assert "get over links, 1 stream" in titles
-
-
-@pytest.mark.slow
-def test_a_real_prediction_is_queued_and_measured(core: object, tmp_path: Path) -> None:
-    from support.path import hosts
-
-    with hosts():  # skips where no network namespaces can be made
-        pass
-    path = tmp_path / "run"
-    over = "50mbit 5ms,100mbit 20ms,200mbit 5ms,100mbit"
-    run = venturi(
-        *("run", "--target", "flight://local", "--operation", "get", "--link", over, "--window", "1Mi"),
-        *("--duration", "700ms", "--repeats", "2", "--warmup", "0", "--ceilings", "none", "--no-report"),
-        *("-q", "--out", path),
-    )
-    assert run.returncode == 0, run.stderr
-    queued = venturi("predict", path, "--link", "150mbit 10ms", "--queue")
-    assert queued.returncode == 0, queued.stderr
-    (line,) = [json.loads(text) for text in (path / "predictions.jsonl").read_text().splitlines()]
-    assert line["axis"] == "link" and line["value"] == line["parameters"]["link"] == "150mbit 10ms"
-    assert "150mbit 10ms" not in line["measured"]
-    checked = venturi("predict", path, "--check", "-q")
-    assert checked.returncode == 0, checked.stderr
-    assert "get with link 150mbit 10ms: predicted" in " ".join(checked.stdout.split())
-    (one,) = results.load(path).predictions
-    # What the link carries, less its start; how near both are is the machine's affair.
-    assert 12e6 < line["predicted"] < 18.75e6 and line["low"] < line["predicted"] < line["high"]
-    assert one.measured.value is not None and 8e6 < one.measured.value < 18.75e6
-    assert one.inside == (line["low"] <= one.measured.value <= line["high"])

@@ -237,7 +237,8 @@ def fit(setting: Setting, observed: Sequence[tuple[Path, Sequence[float]]]) -> L
         residual = y - _logs(theta, columns, setting)
         likely = -(TAIL + 1) / 2 * np.log1p(residual**2 / (TAIL * width)) - np.log(width) / 2
         prior = -(((theta - centre) / spread) ** 2).sum(axis=1) / 2
-        return np.asarray(np.nan_to_num(likely.sum(axis=1) + prior, nan=-np.inf))
+        found: Array = likely.sum(axis=1) + prior
+        return found if np.isfinite(found).all() else np.nan_to_num(found, nan=-np.inf)
 
     draws = ensemble.sample(density, centre, spread)
     one = float(np.sqrt(np.mean(found.spread**2))) if found.freedom else 0.02
@@ -287,20 +288,26 @@ def _bounds(theta: Array, at: _Columns, setting: Setting) -> Array:
     """Logarithms, by bound, draw and path."""
     import numpy as np
 
-    def column(name: str) -> Any:
+    def column(name: str) -> Array:
         return theta[:, _NAMES.index(name), None]
 
-    packets = column("losses") + column("link") + at.segment + math.log(setting.streams) - at.trip
+    link = column("link")
+    # Thousands of calls have a few dozen rows each: one array for all bounds costs less than four.
+    bounds = np.empty((len(BOUNDS), len(theta), len(at.trip)))
+    bounds[0] = column("ends")
+    np.add(link, at.carried, out=bounds[1])
+    np.subtract(column("flight"), at.trip, out=bounds[2])
+    packets = column("losses") + link + at.segment + math.log(setting.streams) - at.trip
     reno = math.log(tcp.RENO) - 0.5 * at.loss
     if setting.control == "reno":
-        losses = packets + reno
+        np.add(packets, reno, out=bounds[3])
     elif setting.control == "cubic":
-        losses = packets + np.maximum(reno, math.log(tcp.CUBIC) + 0.75 * (at.trip - at.loss))
+        cubic = np.maximum(reno, math.log(tcp.CUBIC) + 0.75 * (at.trip - at.loss))
+        np.add(packets, cubic, out=bounds[3])
     else:
         # Of none lost the logarithm is -inf.
-        losses = packets - np.maximum(column("power"), 0.1) * at.loss
-    ends = np.broadcast_to(column("ends"), losses.shape)
-    return np.stack([ends, column("link") + at.carried, column("flight") - at.trip, losses])
+        np.subtract(packets, np.maximum(column("power"), 0.1) * at.loss, out=bounds[3])
+    return bounds
 
 
 def _smooth(theta: Array, at: _Columns, setting: Setting) -> Array:

@@ -23,19 +23,21 @@ SEED = 20191104
 WALKERS = 64
 """Halves of them move together, each half along lines to the other."""
 STRETCH = 2.0
+STEPS = 900
 
 
 def sample(
-    density: Callable[[Array], Array], centre: Array, spread: Array, steps: int = 900, thin: int = 10
+    density: Callable[[Array], Array], centre: Array, spread: Array, steps: int | None = None, thin: int = 10
 ) -> Array:
     """Draws (rows, k) from a density: logarithms of it for rows of parameters, up to a constant.
 
     Walkers begin around `centre` with the standard deviations `spread`, as wide as the posterior may be: of
     more than one top each gets its share, for walkers far below the others are set among them once. The first
-    third of the steps is thrown away.
+    third of the steps (of `STEPS`, if nothing is said) is thrown away.
     """
     import numpy as np
 
+    steps = steps or STEPS
     generator = np.random.default_rng(SEED)
     size = len(centre)
     at = centre + spread * generator.standard_normal((WALKERS, size))
