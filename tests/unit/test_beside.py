@@ -1,16 +1,18 @@
 """Work beside a wait, the digits in which a page is packed, and what a table of many cells leaves undone."""
 
+from __future__ import annotations
+
 import base64
 import io
 import threading
-import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from support.draws import draws
 from support.packed import unpacked_text
 from support.synthetic import cells, make_run
 from venturi.analysis.results import load
@@ -48,20 +50,25 @@ def test_what_fails_is_left_to_who_needs_it(monkeypatch: pytest.MonkeyPatch) -> 
     assert (told, done) == ([], ["rest"])
 
 
-def test_an_error_of_the_wait_waits_for_the_work() -> None:
-    going, done = threading.Event(), []
+def test_an_error_of_the_wait_waits_for_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited_for, done = threading.Event(), []
+    join = threading.Thread.join
+
+    def joined(thread: threading.Thread, timeout: float | None = None) -> None:
+        waited_for.set()
+        join(thread, timeout)
 
     def slow() -> None:
-        assert going.wait(10)
-        time.sleep(0.05)
+        assert waited_for.wait(60)
         done.append(True)
 
+    monkeypatch.setattr(threading.Thread, "join", joined)
     with pytest.raises(ValueError, match="server"), beside(slow):
-        going.set()
         raise ValueError("server")
     assert done == [True]
 
 
+@settings(max_examples=draws(100, 4))
 @given(st.text(), st.dictionaries(st.text(), st.one_of(st.none(), st.integers(), st.text())))
 def test_what_is_packed_is_unpacked(script: str, document: dict[str, object]) -> None:
     packed = Packer([script]).finish({"one": document})
@@ -82,15 +89,15 @@ def test_digits_are_those_of_rfc_1924(data: bytes) -> None:
 def test_a_table_of_many_cells_plans_no_command_for_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = load(make_run(tmp_path / "run", cells(rows=range(1_000_000, 31_000_000, 1_000_000)), samples=False))
+    run = load(make_run(tmp_path / "run", cells(rows=range(1_000_000, 11_000_000, 1_000_000)), samples=False))
     planned, judged = [], []
     accepted, first = rerun._accepted, judge.first
     monkeypatch.setattr(rerun, "_accepted", lambda words: planned.append(words) or accepted(words))
     monkeypatch.setattr(judge, "first", lambda seen: judged.append(seen.trials) or first(seen))
     print_results(run, Console(file=io.StringIO(), width=80))
-    assert len(run.cells) == 180
+    assert len(run.cells) == 60
     # Each cell once, and the repeats of a few.
-    assert judged.count(5) == 180 and judged.count(1) < 100 and len(planned) < 60
+    assert judged.count(5) == 60 and judged.count(1) < 100 and len(planned) < 60
     for verdict in run.verdicts.values():
         assert verdict.remedies is verdict.remedies
     assert judged.count(1) == 5 * sum(v.kind != "unknown" for v in run.verdicts.values())

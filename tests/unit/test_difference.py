@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from support.draws import draws, slack
 from venturi.analysis.statistics import difference
 from venturi.analysis.statistics.difference import Difference, adjust, differences, shift
 
@@ -41,7 +42,7 @@ def both(g: np.random.Generator, noise: Noise, cells: int, ours: int, theirs: in
 @pytest.mark.parametrize("name", NOISES)
 def test_nothing_is_found_where_nothing_differs(name: str, repeats: tuple[int, int]) -> None:
     g = np.random.default_rng(17)
-    for cells, comparisons in ((1, 400), (12, 60)):
+    for cells, comparisons in ((1, draws(400)), (12, draws(60))):
         found = [both(g, NOISES[name], cells, *repeats) for _ in range(comparisons)]
         flat = [d for one in found for d in one]
         silent = sum(d.adjusted is not None and d.adjusted >= 0.05 for d in flat) / len(flat)
@@ -49,37 +50,38 @@ def test_nothing_is_found_where_nothing_differs(name: str, repeats: tuple[int, i
         # would lie 1.8 % lower. The known weak spot: a lone cell at two speeds with unequal repeats, whose
         # smaller side may have seen one speed only.
         weak = name == "two speeds" and repeats == (5, 10) and cells == 1
-        assert silent >= (0.91 if weak else 0.93), (name, cells)
+        room = slack(len(flat))
+        assert silent >= (0.91 if weak else 0.93) - room, (name, cells)
         covered = sum(d.low is not None and d.low <= 1 <= (d.high or 0) for d in flat) / len(flat)
         # With few repeats at two speeds an interval is sometimes all too sure, and often too wide.
-        assert 0.90 <= covered <= 0.995, (name, cells)
+        assert 0.90 - room <= covered <= 0.995 + room, (name, cells)
 
 
 @pytest.mark.parametrize("name", ["normal", "skewed"])
 def test_intervals_cover_a_true_ratio(name: str) -> None:
     g = np.random.default_rng(3)
     covered = total = 0
-    for _ in range(100):
+    for _ in range(draws(100)):
         base = trials(g, NOISES[name], 12, 5, alike=True)
         run = [[0.9 * v for v in cell] for cell in trials(g, NOISES[name], 12, 5, alike=True)]
         for d in differences(list(zip(base, run, strict=True))):
             assert d.low is not None and d.high is not None
             covered += d.low <= 0.9 <= d.high
             total += 1
-    assert 0.93 <= covered / total <= 0.98
+    assert 0.93 - slack(total) <= covered / total <= 0.98 + slack(total)
 
 
 def test_five_percent_is_found_with_ten_repeats_on_a_quiet_machine() -> None:
     """Quiet: repeats scatter by 2 %. Only one of 24 cells is slower: the hardest case for a correction."""
     g = np.random.default_rng(5)
-    found = 0
-    for _ in range(100):
+    found, tries = 0, draws(100)
+    for _ in range(tries):
         base = trials(g, NOISES["normal"], 24, 10, alike=True)
         run = trials(g, NOISES["normal"], 24, 10, alike=True)
         run[7] = [0.95 * v for v in run[7]]
         d = differences(list(zip(base, run, strict=True)))[7]
         found += d.adjusted is not None and d.adjusted < 0.05 and d.ratio < 1
-    assert found >= 98
+    assert found >= 0.98 * tries - 1
 
 
 def test_a_rank_test_would_find_nothing_where_this_does() -> None:
@@ -97,15 +99,15 @@ def test_a_rank_test_would_find_nothing_where_this_does() -> None:
 
 def test_the_smallest_detectable_difference_is_detected_as_often_as_it_says() -> None:
     g = np.random.default_rng(23)
-    found = 0
-    for _ in range(300):
+    found, tries = 0, draws(300, 4)
+    for _ in range(tries):
         base, run = (trials(g, NOISES["normal"], 12, 5, alike=True) for _ in range(2))
         size = differences(list(zip(base, run, strict=True)))[0].detectable
         assert size is not None
         run[0] = [v * math.exp(-size) for v in run[0]]
         q = differences(list(zip(base, run, strict=True)))[0].adjusted
         found += q is not None and q < 0.05
-    assert 0.72 <= found / 300 <= 0.88
+    assert 0.72 - slack(tries, 0.2) <= found / tries <= 0.88 + slack(tries, 0.2)
 
 
 def test_spreads_that_differ_between_the_sides() -> None:
@@ -113,11 +115,11 @@ def test_spreads_that_differ_between_the_sides() -> None:
     slower."""
     g = np.random.default_rng(29)
     flat: list[Difference] = []
-    for _ in range(60):
+    for _ in range(draws(60)):
         base = trials(g, NOISES["normal"], 12, 5, spread=0.01, alike=True)
         run = trials(g, NOISES["normal"], 12, 5, spread=0.04, alike=True)
         flat += differences(list(zip(base, run, strict=True)))
-    assert sum((d.adjusted or 0) >= 0.05 for d in flat) / len(flat) >= 0.97
+    assert sum((d.adjusted or 0) >= 0.05 for d in flat) / len(flat) >= 0.97 - slack(len(flat))
 
 
 def test_a_wild_cell_does_not_blind_the_others() -> None:
@@ -215,8 +217,9 @@ def test_one_changed_cell_is_no_common_shift() -> None:
 def test_a_wandering_machine_is_not_taken_for_a_shift() -> None:
     """Rounds that differ by 5 % for all cells alike: averaging over cells does not make them more certain."""
     g = np.random.default_rng(53)
-    tries = [shift(rounds(g, 24, 5, 0.05), rounds(g, 24, 5, 0.05)) for _ in range(200)]
-    assert sum(s is not None and s.p < 0.05 for s in tries) / 200 <= 0.07
+    tries = [shift(rounds(g, 24, 5, 0.05), rounds(g, 24, 5, 0.05)) for _ in range(draws(200))]
+    alarms = sum(s is not None and s.p < 0.05 for s in tries)
+    assert alarms / len(tries) <= 0.07 + slack(len(tries))
 
 
 def test_a_shift_of_single_repeats_and_of_few_cells() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
+from support.draws import draws, slack
 from venturi.analysis.statistics import gain, hockney, laws, regression, scaling
 from venturi.analysis.statistics.laws import Refused
 
@@ -53,16 +54,17 @@ def without_noise(name: str, p: dict[str, float]) -> dict:
 
 def test_the_right_law_is_chosen_in_95_of_100() -> None:
     rng = np.random.default_rng(1)
-    right = [scaling.fit(drawn(rng, name, p)).chosen.name == name for name, p in CASES for _ in range(40)]
-    assert np.mean(right) >= 0.95
+    right = [
+        scaling.fit(drawn(rng, name, p)).chosen.name == name for name, p in CASES for _ in range(draws(40))
+    ]
+    assert np.mean(right) >= 0.95 - slack(len(right))
 
 
-@pytest.mark.slow
 def test_margins_of_parameters_and_predictions_cover_the_truth() -> None:
     rng = np.random.default_rng(2)
     parameters, inside, beyond = [], [], []
     for name, p in CASES:
-        for _ in range(25):
+        for _ in range(draws(25, 5)):
             fitted = scaling.fit(drawn(rng, name, p), resamples=300)
             if fitted.chosen.name == name:
                 parameters += [i.low <= p[k] <= i.high for k, i in fitted.intervals.items()]
@@ -72,7 +74,8 @@ def test_margins_of_parameters_and_predictions_cover_the_truth() -> None:
                 kept.append(interval.low <= new <= interval.high)
     # 90 to 98 %, and what 150 draws themselves scatter; bench/models draws thousands.
     for covered in (parameters, inside, beyond):
-        assert 0.90 <= np.mean(covered) <= 0.995
+        room = slack(len(covered))
+        assert 0.90 - room <= np.mean(covered) <= 0.995 + room
 
 
 def test_time_over_size_is_found_with_its_margins() -> None:
@@ -80,7 +83,7 @@ def test_time_over_size_is_found_with_its_margins() -> None:
     a, b = 12e6, 2.4e9
     sizes = np.geomspace(3e6, 1e9, 10)
     covered = []
-    for _ in range(60):
+    for _ in range(draws(60, 3)):
         times = {
             float(n): list((a + n / b * 1e9) * np.exp(NOISE * rng.standard_normal(REPEATS))) for n in sizes
         }
@@ -89,7 +92,8 @@ def test_time_over_size_is_found_with_its_margins() -> None:
         for key, value in (("a", a), ("b", b), ("n_half", a * b / 1e9)):
             covered.append(found[key].low <= value <= found[key].high)
         assert fitted.r_squared > 0.98
-    assert 0.90 <= np.mean(covered) <= 0.995
+    room = slack(len(covered))
+    assert 0.90 - room <= np.mean(covered) <= 0.995 + room
 
 
 def test_one_disturbed_size_does_not_bend_the_line() -> None:
@@ -295,6 +299,6 @@ def test_an_effect_is_found_and_not_invented() -> None:
 
     found = gain.effect(blocks(0.1))
     assert found is not None and found.significant
-    false = [gain.effect(blocks(0.0), draws=199) for _ in range(150)]
-    assert np.mean([f is not None and f.significant for f in false]) < 0.1
+    false = [gain.effect(blocks(0.0), draws=199) for _ in range(draws(150, 5))]
+    assert np.mean([f is not None and f.significant for f in false]) < 0.1 + slack(len(false)) / 2
     assert gain.effect([{"a": 1.0, "b": 2.0}]) is None

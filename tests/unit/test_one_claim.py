@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from support import claim as claim_support
+from support.draws import draws, slack
 from support.random_cells import groups
 from support.run import DATA
 from support.synthetic import cells as matrix
@@ -139,7 +140,7 @@ def some_run(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 def test_random_sweeps(some_run: Results) -> None:
     seen = set()
-    for sweep, trials in random_sweeps(60, seed=3):
+    for sweep, trials in random_sweeps(draws(60, 3), seed=3):
         found = Results(some_run.directory, trials, [])
         assert {"finding", "best", "throughput-streams"} <= agree(found), sweep
         seen |= {shape for told in of_cells(found).values() for _, shape, _ in told}
@@ -147,7 +148,7 @@ def test_random_sweeps(some_run: Results) -> None:
 
 
 def test_random_cells_of_every_system(some_run: Results) -> None:
-    for _, cells, _ in groups(200):
+    for _, cells, _ in groups(draws(200)):
         agree(Results(some_run.directory, [dict(r) for c in cells for r in c.records], []))
 
 
@@ -211,7 +212,8 @@ def test_an_import_whose_trials_run_at_two_speeds(tmp_path: Path) -> None:
 
 
 def test_the_repeats_that_would_tell_do_in_four_of_five_cases() -> None:
-    generator = np.random.default_rng(11)
+    generator, tries = np.random.default_rng(11), draws(400, 4)
+    room = slack(tries, 0.2)
 
     def curve(off: Any, step: float) -> Curve:
         truth = np.array((1.0, 1.5, 1.5 * step))
@@ -220,8 +222,8 @@ def test_the_repeats_that_would_tell_do_in_four_of_five_cases() -> None:
         return made
 
     def told(repeats: int, step: float, noise: float) -> float:
-        drawn = (curve(generator.normal(0, noise, (repeats, 3)), step) for _ in range(400))
-        return sum(one.shape is not Shape.UNDECIDED for one in drawn) / 400
+        drawn = (curve(generator.normal(0, noise, (repeats, 3)), step) for _ in range(tries))
+        return sum(one.shape is not Shape.UNDECIDED for one in drawn) / tries
 
     for step, noise, repeats in ((1.18, 0.12, 5), (1.0, 0.04, 4), (1.3, 0.25, 6)):
         # Rounds that have exactly this change and spread.
@@ -229,5 +231,5 @@ def test_the_repeats_that_would_tell_do_in_four_of_five_cases() -> None:
         exact = np.linalg.qr(drawn - drawn.mean(axis=0))[0] * noise * np.sqrt(repeats - 1)
         first = curve(exact, step)
         assert first.shape is Shape.UNDECIDED and first.telling is not None
-        assert 0.7 < told(first.telling, step, noise) < 0.95, (first.telling, step)
-        assert told(max(3, first.telling // 3), step, noise) < 0.6
+        assert 0.7 - room < told(first.telling, step, noise) < 0.95 + room, (first.telling, step)
+        assert told(max(3, first.telling // 3), step, noise) < 0.6 + room
