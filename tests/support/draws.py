@@ -1,5 +1,5 @@
 """How many draws the test of a statistical law makes. A few dozen show a change; with `VENTURI_DRAWS=all`, as
-the nightly run has it, it makes as many as the law is worth. Seeds are fixed: either is the same everywhere."""
+the nightly run has it, they are as many as the law is worth. Seeds are fixed: it is the same everywhere."""
 
 from __future__ import annotations
 
