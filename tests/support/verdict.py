@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from support.golden import kept
 from venturi.analysis.cells.summary import Cell, summarise
+from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.judge import judge
 from venturi.analysis.verdict.types import Verdict
 
@@ -150,3 +153,35 @@ def is_(found: Verdict, kind: str, end: str | None = None, stage: str | None = N
 
 def far(busy: float = 0.1, **sockets: Any) -> dict[str, Any]:
     return end(busy, network=FAR, sockets=sockets)
+
+
+Case = tuple[Cause, "str | None", "str | None", Callable[[], Verdict]]
+"""Cause, end and stage of a verdict, and what makes it."""
+
+
+def found_as_expected(case: Case) -> None:
+    cause, end, stage, make = case
+    found = make()
+    assert (found.cause, found.end, found.stage) == (cause, end, stage), found
+
+
+def words_are_kept(name: str, cases: Mapping[str, Case]) -> None:
+    """Everything that the verdicts of these cases say, their numbers and their confidence, to the letter."""
+    kept(name, "\n".join(f"# {title}\n{_words(make())}" for title, (*_, make) in cases.items()))
+
+
+def _words(found: Verdict) -> str:
+    flags = [found.confidence, *(["flagged"] if found.flagged else [])]
+    numbers = [f"{name} {value:.4g}" for name, value in found.numbers.items()]
+    also = [f"also: {found.also.cause.value}, {found.also.end}"] if found.also else []
+    return "".join(
+        f"{line}\n"
+        for line in (
+            f"{found.title} [{found.cause.value}; {', '.join(flags)}]",
+            *found.lines,
+            *(f"  {one.name}: {one.text}" for one in found.evidence),
+            *(["numbers: " + ", ".join(numbers)] if numbers else []),
+            *also,
+            *(f"- {text}" for text in found.next),
+        )
+    )

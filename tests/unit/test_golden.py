@@ -1,12 +1,11 @@
 """Typical outputs, to the letter, so that a change of words shows in review: tests/data/golden/.
 
-After a wanted change: VENTURI_UPDATE=1 pytest tests/test_golden.py, and read the difference before it is
+After a wanted change: VENTURI_UPDATE=1 pytest tests/unit/test_golden.py, and read the difference before it is
 committed.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import tarfile
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from support.golden import kept
 from support.run import DATA, venturi
 from support.synthetic import ENVIRONMENT, cells, make_run, without_server
 
@@ -94,13 +94,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             edit=slower if night >= 6 else None, environment=ENVIRONMENT | {"started_unix_ns": began},
         )  # fmt: skip
     return at
-
-
-def kept(name: str, text: str) -> None:
-    path = HERE / "golden" / f"{name}.txt"
-    if os.environ.get("VENTURI_UPDATE") == "1":
-        path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
 
 
 def output(line: str, runs: Path) -> str:

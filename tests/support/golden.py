@@ -1,0 +1,19 @@
+"""Outputs to the letter, so that a change of words shows in review: tests/data/golden/.
+
+After a wanted change: VENTURI_UPDATE=1 pytest tests/unit, and read the difference before it is committed.
+"""
+
+from __future__ import annotations
+
+import os
+
+from support.run import DATA
+
+__all__ = ["kept"]
+
+
+def kept(name: str, text: str) -> None:
+    path = DATA / "golden" / f"{name}.txt"
+    if os.environ.get("VENTURI_UPDATE") == "1":
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
