@@ -1,4 +1,5 @@
-"""Pools of threads as the narrow place: proof, sentence, and what to try."""
+"""Pools of threads as the narrow place: proof, sentence, and what to try. Their words are in
+tests/data/golden/verdicts-charrow.txt."""
 
 from __future__ import annotations
 
@@ -6,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from support.verdict import SECOND, end, trial, verdict
+from support.verdict import SECOND, Case, end, found_as_expected, trial, verdict, words_are_kept
 from venturi.analysis.cells.summary import summarise
+from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.findings import findings
 from venturi.analysis.verdict.judge import verdicts
 from venturi.analysis.verdict.types import Verdict
@@ -31,13 +33,9 @@ def judged(
     **parameters: Any,
 ) -> Verdict:
     settings = {
-        "target": "charrow://10.0.0.2:9006",
-        "streams": streams,
-        "threads": streams,
-        "encoders": encoders[0],
-        "decoders": decoders[0],
-        **parameters,
-    }
+        "target": "charrow://10.0.0.2:9006", "streams": streams, "threads": streams,
+        "encoders": encoders[0], "decoders": decoders[0], **parameters,
+    }  # fmt: skip
     host = end(busy, cores)
     half = busy * cores / 2
     return verdict(
@@ -52,76 +50,35 @@ def judged(
     )
 
 
-def test_encoders_that_are_busy_are_the_place_and_twice_as_many_are_proposed() -> None:
-    found = judged(encoders=(4, 0.97))
-    assert (found.kind, found.end, found.stage, found.title) == (
-        "stage",
-        "server",
-        "encode",
-        "server: encoders",
-    )
-    assert found.sentence.startswith(
-        "the server's 4 encoders are busy 97 %: encode 78 %, generate 19 %; the client"
-    )
-    assert (
-        found.next[0].startswith("encoders: 4 -> 8: venturi run --target charrow://10.0.0.2:9006")
-        and "--encoders 8" in found.next[0]
-    )
-    assert found.confidence == "high" and not found.flagged
-
-
-def test_no_more_encoders_are_proposed_than_the_server_has_cpus() -> None:
-    found = judged(encoders=(6, 0.97))
-    assert found.next[0].startswith("encoders: 6 -> 8")
-    found = judged(encoders=(8, 0.97))
-    assert not any(text.startswith("encoders") for text in found.next)
-    assert any(text.startswith("more or faster cores at the server") for text in found.next)
-
-
-def test_decoders_that_are_busy_are_the_place() -> None:
-    found = judged(decoders=(1, 0.95))
-    assert (found.kind, found.end, found.title) == ("stage", "client", "client: decoders")
-    assert "the client's 1 decoder is busy 95 %: decode 95 %" in found.sentence
-    assert found.next[0].startswith("decoders: 1 -> 2") and "--decoders 2" in found.next[0]
-
-
-def test_decoders_that_check_values_are_the_load_generator() -> None:
-    found = judged(
-        decoders=(2, 0.95), client={"await_input": 0.5, "receive": 0.1, "decode": 0.1, "verify": 0.3}
-    )
-    assert (found.kind, found.flagged, found.title) == ("load-generator", True, "load generator: decoders")
-    assert any("--verify count" in text for text in found.next)
-    assert found.next[0].startswith("decoders: 2 -> 4")
-
-
-def test_of_two_pools_the_busier_one_is_named() -> None:
-    assert judged(encoders=(2, 0.95), decoders=(1, 0.93)).title == "server: encoders"
-    assert judged(encoders=(2, 0.92), decoders=(1, 0.96)).title == "client: decoders"
-
-
-def test_cores_that_are_full_go_before_a_pool() -> None:
-    found = judged(encoders=(4, 0.99), busy=0.99)
-    assert found.kind == "cores"
-
-
-def test_a_pool_near_its_limit_is_named_with_low_confidence() -> None:
-    found = judged(encoders=(2, 0.8))
-    assert (found.title, found.confidence) == ("server: encoders", "low")
-    assert "the busiest, at 80 %" in found.sentence
-
-
-def test_idle_pools_are_evidence_and_no_verdict() -> None:
-    found = judged()
-    assert found.title not in ("server: encoders", "client: decoders")
-    named = {one.name: one.text for one in found.evidence}
-    assert named["server encoders"] == "the server's 1 encoder: busy 30 %"
-    assert named["client decoders"] == "the client's 1 decoder: busy 30 %"
-
-
-def test_the_pools_threads_do_not_pass_for_streams_that_share_a_thread() -> None:
+CASES: dict[str, Case] = {
+    "encoders are busy": (Cause.POOL_BUSY, "server", "encode", lambda: judged(encoders=(4, 0.97))),
+    # No more are proposed than the server has CPUs.
+    "encoders: six of eight": (Cause.POOL_BUSY, "server", "encode", lambda: judged(encoders=(6, 0.97))),
+    "encoders: eight of eight": (Cause.POOL_BUSY, "server", "encode", lambda: judged(encoders=(8, 0.97))),
+    "encoders: near their limit": (Cause.POOL_BUSIEST, "server", "encode", lambda: judged(encoders=(2, 0.8))),
+    "decoders are busy": (Cause.POOL_BUSY, "client", "decode", lambda: judged(decoders=(1, 0.95))),
+    "decoders check values": (Cause.POOL_OWN_WORK, "client", "verify", lambda: judged(
+        decoders=(2, 0.95), client={"await_input": 0.5, "receive": 0.1, "decode": 0.1, "verify": 0.3})),
+    "two pools: the encoders are busier": (Cause.POOL_BUSY, "server", "encode", lambda: judged(
+        encoders=(2, 0.95), decoders=(1, 0.93))),
+    "two pools: the decoders are busier": (Cause.POOL_BUSY, "client", "decode", lambda: judged(
+        encoders=(2, 0.92), decoders=(1, 0.96))),
+    "full cores go before a pool": (Cause.CORES_FULL, None, "decode", lambda: judged(
+        encoders=(4, 0.99), busy=0.99)),
+    "idle pools are evidence": (Cause.NOTHING_AT_ITS_LIMIT, None, None, lambda: judged()),
     # One partition that waits and four decoders: half of the workers' time is no whole thread's.
-    found = judged(decoders=(4, 0.5), client={"await_input": 0.55, "receive": 0.05, "decode": 0.4})
-    assert found.kind != "load-generator"
+    "pools are not streams that share a thread": (Cause.NOTHING_AT_ITS_LIMIT, None, None, lambda: judged(
+        decoders=(4, 0.5), client={"await_input": 0.55, "receive": 0.05, "decode": 0.4})),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_cause(name: str) -> None:
+    found_as_expected(CASES[name])
+
+
+def test_the_words() -> None:
+    words_are_kept("verdicts-charrow", CASES)
 
 
 @pytest.mark.parametrize(
