@@ -1,12 +1,9 @@
-"""Two runs to be compared: made alike, with an edit, and the command that compares them."""
+"""Two runs to be compared: made alike, with an edit."""
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import io
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,29 +12,6 @@ import pytest
 from support.synthetic import ENVIRONMENT, make_run
 
 Line = dict[str, Any]
-
-
-@pytest.fixture(autouse=True)
-def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"COLUMNS": "110", "NO_COLOR": "1"}.items():
-        monkeypatch.setenv(name, value)
-
-
-def venturi(*words: object) -> subprocess.CompletedProcess[str]:
-    """The command line within this process: a start of Python a call would make these tests slow."""
-    from venturi.cli import main
-
-    out, err = io.StringIO(), io.StringIO()
-    before, sys.argv = sys.argv, ["venturi", *map(str, words)]
-    code = 0
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            main()
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    finally:
-        sys.argv = before
-    return subprocess.CompletedProcess(sys.argv, code, out.getvalue(), err.getvalue())
 
 
 def slower(factor: float, when: str = "True") -> Any:

@@ -43,7 +43,9 @@ def environment(**extra: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": python_path(), "COLUMNS": "110", "NO_COLOR": "1", **extra}
 
 
-def venturi(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def venturi(
+    *arguments: object, cwd: Path | None = None, columns: int = 110
+) -> subprocess.CompletedProcess[str]:
     """`venturi ARGUMENTS` in this process, which spares the second that Python and its libraries take to
     start; `venturi_process` is for what needs one of its own."""
     words = [str(word) for word in arguments]
@@ -51,7 +53,7 @@ def venturi(*arguments: object, cwd: Path | None = None) -> subprocess.Completed
     before = sys.argv, sys.stdin, warnings.showwarning, Path.cwd() if cwd is not None else None
     collected = gc.get_threshold()
     directory._read.clear()
-    with mock.patch.dict(os.environ, {"COLUMNS": "110", "NO_COLOR": "1"}), open(os.devnull) as nothing:
+    with mock.patch.dict(os.environ, {"COLUMNS": str(columns), "NO_COLOR": "1"}), open(os.devnull) as nothing:
         sys.argv, sys.stdin = ["venturi", *words], nothing
         try:
             if cwd is not None:

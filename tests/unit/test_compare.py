@@ -1,15 +1,18 @@
-"""`venturi compare` as a user runs it: what differs, what cannot be judged, refusals, exit codes."""
+"""`venturi compare` as a user runs it: what differs, what cannot be judged, refusals, exit codes. What it
+prints of each case is in tests/data/golden/compare-cases.txt."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
 
-from support import run as run_support
-from support.compare import (  # noqa: F401 - the fixtures too
+from support.compare import (  # noqa: F401 - the fixture too
     Line,
     base_run,
     chain,
@@ -17,9 +20,9 @@ from support.compare import (  # noqa: F401 - the fixtures too
     run_like,
     said,
     slower,
-    terminal,
-    venturi,
 )
+from support.golden import kept
+from support.run import venturi
 from support.synthetic import ENVIRONMENT, cells, imported, make_run
 from venturi.analysis.compare.likeness import without_port
 from venturi.analysis.compare.runs import compare, compare_by
@@ -29,98 +32,142 @@ from venturi.report.page.page import page
 from venturi.report.text import versions
 
 
-def test_the_same_thing_twice(base: Path, tmp_path: Path) -> None:
-    done = run_support.venturi("compare", base, run_like(tmp_path))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "of 6 cells 0 slower, 0 faster, 6 without a significant difference" in said(done)
-    assert re.search(r"detectable in a lone cell \(80 % power\): from [\d.]+ % slower on", said(done))
-    assert done.stdout.count("none seen") == 6
-    assert "the machine, or the change" not in done.stdout
+def other_port(line: Line) -> Line:
+    line["parameters"]["target"] = line["parameters"]["target"].replace("31337", "40001")
+    return line
 
 
-def test_one_slower_cell_is_found_and_stops_the_gate(base: Path, tmp_path: Path) -> None:
-    run = run_like(tmp_path, slower(1.1, "operation == 'put' and streams == 2"))
-    done = venturi("compare", base, run)
-    assert done.returncode == ExitCode.SLOWER == 8
-    assert "of 6 cells 1 slower, 0 faster, 5 without a significant difference" in said(done)
-    assert "beyond the threshold of 3 %: 1 cell" in said(done)
-    (line,) = [x for x in done.stdout.splitlines() if x.endswith("slower!")]
-    found = re.fullmatch(
-        r"put, 2 streams +([\d,]+) +([\d,.]+) +([\d.]+) +([\d.]+)\.\.([\d.]+) +(<?[\d.]+) +slower!", line
+def compressed(line: Line) -> Line:
+    line["parameters"] |= {"compression": "zstd", "row_bytes": 33.0}
+    return slower(1.5)(line)
+
+
+def other_server(line: Line) -> Line:
+    line["target"]["software"] = "venturi 0.2.0"
+    return line
+
+
+def one_fails(line: Line) -> Line:
+    """All are slower, and a trial of the cells with one stream is lost."""
+    line = slower(1.2)(line)
+    if line["repeat"] == 1 and not line["warmup"] and line["parameters"]["streams"] == 1:
+        line |= {"outcome": "failed", "error": {"kind": "lost", "message": "gone", "stream": 0}}
+    return line
+
+
+def heavier(line: Line) -> Line:
+    for end in ("client", "server"):
+        for kind in ("user_ns", "system_ns"):
+            line["cpu"][end][kind] = int(line["cpu"][end][kind] * 1.5)
+    service = line["latency"]["service"]
+    service["percentiles"] = [[p, int(v * 1.5)] for p, v in service["percentiles"]]
+    return line
+
+
+def in_rows(line: Line) -> Line:
+    line["counts"] = {"rows": line["counts"]["rows"]}
+    return slower(1.2)(line)
+
+
+def used_by_others(busy: float) -> Any:
+    def edit(line: Line) -> Line:
+        host = {"cores": 8, "busy_share": busy, "steal_share": 0.001}
+        process = {"user_ns": 10**9, "system_ns": 10**9}
+        end = {"by": "self", "window_ns": 10**9, "process": process, "host": host}
+        return line | {"resources": {"same_machine": False, "client": end, "server": None}}
+
+    return edit
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run beside the base: how it differs, the exit code, and what the six cells come to."""
+
+    tally: str
+    edit: Any = None
+    words: tuple[str, ...] = ()
+    code: int = 0
+    run: Mapping[str, Any] = field(default_factory=dict)
+
+
+ONE = slower(1.1, "operation == 'put' and streams == 2")
+LATER = environment() | {"started_unix_ns": ENVIRONMENT["started_unix_ns"] + 3 * 3600 * 10**9}
+MATTERS = environment(
+    kernel="6.9.0", governor="powersave", host="bench-7", loadavg=[3.0, 2.0, 1.0],
+    software={"venturi": "0.2.0"}, memory={"total": 64 * 2**30 + 4096},
+    sysctls={"net.core.rmem_max": "4194304", "vm.swappiness": "10"},
+)  # fmt: skip
+WORSE = ExitCode.SLOWER
+CASES = {
+    "the same thing twice": Case("0 slower, 0 faster, 6 without a significant difference"),
+    "one slower cell": Case("1 slower, 0 faster, 5 without a significant difference", ONE, code=WORSE),
+    "slower within the threshold": Case("1 slower, 0 faster", ONE, ("--threshold", "20%")),
+    "slower without a threshold": Case("1 slower, 0 faster", ONE, ("--threshold", "0"), WORSE),
+    "faster": Case("0 slower, 2 faster", slower(0.8, "streams == 4")),
+    "a common shift": Case(
+        "6 slower", chain(slower(1.08), slower(1.3, "operation == 'get' and streams == 1")), (), WORSE,
+        {"environment": LATER}),
+    "trials that begin to fail": Case(
+        "1 failed, 0 slower", code=ExitCode.TRIALS_FAILED,
+        run={"fail": "streams == 4 and operation == 'get'"}),
+    "a failing trial before slower cells": Case("6 slower", one_fails, code=ExitCode.TRIALS_FAILED),
+    "one repeat": Case("0 slower, 0 faster, 6 cannot be judged", slower(2.0), run={"repeats": 1}),
+    "two repeats": Case("0 slower, 0 faster, 6 cannot be judged", slower(2.0), run={"repeats": 2}),
+    "unequal repeats": Case("2 slower, 0 faster", slower(1.1, "streams == 2"), (), WORSE, {"repeats": 9}),
+    "another port": Case("0 slower, 0 faster, 6 without a significant difference", other_port),
+    "a setting that is what one compares": Case("6 slower", compressed, code=WORSE),
+    "what matters is marked": Case("0 slower, 0 faster", run={"environment": MATTERS}),
+    "the server's software": Case("0 slower, 0 faster", other_server),
+    "steady": Case("6 slower", slower(1.2), ("--metric", "steady"), WORSE),
+    "latency-p99": Case("6 slower", heavier, ("--metric", "latency-p99"), WORSE),
+    "latency-p50": Case("6 slower", heavier, ("--metric", "latency-p50"), WORSE),
+    "cpu-per-byte": Case("6 dearer", heavier, ("--metric", "cpu-per-byte"), WORSE),
+    "rows where no bytes are known": Case("6 slower", in_rows, code=WORSE),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def compared(base: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, CompletedProcess[str]]:
+    """What is said of each case; a metric also the other way round."""
+    found = {}
+    for name, case in CASES.items():
+        run = run_like(tmp_path_factory.mktemp("run"), case.edit, **case.run)
+        done = found[name] = venturi("compare", base, run, *case.words)
+        done.stdout = done.stdout.replace(f"{run.parent}/", "").replace(f"{base.parent}/", "")
+        if "--metric" in case.words:
+            found[f"back: {name}"] = venturi("compare", run, base, *case.words)
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_run_beside_its_base(compared: dict[str, CompletedProcess[str]], name: str) -> None:
+    case, done = CASES[name], compared[name]
+    assert (done.returncode, done.stderr) == (case.code, "")
+    assert f"of 6 cells {case.tally}" in said(done)
+    assert f"back: {name}" not in compared or compared[f"back: {name}"].returncode == 0
+
+
+def test_what_is_printed(compared: dict[str, CompletedProcess[str]]) -> None:
+    kept("compare-cases", "\n".join(f"# {name}\n{compared[name].stdout}" for name in CASES))
+
+
+def test_the_ratio_of_a_slower_cell(base: Path, tmp_path: Path) -> None:
+    rows = compare(load(base), load(run_like(tmp_path, ONE))).rows
+    (row,) = [row for row in rows if row.verdict == "worse"]
+    assert row.difference.low < row.difference.ratio < row.difference.high < 1
+    assert row.difference.ratio == pytest.approx(1 / 1.1, abs=0.05)
+
+
+def test_a_cell_that_failed_before_is_no_news(base: Path, tmp_path: Path) -> None:
+    gone, again = (
+        run_like(tmp_path, name=name, fail="streams == 4 and operation == 'get'")
+        for name in ("gone", "again")
     )
-    assert found, line
-    assert float(found[4]) < float(found[3]) < float(found[5]) < 1
-    assert float(found[3]) == pytest.approx(1 / 1.1, abs=0.05)
-
-
-def test_slower_within_the_threshold_passes(base: Path, tmp_path: Path) -> None:
-    run = run_like(tmp_path, slower(1.1, "operation == 'put' and streams == 2"))
-    done = venturi("compare", base, run, "--threshold", "20%")
-    assert done.returncode == 0
-    assert "1 slower" in said(done) and "slower!" not in done.stdout
-    assert "beyond the threshold" not in done.stdout
-    assert venturi("compare", base, run, "--threshold", "0").returncode == 8
-
-
-def test_faster_never_stops_the_gate(base: Path, tmp_path: Path) -> None:
-    done = venturi("compare", base, run_like(tmp_path, slower(0.8, "streams == 4")))
-    assert done.returncode == 0
-    assert "of 6 cells 0 slower, 2 faster" in said(done)
-
-
-def test_a_common_shift_is_told_apart(base: Path, tmp_path: Path) -> None:
-    edit = chain(slower(1.08), slower(1.3, "operation == 'get' and streams == 1"))
-    later = environment() | {"started_unix_ns": ENVIRONMENT["started_unix_ns"] + 3 * 3600 * 10**9}
-    done = venturi("compare", base, run_like(tmp_path, edit, environment=later))
-    assert done.returncode == 8
-    text = said(done)
-    assert re.search(r"the 6 cells together are [78]\.\d % slower \(ratio 0\.9\d+ \[", text)
-    assert "the machine, or the change? Runs made apart (3 hours) cannot tell" in text
-    assert "different from what all have in common: get, 1 stream (ratio 0.7" in text
-
-
-def test_trials_that_begin_to_fail(base: Path, tmp_path: Path) -> None:
-    gone = run_like(tmp_path, name="gone", fail="streams == 4 and operation == 'get'")
-    done = venturi("compare", base, gone)
-    assert done.returncode == ExitCode.TRIALS_FAILED
-    assert "of 6 cells 1 failed, 0 slower" in said(done)
-    assert "trials of 1 cell fail that did not fail in the base" in said(done)
-    assert "get, 4 streams: 5 of 5 trials failed in the run" in said(done)
     # The other way round nothing became worse; what cannot be compared is said.
     back = venturi("compare", gone, base)
     assert back.returncode == 0
     assert "5 of 5 trials failed in the base; no repeats in the base, 3 are needed" in said(back)
-    # A cell that failed before is no news.
-    again = run_like(tmp_path, name="again", fail="streams == 4 and operation == 'get'")
     assert venturi("compare", gone, again).returncode == 0
-
-
-def test_a_failing_trial_comes_before_a_slower_cell(base: Path, tmp_path: Path) -> None:
-    def edit(line: Line) -> Line:
-        line = slower(1.2)(line)
-        if line["repeat"] == 1 and not line["warmup"] and line["parameters"]["streams"] == 1:
-            error = {"kind": "lost", "message": "gone", "stream": 0}
-            line = line | {"outcome": "failed", "error": error}
-        return line
-
-    done = venturi("compare", base, run_like(tmp_path, edit))
-    assert done.returncode == ExitCode.TRIALS_FAILED
-    assert "1 of 5 trials failed in the run" in said(done)
-    assert "6 slower" in said(done)
-
-
-@pytest.mark.parametrize("repeats", [1, 2])
-def test_few_repeats_cannot_be_judged(base: Path, tmp_path: Path, repeats: int) -> None:
-    done = venturi("compare", base, run_like(tmp_path, slower(2.0), repeats=repeats))
-    assert done.returncode == 0
-    assert "of 6 cells 0 slower, 0 faster, 6 cannot be judged" in said(done)
-    assert f"{repeats} repeat{'s' if repeats > 1 else ''} in the run, 3 are needed" in said(done)
-    assert done.stdout.count("cannot tell") == 6 + ("cannot tell;" in said(done))
-
-
-def test_unequal_repeats(base: Path, tmp_path: Path) -> None:
-    run = run_like(tmp_path, slower(1.1, "streams == 2"), repeats=9)
-    assert "of 6 cells 2 slower, 0 faster" in said(venturi("compare", base, run))
 
 
 def test_cells_of_one_run_only_are_listed(tmp_path: Path) -> None:
@@ -141,18 +188,17 @@ def test_no_cell_in_common(tmp_path: Path) -> None:
     assert "hint: they share no value of: streams, threads" in done.stderr
 
 
-def test_ports_and_folders_tell_no_cells_apart(base: Path, tmp_path: Path) -> None:
-    def edit(line: Line) -> Line:
-        line["parameters"]["target"] = line["parameters"]["target"].replace("31337", "40001")
-        return line
-
-    done = venturi("compare", base, run_like(tmp_path, edit))
-    assert "6 without a significant difference" in said(done)
-    assert "only in" not in done.stdout
-    assert without_port("flight://127.0.0.1:31337/x") == "flight://127.0.0.1/x"
-    assert without_port("[::1]:80") == "[::1]"
-    assert without_port("flight+tls://h:1?command=a:3") == "flight+tls://h?command=a:3"
-    assert without_port("flight://local") == "flight://local"
+@pytest.mark.parametrize(
+    ("url", "without"),
+    [
+        ("flight://127.0.0.1:31337/x", "flight://127.0.0.1/x"),
+        ("[::1]:80", "[::1]"),
+        ("flight+tls://h:1?command=a:3", "flight+tls://h?command=a:3"),
+        ("flight://local", "flight://local"),
+    ],
+)
+def test_ports_tell_no_cells_apart(url: str, without: str) -> None:
+    assert without_port(url) == without
 
 
 def test_parameters_that_one_side_does_not_know(tmp_path: Path) -> None:
@@ -165,17 +211,6 @@ def test_parameters_that_one_side_does_not_know(tmp_path: Path) -> None:
     two = make_run(tmp_path / "two", cells(("get",), (1,), rows=(1000, 2000)), samples=False)
     found = compare(load(two), load(two))
     assert len(found.rows) == 2
-
-
-def test_a_setting_that_is_what_one_compares(base: Path, tmp_path: Path) -> None:
-    def edit(line: Line) -> Line:
-        line["parameters"] |= {"compression": "zstd", "row_bytes": 33.0}
-        return slower(1.5)(line)
-
-    done = venturi("compare", base, run_like(tmp_path, edit))
-    assert done.returncode == 8
-    assert "! compression: none -> zstd" in said(done)
-    assert "6 slower" in said(done)
 
 
 @pytest.mark.parametrize(
@@ -211,55 +246,15 @@ def test_runs_verified_otherwise_are_refused(base: Path, tmp_path: Path) -> None
     assert "!! verify: checksum -> none" in said(venturi("compare", base, run, "--force"))
 
 
-def test_what_matters_is_marked_and_what_does_not_is_not(base: Path, tmp_path: Path) -> None:
-    changed = environment(
-        kernel="6.9.0", governor="powersave", host="bench-7", loadavg=[3.0, 2.0, 1.0],
-        software={"venturi": "0.2.0"}, memory={"total": 64 * 2**30 + 4096},
-        sysctls={"net.core.rmem_max": "4194304", "vm.swappiness": "10"},
-    )  # fmt: skip
-    done = venturi("compare", base, run_like(tmp_path, environment=changed))
-    assert done.returncode == 0
-    for text in (
-        "! client: kernel: 6.1.0 -> 6.9.0",
-        "! client: governor: performance -> powersave",
-        "! client: Venturi: 0.1.0 -> 0.2.0",
-        "! client: net.core.rmem_max: 212992 -> 4194304",
-    ):
-        assert text in said(done)
-    quiet = said(done).split("differs, but does not matter: ")[1]
-    for name in ("client: host", "client: load before", "client: vm.swappiness"):
-        assert name in quiet
-    assert "memory" not in done.stdout
-
-
 def test_a_busier_machine_is_marked(tmp_path: Path) -> None:
     """Two runs of the same thing on a machine that others use more in the second."""
-
-    def with_load(busy: float) -> Any:
-        def edit(line: Line) -> Line:
-            host = {"cores": 8, "busy_share": busy, "steal_share": 0.001}
-            process = {"user_ns": 10**9, "system_ns": 10**9}
-            end = {"by": "self", "window_ns": 10**9, "process": process, "host": host}
-            return line | {"resources": {"same_machine": False, "client": end, "server": None}}
-
-        return edit
-
     runs = [
-        run_like(tmp_path, with_load(busy), name=name)
+        run_like(tmp_path, used_by_others(busy), name=name)
         for name, busy in (("quiet", 0.27), ("noisy", 0.75), ("quieter", 0.26))
     ]
     text = said(venturi("compare", runs[0], runs[1]))
     assert "! client: CPU used by others: 2.0 % -> 50.0 %" in text
     assert "CPU used by others" not in said(venturi("compare", runs[0], runs[2]))
-
-
-def test_server_software_is_shown(base: Path, tmp_path: Path) -> None:
-    def edit(line: Line) -> Line:
-        line["target"]["software"] = "venturi 0.2.0"
-        return line
-
-    done = venturi("compare", base, run_like(tmp_path, edit))
-    assert "! server: software: model -> venturi 0.2.0" in said(done)
 
 
 def test_several_runs_each_against_the_base(base: Path, tmp_path: Path) -> None:
@@ -341,42 +336,3 @@ def test_misuse(base: Path, tmp_path: Path, words: tuple[str, ...], text: str) -
 
 def test_no_such_run(base: Path, tmp_path: Path) -> None:
     assert venturi("compare", base, tmp_path / "none").returncode == ExitCode.STORE
-
-
-@pytest.mark.parametrize(
-    ("metric", "edit", "word"),
-    [
-        ("steady", slower(1.2), "slower"),
-        ("latency-p99", None, "slower"),
-        ("latency-p50", None, "slower"),
-        ("cpu-per-byte", None, "dearer"),
-    ],
-)
-def test_other_metrics_know_which_way_is_worse(
-    base: Path, tmp_path: Path, metric: str, edit: Any, word: str
-) -> None:
-    def heavier(line: Line) -> Line:
-        for end in ("client", "server"):
-            for kind in ("user_ns", "system_ns"):
-                line["cpu"][end][kind] = int(line["cpu"][end][kind] * 1.5)
-        kept = line["latency"]["service"]
-        kept["percentiles"] = [[p, int(v * 1.5)] for p, v in kept["percentiles"]]
-        return line
-
-    run = run_like(tmp_path, edit or heavier)
-    done = venturi("compare", base, run, "--metric", metric)
-    assert done.returncode == 8
-    assert f"of 6 cells 6 {word}" in said(done)
-    assert venturi("compare", run, base, "--metric", metric).returncode == 0
-    if metric == "cpu-per-byte":
-        assert "base s/GB" in done.stdout
-
-
-def test_rows_where_no_bytes_are_known(base: Path, tmp_path: Path) -> None:
-    def edit(line: Line) -> Line:
-        line["counts"] = {"rows": line["counts"]["rows"]}
-        return line
-
-    done = venturi("compare", base, run_like(tmp_path, chain(edit, slower(1.2))))
-    assert done.returncode == 8
-    assert "base Mrows/s" in done.stdout

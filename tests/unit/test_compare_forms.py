@@ -15,10 +15,8 @@ from support.compare import (  # noqa: F401 - the fixtures too
     run_like,
     said,
     slower,
-    terminal,
-    venturi,
 )
-from support.run import ROOT
+from support.run import ROOT, venturi
 from support.synthetic import HOSTILE, cells, hostile, make_run
 from venturi.analysis.compare.runs import compare, compare_by
 from venturi.analysis.results import load
@@ -145,14 +143,11 @@ def test_hostile_names_are_not_obeyed(tmp_path: Path, format: str) -> None:
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_no_line_is_longer_than_the_terminal(
-    tmp_path: Path, width: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
+def test_no_line_is_longer_than_the_terminal(tmp_path: Path, width: int) -> None:
     matrix = cells(rows=(1_000_000, 10_000_000))
     one = make_run(tmp_path / "one", matrix, samples=False)
     two = make_run(tmp_path / "two", matrix, samples=False, edit=slower(1.5))
-    done = venturi("compare", one, two)
+    done = venturi("compare", one, two, columns=width)
     assert max(map(len, done.stdout.splitlines())) <= width
     assert "rows/stream" in done.stdout
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.compare import said, slower, venturi
+from support.compare import said, slower
 from support.draws import draws, slack
+from support.run import venturi
 from support.synthetic import ENVIRONMENT, cells, make_run
 from venturi.analysis.statistics.change_points import change_points
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.draws import draws, slack
 from venturi.analysis.advice import straggler_advice
 from venturi.analysis.advice.stragglers import Straggler, machines, stragglers
 from venturi.analysis.cells.summary import Cell, summarise
@@ -129,7 +130,7 @@ def noisy(
 @pytest.mark.parametrize("loaders", [3, 4, 8, 32])
 @pytest.mark.parametrize("repeats", [3, 5, 10])
 def test_a_planted_one_is_found_and_nobody_else(loaders: int, repeats: int) -> None:
-    for seed in range(30):
+    for seed in range(draws(30)):
         cell, who = noisy(loaders, repeats, seed, 0.02, planted=0.5, disturbed=0.0)
         assert [one.names for one in stragglers(cell)] == [(who,)], seed
 
@@ -138,24 +139,24 @@ def test_a_planted_one_is_found_and_nobody_else(loaders: int, repeats: int) -> N
 @pytest.mark.parametrize("loaders", [2, 3, 4, 8])
 def test_where_none_was_planted_none_is_found(loaders: int, spread: float, disturbed: float) -> None:
     """At most one run in a hundred is told of one that chance made, however much trials differ."""
-    seeds = 100
+    seeds = draws(100)
     accused = sum(
         bool(stragglers(noisy(loaders, repeats, seed, spread, disturbed=disturbed)[0]))
         for repeats in (3, 5)
         for seed in range(seeds)
     )
-    assert accused <= 2 * seeds / 100
+    assert accused / (2 * seeds) <= 0.01 + slack(2 * seeds, 0.01)
 
 
 @pytest.mark.parametrize("loaders", [4, 8])
 def test_a_planted_one_is_mostly_found_in_noise_too(loaders: int) -> None:
-    hits = 0
-    for seed in range(50):
+    hits, tries = 0, draws(50)
+    for seed in range(tries):
         cell, who = noisy(loaders, 5, seed, 0.08, planted=0.4)
         accused = [one.name for one in stragglers(cell)]
         assert accused in ([], [who]), seed
         hits += accused == [who]
-    assert hits >= 45
+    assert hits >= 0.9 * tries
 
 
 def test_the_figures_of_fixed_work() -> None:
