@@ -19,8 +19,6 @@ from venturi.analysis.statistics.gain import effect
 from venturi.measure.tune import Recorded
 from venturi.report.text import best as report
 
-pytestmark = pytest.mark.slow
-
 
 def records(
     speed: Any, cpu: Any = lambda p: 2e9, noise: float = 0.01, repeats: int = 5, **axes: list[Any]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +22,6 @@ class Server:
 
     def __init__(self, note: Any) -> None:
         self.running = False
-        self.lasts = 0
         self.hello: dict[str, Any] = {"software": "MariaDB 11", "settings": {"a": "1"}}
 
     def start(self) -> Server:
@@ -92,14 +91,13 @@ def test_a_dead_server_is_started_again_until_it_runs() -> None:
 
 
 def test_who_dies_slowly_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("venturi.servers.local._DOUBT_SECONDS", 60.0)
+    """By a clock that stands still: it dies while it is watched."""
+    clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda seconds: Server.made[0].stop())
+    monkeypatch.setattr("venturi.servers.local.time", clock)
     local, _ = noted()
     local.start(["mysql://local"])
-    timer = threading.Timer(0.1, Server.made[0].stop)
-    timer.start()
     local.ensure(doubted=True)
     assert len(Server.made) == 2
-    timer.join()
 
 
 def test_a_file_is_there_for_the_run_alone() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.run import DATA, venturi
+from support.golden import kept
+from support.run import venturi
 from support.upsert import BATCH_NS, ROW_NS, make_run, repeated, sweep, trial
 from support.verdict import trial as transfer
 from venturi.analysis.cells import batches
@@ -28,7 +28,6 @@ from venturi.report.tables import seed
 from venturi.report.tables import write as table_files
 from venturi.report.text import markdown, summary
 
-SHOWN = DATA / "show-upserts.txt"
 REFUSED = {
     "refused": {"batches": 2, "rows": 1000},
     "in_doubt": {"batches": 1, "rows": 500},
@@ -128,15 +127,7 @@ def test_the_text_of_a_run(tmp_path: Path) -> None:
     shown = venturi("show", run, cwd=tmp_path)
     one = venturi("show", run, "--cell", "streams=4,rows_per_batch=500", cwd=tmp_path)
     assert shown.returncode == 0 == one.returncode
-    text = shown.stdout + "-" * 80 + "\n" + one.stdout
-    if os.environ.get("VENTURI_UPDATE"):
-        SHOWN.write_text(text)
-    assert text == SHOWN.read_text()
-    partial = " ".join(text.split())
-    assert (
-        "rows in" in partial
-        and "2 batches (1,000 rows) were refused; 1 batch (500 rows) is in doubt" in partial
-    )
+    kept("show-upserts", shown.stdout + "-" * 80 + "\n" + one.stdout)
 
 
 def test_doubts_of_good_trials_are_columns_and_a_warning(tmp_path: Path) -> None:
@@ -234,8 +225,7 @@ def test_figures_of_an_upsert(tmp_path: Path) -> None:
     assert drawn["throughput-streams"].y_label == "throughput, krows/s"
     assert "roofline" not in drawn
     for figure in drawn.values():
-        for kind in ("png", "svg"):
-            assert len(matplotlib_figures.render(figure, kind)) > 1000
+        assert matplotlib_figures.render(figure, "svg").startswith(b"<?xml")
 
 
 def test_the_tail_over_nines(tmp_path: Path) -> None:
