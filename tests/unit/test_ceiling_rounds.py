@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_ceilings import MEMORY, TCP, line
+from test_ceilings import MEMORY, PARAMETERS, TCP, line
 from test_sweep import EIGHT, Recorder, run
 
 from support.run import venturi
@@ -30,11 +30,6 @@ from venturi.report.text import cell as cell_text
 from venturi.report.text import summary
 from venturi.store.directory import RunDirectory
 
-PARAMETERS: dict[str, Any] = {
-    "operation": "put", "place": "local", "target": "flight://local", "data": "records", "columns": 4,
-    "values": "random", "row_bytes": 32.0, "rows_per_batch": 4096, "streams": 2, "threads": 2,
-    "verify": "checksum", "compression": None,
-}  # fmt: skip
 MOMENTS = (1.0, 0.5, 1.3, 0.7, 0.9, 1.1)
 """How fast the machine is in each round."""
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from support.claim import count
-from support.draws import draws
+from support.draws import draws, slack
 from venturi.analysis.statistics import speeds
 from venturi.analysis.statistics.curve import Curve
 
@@ -95,4 +95,5 @@ def test_two_groups_of_repeats_are_told_and_noise_is_none() -> None:
     generator, tries = np.random.default_rng(9), draws(500)
     for spread in (0.02, 0.2, 0.4):
         drawn = (np.exp(generator.normal(0, spread, int(generator.integers(10, 30)))) for _ in range(tries))
-        assert sum(speeds.two_groups(list(map(float, one))) is not None for one in drawn) <= 0.02 * tries
+        told = sum(speeds.two_groups(list(map(float, one))) is not None for one in drawn)
+        assert told / tries <= 0.01 + slack(tries, 0.01)

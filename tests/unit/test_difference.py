@@ -81,7 +81,7 @@ def test_five_percent_is_found_with_ten_repeats_on_a_quiet_machine() -> None:
         run[7] = [0.95 * v for v in run[7]]
         d = differences(list(zip(base, run, strict=True)))[7]
         found += d.adjusted is not None and d.adjusted < 0.05 and d.ratio < 1
-    assert found >= 0.98 * tries - 1
+    assert found / tries >= 0.98 - slack(tries, 0.02)
 
 
 def test_a_rank_test_would_find_nothing_where_this_does() -> None:
