@@ -121,7 +121,7 @@ bench: $(PEERS)
 	$(BIN)/python bench/run.py $(BENCH)
 
 # What is measured there is a server's.
-bench $(addprefix bench-,adbc ingest read spark upsert verdicts): servers
+bench $(addprefix bench-,adbc ingest read upsert verdicts): servers
 servers: | $(TEST_SERVERS)
 	@tools/install-servers
 

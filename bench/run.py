@@ -30,24 +30,18 @@ SMALL = {
     "upsert": "--rounds 6 --seconds 0.7 --rows 20000 --only mariadb-500 counter-500 empty",
     "ingest": "--rounds 6 --points 10000000 --only venturi-os victoria-metrics",
     "wide": "--rounds 6 --only strings 4",
-    "compression": "--rounds 6 --links 250mbit 1gbit 2.5gbit --data birdstrikes --codecs lz4 zstd "
-    "--streams 1 --seconds 0.4 --parts links",
     "links": "--rounds 2 --seconds 0.7 --links 50mbit 100mbit=20ms 200mbit=5ms 500mbit=10ms 1gbit "
     "1gbit=20ms 200mbit=40ms --sets flight --operations get --streams 1",
     "scale": "--rounds 6 --cells 1000",
     "sampler": "--rounds 10 --seconds 0.5",
     "cluster": "--rounds 6 --starts 6 --repeats 6 --loaders 10 --simulated 10,20,40,100",
-    "cores": "--rounds 6 --turns 12 --streams 2 --rows 4096",
     "compare": "--rounds 2 --repeats 5 --rows 3000000",
-    "tune": "--rounds 0 --seeds 10",
     "claims": "--rounds 1000",
     "verdicts": "--rounds 2 --only encode decode",
 }
 """By a bench's name its flags."""
 LEFT_OUT = {
-    "builds": "it needs the checkout of another build",
     "mutation": "each fault is a build",
-    "spark": "it has no goal",
     "models": "it measures no machine, and has no goal",
 }
 SECONDS = 600
