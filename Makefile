@@ -19,7 +19,7 @@ SHELL := /bin/sh
 .DELETE_ON_ERROR:
 
 BENCHES := $(patsubst bench/%/run.py,%,$(wildcard bench/*/run.py))
-.PHONY: all demo docs test test-servers test-machine test-all lint lint-release wheel sdist test-wheel generate format bench servers $(BENCHES:%=bench-%) clean help check-tools
+.PHONY: all demo docs test test-servers test-machine test-all lint lint-release wheel sdist test-wheel generate format bench bench-records servers $(BENCHES:%=bench-%) clean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -115,13 +115,17 @@ format: $(LINT)
 
 # Its flags go into BENCH: see bench/README.md
 $(BENCHES:%=bench-%): bench-%: $(PEERS)
-	$(BIN)/python bench/$*/run.py $(BENCH)
+	$(BIN)/python -m bench.$*.run $(BENCH)
 
 bench: $(PEERS)
-	$(BIN)/python bench/run.py $(BENCH)
+	$(BIN)/python -m bench.run $(BENCH)
+
+# The records of benches, with their age in commits.
+bench-records: $(PACKAGE)
+	$(BIN)/python -m bench.records $(BENCH)
 
 # What is measured there is a server's.
-bench $(addprefix bench-,adbc ingest read upsert verdicts): servers
+bench $(addprefix bench-,ingest overhead read upsert verdicts): servers
 servers: | $(TEST_SERVERS)
 	@tools/install-servers
 

@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 
 from venturi.analysis.statistics.intervals import median_interval
 
-VERDICTS = ("met", "missed", "cannot be told")
+VERDICTS = ("met", "missed", "inconclusive")
 HEAD = ["| goal | wanted | found | |", "|---|---|---|---|"]
 CONFIDENCE = 0.95
 

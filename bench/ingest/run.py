@@ -20,13 +20,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(1, str(Path(__file__).resolve().parent.parent))
-
-import gauges
-import stores
-from table import DATA, LOADERS, SCHEMES, told
-
-import shared
+from bench import shared
+from bench.ingest import gauges
+from bench.ingest.page import DATA, LOADERS, SCHEMES, page
+from support import timeseries as stores
 from venturi import open as open_run
 
 WORK = shared.target_directory() / "bench-ingest"
@@ -65,7 +62,7 @@ def arguments() -> argparse.Namespace:
 @contextlib.contextmanager
 def sink(folder: Path | None = None) -> Iterator[int]:
     port = stores.free_port()
-    words = [sys.executable, str(Path(__file__).with_name("sink.py")), str(port)]
+    words = [sys.executable, "-m", "bench.ingest.sink", str(port)]
     process = subprocess.Popen(
         [*words, *([str(folder)] if folder else [])], stdout=subprocess.PIPE, text=True
     )
@@ -290,4 +287,4 @@ def measure(chosen: argparse.Namespace, output: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(shared.run("ingest", arguments(), measure, told))
+    sys.exit(shared.run("ingest", arguments(), measure, page))

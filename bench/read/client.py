@@ -11,10 +11,9 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(1, str(Path(__file__).resolve().parent.parent))
+from bench import trial as core
 
 Answer = dict[str, Any]
 BATCH = 65_536
@@ -22,9 +21,7 @@ BATCH = 65_536
 
 def venturi(request: Answer) -> Answer:
     """A trial as `venturi run` executes it, stage clocks, latencies and samples included, rows counted."""
-    import core_trials
-
-    record = core_trials.trial(
+    record = core.trial(
         target=request["url"],
         options={"query": request["query"], "format": request["form"]},
         data={"source": "remote"},

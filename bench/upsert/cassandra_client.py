@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from working_set import cassandra_session, read_rows
+from bench.upsert.working_set import cassandra_session, read_rows
 
 
 def batches(session: Any, prepared: Any, asked: dict[str, Any], rows: list[Any]) -> Callable[[], int]:

@@ -11,14 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import latte
-import processes
-import working_set
-from cells import Cell
-
+from bench.upsert import latte, processes, working_set
+from bench.upsert.cells import Cell
 from venturi.servers.throwaway import MariaDb, ThrowawayServer
 
-HERE = Path(__file__).resolve().parent
 LOADED_UNIX_S = 1_790_000_000
 
 
@@ -123,7 +119,7 @@ class Bench:
             "sample_interval_ns": 100_000_000 if self.samples else 0,
             **amount,
         }
-        (ended,) = processes.run([processes.python(HERE / "venturi_client.py", json.dumps(spec))])
+        (ended,) = processes.run([processes.python("venturi_client", spec)])
         said = json.loads(ended.output)
         return Turn(
             said["rows"],
@@ -166,9 +162,8 @@ class Bench:
 
     def _pymysql(self, seconds: float) -> Turn:
         asked = {**self.place, "user": self.server.user, "seconds": seconds}
-        script = HERE / "pymysql_client.py"
         commands = [
-            processes.python(script, json.dumps({**asked, "path": str(path)})) for path in self._statements
+            processes.python("pymysql_client", {**asked, "path": str(path)}) for path in self._statements
         ]
         return self._together(commands)
 
@@ -184,9 +179,8 @@ class Bench:
             "in_flight": self.cell.in_flight,
         }
         paths = [str(self.directory / f"share-{number}.csv") for number in range(self.streams)]
-        script = HERE / "cassandra_client.py"
         return self._together(
-            [processes.python(script, json.dumps({**asked, "path": path})) for path in paths]
+            [processes.python("cassandra_client", {**asked, "path": path}) for path in paths]
         )
 
     def _together(self, commands: list[list[str]]) -> Turn:

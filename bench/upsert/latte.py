@@ -17,8 +17,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import processes
-from working_set import Prepared, write_rows
+from bench.upsert import processes
+from bench.upsert.working_set import Prepared, write_rows
 
 VERSION = "0.29.0"
 SCRIPT = Path(__file__).resolve().parent / "latte.rn"

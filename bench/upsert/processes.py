@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _POLL_SECONDS = 0.01
@@ -118,6 +120,6 @@ def settle(pid: int, most_seconds: float = 6.0) -> None:
             return
 
 
-def python(script: Path, *words: str) -> list[str]:
-    """The command that runs one of our clients."""
-    return [sys.executable, str(script), *words]
+def python(client: str, request: dict[str, Any]) -> list[str]:
+    """The command that runs one of the clients beside this file."""
+    return [sys.executable, "-m", f"bench.upsert.{client}", json.dumps(request)]

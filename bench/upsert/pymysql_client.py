@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 import pymysql
-from working_set import read_statements
+
+from bench.upsert.working_set import read_statements
 
 
 def main() -> None:

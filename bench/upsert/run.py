@@ -20,18 +20,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(1, str(HERE.parent))
-
-import latte  # noqa: E402
-import processes  # noqa: E402
-import summary  # noqa: E402
-from cells import CELLS, Cell  # noqa: E402
-from clients import Bench  # noqa: E402
-
-import shared  # noqa: E402 - of bench/
-from venturi.common.errors import VenturiError  # noqa: E402
-from venturi.servers import throwaway  # noqa: E402
+from bench import shared
+from bench.upsert import latte, processes
+from bench.upsert.cells import CELLS, Cell
+from bench.upsert.clients import Bench
+from bench.upsert.page import page
+from venturi.common.errors import VenturiError
+from venturi.servers import throwaway
 
 WARM_UP_SECONDS = 2.0
 # A machine that others keep busy as well must not end a run.
@@ -56,7 +51,7 @@ def arguments() -> argparse.Namespace:
 
 def version(*command: str) -> str:
     if shutil.which(command[0]) is None:
-        sys.exit(f"{command[0]} is missing: bench/README.md has what this needs")
+        sys.exit(f"{command[0]} is missing: see bench/README.md")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return (done.stdout or done.stderr).strip().splitlines()[0]
 
@@ -78,7 +73,7 @@ def peers(cells: list[Cell]) -> dict[str, str]:
             try:
                 found[name] = f"{package} {installed(package)}"
             except PackageNotFoundError:
-                sys.exit(f"pip install {package}: the extra `test` has it")
+                sys.exit(f"pip install {package}: the extra `test-servers` has it")
     return found
 
 
@@ -193,13 +188,13 @@ class Run:
             "generate": "inline",
             "verify": "none",
         }
-        (ended,) = processes.run([processes.python(HERE / "venturi_client.py", json.dumps(spec))])
+        (ended,) = processes.run([processes.python("venturi_client", spec)])
         said: dict[str, Any] = json.loads(ended.output)
         return said
 
 
 def main() -> int:
-    return shared.run("upsert", arguments(), lambda *given: Run(*given).measure(), summary.told)
+    return shared.run("upsert", arguments(), lambda *given: Run(*given).measure(), page)
 
 
 if __name__ == "__main__":
