@@ -1,4 +1,4 @@
-"""What a bench must reach, and whether it does: met or missed where the whole 95 % interval says so."""
+"""What a bench must reach, and whether it does: met or missed if the whole 95 % interval is."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Judged:
     most: bool = False
     unit: str = ""
     coverage: float = 1.0
-    """Probability that the interval holds the true figure: of under six repeats less than 95 %."""
+    """Probability that the interval holds the true figure: less than 95 % with under six repeats."""
 
     @property
     def verdict(self) -> str:
@@ -40,16 +40,18 @@ class Judged:
         return VERDICTS[1] if sign * far < sign * self.wanted else VERDICTS[2]
 
     @property
+    def figure(self) -> str:
+        interval = f" [{self.low:.3g}..{self.high:.3g}]" if self.low != self.high else ""
+        return f"{self.found:.3g}{interval}" + (f" {self.unit}" if self.unit else "")
+
+    @property
     def line(self) -> str:
         unit = f" {self.unit}" if self.unit else ""
-        found = f"{self.found:.3g}"
-        if (self.low, self.high) != (self.found, self.found):
-            found += f" [{self.low:.3g}..{self.high:.3g}]"
         word = f"**{self.verdict}**" if self.verdict == VERDICTS[1] else self.verdict
         if self.coverage < CONFIDENCE:
             word += f": too few repeats ({self.coverage:.0%})"
         sign = "<=" if self.most else ">="
-        return f"| {self.what} | {sign} {self.wanted:g}{unit} | {found}{unit} | {word} |"
+        return f"| {self.what} | {sign} {self.wanted:g}{unit} | {self.figure} | {word} |"
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -12,8 +12,9 @@ import numpy as np
 from bench import goals
 from bench.goals import Judged
 
-_ALL_GOALS = 20
-"""With more goals than this, the page lists only those that are not met."""
+_ALL_GOALS, _FEW_GOALS = 20, 4
+"""With more goals than the first, the page lists only those that are not met. With no more than the second,
+their figures are the result."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,9 @@ class Page:
     def _summary(self) -> list[str]:
         counts = Counter(goal.verdict for goal in self.goals)
         counted = ", ".join(f"{counts[verdict]} {verdict}" for verdict in goals.VERDICTS)
-        result = [self.result, f"Goals: {counted}." if self.goals else "No goals."]
+        figures = "; ".join(f"{goal.what}: {goal.figure}" for goal in self.goals)
+        few = f"{figures}." if figures and len(self.goals) <= _FEW_GOALS else ""
+        result = [self.result or few, f"Goals: {counted}." if self.goals else "No goals."]
         if self.failed:
             result.append(f"{len(self.failed)} trials failed.")
         return [

@@ -1,8 +1,8 @@
 """All benches, each made small: which goals are met and missed on this machine, in some 20 minutes.
 
-A goal is met or missed where the whole 95 % interval says so; in so few rounds much cannot be told. A figure
-to be believed comes from a bench alone, with its own defaults, on a machine that does nothing else. The exit
-status is 1 where a goal is missed or a bench failed. See bench/README.md.
+A goal is met or missed if the whole 95 % interval is; with so few rounds, much is inconclusive. For figures
+to rely on, run one bench alone with its defaults, on a machine that does nothing else. The exit status is 1
+if a goal is missed or a bench failed. See bench/README.md.
 """
 
 from __future__ import annotations

@@ -19,12 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from bench import records
+from bench import Line, records
 from bench.page import Page
 from venturi.analysis.statistics.intervals import median_interval
 
 ROOT = Path(__file__).resolve().parent.parent
-Line = dict[str, Any]
 
 
 def stamp() -> str:

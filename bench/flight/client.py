@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import sys
 
+from bench import Line
 from bench import trial as core
-from bench.shared import Line
 
 
 def flight(request: Line) -> Line:

@@ -1,9 +1,4 @@
-"""From the bench's lines to its page.
-
-A ratio is taken within a round, between trials that ran right after one another, and the
-median over the rounds is reported; the interval is that of the
-median. With few rounds it is coarse, but it comes from the same noise as the numbers.
-"""
+"""From the bench's lines to its page."""
 
 from __future__ import annotations
 

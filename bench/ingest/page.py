@@ -124,7 +124,7 @@ def _cost(line: shared.Line) -> float:
 
 
 def _failed(stores: list[shared.Line]) -> list[str]:
-    """Of ours: a peer that loses points is told of in the table."""
+    """Of ours; if a peer loses points, the table shows it."""
     return [
         f"{line['shown']}, {line['protocol']}: {line['points']:,} of {line['expected']:,} points"
         for line in stores

@@ -69,14 +69,14 @@ def measure(options: argparse.Namespace, output: Path) -> None:
             with shared.stolen(line):
                 bench = subprocess.Popen(command(options, name, place), stderr=subprocess.PIPE, text=True)
                 try:
-                    said = bench.communicate()[1]
+                    errors = bench.communicate()[1]
                 finally:
                     # Ended from outside, it takes its laboratory and its servers along.
                     bench.terminate()
                     bench.wait()
             trials = place / "trials.jsonl"
             if not trials.exists():
-                last = said.strip().splitlines()[-1:] or ["it ended without a word"]
+                last = errors.strip().splitlines()[-1:] or ["it ended without a word"]
                 keep({"kind": "missing", "why": f"{name}: {last[0]}"})
                 continue
             keep(line)

@@ -82,7 +82,7 @@ def page(source: Path) -> Page:
 
 
 def _claims(line: shared.Line) -> tuple[list[str], list[goals.Judged]]:
-    false, clear, missed, said = (Counter(line[kind]) for kind in ("false", "clear", "missed", "said"))
+    false, clear, missed, claims = (Counter(line[kind]) for kind in ("false", "clear", "missed", "said"))
     wrong = sum(false.values())
     judged = goals.share(
         "curves of which something false is claimed", wrong, line["curves"], MOST_FALSE, most=True
@@ -92,7 +92,7 @@ def _claims(line: shared.Line) -> tuple[list[str], list[goals.Judged]]:
         "",
         f"Something false is claimed of {wrong} of {line['curves']:,} curves. "
         f"By shape: {', '.join(f'{shape} {false[shape]}' for shape in SHAPES)}. "
-        f"Claims: {', '.join(f'{kind} {n:,}' for kind, n in sorted(said.items()))}.",
+        f"Claims: {', '.join(f'{kind} {n:,}' for kind, n in sorted(claims.items()))}.",
         "",
         "| truth beyond three margins | curves | claimed |",
         "|---|---|---|",

@@ -88,7 +88,7 @@ _COMMON = ("flight://local", "charrow://local", "sqlite://local", "opentsdb://lo
 
 
 def steps(fault: Fault) -> list[Step]:
-    """The tests of what it touches. Raises KeyError if nobody has said which."""
+    """The tests of what it touches. Raises KeyError if none are known."""
     found: dict[Step, None] = {}
     for path in fault.touched:
         known = max((prefix for prefix in _TESTS if path.startswith(prefix)), key=len, default=path)

@@ -146,5 +146,5 @@ def pandas(request: Answer) -> Answer:
 WAYS = {way.__name__: way for way in (venturi, connectorx, adbc, psycopg, psycopg_copy, pymysql, pandas)}
 
 if __name__ == "__main__":
-    asked = json.loads(sys.argv[1])
-    print(json.dumps(WAYS[asked["way"]](asked)))
+    request = json.loads(sys.argv[1])
+    print(json.dumps(WAYS[request["way"]](request)))

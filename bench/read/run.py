@@ -45,16 +45,16 @@ def measure(options: argparse.Namespace, output: Path) -> None:
             with throwaway.named(name)(note=note) as server:
                 keep({"kind": "server", "server": name, "software": server.hello["software"]})
                 ways.load(server, options.rows)
-                asked = ways.ways(server)
+                requests = ways.ways(server)
                 if options.only:
-                    asked = {way: asked[way] for way in asked if any(w in way for w in options.only)}
-                turn(next(iter(asked.values())), options.rows)  # warms the server up
+                    requests = {way: requests[way] for way in requests if any(w in way for w in options.only)}
+                turn(next(iter(requests.values())), options.rows)  # warms the server up
                 for number in range(options.rounds):
-                    for way in draw.sample(list(asked), len(asked)):
+                    for way in draw.sample(list(requests), len(requests)):
                         line = {"kind": "turn", "server": name, "round": number, "way": way}
-                        line["floor"] = asked[way].get("floor", False)
+                        line["floor"] = requests[way].get("floor", False)
 
-                        def run(request: ways.Request = asked[way]) -> shared.Line:
+                        def run(request: ways.Request = requests[way]) -> shared.Line:
                             return turn(request, options.rows)
 
                         kinds = (OSError, ValueError, shared.ClientFailed)

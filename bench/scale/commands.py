@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.shared import Line
+from bench import Line
 
 LIMIT_SECONDS = 600.0
 """A command that takes longer is ended."""

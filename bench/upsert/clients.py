@@ -68,7 +68,9 @@ class Bench:
                 working_set.write_statements(path, share)
                 self._statements.append(path)
             if len(shares) != self.streams:
-                raise processes.ClientFailed(f"{len(shares)} connections upserted, {self.streams} were asked")
+                raise processes.ClientFailed(
+                    f"{len(shares)} connections upserted, {self.streams} were request"
+                )
             return
         self._venturi({"setup": True, "keep": True}, rows_per_stream=whole)
         found = working_set.from_cassandra(self.server, self.cell.table, self.cell.rows_per_batch)
@@ -120,13 +122,13 @@ class Bench:
             **amount,
         }
         (ended,) = processes.run([processes.python("venturi_client", spec)])
-        said = json.loads(ended.output)
+        figures = json.loads(ended.output)
         return Turn(
-            said["rows"],
-            said["seconds"],
-            said["cpu"],
+            figures["rows"],
+            figures["seconds"],
+            figures["cpu"],
             ended.cpu,
-            {"sampler_cpu": said["sampler_cpu"], "software": said["software"]},
+            {"sampler_cpu": figures["sampler_cpu"], "software": figures["software"]},
         )
 
     def _mysqlslap(self, seconds: float) -> Turn:
@@ -161,15 +163,15 @@ class Bench:
         return Turn(rows, rows / rate, cpu, sum(one.cpu for one in ended), {})
 
     def _pymysql(self, seconds: float) -> Turn:
-        asked = {**self.place, "user": self.server.user, "seconds": seconds}
+        request = {**self.place, "user": self.server.user, "seconds": seconds}
         commands = [
-            processes.python("pymysql_client", {**asked, "path": str(path)}) for path in self._statements
+            processes.python("pymysql_client", {**request, "path": str(path)}) for path in self._statements
         ]
         return self._together(commands)
 
     def _python_driver(self, seconds: float) -> Turn:
         assert self._prepared is not None
-        asked = {
+        request = {
             **self.place,
             "seconds": seconds,
             "statement": self._prepared.statement,
@@ -180,18 +182,19 @@ class Bench:
         }
         paths = [str(self.directory / f"share-{number}.csv") for number in range(self.streams)]
         return self._together(
-            [processes.python("cassandra_client", {**asked, "path": path}) for path in paths]
+            [processes.python("cassandra_client", {**request, "path": path}) for path in paths]
         )
 
     def _together(self, commands: list[list[str]]) -> Turn:
         """Python processes side by side, one a stream: a single one would have a single core."""
         ended = processes.run(commands)
-        said = [json.loads(one.output) for one in ended]
-        rows = sum(one.get("rows", one.get("batches", 0) * self.cell.rows_per_batch) for one in said)
+        figures = [json.loads(one.output) for one in ended]
+        rows = sum(one.get("rows", one.get("batches", 0) * self.cell.rows_per_batch) for one in figures)
         rate = sum(
-            one.get("rows", one.get("batches", 0) * self.cell.rows_per_batch) / one["seconds"] for one in said
+            one.get("rows", one.get("batches", 0) * self.cell.rows_per_batch) / one["seconds"]
+            for one in figures
         )
-        return Turn(rows, rows / rate, sum(o["cpu"] for o in said), sum(e.cpu for e in ended), {})
+        return Turn(rows, rows / rate, sum(o["cpu"] for o in figures), sum(e.cpu for e in ended), {})
 
     def _latte(self, seconds: float) -> Turn:
         cell = self.cell

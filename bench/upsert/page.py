@@ -1,8 +1,4 @@
-"""From the bench's lines to its page.
-
-A ratio is taken within a round, between turns that came right after one another; told is the median over the
-rounds with its 95 % interval.
-"""
+"""From the bench's lines to its page."""
 
 from __future__ import annotations
 

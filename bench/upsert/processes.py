@@ -45,19 +45,19 @@ def run(
     with ExitStack() as files:
         for command in commands:
             # Files, not pipes: nobody reads while they run.
-            said = files.enter_context(tempfile.TemporaryFile("w+"))
-            complained = files.enter_context(tempfile.TemporaryFile("w+"))
+            output_file = files.enter_context(tempfile.TemporaryFile("w+"))
+            error_file = files.enter_context(tempfile.TemporaryFile("w+"))
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=said, stderr=complained, cwd=cwd
+                command, stdin=subprocess.DEVNULL, stdout=output_file, stderr=error_file, cwd=cwd
             )
             files.callback(_stopped, process)
-            running.append((process, said, complained))
+            running.append((process, output_file, error_file))
         deadline = time.monotonic() + _LIMIT_SECONDS
-        for process, said, complained in running:
+        for process, output_file, error_file in running:
             usage = _reaped(process, [p.pid for p, _, _ in running], deadline, watch)
-            said.seek(0)
-            complained.seek(0)
-            output, errors = said.read(), complained.read()
+            output_file.seek(0)
+            error_file.seek(0)
+            output, errors = output_file.read(), error_file.read()
             if process.returncode:
                 name = Path(process.args[0] if isinstance(process.args, list) else "client").name
                 raise ClientFailed(

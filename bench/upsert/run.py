@@ -78,16 +78,8 @@ def peers(cells: list[Cell]) -> dict[str, str]:
 
 
 def environment(options: argparse.Namespace, cells: list[Cell]) -> dict[str, Any]:
-    return {
-        **shared.machine(),
-        "rounds": options.rounds,
-        "seconds": options.seconds,
-        "rows": options.rows,
-        "streams": options.streams,
-        "seed": options.seed,
-        "samples": not options.no_samples,
-        "peers": peers(cells),
-    }
+    settings = {name: getattr(options, name) for name in ("rounds", "seconds", "rows", "streams", "seed")}
+    return {**shared.machine(), **settings, "samples": not options.no_samples, "peers": peers(cells)}
 
 
 class Run:
@@ -110,12 +102,7 @@ class Run:
             if self.empty:
                 for number in range(self.options.rounds):
                     line = {"kind": "empty", "round": number}
-                    try:
-                        line |= self._empty()
-                    except processes.ClientFailed as error:
-                        line["error"] = str(error)
-                        print(f"failed: {line['error']}", file=sys.stderr, flush=True)
-                    self.keep(line)
+                    self.keep(shared.attempted(line, self._empty, (processes.ClientFailed,)))
             # One server at a time: an idle one still takes memory, and Java's some CPU time.
             for name in dict.fromkeys(cell.server for cell in self.cells):
                 cells = [cell for cell in self.cells if cell.server == name]
@@ -132,20 +119,13 @@ class Run:
         note = lambda _, text: print(text, file=sys.stderr)  # noqa: E731
         with throwaway.named(name)(note=note, settings=SETTINGS[name]) as server:
             print(f"{server.hello['software']} is up", file=sys.stderr, flush=True)
-            self.keep(
-                {"kind": "server", "name": name, **{k: server.hello[k] for k in ("software", "settings")}}
-            )
+            hello = {name: server.hello[name] for name in ("software", "settings")}
+            self.keep({"kind": "server", "name": name, **hello})
             yield server
 
     def _bench(self, server: throwaway.ThrowawayServer, cell: Cell) -> Bench:
-        bench = Bench(
-            server,
-            cell,
-            self.options.rows,
-            self.options.streams,
-            self.directory,
-            samples=not self.options.no_samples,
-        )
+        options, samples = self.options, not self.options.no_samples
+        bench = Bench(server, cell, options.rows, options.streams, self.directory, samples)
         bench.prepare()
         assert server.pid is not None
         processes.settle(server.pid)
@@ -189,20 +169,18 @@ class Run:
             "verify": "none",
         }
         (ended,) = processes.run([processes.python("venturi_client", spec)])
-        said: dict[str, Any] = json.loads(ended.output)
-        return said
+        figures: dict[str, Any] = json.loads(ended.output)
+        return figures
 
 
-def main() -> int:
-    return shared.run("upsert", arguments(), lambda *given: Run(*given).measure(), page)
-
-
-if __name__ == "__main__":
+def measure(options: argparse.Namespace, output: Path) -> None:
     try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+        Run(options, output).measure()
     except processes.ClientFailed as error:
         sys.exit(f"error: {error}")
     except VenturiError as error:
         sys.exit(f"{error}{f'; {error.hint}' if error.hint else ''}")
+
+
+if __name__ == "__main__":
+    sys.exit(shared.run("upsert", arguments(), measure, page))

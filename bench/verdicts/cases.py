@@ -1,7 +1,7 @@
-"""Bottlenecks made to measure, and what may be said of each.
+"""Bottlenecks made on purpose, and which verdicts on each are right.
 
-A case makes one narrow place on purpose and measures through it. What is right is so by construction: the
-place was made, and it is tighter than everything else by a multiple, but where the case says otherwise.
+A case makes one narrow place and measures through it. What is right is so by construction: the place is
+tighter than everything else by a multiple, unless the case says otherwise.
 """
 
 from __future__ import annotations

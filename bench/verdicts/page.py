@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from bench import goals
+from bench import Line, goals
 from bench.page import Page
-from bench.shared import Line
 from bench.verdicts.stand import Case
 
 LEAST_RIGHT = 0.95

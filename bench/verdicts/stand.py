@@ -50,13 +50,13 @@ Make = Callable[[Stand], Trial]
 
 @dataclass(frozen=True)
 class Verdicts:
-    """Verdicts that are right: any of these causes, of that end and stage where they are given."""
+    """Verdicts that are right: any of these causes, of that end and stage if they are named."""
 
     causes: tuple[Cause, ...]
     end: str | None = None
     stage: str | None = None
     also: tuple[Cause, ...] = ()
-    """Where two places are equally narrow, what has to be said of the other."""
+    """If two places are equally narrow, what must be reported of the other."""
 
     def fits(self, found: Mapping[str, Any]) -> bool:
         return (

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pyarrow.flight as flight
 
+from bench import Line
 from bench import trial as core
-from bench.shared import Line
 from bench.wide import tables
 
 
