@@ -67,7 +67,8 @@ def measure(options: argparse.Namespace, output: Path) -> None:
             place = Path(work) / name
             line: shared.Line = {"kind": "set", "set": name}
             with shared.stolen(line):
-                bench = subprocess.Popen(command(options, name, place), stderr=subprocess.PIPE, text=True)
+                words = command(options, name, place)
+                bench = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
                 try:
                     errors = bench.communicate()[1]
                 finally:
