@@ -34,6 +34,12 @@ def git(*words: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
+def head_commit() -> str:
+    """Of the tree that is measured; it ends in `-dirty` if tracked files have changes."""
+    changes = git("status", "--porcelain", "--untracked-files=no")
+    return (git("rev-parse", "--short=8", "HEAD") or "") + ("-dirty" if changes else "")
+
+
 def on_main(commit: str) -> bool:
     return any(git("merge-base", "--is-ancestor", commit, branch) is not None for branch in _BRANCHES)
 

@@ -49,9 +49,6 @@ def machine() -> Line:
     """The first line of a record: where, when and of which sources."""
     described = Path("/proc/cpuinfo").read_text().splitlines()
     models = [line.split(":", 1)[1].strip() for line in described if line.startswith("model name")]
-    commit = subprocess.run(
-        ["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True
-    ).stdout.strip()
     return {
         "kind": "environment",
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -60,7 +57,7 @@ def machine() -> Line:
         "kernel": platform.release(),
         "congestion_control": _congestion_control(),
         "python": platform.python_version(),
-        "commit": commit,
+        "commit": records.head_commit(),
         "load_before": os.getloadavg()[0],
     }
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench import shared
 from bench.upsert import latte, processes, working_set
 from bench.upsert.cells import Cell
 from venturi.servers.throwaway import MariaDb, ThrowawayServer
@@ -68,9 +69,7 @@ class Bench:
                 working_set.write_statements(path, share)
                 self._statements.append(path)
             if len(shares) != self.streams:
-                raise processes.ClientFailed(
-                    f"{len(shares)} connections upserted, {self.streams} were request"
-                )
+                raise shared.ClientFailed(f"{len(shares)} connections upserted, not {self.streams}")
             return
         self._venturi({"setup": True, "keep": True}, rows_per_stream=whole)
         found = working_set.from_cassandra(self.server, self.cell.table, self.cell.rows_per_batch)
@@ -228,5 +227,5 @@ def _share(looks: list[tuple[float, float]]) -> float:
     """CPU seconds a second, of (time, CPU seconds so far)."""
     (began, before), (ended, after) = looks[0], looks[-1]
     if ended <= began:
-        raise processes.ClientFailed("a turn was too short to see a thread twice")
+        raise shared.ClientFailed("a turn was too short to see a thread twice")
     return (after - before) / (ended - began)

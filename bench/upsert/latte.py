@@ -17,6 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from bench import shared
 from bench.upsert import processes
 from bench.upsert.working_set import Prepared, write_rows
 
@@ -75,5 +76,5 @@ def report(
         (ended,) = processes.run([command], cwd=Path(place))
         result: dict[str, Any] = json.loads(output.read_text())["result"]
     if result["error_count"]:
-        raise processes.ClientFailed(f"latte: {result['errors'][:1]}")
+        raise shared.ClientFailed(f"latte: {result['errors'][:1]}")
     return result, ended.cpu

@@ -14,13 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_TICK = os.sysconf("SC_CLK_TCK")
+from bench.shared import ClientFailed, cpu_seconds
+
 _POLL_SECONDS = 0.01
 _LIMIT_SECONDS = 120.0
-
-
-class ClientFailed(Exception):
-    """A client ended with an error, or said nothing that can be read."""
 
 
 @dataclass(frozen=True)
@@ -103,20 +100,13 @@ def thread_seconds(pid: int) -> dict[int, float]:
     return found
 
 
-def process_seconds(pid: int) -> float:
-    """CPU seconds of a process so far, threads that ended included."""
-    with open(f"/proc/{pid}/stat") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / _TICK
-
-
 def settle(pid: int, most_seconds: float = 6.0) -> None:
     """Waits until a server has done what its last client left it to do: purge, flush, compaction."""
     deadline = time.monotonic() + most_seconds
     while time.monotonic() < deadline:
-        before, began = process_seconds(pid), time.monotonic()
+        before, began = cpu_seconds(pid), time.monotonic()
         time.sleep(0.25)
-        if process_seconds(pid) - before < 0.1 * (time.monotonic() - began):
+        if cpu_seconds(pid) - before < 0.1 * (time.monotonic() - began):
             return
 
 

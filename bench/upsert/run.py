@@ -102,7 +102,7 @@ class Run:
             if self.empty:
                 for number in range(self.options.rounds):
                     line = {"kind": "empty", "round": number}
-                    self.keep(shared.attempted(line, self._empty, (processes.ClientFailed,)))
+                    self.keep(shared.attempted(line, self._empty, (shared.ClientFailed,)))
             # One server at a time: an idle one still takes memory, and Java's some CPU time.
             for name in dict.fromkeys(cell.server for cell in self.cells):
                 cells = [cell for cell in self.cells if cell.server == name]
@@ -138,17 +138,17 @@ class Run:
         assert pid is not None
         for client in clients:
             line = {"kind": "turn", "round": number, "cell": bench.cell.name, "client": client}
-            server = processes.process_seconds(pid)
+            server = shared.cpu_seconds(pid)
             with shared.stolen(line):
                 try:
                     seconds = self.options.seconds if number >= 0 else WARM_UP_SECONDS
                     line |= asdict(bench.turn(client, seconds))
-                except (processes.ClientFailed, OSError, ValueError, KeyError, IndexError) as error:
+                except (shared.ClientFailed, OSError, ValueError, KeyError, IndexError) as error:
                     line["error"] = str(error) or type(error).__name__
                     print(f"failed: {line['error']}", file=sys.stderr, flush=True)
                 # What the server still does for this client's rows is this client's, and nobody else's turn.
                 processes.settle(pid)
-            line["server_cpu"] = processes.process_seconds(pid) - server
+            line["server_cpu"] = shared.cpu_seconds(pid) - server
             if number >= 0:
                 self.keep(line)
         print(f"round {number + 1} of {self.options.rounds}, {bench.cell.name}", file=sys.stderr, flush=True)
@@ -176,7 +176,7 @@ class Run:
 def measure(options: argparse.Namespace, output: Path) -> None:
     try:
         Run(options, output).measure()
-    except processes.ClientFailed as error:
+    except shared.ClientFailed as error:
         sys.exit(f"error: {error}")
     except VenturiError as error:
         sys.exit(f"{error}{f'; {error.hint}' if error.hint else ''}")
