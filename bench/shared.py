@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def stamp() -> str:
     """Names a record: the minute in UTC."""
-    return datetime.now(timezone.utc).strftime("%Y-%m-%d-%H%M")
+    return datetime.now(UTC).strftime("%Y-%m-%d-%H%M")
 
 
 def target_directory() -> Path:
@@ -51,7 +51,7 @@ def machine() -> Line:
     models = [line.split(":", 1)[1].strip() for line in described if line.startswith("model name")]
     return {
         "kind": "environment",
-        "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "cpu": models[0] if models else platform.machine(),
         "cpus": os.cpu_count(),
         "kernel": platform.release(),

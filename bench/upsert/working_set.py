@@ -11,7 +11,7 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import timezone
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,7 @@ def from_cassandra(server: ThrowawayServer, table: str, rows_per_batch: int) -> 
         rows = [row._asdict() for row in stored]
     for row in rows:
         stamp = row["timestamp_of_data"]
-        row["timestamp_of_data"] = round(stamp.replace(tzinfo=timezone.utc).timestamp() * 1000)
+        row["timestamp_of_data"] = round(stamp.replace(tzinfo=UTC).timestamp() * 1000)
     # The table gives them in the order of their tokens; a working set has none.
     random.Random(1).shuffle(rows)
     values = []
