@@ -60,7 +60,7 @@ class Judged:
 def judge(
     what: str, values: Sequence[float], wanted: float, *, most: bool = False, unit: str = ""
 ) -> list[Judged]:
-    """Of repeated measurements: their median and its interval. Of nothing: nothing."""
+    """Judges the median of repeated measurements; empty if there are none."""
     if not values:
         return []
     found = median_interval(list(values))
@@ -68,7 +68,7 @@ def judge(
 
 
 def share(what: str, count: int, whole: int, wanted: float, *, most: bool = False) -> list[Judged]:
-    """Of a share that was sampled, with Wilson's interval (1927). Of nothing: nothing."""
+    """Judges a share that was sampled, with Wilson's interval (1927); empty if there are no samples."""
     if not whole:
         return []
     found = binomtest(count, whole).proportion_ci(CONFIDENCE, method="wilson")
@@ -76,7 +76,7 @@ def share(what: str, count: int, whole: int, wanted: float, *, most: bool = Fals
 
 
 def exact(what: str, found: float, wanted: float, *, most: bool = False, unit: str = "") -> Judged:
-    """Of what is the same each time, or the most of all repeats."""
+    """Judges a figure without an interval: the same each time, or the largest of all repeats."""
     return Judged(what, found, found, found, wanted, most, unit)
 
 

@@ -37,7 +37,7 @@ def target_directory() -> Path:
 
 
 def _congestion_control() -> str:
-    """TCP's over loopback: the route's where it names one, else the host's."""
+    """TCP's over loopback: the route's if it names one, else the host's."""
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as end,
@@ -68,7 +68,7 @@ def lines(source: Path) -> list[Line]:
 
 
 def cpu_seconds(pid: int | str) -> float:
-    """CPU time of a process, zero where it has ended; in steps of a clock tick."""
+    """CPU time of a process, in steps of a clock tick; zero if it has ended."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -84,7 +84,7 @@ def _ticks() -> tuple[int, int]:
 
 @contextmanager
 def stolen(line: Line) -> Iterator[None]:
-    """Adds to the line which share of the CPU time was stolen meanwhile: it spoils a measurement."""
+    """Adds the share of CPU time that was stolen from the machine, which spoils a measurement."""
     before = _ticks()
     try:
         yield

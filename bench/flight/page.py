@@ -18,7 +18,7 @@ another size may pass it), and the most CPU-seconds of both ends per GB."""
 
 Rounds = dict[int, shared.Line]
 Table = dict[tuple[str, int, int], dict[str, Rounds]]
-"""By operation, streams and rows a batch; then by pairing."""
+"""By operation, streams and rows per batch; then by pairing."""
 
 
 def speed(trial: shared.Line) -> float:

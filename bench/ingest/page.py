@@ -18,7 +18,7 @@ STORES = ("venturi-none", "venturi-os", "venturi-fsync", "victoria-metrics", "in
 OURS = "venturi-os"
 CPU_MICROSECONDS = {"resp": 0.06, "influx": 0.10, "opentsdb": 0.15}
 BYTES = {"walk": 3.0, "gauges": 1.37}
-"""Most bytes a point: of gauges what Gorilla's authors published of theirs."""
+"""Most bytes per point; for gauges, what the authors of Gorilla published."""
 LOADERS = ("cat", "venturi", "venturi --digits shortest", "venturi --generate ahead")
 
 
@@ -51,7 +51,7 @@ def page(source: Path) -> Page:
     loaders = [line for line in lines if line["kind"] == "loader"]
     if loaders:
         out += ["", "## Loaders", "RESP rows into a sink that discards them.", ""]
-        out += ["| loader | M points/s | CPU, µs a point | seconds |", "| --- | ---: | ---: | ---: |"]
+        out += ["| loader | M points/s | CPU, µs per point | seconds |", "| --- | ---: | ---: | ---: |"]
     for name in LOADERS:
         mine = [s for s in loaders if s["name"] == name]
         if mine:
@@ -107,19 +107,19 @@ def _goals(head: shared.Line, stores: list[shared.Line]) -> list[goals.Judged]:
     for protocol, most in CPU_MICROSECONDS.items():
         own = costs.get((protocol, OURS), {})
         cost = [_cost(line) for line in own.values()]
-        found += goals.judge(f"{protocol}: CPU a point", cost, most, most=True, unit="us")
+        found += goals.judge(f"{protocol}: CPU per point", cost, most, most=True, unit="us")
         for peer in STORES:
             if not peer.startswith("venturi"):
                 ratios = shared.ratios(costs.get((protocol, peer), {}), own, _cost)
-                found += goals.judge(f"{protocol}: CPU a point of {peer}, over ours", ratios, 1)
+                found += goals.judge(f"{protocol}: CPU per point of {peer}, over ours", ratios, 1)
     sizes = [line["bytes"] / line["points"] for line in whole if line["name"] == OURS]
     return found + goals.judge(
-        f"{head['data']}: bytes a point", sizes, BYTES[head["data"]], most=True, unit="B"
+        f"{head['data']}: bytes per point", sizes, BYTES[head["data"]], most=True, unit="B"
     )
 
 
 def _cost(line: shared.Line) -> float:
-    """Microseconds of CPU a point."""
+    """Microseconds of CPU per point."""
     return float(line["cpu_seconds"] / max(line["points"], 1) * 1e6)
 
 

@@ -1,7 +1,7 @@
 """Venturi's store beside others that take the same points, and its loader beside `cat`. See bench/README.md.
 
 A round measures every cell once, in shuffled order. All get the same points: ready-made files of messages,
-a file a connection, sent by `cat FILE > /dev/tcp/...`, so that no loader's cost lies in a store's figures.
+one per connection, sent by `cat FILE > /dev/tcp/...`, so that a store's figures contain no loader's cost.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def loader(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 def bottleneck(name: str, protocol: str, chosen: argparse.Namespace) -> dict[str, Any]:
-    """What Venturi calls the narrowest place where its own loader feeds this server for some seconds."""
+    """What limits this server if Venturi's loader feeds it for some seconds, by Venturi's verdict."""
     folder = WORK / "data"
     shutil.rmtree(folder, ignore_errors=True)
     server = SERVERS[name](folder)

@@ -1,8 +1,8 @@
 """One way to read a query into Arrow batches, printed as a line of JSON: a process of its own for every turn.
 
-The clock and the CPU time run from the question to the last batch; what imports and connects before is not
-timed where the library connects by itself beforehand. Batches are counted and thrown away as they come, where
-the library gives them one by one.
+The clock and the CPU time run from the query to the last batch. Imports are not timed, and connecting only if
+the library does it within the query. Batches are counted and dropped as they come, if the library returns them
+one by one.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def pymysql(request: Answer) -> Answer:
 
 
 def pandas(request: Answer) -> Answer:
-    """Data frames of a streamed result, each made a batch."""
+    """Data frames of a streamed result, each turned into a batch."""
     import pandas as pd
     import pyarrow as pa
     import sqlalchemy

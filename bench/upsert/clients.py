@@ -52,7 +52,7 @@ class Bench:
         self.directory.mkdir(parents=True, exist_ok=True)
         host, port = server.address.rsplit(":", 1)
         self.place = {"host": host, "port": int(port)}
-        self._slap_rate = 20.0  # batches a second, till the first turn tells
+        self._slap_rate = 20.0  # batches per second, until the first turn shows its rate
         self._floor: tuple[float, float] | None = None
         self._statements: list[Path] = []
         self._prepared: working_set.Prepared | None = None
@@ -115,7 +115,7 @@ class Bench:
             "threads": self.streams,
             "in_flight": self.cell.in_flight,
             "generate": "ahead",
-            # What is in the table is looked at by nobody here: the others do not look either.
+            # Nobody checks what is in the table: the peers do not either.
             "verify": "none",
             "sample_interval_ns": 100_000_000 if self.samples else 0,
             **amount,
@@ -141,7 +141,7 @@ class Bench:
         commands = [
             [*common, f"--query={path}", f"--number-of-queries={batches}"] for path in self._statements
         ]
-        # It tells no CPU time. The connection has a thread of its own, which does nothing else.
+        # It reports no CPU time. The connection has its own thread, which does nothing else.
         seen: dict[tuple[int, int], list[tuple[float, float]]] = {}
 
         def watch(pids: Sequence[int]) -> None:

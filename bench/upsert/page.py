@@ -40,7 +40,7 @@ def cell_lines(cell: Cell, clients: dict[str, Rounds]) -> list[str]:
         "",
         f"## {cell.name}: {cell.what}",
         "",
-        "| client | rows/s | rows per client CPU-second | client CPU a batch | of that samples "
+        "| client | rows/s | rows per client CPU-second | client CPU per batch | samples' part of it "
         "| rows per CPU-second of its whole life | rows per server CPU-second |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]

@@ -57,7 +57,7 @@ def version(*command: str) -> str:
 
 
 def peers(cells: list[Cell]) -> dict[str, str]:
-    """The version of each peer; ends this script where one is missing."""
+    """The version of each peer; ends this script if one is missing."""
     from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as installed
 
@@ -146,7 +146,7 @@ class Run:
                 except (shared.ClientFailed, OSError, ValueError, KeyError, IndexError) as error:
                     line["error"] = str(error) or type(error).__name__
                     print(f"failed: {line['error']}", file=sys.stderr, flush=True)
-                # What the server still does for this client's rows is this client's, and nobody else's turn.
+                # What the server still does for this client's rows belongs to this turn.
                 processes.settle(pid)
             line["server_cpu"] = shared.cpu_seconds(pid) - server
             if number >= 0:

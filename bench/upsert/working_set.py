@@ -41,7 +41,7 @@ def read_statements(path: Path) -> list[str]:
 
 @contextlib.contextmanager
 def logged(server: MariaDb) -> Iterator[Callable[[], list[list[str]]]]:
-    """The INSERTs that arrive meanwhile, one list a connection, in the order of their arrival."""
+    """The INSERTs that arrive inside, one list per connection, in the order of their arrival."""
     import pymysql
 
     connection = pymysql.connect(unix_socket=str(server.socket), user="root", autocommit=True)
