@@ -1,8 +1,8 @@
 """One way to read a query into Arrow batches, printed as a line of JSON: a process of its own for every turn.
 
-The clock and the CPU time run from the query to the last batch. Imports are not timed, and connecting only if
-the library does it within the query. Batches are counted and dropped as they come, if the library returns them
-one by one.
+The clock and the CPU time run from the query to the last batch. Imports are not timed, and connecting only
+if the library does it within the query. Batches are counted and dropped as they come, if the library returns
+them one by one.
 """
 
 from __future__ import annotations
