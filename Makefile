@@ -133,6 +133,7 @@ bench-records: $(PACKAGE)
 bench $(addprefix bench-,ingest overhead read upsert verdicts): servers
 bench-cluster: | $(TEST_SERVERS)
 servers: | $(TEST_SERVERS)
+	@tools/install-chromium
 	@tools/install-servers
 
 clean:

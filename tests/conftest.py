@@ -8,7 +8,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Each process of the run has a directory for temporary files to itself: what one test counts there, no
     other makes. A short path, as those of Unix sockets have to be."""
     config.stash[TEMPORARY] = before = os.environ.get("TMPDIR"), tempfile.mkdtemp(prefix="vt-")
+    os.chmod(before[1], 0o1777)  # as /tmp is: databases of root's run as other accounts
     os.environ["TMPDIR"] = before[1]
     tempfile.tempdir = None
 
@@ -52,11 +53,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook too
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of a file share its fixtures, so a worker takes the file whole unless its tests say otherwise."""
     for item in items:
         if not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        # Until the files that still decide by scheduling are rewritten; -ra names every rerun.
+        if not config.getoption("usepdb"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -111,7 +115,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(place / "ca.pem"))
     trustme.CA().cert_pem.write_to_path(str(place / "other-ca.pem"))
-    long_ago = datetime(2020, 1, 1, tzinfo=timezone.utc)
+    long_ago = datetime(2020, 1, 1, tzinfo=UTC)
     names = ("localhost", "127.0.0.1")
     for name, leaf in {
         "server": authority.issue_cert(*names),

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -388,7 +388,7 @@ def killed(place: Place) -> None:
     flags = [word for name, value in place.server.options.items()
              for word in (f"--{name.replace('_', '-')}", value)]  # fmt: skip
     if place.first.operation == "ingest":
-        flags += ["--start", datetime.fromtimestamp(next(STARTS) / 1e9, timezone.utc).strftime("%Y-%m-%d")]
+        flags += ["--start", datetime.fromtimestamp(next(STARTS) / 1e9, UTC).strftime("%Y-%m-%d")]
     with Relay(place.server.port) as relay:
 
         def kill() -> None:

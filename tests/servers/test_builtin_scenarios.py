@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("core")]
 
 TINY = ("--scale", "0.0001", "--repeats", "1", "--warmup", "0", "--no-ceilings", "--no-report", "--quiet")
 MORE = {
-    # Its second place is a host of its own, which a cluster has (tests/test_cluster_remote.py).
+    # Its second place is a host of its own, which a cluster has (tests/servers/test_cluster_remote.py).
     "flight-remote": ("--target", "flight://local"),
     "ingest-32": ("--target", "akumuli://local", "--hosts", "32"),
     "ingest-akumuli": ("--hosts", "32", "--streams", "4"),

@@ -70,7 +70,7 @@ def test_a_users_table_of_every_type(postgres: Database, tmp_path: Path) -> None
     assert answers[0] == answers[1] == answers[2]
     first, second, third = answers[0]
     assert (first[1], first[9]) == ("ünï", decimal.Decimal(2**63 + 5))
-    assert second[2] == when.replace(tzinfo=dt.timezone.utc) and second[3] == when
+    assert second[2] == when.replace(tzinfo=dt.UTC) and second[3] == when
     assert (second[5], bytes(second[7]), third[8]) == (decimal.Decimal("0.001"), b"", True)
 
 

@@ -1,4 +1,4 @@
-"""What each system declares of itself for tests/test_behaviour.py: how a server of it is started, how
+"""What each system declares of itself for tests/servers/test_behaviour.py: how a server of it is started, how
 it is spoken to, what it can, and why not where it cannot.
 
 A server of the tests demands a log-in and offers TLS wherever the system has these. One is up at a time.
@@ -413,7 +413,7 @@ SYSTEMS: dict[str, System] = {
         denied="token|password",
         without={
             "lost": TELLS_LENGTHS,
-            "strangers": "who answers by HTTP may well have what is asked for: tests/test_http_arrow.py",
+            "strangers": "who answers by HTTP may well have what is asked for: tests/unit/test_http_arrow.py",
         },
         slow=False,
     ),
@@ -518,11 +518,11 @@ SYSTEMS: dict[str, System] = {
 }
 NOT_JUDGED = {
     "empty": "it moves nothing anywhere",
-    "flightsql": "its server is not ours, and is Flight's on the way: tests/test_flightsql.py",
-    "adbc": "its connections are the driver's own: tests/test_adbc.py",
-    "exec": "a pipe is between its ends, where nobody comes: tests/test_exec.py",
+    "flightsql": "its server is not ours, and is Flight's on the way: tests/servers/test_flightsql.py",
+    "adbc": "its connections are the driver's own: tests/servers/test_adbc.py",
+    "exec": "a pipe is between its ends, where nobody comes: tests/unit/test_exec.py",
     "pipe": "both its ends are in one process, where nobody comes between them",
-    "akumuli+udp": "nobody answers a datagram: tests/test_ingest_run.py counts what arrived",
+    "akumuli+udp": "nobody answers a datagram: tests/unit/test_ingest_run.py counts what arrived",
 }
 
 

@@ -19,7 +19,7 @@ import pytest
 from venturi.servers.throwaway import ClickHouse
 
 _ASK_SECONDS = 300.0
-"""Ten million rows come into a table in one statement (tests/test_spark_tables.py)."""
+"""Ten million rows come into a table in one statement (tests/servers/test_spark_tables.py)."""
 # Fixtures give the tests another cache directory; what was installed lies in the user's.
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi" / "debian"
 # The libraries of an unpacked package lie beside its program.

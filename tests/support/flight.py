@@ -11,7 +11,7 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def mixed(rows: int = 1000) -> pa.Table:
     def some(value: Any, every: int) -> list[Any]:
         return [None if i % every == 0 else value(i) for i in range(rows)]
 
-    instant = datetime(2026, 3, 1, tzinfo=timezone.utc)
+    instant = datetime(2026, 3, 1, tzinfo=UTC)
     point = pa.struct([("x", pa.int32()), ("label", pa.string())])
     return pa.table(
         {

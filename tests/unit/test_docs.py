@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -23,11 +23,6 @@ from venturi.cli import COMMANDS, app
 from venturi.targets.options import APPLIES, DEFAULTS
 from venturi.targets.system import SYSTEMS
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 PAGES = sorted(
     page
     for folder in (".", "docs/**", "bench", "fuzz", "examples/*", "python/venturi/store/reference")
@@ -37,7 +32,7 @@ NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 FOREIGN = {"import.md"}
 """Pages that name options of other tools."""
 PLUGGED = re.compile(r"--(mypipe|socketpair)-")
-"""Options of targets in Python that a page or an example brings: tests/test_plugins.py has them installed."""
+"""Options of targets in Python that a page or an example brings: tests/unit/test_plugins.py has them installed."""
 HREF = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

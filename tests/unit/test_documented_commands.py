@@ -22,7 +22,7 @@ from support.run import ROOT
 from venturi.cli import app
 
 PAGES = [ROOT / "README.md", *sorted(set((ROOT / "docs").rglob("*.md")) - {ROOT / "docs" / "extend.md"})]
-"""The commands of extend.md need its package: tests/test_plugins.py types them where it is installed."""
+"""The commands of extend.md need its package: tests/unit/test_plugins.py types them where it is installed."""
 PLACEHOLDER = re.compile(r"(^|[\s=/])(\.\.\.|…|[A-Z]{2,}(?![\w:=/.]))|HOST:PORT|<[a-z]")
 """`...`, `RUN`, `SCENARIO`: the form of a command, not one to be typed."""
 MENTIONED = {

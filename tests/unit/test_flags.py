@@ -8,6 +8,7 @@ import json
 import re
 import sqlite3
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,6 @@ from support.flight import ServerProcess, records, run_trial, succeeded, write_i
 from support.needs import require
 from support.run import ROOT
 from venturi.cli import app
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 OFFERED_BY_TYPER = {"--install-completion", "--show-completion"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -251,7 +251,7 @@ def arranged(table: pa.Table, time: str | None = None, tags: str = "host", value
 
 
 def test_a_file_becomes_points_in_the_order_of_their_times() -> None:
-    at = [datetime(2020, 1, 1, 0, 0, s, tzinfo=timezone.utc) for s in (2, 1, 1)]
+    at = [datetime(2020, 1, 1, 0, 0, s, tzinfo=UTC) for s in (2, 1, 1)]
     table = pa.table(
         {"ts": at, "host": ["a", "b", "a"], "n": [1, None, 3], "x": [0.5, 1.5, 2.5], "note": ["", "", ""]}
     )

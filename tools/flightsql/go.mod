@@ -1,4 +1,4 @@
-// The server of tests/test_flightsql.py. tools/install-servers builds it.
+// The server of tests/servers/test_flightsql.py. tools/install-servers builds it.
 module venturi/tools/flightsql
 
 go 1.25.0

@@ -1,4 +1,4 @@
-// h2spec, the conformance suite of tests/test_http2_conformance.py, and what it needs: the newest of
+// h2spec, the conformance suite of tests/servers/test_http2_conformance.py, and what it needs: the newest of
 // each that Go 1.18 compiles. tools/install-servers builds it.
 module venturi/tools/h2spec
 

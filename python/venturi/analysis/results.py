@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -192,7 +192,7 @@ class Results:
         at = self.environment.get("started_unix_ns")
         if not isinstance(at, int) or at <= 0:
             return None
-        return datetime.fromtimestamp(at / 1e9, tz=timezone.utc)
+        return datetime.fromtimestamp(at / 1e9, tz=UTC)
 
     @property
     def default_reference(self) -> str | None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 __all__ = ["SEED_NS", "parse_time", "spell_time"]
 
 SEED_NS = 1_483_228_800_000_000_000
 """2017-01-01, when the published data begin."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WANTED = 'must be a date, as 2017-01-01 or 2017-01-01T12:00:00, or "now"'
 
 
@@ -29,7 +29,7 @@ def parse_time(value: Any) -> int:
         return value  # as the resolved scenario has it
     if not isinstance(value, datetime):
         raise ValueError(f"{value!r} {_WANTED}")
-    moment = value if value.tzinfo is not None else value.replace(tzinfo=timezone.utc)
+    moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
     found = moment - _EPOCH
     nanoseconds = (found // timedelta(microseconds=1)) * 1000
     if nanoseconds < 0:
