@@ -358,7 +358,7 @@ def test_what_is_imported_is_stored_without_secrets(name: str, tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.usefixtures("core")
 def test_flight(start_reference_server: Start, tmp_path: Path) -> None:
-    """Other ways to give a token, and other commands that take one; tests/servers/test_behaviour.py has the usual."""
+    """Other ways to give a token; other commands that take one. servers/test_behaviour.py has the usual."""
 
     def there(name: str) -> Path:
         (tmp_path / name).mkdir()

@@ -32,7 +32,7 @@ NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 FOREIGN = {"import.md"}
 """Pages that name options of other tools."""
 PLUGGED = re.compile(r"--(mypipe|socketpair)-")
-"""Options of targets in Python that a page or an example brings: tests/unit/test_plugins.py has them installed."""
+"""Options of targets in Python that a page or an example brings: test_plugins.py has them installed."""
 HREF = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
