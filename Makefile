@@ -1,4 +1,4 @@
-# make demo    build Venturi into .venv and run the built-in scenarios `quick`, `upsert-quick` and `ingest-quick`
+# make demo    build Venturi into .venv and measure Arrow Flight on this machine with real rows: half a minute
 # make test    what every change must pass: no server that is not ours, some minutes
 # make test-all  everything, with real databases, engines and clusters: what .ci/run calls
 # make lint    formatting, clippy, ruff, mypy, imports, and whether what is generated is stale
@@ -7,6 +7,7 @@
 # make docs    the pages, and the picture in them, as a site that needs no network: target/site/index.html
 # make bench   all benches, small: which goals are met on this machine, some 20 minutes
 # make generate  writes what follows from the records of systems and settings
+# make clean   removes caches; make distclean removes .venv and target too, which take minutes to build again
 #
 # Everything lands in .venv/ and target/. maturin and `cargo test` share target/release, so
 # a dependency is compiled once: that needs the same profile and the same packages selected
@@ -17,7 +18,7 @@ SHELL := /bin/sh
 .DELETE_ON_ERROR:
 
 BENCHES := $(patsubst bench/%/run.py,%,$(wildcard bench/*/run.py))
-.PHONY: all demo docs test test-all lint lint-release wheel sdist test-wheel generate format bench servers $(BENCHES:%=bench-%) clean help check-tools
+.PHONY: all demo docs test test-all lint lint-release wheel sdist test-wheel generate format bench servers $(BENCHES:%=bench-%) clean distclean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -40,9 +41,7 @@ help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
 demo: $(PACKAGE)
-	$(BIN)/venturi run quick
-	$(BIN)/venturi run upsert-quick
-	$(BIN)/venturi run ingest-quick
+	$(BIN)/venturi run quick --data builtin:birdstrikes
 
 # Beside one another, a module or a system a worker; `noisy` ones look at the machine itself, and run alone.
 PYTEST := $(BIN)/python -m pytest -q --durations=10
@@ -115,7 +114,11 @@ servers: | $(EXTRAS)
 	@tools/install-servers
 
 clean:
-	rm -rf $(VENV) target .pytest_cache .mypy_cache .ruff_cache .hypothesis python/venturi/*.so
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find python tests bench tools examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf $(VENV) target python/venturi/*.so
 
 check-tools:
 	@tools/check-tools
