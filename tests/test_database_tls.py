@@ -1,7 +1,7 @@
 """Databases that speak TLS: gets and upserts against real servers, and certificates that are not trusted.
 
-Their accounts have passwords. PostgreSQL's log-in is bound to the certificate (SCRAM-SHA-256-PLUS): the server
-refuses one with a wrong hash.
+Their accounts have passwords. PostgreSQL binds the log-in to the certificate (SCRAM-SHA-256-PLUS):
+it refuses one with a wrong hash.
 """
 
 from __future__ import annotations
