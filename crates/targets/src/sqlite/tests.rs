@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rusqlite::Connection;
 
 use venturi_base::error::Kind;
 use venturi_base::spec::TrialSpec;
 use venturi_engine::{run, Control, Outcome, Phase, Record};
+use venturi_testkit::until;
 
 /// A file of a test's own, removed when it ends.
 struct File(PathBuf);
@@ -124,7 +125,7 @@ fn a_lock_that_is_kept_refuses_batches() {
     assert_eq!(errors.kinds[0].code.as_deref(), Some("SQLITE_BUSY"));
     assert_eq!(record.counts.batches, 0);
     holder.execute_batch("ROLLBACK").unwrap();
-    let record = trial(&file, 1, work, into_it);
+    let record = trial(&file, 1, r#""rows_per_stream": 3000"#, into_it);
     assert_eq!(record.error, None);
     assert!(record.errors.is_none());
     assert_eq!(record.verification.achieved, "sums");
@@ -138,24 +139,21 @@ fn a_cancel_ends_a_wait_for_the_lock() {
     assert_eq!(made.error, None);
     let holder = file.open();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let work = r#""rows_per_stream": 3000, "timeout_ns": 60000000000"#;
+    let work = r#""rows_per_stream": 3000, "timeout_ns": 3600000000000"#;
     // A stream that waits, and a plan that wants to drop the table.
-    for (until, options) in [(Phase::Running, r#""setup": false"#), (Phase::SetUp, "")] {
+    for (phase, options) in [(Phase::Running, r#""setup": false"#), (Phase::SetUp, "")] {
         let control = Control::new();
-        let (record, took) = std::thread::scope(|scope| {
+        let record = std::thread::scope(|scope| {
             let running = scope.spawn(|| controlled(&file, 1, work, options, &control));
-            assert!(control.wait(until, Duration::from_secs(60)));
+            assert!(control.wait(phase, Duration::from_secs(300)));
             // The clock runs from a millisecond ahead; by then its first batch waits.
-            while until == Phase::Running && control.progress().elapsed_ns < 100_000_000 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            let cancelled = Instant::now();
+            until("the wait", || {
+                phase == Phase::SetUp || control.progress().elapsed_ns > 100_000_000
+            });
             control.cancel();
-            (running.join().unwrap(), cancelled.elapsed())
+            running.join().unwrap()
         });
         assert_eq!(record.outcome, Outcome::Interrupted, "{:?}", record.error);
-        // A second is promised; a loaded machine may take longer, but not as long as the lock.
-        assert!(took < Duration::from_secs(10), "{took:?}");
     }
 }
 

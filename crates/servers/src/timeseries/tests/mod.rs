@@ -80,7 +80,7 @@ pub fn connect(server: &Server, protocol: &str) -> TcpStream {
     let address = server.address_of(protocol).unwrap();
     let socket = TcpStream::connect(address).unwrap();
     socket
-        .set_read_timeout(Some(Duration::from_secs(20)))
+        .set_read_timeout(Some(Duration::from_secs(300)))
         .unwrap();
     socket
 }

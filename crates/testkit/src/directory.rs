@@ -1,0 +1,37 @@
+//! A directory of a test.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Removed when dropped; no other test has the same.
+#[derive(Debug)]
+pub struct Directory(PathBuf);
+
+impl Directory {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        crate::watch();
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("venturi-test-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The path of a file in it, as text.
+    pub fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
