@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Removed when dropped; no other test has the same.
 #[derive(Debug)]
-pub struct Directory(PathBuf);
+pub struct Directory(pub PathBuf);
 
 impl Directory {
     #[allow(clippy::new_without_default)]
@@ -20,13 +20,30 @@ impl Directory {
         Self(path)
     }
 
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
     /// The path of a file in it, as text.
     pub fn file(&self, name: &str) -> String {
         self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    /// The same files elsewhere: what a crash at this moment would leave.
+    pub fn copy(&self) -> Self {
+        let copy = Self::new();
+        copy_all(&self.0, &copy.0);
+        copy
+    }
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir_all(&target).unwrap();
+            copy_all(&entry.path(), &target);
+        } else {
+            // A file may be removed meanwhile.
+            let _ = std::fs::copy(entry.path(), target);
+        }
     }
 }
 

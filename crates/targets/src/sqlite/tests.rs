@@ -1,7 +1,5 @@
 //! Against real files; SQLite is a part of this program.
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -9,33 +7,26 @@ use rusqlite::Connection;
 use venturi_base::error::Kind;
 use venturi_base::spec::TrialSpec;
 use venturi_engine::{run, Control, Outcome, Phase, Record};
-use venturi_testkit::until;
+use venturi_testkit::{until, Directory};
 
-/// A file of a test's own, removed when it ends.
-struct File(PathBuf);
+/// A file of a test's own.
+struct File(Directory, &'static str);
 
 impl File {
     fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("venturi-sqlite-{}-{number}.db", std::process::id());
-        Self(std::env::temp_dir().join(name))
+        Self(Directory::new(), "rows.db")
+    }
+
+    fn path(&self) -> String {
+        self.0.file(self.1)
     }
 
     fn open(&self) -> Connection {
-        Connection::open(&self.0).unwrap()
+        Connection::open(self.path()).unwrap()
     }
 
     fn number(&self, select: &str) -> i64 {
         self.open().query_row(select, [], |row| row.get(0)).unwrap()
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        for end in ["", "-wal", "-shm", "-journal"] {
-            let _ = std::fs::remove_file(format!("{}{end}", self.0.display()));
-        }
     }
 }
 
@@ -45,7 +36,7 @@ fn trial(file: &File, streams: usize, work: &str, options: &str) -> Record {
 }
 
 fn controlled(file: &File, streams: usize, work: &str, options: &str, control: &Control) -> Record {
-    let target = file.0.display();
+    let target = file.path();
     let spec = TrialSpec::parse(&format!(
         r#"{{"trial": "t", "target": "sqlite://{target}", "operation": "upsert",
             "data": {{"source": "usage", "working_set": 1000, "seed": 7, "loaded_unix_s": 1790000000}},
@@ -225,10 +216,10 @@ fn what_cannot_be_is_said() {
     assert!(said.contains("SQLITE_READONLY"), "{said}");
     let said = failed(r#""init": ["SELEC 1"]"#, "");
     assert!(said.contains("--init") && said.contains("syntax"), "{said}");
-    std::fs::write(&file.0, "no database".repeat(100)).unwrap();
+    std::fs::write(file.path(), "no database".repeat(100)).unwrap();
     let said = failed("", "");
     assert!(said.contains("SQLITE_NOTADB"), "{said}");
-    let nowhere = File(PathBuf::from("/no/such/directory/x.db"));
+    let nowhere = File(Directory::new(), "no/such/directory/x.db");
     let record = trial(&nowhere, 1, work, "");
     assert!(message(&record).contains("directory does not exist"));
     assert_eq!(record.error.unwrap().kind, Kind::Unreachable);

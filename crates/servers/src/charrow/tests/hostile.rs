@@ -232,15 +232,13 @@ fn only_so_many_queries_at_a_time() {
     let server = serve(r#", "max_queries": 1, "query_memory_bytes": 1000000"#);
     let endless = "SELECT * FROM records(block_rows = 10000)";
     let mut first = Client::plain(&server, 1);
-    first.query("one", endless);
-    assert!(matches!(first.event(), Ok(Event::Schema(_))));
+    first.begin("one", endless);
     let mut second = Client::plain(&server, 1);
     second.query("two", endless);
     assert!(second.drain().unwrap_err().contains("--max-queries"));
     // A partition of the first is no query of its own.
     let mut third = Client::plain(&server, 1);
-    third.query("one", endless);
-    assert!(matches!(third.event(), Ok(Event::Schema(_))));
+    third.begin("one", endless);
 }
 
 #[test]
@@ -252,16 +250,7 @@ fn questions() {
     assert!(said(client.ask("clock", "")).parse::<i64>().unwrap() > 0);
     assert!(said(client.ask("tcp", "")).parse::<u16>().unwrap() > 0);
     assert!(said(client.ask("statistics", "")).contains("uptime_ns"));
-    client
-        .socket
-        .write_all(
-            &Request::Ask {
-                name: "nonsense".into(),
-                payload: String::new(),
-            }
-            .write(),
-        )
-        .unwrap();
+    client.asks("nonsense", "");
     assert!(client.drain().unwrap_err().contains("nonsense"));
 }
 
@@ -312,31 +301,19 @@ fn all_questions_that_hello_lists_are_answered() {
         .lines()
         .find_map(|line| line.strip_prefix("asks="))
         .unwrap();
-    for name in asks.split(',').filter(|name| *name != "leave") {
+    for name in asks
+        .split(',')
+        .filter(|name| *name != "leave")
+        .chain(["future"])
+    {
         let mut client = Client::extended(&server, 1, &Parameters::default());
-        let (name, payload) = (name.to_owned(), String::new());
-        client
-            .socket
-            .write_all(&Request::Ask { name, payload }.write())
-            .unwrap();
-        match client.event().unwrap() {
-            Event::Answer(_) => {}
-            // It is known, but there is no such trial.
-            Event::Error(text) => assert!(!text.contains("nothing called"), "{text}"),
+        client.asks(name, "");
+        let unknown = match client.event().unwrap() {
+            Event::Answer(_) => false,
+            // Or it is known, but there is no such trial.
+            Event::Error(text) => text.contains(&format!("nothing called \"{name}\"")),
             other => panic!("{other:?}"),
-        }
-    }
-    let mut client = Client::extended(&server, 1, &Parameters::default());
-    let (name, payload) = ("future".to_owned(), String::new());
-    client
-        .socket
-        .write_all(&Request::Ask { name, payload }.write())
-        .unwrap();
-    match client.event().unwrap() {
-        Event::Error(text) => assert!(
-            text.contains("nothing called \"future\"") && text.contains("account"),
-            "{text}"
-        ),
-        other => panic!("{other:?}"),
+        };
+        assert_eq!(unknown, name == "future", "{name}");
     }
 }

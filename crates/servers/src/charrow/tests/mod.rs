@@ -83,11 +83,20 @@ impl Client {
             .unwrap();
     }
 
-    fn ask(&mut self, name: &str, payload: &str) -> Vec<u8> {
+    /// ... of which the first thing comes.
+    fn begin(&mut self, id: &str, text: &str) {
+        self.query(id, text);
+        assert!(matches!(self.event(), Ok(Event::Schema(_))));
+    }
+
+    fn asks(&mut self, name: &str, payload: &str) {
         let (name, payload) = (name.to_owned(), payload.to_owned());
-        self.socket
-            .write_all(&Request::Ask { name, payload }.write())
-            .unwrap();
+        let asked = Request::Ask { name, payload }.write();
+        self.socket.write_all(&asked).unwrap();
+    }
+
+    fn ask(&mut self, name: &str, payload: &str) -> Vec<u8> {
+        self.asks(name, payload);
         loop {
             if let Event::Answer(bytes) = self.event().unwrap() {
                 return bytes;

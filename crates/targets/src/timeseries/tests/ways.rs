@@ -1,7 +1,6 @@
 //! Other ways than TCP, and other points than the workload's.
 
 use std::net::UdpSocket;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
@@ -121,19 +120,10 @@ fn a_batch_is_a_request() {
     assert!(error.message.contains("said 404"), "{}", error.message);
 }
 
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn archives_are_sent_as_they_are() {
-    let name = format!("venturi-sent-{}", std::process::id());
-    let scratch = Scratch(std::env::temp_dir().join(name));
-    let path = scratch.0.to_str().unwrap().to_owned();
+    let directory = venturi_testkit::Directory::new();
+    let path = directory.file("sent");
     let order = format!(
         r#"{{"path": {path:?}, "data": {{"source": "metrics", "hosts": 9}}, "archives": 3,
             "steps": 200, "threads": 1, "level": 1}}"#
@@ -169,6 +159,7 @@ fn archives_are_sent_as_they_are() {
     assert!(says("influx", &options).contains("akumuli://"));
     let format = options.replace("}", r#", "format": "rows"}"#);
     assert!(says("akumuli", &format).contains("text already"));
-    std::fs::write(scratch.0.join(&manifest.archives[2].file), b"no gzip").unwrap();
+    let third = &manifest.archives[2].file;
+    std::fs::write(format!("{path}/{third}"), b"no gzip").unwrap();
     assert!(says("akumuli", &options).contains("host_range_6_8.gz"));
 }
