@@ -1,7 +1,7 @@
 //! Clients that break the rules of HTTP/2: the connection ends with the reason, and the
 //! server goes on.
 
-use venturi_core::codec::frame::{code, flag, kind, Frame};
+use venturi_core::codec::frame::{code, flag, kind, write_headers, Frame};
 use venturi_core::server::flight::Server;
 
 use super::wire::*;
@@ -299,4 +299,27 @@ fn an_early_answer_ends_the_stream() {
     assert!(client.send(&data(1, true, &message(b"late"))));
     assert!(client.send(&action(3, "ping", b"")));
     assert_eq!(client.answer(3).0, "0");
+}
+
+/// A call may have more headers than fit a frame, and not more than the bound that was announced.
+#[test]
+fn long_headers() {
+    let server = serve("");
+    for (length, fits) in [(10, true), (30_000, true), (60_000, true), (100_000, false)] {
+        let long = "y".repeat(length);
+        let list = [
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", "/arrow.flight.protocol.FlightService/ListActions"),
+            ("content-type", "application/grpc"),
+            ("x-long", &long),
+        ];
+        let mut said = Vec::new();
+        write_headers(1, false, &block(&list), 16_384, &mut said);
+        said.extend(data(1, true, &message(b"")));
+        let mut client = Raw::greeted(&server.address());
+        client.send(&said);
+        assert_eq!(client.answer(1).0 == "0", fits, "{length}");
+        assert_well(&server);
+    }
 }
