@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from support.processes import killed
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.servers import throwaway
 from venturi.servers.local import LocalTargets, duckdb_library
@@ -94,14 +94,6 @@ def test_a_dead_server_is_started_again_until_it_runs() -> None:
     died = "warning: the server of mysql://local died: out of memory; starting another"
     assert [text for text in said if "died" in text] == [died]
     local.stop()
-
-
-def killed(pid: int) -> None:
-    """Kills a process and waits until it is dead, which nobody else has heard by then."""
-    end = os.pidfd_open(pid)
-    os.kill(pid, signal.SIGKILL)
-    select.select([end], [], [])
-    os.close(end)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a parent hears of it first")
