@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.flight as flight
+import pyarrow.parquet as pq
 import pytest
 
 from support.flight import (
@@ -29,8 +30,10 @@ from support.flight import (
     write_ipc,
 )
 from support.flight_peer import peer
+from support.run import venturi
 
 pytestmark = pytest.mark.usefixtures("core")
+ONCE = ("--repeats", 1, "--warmup", 0, "--no-report", "--no-ceilings", "--quiet")
 
 
 def read_back(server: ServerProcess, *path: str) -> pa.Table:
@@ -280,3 +283,32 @@ def test_headers(monkeypatch: pytest.MonkeyPatch) -> None:
         succeeded(run_trial(target, options={"headers": {"x-tenant": "blue"}}))
         succeeded(run_trial(target, options={"header_env": {"x-tenant": "TENANT"}}))
         failed(run_trial(target, options={"headers": {"x-tenant": "red"}}), "auth")
+
+
+# ---- by the command
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "kind"),
+    [("endpoints/4", 0, None), ("breaks/3", 5, "server"), ("wrong-count/500", 6, "verification")],
+)
+def test_a_run_says_how_its_gets_ended(
+    pyarrow_server: ServerProcess, tmp_path: Path, path: str, code: int, kind: str | None
+) -> None:
+    target = f"flight://{pyarrow_server.address}/{path}"
+    words = ("--operation", "get", "--data", "remote", "--streams", "1,2", *ONCE, "--out", tmp_path / "run")
+    done = venturi("run", "--target", target, *words)
+    assert done.returncode == code and "Traceback" not in done.stderr, done.stderr
+    trials = [json.loads(line) for line in (tmp_path / "run" / "trials.jsonl").read_text().splitlines()]
+    assert {(trial["error"] or {}).get("kind") for trial in trials} == {kind}
+    assert kind is not None or [trial["counts"]["rows"] for trial in trials] == [1000] * 2
+
+
+def test_a_run_puts_a_parquet_file(pyarrow_server: ServerProcess, tmp_path: Path) -> None:
+    table = mixed(300).drop_columns(["lasts", "nothing"])  # Parquet keeps no duration of pyarrow's
+    pq.write_table(table, tmp_path / "mixed.parquet")
+    words = ("--data", tmp_path / "mixed.parquet", "--rows-per-stream", "1k", "--rows-per-batch", 100)
+    target = ("--target", f"flight://{pyarrow_server.address}/from-run", "--operation", "put")
+    done = venturi("run", *target, *words, "--streams", 2, *ONCE, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert read_back(pyarrow_server, "from-run").num_rows == 2000
