@@ -315,23 +315,18 @@ def test_token_and_the_probe_s_port(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("operation", ["get", "put"])
-@pytest.mark.parametrize(("streams", "threads"), [(1, 1), (5, 2)])
-def test_records_are_verified_by_checksum(server: str, operation: str, streams: int, threads: int) -> None:
+def test_batches_that_do_not_divide_the_rows(server: str, operation: str) -> None:
+    data = {**RECORDS, "values": "random", "seed": 7}
     record = succeeded(
         run_trial(
-            f"flight://{server}",
-            operation,
-            data={**RECORDS, "values": "random", "seed": 7},
-            rows_per_stream=1_000_001,
-            rows_per_batch=4096,
-            streams=streams,
-            threads=threads,
+            f"flight://{server}", operation, data=data, rows_per_stream=1_000_001, rows_per_batch=4096,
+            streams=5, threads=2,
         )
-    )
+    )  # fmt: skip
     assert record["counts"] | {"wire_bytes": 0} == {
-        "rows": 1_000_001 * streams,
-        "batches": 245 * streams,
-        "payload_bytes": 1_000_001 * streams * 32,
+        "rows": 1_000_001 * 5,
+        "batches": 245 * 5,
+        "payload_bytes": 1_000_001 * 5 * 32,
         "wire_bytes": 0,
         "stored_bytes": None,
     }

@@ -30,7 +30,7 @@ def trials(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "trials.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("scheme", ["akumuli", "opentsdb", "influx", "influx+http"])
+@pytest.mark.parametrize("scheme", ["akumuli", "influx+http"])
 def test_points_are_stored_and_verified(tmp_path: Path, scheme: str) -> None:
     done = venturi(
         "run", "--target", f"{scheme}://local", *SMALL, "--streams", "2", "--out", "r", cwd=tmp_path
@@ -47,12 +47,10 @@ def test_points_are_stored_and_verified(tmp_path: Path, scheme: str) -> None:
     assert "points/s" in done.stdout and "verified: checksum, every trial" in " ".join(done.stdout.split())
 
 
-@pytest.mark.parametrize("messages", ["rows", "values", "dictionary"])
-def test_the_same_points_in_every_form_of_message(tmp_path: Path, messages: str) -> None:
+def test_the_same_points_with_17_digits_and_with_as_few_as_will_do(tmp_path: Path) -> None:
     sums = set()
     for digits in ("17", "shortest"):
-        form = ("--messages", messages, "--digits", digits)
-        done = ingest(tmp_path, "--target", "akumuli://local", *form, *SMALL, out=digits)
+        done = ingest(tmp_path, "--target", "akumuli://local", "--digits", digits, *SMALL, out=digits)
         assert done.returncode == 0, done.stderr
         sums.add(trials(tmp_path / digits)[0]["verification"]["checksum"])
     assert len(sums) == 1
@@ -144,13 +142,17 @@ def test_every_trial_finds_an_empty_store_of_its_own_settings(tmp_path: Path) ->
     assert len({t["verification"]["checksum"] for t in found}) == 1
 
 
-def test_a_store_of_yours_keeps_growing_and_no_trial_is_late(tmp_path: Path) -> None:
+def test_a_store_of_yours_keeps_growing_and_what_others_put_there_does_not_pass_for_ours(
+    tmp_path: Path,
+) -> None:
     with Store(tmp_path / "data") as store:
-        done = venturi(
-            "run", *store.flags, *SMALL[:-4], "--repeats", "3", "--warmup", "1", "--out", "r", cwd=tmp_path
-        )
+        line = store.connect()
+        line.send(row(1, 1.0, 2.0))
+        assert line.flush() == "+OK 2"
+        often = ("--repeats", "3", "--warmup", "1", "--out", "r")
+        done = venturi("run", *store.flags, *SMALL[:-4], *often, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-        assert store.stats()["points"] == 4 * 20_000
+        assert store.stats()["points"] == 4 * 20_000 + 2
         assert all(t["verification"]["rows"] == 20_000 for t in trials(tmp_path / "r"))
 
 
@@ -162,15 +164,6 @@ def test_a_late_write_ends_the_trial_with_the_stores_words(tmp_path: Path) -> No
         assert done.returncode == 5 and "late write" in done.stderr and "Traceback" not in done.stderr
         (trial,) = trials(tmp_path / "b")
         assert trial["error"]["kind"] == "server" and "late write" in trial["error"]["message"]
-
-
-def test_nobody_there_is_one_line(tmp_path: Path) -> None:
-    for scheme in ("akumuli", "opentsdb", "influx", "influx+http"):
-        there = f"{scheme}://127.0.0.1:9" + ("/db" if scheme == "influx+http" else "")
-        done = ingest(tmp_path, "--target", there, *SMALL, out=scheme)
-        assert done.returncode == 4 and "127.0.0.1:9" in done.stderr and "Traceback" not in done.stderr, (
-            done.stderr
-        )
 
 
 def test_another_ports_peer_is_not_taken_for_a_store(tmp_path: Path) -> None:
@@ -197,13 +190,3 @@ def test_an_interrupted_run_ends_its_store(tmp_path: Path) -> None:
     assert run.returncode == 130, said
     assert not list(tmp_path.glob("venturi-store-*"))
     assert trials(tmp_path / "r")[0]["outcome"] == "interrupted"
-
-
-def test_points_of_others_do_not_pass_for_ours(tmp_path: Path) -> None:
-    with Store(tmp_path / "data") as store:
-        line = store.connect()
-        line.send(row(1, 1.0, 2.0))
-        assert line.flush() == "+OK 2"
-        done = venturi("run", *store.flags, *SMALL, "--out", "r", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        assert trials(tmp_path / "r")[0]["verification"]["rows"] == 20_000
