@@ -103,6 +103,14 @@ def spark() -> Iterator[Any]:
         yield made
 
 
+@pytest.fixture
+def servers_here(core: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs start the reference servers of `X://local` in this process."""
+    from support.local import here
+
+    monkeypatch.setattr("venturi.servers.local.here", here)
+
+
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     import trustme

@@ -109,6 +109,7 @@ def run_lines(folder: Path) -> list[dict[str, Any]]:
 SHORT = ("--repeats", "2", "--warmup", "0", "--no-report", "--no-ceilings")
 
 
+@pytest.mark.usefixtures("servers_here")
 def test_a_run_with_a_server_of_our_own(tmp_path: Path) -> None:
     out = tmp_path / "run"
     axes = ["--streams", "2", "--encoders", "1,2", "--decoders", "0,1", "--data", "states"]
@@ -125,6 +126,7 @@ def test_a_run_with_a_server_of_our_own(tmp_path: Path) -> None:
     assert best.returncode == 0 and "encoders:" in best.stdout and "partition" in best.stdout
 
 
+@pytest.mark.usefixtures("servers_here")
 def test_a_file_over_charrow_is_moved_once_whatever_the_partitions(tmp_path: Path) -> None:
     out = tmp_path / "run"
     axes = ["--streams", "1,3", "--rows-per-batch", "1000,5000"]

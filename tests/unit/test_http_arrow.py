@@ -159,6 +159,7 @@ def test_a_put_is_what_any_server_takes(tmp_path: Path, body: str) -> None:
     assert table.num_rows == 10_000 and table.schema.types == [pa.int64()] * 4
 
 
+@pytest.mark.usefixtures("servers_here")
 def test_rows_of_ours_both_ways(tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = (
@@ -184,6 +185,7 @@ def test_rows_of_ours_both_ways(tmp_path: Path) -> None:
     assert "raw TCP" in shown.stdout, shown.stdout
 
 
+@pytest.mark.usefixtures("servers_here")
 def test_a_file_is_given_to_a_server_of_ours(tmp_path: Path) -> None:
     file = tmp_path / "rows.arrow"
     with pa.ipc.new_file(file, rows(10).schema) as writer:
