@@ -22,10 +22,10 @@ use venturi_base::meter::readers::network::is_own;
 use venturi_base::os::machine::Place;
 use venturi_base::spec::{Data, Values};
 
-/// A server of 1.1 says nothing to a handshake. One that has said nothing for so long is asked a query, and
-/// its first message tells its version, whenever it comes. The time decides nothing: it spares servers of 1.2,
-/// which say Hello at once, that query.
-const UNTIL_ASKED: Duration = Duration::from_millis(100);
+/// A server of 1.1 does not answer a handshake. After this time a server that is still silent is sent a query,
+/// and its first message decides which version it speaks, whenever it comes. The time decides nothing: servers
+/// of 1.2, which say Hello at once, are spared the query.
+const UNTIL_QUERY: Duration = Duration::from_millis(100);
 /// A query that any server answers, by rows or by an error.
 const ANY_QUERY: &str = "SELECT 1";
 
@@ -44,33 +44,34 @@ pub fn records_query(
     )
 }
 
-/// The first message of a server.
+/// How a server begins.
 struct Greeting {
-    said: Said,
-    /// Whether a query was on its way by then, to which the message may be the answer.
-    asked: bool,
+    first: FirstMessage,
+    /// Whether a query was on its way by then, which the message may answer.
+    after_query: bool,
 }
 
-enum Said {
+enum FirstMessage {
     Hello(BTreeMap<String, String>),
-    /// A result: it speaks 1.1.
-    Result,
-    Refused(Error),
+    /// Of a result: the server speaks 1.1.
+    Schema,
+    /// An error, of the server or of the connection.
+    Error(Error),
 }
 
 impl Greeting {
-    /// The error that ends the attempt in 1.1, as far as it is not the answer to the query. `before`: the
-    /// answer to the handshake of 1.2.
-    fn refusal(&self, before: Option<&Greeting>) -> Option<Error> {
-        let Said::Refused(error) = &self.said else {
+    /// The error of a server that refuses 1.1 too; an error that answers the query is no refusal. `extended`:
+    /// how the server began when it was offered 1.2.
+    fn refusal(&self, extended: Option<&Greeting>) -> Option<Error> {
+        let FirstMessage::Error(error) = &self.first else {
             return None;
         };
-        let answer = self.asked && is_refusal(error);
-        let again = before.is_some_and(|before| match &before.said {
-            Said::Refused(earlier) => !before.asked && earlier.message == error.message,
+        let answers_query = self.after_query && is_refusal(error);
+        let repeated = extended.is_some_and(|extended| match &extended.first {
+            FirstMessage::Error(first) => !extended.after_query && first.message == error.message,
             _ => false,
         });
-        (!answer || again).then(|| error.clone())
+        (!answers_query || repeated).then(|| error.clone())
     }
 }
 
@@ -80,7 +81,7 @@ impl Charrow {
         let authority = self.place.address.authority();
         self.encoders = self.options.encoders()?.unwrap_or(1);
         self.identity.address = authority.clone();
-        let (mut channel, hello, busy) = self.meet().await?;
+        let (mut channel, hello, busy) = self.greeted_channel().await?;
         self.identity.route = channel.route();
         self.minor = match hello {
             Some(_) => EXTENDED,
@@ -137,26 +138,22 @@ impl Charrow {
 
     /// A connection to the server, its Hello unless it speaks 1.1, and whether an answer is still to come over
     /// that connection.
-    async fn meet(&self) -> Result<(Channel, Option<BTreeMap<String, String>>, bool)> {
+    async fn greeted_channel(&self) -> Result<(Channel, Option<BTreeMap<String, String>>, bool)> {
         let wanted = self.options.minor()?;
         // A little sooner than the plan is given up, which would not say who is silent.
         let until = tokio::time::Instant::now() + self.timeout() / 20 * 19;
         let (mut channel, mut greeting) = self.greet(wanted, until).await?;
-        let mut before = None;
+        let mut extended = None;
         if wanted == EXTENDED
             && !self.place.shared // of which 1.1 has nothing
-            && matches!(greeting.said, Said::Refused(ref error) if error.kind != Kind::Auth)
+            && matches!(greeting.first, FirstMessage::Error(ref error) if error.kind != Kind::Auth)
         {
-            let first = greeting;
+            extended = Some(greeting);
             (channel, greeting) = self.greet(PLAIN, until).await?;
-            before = Some(first);
         }
-        let refusal = match self.place.shared {
-            true => match &greeting.said {
-                Said::Refused(error) => Some(error.clone()),
-                _ => None,
-            },
-            false => greeting.refusal(before.as_ref()),
+        let refusal = match (&greeting.first, self.place.shared) {
+            (FirstMessage::Error(error), true) => Some(error.clone()),
+            _ => greeting.refusal(extended.as_ref()),
         };
         if let Some(error) = refusal {
             let authority = self.place.address.authority();
@@ -165,11 +162,11 @@ impl Charrow {
                 false => error.context(&authority),
             });
         }
-        let hello = match greeting.said {
-            Said::Hello(hello) => Some(hello),
+        let hello = match greeting.first {
+            FirstMessage::Hello(hello) => Some(hello),
             _ => None,
         };
-        Ok((channel, hello, greeting.asked))
+        Ok((channel, hello, greeting.after_query))
     }
 
     async fn greet(&self, minor: i64, until: tokio::time::Instant) -> Result<(Channel, Greeting)> {
@@ -180,24 +177,24 @@ impl Charrow {
         };
         let mut channel = self.channel(minor, &parameters).await?;
         let mut greeting = match minor {
-            // Where the clock runs already, a question would be in the interval: what is wrong the partitions hear.
+            // The clock runs already, and a question would be in the interval: the partitions hear what is wrong.
             PLAIN if self.spec.include_setup => Greeting {
-                said: Said::Result,
-                asked: false,
+                first: FirstMessage::Schema,
+                after_query: false,
             },
             _ => {
                 let greeting = greeting(&mut channel, minor, &self.spec.trial);
-                let heard = tokio::time::timeout_at(until, greeting).await;
-                heard.map_err(|_| self.unheard())?
+                let greeting = tokio::time::timeout_at(until, greeting).await;
+                greeting.map_err(|_| self.no_answer())?
             }
         };
-        if let Said::Refused(error) = greeting.said {
-            greeting.said = Said::Refused(first_words(error, &self.place.address));
+        if let FirstMessage::Error(error) = greeting.first {
+            greeting.first = FirstMessage::Error(first_words(error, &self.place.address));
         }
         Ok((channel, greeting))
     }
 
-    fn unheard(&self) -> Error {
+    fn no_answer(&self) -> Error {
         Error::new(
             Kind::Timeout,
             format!(
@@ -289,15 +286,15 @@ impl Charrow {
     }
 }
 
-/// What a server says first to a handshake of this version, whenever that is.
+/// How a server begins after a handshake of this version, whenever that is.
 async fn greeting(channel: &mut Channel, minor: i64, trial: &str) -> Greeting {
     let early = match minor {
-        EXTENDED => tokio::time::timeout(UNTIL_ASKED, channel.event())
+        EXTENDED => tokio::time::timeout(UNTIL_QUERY, channel.event())
             .await
             .ok(),
         _ => None,
     };
-    let asked = early.is_none();
+    let after_query = early.is_none();
     let event = match early {
         Some(event) => event,
         None => {
@@ -308,16 +305,16 @@ async fn greeting(channel: &mut Channel, minor: i64, trial: &str) -> Greeting {
             channel.event().await
         }
     };
-    let said = match event {
-        Ok(Event::Hello(text)) if minor == EXTENDED => Said::Hello(pairs_by_key(&text)),
-        Ok(Event::Schema(_)) if asked => Said::Result,
-        Ok(Event::Error(text)) => Said::Refused(told(&text)),
-        Ok(_) => Said::Refused(Error::protocol(
+    let first = match event {
+        Ok(Event::Hello(text)) if minor == EXTENDED => FirstMessage::Hello(pairs_by_key(&text)),
+        Ok(Event::Schema(_)) if after_query => FirstMessage::Schema,
+        Ok(Event::Error(text)) => FirstMessage::Error(told(&text)),
+        Ok(_) => FirstMessage::Error(Error::protocol(
             "the server answers a handshake by something else",
         )),
-        Err(error) => Said::Refused(error),
+        Err(error) => FirstMessage::Error(error),
     };
-    Greeting { said, asked }
+    Greeting { first, after_query }
 }
 
 /// The first exchange with a server that is something else fails in odd ways.
@@ -443,16 +440,18 @@ async fn ask_once(
     let dial = || Channel::open(&place.address, &options, &handshake, None, PATIENCE);
     let asking = async {
         let mut channel = dial().await?;
-        let first = greeting(&mut channel, EXTENDED, name).await;
-        let said = match first.said {
-            Said::Hello(said) => said,
-            Said::Refused(error) if !(first.asked && is_refusal(&error)) => return Err(error),
+        let greeting = greeting(&mut channel, EXTENDED, name).await;
+        let pairs = match greeting.first {
+            FirstMessage::Hello(pairs) => pairs,
+            FirstMessage::Error(error) if !(greeting.after_query && is_refusal(&error)) => {
+                return Err(error)
+            }
             _ => return Ok(None),
         };
-        if !asks(&said).contains(name) {
+        if !asks(&pairs).contains(name) {
             return Ok(None);
         }
-        if first.asked {
+        if greeting.after_query {
             channel = dial().await?;
             hello(&mut channel).await?;
         }
