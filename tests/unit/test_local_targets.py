@@ -103,10 +103,12 @@ def test_a_database_is_dead_before_its_guard_says_so(tmp_path: Path) -> None:
     pid = guarded.serve(["sleep", "600"], tmp_path / "log", signal.SIGTERM, 1.0, os.environ)
     assert guarded.running
     os.kill(guarded._guard.pid, signal.SIGSTOP)
-    killed(pid)
-    assert not guarded.running
-    os.kill(guarded._guard.pid, signal.SIGCONT)
-    guarded.close()
+    try:
+        killed(pid)
+        assert not guarded.running
+    finally:
+        os.kill(guarded._guard.pid, signal.SIGCONT)
+        guarded.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a parent hears of it first")
