@@ -12,7 +12,7 @@ from support.clickhouse import Server, clickhouse, engine, has_chdb, old_server 
 from support.read import REMOTE, good, refused
 from support.run import venturi
 
-pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
+pytestmark = pytest.mark.usefixtures("core")
 
 RECORDS = {"source": "records", "columns": 4}
 MIXED = (

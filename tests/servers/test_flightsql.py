@@ -11,14 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from support.database import once_it_runs
 from support.flight import Certificates, Start
-from support.flightsql import Server, serving, spec, trial
+from support.flightsql import Server, serving, trial
 from support.read import REMOTE, good, refused, sums
 from support.run import venturi
 from support.secret import SECRET, leaking_files, leaks
 
-pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
+pytestmark = pytest.mark.usefixtures("core")
 
 RECORDS = {"source": "records", "columns": 4, "seed": 3}
 ROWS = 10_000
@@ -88,14 +87,6 @@ def test_streams_share_endpoints_wherever_they_are(parted: Server, plain: Server
 def test_fewer_endpoints_than_streams_are_no_share(plain: Server) -> None:
     record = trial(plain.url, "get", REMOTE, streams=2, table="things")
     refused(record, "unsupported", "1 endpoint, fewer than 2 streams", "--split hash --split-by COLUMN")
-
-
-def test_our_rows_come_back(plain: Server, parted: Server) -> None:
-    for server, streams in ((plain, 1), (plain, 3), (parted, 3)):
-        record = trial(server.url, "get", RECORDS, streams=streams, rows=5000)
-        good(record, streams * 5000, "checksum")
-        assert record["counts"]["payload_bytes"] == streams * 5000 * 32
-        assert not server.has("venturi_get")
 
 
 def test_a_file_comes_back(parted: Server, tmp_path: Path) -> None:
@@ -192,28 +183,6 @@ def test_rows_are_not_counted_where_nobody_asks(plain: Server) -> None:
     record = trial(plain.url, "get", REMOTE, table="things", verify="none")
     assert record["error"] is None and record["counts"]["rows"] == ROWS
     good(trial(plain.url, "get", REMOTE, table="things", verify="count"), ROWS, "count")
-
-
-@pytest.mark.parametrize("operation", ["get", "put"])
-def test_a_server_that_dies(tmp_path: Path, operation: str) -> None:
-    with serving(tmp_path / "x.db", "-ingest") as server:
-        server.ask(TABLE)
-        server.ask(FILL)
-        endless = "SELECT a.id FROM things AS a, things AS b"
-        asked: dict[str, Any] = {"verify": "none", "patience_s": 20}
-        if operation == "get":
-            document = spec(server.url, "get", REMOTE, query=endless, **asked)
-        else:
-            document = spec(server.url, "put", RECORDS, duration_s=60, **asked)
-        record = once_it_runs(document, server.process.kill)
-    refused(record, "lost", server.address if operation == "get" else "")
-
-
-def test_cancelled(plain: Server) -> None:
-    endless = "SELECT a.id FROM things AS a, things AS b"
-    record = once_it_runs(spec(plain.url, "get", REMOTE, query=endless, verify="none"))
-    assert record["error"]["kind"] == "cancelled"
-    good(trial(plain.url, "get", REMOTE, table="things"), ROWS)
 
 
 def test_a_log_in_and_tls(

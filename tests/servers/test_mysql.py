@@ -14,7 +14,7 @@ from support.database import Database
 from support.mysql import WORKING_SET, found_sums, refusal, run
 from support.path import Relay
 
-pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
+pytestmark = pytest.mark.usefixtures("core")
 
 
 @pytest.mark.parametrize("statement", ["text", "prepared"])
