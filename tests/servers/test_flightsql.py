@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -234,17 +233,8 @@ def test_streams_of_many_at_once_leave_nothing_open(plain: Server) -> None:
     """Prepared statements are closed: the server would keep a read of the table, and with it its log."""
     for _ in range(3):
         good(trial(plain.url, "get", REMOTE, table="things", statement="prepared"), ROWS)
-    done = threading.Event()
-
-    def write() -> None:
-        plain.ask("CREATE TABLE after (a INTEGER)")
-        plain.ask("DROP TABLE after")
-        done.set()
-
-    writing = threading.Thread(target=write)
-    writing.start()
-    writing.join(30)
-    assert done.is_set()
+    plain.ask("CREATE TABLE after (a INTEGER)")
+    plain.ask("DROP TABLE after")
 
 
 def test_a_run(plain: Server, tmp_path: Path) -> None:
@@ -258,35 +248,3 @@ def test_a_run(plain: Server, tmp_path: Path) -> None:
     (run,) = (tmp_path / "venturi-runs").iterdir()
     lines = [json.loads(line) for line in (run / "trials.jsonl").read_text().splitlines()]
     assert {line["parameters"]["statement"] for line in lines if "parameters" in line} == {"text", "prepared"}
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (("--operation", "get", "--data", "remote"), "does not say what to get"),
-        (("--table", "t", "--split", "parts", "--streams", "2"), "endpoints"),
-        (("--table", "t", "--compression", "lz4", "--operation", "get"), "is for puts"),
-        (("--operation", "put", "--statement", "text"), "prepared"),
-        (("--operation", "upsert"), "takes gets and puts, no upserts"),
-        (("--table", "t", "--ack", "batch"), "has no option ack"),
-        (("--table", "t", "--rows-per-batch", "100"), "is decided by"),
-        (("--table", "t", "--rows-per-batch", "100"), "hint: leave it out\n"),
-    ],
-)
-def test_what_cannot_be_asked_for(words: tuple[str, ...], part: str) -> None:
-    done = venturi("run", "--target", "flightsql://h:1", *words, "--dry-run")
-    assert done.returncode == 3 and part in done.stderr, done.stderr
-
-
-def test_an_address_alone_says_what_is_missing() -> None:
-    done = venturi("run", "--target", "flightsql://h:1")
-    assert done.returncode != 0 and "name what is to be read" in done.stderr
-    assert "venturi run --target flightsql://h:1 --table NAME" in done.stderr
-
-
-@pytest.mark.parametrize(
-    "url", ["flightsql://h/t", "flightsql://a,b", "flightsql://u@h", "flightsql://h?query=x"]
-)
-def test_urls_that_are_none(url: str) -> None:
-    done = venturi("run", "--target", url, "--table", "t", "--dry-run")
-    assert done.returncode == 3 and done.stderr.startswith("error: "), done.stderr

@@ -12,7 +12,6 @@ import pytest
 from support.core import run_trial
 from support.database import Database, postgres_connection
 from support.read import RECORDS, by_splits, file_of, get, good, refused, sums
-from support.run import venturi
 
 pytestmark = pytest.mark.usefixtures("core")
 
@@ -159,25 +158,3 @@ def test_mistakes_are_lines(postgres: Database) -> None:
 def test_an_upsert_is_as_before(postgres: Database) -> None:
     record = run_trial(postgres.url, rows=1000, options={"query": "SELECT 1"})
     assert record["error"] is None
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (["--operation", "put"], "takes gets and upserts, no puts"),
-        (["--streams", "2", "--query", "SELECT 1"], "--split none"),
-        (["--query", "SELECT 1", "--table", "t"], "keep one of the two"),
-        (["--query", "SELECT 1", "--split", "hash"], "--split-by id"),
-        (["--query", "SELECT 1", "--split", "parts"], "a query has none"),
-        (["--query", "SELECT 1", "--rows-per-stream", "5"], "the query's affair"),
-        (["--operation", "get", "--duration", "1s"], "must know how many"),
-        (["--operation", "get", "--data", "remote"], "does not say what to get"),
-        (["--operation", "get", "--data", "usage"], "records, a file, or remote"),
-        (["--operation", "upsert", "--split", "hash"], "is for gets, and this is an upsert"),
-        (["--operation", "get", "--method", "copy"], "is for upserts, and this is a get"),
-        (["--operation", "get", "--wire-format", "arrow"], "it has copy, rows"),
-    ],
-)
-def test_scenarios_that_cannot_be(words: list[str], part: str) -> None:
-    done = venturi("run", "--target", "postgres://h/db", "--dry-run", *words)
-    assert done.returncode == 3 and part in " ".join(done.stderr.split()), done.stderr

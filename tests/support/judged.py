@@ -75,7 +75,7 @@ class Place:
             "rows_per_stream": 2000,
             "streams": STREAMS,
             "threads": more.get("streams", STREAMS),
-            "timeout_ns": 20_000_000_000,
+            "timeout_ns": 300_000_000_000,
             **way.more,
             **more,
             "options": {name: value for name, value in options.items() if value is not None},
@@ -492,7 +492,7 @@ def killed(place: Place) -> None:
         done = venturi(
             "run", "--target", place.server.on(relay.own_port), "--operation", place.first.operation, *flags,
             *place.system.flags, "--streams", STREAMS, "--rows-per-batch", 100, "--repeats", 1, "--warmup", 0,
-            "--timeout", "20s", "--no-report", "--no-ceilings", "--quiet", "--out", out,
+            "--timeout", "300s", "--no-report", "--no-ceilings", "--quiet", "--out", out,
         )  # fmt: skip
         assert relay.held.is_set()
     assert done.returncode == 5 and "Traceback" not in done.stderr, done.stderr
