@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from support.run import venturi
 from support.wait import wait_until
 
 RECORDS = {"source": "records", "columns": 4, "seed": 3}

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from support import proven
 from support.behaviour import NOT_JUDGED, SYSTEMS
 from support.judged import BEHAVIOURS, Place, cases
 from support.judged import judged as judged  # a fixture
+from support.proven import proven_instrument as proven_instrument  # a fixture
 from venturi.targets.system import KNOWN
 
 pytestmark = pytest.mark.usefixtures("core")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def proven_instrument(cache_home: Path) -> None:
-    """What runs measure of this machine before they begin is no part of these tests."""
-    proven.passed()
 
 
 @cases(ours=True)

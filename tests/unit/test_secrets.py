@@ -20,8 +20,8 @@ from urllib.parse import quote
 import pytest
 
 import venturi
-from support.flight import Start
 from support.imports import FORMATS, SAMPLES
+from support.proven import proven_instrument as proven_instrument  # a fixture
 from support.secret import (
     HARD,
     ROWS,
@@ -32,7 +32,6 @@ from support.secret import (
     leaking_files,
     leaks,
     right_and_wrong,
-    searched,
     stays_there,
 )
 from venturi import cli
@@ -352,24 +351,6 @@ def test_what_is_imported_is_stored_without_secrets(name: str, tmp_path: Path) -
 
 
 # Secrets by reference, at servers that ask for them.
-
-
-@pytest.mark.usefixtures("core")
-def test_flight(start_reference_server: Start, tmp_path: Path) -> None:
-    """Other ways to give a token, and other commands that take one; tests/test_behaviour.py has the usual."""
-
-    def there(name: str) -> Path:
-        (tmp_path / name).mkdir()
-        return tmp_path / name
-
-    server = start_reference_server("--token-env", "THE_TOKEN", THE_TOKEN=HARD)
-    url = f"flight://{server.address}"
-    named = ("--target", url, "--header-env", "authorization=MY_HEADER")
-    searched(there("header"), "run", *named, *ROWS, MY_HEADER=f"Bearer {HARD}")
-    searched(there("limits"), "ceilings", url, "--only", "tcp", "--streams", "1", "--token-env", "MY_TOKEN",
-             MY_TOKEN=HARD)  # fmt: skip
-    searched(there("tuned"), "tune", url, "--trials", "2", "--streams", "1,2", "--duration", "100ms",
-             "--set", "target.token_env=MY_TOKEN", MY_TOKEN=HARD)  # fmt: skip
 
 
 class Influx(http.server.BaseHTTPRequestHandler):

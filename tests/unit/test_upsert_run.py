@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.proven import proven_instrument as proven_instrument  # a fixture
 from support.run import command, environment, venturi
 
 SHORT = (
@@ -87,22 +87,6 @@ def test_an_upsert_in_python(tmp_path: Path) -> None:
     assert all(row["rows"] > 0 and row["errors_refused"] == 0 for row in found)
     assert all(row["service_min_ns"] <= row["service_p50_ns"] <= row["service_max_ns"] for row in found)
     assert run.table("errors").num_rows == 0
-
-
-def test_limits_are_measured_with_the_same_statements(tmp_path: Path) -> None:
-    done = venturi(
-        *("run", "--target", "sqlite://local", "--synchronous", "full", "--generate", "ahead,inline"),
-        *("--duration", "100ms", "--working-set", "2k", "--repeats", "1", "--warmup", "0", "--no-report"),
-        *("--ceilings", "once", "--fresh-ceilings", "--out", tmp_path / "r"),
-    )
-    assert done.returncode == 0, done.stderr
-    text = (tmp_path / "r" / "ceilings.jsonl").read_text().splitlines()
-    found = [json.loads(line) for line in text]
-    assert {line["kind"] for line in found} == {"memory", "disk", "engine"}
-    assert {line["path"] for line in found if line["kind"] == "disk"} == {tempfile.gettempdir()}
-    engine = {line["data"]: line for line in found if line["kind"] == "engine"}
-    assert set(engine) == {"usage, statements built ahead", "usage, statements of sqlite built inline"}
-    assert all(line["outcome"] == "ok" and line["bytes"] for line in engine.values())
 
 
 def test_statements_go_nowhere(tmp_path: Path) -> None:
