@@ -104,28 +104,3 @@ def test_two_streams_a_loader_that_fail(tmp_path: Path) -> None:
     good = outcomes["SELECT * FROM records(rows = 5000)"]
     assert good["outcome"] == "ok" and good["counts"]["rows"] == 5000, good["error"]
     assert [host["streams"] for host in good["hosts"]] == [[0, 2], [2, 2]]
-
-
-def test_both_places_are_gone_on_with() -> None:
-    def lines(*ons: str | None) -> list[dict[str, Any]]:
-        return [{"parameters": {"on": on}} for on in ons]
-
-    placement.resumed("here,spark", lines(None, "spark"), "RUN")
-    placement.resumed("here,spark", lines(None), "RUN")
-    with pytest.raises(VenturiError, match="say where again by --on here,spark"):
-        placement.resumed("spark", lines(None, "spark"), "RUN")
-    with pytest.raises(VenturiError, match="must be ray://"):
-        placement.kind("here,there")
-
-
-def test_errors_of_spark_are_a_line() -> None:
-    def said(text: str) -> str:
-        return in_our_words(RuntimeError(text), "spark://head:7077", 4)
-
-    text = (
-        "py4j.protocol.Py4JJavaError: An error\n: org.apache.spark.SparkException: [SPARK-24819]: Barrier ..."
-    )
-    assert "4 loaders run at a time, and spark://head:7077 has fewer slots" in said(text)
-    text = "org.apache.spark.api.python.PythonException: ...\nModuleNotFoundError: No module named 'venturi'"
-    assert said(text).startswith("executors have no venturi: pip install 'venturi[spark]' on each of them")
-    assert "\n" not in said("java.io.IOException: no space left\n\tat x\n\tat y")
