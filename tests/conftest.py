@@ -37,6 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Each process of the run has a directory for temporary files to itself: what one test counts there, no
     other makes. A short path, as those of Unix sockets have to be."""
     config.stash[TEMPORARY] = before = os.environ.get("TMPDIR"), tempfile.mkdtemp(prefix="vt-")
+    os.chmod(before[1], 0o1777)  # as /tmp is: databases run as other accounts for root
     os.environ["TMPDIR"] = before[1]
     tempfile.tempdir = None
 

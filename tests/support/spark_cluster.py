@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from support.hosts import Host, Hosts
 from support.run import command, environment
+from support.wait import wait_until
 
-_READY_SECONDS = 180.0
 _PORT = 7077
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 _WORKER = "pyspark.daemon"
@@ -103,8 +102,9 @@ def spark_cluster(on: Hosts, place: Path, cores: int = 1) -> Iterator[Cluster]:
 
 def _wait(made: Cluster, started: list[subprocess.Popen[str]]) -> None:
     """Workers ask for a master again and again until it is there."""
-    deadline = time.monotonic() + _READY_SECONDS
-    while made.said().count("Successfully registered with master") < len(made.workers):
-        alive = all(process.poll() is None for process in started)
-        assert alive and time.monotonic() < deadline, made.said()[-2000:]
-        time.sleep(0.1)
+
+    def registered() -> bool:
+        assert all(process.poll() is None for process in started), made.said()[-2000:]
+        return made.said().count("Successfully registered with master") == len(made.workers)
+
+    wait_until(registered, lambda: made.said()[-2000:])

@@ -16,5 +16,5 @@ def wait_until(condition: Callable[[], T], said: Callable[[], object] = lambda: 
     deadline = time.monotonic() + _HANG_SECONDS
     while not (found := condition()):
         assert time.monotonic() < deadline, said()
-        time.sleep(0.02)
+        time.sleep(0.05)
     return found

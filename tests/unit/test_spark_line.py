@@ -9,12 +9,13 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from venturi.cluster.spark.line import Line, Switchboard, answer_calls
-from venturi.cluster.spark.sessions import in_our_words
+from venturi.cluster.spark.sessions import Session, in_our_words
 from venturi.common.errors import VenturiError
 from venturi.measure import placement
 
@@ -154,3 +155,16 @@ def test_errors_of_spark_are_a_line() -> None:
     text = "org.apache.spark.api.python.PythonException: ...\nModuleNotFoundError: No module named 'venturi'"
     assert said(text).startswith("executors have no venturi: pip install 'venturi[spark]' on each of them")
     assert "\n" not in said("java.io.IOException: no space left\n\tat x\n\tat y")
+
+
+def test_loaders_beyond_the_slots_of_a_local_spark_are_refused() -> None:
+    local = Session.__new__(Session)
+    local.master, local.context = "local[2]", SimpleNamespace(defaultParallelism=2)
+    local.check_slots(2)
+    with pytest.raises(VenturiError) as refused:
+        local.check_slots(3)
+    assert refused.value.message == (
+        "3 loaders run at a time, and local[2] has 2 slots: fewer --loaders, or --master 'local[3]'"
+    )
+    local.master = "spark://head:7077"
+    local.check_slots(3)
