@@ -137,8 +137,9 @@ def cluster(core: Any) -> Iterator[RayCluster]:
         made = RayCluster(six)
         try:
             stack.callback(shutil.rmtree, made.folder, ignore_errors=True)
-            # The last loader's host has a disk of its own.
-            stack.enter_context(disk(made.folder / "n" / six[3].address, 48))
+            # Each loader's host has a disk of its own.
+            for host in six.hosts[:4]:
+                stack.enter_context(disk(of_ray(made, host), 64))
             (made.folder / "n").chmod(0o700)
             places = [f"--resource={host.name}=loader" for host in six.hosts[:4]]
             places += [f"--resource={host.name}=server" for host in six.hosts[4:]]
@@ -148,6 +149,11 @@ def cluster(core: Any) -> Iterator[RayCluster]:
             yield made
         finally:
             made.remove()
+
+
+def of_ray(made: RayCluster, host: Host) -> Path:
+    """Where Ray's files of that host are."""
+    return made.folder / "n" / host.address
 
 
 def lost_then_good(found: list[dict[str, Any]], host: Host) -> None:
@@ -180,19 +186,21 @@ def test_hosts_that_fail_in_the_middle_of_a_run(cluster: RayCluster, tmp_path: P
 
 
 def faults_of_a_run(cluster: RayCluster, driver: Driver) -> None:
-    # Ray's directory without room: whoever measures there goes on, for nothing of a trial is kept there.
-    of_ray = cluster.folder / "n" / cluster.hosts[3].address
-    assert (of_ray / "ray").is_dir()
-    fill(of_ray)
-    assert os.statvfs(of_ray).f_bavail == 0
-
-    # Frozen for longer than Ray waits for a host, so it is dead to Ray; when it wakes up it ends what it had.
+    # One is frozen for longer than Ray waits for a host, so it is dead to Ray; when it wakes up it ends what
+    # it had. The other one's disk is full: it goes on, for nothing of a trial is kept there.
     frozen = driver.moving_elsewhere()
+    (full,) = (host for host in driver.moving()[1] if host is not frozen)
+    assert (of_ray(cluster, full) / "ray").is_dir()
+    filler = fill(of_ray(cluster, full))
+    assert os.statvfs(of_ray(cluster, full)).f_bavail == 0
     assert frozen.signal(signal.SIGSTOP)
     try:
-        lost_then_good(driver.two_more(0), frozen)
+        found = driver.two_more(0)
     finally:
         frozen.signal(signal.SIGCONT)
+    lost_then_good(found, frozen)
+    assert full.address in {one["address"] for one in found[1]["hosts"]}
+    filler.unlink()
     nothing_is_left([frozen])
 
     # Killed, all of it, at once.
