@@ -243,6 +243,20 @@ def test_where_namespaces_are_forbidden_it_says_so(tmp_path: Path) -> None:
     assert finding["state"] == "ok" and "no network namespaces can be made here" in finding["text"]
 
 
+def test_what_this_machine_cannot_carry_fails_the_cell(tmp_path: Path) -> None:
+    given = ("--link", "50mbit,400gbit", "--duration", "300ms", "--repeats", 1, "--out", tmp_path / "run")
+    done = venturi("run", *LOCAL, *given)
+    assert done.returncode == 5, done.stderr
+    by_link = {line["parameters"]["link"]: line for line in stored(tmp_path / "run")}
+    good, bad = by_link["50mbit"], by_link["400gbit"]
+    assert good["outcome"] == "ok" and good["verification"]["achieved"] == "checksum", good["error"]
+    assert good["link"]["asked"] == "50mbit"
+    assert bad["outcome"] == "failed" and bad["error"]["kind"] == "link"
+    said = bad["error"]["message"]
+    assert said.startswith("the path is not 400gbit: ") and "400 Gbit/s were asked for, " in said
+    assert said in done.stderr
+
+
 def test_a_link_that_is_not_as_asked_ends_with_5() -> None:
     done = venturi("links", "400gbit", "--repeats", 1)
     assert done.returncode == 5

@@ -1,4 +1,4 @@
-"""What processes and hosts did while a trial ran: which figures there are, and the tables made of them. What they come to is in tests/machine/test_resources.py."""
+"""What processes and hosts did while a trial ran: which figures there are, and the tables that have them."""
 
 from __future__ import annotations
 
