@@ -46,6 +46,7 @@ interface = "{NETWORK}"
 [run]
 warmup = 0
 repeats = 50
+shuffle = false
 ceilings = false
 """
 

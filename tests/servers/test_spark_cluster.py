@@ -48,7 +48,7 @@ def records(out: Path) -> list[dict[str, Any]]:
 
 
 def shape(cluster: Cluster, target: str, out: Path) -> tuple[object, ...]:
-    quick = ("--no-ceilings", "--no-report", "--warmup", "0", "--repeats", "2", "--duration", "600s,300ms")
+    quick = ("--no-ceilings", "--no-report", "--warmup", "0", "--repeats", "2", "--duration", "600s,300ms", "--no-shuffle")
     where = ("--on", "spark", "--master", cluster.master)
     return ("run", "--target", target, "--streams", "2", *quick, *where, "--out", out)
 
