@@ -4,7 +4,6 @@ first loader, and a database that is nobody's; what is merged is the sum of its 
 from __future__ import annotations
 
 import glob
-import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 from support.database import available
 from support.flight import ServerProcess
-from support.hosts import NETWORK, RayCluster, hosts, ray_cluster
+from support.hosts import NETWORK, RayCluster, hosts, ray_cluster, records
 from support.needs import require
 from support.run import ROOT, command, environment
 from venturi.analysis.results import load
@@ -47,11 +46,11 @@ def cluster(core: Any) -> Iterator[RayCluster]:
 def run(cluster: RayCluster, out: Path, what: str, *more: object) -> list[dict[str, Any]]:
     """The records of a run on the cluster, all of them good, verified and merged of what the hosts moved."""
     words = command("run", what, "--on", "auto", "--out", out, *SMALL, *more)
-    found = environment(**cluster.variables)
-    done = cluster.hosts[0].run(*words, env=found, cwd=ROOT, timeout=None)
+    variables = environment(**cluster.variables)
+    done = cluster.hosts[0].run(*words, env=variables, cwd=ROOT, timeout=None)
     assert done.returncode == 0, done.stderr + done.stdout
-    records = [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()]
-    for record in records:
+    found = records(out)
+    for record in found:
         assert record["outcome"] == "ok", record["error"]
         assert record["verification"]["achieved"] in ("checksum", "sums")
         parts, parameters = record["hosts"], record["parameters"]
@@ -59,7 +58,7 @@ def run(cluster: RayCluster, out: Path, what: str, *more: object) -> list[dict[s
         assert sum(host["streams"][1] for host in parts) == parameters["streams"] == len(record["streams"])
         for name in SUMS:
             assert sum(host[name] for host in parts) == record["counts"][name], name
-    return records
+    return found
 
 
 def addresses(record: dict[str, Any]) -> list[str]:

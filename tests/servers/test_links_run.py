@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import venturi as api
+from support.hosts import records
 from support.link import (
     alive,
     for_others,
@@ -23,6 +24,7 @@ from support.link import (
     laboratory,
     networks,
     nothing_left,
+    only_the_first,
     started,
     tree,
     until,
@@ -46,10 +48,6 @@ LONG = ("--duration", "600s")
 def host_has_namespaces() -> None:
     with laboratory():
         pass
-
-
-def stored(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (path / "trials.jsonl").read_text().splitlines()]
 
 
 @pytest.mark.parametrize("at", [KEEPER, TRIAL])
@@ -108,7 +106,7 @@ def test_a_laboratory_that_is_killed_fails_the_trial(tmp_path: Path) -> None:
     os.kill(until(run.pid, KEEPER), signal.SIGKILL)
     _, said = run.communicate()
     assert run.returncode == 5, said
-    for trial in stored(tmp_path / "run"):
+    for trial in records(tmp_path / "run"):
         assert (trial["outcome"], trial["error"]["kind"]) == ("failed", "link")
         assert trial["error"]["message"] == "the laboratory has ended: it was killed"
     gone(all_of_it)
@@ -118,15 +116,15 @@ def test_a_run_over_links_is_resumed(tmp_path: Path) -> None:
     out = tmp_path / "run"
     given = ("--link", "50mbit 2ms,100mbit 2ms", "--duration", "300ms", "--repeats", 2, "--out", out)
     run = started("run", *LOCAL, *given, cwd=tmp_path)
-    wait_until(lambda: (out / "trials.jsonl").exists() and stored(out), lambda: alive([run.pid]))
+    wait_until(lambda: records(out), lambda: alive([run.pid]))
     run.kill()
     run.communicate()
-    assert len(stored(out)) < 4
+    only_the_first(out)
     done = venturi("run", "--resume", out)
     assert done.returncode == 0, done.stderr
-    found = [(line["parameters"]["link"], line["repeat"], line["outcome"]) for line in stored(out)]
+    found = [(line["parameters"]["link"], line["repeat"], line["outcome"]) for line in records(out)]
     assert sorted(found) == [(link, n, "ok") for link in ("100mbit 2ms", "50mbit 2ms") for n in (0, 1)]
-    for line in stored(out):
+    for line in records(out):
         assert line["link"]["asked"] == line["parameters"]["link"]
 
 
@@ -141,7 +139,7 @@ def test_the_link_leads_to_remote_and_local_is_beside_the_client(tmp_path: Path)
         places = (f"--place={place}={scheme}://{place}" for place in ("local", "remote"))
         done = venturi("run", *places, "--link", "100mbit", "--repeats", 1, *QUIET, *words, "--out", out)
         assert done.returncode == 0, done.stderr
-        found = {line["parameters"]["place"]: line for line in stored(out)}
+        found = {line["parameters"]["place"]: line for line in records(out)}
         far = found["remote"]
         assert far["counts"]["wire_bytes"] / far["times"]["interval_ns"] * 1e9 < 1.03 * 12.5e6
         assert found["local"]["parameters"]["link"] is None and "link" not in found["local"]
@@ -190,7 +188,7 @@ def test_a_search_over_a_link_searches_compression_too(tmp_path: Path, typed: bo
             "flight://local", operation="put", data="builtin:birdstrikes", link="50mbit 2ms",
             duration="300ms", trials=8, ceilings=False, out=out,
         )  # fmt: skip
-    lines = stored(out)
+    lines = records(out)
     assert {line["parameters"]["link"] for line in lines} == {"50mbit 2ms"}
     assert {line["parameters"]["compression"] for line in lines} & {"lz4", "zstd"}
 
@@ -214,7 +212,7 @@ def test_whoever_is_not_root_can_too(home_of_others: Path) -> None:
     words = ("--link", "100mbit 10ms loss 0.01%,200mbit", "--duration", "200ms", "--repeats", "1")
     done = subprocess.run([*others, "run", *LOCAL, *words, "--out", f"{home}/run"], **given)
     assert done.returncode == 0, done.stderr
-    found = [(line["outcome"], line["verification"]["achieved"]) for line in stored(home_of_others / "run")]
+    found = [(line["outcome"], line["verification"]["achieved"]) for line in records(home_of_others / "run")]
     assert found == [("ok", "checksum")] * 2
     require(shutil.which("ping"), "ping (tools/install-servers)")
     client = "sh -c 'id -u; ping -c 3 -i 0.2 {server}'"
@@ -247,7 +245,7 @@ def test_what_this_machine_cannot_carry_fails_the_cell(tmp_path: Path) -> None:
     given = ("--link", "50mbit,400gbit", "--duration", "300ms", "--repeats", 1, "--out", tmp_path / "run")
     done = venturi("run", *LOCAL, *given)
     assert done.returncode == 5, done.stderr
-    by_link = {line["parameters"]["link"]: line for line in stored(tmp_path / "run")}
+    by_link = {line["parameters"]["link"]: line for line in records(tmp_path / "run")}
     good, bad = by_link["50mbit"], by_link["400gbit"]
     assert good["outcome"] == "ok" and good["verification"]["achieved"] == "checksum", good["error"]
     assert good["link"]["asked"] == "50mbit"

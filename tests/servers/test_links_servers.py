@@ -3,19 +3,17 @@ driver; none gets more than the link carries."""
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from support.adbc import driver
-from support.link import gone, laboratory, started, tree, until
+from support.hosts import records
+from support.link import gone, laboratory, only_the_first, started, tree, until
 from support.plugin import package, venturi_with
 from support.run import venturi
-from support.wait import wait_until
 from venturi.common.links import Link
 from venturi.lab.hosts import address
 
@@ -92,10 +90,6 @@ def script(folder: Path, text: str) -> str:
     file = folder / "script.py"
     file.write_text(text)
     return f"{sys.executable} {file}"
-
-
-def records(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()]
 
 
 def over_the_link(out: Path) -> None:
@@ -204,14 +198,12 @@ def test_a_ctrl_c_is_heard_while_it_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_it_serves_a_resumed_run_too(tmp_path: Path) -> None:
+    """As if the run had been killed in its second trial."""
     out = tmp_path / "run"
     words = ("--target", "flight://{server}:5000/t", "--server", f"{script(tmp_path, FLIGHT)} {{server}}")
-    given = (*words, "--operation", "get", "--link", "20mbit", *QUIET, "--repeats", 3, "--out", out)
-    run = started("run", *given, cwd=tmp_path)
-    wait_until(lambda: (out / "trials.jsonl").exists() and records(out))
-    run.kill()
-    run.communicate()
-    assert len(records(out)) < 3
-    done = venturi("run", "--resume", out)
-    assert done.returncode == 0, done.stderr
-    assert [line["outcome"] for line in records(out)] == ["ok"] * 3
+    given = (*words, "--operation", "get", "--link", "20mbit", *QUIET, "--repeats", 2, "--out", out)
+    for step in (("run", *given), ("run", "--resume", out)):
+        only_the_first(out)
+        done = venturi(*step)
+        assert done.returncode == 0, done.stderr
+        assert [line["outcome"] for line in records(out)] == ["ok"] * 2

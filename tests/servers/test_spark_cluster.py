@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +16,7 @@ import pytest
 from support import needs_spark  # noqa: F401  # before what imports Spark
 from support.charrow import serve_command
 from support.flight import ServerProcess
-from support.hosts import hosts
+from support.hosts import hosts, records
 from support.run import environment
 from support.spark_cluster import Cluster, spark_cluster
 from support.wait import wait_until
@@ -40,15 +39,18 @@ def url(cluster: Cluster) -> Iterator[str]:
     server.stop()
 
 
-def records(out: Path) -> list[dict[str, Any]]:
-    path = out / "trials.jsonl"
-    # The last line may be being written.
-    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("\n")]
-
-
 def shape(cluster: Cluster, target: str, out: Path) -> tuple[object, ...]:
-    quick = ("--no-ceilings", "--no-report", "--warmup", "0", "--repeats", "2", "--duration", "600s,300ms", "--no-shuffle")
+    quick = (
+        "--no-ceilings",
+        "--no-report",
+        "--warmup",
+        "0",
+        "--repeats",
+        "2",
+        "--duration",
+        "600s,300ms",
+        "--no-shuffle",
+    )
     where = ("--on", "spark", "--master", cluster.master)
     return ("run", "--target", target, "--streams", "2", *quick, *where, "--out", out)
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from support.flight import ServerProcess, serve_command
 from support.needs import require
-from support.run import ROOT, command, environment, helper
+from support.run import ROOT, command, environment
 from support.wait import wait_until
 
 NETWORK = "10.77.0.0/24"
@@ -49,19 +49,8 @@ class Host:
 
     def make(self) -> None:
         ip("netns", "add", self.name)
-        ip(
-            "link",
-            "add",
-            "eth0",
-            "netns",
-            self.name,
-            "type",
-            "veth",
-            "peer",
-            self._port,
-            "netns",
-            self._switch,
-        )
+        pair = f"link add eth0 netns {self.name} type veth peer {self._port} netns {self._switch}"
+        ip(*pair.split())
         ip("-n", self._switch, "link", "set", self._port, "master", "br0", "up")
         ip("-n", self.name, "link", "set", "lo", "up")
         ip("-n", self.name, "address", "add", f"{self.address}/24", "dev", "eth0")
@@ -92,16 +81,6 @@ class Host:
     def server(self, *arguments: str) -> Iterator[ServerProcess]:
         """`venturi serve flight` on this host's address."""
         made = ServerProcess([*self.inside(), *serve_command("--host", self.address, *arguments)])
-        try:
-            yield made
-        finally:
-            made.stop()
-
-    @contextlib.contextmanager
-    def relay(self, target: str, milliseconds: float) -> Iterator[ServerProcess]:
-        """A TCP relay on this host to `target`, HOST:PORT, which delays each byte so long each way."""
-        words = helper("delay_relay", target, milliseconds, self.address)
-        made = ServerProcess([*self.inside(), *words])
         try:
             yield made
         finally:

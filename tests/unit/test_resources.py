@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.flight import ServerProcess, peer_command, run_trial, serve_command, succeeded
-from venturi.engine.model import ModelExecutor
 from venturi.store import samples as sampled
 from venturi.store.directory import RunDirectory
 from venturi.store.writer import RunWriter
@@ -151,23 +150,3 @@ def test_records_without_resources_have_no_rows() -> None:
     bare = {"resources": {"client": {"by": "self", "window_ns": 5}, "server": None}}
     (row,) = sampled.resource_rows(bare)
     assert row["window_ns"] == 5 and row["host_busy_share"] is None
-
-
-def test_the_model_is_plausible() -> None:
-    spec = {
-        "trial": "t", "target": "flight://node", "operation": "get", "streams": 3, "threads": 3, "rate": None,
-        "rows_per_batch": 4096, "rows_per_stream": 1_000_000, "duration_ns": None, "verify": "count",
-        "pin": None, "data": {"source": "records", "columns": 4}, "options": {},
-        "sample_interval_ns": 10_000_000,
-    }  # fmt: skip
-    executor = ModelExecutor()
-    record = json.loads(executor.run_trial(json.dumps(spec), executor.control()))
-    for end in ("client", "server"):
-        found, columns = record["resources"][end], record["samples"][end]
-        assert found["host"]["busy_share"] * found["host"]["cores"] * found["window_ns"] >= cpu(
-            found["process"]
-        )
-        assert columns["user_ns"][-1] - columns["user_ns"][0] == found["process"]["user_ns"]
-        assert sum(record["stages"][end].values()) == pytest.approx(
-            record["workers"][end]["time_ns"], rel=0.02
-        )
