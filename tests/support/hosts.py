@@ -240,8 +240,8 @@ class RayCluster:
         return self.venturi("cluster", "up", *where, "--directory", self.folder / "n", *options)
 
     def brought_up(self, *options: object) -> None:
-        """Somebody else's server, of which many start at once on one machine, may be started twice: Ray gives a
-        node up that is not registered after 30 s."""
+        """Starts it, twice if need be: it is somebody else's server, and gives up a node that it does not
+        know after 30 s, which many that start at once on one machine may take."""
         done = self.up(*options)
         if done.returncode != 0:
             done = self.up(*options)

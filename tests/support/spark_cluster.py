@@ -48,10 +48,12 @@ class Cluster:
 
     def connected(self, host: Host, port: int) -> bool:
         """Whether something there speaks to that port of the driver's host."""
-        (pid, *_) = host.processes() or [0]
-        path = Path(f"/proc/{pid}/net/tcp")
-        rows = [line.split() for line in path.read_text().splitlines()[1:]] if pid else []
-        return any(row[2].endswith(f":{port:04X}") and row[3] == "01" for row in rows)
+        for pid in host.processes():
+            # Whoever is the first may end at any time; all have the same table.
+            with contextlib.suppress(OSError):
+                rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+                return any(row[2].endswith(f":{port:04X}") and row[3] == "01" for row in rows)
+        return False
 
     def left(self) -> list[int]:
         """What there still is of a run: its Spark, executors and tasks. Each ends by itself, soon."""
