@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.flight import ServerProcess, peer_command, run_trial, serve_command, succeeded
+from support.model import ModelExecutor
 from support.path import SERVER_ADDRESS, hosts, server
 from support.run import ROOT
-from venturi.engine.model import ModelExecutor
 from venturi.store import samples as sampled
 from venturi.store.directory import RunDirectory
 from venturi.store.writer import RunWriter

@@ -88,7 +88,7 @@ def guards_of(pid: int) -> list[int]:
 def next_start(out: Path) -> None:
     """A run, by a process of its own, that makes no directory."""
     words = ("--operation", "get", "--rows-per-stream", "10k", "--repeats", 1, "--no-report", "--out", out)
-    done = venturi_process("run", "--executor", "model", *words)
+    done = venturi_process("run", "--executor", "support.model", *words)
     assert done.returncode == 0, done.stderr
 
 

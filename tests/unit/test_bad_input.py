@@ -374,14 +374,14 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
         pytest.skip("only root may mount")
     try:
         flags = ("--operation", "get", "--repeats", "20", "--warmup", "0", "--no-ceilings", "--quiet")
-        ended = venturi("run", "--executor", "model", *flags, "--out", small / "r")
+        ended = venturi("run", "--executor", "support.model", *flags, "--out", small / "r")
         assert ended.returncode == 7
         assert re.search(r"^error: .*: the disk is full; trials stored before are safe$", ended.stderr, re.M)
         kept = (small / "r" / "trials.jsonl").read_text()
         assert kept.endswith("}\n") and 1 <= kept.count("\n") < 20
         room = tmp_path / "room"
         shutil.copytree(small / "r", room)
-        assert venturi("run", "--executor", "model", "--resume", room, "--quiet").returncode == 0
+        assert venturi("run", "--executor", "support.model", "--resume", room, "--quiet").returncode == 0
         assert (room / "trials.jsonl").read_text().count("\n") == 20
     finally:
         subprocess.run(["umount", str(small)], check=True)

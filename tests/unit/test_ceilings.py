@@ -421,7 +421,7 @@ records, 4 columns, random: less than 5 % smaller by lz4 and zstd, and faster by
 
 def test_the_table() -> None:
     # One usable CPU, so that the rows are the same on every machine; a directory of few letters.
-    words = command("ceilings", "--executor", "model", "--streams", "1,4", "--quiet", "--disk", "/")
+    words = command("ceilings", "--executor", "support.model", "--streams", "1,4", "--quiet", "--disk", "/")
     if hasattr(os, "sched_getaffinity"):
         words = ["taskset", "-c", str(min(os.sched_getaffinity(0))), *words]
     done = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=60, check=False)
@@ -432,7 +432,15 @@ def test_the_table() -> None:
 
 def test_limits_for_machines() -> None:
     done = venturi(
-        "ceilings", "--executor", "model", "--only", "tcp,engine", "--format", "json", "--repeats", "3"
+        "ceilings",
+        "--executor",
+        "support.model",
+        "--only",
+        "tcp,engine",
+        "--format",
+        "json",
+        "--repeats",
+        "3",
     )
     assert done.returncode == 0 and "info: measuring raw TCP get, 1 connection" in done.stderr
     found = json.loads(done.stdout)
@@ -443,7 +451,7 @@ def test_limits_for_machines() -> None:
 
 
 def test_where_a_codec_pays() -> None:
-    words = ("ceilings", "--executor", "model", "--only", "codec", "--values", "sequential", "-q")
+    words = ("ceilings", "--executor", "support.model", "--only", "codec", "--values", "sequential", "-q")
     said = " ".join(venturi(*words).stdout.split())
     told = "lz4: records, 4 columns, sequential 2 times smaller, 690.3 MB/s with a core at each end."
     assert f"{told} Faster than plain where the link carries less than that a stream (5.52 Gbit/s)" in said
@@ -458,7 +466,7 @@ def test_where_a_codec_pays() -> None:
 
 def test_the_way_to_another_host() -> None:
     done = venturi(
-        "ceilings", "flight://node7", "--executor", "model", "--only", "tcp", "--streams", "1", "-q"
+        "ceilings", "flight://node7", "--executor", "support.model", "--only", "tcp", "--streams", "1", "-q"
     )
     assert done.returncode == 0
     assert "raw TCP get, 1 connection, node7:31337" in done.stdout

@@ -166,7 +166,7 @@ def test_the_last_run_is_meant_everywhere(tmp_path: Path) -> None:
     for arguments in (
         ("show", "last"),
         ("report", "last"),
-        ("run", "--executor", "model", "--resume", "last"),
+        ("run", "--executor", "support.model", "--resume", "last"),
     ):
         assert venturi(*arguments, cwd=tmp_path).returncode == 0
 

@@ -157,7 +157,7 @@ def test_failed_trials_set_the_exit_code(tmp_path: Path) -> None:
         done = venturi(
             "run",
             "--executor",
-            f"model:fail={kind}:operation == 'put'",
+            f"support.model:fail={kind}:operation == 'put'",
             "--out",
             tmp_path / kind,
             *SMALL,
@@ -168,8 +168,8 @@ def test_failed_trials_set_the_exit_code(tmp_path: Path) -> None:
         # What was lost may go well another time; what was wrong will not.
         assert ("--retry-failed" in done.stderr) == (kind == "lost")
     done = venturi(
-        "run", "--executor", "model:fail=unreachable:true", "--out", tmp_path / "u", *SMALL, "--quiet",
-        "--target", "flight://127.0.0.1:9",
+        "run", "--executor", "support.model:fail=unreachable:true", "--out", tmp_path / "u", *SMALL,
+        "--quiet", "--target", "flight://127.0.0.1:9",
     )  # fmt: skip
     assert done.returncode == 4
     assert "error: flight://127.0.0.1:9 never answered; its other trials are left out\n" in done.stderr
@@ -193,7 +193,7 @@ def started_until(path: Path, lines: int, executor: str, *arguments: object) -> 
     return process
 
 
-HANG = "model:hang:operation == 'put'"
+HANG = "support.model:hang:operation == 'put'"
 
 
 def test_kill_9_loses_the_trial_in_flight_only(tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_a_full_disk_ends_the_run_and_prints_what_was_measured(tmp_path: Path) -
         "from venturi.cli import main\n"
         "main()\n"
     )
-    arguments = ["run", "--executor", "model", "--out", str(tmp_path / "r"), *SMALL, "--json"]
+    arguments = ["run", "--executor", "support.model", "--out", str(tmp_path / "r"), *SMALL, "--json"]
     done = subprocess.run(
         [command()[0], "-c", script, *arguments],
         capture_output=True,
@@ -288,7 +288,7 @@ def test_a_terminal_gets_a_live_line(tmp_path: Path) -> None:
     """Drawn in place on a terminal's standard error: the trial's number, a bar, what it is."""
     leader, follower = os.openpty()
     process = subprocess.Popen(
-        command("run", "--executor", "model", "--out", tmp_path / "r", *SMALL),
+        command("run", "--executor", "support.model", "--out", tmp_path / "r", *SMALL),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=follower,

@@ -153,7 +153,7 @@ TYPED: list[tuple[str, int, str]] = [
     (f"run {LONG}", 3, "no such scenario, neither a file nor built in"),
     (f"run {LONG}.toml", 3, "cannot be read: File name too long"),
     (f"{DATA} {LONG}.csv --key a", 3, "cannot be read: File name too long"),
-    (f"run --executor model --operation get --out {LONG}", 7, "File name too long"),
+    (f"run --executor support.model --operation get --out {LONG}", 7, "File name too long"),
     *((f"{name} {LONG}", 7, "File name too long") for name in ("show", "report", "best", "fit")),
     (f"run --resume {LONG}", 7, "File name too long"),
     (f"sql {LONG} select", 7, "File name too long"),
@@ -317,7 +317,8 @@ def test_samples_of_a_missing_file_are_no_news(run: Path) -> None:
 
 
 DELETED = (
-    "run quick --executor model --no-report", "run quick --dry-run", "show last", "sql RUN 'select 1'",
+    "run quick --executor support.model --no-report", "run quick --dry-run", "show last",
+    "sql RUN 'select 1'",
     "run --target empty:// --operation put --data x.csv", "report r", "serve flight --port 0 --tls-key x",
 )  # fmt: skip
 
@@ -340,7 +341,7 @@ def test_a_deleted_working_directory(words: str, measured: Path, here: Path) -> 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "ascii:strict"])
 def test_an_encoding_that_lacks_letters(encoding: str, here: Path) -> None:
     extra = {"env": environment(PYTHONIOENCODING=encoding), "cwd": here, "check": False}
-    words = command("run", "--executor", "model", *SMALL, "--place", "K\u00f6ln\u2603=flight://local", "--out", "r", "--json")  # fmt: skip # noqa: E501
+    words = command("run", "--executor", "support.model", *SMALL, "--place", "K\u00f6ln\u2603=flight://local", "--out", "r", "--json")  # fmt: skip # noqa: E501
     ran = subprocess.run(words, capture_output=True, **extra)
     assert ran.returncode == 0, ran.stderr
     lines = [json.loads(line) for line in ran.stdout.decode(encoding.partition(":")[0]).splitlines()]
