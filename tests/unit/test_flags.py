@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 
 from support.flight import ServerProcess, records, run_trial, succeeded, write_ipc
 from support.needs import require
-from support.run import ROOT
+from support.run import TESTS
 from venturi.cli import app
 
 if sys.version_info >= (3, 11):
@@ -387,6 +387,7 @@ def options() -> Iterator[tuple[str, str]]:
 
 def test_every_option_is_typed_in_some_test() -> None:
     """By their text alone: that an option is typed says little, that it never is says enough."""
-    texts = "\n".join(path.read_text() for path in (ROOT / "tests").glob("*.py"))
+    files = [*TESTS.rglob("*.py"), *TESTS.glob("data/mistakes/*.txt")]
+    texts = "\n".join(path.read_text() for path in files)
     never = {name for name, _ in options() if not re.search(re.escape(name) + r"(?![\w-])", texts)}
     assert never == set()
