@@ -4,7 +4,7 @@
 # make test-machine  what looks at this machine: verdicts on real bottlenecks, links, pauses; by itself
 # make test-all  the three
 # make lint    formatting, clippy, ruff, mypy, imports, and whether what is generated is stale
-# make wheel   for Linux of 2014 and later, or macOS, and any Python from 3.10: target/wheels/
+# make wheel   for Linux of 2014 and later, or macOS, and any Python from 3.11: target/wheels/
 # make test-wheel  installs it with each Python that is found, and uses it
 # make docs    the pages, and the picture in them, as a site that needs no network: target/site/index.html
 # make bench   all benches, small: which goals are met on this machine, some 20 minutes
@@ -19,7 +19,7 @@ SHELL := /bin/sh
 .DELETE_ON_ERROR:
 
 BENCHES := $(patsubst bench/%/run.py,%,$(wildcard bench/*/run.py))
-.PHONY: all demo docs test test-servers test-machine test-all lint lint-release wheel sdist test-wheel generate format bench servers $(BENCHES:%=bench-%) clean help check-tools
+.PHONY: all demo docs test test-servers test-machine test-all lint lint-release wheel third-party sdist test-wheel generate format bench bench-records servers $(BENCHES:%=bench-%) clean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -88,10 +88,15 @@ docs: $(DOCS) $(PACKAGE)
 
 # Zig compiles and links for an older C library than this machine's. A target directory of its own, for what `make`
 # has compiled is of another compiler.
-wheel: $(RELEASE_TOOLS)
+# For arm64: make wheel TARGET=aarch64-unknown-linux-gnu, after rustup target add.
+wheel: $(RELEASE_TOOLS) third-party
 	rm -f target/wheels/*.whl
-	PATH="$(abspath $(BIN)):$$PATH" maturin build --release --locked --target-dir target/wheel --out target/wheels \
+	PATH="$(abspath $(BIN)):$$PATH" maturin build --release --locked --target-dir target/wheel --out target/wheels $(TARGET:%=--target %) \
 	  $(if $(filter Linux,$(shell uname)),--zig --compatibility manylinux2014)
+
+# The licences of what the wheel links, into the wheel.
+third-party: $(CREATED)
+	@$(BIN)/python tools/third-party
 
 sdist: $(CREATED)
 	$(BIN)/maturin sdist --out target/wheels
@@ -115,13 +120,18 @@ format: $(LINT)
 
 # Its flags go into BENCH: see bench/README.md
 $(BENCHES:%=bench-%): bench-%: $(PEERS)
-	$(BIN)/python bench/$*/run.py $(BENCH)
+	$(BIN)/python -m bench.$*.run $(BENCH)
 
 bench: $(PEERS)
-	$(BIN)/python bench/run.py $(BENCH)
+	$(BIN)/python -m bench.run $(BENCH)
+
+# The records of benches, with their age in commits.
+bench-records: $(PACKAGE)
+	$(BIN)/python -m bench.records $(BENCH)
 
 # What is measured there is a server's.
-bench $(addprefix bench-,adbc ingest read spark upsert verdicts): servers
+bench $(addprefix bench-,ingest overhead read upsert verdicts): servers
+bench-cluster: | $(TEST_SERVERS)
 servers: | $(TEST_SERVERS)
 	@tools/install-servers
 
@@ -145,6 +155,8 @@ $(PACKAGE): $(CREATED) pyproject.toml $(RUST_SOURCES)
 
 # The extension is built by then; this adds what tests, linters, the site or the peers of a bench need.
 $(TEST_SERVERS): | $(TEST) $(DOCS)
+# Benches use what the tests share.
+$(PEERS): | $(TEST)
 $(TEST) $(TEST_SERVERS) $(LINT) $(DOCS) $(PEERS): $(VENV)/.stamp-%: pyproject.toml | $(PACKAGE)
 	@echo "Installing what '$*' needs"
 	@$(BIN)/maturin develop --release --locked --quiet --extras $*

@@ -1,4 +1,4 @@
-"""What a bench must reach, and whether it does: met or missed where the whole 95 % interval says so."""
+"""What a bench must reach, and whether it does: met or missed if the whole 95 % interval is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 
 from venturi.analysis.statistics.intervals import median_interval
 
-VERDICTS = ("met", "missed", "cannot be told")
+VERDICTS = ("met", "missed", "inconclusive")
 HEAD = ["| goal | wanted | found | |", "|---|---|---|---|"]
 CONFIDENCE = 0.95
 
@@ -27,7 +27,7 @@ class Judged:
     most: bool = False
     unit: str = ""
     coverage: float = 1.0
-    """Probability that the interval holds the true figure: of under six repeats less than 95 %."""
+    """Probability that the interval holds the true figure: less than 95 % with under six repeats."""
 
     @property
     def verdict(self) -> str:
@@ -40,16 +40,18 @@ class Judged:
         return VERDICTS[1] if sign * far < sign * self.wanted else VERDICTS[2]
 
     @property
+    def figure(self) -> str:
+        interval = f" [{self.low:.3g}..{self.high:.3g}]" if self.low != self.high else ""
+        return f"{self.found:.3g}{interval}" + (f" {self.unit}" if self.unit else "")
+
+    @property
     def line(self) -> str:
         unit = f" {self.unit}" if self.unit else ""
-        found = f"{self.found:.3g}"
-        if (self.low, self.high) != (self.found, self.found):
-            found += f" [{self.low:.3g}..{self.high:.3g}]"
         word = f"**{self.verdict}**" if self.verdict == VERDICTS[1] else self.verdict
         if self.coverage < CONFIDENCE:
             word += f": too few repeats ({self.coverage:.0%})"
         sign = "<=" if self.most else ">="
-        return f"| {self.what} | {sign} {self.wanted:g}{unit} | {found}{unit} | {word} |"
+        return f"| {self.what} | {sign} {self.wanted:g}{unit} | {self.figure} | {word} |"
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -58,7 +60,7 @@ class Judged:
 def judge(
     what: str, values: Sequence[float], wanted: float, *, most: bool = False, unit: str = ""
 ) -> list[Judged]:
-    """Of repeated measurements: their median and its interval. Of nothing: nothing."""
+    """Judges the median of repeated measurements; empty if there are none."""
     if not values:
         return []
     found = median_interval(list(values))
@@ -66,7 +68,7 @@ def judge(
 
 
 def share(what: str, count: int, whole: int, wanted: float, *, most: bool = False) -> list[Judged]:
-    """Of a share that was sampled, with Wilson's interval (1927). Of nothing: nothing."""
+    """Judges a share that was sampled, with Wilson's interval (1927); empty if there are no samples."""
     if not whole:
         return []
     found = binomtest(count, whole).proportion_ci(CONFIDENCE, method="wilson")
@@ -74,7 +76,7 @@ def share(what: str, count: int, whole: int, wanted: float, *, most: bool = Fals
 
 
 def exact(what: str, found: float, wanted: float, *, most: bool = False, unit: str = "") -> Judged:
-    """Of what is the same each time, or the most of all repeats."""
+    """Judges a figure without an interval: the same each time, or the largest of all repeats."""
     return Judged(what, found, found, found, wanted, most, unit)
 
 

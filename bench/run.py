@@ -1,8 +1,8 @@
 """All benches, each made small: which goals are met and missed on this machine, in some 20 minutes.
 
-A goal is met or missed where the whole 95 % interval says so; in so few rounds much cannot be told. A figure
-to be believed comes from a bench alone, with its own defaults, on a machine that does nothing else. The exit
-status is 1 where a goal is missed or a bench failed. See bench/README.md.
+A goal is met or missed if the whole 95 % interval is; with so few rounds, much is inconclusive. For figures
+to rely on, run one bench alone with its defaults, on a machine that does nothing else. The exit status is 1
+if a goal is missed or a bench failed. See bench/README.md.
 """
 
 from __future__ import annotations
@@ -17,39 +17,27 @@ import sys
 import time
 from pathlib import Path
 
-import goals
-import shared
+from bench import goals, shared
 
 SMALL = {
     "flight": "--rounds 6 --bytes 0.5e9 --streams 1 2 --rows 4096 32768 --pairings cpp/cpp venturi/venturi "
     "probe",
-    "charrow": "--rounds 6 --bytes 0.4e9 --parts memory transports",
-    "adbc": "--rounds 7 --rows 300000",
-    "exec": "--rounds 7 --bytes 300000000",
+    "charrow": "--rounds 6 --bytes 0.4e9",
+    "overhead": "--rounds 7 --rows 300000 --bytes 300000000 --seconds 0.5",
     "read": "--rounds 6 --rows 200000",
     "upsert": "--rounds 6 --seconds 0.7 --rows 20000 --only mariadb-500 counter-500 empty",
     "ingest": "--rounds 6 --points 10000000 --only venturi-os victoria-metrics",
     "wide": "--rounds 6 --only strings 4",
-    "compression": "--rounds 6 --links 250mbit 1gbit 2.5gbit --data birdstrikes --codecs lz4 zstd "
-    "--streams 1 --seconds 0.4 --parts links",
     "links": "--rounds 2 --seconds 0.7 --links 50mbit 100mbit=20ms 200mbit=5ms 500mbit=10ms 1gbit "
     "1gbit=20ms 200mbit=40ms --sets flight --operations get --streams 1",
     "scale": "--rounds 6 --cells 1000",
-    "sampler": "--rounds 10 --seconds 0.5",
-    "cluster": "--rounds 6 --starts 6 --repeats 6 --loaders 10 --simulated 10,20,40,100",
-    "cores": "--rounds 6 --turns 12 --streams 2 --rows 4096",
+    "cluster": "--rounds 6 --starts 6 --repeats 6 --loaders 10",
     "compare": "--rounds 2 --repeats 5 --rows 3000000",
-    "tune": "--rounds 0 --seeds 10",
-    "claims": "--rounds 1000",
+    "models": "--rounds 10 --curves 1000",
     "verdicts": "--rounds 2 --only encode decode",
 }
 """By a bench's name its flags."""
-LEFT_OUT = {
-    "builds": "it needs the checkout of another build",
-    "mutation": "each fault is a build",
-    "spark": "it has no goal",
-    "models": "it measures no machine, and has no goal",
-}
+LEFT_OUT = {"mutation": "each fault is a build"}
 SECONDS = 600
 """A bench's most time: one builds a peer at its first use."""
 
@@ -57,22 +45,23 @@ SECONDS = 600
 def one(name: str, place: Path) -> tuple[list[goals.Judged], list[str], list[str]]:
     """The goals of a bench, what failed, and what could not be measured here."""
     source = place / f"{name}.jsonl"
-    script = shared.ROOT / "bench" / name / "run.py"
-    command = [sys.executable, str(script), *SMALL[name].split(), "--output", str(source)]
-    said = shared.goals_of(source)
-    said.unlink(missing_ok=True)
+    command = [sys.executable, "-m", f"bench.{name}.run", *SMALL[name].split(), "--output", str(source)]
+    result = shared.goals_of(source)
+    result.unlink(missing_ok=True)
     with (place / f"{name}.log").open("w") as log:
-        bench = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        bench = subprocess.Popen(
+            command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, cwd=shared.ROOT
+        )
         try:
             bench.wait(SECONDS)
         except subprocess.TimeoutExpired:
             return [], [f"not done in {SECONDS} s; see {log.name}"], []
         finally:
             _end(bench)
-    if not said.exists():
+    if not result.exists():
         last = Path(log.name).read_text(errors="replace").strip().splitlines()[-1:]
         return [], [f"{last[0] if last else 'it ended without a word'}; see {log.name}"], []
-    found = json.loads(said.read_text())
+    found = json.loads(result.read_text())
     return [goals.Judged(**goal) for goal in found["goals"]], found["failed"], found["missing"]
 
 
@@ -95,7 +84,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     head, place = shared.machine(), shared.target_directory() / "bench" / shared.stamp()
     place.mkdir(parents=True, exist_ok=True)
-    print(f"{head['date']}; {shared.described(head)}; load before {head['load_before']:.2f}")
+    print(f"{head['date']}; commit {head['commit']}; load before {head['load_before']:.2f}")
     judged: list[goals.Judged] = []
     broken, unmeasured = [], 0
     for name in options.only:
@@ -110,8 +99,8 @@ def main() -> int:
         broken += [name] if failed else []
     counts = {word: sum(goal.verdict == word for goal in judged) for word in goals.VERDICTS}
     counts["not measured"] = unmeasured
-    told = ", ".join(f"{count} {word}" for word, count in counts.items())
-    print(f"\nGoals: {told}." + (f" Failed: {', '.join(broken)}." if broken else ""))
+    counted = ", ".join(f"{count} {word}" for word, count in counts.items())
+    print(f"\nGoals: {counted}." + (f" Failed: {', '.join(broken)}." if broken else ""))
     print("\n".join(f"Left out: {name}: {why}." for name, why in LEFT_OUT.items()))
     return 1 if broken or counts["missed"] else 0
 

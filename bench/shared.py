@@ -1,4 +1,4 @@
-"""What the benches have in common: flags, the machine, what was stolen of it, and where a record goes."""
+"""What the benches share: flags, a description of the machine, client processes, ratios within a round."""
 
 from __future__ import annotations
 
@@ -13,24 +13,22 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import goals
-from goals import Judged
+from bench import Line, records
+from bench.page import Page
 from venturi.analysis.statistics.intervals import median_interval
 
 ROOT = Path(__file__).resolve().parent.parent
-Line = dict[str, Any]
 
 
 def stamp() -> str:
     """Names a record: the minute in UTC."""
-    return datetime.now(timezone.utc).strftime("%Y-%m-%d-%H%M")
+    return datetime.now(UTC).strftime("%Y-%m-%d-%H%M")
 
 
 def target_directory() -> Path:
@@ -39,7 +37,7 @@ def target_directory() -> Path:
 
 
 def _congestion_control() -> str:
-    """TCP's over loopback: the route's where it names one, else the host's."""
+    """TCP's over loopback: the route's if it names one, else the host's."""
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as end,
@@ -51,30 +49,26 @@ def machine() -> Line:
     """The first line of a record: where, when and of which sources."""
     described = Path("/proc/cpuinfo").read_text().splitlines()
     models = [line.split(":", 1)[1].strip() for line in described if line.startswith("model name")]
-    commit = subprocess.run(
-        ["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True
-    ).stdout.strip()
     return {
         "kind": "environment",
-        "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "cpu": models[0] if models else platform.machine(),
         "cpus": os.cpu_count(),
         "kernel": platform.release(),
         "congestion_control": _congestion_control(),
         "python": platform.python_version(),
-        "commit": commit,
+        "commit": records.head_commit(),
         "load_before": os.getloadavg()[0],
     }
 
 
-def described(head: Line) -> str:
-    """The same in words, as far as the kind of a bench does not matter."""
-    control = f", TCP with {head['congestion_control']}" if "congestion_control" in head else ""
-    return f"{head['cpu']}, {head['cpus']} CPUs, Linux {head['kernel']}{control}; commit {head['commit']}"
+def lines(source: Path) -> list[Line]:
+    """Of a file of measurements; none if there is no such file yet."""
+    return [json.loads(text) for text in source.read_text().splitlines()] if source.exists() else []
 
 
 def cpu_seconds(pid: int | str) -> float:
-    """CPU time of a process, zero where it has ended; in steps of a clock tick."""
+    """CPU time of a process, in steps of a clock tick; zero if it has ended."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -90,13 +84,33 @@ def _ticks() -> tuple[int, int]:
 
 @contextmanager
 def stolen(line: Line) -> Iterator[None]:
-    """Adds to the line which share of the CPU time was stolen meanwhile: it spoils a measurement."""
+    """Adds the share of CPU time that was stolen from the machine, which spoils a measurement."""
     before = _ticks()
     try:
         yield
     finally:
         after = _ticks()
         line["steal"] = (after[1] - before[1]) / max(1, after[0] - before[0])
+
+
+class ClientFailed(Exception):
+    """A client process ended badly; the message has its last words."""
+
+
+def client(module: str, request: Line, *, within: Sequence[str] = (), seconds: float = 180) -> Line:
+    """Runs `python -m MODULE JSON` as a process of its own, which prints its figures as JSON."""
+    command = [*within, sys.executable, "-m", module, json.dumps(request)]
+    try:
+        ended = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, cwd=ROOT
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ClientFailed(f"not done within {seconds:g} s") from error
+    if ended.returncode != 0:
+        words = (ended.stderr.strip() or ended.stdout.strip() or "no message").splitlines()
+        raise ClientFailed(words[-1])
+    found: Line = json.loads(ended.stdout)
+    return found
 
 
 def attempted(line: Line, measure: Callable[[], Line], failures: tuple[type[Exception], ...]) -> Line:
@@ -118,32 +132,6 @@ def keeper(file: Any) -> Callable[[Line], None]:
         file.flush()
 
     return keep
-
-
-@dataclass(frozen=True)
-class Told:
-    """What a bench has to say of its lines: a page, goals, and what failed."""
-
-    text: str
-    goals: list[Judged]
-    failed: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    """What could not be measured here, and why."""
-
-    @property
-    def page(self) -> str:
-        parts = [self.text.rstrip("\n")]
-        if self.goals:
-            parts += ["", "## Goals", "", *goals.table(self.goals)]
-        if self.failed:
-            parts += ["", f"Failed: {len(self.failed)}", "", *(f"- {line}" for line in self.failed[:10])]
-        if self.missing:
-            parts += ["", "Not measured:", "", *(f"- {line}" for line in self.missing)]
-        return "\n".join([*parts, ""])
-
-    @property
-    def kept(self) -> bool:
-        return not self.failed and all(goal.verdict != "missed" for goal in self.goals)
 
 
 def failures(lines: Iterable[Line], *names: str) -> list[str]:
@@ -183,12 +171,6 @@ def spread(values: Sequence[float], digits: int = 2) -> str:
     return f"{found.median:,.{digits}f} [{found.low:,.{digits}f}..{found.high:,.{digits}f}]"
 
 
-def steal(lines: Iterable[Line]) -> str:
-    """Of all trials, as a part of the head of a page."""
-    share = float(np.mean([line["steal"] for line in lines if "steal" in line] or [0.0]))
-    return f"CPU time stolen {100 * share:.1f} %"
-
-
 def arguments(
     doc: str | None, name: str, rounds: int, what: str = "of every way once"
 ) -> argparse.ArgumentParser:
@@ -197,8 +179,9 @@ def arguments(
     add = parser.add_argument
     add("--rounds", type=int, default=rounds, help=f"{what} (default {rounds})")
     add("--record", action="store_true", help=f"keep the page as bench/{name}/results/<date>.md")
+    add("--override", metavar="REASON", help="record a run that would be refused; the first line says why")
     add("--output", type=Path, help=f"the JSONL file (default target/bench-{name}/<date>.jsonl)")
-    add("--from", dest="source", type=Path, help="measure nothing: the page of an earlier JSONL file")
+    add("--from", dest="source", type=Path, help="measure nothing: print the page of an earlier JSONL file")
     return parser
 
 
@@ -206,40 +189,48 @@ def run(
     name: str,
     options: argparse.Namespace,
     measure: Callable[[argparse.Namespace, Path], None],
-    told: Callable[[Path], Told],
+    page: Callable[[Path], Page],
 ) -> int:
-    """Measures, unless an earlier run was named (`source`), and tells. Gives the exit status."""
+    """Measures, unless an earlier file was named, and prints the page. Returns the exit status."""
     source: Path | None = options.source
-    if source is None:
-        source = options.output or target_directory() / f"bench-{name}" / f"{stamp()}.jsonl"
-        source.parent.mkdir(parents=True, exist_ok=True)
-        # Ended from outside, it takes its servers along.
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-        began = time.monotonic()
-        measure(options, source)
-        print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
-    return finish(name, told(source), source, options.record, kept=options.source is None)
+    try:
+        if options.record and source is None:
+            records.check(machine(), options.override)  # before an hour of measuring, not after it
+        if source is None:
+            source = options.output or target_directory() / f"bench-{name}" / f"{stamp()}.jsonl"
+            source.parent.mkdir(parents=True, exist_ok=True)
+            # If the bench is ended from outside, its servers end with it.
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+            began = time.monotonic()
+            measure(options, source)
+            print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
+        return finish(name, page(source), source, options)
+    except records.Refused as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
 
 
 def goals_of(source: Path) -> Path:
-    """Where the goals of the measurements in a file or folder are kept, for `make bench`."""
+    """Where the goals of a file of measurements are kept, for `make bench`."""
     return source.with_suffix(".goals.json")
 
 
-def finish(name: str, found: Told, source: Path, record: bool, kept: bool = True) -> int:
-    """Prints the page, keeps it where it shall be kept, and says the exit status: 1 where a goal is missed or
-    something failed."""
-    print(found.page)
-    said = {
-        "missing": found.missing,
-        "failed": found.failed,
-        "goals": [goal.as_json() for goal in found.goals],
-    }
-    if kept:
-        goals_of(source).write_text(json.dumps(said, indent=1) + "\n")
-    if record:
+def finish(name: str, page: Page, source: Path, options: argparse.Namespace) -> int:
+    """Prints the page and records it if asked. Returns 1 if a goal was missed or something failed.
+
+    Raises Refused if the page must not become a record."""
+    print(page.markdown())
+    if options.source is None:
+        found = {
+            "missing": page.missing,
+            "failed": page.failed,
+            "goals": [goal.as_json() for goal in page.goals],
+        }
+        goals_of(source).write_text(json.dumps(found, indent=1) + "\n")
+    if options.record:
+        spite = records.check(page.head, options.override)
         place = ROOT / "bench" / name / "results" / f"{source.stem}.md"
         place.parent.mkdir(exist_ok=True)
-        place.write_text(found.page)
+        place.write_text(page.markdown(spite))
         print(f"recorded: {place.relative_to(ROOT)}", file=sys.stderr)
-    return 0 if found.kept else 1
+    return 0 if page.kept else 1

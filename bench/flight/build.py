@@ -1,6 +1,6 @@
 """Compiles the C++ peers against the Arrow C++ that lies in the pyarrow wheel.
 
-Any environment with pyarrow and a C++20 compiler will do: `python bench/flight/build.py`.
+Any environment with pyarrow and a C++20 compiler will do: `python -m bench.flight.build`.
 The wheel carries headers and versioned libraries (`libarrow.so.2600`) but not the plain
 names a linker looks for, so links to them stand beside the programs, which look nowhere
 else (`$ORIGIN`): another environment with the same pyarrow only moves the links.
@@ -18,7 +18,7 @@ import pyarrow
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-PEERS = ("peer_server", "peer_client", "peer_tcp")
+PEERS = ("peer_server", "peer_client")
 
 
 def target_directory() -> Path:

@@ -1,7 +1,7 @@
 """Points as monitoring has them: gauges of a hundred levels, about half of the time as before.
 
 The published data set whose points take 1.37 bytes (Pelkonen et al., "Gorilla", VLDB 2015) is not to be had;
-this follows what is said of it: times are regular, and 51 % of the values repeat the one before.
+this follows its description: times are regular, and 51 % of the values repeat the one before.
 """
 
 from __future__ import annotations

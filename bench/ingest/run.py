@@ -1,7 +1,7 @@
 """Venturi's store beside others that take the same points, and its loader beside `cat`. See bench/README.md.
 
 A round measures every cell once, in shuffled order. All get the same points: ready-made files of messages,
-a file a connection, sent by `cat FILE > /dev/tcp/...`, so that no loader's cost lies in a store's figures.
+one per connection, sent by `cat FILE > /dev/tcp/...`, so that a store's figures contain no loader's cost.
 """
 
 from __future__ import annotations
@@ -20,13 +20,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(1, str(Path(__file__).resolve().parent.parent))
-
-import gauges
-import stores
-from table import DATA, LOADERS, SCHEMES, told
-
-import shared
+from bench import shared
+from bench.ingest import gauges
+from bench.ingest.page import DATA, LOADERS, SCHEMES, page
+from support import timeseries as stores
 from venturi import open as open_run
 
 WORK = shared.target_directory() / "bench-ingest"
@@ -65,7 +62,7 @@ def arguments() -> argparse.Namespace:
 @contextlib.contextmanager
 def sink(folder: Path | None = None) -> Iterator[int]:
     port = stores.free_port()
-    words = [sys.executable, str(Path(__file__).with_name("sink.py")), str(port)]
+    words = [sys.executable, "-m", "bench.ingest.sink", str(port)]
     process = subprocess.Popen(
         [*words, *([str(folder)] if folder else [])], stdout=subprocess.PIPE, text=True
     )
@@ -218,7 +215,7 @@ def loader(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 def bottleneck(name: str, protocol: str, chosen: argparse.Namespace) -> dict[str, Any]:
-    """What Venturi calls the narrowest place where its own loader feeds this server for some seconds."""
+    """What limits this server if Venturi's loader feeds it for some seconds, by Venturi's verdict."""
     folder = WORK / "data"
     shutil.rmtree(folder, ignore_errors=True)
     server = SERVERS[name](folder)
@@ -290,4 +287,4 @@ def measure(chosen: argparse.Namespace, output: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(shared.run("ingest", arguments(), measure, told))
+    sys.exit(shared.run("ingest", arguments(), measure, page))

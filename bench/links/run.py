@@ -16,10 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-import goals
-import shared
+from bench import goals, shared
+from bench.page import Page
 from venturi.analysis.cells.summary import summarise
 from venturi.analysis.models import link_words, over_links
 from venturi.analysis.models.over_links import LinkFit
@@ -69,16 +67,17 @@ def measure(options: argparse.Namespace, output: Path) -> None:
             place = Path(work) / name
             line: shared.Line = {"kind": "set", "set": name}
             with shared.stolen(line):
-                bench = subprocess.Popen(command(options, name, place), stderr=subprocess.PIPE, text=True)
+                words = command(options, name, place)
+                bench = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
                 try:
-                    said = bench.communicate()[1]
+                    errors = bench.communicate()[1]
                 finally:
                     # Ended from outside, it takes its laboratory and its servers along.
                     bench.terminate()
                     bench.wait()
             trials = place / "trials.jsonl"
             if not trials.exists():
-                last = said.strip().splitlines()[-1:] or ["it ended without a word"]
+                last = errors.strip().splitlines()[-1:] or ["it ended without a word"]
                 keep({"kind": "missing", "why": f"{name}: {last[0]}"})
                 continue
             keep(line)
@@ -104,43 +103,45 @@ def _row(one: LinkFit, text: str, measured: float, found: Interval | None) -> st
     setting = link_words.head(one).replace(" over links", "")
     shown = Quantity(measured, unit=one.unit)
     if found is None:
-        return f"| {setting} | {text} | {shown} | cannot be told | | |"
+        return f"| {setting} | {text} | {shown} | inconclusive | | |"
     inside = "inside" if found.low <= measured <= found.high else "**outside**"
     error = 100 * (found.median / measured - 1)
     return f"| {setting} | {text} | {shown} | {found.quantity(one.unit)} | {error:+.1f} % | {inside} |"
 
 
-def told(source: Path) -> shared.Told:
+def page(source: Path) -> Page:
     head, *lines = map(json.loads, source.read_text().splitlines())
-    records = [line["record"] for line in lines if line["kind"] == "trial"]
-    fits = over_links.build(summarise(records))
+    fits = over_links.build(summarise([line["record"] for line in lines if line["kind"] == "trial"]))
     held = list(held_out(fits))
     known = [(measured, found) for _, _, measured, found in held if found is not None]
     inside = sum(found.low <= measured <= found.high for measured, found in known)
     near = sum(abs(found.median / measured - 1) <= NEAR for measured, found in known)
-    out = [
-        f"# Predictions over links, {head['date'][:16].replace('T', ' ')} UTC",
-        "",
-        f"{shared.described(head)}; load before {head['load_before']:.2f}; {shared.steal(lines)}.",
-        "",
-        f"Trials of {head['seconds']:g} s. Each link was left out in turn and predicted from the others: "
-        f"{len(held)} times, of which {len(held) - len(known)} times the others could not tell.",
-        "",
-        "| setting | link left out | measured | predicted | error | |",
-        "|---|---|---|---|---|---|",
-        *(_row(*one) for one in held),
-        "",
-        "## Laws",
-        *(f"- {link_words.head(one)}: {'; '.join(link_words.sentences(one))}" for one in fits),
-    ]
-    judged = [
-        *goals.share("held-out medians inside the 95 % interval", inside, len(known), 0.9),
-        *goals.share("predictions within 10 % of the measured median", near, len(known), 0.8),
-    ]
-    missing = [line["why"] for line in lines if line["kind"] == "missing"]
-    failed = shared.failures([line for line in lines if line["kind"] == "trial"], "set", "link")
-    return shared.Told("\n".join(out), judged, failed, missing)
+    return Page(
+        "Predictions over links",
+        "what `venturi predict --link` says of a link, if it knows only the others.",
+        head,
+        lines,
+        [
+            f"Each link was left out in turn and predicted from the others: {len(held)} times, of which "
+            f"{len(held) - len(known)} were inconclusive.",
+            "",
+            "| setting | link left out | measured | predicted | error | |",
+            "|---|---|---|---|---|---|",
+            *(_row(*one) for one in held),
+            "",
+            "## Laws",
+            *(f"- {link_words.head(one)}: {'; '.join(link_words.sentences(one))}" for one in fits),
+        ],
+        [
+            *goals.share("held-out medians inside the 95 % interval", inside, len(known), 0.9),
+            *goals.share("predictions within 10 % of the measured median", near, len(known), 0.8),
+        ],
+        f"{inside} of {len(known)} medians are inside their interval, {near} within 10 % of the prediction.",
+        f"{len(head['links'])} links, trials of {head['seconds']:g} s",
+        shared.failures([line for line in lines if line["kind"] == "trial"], "set", "link"),
+        [line["why"] for line in lines if line["kind"] == "missing"],
+    )
 
 
 if __name__ == "__main__":
-    sys.exit(shared.run("links", arguments(), measure, told))
+    sys.exit(shared.run("links", arguments(), measure, page))

@@ -1,7 +1,7 @@
 """Which seeded faults does `venturi prove` see, and which do the tests?
 
-Each fault of `faults/` is put into a copy of HEAD, which is built; then `venturi prove` runs, and where that
-sees nothing, the tests that belong to what was touched. A failure counts when it comes twice. See
+Each fault of `faults/` is put into a copy of HEAD, which is built. Then `venturi prove` runs, and if that
+sees nothing, the tests that belong to what was touched. A failure counts if it comes twice. See
 bench/README.md.
 """
 
@@ -14,38 +14,26 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-import shared
-from mutation import cargo_mutants, faults, steps
-from mutation.faults import Fault
-from mutation.steps import Step
-from mutation.table import told
-from mutation.tree import Broken, Ended, Tree, git, proofs, wrong_checks
+from bench import goals, shared
+from bench.mutation import faults
+from bench.mutation.faults import Fault, Step
+from bench.mutation.tree import Broken, Ended, Tree
+from bench.page import Page
 
 PLACE = shared.ROOT / "target" / "bench-mutation"
 BASELINES = 3
+LEAST_PROVED, LEAST_SEEN = 0.95, 1.0
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = shared.arguments(__doc__, "mutation", 1, "unused: a fault is tried once")
     add = parser.add_argument
     add("--only", nargs="+", metavar="NAME", help="faults whose names begin with one of these")
+    add("--check", action="store_true", help="only whether the faults still fit the tree")
     add("--no-prove", action="store_true", help="the tests alone")
     add("--no-tests", action="store_true", help="`venturi prove` alone")
     add("--all", action="store_true", help="the tests also of what `venturi prove` sees")
     add("--resume", type=Path, metavar="FILE", help="go on with the lines of an earlier run of this commit")
-    add("--record", action="store_true", help="keep the table as bench/mutation/results/<date>.md")
-    add("--output", type=Path, help="keep the lines of JSON here")
-    add("--from", dest="source", type=Path, metavar="FILE", help="the table of an earlier run again")
-    add(
-        "--cargo-mutants",
-        nargs=argparse.REMAINDER,
-        metavar="WORD",
-        help="cargo-mutants over what measures and verifies, by Rust's tests; words that follow are its own",
-    )
     options = parser.parse_args()
     if options.no_prove and options.no_tests:
         parser.error("--no-prove and --no-tests leave nothing to run")
@@ -55,9 +43,12 @@ def arguments() -> argparse.Namespace:
 
 
 def chosen(only: Sequence[str] | None) -> list[Fault]:
-    found = [f for f in faults.everything() if only is None or f.name.startswith(tuple(only))]
+    """Raises Broken if there are none, or if some do not fit the tree."""
+    found = [fault for fault in faults.everything() if only is None or fault.name.startswith(tuple(only))]
     if not found:
         raise Broken(f"no fault's name begins with {' or '.join(only or ())}")
+    if stale := faults.misfits(found):
+        raise Broken(f"{len(stale)} of {len(found)} faults do not fit the tree any more: {', '.join(stale)}")
     return found
 
 
@@ -70,113 +61,76 @@ def twice(run: Callable[[], Ended]) -> tuple[bool, Ended]:
     return not again.good, again
 
 
-def done_before(output: Path) -> set[str]:
-    """Faults that an earlier run of this commit has finished with."""
-    if not output.exists():
-        return set()
-    head, *lines = map(json.loads, output.read_text(encoding="utf-8").splitlines())
-    commit = shared.machine()["commit"]
-    if head["commit"] != commit:
-        raise Broken(f"{output} is of commit {head['commit']}, this is {commit}")
-    return {line["fault"] for line in lines if line["kind"] == "fault"}
-
-
-def baseline(
-    tree: Tree, found: Sequence[Fault], options: argparse.Namespace, tell: Callable[[str], None]
-) -> set[Step]:
-    """Without a fault all must be well: raises Broken where it is not. The steps that are not, whose failures
-    would tell nothing; the machine may lack a server."""
+def baseline(tree: Tree, found: Sequence[Fault], options: argparse.Namespace) -> set[Step]:
+    """Without a fault, everything must pass: raises Broken if a proof fails. Returns the steps of tests that
+    fail, perhaps because a server is missing; their failures would prove nothing."""
     built = tree.build()
     if not built.good:
-        raise Broken(f"the tree does not build:\n{built.said}")
-    tell(f"built in {built.seconds:.0f} s")
+        raise Broken(f"the tree does not build:\n{built.output}")
     if not options.no_prove:
-        for target in dict.fromkeys(target for fault in found for target in steps.targets(fault.touched)):
+        for target in dict.fromkeys(target for fault in found for target in faults.targets(fault)):
             for _ in range(BASELINES):
                 proved = tree.prove(target)
                 if not proved.good:
-                    wrong = "\n".join(wrong_checks(proved)) or proved.said
-                    raise Broken(f"`venturi prove {target}` fails without a fault:\n{wrong}")
-                untold = ", ".join(proofs(proved, "cannot-tell"))
-                noisy = f"; cannot be told: {untold}" if untold else ""
-                tell(f"venturi prove {target}: good in {proved.seconds:.1f} s{noisy}")
+                    wrong = ", ".join(proved.proofs("failed")) or proved.output
+                    raise Broken(f"`venturi prove {target}` fails without a fault: {wrong}")
     if options.no_tests:
         return set()
-    wanted = dict.fromkeys(step for fault in found for step in steps.of(fault.touched))
-    failing = set()
-    for step in wanted:
-        fails, ended = twice(lambda step=step: tree.step(step))
-        tell(
-            f"{steps.spelled(step)}: {'FAILS without a fault' if fails else 'good'} in {ended.seconds:.0f} s"
-        )
-        if fails:
-            failing.add(step)
-    return failing
+    wanted = dict.fromkeys(step for fault in found for step in faults.steps(fault))
+    return {step for step in wanted if twice(lambda step=step: tree.step(step))[0]}
 
 
 def one(tree: Tree, fault: Fault, failing: set[Step], options: argparse.Namespace) -> shared.Line:
-    """What becomes of one fault. The tree is left without it."""
+    """Tries one fault. The tree is left without it."""
     line: shared.Line = {"kind": "fault", "fault": fault.name}
     tree.apply(fault)
     try:
         if fault.compiled:
             built = tree.build()
-            line["build_s"] = round(built.seconds, 1)
             if not built.good:
                 return line | {"error": f"does not compile: {built.last}"}
         if not options.no_prove:
-            line |= {"prove": False, "proofs": [], "untold": []}
-            for target in steps.targets(fault.touched):
+            line |= {"prove": False, "proofs": []}
+            for target in faults.targets(fault):
                 fails, proved = twice(lambda target=target: tree.prove(target))
-                line["prove_s"] = round(line.get("prove_s", 0.0) + proved.seconds, 1)
-                line["untold"] += proofs(proved, "cannot-tell")
                 if fails:
-                    line |= {"prove": True, "proofs": proofs(proved, "failed") or [proved.last[:200]]}
+                    line |= {"prove": True, "proofs": proved.proofs("failed") or [proved.last[:200]]}
                     break
         if options.no_tests or (line.get("prove") and not options.all):
             return line
-        line["tests"], spent = False, 0.0
-        for step in steps.of(fault.touched):
-            if step in failing:
-                continue
-            fails, ended = twice(lambda step=step: tree.step(step))
-            spent += ended.seconds
-            if fails:
-                line |= {"tests": True, "by": steps.spelled(step), "tests_said": ended.said[-1000:]}
-                break
-        return line | {"tests_s": round(spent, 1)}
+        line["tests"] = False
+        for step in faults.steps(fault):
+            if step not in failing and twice(lambda step=step: tree.step(step))[0]:
+                return line | {"tests": True, "by": faults.spelled(step)}
+        return line
     finally:
         tree.reset()
 
 
 def measure(options: argparse.Namespace, output: Path) -> None:
     found = chosen(options.only)
-    before = done_before(output)
-    print(f"lines: {output}", file=sys.stderr)
-    if git("status", "--porcelain", "--untracked-files=no"):
-        print("measured is HEAD: what is not committed is not in it", file=sys.stderr)
+    head, *lines = shared.lines(output) or [None]
+    if head and head["commit"] != (commit := shared.machine()["commit"]):
+        raise Broken(f"{output} is of commit {head['commit']}, this is {commit}")
+    done = {line["fault"] for line in lines if line["kind"] == "fault"}
     tree = Tree(PLACE)
     with output.open("a", encoding="utf-8") as file:
         keep = shared.keeper(file)
-        if not before:
+        if head is None:
             keep(shared.machine())
-
-        def tell(text: str) -> None:
-            print(text, file=sys.stderr, flush=True)
-
         try:
-            left = [fault for fault in found if fault.name not in before]
-            failing = baseline(tree, left, options, tell)
-            keep({"kind": "baseline", "failing": sorted(map(steps.spelled, failing))})
+            left = [fault for fault in found if fault.name not in done]
+            failing = baseline(tree, left, options)
+            keep({"kind": "baseline", "failing": sorted(map(faults.spelled, failing))})
             for number, fault in enumerate(left, 1):
                 line = one(tree, fault, failing, options)
                 keep(line)
-                tell(f"{number} of {len(left)}: {fault.name}: {said(line)}")
+                print(f"{number} of {len(left)}: {fault.name}: {outcome(line)}", file=sys.stderr, flush=True)
         finally:
             tree.close()
 
 
-def said(line: shared.Line) -> str:
+def outcome(line: shared.Line) -> str:
     if line.get("error"):
         return str(line["error"])
     if line.get("prove"):
@@ -184,12 +138,45 @@ def said(line: shared.Line) -> str:
     return f"seen by {line['by']}" if line.get("tests") else "NOT SEEN"
 
 
+def page(source: Path) -> Page:
+    head, *lines = map(json.loads, source.read_text(encoding="utf-8").splitlines())
+    known = {fault.name: fault for fault in faults.everything()}
+    found = [line for line in lines if line["kind"] == "fault" and line["fault"] in known]
+    whole = [line for line in found if not line.get("error")]
+    proved = [line for line in whole if line.get("prove")]
+    seen = [line for line in whole if line.get("prove") or line.get("tests")]
+    judged = []
+    if any("prove" in line for line in whole):
+        judged.append(goals.exact("faults seen by `venturi prove`", len(proved) / len(whole), LEAST_PROVED))
+    if any("tests" in line for line in whole):
+        judged.append(goals.exact("faults seen by it or by the tests", len(seen) / len(whole), LEAST_SEEN))
+    body = ["| fault | what it breaks | seen by | why not by prove |", "|---|---|---|---|"]
+    for line in whole:
+        fault = known[line["fault"]]
+        reason = fault.unseen or ("" if line in proved or "prove" not in line else "**it should**")
+        body.append(f"| {fault.name} | {fault.breaks} | {outcome(line)} | {reason} |")
+    failing = sorted({step for line in lines if line["kind"] == "baseline" for step in line["failing"]})
+    return Page(
+        "Seeded faults",
+        "whether `venturi prove`, and then the tests, see faults that were put into the code.",
+        head,
+        [],
+        body,
+        judged,
+        f"Of {len(whole)} faults, `venturi prove` sees {len(proved)}; with the tests, {len(seen)} are seen.",
+        f"{len(found)} of {len(known)} faults were tried",
+        [f"{line['fault']}: {line['error']}" for line in found if line.get("error")],
+        [f"`{step}`: it fails without a fault here" for step in failing],
+    )
+
+
 def main() -> int:
     options = arguments()
     try:
-        if options.cargo_mutants is not None:
-            return cargo_mutants.run(options.cargo_mutants, PLACE)
-        return shared.run("mutation", options, measure, told)
+        if options.check:
+            print(f"{len(chosen(options.only))} faults fit the tree")
+            return 0
+        return shared.run("mutation", options, measure, page)
     except (Broken, subprocess.SubprocessError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

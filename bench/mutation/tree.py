@@ -16,11 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mutation.faults import Fault
-from mutation.steps import Step
-from shared import ROOT
-
-JOBS = max(2, min(8, 2 * (os.cpu_count() or 1)))
+from bench.mutation.faults import Fault, Step
+from bench.shared import ROOT
 
 # Our crates are compiled again for every fault, so quickly; what they depend on is as `make` has it, whose
 # artefacts do. An override for all packages would change their build scripts as well.
@@ -37,8 +34,8 @@ PROFILE = (
 )
 # A proof has a deadline of its own: only a busy machine takes it so long, or a fault that hangs it.
 BUILD_SECONDS, PROVE_SECONDS, STEP_SECONDS = 1800, 60, 1200
-MOST_SAID = 32 << 20
-"""Characters that are kept of what a command says; proofs that fail say a megabyte."""
+_MOST_OUTPUT = 32 << 20
+"""Characters that are kept of what a command prints; proofs that fail print a megabyte."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,7 @@ class Ended:
 
     code: int | None
     seconds: float
-    said: str
+    output: str
 
     @property
     def good(self) -> bool:
@@ -57,30 +54,14 @@ class Ended:
     def last(self) -> str:
         if self.code is None:
             return f"no end after {self.seconds:.0f} s"
-        lines = [line.strip() for line in self.said.splitlines() if line.strip()]
+        lines = [line.strip() for line in self.output.splitlines() if line.strip()]
         return lines[-1] if lines else f"exit status {self.code}"
 
-
-def proofs(ended: Ended, outcome: str) -> list[str]:
-    """Those with this outcome, by their names; a crash, or one that did not end, has none."""
-    return [proof["name"] for proof in _proofs(ended) if proof["outcome"] == outcome]
-
-
-def wrong_checks(ended: Ended) -> list[str]:
-    """What failed, as JSON."""
-    return [
-        f"{proof['name']}: {json.dumps(check)}"
-        for proof in _proofs(ended)
-        for check in proof["checks"]
-        if check["outcome"] == "failed"
-    ]
-
-
-def _proofs(ended: Ended) -> list[dict[str, Any]]:
-    try:
-        found: list[dict[str, Any]] = json.loads(ended.said[ended.said.index("{") :])["proofs"]
-        return found
-    except (ValueError, KeyError, TypeError):
+    def proofs(self, outcome: str) -> list[str]:
+        """The names of those with this outcome; a command that crashed has none."""
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            found: list[dict[str, Any]] = json.loads(self.output[self.output.index("{") :])["proofs"]
+            return [proof["name"] for proof in found if proof["outcome"] == outcome]
         return []
 
 
@@ -99,35 +80,31 @@ class Tree:
     """At a fixed place: cargo knows our crates by their paths, and would compile all of them again."""
 
     def __init__(self, place: Path) -> None:
-        self.at, self._target = place / "tree", place / "cargo"
+        self._at, self._target = place / "tree", place / "cargo"
         compiled = ROOT / "target" / "release"
         if not self._target.exists() and compiled.exists():
             for part in ("deps", "build", ".fingerprint"):
                 shutil.copytree(compiled / part, self._target / "release" / part, symlinks=True)
         self._cache = tempfile.TemporaryDirectory(prefix="venturi-mutation-")
-        if not (self.at / ".git").exists():
-            self.at.parent.mkdir(parents=True, exist_ok=True)
-            # Not a worktree, which whoever clears `target` would leave behind in this repository.
-            git("clone", "--quiet", "--shared", "--no-checkout", str(ROOT), str(self.at))
-        git("fetch", "--quiet", "origin", "HEAD", cwd=self.at)
-        git("checkout", "--quiet", "--force", "--detach", "FETCH_HEAD", cwd=self.at)
+        if not (self._at / ".git").exists():
+            self._at.parent.mkdir(parents=True, exist_ok=True)
+            # Not a worktree, which would stay registered here after `target` is removed.
+            git("clone", "--quiet", "--shared", "--no-checkout", str(ROOT), str(self._at))
+        git("fetch", "--quiet", "origin", "HEAD", cwd=self._at)
+        git("checkout", "--quiet", "--force", "--detach", "FETCH_HEAD", cwd=self._at)
 
     def reset(self) -> None:
-        git("checkout", "--quiet", "--", ".", cwd=self.at)
+        git("checkout", "--quiet", "--", ".", cwd=self._at)
 
     def apply(self, fault: Fault) -> None:
-        # As it stands in the copy: who edits meanwhile does not matter.
-        git("apply", str(fault.path.relative_to(ROOT)), cwd=self.at)
+        # As it is in the copy: edits in the meantime do not matter.
+        git("apply", str(fault.path.relative_to(ROOT)), cwd=self._at)
 
     def build(self) -> Ended:
-        """The package of what stands in the tree."""
-        built = self._run(
-            ["cargo", "build", "--locked", "--quiet", *PROFILE, "-p", "venturi-python"],
-            BUILD_SECONDS,
-            gently=True,
-        )
+        command = ["cargo", "build", "--locked", "--quiet", *PROFILE, "-p", "venturi-python"]
+        built = self._run(command, BUILD_SECONDS, gently=True)
         if built.good:
-            fresh = self.at / "python/venturi/fresh.so"
+            fresh = self._at / "python/venturi/fresh.so"
             suffix = "dylib" if sys.platform == "darwin" else "so"
             shutil.copy2(self._target / f"release/lib_core.{suffix}", fresh)
             # A process of the last fault may have the old one mapped.
@@ -143,62 +120,38 @@ class Tree:
         if kind == "cargo":
             words = ["cargo", "test", "--locked", "--quiet", *PROFILE, *rest]
         else:
-            words = [
-                sys.executable,
-                "-m",
-                "pytest",
-                "-q",
-                "-x",
-                "-p",
-                "no:cacheprovider",
-                "-p",
-                "no:rerunfailures",
-                *rest,
-            ]
-            # The patches are not made for a tree that has one of them.
-            words += ["--ignore=tests/test_mutation.py"]
-            if not rest:
-                words += ["-n", str(JOBS), "--dist=loadgroup", "--no-loadscope-reorder", "-m", "not noisy"]
-            elif kind == "pytest":
-                words += ["-m", "not slow and not noisy"]
+            words = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *rest]
+            if rest[0] == "tests/unit":
+                words += ["-n", str(max(2, os.cpu_count() or 1)), "--dist=loadgroup"]
         return self._run(words, STEP_SECONDS, gently=True)
 
     def close(self) -> None:
         self.reset()
         self._cache.cleanup()
 
-    @property
-    def environment(self) -> dict[str, str]:
-        return {
+    def _run(self, words: Sequence[str], seconds: float, gently: bool = False) -> Ended:
+        environment = {
             **os.environ,
             "CARGO_TARGET_DIR": str(self._target),
-            "PYTHONPATH": str(self.at / "python"),
+            "PYTHONPATH": str(self._at / "python"),
             "XDG_CACHE_HOME": self._cache.name,
             "NO_COLOR": "1",
             "CARGO_TERM_COLOR": "never",
         }
-
-    def _run(self, words: Sequence[str], most: float, gently: bool = False) -> Ended:
         began = time.monotonic()
-        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said:
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
             process = subprocess.Popen(
-                ["nice", "-n", "10", *words] if gently else list(words),
-                cwd=self.at,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            code: int | None
+                ["nice", "-n", "10", *words] if gently else list(words), cwd=self._at, env=environment,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+            code: int | None = None
             try:
-                code = process.wait(most)
-            except subprocess.TimeoutExpired:
-                code = None
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    code = process.wait(seconds)
             finally:
                 # Also what it has started and left behind: a server, or a test that hangs.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-            said.seek(0)
-            return Ended(code, time.monotonic() - began, said.read()[-MOST_SAID:])
+            output.seek(0)
+            return Ended(code, time.monotonic() - began, output.read()[-_MOST_OUTPUT:])

@@ -1,8 +1,8 @@
 """One way to read a query into Arrow batches, printed as a line of JSON: a process of its own for every turn.
 
-The clock and the CPU time run from the question to the last batch; what imports and connects before is not
-timed where the library connects by itself beforehand. Batches are counted and thrown away as they come, where
-the library gives them one by one.
+The clock and the CPU time run from the query to the last batch. Imports are not timed, and connecting only
+if the library does it within the query. Batches are counted and dropped as they come, if the library returns
+them one by one.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(1, str(Path(__file__).resolve().parent.parent))
+from bench import trial as core
 
 Answer = dict[str, Any]
 BATCH = 65_536
@@ -22,9 +21,7 @@ BATCH = 65_536
 
 def venturi(request: Answer) -> Answer:
     """A trial as `venturi run` executes it, stage clocks, latencies and samples included, rows counted."""
-    import core_trials
-
-    record = core_trials.trial(
+    record = core.trial(
         target=request["url"],
         options={"query": request["query"], "format": request["form"]},
         data={"source": "remote"},
@@ -130,7 +127,7 @@ def pymysql(request: Answer) -> Answer:
 
 
 def pandas(request: Answer) -> Answer:
-    """Data frames of a streamed result, each made a batch."""
+    """Data frames of a streamed result, each turned into a batch."""
     import pandas as pd
     import pyarrow as pa
     import sqlalchemy
@@ -149,5 +146,5 @@ def pandas(request: Answer) -> Answer:
 WAYS = {way.__name__: way for way in (venturi, connectorx, adbc, psycopg, psycopg_copy, pymysql, pandas)}
 
 if __name__ == "__main__":
-    asked = json.loads(sys.argv[1])
-    print(json.dumps(WAYS[asked["way"]](asked)))
+    request = json.loads(sys.argv[1])
+    print(json.dumps(WAYS[request["way"]](request)))

@@ -7,21 +7,15 @@ counted; a way that has lost some has failed. See bench/README.md.
 from __future__ import annotations
 
 import argparse
-import json
 import random
-import subprocess
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-import ways
-from table import told
-
-import shared
+from bench import shared
+from bench.read import ways
+from bench.read.page import page
 from venturi.servers import throwaway
 
-CLIENT = Path(__file__).resolve().with_name("client.py")
 TURN_SECONDS = 600
 
 
@@ -35,11 +29,7 @@ def arguments() -> argparse.Namespace:
 
 
 def turn(request: ways.Request, rows: int) -> shared.Line:
-    command = [sys.executable, str(CLIENT), json.dumps(request)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=TURN_SECONDS)
-    if ended.returncode != 0:
-        raise ValueError(ended.stderr.strip().splitlines()[-1] if ended.stderr.strip() else "it failed")
-    found: shared.Line = json.loads(ended.stdout)
+    found = shared.client("bench.read.client", request, seconds=TURN_SECONDS)
     if found["rows"] != rows:
         raise ValueError(f"{found['rows']} rows came of {rows}")
     return found
@@ -55,22 +45,22 @@ def measure(options: argparse.Namespace, output: Path) -> None:
             with throwaway.named(name)(note=note) as server:
                 keep({"kind": "server", "server": name, "software": server.hello["software"]})
                 ways.load(server, options.rows)
-                asked = ways.ways(server)
+                requests = ways.ways(server)
                 if options.only:
-                    asked = {way: asked[way] for way in asked if any(w in way for w in options.only)}
-                turn(next(iter(asked.values())), options.rows)  # warms the server up
+                    requests = {way: requests[way] for way in requests if any(w in way for w in options.only)}
+                turn(next(iter(requests.values())), options.rows)  # warms the server up
                 for number in range(options.rounds):
-                    for way in draw.sample(list(asked), len(asked)):
+                    for way in draw.sample(list(requests), len(requests)):
                         line = {"kind": "turn", "server": name, "round": number, "way": way}
-                        line["floor"] = asked[way].get("floor", False)
+                        line["floor"] = requests[way].get("floor", False)
 
-                        def run(request: ways.Request = asked[way]) -> shared.Line:
+                        def run(request: ways.Request = requests[way]) -> shared.Line:
                             return turn(request, options.rows)
 
-                        kinds = (OSError, ValueError, subprocess.SubprocessError)
+                        kinds = (OSError, ValueError, shared.ClientFailed)
                         keep(shared.attempted(line, run, kinds))
                     print(f"round {number + 1}, {name}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(shared.run("read", arguments(), measure, told))
+    sys.exit(shared.run("read", arguments(), measure, page))

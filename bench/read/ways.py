@@ -69,7 +69,7 @@ def ways(server: throwaway.ThrowawayServer) -> dict[str, Request]:
     """By name, what a client is asked. A way that has no batches to show is a floor, not a peer."""
     if server.name == "postgres":
         plain = _url(server)
-        asked: dict[str, Request] = {
+        requests: dict[str, Request] = {
             "Venturi, COPY": {"way": "venturi", "url": _url(server, "postgres"), "form": "copy"},
             "Venturi, rows": {"way": "venturi", "url": _url(server, "postgres"), "form": "rows"},
             "connectorx, table": {"way": "connectorx", "url": plain, "form": "binary", "returns": "arrow"},
@@ -83,7 +83,7 @@ def ways(server: throwaway.ThrowawayServer) -> dict[str, Request]:
         }  # fmt: skip
     else:
         plain = _url(server, "mysql")
-        asked = {
+        requests = {
             "Venturi, binary": {"way": "venturi", "url": plain, "form": "binary"},
             "Venturi, text": {"way": "venturi", "url": plain, "form": "text"},
             "connectorx, binary": {"way": "connectorx", "url": plain, "form": "binary", "returns": "arrow"},
@@ -94,4 +94,4 @@ def ways(server: throwaway.ThrowawayServer) -> dict[str, Request]:
             "PyMySQL": {"way": "pymysql", "login": _login(server)},
             "pandas": {"way": "pandas", "url": _url(server, "mysql+pymysql")},
         }  # fmt: skip
-    return {name: {**request, "query": QUERY} for name, request in asked.items()}
+    return {name: {**request, "query": QUERY} for name, request in requests.items()}

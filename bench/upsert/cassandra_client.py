@@ -11,17 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from working_set import cassandra_session, read_rows
+from bench.upsert.working_set import cassandra_session, read_rows
 
 
-def batches(session: Any, prepared: Any, asked: dict[str, Any], rows: list[Any]) -> Callable[[], int]:
+def batches(session: Any, prepared: Any, request: dict[str, Any], rows: list[Any]) -> Callable[[], int]:
     from cassandra import ConsistencyLevel
     from cassandra.query import BatchStatement, BatchType
 
-    size, built = asked["rows_per_batch"], []
+    size, built = request["rows_per_batch"], []
     for at in range(0, len(rows), size):
         statement = BatchStatement(
-            getattr(BatchType, asked["batch"]), consistency_level=ConsistencyLevel.LOCAL_ONE
+            getattr(BatchType, request["batch"]), consistency_level=ConsistencyLevel.LOCAL_ONE
         )
         for row in rows[at : at + size]:
             statement.add(prepared.bind(row))
@@ -36,10 +36,10 @@ def batches(session: Any, prepared: Any, asked: dict[str, Any], rows: list[Any])
     return one
 
 
-def singly(session: Any, prepared: Any, asked: dict[str, Any], rows: list[Any]) -> Callable[[], int]:
+def singly(session: Any, prepared: Any, request: dict[str, Any], rows: list[Any]) -> Callable[[], int]:
     from cassandra.concurrent import execute_concurrent
 
-    concurrency = asked["in_flight"]
+    concurrency = request["in_flight"]
     bound = [(prepared.bind(row), None) for row in rows]
     chunk = 20 * concurrency  # so many, then a look at the clock
     turn = itertools.cycle([bound[at : at + chunk] for at in range(0, len(bound), chunk)])
@@ -53,14 +53,14 @@ def singly(session: Any, prepared: Any, asked: dict[str, Any], rows: list[Any]) 
 
 
 def main() -> None:
-    asked = json.loads(sys.argv[1])
-    with cassandra_session(asked["host"], asked["port"]) as session:
-        prepared = session.prepare(asked["statement"])
-        rows = read_rows(Path(asked["path"]), asked["kinds"])
-        send = (singly if asked["batch"] is None else batches)(session, prepared, asked, rows)
+    request = json.loads(sys.argv[1])
+    with cassandra_session(request["host"], request["port"]) as session:
+        prepared = session.prepare(request["statement"])
+        rows = read_rows(Path(request["path"]), request["kinds"])
+        send = (singly if request["batch"] is None else batches)(session, prepared, request, rows)
         send()
         began, used, done = time.monotonic(), time.process_time(), 0
-        until = began + asked["seconds"]
+        until = began + request["seconds"]
         while time.monotonic() < until:
             done += send()
         seconds, cpu = time.monotonic() - began, time.process_time() - used

@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import latte
-import processes
-import working_set
-from cells import Cell
-
+from bench import shared
+from bench.upsert import latte, processes, working_set
+from bench.upsert.cells import Cell
 from venturi.servers.throwaway import MariaDb, ThrowawayServer
 
-HERE = Path(__file__).resolve().parent
 LOADED_UNIX_S = 1_790_000_000
 
 
@@ -55,7 +52,7 @@ class Bench:
         self.directory.mkdir(parents=True, exist_ok=True)
         host, port = server.address.rsplit(":", 1)
         self.place = {"host": host, "port": int(port)}
-        self._slap_rate = 20.0  # batches a second, till the first turn tells
+        self._slap_rate = 20.0  # batches per second, until the first turn shows its rate
         self._floor: tuple[float, float] | None = None
         self._statements: list[Path] = []
         self._prepared: working_set.Prepared | None = None
@@ -72,7 +69,7 @@ class Bench:
                 working_set.write_statements(path, share)
                 self._statements.append(path)
             if len(shares) != self.streams:
-                raise processes.ClientFailed(f"{len(shares)} connections upserted, {self.streams} were asked")
+                raise shared.ClientFailed(f"{len(shares)} connections upserted, not {self.streams}")
             return
         self._venturi({"setup": True, "keep": True}, rows_per_stream=whole)
         found = working_set.from_cassandra(self.server, self.cell.table, self.cell.rows_per_batch)
@@ -118,19 +115,19 @@ class Bench:
             "threads": self.streams,
             "in_flight": self.cell.in_flight,
             "generate": "ahead",
-            # What is in the table is looked at by nobody here: the others do not look either.
+            # Nobody checks what is in the table: the peers do not either.
             "verify": "none",
             "sample_interval_ns": 100_000_000 if self.samples else 0,
             **amount,
         }
-        (ended,) = processes.run([processes.python(HERE / "venturi_client.py", json.dumps(spec))])
-        said = json.loads(ended.output)
+        (ended,) = processes.run([processes.python("venturi_client", spec)])
+        figures = json.loads(ended.output)
         return Turn(
-            said["rows"],
-            said["seconds"],
-            said["cpu"],
+            figures["rows"],
+            figures["seconds"],
+            figures["cpu"],
             ended.cpu,
-            {"sampler_cpu": said["sampler_cpu"], "software": said["software"]},
+            {"sampler_cpu": figures["sampler_cpu"], "software": figures["software"]},
         )
 
     def _mysqlslap(self, seconds: float) -> Turn:
@@ -144,7 +141,7 @@ class Bench:
         commands = [
             [*common, f"--query={path}", f"--number-of-queries={batches}"] for path in self._statements
         ]
-        # It tells no CPU time. The connection has a thread of its own, which does nothing else.
+        # It reports no CPU time. The connection has its own thread, which does nothing else.
         seen: dict[tuple[int, int], list[tuple[float, float]]] = {}
 
         def watch(pids: Sequence[int]) -> None:
@@ -165,16 +162,15 @@ class Bench:
         return Turn(rows, rows / rate, cpu, sum(one.cpu for one in ended), {})
 
     def _pymysql(self, seconds: float) -> Turn:
-        asked = {**self.place, "user": self.server.user, "seconds": seconds}
-        script = HERE / "pymysql_client.py"
+        request = {**self.place, "user": self.server.user, "seconds": seconds}
         commands = [
-            processes.python(script, json.dumps({**asked, "path": str(path)})) for path in self._statements
+            processes.python("pymysql_client", {**request, "path": str(path)}) for path in self._statements
         ]
         return self._together(commands)
 
     def _python_driver(self, seconds: float) -> Turn:
         assert self._prepared is not None
-        asked = {
+        request = {
             **self.place,
             "seconds": seconds,
             "statement": self._prepared.statement,
@@ -184,20 +180,20 @@ class Bench:
             "in_flight": self.cell.in_flight,
         }
         paths = [str(self.directory / f"share-{number}.csv") for number in range(self.streams)]
-        script = HERE / "cassandra_client.py"
         return self._together(
-            [processes.python(script, json.dumps({**asked, "path": path})) for path in paths]
+            [processes.python("cassandra_client", {**request, "path": path}) for path in paths]
         )
 
     def _together(self, commands: list[list[str]]) -> Turn:
         """Python processes side by side, one a stream: a single one would have a single core."""
         ended = processes.run(commands)
-        said = [json.loads(one.output) for one in ended]
-        rows = sum(one.get("rows", one.get("batches", 0) * self.cell.rows_per_batch) for one in said)
+        figures = [json.loads(one.output) for one in ended]
+        rows = sum(one.get("rows", one.get("batches", 0) * self.cell.rows_per_batch) for one in figures)
         rate = sum(
-            one.get("rows", one.get("batches", 0) * self.cell.rows_per_batch) / one["seconds"] for one in said
+            one.get("rows", one.get("batches", 0) * self.cell.rows_per_batch) / one["seconds"]
+            for one in figures
         )
-        return Turn(rows, rows / rate, sum(o["cpu"] for o in said), sum(e.cpu for e in ended), {})
+        return Turn(rows, rows / rate, sum(o["cpu"] for o in figures), sum(e.cpu for e in ended), {})
 
     def _latte(self, seconds: float) -> Turn:
         cell = self.cell
@@ -231,5 +227,5 @@ def _share(looks: list[tuple[float, float]]) -> float:
     """CPU seconds a second, of (time, CPU seconds so far)."""
     (began, before), (ended, after) = looks[0], looks[-1]
     if ended <= began:
-        raise processes.ClientFailed("a turn was too short to see a thread twice")
+        raise shared.ClientFailed("a turn was too short to see a thread twice")
     return (after - before) / (ended - began)

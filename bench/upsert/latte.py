@@ -1,8 +1,8 @@
-"""latte (crates.io: latte-cli): built once, given the same rows, and its report read.
+"""latte (crates.io: latte-cli): it is built once, gets the same rows, and its report is read.
 
-It binds no counters, and knows no batch of the driver's. So a batch is one prepared BEGIN BATCH ... APPLY
-BATCH, and a counter is increased by 1 in its text where Venturi binds the number: the server has the same
-work, latte's client a value less a row.
+It binds no counters, and does not support batches of the driver. So a batch is one prepared BEGIN BATCH ...
+APPLY BATCH, and a counter is increased by 1 in its text, while Venturi binds the number. The server has the
+same work; latte's client has one value less per row.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import processes
-from working_set import Prepared, write_rows
+from bench import shared
+from bench.upsert import processes
+from bench.upsert.working_set import Prepared, write_rows
 
 VERSION = "0.29.0"
 SCRIPT = Path(__file__).resolve().parent / "latte.rn"
@@ -75,5 +76,5 @@ def report(
         (ended,) = processes.run([command], cwd=Path(place))
         result: dict[str, Any] = json.loads(output.read_text())["result"]
     if result["error_count"]:
-        raise processes.ClientFailed(f"latte: {result['errors'][:1]}")
+        raise shared.ClientFailed(f"latte: {result['errors'][:1]}")
     return result, ended.cpu

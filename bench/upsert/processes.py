@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,14 +12,12 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-_TICK = os.sysconf("SC_CLK_TCK")
+from bench.shared import ClientFailed, cpu_seconds
+
 _POLL_SECONDS = 0.01
 _LIMIT_SECONDS = 120.0
-
-
-class ClientFailed(Exception):
-    """A client ended with an error, or said nothing that can be read."""
 
 
 @dataclass(frozen=True)
@@ -43,19 +42,19 @@ def run(
     with ExitStack() as files:
         for command in commands:
             # Files, not pipes: nobody reads while they run.
-            said = files.enter_context(tempfile.TemporaryFile("w+"))
-            complained = files.enter_context(tempfile.TemporaryFile("w+"))
+            output_file = files.enter_context(tempfile.TemporaryFile("w+"))
+            error_file = files.enter_context(tempfile.TemporaryFile("w+"))
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=said, stderr=complained, cwd=cwd
+                command, stdin=subprocess.DEVNULL, stdout=output_file, stderr=error_file, cwd=cwd
             )
             files.callback(_stopped, process)
-            running.append((process, said, complained))
+            running.append((process, output_file, error_file))
         deadline = time.monotonic() + _LIMIT_SECONDS
-        for process, said, complained in running:
+        for process, output_file, error_file in running:
             usage = _reaped(process, [p.pid for p, _, _ in running], deadline, watch)
-            said.seek(0)
-            complained.seek(0)
-            output, errors = said.read(), complained.read()
+            output_file.seek(0)
+            error_file.seek(0)
+            output, errors = output_file.read(), error_file.read()
             if process.returncode:
                 name = Path(process.args[0] if isinstance(process.args, list) else "client").name
                 raise ClientFailed(
@@ -101,23 +100,16 @@ def thread_seconds(pid: int) -> dict[int, float]:
     return found
 
 
-def process_seconds(pid: int) -> float:
-    """CPU seconds of a process so far, threads that ended included."""
-    with open(f"/proc/{pid}/stat") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / _TICK
-
-
 def settle(pid: int, most_seconds: float = 6.0) -> None:
     """Waits until a server has done what its last client left it to do: purge, flush, compaction."""
     deadline = time.monotonic() + most_seconds
     while time.monotonic() < deadline:
-        before, began = process_seconds(pid), time.monotonic()
+        before, began = cpu_seconds(pid), time.monotonic()
         time.sleep(0.25)
-        if process_seconds(pid) - before < 0.1 * (time.monotonic() - began):
+        if cpu_seconds(pid) - before < 0.1 * (time.monotonic() - began):
             return
 
 
-def python(script: Path, *words: str) -> list[str]:
-    """The command that runs one of our clients."""
-    return [sys.executable, str(script), *words]
+def python(client: str, request: dict[str, Any]) -> list[str]:
+    """The command that runs one of the clients beside this file."""
+    return [sys.executable, "-m", f"bench.upsert.{client}", json.dumps(request)]

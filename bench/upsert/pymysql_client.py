@@ -8,19 +8,20 @@ import time
 from pathlib import Path
 
 import pymysql
-from working_set import read_statements
+
+from bench.upsert.working_set import read_statements
 
 
 def main() -> None:
-    asked = json.loads(sys.argv[1])
-    statements = read_statements(Path(asked["path"]))
+    request = json.loads(sys.argv[1])
+    statements = read_statements(Path(request["path"]))
     connection = pymysql.connect(
-        host=asked["host"], port=asked["port"], user=asked["user"], database="venturi", autocommit=True
+        host=request["host"], port=request["port"], user=request["user"], database="venturi", autocommit=True
     )
     cursor = connection.cursor()
     cursor.execute(statements[0])
     began, used, done = time.monotonic(), time.process_time(), 0
-    until = began + asked["seconds"]
+    until = began + request["seconds"]
     while time.monotonic() < until:
         cursor.execute(statements[done % len(statements)])
         done += 1

@@ -20,18 +20,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(1, str(HERE.parent))
-
-import latte  # noqa: E402
-import processes  # noqa: E402
-import summary  # noqa: E402
-from cells import CELLS, Cell  # noqa: E402
-from clients import Bench  # noqa: E402
-
-import shared  # noqa: E402 - of bench/
-from venturi.common.errors import VenturiError  # noqa: E402
-from venturi.servers import throwaway  # noqa: E402
+from bench import shared
+from bench.upsert import latte, processes
+from bench.upsert.cells import CELLS, Cell
+from bench.upsert.clients import Bench
+from bench.upsert.page import page
+from venturi.common.errors import VenturiError
+from venturi.servers import throwaway
 
 WARM_UP_SECONDS = 2.0
 # A machine that others keep busy as well must not end a run.
@@ -56,13 +51,13 @@ def arguments() -> argparse.Namespace:
 
 def version(*command: str) -> str:
     if shutil.which(command[0]) is None:
-        sys.exit(f"{command[0]} is missing: bench/README.md has what this needs")
+        sys.exit(f"{command[0]} is missing: see bench/README.md")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return (done.stdout or done.stderr).strip().splitlines()[0]
 
 
 def peers(cells: list[Cell]) -> dict[str, str]:
-    """The version of each peer; ends this script where one is missing."""
+    """The version of each peer; ends this script if one is missing."""
     from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as installed
 
@@ -78,21 +73,13 @@ def peers(cells: list[Cell]) -> dict[str, str]:
             try:
                 found[name] = f"{package} {installed(package)}"
             except PackageNotFoundError:
-                sys.exit(f"pip install {package}: the extra `test` has it")
+                sys.exit(f"pip install {package}: the extra `test-servers` has it")
     return found
 
 
 def environment(options: argparse.Namespace, cells: list[Cell]) -> dict[str, Any]:
-    return {
-        **shared.machine(),
-        "rounds": options.rounds,
-        "seconds": options.seconds,
-        "rows": options.rows,
-        "streams": options.streams,
-        "seed": options.seed,
-        "samples": not options.no_samples,
-        "peers": peers(cells),
-    }
+    settings = {name: getattr(options, name) for name in ("rounds", "seconds", "rows", "streams", "seed")}
+    return {**shared.machine(), **settings, "samples": not options.no_samples, "peers": peers(cells)}
 
 
 class Run:
@@ -115,12 +102,7 @@ class Run:
             if self.empty:
                 for number in range(self.options.rounds):
                     line = {"kind": "empty", "round": number}
-                    try:
-                        line |= self._empty()
-                    except processes.ClientFailed as error:
-                        line["error"] = str(error)
-                        print(f"failed: {line['error']}", file=sys.stderr, flush=True)
-                    self.keep(line)
+                    self.keep(shared.attempted(line, self._empty, (shared.ClientFailed,)))
             # One server at a time: an idle one still takes memory, and Java's some CPU time.
             for name in dict.fromkeys(cell.server for cell in self.cells):
                 cells = [cell for cell in self.cells if cell.server == name]
@@ -137,20 +119,13 @@ class Run:
         note = lambda _, text: print(text, file=sys.stderr)  # noqa: E731
         with throwaway.named(name)(note=note, settings=SETTINGS[name]) as server:
             print(f"{server.hello['software']} is up", file=sys.stderr, flush=True)
-            self.keep(
-                {"kind": "server", "name": name, **{k: server.hello[k] for k in ("software", "settings")}}
-            )
+            hello = {name: server.hello[name] for name in ("software", "settings")}
+            self.keep({"kind": "server", "name": name, **hello})
             yield server
 
     def _bench(self, server: throwaway.ThrowawayServer, cell: Cell) -> Bench:
-        bench = Bench(
-            server,
-            cell,
-            self.options.rows,
-            self.options.streams,
-            self.directory,
-            samples=not self.options.no_samples,
-        )
+        options, samples = self.options, not self.options.no_samples
+        bench = Bench(server, cell, options.rows, options.streams, self.directory, samples)
         bench.prepare()
         assert server.pid is not None
         processes.settle(server.pid)
@@ -163,17 +138,17 @@ class Run:
         assert pid is not None
         for client in clients:
             line = {"kind": "turn", "round": number, "cell": bench.cell.name, "client": client}
-            server = processes.process_seconds(pid)
+            server = shared.cpu_seconds(pid)
             with shared.stolen(line):
                 try:
                     seconds = self.options.seconds if number >= 0 else WARM_UP_SECONDS
                     line |= asdict(bench.turn(client, seconds))
-                except (processes.ClientFailed, OSError, ValueError, KeyError, IndexError) as error:
+                except (shared.ClientFailed, OSError, ValueError, KeyError, IndexError) as error:
                     line["error"] = str(error) or type(error).__name__
                     print(f"failed: {line['error']}", file=sys.stderr, flush=True)
-                # What the server still does for this client's rows is this client's, and nobody else's turn.
+                # What the server still does for this client's rows belongs to this turn.
                 processes.settle(pid)
-            line["server_cpu"] = processes.process_seconds(pid) - server
+            line["server_cpu"] = shared.cpu_seconds(pid) - server
             if number >= 0:
                 self.keep(line)
         print(f"round {number + 1} of {self.options.rounds}, {bench.cell.name}", file=sys.stderr, flush=True)
@@ -193,21 +168,19 @@ class Run:
             "generate": "inline",
             "verify": "none",
         }
-        (ended,) = processes.run([processes.python(HERE / "venturi_client.py", json.dumps(spec))])
-        said: dict[str, Any] = json.loads(ended.output)
-        return said
+        (ended,) = processes.run([processes.python("venturi_client", spec)])
+        figures: dict[str, Any] = json.loads(ended.output)
+        return figures
 
 
-def main() -> int:
-    return shared.run("upsert", arguments(), lambda *given: Run(*given).measure(), summary.told)
-
-
-if __name__ == "__main__":
+def measure(options: argparse.Namespace, output: Path) -> None:
     try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except processes.ClientFailed as error:
+        Run(options, output).measure()
+    except shared.ClientFailed as error:
         sys.exit(f"error: {error}")
     except VenturiError as error:
         sys.exit(f"{error}{f'; {error.hint}' if error.hint else ''}")
+
+
+if __name__ == "__main__":
+    sys.exit(shared.run("upsert", arguments(), measure, page))

@@ -11,7 +11,7 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import timezone
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ def read_statements(path: Path) -> list[str]:
 
 @contextlib.contextmanager
 def logged(server: MariaDb) -> Iterator[Callable[[], list[list[str]]]]:
-    """The INSERTs that arrive meanwhile, one list a connection, in the order of their arrival."""
+    """The INSERTs that arrive inside, one list per connection, in the order of their arrival."""
     import pymysql
 
     connection = pymysql.connect(unix_socket=str(server.socket), user="root", autocommit=True)
@@ -110,7 +110,7 @@ def from_cassandra(server: ThrowawayServer, table: str, rows_per_batch: int) -> 
         rows = [row._asdict() for row in stored]
     for row in rows:
         stamp = row["timestamp_of_data"]
-        row["timestamp_of_data"] = round(stamp.replace(tzinfo=timezone.utc).timestamp() * 1000)
+        row["timestamp_of_data"] = round(stamp.replace(tzinfo=UTC).timestamp() * 1000)
     # The table gives them in the order of their tokens; a working set has none.
     random.Random(1).shuffle(rows)
     values = []

@@ -1,20 +1,29 @@
-"""Bottlenecks made to measure, and what may be said of each.
+"""Bottlenecks made on purpose, and which verdicts on each are right.
 
-A case makes one narrow place on purpose and measures through it. What is right is so by construction: the
-place was made, and it is tighter than everything else by a multiple, but where the case says otherwise.
+A case makes one narrow place and measures through it. What is right is so by construction: the place is
+tighter than everything else by a multiple, unless the case says otherwise.
 """
 
 from __future__ import annotations
 
 import os
 
-from databases import (
+from bench.verdicts.places import (
+    beside,
+    both_throttled,
+    charrow,
     database_far,
     database_on_a_slow_disk,
     database_throttled,
+    far,
+    foreign,
+    get,
+    linked,
     mariadb_one_row,
     mariadb_table_lock,
+    ours,
     postgres_locked,
+    put,
     redis,
     redis_busy,
     redis_far,
@@ -24,30 +33,18 @@ from databases import (
     sqlite_on_a_slow_disk,
     store_on_a_slow_disk,
     store_throttled,
-)
-from stand import Case, Said
-
-from servers import (
-    beside,
-    both_throttled,
-    charrow,
-    far,
-    foreign,
-    get,
-    linked,
-    ours,
-    put,
     throttled,
     two_servers,
 )
+from bench.verdicts.stand import Case, Verdicts
 from support import bottleneck as made
 from venturi.analysis.verdict.causes import Cause
 
 CPUS = sorted(os.sched_getaffinity(0))
 
 
-def _of(*causes: Cause, end: str | None = None, stage: str | None = None) -> tuple[Said, ...]:
-    return (Said(causes, end, stage),)
+def _of(*causes: Cause, end: str | None = None, stage: str | None = None) -> tuple[Verdicts, ...]:
+    return (Verdicts(causes, end, stage),)
 
 
 SERVER = _of(Cause.SERVER_WAITED_FOR, Cause.SERIAL_SERVER, end="server")
@@ -61,7 +58,7 @@ OTHERS = _of(Cause.CORES_OF_OTHERS)
 IN_FLIGHT = _of(Cause.LITTLE_IN_FLIGHT)
 
 
-def _stage(end: str, stage: str) -> tuple[Said, ...]:
+def _stage(end: str, stage: str) -> tuple[Verdicts, ...]:
     return _of(Cause.STAGE_BUSY, end=end, stage=stage)
 
 
@@ -204,11 +201,11 @@ CASES: tuple[Case, ...] = (
     # Two places, a tenth apart
     Case("encode-and-link", "two places", "encode and a link of 200 Mbit/s, 22 ms a batch each",
          linked("200mbit", *get("--streams", 1, "--duration", "2s"), serve=("--handicap", "encode=21ms")),
-         (Said((Cause.STAGE_BUSY,), "server", also=LINKS), Said(LINKS, also=(Cause.STAGE_BUSY,))),
+         (Verdicts((Cause.STAGE_BUSY,), "server", also=LINKS), Verdicts(LINKS, also=(Cause.STAGE_BUSY,))),
          (*LINK, *_stage("server", "encode"))),
     Case("two-quotas", "two places", "2 ms a batch at both ends, of 0.2 and 0.22 cores",
          both_throttled(0.2, 0.22, *get("--handicap", "decode=2ms"), serve=("--handicap", "encode=2ms")),
-         (Said((Cause.CPU_QUOTA_UNDER_ONE_CORE,), also=(Cause.CPU_QUOTA_UNDER_ONE_CORE,)),),
+         (Verdicts((Cause.CPU_QUOTA_UNDER_ONE_CORE,), also=(Cause.CPU_QUOTA_UNDER_ONE_CORE,)),),
          _of(Cause.CPU_QUOTA_UNDER_ONE_CORE, end="server")),
     # One of several
     Case("straggler", "server: encode", "two servers, one with --handicap encode=5ms, as many rows each",

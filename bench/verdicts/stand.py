@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support import database as database_support
+from support import database
 from support.flight import ServerProcess
 from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.types import Verdict
@@ -39,8 +39,8 @@ class Stand:
         self.ends.callback(started.stop)
         return started
 
-    def database(self, name: str, **choices: Any) -> database_support.Database:
-        started = database_support.start(name, **choices)
+    def start(self, name: str, **choices: Any) -> database.Database:
+        started = database.start(name, **choices)
         self.ends.callback(started.stop)
         return started
 
@@ -49,14 +49,14 @@ Make = Callable[[Stand], Trial]
 
 
 @dataclass(frozen=True)
-class Said:
-    """Verdicts that are right: any of these causes, of that end and stage where they are given."""
+class Verdicts:
+    """Verdicts that are right: any of these causes, of that end and stage if they are named."""
 
     causes: tuple[Cause, ...]
     end: str | None = None
     stage: str | None = None
     also: tuple[Cause, ...] = ()
-    """Where two places are equally narrow, what has to be said of the other."""
+    """If two places are equally narrow, what must be reported of the other."""
 
     def fits(self, found: Mapping[str, Any]) -> bool:
         return (
@@ -79,20 +79,20 @@ class Case:
     how: str
     """How it is made."""
     make: Make = field(repr=False)
-    right: tuple[Said, ...]
-    unclear: tuple[Said, ...] = ()
+    right: tuple[Verdicts, ...]
+    unclear: tuple[Verdicts, ...] = ()
     """What is true and says too little: counted as unknown."""
 
     def judged(self, found: Mapping[str, Any]) -> str:
-        if any(said.fits(found) for said in self.right):
+        if any(one.fits(found) for one in self.right):
             return "right"
-        if found["kind"] == "unknown" or any(said.fits(found) for said in self.unclear):
+        if found["kind"] == "unknown" or any(one.fits(found) for one in self.unclear):
             return "unknown"
         return "wrong"
 
 
-def said(verdict: Verdict) -> dict[str, Any]:
-    """What is kept of a verdict."""
+def summary(verdict: Verdict) -> dict[str, Any]:
+    """What the lines keep of a verdict."""
     also = verdict.also
     return {
         "kind": verdict.kind,

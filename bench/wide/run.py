@@ -1,77 +1,56 @@
 """Arrow Flight of wide and odd tables, one stream: Venturi at both ends beside pyarrow at both ends.
 
-A round holds every cell once, in an order that is drawn: a get and a put of each table, and within them both
-ways and raw TCP right after one another, each client a process of its own, against servers that live for the
-whole run. Told are payload bytes a second, and CPU-seconds of both ends for a GB. See bench/README.md.
+A round holds a get and a put of each table once, in shuffled order, both ways right after one another. Each
+client is a process of its own, against servers that live for the whole run. See bench/README.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import random
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from cells import CELLS, Cell, write
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from bench import goals, shared
+from bench.flight.peers import Server
+from bench.page import Page
+from bench.wide.tables import CELLS, write
+from support.flight import serve_command
 
-import goals
-import shared
-
-HERE = Path(__file__).resolve().parent
 LEAST = 2.5
 """What Venturi at both ends must reach of pyarrow at both ends."""
 WAYS = ("venturi", "pyarrow")
-LIMIT = "tcp"
 OPERATIONS = ("get", "put")
 _SECONDS = 0.9
-"""Of a trial of pyarrow's, about."""
-_BATCHES = 64
-"""Of the trial that finds how many a trial takes."""
+"""How long a trial of pyarrow's takes, about."""
 
 
 def arguments() -> argparse.Namespace:
     parser = shared.arguments(__doc__, "wide", 9)
-    parser.add_argument("--only", nargs="*", default=[""], help="tables whose names begin so")
+    parser.add_argument("--only", nargs="*", default=[""], help="tables whose names begin with one of these")
     return parser.parse_args()
 
 
-@contextlib.contextmanager
-def serving(*command: str) -> Iterator[dict[str, Any]]:
-    """What the first line of a server says; it ends when its standard input does."""
-    line = [sys.executable, *command]
-    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdin and server.stdout
-        ready: dict[str, Any] = json.loads(server.stdout.readline())
-        yield {"pid": server.pid, "address": ready["address"].removeprefix("flight://")}
-        server.stdin.close()
-
-
-def trial(asked: dict[str, Any]) -> shared.Line:
-    line = [sys.executable, str(HERE / "client.py"), json.dumps(asked)]
-    ended = subprocess.run(line, capture_output=True, text=True, timeout=180)
-    if ended.returncode != 0:
-        raise OSError(f"{asked['way']}: {ended.stderr.strip()[-500:]}")
-    found: shared.Line = json.loads(ended.stdout)
-    if asked["way"] != LIMIT and found["rows"] != asked["rows_per_batch"] * asked["batches"]:
-        raise OSError(f"{asked['way']}: {found['rows']} rows, and not {asked}")
+def trial(request: shared.Line) -> shared.Line:
+    found = shared.client("bench.wide.client", request)
+    wanted = request["rows_per_batch"] * request["batches"]
+    if found["rows"] != wanted:
+        raise shared.ClientFailed(f"{request['way']}: {found['rows']} rows, not {wanted}")
     return found
 
 
-def prepared(asked: dict[str, Any], ways: dict[str, Any]) -> dict[str, Any]:
-    """The same with as many batches as pyarrow takes its time for, and what these weigh."""
+def prepared(request: shared.Line, ways: dict[str, shared.Line]) -> shared.Line:
+    """With as many batches as pyarrow takes its time for, and their payload."""
     for _ in range(2):  # the first one may be over too soon to tell
-        found = trial({**asked, **ways["pyarrow"], "way": "pyarrow"})
-        asked["batches"] = max(1, round(asked["batches"] * _SECONDS / found["seconds"]))
-    return {**asked, "payload": trial({**asked, **ways["venturi"], "way": "venturi"})["payload"]}
+        found = trial({**request, **ways["pyarrow"], "way": "pyarrow"})
+        request["batches"] = max(1, round(request["batches"] * _SECONDS / found["seconds"]))
+    return {**request, "payload": trial({**request, **ways["venturi"], "way": "venturi"})["payload"]}
 
 
 def measure(options: argparse.Namespace, output: Path) -> None:
@@ -82,33 +61,23 @@ def measure(options: argparse.Namespace, output: Path) -> None:
         files = {cell: folder / cell.name.replace(" ", "-") for cell in chosen}
         for cell, path in files.items():
             write(cell, path)
-        serve = ("-m", "venturi", "serve", "flight", "--port", "0", "--json", "--exit-with-parent")
-        venturi = stack.enter_context(serving(*serve))
-        ways = {
-            "venturi": venturi,
-            LIMIT: venturi,
-            "pyarrow": stack.enter_context(serving(str(HERE / "peer.py"), str(folder))),
-        }
+        stock = [sys.executable, "-m", "bench.wide.tables", str(folder)]
+        servers = {"venturi": Server(serve_command(), stack), "pyarrow": Server(stock, stack)}
+        ways = {way: {"address": server.address, "pid": server.pid} for way, server in servers.items()}
         keep = shared.keeper(stack.enter_context(output.open("w")))
-        keep(shared.machine())
-
-        def first(cell: Cell, operation: str) -> dict[str, Any]:
-            asked = {"operation": operation, "file": str(files[cell]), "rows_per_batch": cell.rows}
-            return prepared({**asked, "batches": _BATCHES}, ways)
-
-        turns = [(cell, operation) for cell in chosen for operation in OPERATIONS]
-        asked = {turn: first(*turn) for turn in turns}
+        keep({**shared.machine(), "rounds": options.rounds})
+        turns = {}
+        for cell in chosen:
+            for operation in OPERATIONS:
+                request = {"operation": operation, "file": str(files[cell]), "rows_per_batch": cell.rows}
+                turns[cell.name, operation] = prepared({**request, "batches": 64}, ways)
         for number in range(options.rounds):
-            for turn in draw.sample(turns, len(turns)):
-                for way in draw.sample(list(ways), len(ways)):
-                    line = {"kind": "trial", "round": number, "cell": turn[0].name, "operation": turn[1]}
-
-                    def run(turn: tuple[Cell, str] = turn, way: str = way) -> shared.Line:
-                        found = trial({**asked[turn], **ways[way], "way": way})
-                        return {"payload": asked[turn]["payload"], **found}
-
-                    failures = (OSError, ValueError, subprocess.TimeoutExpired)
-                    keep(shared.attempted({**line, "way": way}, run, failures))
+            for name, operation in draw.sample(list(turns), len(turns)):
+                for way in draw.sample(WAYS, len(WAYS)):
+                    line = {"kind": "trial", "round": number, "cell": name, "operation": operation}
+                    line |= {"way": way, "payload": turns[name, operation]["payload"]}
+                    run = functools.partial(trial, {**turns[name, operation], **ways[way], "way": way})
+                    keep(shared.attempted(line, run, (shared.ClientFailed, ValueError)))
             print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
 
 
@@ -121,50 +90,45 @@ def spent(line: shared.Line) -> float:
     return float(sum(line["cpu"]))
 
 
-def _row(*ways: dict[int, shared.Line]) -> str:
-    ours, theirs, limit = ways
-    texts = [shared.spread(shared.ratios(lines, theirs, rate)) for lines in (ours, limit)]
-    texts += [f"{shared.middle(lines, rate):.2f}" if lines else "-" for lines in ways]
+def _row(ours: dict[int, shared.Line], theirs: dict[int, shared.Line]) -> str:
+    texts = [shared.spread(shared.ratios(ours, theirs, rate))]
+    texts += [f"{shared.middle(lines, rate):.2f}" for lines in (ours, theirs)]
     for lines in (ours, theirs):
         ends = [
             shared.middle(lines, lambda line, end=end: 1e9 * line["cpu"][end] / line["payload"])
             for end in (0, 1)
         ]
         texts.append(" + ".join(f"{seconds:.2f}" for seconds in ends))
-    less = float(np.median(shared.ratios(theirs, ours, spent)))
-    return " | ".join([*texts, f"{less:.1f}"])
+    return " | ".join([*texts, f"{float(np.median(shared.ratios(theirs, ours, spent))):.1f}"])
 
 
-def told(source: Path) -> shared.Told:
+def page(source: Path) -> Page:
     head, *lines = map(json.loads, source.read_text().splitlines())
     found = shared.by_round(lines, "cell", "operation", "way")
-    names = (
-        *("cell", "", "venturi / pyarrow", "raw TCP / pyarrow", "venturi, GB/s", "pyarrow, GB/s"),
-        "raw TCP, GB/s",
-        *("venturi, CPU-s/GB", "pyarrow, CPU-s/GB", "pyarrow / venturi"),
-    )
+    names = ("cell", "", "venturi / pyarrow", "venturi, GB/s", "pyarrow, GB/s", "venturi, CPU-s/GB")
+    names += ("pyarrow, CPU-s/GB", "pyarrow / venturi")
     table = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
-    judged = []
+    judged, medians = [], []
     for cell in CELLS:
         for operation in OPERATIONS:
-            ours, theirs, limit = (found.get((cell.name, operation, way), {}) for way in (*WAYS, LIMIT))
+            ours, theirs = (found.get((cell.name, operation, way), {}) for way in WAYS)
             if ours.keys() & theirs.keys():
-                table.append(f"| {cell.name} | {operation} | {_row(ours, theirs, limit)} |")
+                table.append(f"| {cell.name} | {operation} | {_row(ours, theirs)} |")
                 ratios = shared.ratios(ours, theirs, rate)
+                medians.append(float(np.median(ratios)))
                 judged += goals.judge(f"{operation} of {cell.name}, of pyarrow's", ratios, LEAST)
-    said = [
-        "# Flight of wide and odd tables, beside pyarrow",
-        "",
-        f"{head['date']}; {shared.described(head)}; load before {head['load_before']:.2f}, "
-        f"{shared.steal(lines)}.",
-        "One stream, both ends alike; paired within a round: median, 95 % interval. CPU: client + server, "
-        "and all of pyarrow's over all of Venturi's. Raw TCP: bytes of no meaning over one "
-        "connection.",
-        "",
-        *table,
-    ]
-    return shared.Told("\n".join(said), judged, shared.failures(lines, "cell", "operation", "way"))
+    return Page(
+        "Flight of wide and odd tables, beside pyarrow",
+        "payload bytes per second of Venturi at both ends and of pyarrow at both ends, one stream.",
+        head,
+        lines,
+        ["Paired within a round: median, 95 % interval. CPU: client + server.", "", *table],
+        judged,
+        f"Venturi moves {min(medians):.1f} to {max(medians):.1f} times as much." if medians else "",
+        f"{head['rounds']} rounds",
+        shared.failures(lines, "cell", "operation", "way"),
+    )
 
 
 if __name__ == "__main__":
-    sys.exit(shared.run("wide", arguments(), measure, told))
+    sys.exit(shared.run("wide", arguments(), measure, page))

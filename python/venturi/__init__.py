@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from venturi.api.result import Run, open
     from venturi.common.units import Quantity
 
+    __version__: str
+
 __all__ = [
     "Event",
     "Quantity",
@@ -50,6 +52,10 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from venturi.common.environment import version
+
+        return version("venturi") or "unknown"
     # Imported when asked for, so that `venturi --help` does not pay for the tables and figures of a notebook.
     if name in _LAZY:
         import importlib

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
 import time
 import urllib.parse
 from collections.abc import Iterator
@@ -13,12 +12,10 @@ from typing import Any
 
 import pytest
 
+from support import timeseries as stores
 from support.needs import require
 from support.run import venturi
 from venturi.common.errors import ExitCode
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench" / "ingest"))
-import stores
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
 POINTS = 200_000

@@ -1,4 +1,4 @@
-"""Sweeps whose truth is known, and how often what is said of them is false: for tests and `bench/claims`."""
+"""Sweeps whose truth is known, and how often what is said of them is false: for tests and `bench/models`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests and the bench of Spark share: a session, a table of any size made in no time, its digest."""
+"""What the tests of Spark share: a session, a table of any size made in no time, its digest."""
 
 from __future__ import annotations
 

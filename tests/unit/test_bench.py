@@ -1,238 +1,176 @@
-"""What benches say of their goals, and what `make bench` knows of them."""
+"""What all benches share: how a goal is judged, what a page says, which records are refused."""
 
 from __future__ import annotations
 
-import importlib
 import json
-import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from support.run import ROOT
 
-BENCH = ROOT / "bench"
+sys.path.append(str(ROOT))
+
+from bench import goals, records, run, shared
+from bench.page import Page
+
+HEAD = {
+    "date": "2026-11-26T00:00:00Z", "cpu": "Model CPU", "cpus": 2, "kernel": "6.1", "commit": "abcdef12",
+    "load_before": 0.25,
+}  # fmt: skip
 
 
-def in_bench(code: str) -> str:
-    """In a process of its own: the modules of bench/ have short names."""
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, cwd=BENCH, capture_output=True, text=True, check=True).stdout
+@pytest.mark.parametrize(
+    ("values", "most", "verdict"),
+    [
+        ([1.1, 1.2, 1.3], False, "met"),
+        ([1.1, 1.2, 1.3], True, "missed"),
+        ([0.7, 0.8, 0.9], False, "missed"),
+        ([0.7, 0.8, 0.9], True, "met"),
+        ([0.9, 1.0, 1.1], False, "inconclusive"),
+        ([0.9, 1.0, 1.1], True, "inconclusive"),
+    ],
+)
+def test_a_goal_is_met_or_missed_if_the_whole_interval_is(
+    values: list[float], most: bool, verdict: str
+) -> None:
+    (goal,) = goals.judge("a", 2 * values, 1.0, most=most)
+    assert goal.verdict == verdict
 
 
-def test_a_goal_is_met_or_missed_where_the_whole_interval_says_so() -> None:
-    said = in_bench(
-        "import goals\n"
-        "for values in ([1.1, 1.2, 1.3], [0.7, 0.8, 0.9], [0.9, 1.0, 1.1]):\n"
-        "    for most in (False, True):\n"
-        "        (goal,) = goals.judge('a', 2 * values, 1.0, most=most, unit='s')\n"
-        "        print(goal.verdict)\n"
-        "print(goals.judge('a', [], 1.0), goals.exact('b', 2, 2).verdict)\n"
-        "print(goals.judge('a', 6 * [0.7], 1.0)[0].line)\n"
-        "print(goals.judge('a', 3 * [0.7], 1.0)[0].line)\n"
-        "print(*(goals.share('b', n, 20, 0.95)[0].verdict for n in (20, 15)), goals.share('b', 0, 0, 1))\n"
+def test_few_repeats_and_few_samples_are_inconclusive() -> None:
+    assert goals.judge("a", 6 * [0.7], 1.0)[0].line == "| a | >= 1 | 0.7 | **missed** |"
+    (few,) = goals.judge("a", 3 * [0.7], 1.0)
+    assert few.verdict == "inconclusive" and "too few repeats (75%)" in few.line
+    assert [goals.share("b", n, 20, 0.95)[0].verdict for n in (20, 15)] == ["inconclusive", "missed"]
+    assert goals.judge("a", [], 1.0) == goals.share("b", 0, 0, 1) == []
+    assert goals.exact("b", 2, 2).verdict == "met"
+
+
+def page(values: Sequence[float], wanted: float, failed: Sequence[str] = ()) -> Page:
+    judged = goals.judge("a of b", values, wanted)
+    return Page(
+        "A beside B",
+        "whether a is b.",
+        HEAD,
+        [{"steal": 0.01}],
+        ["text"],
+        judged,
+        "It is.",
+        "6 rounds",
+        failed,
     )
-    assert said.splitlines() == [
-        *("met", "missed", "missed", "met", "cannot be told", "cannot be told"),
-        "[] met",
-        "| a | >= 1 | 0.7 | **missed** |",
-        "| a | >= 1 | 0.7 | cannot be told: too few repeats (75%) |",
-        "cannot be told missed []",
+
+
+def test_a_page_begins_with_what_result_and_how_sure() -> None:
+    title, _, *three, empty, body = page(6 * [0.5], 0.4).markdown().splitlines()[:7]
+    assert (title, empty, body) == ("# A beside B, 2026-11-26", "", "text")
+    assert three == [
+        "- **What:** whether a is b.",
+        "- **Result:** It is. Goals: 1 met, 0 missed, 0 inconclusive.",
+        "- **How sure:** 6 rounds; load 0.25 before; CPU time stolen 1.0 %; Model CPU, 2 CPUs, Linux 6.1; "
+        "commit abcdef12.",
     ]
 
 
-@pytest.mark.parametrize(("wanted", "failed"), [(0.9, False), (0.4, True), (0.4, False)])
-def test_a_failed_trial_and_a_missed_goal_are_told(tmp_path: Path, wanted: float, failed: bool) -> None:
-    said = in_bench(
-        "import goals, shared\n"
-        "from pathlib import Path\n"
-        "lines = [{'kind': 'trial', 'round': n, 'way': w, 'rate': r} for n in range(6) for w, r in "
-        "(('a', 1 + n), ('b', 2 + 2 * n))]\n"
-        f"lines += {failed} * [{{'kind': 'trial', 'round': 9, 'way': 'a', 'steal': 0.0, 'error': 'no'}}]\n"
-        "found = shared.by_round(lines, 'way')\n"
-        "ratios = shared.ratios(found['a'], found['b'], lambda line: line['rate'])\n"
-        f"told = shared.Told('# t', goals.judge('a of b', ratios, {wanted}), shared.failures(lines, 'way'))\n"
-        f"print(shared.finish('x', told, Path({str(tmp_path / 'x.jsonl')!r}), False))\n"
-    )
-    missed = wanted > 0.5
-    assert ("| a of b | >= 0.9 | 0.5 | **missed** |" in said) is missed
-    assert ("- a: no" in said) is failed
-    assert said.splitlines()[-1] == str(int(missed or failed))
+def test_of_many_goals_those_are_listed_that_are_not_met() -> None:
+    judged = [goals.exact(f"goal {n}", n, 1) for n in range(30)]
+    text = Page("t", "w", HEAD, [], [], judged).markdown()
+    assert "| goal 0 |" in text and "| goal 1 |" not in text and "The other 29 goals are met." in text
+
+
+@pytest.mark.parametrize(
+    ("wanted", "failed", "status"), [(0.4, [], 0), (0.9, [], 1), (0.4, ["a: refused"], 1)]
+)
+def test_a_missed_goal_and_a_failed_trial_are_an_error(
+    wanted: float, failed: list[str], status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = shared.arguments("", "x", 6).parse_args([])
+    source = tmp_path / "x.jsonl"
+    assert shared.finish("x", page(6 * [0.5], wanted, failed), source, options) == status
+    assert all(f"- {line}" in capsys.readouterr().out for line in failed)
     kept = json.loads((tmp_path / "x.goals.json").read_text())
-    assert kept["failed"] == failed * ["a: no"] and kept["goals"][0]["found"] == 0.5
+    assert (kept["failed"], kept["goals"][0]["found"]) == (failed, 0.5)
 
 
-def test_each_bench_is_run_or_left_out_with_a_reason() -> None:
-    said = json.loads(in_bench("import json, run; print(json.dumps([list(run.SMALL), list(run.LEFT_OUT)]))"))
-    there = sorted(path.parent.name for path in BENCH.glob("*/run.py"))
-    assert sorted(said[0] + said[1]) == sorted({*there, "models"})
-
-
-# ---- the page of bench/flight
-
-
-@pytest.fixture
-def summary(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    for place in (BENCH, BENCH / "flight"):
-        monkeypatch.syspath_prepend(str(place))
-    yield importlib.import_module("summary")
-    for name in ("summary", "goals", "shared"):
-        sys.modules.pop(name, None)
-
-
-def bench_file(path: Path, speeds: dict[str, list[float]], streams: int = 1) -> Path:
-    """The bench's JSONL with one cell; speeds in GB/s by pairing, one a round."""
+def test_ratios_are_taken_within_a_round() -> None:
+    # The machine halves its speed from round to round, and one trial fails; the ratio stays.
     lines: list[dict[str, Any]] = [
-        {
-            "kind": "environment", "date": "2026-11-21T00:00:00Z", "cpu": "Model CPU", "cpus": 2,
-            "kernel": "6.1", "arrow": "26.0.1", "commit": "abc", "load_before": 0.1, "rounds": 3,
-            "bytes": 10**9, "seed": 1, "pairings": list(speeds),
-        }
-    ]  # fmt: skip
-    for pairing, values in speeds.items():
-        for number, speed in enumerate(values):
-            lines.append(
-                {
-                    "kind": "trial", "round": number, "pairing": pairing, "operation": "get",
-                    "streams": streams, "rows_per_batch": 4096, "bytes": 10**9, "rows": 31_250_000,
-                    "interval_ns": int(1e9 / speed), "user_ns": 5 * 10**7, "system_ns": 5 * 10**7,
-                    "server_cpu_ns": 10**8, "steal": 0.0,
-                }
-            )  # fmt: skip
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
+        {"round": n, "way": way, "rate": times / 2**n}
+        for n in range(3)
+        for way, times in (("a", 1), ("b", 2))
+    ]
+    lines.append({"round": 3, "way": "a", "error": "refused"})
+    found = shared.by_round(lines, "way")
+    assert shared.ratios(found["a"], found["b"], lambda line: line["rate"]) == [0.5, 0.5, 0.5]
+    assert shared.failures(lines, "way") == ["a: refused"]
 
 
-def test_ratios_are_taken_within_a_round(summary: ModuleType, tmp_path: Path) -> None:
-    # The machine halves its speed from round to round; the ratio stays.
-    speeds = {
-        "cpp/cpp": 2 * [2.0, 1.0, 0.5],
-        "venturi/venturi": 2 * [3.2, 1.6, 0.8],
-        "tcp": 6 * [4.0],
-    }
-    told = summary.told(bench_file(tmp_path / "bench.jsonl", speeds))
-    assert told.kept
-    assert "| get | 1 | 4096 | 1.00 | 1.60: 1.60 [1.60..1.60] | 4.00 |" in told.text
-    assert "| get | 0.10 + 0.10 | 0.10 + 0.10 | 0.10 + 0.10 |" in told.text
-    assert [goal.verdict for goal in told.goals] == ["met", "met"]
+REFUSED = [
+    ({"commit": "abcdef12-dirty"}, True, "not committed"),
+    ({}, False, "commit abcdef12 is not on main"),
+    ({"commit": ""}, True, "the commit is unknown"),
+    ({"load_before": 0.51}, True, "the load before was 0.51"),
+]
 
 
-@pytest.mark.parametrize(("streams", "kept"), [(1, False), (2, True), (4, True)])
-def test_the_requirement_depends_on_the_streams(
-    summary: ModuleType, tmp_path: Path, streams: int, kept: bool
+@pytest.mark.parametrize(("changes", "on_main", "reason"), REFUSED)
+def test_a_record_that_nobody_can_repeat_is_refused(
+    changes: dict[str, Any], on_main: bool, reason: str
 ) -> None:
-    speeds = {"cpp/cpp": 6 * [1.0], "venturi/venturi": 2 * [1.3, 1.4, 1.3]}
-    told = summary.told(bench_file(tmp_path / "bench.jsonl", speeds, streams))
-    assert told.kept is kept
-    assert ("**missed**" in told.page) is not kept
+    with pytest.raises(records.Refused, match=reason):
+        records.check(HEAD | changes, None, lambda commit: on_main)
+    line = records.check(HEAD | changes, "no other machine", lambda commit: on_main)
+    assert line is not None and reason in line and line.endswith(": no other machine")
+    assert page([], 1).markdown(line).splitlines()[0] == f"**{line}**"
 
 
-# ---- wide and odd tables: bench/wide
-
-_WITHOUT_LIMIT = """
-import sys
-sys.path.insert(0, "wide")
-import json, pathlib
-import run
-
-path = pathlib.Path(sys.argv[1])
-lines = [{"date": "2026-11-25", "cpu": "c", "cpus": 2, "kernel": "k", "commit": "0", "load_before": 0.0}]
-for number in range(6):
-    for way, seconds in (("venturi", 1.0), ("pyarrow", 3.0)):
-        lines.append({"kind": "trial", "round": number, "cell": run.CELLS[0].name, "operation": "get",
-                      "way": way, "payload": 1e9, "seconds": seconds, "cpu": [1.0, 1.0], "steal": 0.0})
-    lines.append({"kind": "trial", "round": number, "cell": run.CELLS[0].name, "operation": "get",
-                  "way": "tcp", "error": "refused", "steal": 0.0})
-path.write_text("\\n".join(map(json.dumps, lines)))
-told = run.told(path)
-print(told.text)
-print(*(goal.verdict for goal in told.goals), sep=", ")
-"""
+def test_a_record_of_main_on_an_idle_machine_is_taken() -> None:
+    assert records.check(HEAD | {"load_before": 0.5}, None, lambda commit: commit == "abcdef12") is None
 
 
-def test_a_goal_is_told_where_its_limit_could_not_be_measured(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", _WITHOUT_LIMIT, str(tmp_path / "lines.jsonl")]
-    said = subprocess.run(command, cwd=BENCH, capture_output=True, text=True, check=True).stdout
-    assert "| get | 3.00 [3.00..3.00] | - | 1.00 | 0.33 | - |" in said
-    assert said.splitlines()[-1] == "met"
-
-
-# ---- where compression pays: bench/compression
-
-_BY_THE_LAW = """
-import sys
-sys.path.insert(0, "compression")
-import json, pathlib
-import summary
-from venturi.analysis.models.packing import Packing
-
-slower, path = float(sys.argv[1]), pathlib.Path(sys.argv[2])
-packing, noise = Packing("zstd", "rows", 300e6, 900e6, 4.0), Packing("zstd", "noise", 200e6, 9e9, 0.99)
-speeds = {"1gbit": 120e6, "2.5gbit": 300e6, "5gbit": 600e6, summary.UNSHAPED: 1.2e9}
-ways = [["rows", 1], ["noise", 1]]
-lines = [{"links": list(speeds), "codecs": ["none", "zstd"], "ways": ways, "cores": 8,
-          "date": "2026-11-25T00:00", "cpu": "c", "cpus": 8, "kernel": "k", "commit": "0",
-          "load_before": 0.0}]
-for number in range(6):
-    for link, speed in speeds.items():
-        lines.append({"kind": "link", "round": number, "link": link, "rate": speed})
-        for one in (packing, noise):
-            rates = {"none": speed, "zstd": one.rate(speed, 1, 1.2e9, 8) / slower}
-            for codec, rate in rates.items():
-                lines.append({"kind": "trial", "round": number, "link": link, "data": one.data, "streams": 1,
-                              "codec": codec, "payload": rate, "interval_ns": 1e9,
-                              "cpu_ns": [7e8, 7e8]})
-    for one in (packing, noise):
-        lines.append({"kind": "core", "round": number, "data": one.data, "codec": "zstd",
-                      "encode": one.encode, "decode": one.decode, "ratio": one.ratio})
-path.write_text("\\n".join(map(json.dumps, lines)))
-told = summary.told(path)
-print(told.text)
-print(*(goal.verdict for goal in told.goals), sep=", ")
-"""
-
-
-def _by_the_law(tmp_path: Path, slower: float) -> tuple[list[str], str]:
-    """The row of zstd, and all verdicts, where it is so many times slower than the law has it."""
-    command = [sys.executable, "-c", _BY_THE_LAW, str(slower), str(tmp_path / "lines.jsonl")]
-    said = subprocess.run(command, cwd=BENCH, capture_output=True, text=True, check=True).stdout
-    if slower >= 1:
-        assert "| noise | 1 | zstd | 0.99 | on no link, surely | never |" in said
-    row = next(line for line in said.splitlines() if line.startswith("| rows | 1 | zstd "))
-    return [cell.strip() for cell in row.split("|")[1:-1]], said.splitlines()[-1]
-
-
-@pytest.mark.parametrize(("slower", "measured"), [(5.0, "on no link, surely"), (0.2, "on unshaped still")])
-def test_a_crossing_beyond_all_links_is_held_against_a_prediction_among_them(
-    tmp_path: Path, slower: float, measured: str
+def test_a_refused_record_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cells, verdicts = _by_the_law(tmp_path, slower)
-    assert cells[4:6] == [measured, "2.26"] and verdicts.startswith("missed")
+    """It is refused before anything is measured, with the reason in a line."""
+    monkeypatch.setattr(shared, "machine", lambda: HEAD | {"load_before": 3.0})
+    monkeypatch.setattr(shared, "ROOT", tmp_path)
+    options = shared.arguments("", "x", 6).parse_args(["--record", "--output", str(tmp_path / "x.jsonl")])
+    assert shared.run("x", options, lambda *_: pytest.fail("measured"), lambda _: page([], 1)) == 2
+    assert "the load before was 3.00" in capsys.readouterr().err and list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("slower", "verdicts"), [(1.0, "met, met"), (1.4, "missed, met")])
-def test_a_crossing_is_found_where_the_law_has_it(tmp_path: Path, slower: float, verdicts: str) -> None:
-    """Rates by the law are predicted by it, and others are not: 282 MB/s, which is 2.26 Gbit/s."""
-    cells, found = _by_the_law(tmp_path, slower)
-    assert cells[3] == "4.00" and cells[5] == "2.26"
-    assert (abs(float(cells[4].split()[0]) / 2.26 - 1) < 0.05) == (slower == 1.0)
-    assert found == verdicts
+def test_the_readme_lists_every_record_and_make_bench_knows_every_bench() -> None:
+    readme = records.README.read_text(encoding="utf-8")
+    missing = [
+        str(path) for path in records.paths() if f"]({path.relative_to(ROOT / 'bench')})" not in readme
+    ]
+    assert missing == []
+    there = sorted(path.parent.name for path in ROOT.glob("bench/*/run.py"))
+    assert sorted([*run.SMALL, *run.LEFT_OUT]) == there
 
 
-BUILDS = """
-import json, sys
-sys.path.insert(0, "builds")
-sys.path.insert(1, ".")
-import run, shared
-cell = {"target": "empty://", "operation": "get", "duration": "100ms"}
-print(json.dumps(shared.attempted({"round": 0}, lambda: run.trial(shared.ROOT, cell), (OSError,))))
-"""
+def test_a_verdict_that_is_true_of_the_machine_is_not_wrong() -> None:
+    from bench.verdicts.cases import CASES
+    from bench.verdicts.page import judged
 
+    by_name = {case.name: case for case in CASES}
+    assert len(by_name) == len(CASES)
 
-def test_a_good_trial_of_a_build_is_none_that_failed() -> None:
-    line = json.loads(in_bench(BUILDS))
-    assert line["rate"] > 0 and "error" not in line
+    def judge(name: str, elsewhere: float = 0.0, **changes: Any) -> str:
+        found = {"kind": "stage", "cause": "stage-busy", "end": "server", "stage": "encode", "others": 0.0}
+        found |= {"also": None, **changes}
+        verdict = found | {"judged": by_name[name].judged(found)}
+        return judged({"case": name, "others": elsewhere, "verdict": verdict})
+
+    blamed = {"kind": "cores", "cause": "cores-of-others", "end": None, "stage": None, "others": 0.9}
+    assert judge("encode-of-the-server") == "right"
+    assert judge("encode-of-the-server", stage="send") == "wrong"
+    assert judge("encode-of-the-server", kind="unknown", cause="nothing-at-its-limit", end=None) == "unknown"
+    assert judge("encode-of-the-server", elsewhere=0.8, **blamed) == "machine"
+    assert judge("encode-of-the-server", elsewhere=0.05, **blamed) == "wrong"
+    assert judge("encode-and-link", also={"cause": "raw-tcp-reached"}) == "right"
+    assert judge("encode-and-link") == "unknown"

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tomli_w
 
 from venturi.common.errors import ScenarioError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # the same parser, from before it joined the standard library
-    import tomli as tomllib
 
 __all__ = ["dump", "line_of", "parse", "parse_value"]
 

@@ -3,7 +3,7 @@
 use std::os::fd::AsRawFd;
 
 /// Bytes that a pipe of ours holds where the system lets it, and that one read takes at most. Of the usual
-/// 64 KiB the two ends wake each other so often that a tenth of the rate is lost (`bench/exec`).
+/// 64 KiB the two ends wake each other so often that a tenth of the rate is lost (`bench/overhead`).
 pub const HOLDS: usize = 256 << 10;
 
 /// Lets a pipe hold that much. A system that knows no such thing, or a user who has too many of them, leaves

@@ -2,7 +2,7 @@
 it cannot be told.
 
 A claim needs an effect and an interval: a gain is 5 % or more, and the interval must lie on one side of that.
-docs/method.md has the definitions; `bench/claims` counts how often a claim is false.
+docs/method.md has the definitions; `bench/models` counts how often a claim is false.
 """
 
 from __future__ import annotations

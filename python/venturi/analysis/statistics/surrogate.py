@@ -5,7 +5,7 @@ Jones, Schonlau & Welch (1998), Journal of Global Optimization 13, eq. 15. It wo
 throughput: settings multiply, and noise is a share of the figure.
 
 Why our own and no library: Optuna's Gaussian process sampler needs torch, its tree-structured Parzen
-estimator takes more trials to learn than such a search has in all (bench/tune), and with hundreds of
+estimator takes more trials to learn than such a search has in all (docs/tune.md), and with hundreds of
 candidates at most the whole of it is one Cholesky factor.
 """
 

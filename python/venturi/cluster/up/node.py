@@ -32,7 +32,7 @@ from typing import Any
 from venturi.cluster.up.processes import boot, carrying, namespace, started, text
 
 MARK = "venturi-node:"
-_FIRST_PYTHON = (3, 10)
+_FIRST_PYTHON = (3, 11)
 _VARIABLE = "VENTURI_CLUSTER_NODE"
 _GRACE_SECONDS = 5.0
 _POLL_SECONDS = 0.1

@@ -1,0 +1,339 @@
+"""Bottlenecks made on purpose: servers of Flight and charrow, databases, stores of time series."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from bench.verdicts.stand import Make, Stand, Trial
+from support import bottleneck as made
+from support import database, path
+from support import redis as redis_server
+from support.charrow import serving
+from support.flight import peer_command
+from support.store import Store
+from venturi.servers.throwaway import MariaDb
+
+
+def get(*flags: object) -> tuple[object, ...]:
+    return ("--operation", "get", "--rows-per-batch", "16Ki", *flags)
+
+
+def put(*flags: object) -> tuple[object, ...]:
+    return ("--operation", "put", "--rows-per-batch", "16Ki", *flags)
+
+
+def at(address: object, *flags: object) -> tuple[object, ...]:
+    return ("--target", f"flight://{address}", *flags)
+
+
+def ours(*flags: object, serve: tuple[str, ...] = (), serve_within: list[str] | None = None,
+         within: list[str] | None = None, table: str = "") -> Make:  # fmt: skip
+    """A reference server and a client, each started as that says. A put into a table is kept."""
+
+    def make(stand: Stand) -> Trial:
+        end = stand.enter(path.server(*serve, within=serve_within))
+        return Trial(at(end.address + table, *flags, "--no-ceilings"), within or [])
+
+    return make
+
+
+def throttled(end: str, cores: float, *flags: object) -> Make:
+    """The process of that end has a CPU quota."""
+
+    def make(stand: Stand) -> Trial:
+        group = stand.enter(path.cpu_group(cores))
+        inside = {end: group.inside}
+        server = stand.enter(path.server(within=inside.get("server")))
+        return Trial(at(server.address, *flags, "--no-ceilings"), inside.get("client", []))
+
+    return make
+
+
+def both_throttled(
+    server_cores: float, client_cores: float, *flags: object, serve: tuple[str, ...] = ()
+) -> Make:
+    def make(stand: Stand) -> Trial:
+        of_server, of_client = (stand.enter(path.cpu_group(n)) for n in (server_cores, client_cores))
+        server = stand.enter(path.server(*serve, within=of_server.inside))
+        return Trial(at(server.address, *flags, "--no-ceilings"), of_client.inside)
+
+    return make
+
+
+def beside(count: int, inner: Make) -> Make:
+    """The same, while other processes burn CPUs."""
+
+    def make(stand: Stand) -> Trial:
+        trial = inner(stand)
+        stand.enter(made.burners(count))
+        return trial
+
+    return make
+
+
+def linked(rate: str | None, *flags: object, sender: str | None = None, serve: tuple[str, ...] = (),
+           foreign: str | None = None) -> Make:  # fmt: skip
+    """Two hosts and a link between them; `sender`: only what that end sends is held back."""
+
+    def make(stand: Stand) -> Trial:
+        two = stand.enter(path.hosts(None if sender else rate))
+        if rate is not None and sender:
+            two.shape(rate, sender=getattr(two, sender))
+        inside, host = two.inside(two.server), path.SERVER_ADDRESS
+        if foreign is not None:
+            server = stand.process(*inside, *peer_command("--host", host))
+            return Trial(at(f"{server.address}/{foreign}", *flags), two.inside(two.client))
+        server = stand.enter(path.server(*serve, within=inside, host=host))
+        return Trial(at(server.address, *flags), two.inside(two.client))
+
+    return make
+
+
+def far(milliseconds: float, *flags: object, serve: tuple[str, ...] = ()) -> Make:
+    """A relay between both ends that delays each byte, each way."""
+
+    def make(stand: Stand) -> Trial:
+        server = stand.enter(path.server(*serve, within=path.at_once()))
+        port = stand.enter(path.relay(server.port, milliseconds))
+        return Trial(at(f"127.0.0.1:{port}", *flags, "--no-ceilings"), path.at_once())
+
+    return make
+
+
+def two_servers(*flags: object, slow: str) -> Make:
+    """Streams are dealt to two servers, one of which is slow."""
+
+    def make(stand: Stand) -> Trial:
+        one = stand.enter(path.server())
+        other = stand.enter(path.server("--handicap", slow))
+        return Trial(at(f"{one.address},{other.address}", *flags, "--no-ceilings"))
+
+    return make
+
+
+# ---- Flight: a server of somebody else's
+
+
+def foreign(behaviour: str, *flags: object) -> Make:
+    def make(stand: Stand) -> Trial:
+        server = stand.process(*peer_command())
+        return Trial(at(f"{server.address}/{behaviour}", *flags, "--no-ceilings"))
+
+    return make
+
+
+# ---- charrow
+
+
+def charrow(*flags: object, serve: tuple[str, ...] = ()) -> Make:
+    def make(stand: Stand) -> Trial:
+        server = stand.enter(serving(*serve))
+        return Trial(
+            ("--target", f"charrow://{server.address}", "--operation", "get", *flags, "--no-ceilings")
+        )
+
+    return make
+
+
+# ---- databases
+
+
+def _upsert(url: str, *flags: object, rows: int = 500) -> tuple[object, ...]:
+    batch = ("--rows-per-batch", rows)
+    return ("--target", url, "--operation", "upsert", "--working-set", "20k", *batch, *flags, "--no-ceilings")
+
+
+def sqlite(*flags: object, rows: int = 500) -> Make:
+    return lambda stand: Trial(_upsert(f"sqlite://{stand.place}/bench.db", *flags, rows=rows))
+
+
+def sqlite_locked(*flags: object) -> Make:
+    def make(stand: Stand) -> Trial:
+        file = stand.place / "bench.db"
+        stand.enter(made.sqlite_locked(file, held=0.12, free=0.08))
+        return Trial(_upsert(f"sqlite://{file}", *flags))
+
+    return make
+
+
+def sqlite_on_a_slow_disk(bytes_per_second: int, *flags: object) -> Make:
+    def make(stand: Stand) -> Trial:
+        disk = stand.enter(made.slow_disk(stand.place, bytes_per_second))
+        return Trial(_upsert(f"sqlite://{disk.directory}/bench.db", *flags), disk.group.inside)
+
+    return make
+
+
+def database_throttled(name: str, cores: float, *flags: object) -> Make:
+    def make(stand: Stand) -> Trial:
+        server = stand.start(name)
+        stand.enter(path.quota(server.pid, cores))
+        return Trial(_upsert(server.url, *server.flags, *flags), environment=server.env)
+
+    return make
+
+
+def database_on_a_slow_disk(name: str, bytes_per_second: int, *flags: object) -> Make:
+    def make(stand: Stand) -> Trial:
+        disk = stand.enter(made.slow_disk(stand.place, bytes_per_second))
+        server = stand.start(name, data=disk.directory / "data")
+        disk.group.take(server.pid)
+        return Trial(_upsert(server.url, *server.flags, *flags), environment=server.env)
+
+    return make
+
+
+def _far_url(stand: Stand, url: str, port: int, milliseconds: float) -> str:
+    return url.replace(f":{port}", f":{stand.enter(path.relay(port, milliseconds))}")
+
+
+def database_far(name: str, milliseconds: float, *flags: object) -> Make:
+    def make(stand: Stand) -> Trial:
+        server = stand.start(name)
+        url = _far_url(stand, server.url, server.port, milliseconds)
+        return Trial(_upsert(url, *server.flags, *flags, rows=20), path.at_once(), server.env)
+
+    return make
+
+
+def mariadb_table_lock(*flags: object) -> Make:
+    """Another connection has the table to itself nine tenths of the time."""
+
+    def make(stand: Stand) -> Trial:
+        import pymysql
+
+        server = stand.start("mariadb")
+        assert isinstance(server.server, MariaDb)
+        place = {"unix_socket": str(server.server.socket), "user": "root", "database": "venturi"}
+        connection = stand.enter(contextlib.closing(pymysql.connect(**place, autocommit=True)))
+        cursor = connection.cursor()
+
+        def lock() -> None:
+            # Between trials there is no table.
+            with contextlib.suppress(pymysql.err.ProgrammingError):
+                cursor.execute("LOCK TABLES venturi_usage WRITE")
+
+        stand.enter(made.by_turns(lock, lambda: cursor.execute("UNLOCK TABLES"), held=0.045, free=0.002))
+        return Trial(_upsert(server.url, *server.flags, *flags), environment=server.env)
+
+    return make
+
+
+def mariadb_one_row(*flags: object) -> Make:
+    """Every batch adds to the same rows, and a trigger sleeps while it holds their locks."""
+
+    def make(stand: Stand) -> Trial:
+        server = stand.start("mariadb")
+        server.run_as_administrator("CREATE TABLE counted (k BIGINT PRIMARY KEY, hits BIGINT)")
+        server.run_as_administrator(
+            "CREATE TRIGGER takes_its_time BEFORE INSERT ON counted FOR EACH ROW DO SLEEP(0.0005)"
+        )
+        rows = stand.place / "counted.csv"
+        rows.write_text("k,hits\n" + "".join(f"{k},1\n" for k in range(20)))
+        data = ("--data", rows, "--key", "k", "--add", "hits", "--table", "counted", "--no-setup")
+        words = ("--target", server.url, "--operation", "upsert", "--rows-per-batch", 20, *data)
+        return Trial((*words, *server.flags, *flags, "--no-ceilings"), environment=server.env)
+
+    return make
+
+
+def postgres_locked(*flags: object) -> Make:
+    """As for MariaDB: the table is another connection's nine tenths of the time."""
+
+    def make(stand: Stand) -> Trial:
+        import psycopg
+
+        server = stand.start("postgres")
+        connection = stand.enter(database.postgres_connection(server, administrator=True, autocommit=False))
+
+        def lock() -> None:
+            try:
+                connection.execute("LOCK TABLE venturi_usage IN EXCLUSIVE MODE")
+            except psycopg.errors.UndefinedTable:
+                connection.rollback()
+
+        stand.enter(made.by_turns(lock, connection.rollback, held=0.045, free=0.002))
+        return Trial(_upsert(server.url, *server.flags, *flags), environment=server.env)
+
+    return make
+
+
+def _redis(stand: Stand) -> Any:
+    return stand.enter(redis_server.started())
+
+
+def redis(*flags: object, rows: int = 500) -> Make:
+    return lambda stand: Trial(_upsert(_redis(stand).url, *flags, rows=rows))
+
+
+def redis_far(milliseconds: float, *flags: object) -> Make:
+    def make(stand: Stand) -> Trial:
+        server = _redis(stand)
+        url = _far_url(stand, server.url, int(server.address.rsplit(":", 1)[1]), milliseconds)
+        return Trial(_upsert(url, *flags, rows=20), path.at_once())
+
+    return make
+
+
+_SPIN = """
+local began = redis.call('TIME')
+local function passed() local now = redis.call('TIME')
+return (now[1] - began[1]) * 1000000 + now[2] - began[2] end
+while passed() < tonumber(ARGV[1]) do end
+return 1
+"""
+
+
+def redis_busy(*flags: object) -> Make:
+    """Another client's script has the server's one thread nine tenths of the time."""
+
+    def make(stand: Stand) -> Trial:
+        server = _redis(stand)
+        client = stand.enter(redis_server.Client(server))
+        spin = lambda: client.ask("EVAL", _SPIN, "0", "20000")  # noqa: E731
+        stand.enter(made.by_turns(spin, lambda: None, held=0.0, free=0.002))
+        return Trial(_upsert(server.url, *flags))
+
+    return make
+
+
+# ---- time series
+
+
+def _ingest(*target: object) -> tuple[object, ...]:
+    return (*target, "--operation", "ingest", "--hosts", 100, "--no-ceilings")
+
+
+def sink(behaviour: str, microseconds: int, *flags: object) -> Make:
+    def make(stand: Stand) -> Trial:
+        server = stand.enter(made.slow_sink(behaviour, microseconds))
+        return Trial((*_ingest("--target", f"akumuli://{server.address}"), "--verify", "none", *flags))
+
+    return make
+
+
+def _stop(store: Store) -> None:
+    store.process.terminate()
+    store.process.wait(timeout=20)
+
+
+def store_throttled(cores: float, *flags: object) -> Make:
+    def make(stand: Stand) -> Trial:
+        running = Store(stand.place / "points")
+        stand.ends.callback(_stop, running)
+        stand.enter(path.quota(running.process.pid, cores))
+        return Trial((*_ingest(*running.flags), *flags))
+
+    return make
+
+
+def store_on_a_slow_disk(bytes_per_second: int, *flags: object) -> Make:
+    def make(stand: Stand) -> Trial:
+        disk = stand.enter(made.slow_disk(stand.place, bytes_per_second))
+        running = Store(disk.directory / "points", "--durable", "fsync")
+        stand.ends.callback(_stop, running)
+        disk.group.take(running.process.pid)
+        return Trial((*_ingest(*running.flags), *flags))
+
+    return make

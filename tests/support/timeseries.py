@@ -1,0 +1,294 @@
+"""Servers of time series, for tests and `bench/ingest`: each on free ports, with its data in a directory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+TICK = os.sysconf("SC_CLK_TCK")
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi"
+# Programs of Debian's packages that need no installation (tools/install-servers).
+UNPACKED = CACHE / "debian/usr/bin"
+
+
+def program(name: str) -> str | None:
+    return shutil.which(name) or shutil.which(name, path=str(UNPACKED))
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def fetch(url: str, data: bytes | None = None, seconds: float = 60) -> str:
+    with urllib.request.urlopen(url, data, timeout=seconds) as answer:
+        return str(answer.read().decode())
+
+
+class Server(ABC):
+    """`ports` by protocol: resp, opentsdb, influx (TCP), http."""
+
+    name: str
+    program: str
+    protocols: tuple[str, ...]
+    # What it promises when a point is taken.
+    durability: str
+    # Names that it does not take in ready-made messages, and what to write instead.
+    renamed: tuple[str, str] | None = None
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ports = {name: free_port() for name in (*self.protocols, "http")}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def missing(cls) -> str | None:
+        """What this machine lacks for it."""
+        return None if program(cls.program) else f"{cls.program} is not installed"
+
+    @abstractmethod
+    def command(self) -> list[str]: ...
+
+    @abstractmethod
+    def stored(self) -> int:
+        """Points that it has, by its own count."""
+
+    @abstractmethod
+    def answers(self) -> bool: ...
+
+    def start(self) -> None:
+        self.folder.mkdir(parents=True)
+        with (self.folder.parent / f"{self.folder.name}.log").open("wb") as log:
+            self.process = subprocess.Popen(
+                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError, ValueError):
+                if self.answers():
+                    return
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.05)
+        raise RuntimeError(f"{self.name} did not start; see {self.folder}.log")
+
+    def cpu_seconds(self) -> float:
+        """User and system time of its process, all threads."""
+        assert self.process is not None
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / TICK
+
+    def settle(self) -> None:
+        """Has what it holds in memory written to its files, as far as it can be asked to."""
+        return
+
+    def stop(self) -> float:
+        """Ends it as its users do, so that it writes out what it holds; its CPU seconds until then."""
+        process = self.process
+        if process is None or process.returncode is not None:
+            return 0.0
+        process.send_signal(signal.SIGINT)
+        deadline = time.monotonic() + 120
+        while True:
+            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if pid:
+                process.returncode = os.waitstatus_to_exitcode(status)
+                return usage.ru_utime + usage.ru_stime
+            if time.monotonic() > deadline:
+                process.kill()
+            time.sleep(0.02)
+
+    def bytes_on_disk(self) -> int:
+        return sum(f.stat().st_blocks * 512 for f in self.folder.rglob("*") if f.is_file())
+
+
+class Venturi(Server):
+    program = sys.executable
+    protocols = ("resp", "opentsdb", "influx")
+
+    def __init__(self, folder: Path, durable: str) -> None:
+        super().__init__(folder)
+        self.durable = durable
+        self.name = f"venturi, {durable}"
+        self.durability = {
+            "none": "nothing before a segment is sealed",
+            "os": "log in the page cache",
+            "fsync": "log on the disk",
+        }[durable]
+
+    def command(self) -> list[str]:
+        flags = [w for n in self.protocols for w in (f"--{'port' if n == 'resp' else n}", str(self.ports[n]))]
+        words = [sys.executable, "-m", "venturi", "serve", "timeseries", "--data", str(self.folder)]
+        return [*words, *flags, "--http", str(self.ports["http"]), "--durable", self.durable]
+
+    def _stats(self) -> dict[str, object]:
+        found: dict[str, object] = json.loads(fetch(f"http://127.0.0.1:{self.ports['http']}/api/stats"))
+        return found
+
+    def answers(self) -> bool:
+        return "software" in self._stats()
+
+    def stored(self) -> int:
+        return int(str(self._stats()["points"]))
+
+
+class VictoriaMetrics(Server):
+    name = "victoria-metrics"
+    program = "victoria-metrics"
+    protocols = ("opentsdb", "influx")
+    durability = "nothing before a flush to files, at most 5 s later"
+
+    def command(self) -> list[str]:
+        return [
+            program(self.program) or self.program,
+            f"-storageDataPath={self.folder}",
+            f"-httpListenAddr=127.0.0.1:{self.ports['http']}",
+            f"-opentsdbListenAddr=127.0.0.1:{self.ports['opentsdb']}",
+            f"-influxListenAddr=127.0.0.1:{self.ports['influx']}",
+            # The points are of 2017.
+            "-retentionPeriod=100y",
+        ]
+
+    def answers(self) -> bool:
+        return fetch(f"http://127.0.0.1:{self.ports['http']}/health") == "OK"
+
+    def stored(self) -> int:
+        found = 0
+        for line in fetch(f"http://127.0.0.1:{self.ports['http']}/metrics").splitlines():
+            # Those in parts are counted twice while they are on their way into another one.
+            if line.startswith("vm_rows_added_to_storage_total "):
+                found = int(float(line.rsplit(" ", 1)[1]))
+        return found
+
+    def settle(self) -> None:
+        fetch(f"http://127.0.0.1:{self.ports['http']}/internal/force_flush")
+        fetch(f"http://127.0.0.1:{self.ports['http']}/internal/force_merge")
+
+
+class InfluxDb(Server):
+    name = "influxdb 1"
+    program = "influxd"
+    protocols = ("opentsdb",)
+    durability = "log on the disk, batches of 10,000"
+
+    def command(self) -> list[str]:
+        config = self.folder.parent / "influxdb.conf"
+        config.write_text(
+            f"""reporting-disabled = true
+bind-address = "127.0.0.1:{free_port()}"
+[meta]
+  dir = "{self.folder}/meta"
+[data]
+  dir = "{self.folder}/data"
+  wal-dir = "{self.folder}/wal"
+  index-version = "tsi1"
+  cache-snapshot-write-cold-duration = "1s"
+  query-log-enabled = false
+[http]
+  bind-address = "127.0.0.1:{self.ports["http"]}"
+  log-enabled = false
+[[opentsdb]]
+  enabled = true
+  bind-address = "127.0.0.1:{self.ports["opentsdb"]}"
+  database = "bench"
+  batch-size = 10000
+  batch-pending = 50
+[monitor]
+  store-enabled = false
+"""
+        )
+        return [program(self.program) or self.program, "-config", str(config)]
+
+    def _query(self, text: str) -> list[dict[str, object]]:
+        query = urllib.parse.urlencode({"db": "bench", "q": text})
+        found = json.loads(fetch(f"http://127.0.0.1:{self.ports['http']}/query?{query}"))
+        series: list[dict[str, object]] = found["results"][0].get("series", [])
+        return series
+
+    def answers(self) -> bool:
+        fetch(f"http://127.0.0.1:{self.ports['http']}/query", b"q=CREATE DATABASE bench")
+        return True
+
+    def stored(self) -> int:
+        # A number for each field of each measurement, behind the time; null: it has no such field.
+        counted: Any = self._query("SELECT count(*) FROM /.*/")
+        return sum(number or 0 for one in counted for number in one["values"][0][1:])
+
+
+class QuestDb(Server):
+    name = "questdb"
+    program = "java"
+    protocols = ("influx",)
+    durability = "log in the page cache, columns not compressed"
+    renamed = ("instance-type", "instance_type")
+    java_version = 17
+
+    @staticmethod
+    def jar() -> Path | None:
+        return next(iter(sorted(CACHE.glob("questdb-*/questdb-*.jar"))), None)
+
+    @classmethod
+    def java(cls) -> str | None:
+        """Java of the right version; the one in PATH may be another."""
+        usual = sorted(Path("/usr/lib/jvm").glob(f"*{cls.java_version}*/bin/java"))
+        return str(usual[0]) if usual else program(cls.program)
+
+    @classmethod
+    def missing(cls) -> str | None:
+        if cls.java() is None:
+            return f"java (version {cls.java_version}) is not installed"
+        return None if cls.jar() else "QuestDB's jar was not fetched (tools/install-servers)"
+
+    def command(self) -> list[str]:
+        (self.folder / "conf").mkdir()
+        settings = {
+            "http.bind.to": f"127.0.0.1:{self.ports['http']}",
+            "line.tcp.net.bind.to": f"127.0.0.1:{self.ports['influx']}",
+            "http.min.enabled": "false",
+            "pg.enabled": "false",
+            "telemetry.enabled": "false",
+        }
+        lines = (f"{name}={value}\n" for name, value in settings.items())
+        (self.folder / "conf/server.conf").write_text("".join(lines))
+        server = ["-p", str(self.jar()), "-m", "io.questdb/io.questdb.ServerMain", "-d", str(self.folder)]
+        return [self.java() or self.program, "-Dout=/log-stdout.conf", *server]
+
+    def _rows(self, query: str) -> list[list[Any]]:
+        asked = urllib.parse.urlencode({"query": query})
+        rows: list[list[Any]] = json.loads(fetch(f"http://127.0.0.1:{self.ports['http']}/exec?{asked}"))[
+            "dataset"
+        ]
+        return rows
+
+    def answers(self) -> bool:
+        return self._rows("select 1") == [[1]]
+
+    def stored(self) -> int:
+        found = 0
+        for (table,) in self._rows("select table_name from tables()"):
+            columns = self._rows(f"select \"column\", type from table_columns('{table}')")
+            counts = [f'count("{name}")' for name, kind in columns if kind in ("DOUBLE", "LONG")]
+            if counts:
+                found += sum(self._rows(f'select {", ".join(counts)} from "{table}"')[0])
+        return found
+
+    def settle(self) -> None:
+        """What its log holds goes into its tables."""
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            if self._rows("select count() from wal_tables() where writerTxn < sequencerTxn") == [[0]]:
+                return
+            time.sleep(0.1)
