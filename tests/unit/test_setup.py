@@ -47,8 +47,8 @@ def test_a_complete_machine_is_silent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tools", "line"),
     [
-        (CARGO | COMPILER, "no Python of at least 3.10"),
-        ({"python3": "exit 1"} | CARGO | COMPILER, "no Python of at least 3.10"),
+        (CARGO | COMPILER, "no Python of at least 3.11"),
+        ({"python3": "exit 1"} | CARGO | COMPILER, "no Python of at least 3.11"),
         (PYTHON | COMPILER, "cargo is missing"),
         (PYTHON | {"cargo": "echo cargo 1.63.0"} | COMPILER, "cargo 1.63.0 is too old"),
         (PYTHON | CARGO, "no C compiler"),
