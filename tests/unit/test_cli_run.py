@@ -47,6 +47,17 @@ def test_json_is_one_object_a_trial_and_nothing_else(tmp_path: Path) -> None:
     assert printed == stored and len(printed) == 12
 
 
+def test_samples_are_as_often_as_asked(tmp_path: Path) -> None:
+    counts = []
+    for interval in ("1ms", "10ms"):
+        done = model("--out", tmp_path / interval, *SMALL, "--sample-interval", interval, "--json")
+        first = json.loads(done.stdout.splitlines()[-1])
+        counts.append(first["resources"]["sampler"]["samples"])
+    assert counts[0] > 2 * counts[1]
+    done = model("--out", tmp_path / "none", *SMALL, "--sample-interval", "0", "--json")
+    assert all(json.loads(line)["resources"] is None for line in done.stdout.splitlines())
+
+
 def test_quiet_prints_results_only(tmp_path: Path) -> None:
     done = model("--out", tmp_path / "r", *SMALL, "--quiet")
     assert done.returncode == 0 and done.stderr == "" and "get" in done.stdout

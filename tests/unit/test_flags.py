@@ -364,6 +364,6 @@ def options() -> Iterator[tuple[str, str]]:
 
 def test_every_option_is_typed_in_some_test() -> None:
     """By their text alone: that an option is typed says little, that it never is says enough."""
-    texts = "\n".join(path.read_text() for path in (ROOT / "tests").glob("*.py"))
+    texts = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
     never = {name for name, _ in options() if not re.search(re.escape(name) + r"(?![\w-])", texts)}
     assert never == set()
