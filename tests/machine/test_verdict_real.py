@@ -108,7 +108,7 @@ BATCH = "--rows-per-batch 16Ki"
 BARE = f"{BATCH} --no-ceilings"
 LINK = Bottleneck(partial(shaped, "1gbit"), f"{BATCH} --streams 2", "link")
 SLOW_PUTS = "--operation put --no-ceilings --duration 2s"
-SERIAL = f"{BARE} --streams 1,2,4 --duration 2s"
+SERIAL = "--no-ceilings --streams 1,2,4 --duration 2s"
 BEHIND = (Cause.SOCKET_BLOCKED, Cause.SERVER_OR_PATH)
 MADE = {
     "link-get": LINK,
@@ -134,7 +134,7 @@ MADE = {
         plain, f"{BARE} --compression zstd:15 --operation put", "stage", "client", stages=("encode",)
     ),
     "all-cores": Bottleneck(plain, f"{BARE} --streams {4 * CORES} --duration 2s", "cores"),
-    "a-rate": Bottleneck(plain, f"{BARE} --rate 200", "schedule", flagged=True),
+    "a-rate": Bottleneck(plain, f"{BARE} --rate 200", "schedule", "client", flagged=True),
     # Of a get only the client's waiting is seen; raw TCP to that host is not measured.
     "foreign-get": Bottleneck(partial(foreign, "sleeps/0", "200mbit"), "--streams 2", causes=BEHIND[1:]),
     "foreign-put": Bottleneck(
