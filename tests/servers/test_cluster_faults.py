@@ -234,8 +234,8 @@ def the_drivers_disk_that_is_full(cluster: RayCluster, driver: Driver, place: Pa
     kept = driver.records()
     driver.moving()
     filler = fill(place)
-    # The trial that is under way ends by this. Its row, or the next one, cannot be stored: a short one may find
-    # room in the last page of its file.
+    # The trial that is under way ends by this. Its row, or the next one, cannot be stored: a short one may
+    # find room in the last page of its file.
     assert cluster.hosts[0].signal(signal.SIGKILL, "ray::RayLoader")
     assert driver.ended() == 7
     said = "".join(driver.said)
