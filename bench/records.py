@@ -35,7 +35,7 @@ def git(*words: str) -> str | None:
 
 
 def head_commit() -> str:
-    """Of the tree that is measured; it ends in `-dirty` if tracked files have changes."""
+    """The commit of the measured tree, with `-dirty` behind it if tracked files have changes."""
     changes = git("status", "--porcelain", "--untracked-files=no")
     return (git("rev-parse", "--short=8", "HEAD") or "") + ("-dirty" if changes else "")
 

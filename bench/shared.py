@@ -63,7 +63,7 @@ def machine() -> Line:
 
 
 def lines(source: Path) -> list[Line]:
-    """Of a file of measurements; none if there is no such file yet."""
+    """The lines of a file of measurements; none if the file does not exist yet."""
     return [json.loads(text) for text in source.read_text().splitlines()] if source.exists() else []
 
 
@@ -98,7 +98,7 @@ class ClientFailed(Exception):
 
 
 def client(module: str, request: Line, *, within: Sequence[str] = (), seconds: float = 180) -> Line:
-    """Runs `python -m MODULE JSON` as a process of its own, which prints its figures as JSON."""
+    """Runs `python -m MODULE JSON` as a process and reads the figures that it prints as JSON."""
     command = [*within, sys.executable, "-m", module, json.dumps(request)]
     try:
         ended = subprocess.run(

@@ -189,7 +189,7 @@ def page(source: Path) -> Page:
     first, _, slow, *_ = tallies
     return Page(
         "venturi compare: A/A and a known slow-down",
-        "how often `venturi compare` reports a difference, if there is none and if there is one.",
+        "how often `venturi compare` reports a false difference, and how often it finds a true one.",
         head,
         [],
         [

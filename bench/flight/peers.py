@@ -40,7 +40,7 @@ class Server:
         self.pid = int(self._process.ready["pid"])
 
     def cpu_ns(self) -> int:
-        """Of the whole process, ended threads included (Linux)."""
+        """The CPU time of the whole process, including threads that have ended (Linux)."""
         return time.clock_gettime_ns((~self.pid << 3) | 2)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from support.laws import law_rates
 from venturi.analysis.cells.summary import summarise
 from venturi.analysis.models import splits as convergence
 from venturi.analysis.statistics import hockney, scaling
@@ -49,18 +50,6 @@ def _line(part: str, case: str, found: dict[str, list[bool]]) -> Line:
     return {"part": part, "case": case, "hits": {what: [sum(one), len(one)] for what, one in found.items()}}
 
 
-def rates(name: str, p: dict[str, float], n: Sequence[float]) -> np.ndarray:
-    """Of a law without noise."""
-    at = np.asarray(n, dtype=float)
-    if name == "constant":
-        return np.full_like(at, p["C"])
-    if name == "linear":
-        return p["l"] * at
-    if name == "flat":
-        return np.minimum(p["l"] * at, p["C"])
-    return p["l"] * at / (1 + p["s"] * (at - 1) + p.get("k", 0.0) * at * (at - 1))
-
-
 def _noisy(values: Sequence[float] | np.ndarray, rng: np.random.Generator) -> list[list[float]]:
     return [list(value * np.exp(NOISE * rng.standard_normal(REPEATS))) for value in values]
 
@@ -71,14 +60,14 @@ def scaling_laws(sweeps: int, rng: np.random.Generator) -> Iterator[Line]:
         for name, p in CASES:
             found: dict[str, list[bool]] = {"law": [], "parameters": [], "measured N": [], "1.5 times": []}
             for _ in range(sweeps):
-                data = dict(zip(map(float, axis), _noisy(rates(name, p, axis), rng), strict=True))
+                data = dict(zip(map(float, axis), _noisy(law_rates(name, p, axis), rng), strict=True))
                 fitted = scaling.fit(data, resamples=500)
                 found["law"].append(fitted.chosen.name == name)
                 if found["law"][-1]:
                     found["parameters"] += [i.low <= p[k] <= i.high for k, i in fitted.intervals.items()]
                 for what, n in (("measured N", axis[len(axis) // 2]), ("1.5 times", 1.5 * axis[-1])):
                     expected = fitted.predict(n, REPEATS)
-                    new = float(np.median(_noisy(rates(name, p, [n]), rng)[0]))
+                    new = float(np.median(_noisy(law_rates(name, p, [n]), rng)[0]))
                     found[what].append(expected.low <= new <= expected.high)
             case = ", ".join(f"{k} = {v / 1e9:g} GB/s" if v > 1e6 else f"{k} = {v:g}" for k, v in p.items())
             yield _line("scaling laws", f"{label}: {name}, {case}", found)

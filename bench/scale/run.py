@@ -1,9 +1,9 @@
 """What a user waits for: `venturi show` and `venturi report` of a large run, its page, and a tiny run.
 
-Without --run, a run of 10,000 trials is made by large_run.py, and removed afterwards. Each command is a
-process of its own, as a user starts it, once per round. A trial more is the slope of wall clock over the
-number of trials, between runs of 5 and of 105 trials over loopback, without the interval itself. Without
-Chromium the page is not opened, and the record says so. See bench/README.md.
+Without --run, a run of 10,000 trials is made by large_run.py, and removed afterwards. Each command runs
+once per round, as a separate process, as a user starts it. The cost of one more trial is the slope of wall
+clock over the number of trials, between runs of 5 and of 105 trials over loopback, without the measured
+interval. Without Chromium the page is not opened, and the record says so. See bench/README.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SECONDS = {"show": 4.0, "report": 8.0, "tiny": 1.0}
 MEGABYTES, PAGE_MEGABYTES, PAINT_SECONDS, TRIAL_MS = 1000.0, 15.0, 1.0, 30.0
 FEW, MANY = 5, 105
 TARGETS = ("flight://local", "empty://")
-"""A server in a process of its own, and nothing at all: the difference is the server's."""
+"""A target with a server process and one without a server: their difference is the cost of the server."""
 WORDS = ("run", "--operation", "get", "--streams", "1", "--rows-per-stream", "1000", "--quiet")
 PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]"
 

@@ -1,7 +1,7 @@
 """Arrow Flight of wide and odd tables, one stream: Venturi at both ends beside pyarrow at both ends.
 
 A round holds a get and a put of each table once, in shuffled order, both ways right after one another. Each
-client is a process of its own, against servers that live for the whole run. See bench/README.md.
+client is a new process; the servers live for the whole run. See bench/README.md.
 """
 
 from __future__ import annotations

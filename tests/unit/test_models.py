@@ -10,6 +10,7 @@ import pytest
 from scipy.optimize import least_squares
 
 from support.draws import draws, slack
+from support.laws import law_rates
 from venturi.analysis.statistics import gain, hockney, laws, regression, scaling
 from venturi.analysis.statistics.laws import Refused
 
@@ -28,19 +29,8 @@ CASES = (
 )
 
 
-def truth(name: str, p: dict[str, float], n: Sequence[float]) -> np.ndarray:
-    at = np.asarray(n, dtype=float)
-    if name == "constant":
-        return np.full_like(at, p["C"])
-    if name == "linear":
-        return p["l"] * at
-    if name == "flat":
-        return np.minimum(p["l"] * at, p["C"])
-    return p["l"] * at / (1 + p["s"] * (at - 1) + p.get("k", 0.0) * at * (at - 1))
-
-
 def drawn(rng: np.random.Generator, name: str, p: dict[str, float], axis: Sequence[float] = AXIS) -> dict:
-    rates = truth(name, p, axis)
+    rates = law_rates(name, p, axis)
     return {
         float(n): list(x * np.exp(NOISE * rng.standard_normal(REPEATS)))
         for n, x in zip(axis, rates, strict=True)
@@ -49,7 +39,7 @@ def drawn(rng: np.random.Generator, name: str, p: dict[str, float], axis: Sequen
 
 def without_noise(name: str, p: dict[str, float]) -> dict:
     axis = range(1, 17)
-    return {float(n): [float(x)] * REPEATS for n, x in zip(axis, truth(name, p, axis), strict=True)}
+    return {float(n): [float(x)] * REPEATS for n, x in zip(axis, law_rates(name, p, axis), strict=True)}
 
 
 def test_the_right_law_is_chosen_in_95_of_100() -> None:
@@ -70,7 +60,7 @@ def test_margins_of_parameters_and_predictions_cover_the_truth() -> None:
                 parameters += [i.low <= p[k] <= i.high for k, i in fitted.intervals.items()]
             for n, kept in ((5.0, inside), (24.0, beyond)):
                 interval = fitted.predict(n, REPEATS)
-                new = np.median(truth(name, p, [n]) * np.exp(NOISE * rng.standard_normal(REPEATS)))
+                new = np.median(law_rates(name, p, [n]) * np.exp(NOISE * rng.standard_normal(REPEATS)))
                 kept.append(interval.low <= new <= interval.high)
     # 90 to 98 %, and what 150 draws themselves scatter; bench/models draws thousands.
     for covered in (parameters, inside, beyond):
@@ -117,7 +107,7 @@ def test_the_solver_finds_what_a_general_one_finds(name: str) -> None:
     rng = np.random.default_rng(4)
     p = {"l": 1e9, "s": 0.15, "k": 0.01 if name == "usl" else 0.0}
     n = np.array(AXIS, dtype=float)
-    rows = np.log(truth("usl", p, n))[None] + 0.05 * rng.standard_normal((20, len(n)))
+    rows = np.log(law_rates("usl", p, n))[None] + 0.05 * rng.standard_normal((20, len(n)))
     weight = rng.uniform(0.5, 2, len(n)) / 0.05**2
     b, total = laws.solve(name, n, rows, weight)
     for row, found in zip(rows, total, strict=True):
@@ -136,7 +126,7 @@ def test_the_solver_finds_what_a_general_one_finds(name: str) -> None:
 def test_the_corner_of_linear_then_flat_is_the_best_there_is() -> None:
     rng = np.random.default_rng(5)
     n = np.array(AXIS, dtype=float)
-    rows = np.log(truth("flat", {"l": 1.0, "C": 5.0}, n))[None] + 0.05 * rng.standard_normal((10, len(n)))
+    rows = np.log(law_rates("flat", {"l": 1.0, "C": 5.0}, n))[None] + 0.05 * rng.standard_normal((10, len(n)))
     weight = np.ones(len(n))
     _, total = laws.solve("flat", n, rows, weight)
     slopes = np.linspace(-0.3, 0.3, 241)
@@ -201,7 +191,7 @@ def test_knee_and_peak_of_known_laws() -> None:
     fitted = scaling.fit(exact)
     assert fitted.chosen.name == "usl"
     assert fitted.peak_at == round(math.sqrt(0.95 / 0.02))
-    assert fitted.limit == pytest.approx(float(truth("usl", usl, [math.sqrt(0.95 / 0.02)])[0]), rel=1e-3)
+    assert fitted.limit == pytest.approx(float(law_rates("usl", usl, [math.sqrt(0.95 / 0.02)])[0]), rel=1e-3)
 
 
 def test_the_largest_is_left_out_and_predicted() -> None:
