@@ -1,4 +1,4 @@
-# make demo    build Venturi into .venv and run the built-in scenarios `quick`, `upsert-quick` and `ingest-quick`
+# make demo    build Venturi into .venv and measure Arrow Flight on this machine with real rows: half a minute
 # make test    what every change must pass: facts, with Venturi's servers and embedded databases, some minutes
 # make test-servers  other people's servers, engines, clusters, browsers, hosts
 # make test-machine  what looks at this machine: verdicts on real bottlenecks, links, pauses; by itself
@@ -9,6 +9,7 @@
 # make docs    the pages, and the picture in them, as a site that needs no network: target/site/index.html
 # make bench   all benches, small: which goals are met on this machine, some 20 minutes
 # make generate  writes what follows from the records of systems and settings
+# make clean   removes caches; make distclean removes .venv and target too, which take minutes to build again
 #
 # Everything lands in .venv/ and target/. maturin and `cargo test` share target/release, so
 # a dependency is compiled once: that needs the same profile and the same packages selected
@@ -19,7 +20,7 @@ SHELL := /bin/sh
 .DELETE_ON_ERROR:
 
 BENCHES := $(patsubst bench/%/run.py,%,$(wildcard bench/*/run.py))
-.PHONY: all demo docs test test-servers test-machine test-all lint lint-release wheel third-party sdist test-wheel generate format bench bench-records servers $(BENCHES:%=bench-%) clean help check-tools
+.PHONY: all demo docs test test-servers test-machine test-all lint lint-release wheel third-party sdist test-wheel generate format bench bench-records servers $(BENCHES:%=bench-%) clean distclean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -45,9 +46,7 @@ help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
 demo: $(PACKAGE)
-	$(BIN)/venturi run quick
-	$(BIN)/venturi run upsert-quick
-	$(BIN)/venturi run ingest-quick
+	$(BIN)/venturi run quick --data builtin:birdstrikes
 
 # Its flags go into FLAGS: make test FLAGS=--random-order
 PYTEST := $(BIN)/python -m pytest -q --durations=10 $(FLAGS)
@@ -137,7 +136,11 @@ servers: | $(TEST_SERVERS)
 	@tools/install-servers
 
 clean:
-	rm -rf $(VENV) target .pytest_cache .mypy_cache .ruff_cache .hypothesis python/venturi/*.so
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find python tests bench tools examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf $(VENV) target python/venturi/*.so
 
 check-tools:
 	@tools/check-tools

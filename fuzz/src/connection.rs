@@ -51,7 +51,7 @@ pub fn run(input: &[u8]) {
         .build()
         .expect("a runtime");
     runtime.block_on(async {
-        tokio::time::timeout(Duration::from_secs(5), feed(client, bytes))
+        tokio::time::timeout(Duration::from_secs(60), feed(client, bytes))
             .await
             .expect("it must not hang")
             .expect("a loopback connection");

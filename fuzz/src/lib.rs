@@ -1,6 +1,6 @@
 //! What each fuzz target does with an input: it panics where something is wrong. `fuzz_targets/`
 //! gives these functions to libFuzzer; `cargo test` gives them what fuzzers have kept
-//! (`crates/core/tests/corpus.rs`).
+//! (`crates/core/tests/it/corpus.rs`).
 
 pub mod arrow_http;
 mod asked;

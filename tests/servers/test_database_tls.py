@@ -1,4 +1,8 @@
-"""Databases that speak TLS: gets and upserts against real servers, and certificates that are not trusted."""
+"""Databases that speak TLS: gets and upserts against real servers, and certificates that are not trusted.
+
+Their accounts have passwords. PostgreSQL binds the log-in to the certificate (SCRAM-SHA-256-PLUS):
+it refuses one with a wrong hash.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +26,15 @@ SETTINGS = {
     "mariadb": {"ssl_cert": "{folder}/server.pem", "ssl_key": "{folder}/server.key"},
 }
 
+PASSWORD = "VENTURI_TEST_TLS_PASSWORD"
+
 
 @pytest.fixture(params=SETTINGS)
 def database(
-    request: pytest.FixtureRequest, start_database: Callable[..., Database], certificates: Certificates
+    request: pytest.FixtureRequest,
+    start_database: Callable[..., Database],
+    certificates: Certificates,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Database]:
     """Its certificate and key lie where the account that it runs as may read them."""
     from venturi.servers import throwaway
@@ -41,13 +50,14 @@ def database(
         if owner is not None:
             shutil.chown(copied, *owner)
     settings = {key: value.format(folder=folder) for key, value in SETTINGS[name].items()}
-    yield start_database(name, settings=settings)
+    monkeypatch.setenv(PASSWORD, "geheim")
+    yield start_database(name, settings=settings, password_env=PASSWORD)
     shutil.rmtree(folder)
 
 
 def test_rows_come_and_go_by_tls(database: Database, certificates: Certificates) -> None:
     url = database.url.replace("://", "+tls://")
-    trusted: dict[str, Any] = {"tls_ca": str(certificates.ca)}
+    trusted: dict[str, Any] = {"tls_ca": str(certificates.ca), "password_env": PASSWORD}
     good(get(url, data=RECORDS, streams=2, rows=20_000, **trusted), 40_000, "checksum")
     rows = get(url, query="SELECT 7 AS seven", **trusted)
     assert good(rows, 1)["target"]["protocol"]
@@ -58,4 +68,4 @@ def test_who_is_not_trusted_is_refused(database: Database, certificates: Certifi
     url = database.url.replace("://", "+tls://")
     refused(get(url, query="SELECT 1 AS one", tls_ca=str(certificates.other_ca)), "tls", "TLS")
     refused(get(url, query="SELECT 1 AS one"), "tls", "TLS")
-    good(get(url, query="SELECT 1 AS one", tls_insecure=True), 1)
+    good(get(url, query="SELECT 1 AS one", tls_insecure=True, password_env=PASSWORD), 1)

@@ -139,7 +139,7 @@ impl<'a> Driver<'a> {
             woken: self.ready.base + woken,
             round,
         };
-        let turn = || lane.turn(&mut cx, rules, latencies, &readiness);
+        let turn = || lane.turn(&mut cx, Instant::now(), rules, latencies, &readiness);
         let turn = catch_unwind(AssertUnwindSafe(turn));
         match turn {
             Ok(Ok(Turn::Again)) => waker.wake_by_ref(),
@@ -191,3 +191,6 @@ impl<'a> Driver<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -133,7 +133,9 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// The lane's clock runs since the start instant.
+    /// The lane's clock runs since the start instant. A lane reads no clock itself: it is told
+    /// what time it is, and its session marks what it does.
+    #[allow(clippy::too_many_arguments)]
     pub fn new(
         stream: usize,
         counter: usize,
@@ -142,8 +144,8 @@ impl Lane {
         connect_ns: u64,
         pace: Option<Pace>,
         start: Instant,
+        now: Instant,
     ) -> Self {
-        let now = Instant::now();
         let clock = StageClock::since(start.min(now));
         let clock_start = clock.last();
         Self {
@@ -196,10 +198,11 @@ impl Lane {
         }
     }
 
-    /// Goes on for a burst, or until it must wait. After an error, `close` it.
+    /// Goes on at `now` for a burst, or until it must wait. After an error, `close` it.
     pub fn turn(
         &mut self,
         cx: &mut Context<'_>,
+        now: Instant,
         rules: &Rules<'_>,
         latencies: &mut Latencies,
         readiness: &Readiness,
@@ -209,14 +212,13 @@ impl Lane {
         }
         // While it waits for the schedule, the pace keeps the time.
         if !self.idle {
-            let now = Instant::now();
             let thread = readiness.thread_time(self.clock.last(), now);
             self.clock.resume(now, thread);
             self.clock.count_reads(2); // this one, and its waker's
         }
         let mut until = (!self.idle).then(|| self.clock.last() + rules.burst);
         while self.state == State::Moving {
-            match self.step(cx, rules, latencies) {
+            match self.step(cx, now, rules, latencies) {
                 Poll::Pending => return Ok(Turn::Pending),
                 Poll::Ready(more) => match more? {
                     true => {
@@ -247,6 +249,7 @@ impl Lane {
     fn step(
         &mut self,
         cx: &mut Context<'_>,
+        turn: Instant,
         rules: &Rules<'_>,
         latencies: &mut Latencies,
     ) -> Poll<Result<bool>> {
@@ -259,7 +262,7 @@ impl Lane {
             }
             if self.pace.is_some() {
                 self.keep_stages();
-                if self.session.is_spent() || !ready!(self.poll_slot(cx, rules)) {
+                if self.session.is_spent() || !ready!(self.poll_slot(cx, turn, rules)) {
                     return Poll::Ready(Ok(false));
                 }
             }
@@ -341,7 +344,7 @@ impl Lane {
     }
 
     /// Waits for the next slot of the schedule; false: no more before the end.
-    fn poll_slot(&mut self, cx: &mut Context<'_>, rules: &Rules<'_>) -> Poll<bool> {
+    fn poll_slot(&mut self, cx: &mut Context<'_>, turn: Instant, rules: &Rules<'_>) -> Poll<bool> {
         let Some(pace) = &mut self.pace else {
             return Poll::Ready(true);
         };
@@ -350,7 +353,9 @@ impl Lane {
         if rules.deadline.is_some_and(|end| due >= end) {
             return Poll::Ready(false);
         }
-        let waits = pace.poll_until(due, cx).is_pending();
+        // Not the turn's first batch: the one before it has ended just now.
+        let now = turn.max(self.clock.last());
+        let waits = pace.poll_until(due, now, cx).is_pending();
         let waited = std::mem::replace(&mut self.idle, waits);
         if waits {
             if !waited {
@@ -360,7 +365,7 @@ impl Lane {
         }
         // Waited for until it was due; what came after is the thread's.
         self.clock.mark_at(Stage::AwaitSchedule, due);
-        let now = self.clock.mark(Stage::AwaitThread);
+        self.clock.mark_at(Stage::AwaitThread, now);
         if rules.deadline.is_some_and(|end| now >= end) {
             return Poll::Ready(false);
         }

@@ -237,6 +237,7 @@ async fn drive(
         connect_ns,
     } in opened
     {
+        let now = Instant::now();
         lanes.push(Lane::new(
             stream,
             stream - spec.own().start,
@@ -245,11 +246,8 @@ async fn drive(
             connect_ns,
             pace(stream)?,
             // Set-up is not a stage: where it is part of the interval, they begin after it.
-            if spec.include_setup {
-                Instant::now()
-            } else {
-                start
-            },
+            if spec.include_setup { now } else { start },
+            now,
         ));
     }
     let mut driver = Driver::new(lanes, report.latencies.clone(), &rules);

@@ -43,7 +43,6 @@ pub mod plugin;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod read;
-#[cfg(feature = "redis")]
 pub mod redis;
 mod reference;
 #[cfg(feature = "sqlite")]
@@ -66,7 +65,6 @@ pub static SYSTEMS: &[&systems::System] = &[
     &clickhouse::SYSTEM,
     #[cfg(feature = "postgres")]
     &postgres::SYSTEM,
-    #[cfg(feature = "redis")]
     &redis::SYSTEM,
     #[cfg(feature = "sqlite")]
     &sqlite::SYSTEM,

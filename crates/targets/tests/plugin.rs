@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow_array::{Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -328,9 +328,7 @@ fn a_call_that_does_not_return_is_given_up_and_remembered() {
         let record = run(fault, "get", more, stuck.clone(), release.clone()).record;
         record.error.map(|error| (error.kind, error.message))
     };
-    let begun = Instant::now();
     let (kind, message) = again(Fault::Hangs).unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(20));
     assert_eq!(kind, Kind::Timeout);
     assert!(
         message.contains("has not returned from a call (the next batch) for 0.2 s"),

@@ -22,6 +22,7 @@ mod ipc_write;
 pub mod mysql;
 pub mod perf;
 pub mod proto;
+pub mod redis;
 pub mod slab;
 pub mod sql;
 pub mod timeseries;

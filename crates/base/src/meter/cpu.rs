@@ -63,11 +63,7 @@ mod tests {
     #[test]
     fn own_time_grows_with_work() {
         let before = own();
-        let start = std::time::Instant::now();
-        // The machine may have more to do than this.
-        while own().since(&before).total() < 5_000_000 {
-            assert!(start.elapsed().as_secs() < 10);
-        }
+        while own().since(&before).total() < 5_000_000 {}
         #[cfg(target_os = "linux")]
         assert!(of_process(std::process::id()).is_some());
     }

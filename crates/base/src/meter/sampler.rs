@@ -111,11 +111,7 @@ impl Prepared {
                     Some(wait) if !wait.is_zero() => self.client.park(wait),
                     _ => {
                         self.row(thread_cpu_ns());
-                        due += self.interval;
-                        let now = Instant::now();
-                        if due <= now {
-                            due = now + self.interval; // a late sample does not make a hurried one
-                        }
+                        due = next_due(due, self.interval, Instant::now());
                     }
                 }
             }
@@ -129,6 +125,16 @@ impl Prepared {
             ended,
             thread: Some(thread),
         })
+    }
+}
+
+/// When the next row is due after one that was due at `due` and has been taken by `now`: a late
+/// one does not make a hurried one.
+fn next_due(due: Instant, interval: Duration, now: Instant) -> Instant {
+    let next = due + interval;
+    match next > now {
+        true => next,
+        false => now + interval,
     }
 }
 
@@ -174,6 +180,9 @@ pub fn monotonic_at(instant: Instant) -> i64 {
 mod tests {
     use super::*;
     use crate::meter::series::MOST_ROWS;
+    use venturi_testkit::until;
+
+    const HOUR: Duration = Duration::from_secs(3600);
 
     fn prepared(interval: Duration, counters: &Arc<[Counters]>) -> Prepared {
         let mut prepared = Prepared::new(interval, counters.clone());
@@ -184,16 +193,16 @@ mod tests {
     #[test]
     fn columns_are_of_one_length_and_grow() {
         let counters = Counters::row(2);
-        let mut prepared = Prepared::new(Duration::from_millis(5), counters.clone());
+        let mut prepared = Prepared::new(HOUR, counters.clone());
         prepared.watch(&[std::process::id()]);
         prepared.take();
         let start = Instant::now();
+        (0..3).for_each(|_| prepared.take());
         let sampler = prepared.begin(start).unwrap();
         counters[1].add(10, 320);
-        std::thread::sleep(Duration::from_millis(60));
         let taken = sampler.stop().unwrap();
         let (client, rows) = (&taken.client, taken.client.rows());
-        assert!(rows >= 4, "{rows} samples in 60 ms");
+        assert_eq!(rows, 5, "before, three, and the last");
         assert!(client.t_ns.is_sorted());
         assert!(client.t_ns[0] <= monotonic_at(start) && monotonic_at(start) < client.t_ns[1]);
         assert_eq!(client.lists["streams"][0].last(), Some(&0));
@@ -212,18 +221,21 @@ mod tests {
     }
 
     #[test]
+    fn a_late_row_does_not_make_a_hurried_one() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        for (now, next) in [(5, 10), (9, 10), (10, 15), (12, 17), (70, 75)] {
+            assert_eq!(next_due(at(5), Duration::from_millis(5), at(now)), at(next));
+        }
+    }
+
+    #[test]
     fn a_sampler_that_nobody_stops_ends_with_its_owner() {
         let counters = Counters::row(1);
-        let start = Instant::now();
-        let sampler = prepared(Duration::from_secs(60), &counters)
-            .begin(start)
-            .unwrap();
+        let sampler = prepared(HOUR, &counters).begin(Instant::now()).unwrap();
         assert_eq!(Arc::strong_count(&counters), 2);
         drop(sampler);
-        while Arc::strong_count(&counters) > 1 {
-            assert!(start.elapsed() < Duration::from_secs(5));
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until("it ends", || Arc::strong_count(&counters) == 1);
     }
 
     #[test]
@@ -244,11 +256,9 @@ mod tests {
 
     #[test]
     fn stopping_does_not_wait_for_the_interval_and_takes_a_last_row() {
-        let sampler = prepared(Duration::from_secs(60), &Counters::row(1))
+        let sampler = prepared(HOUR, &Counters::row(1))
             .begin(Instant::now())
             .unwrap();
-        let start = Instant::now();
         assert_eq!(sampler.stop().unwrap().client.rows(), 2);
-        assert!(start.elapsed() < Duration::from_secs(5));
     }
 }

@@ -1,43 +1,29 @@
 //! How trials end, well or not.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
-use super::peer::{Script, Then, ROWS};
+use super::peer::{Script, Step, Then, ROWS};
 use super::*;
+use venturi_testkit::until;
 
-/// Runs, cancels once `wait` returns, and says how long the end took from there.
+/// Runs, and cancels once `reached`.
 fn run_cancelled(
     spec: &TrialSpec,
     peer: Peer,
-    wait: impl FnOnce(&Control) + Send,
-) -> (Record, Duration) {
+    reached: impl Fn(&Control) -> bool + Sync,
+) -> Record {
     let control = Control::new();
     std::thread::scope(|scope| {
-        let cancelling = scope.spawn(|| {
-            wait(&control);
+        scope.spawn(|| {
+            until("the moment to cancel", || reached(&control));
             control.cancel();
-            Instant::now()
         });
-        let record = run_on(spec, Box::new(peer), &control);
-        let ended = Instant::now();
-        let cancelled = cancelling.join().unwrap();
-        (record, ended.saturating_duration_since(cancelled))
+        run_on(spec, Box::new(peer), &control)
     })
 }
 
-fn moment(_: &Control) {
-    std::thread::sleep(Duration::from_millis(50));
-}
-
-/// So many batches: on a busy machine the first may take its time.
-fn batches(count: u64) -> impl FnOnce(&Control) + Send {
-    move |control| {
-        let until = Instant::now() + Duration::from_secs(20);
-        while control.progress().batches < count && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
+fn batches(count: u64) -> impl Fn(&Control) -> bool {
+    move |control| control.progress().batches >= count
 }
 
 #[test]
@@ -63,9 +49,7 @@ fn one_failing_stream_ends_all_and_is_named() {
         Script::ENDLESS,
     ]);
     let cleaned = peer.cleaned.clone();
-    let begun = Instant::now();
     let record = run_peer(&spec(3, 2, ""), peer);
-    assert!(begun.elapsed() < Duration::from_secs(2));
     assert_eq!(record.outcome, Outcome::Failed);
     let error = record.error.unwrap();
     assert_eq!(error.kind, Kind::Server);
@@ -142,101 +126,52 @@ fn spec_one() -> TrialSpec {
 
 #[test]
 fn a_cancel_keeps_what_was_measured() {
-    let peer = Peer::all(3, Script::ENDLESS);
-    let (record, took) = run_cancelled(&spec(3, 2, ""), peer, batches(10));
-    assert_eq!(record.outcome, Outcome::Interrupted);
-    assert_eq!(record.error.as_ref().unwrap().kind, Kind::Cancelled);
-    assert!(record.counts.rows > 0);
-    assert_eq!(record.latency.service.count, record.counts.batches);
-    assert!(took < Duration::from_millis(800), "{took:?}");
-}
-
-#[test]
-fn a_cancel_waits_a_second_for_a_blocked_stream() {
-    let peer = Peer::all(1, Script::of(3).then(Then::Stall));
-    let (record, took) = run_cancelled(&spec_one(), peer, batches(3));
-    assert_eq!(record.outcome, Outcome::Interrupted);
-    assert_eq!(record.counts.batches, 3);
-    assert!(
-        took > Duration::from_millis(900) && took < Duration::from_secs(3),
-        "{took:?}"
-    );
-}
-
-#[test]
-fn a_cancel_during_set_up() {
-    let mut peer = Peer::all(2, Script::of(3));
-    peer.open = Duration::from_secs(60);
-    let (record, took) = run_cancelled(&spec(2, 2, ""), peer, moment);
-    assert_eq!(record.outcome, Outcome::Interrupted);
-    assert_eq!(record.counts.batches, 0);
-    assert!(took < Duration::from_secs(1), "{took:?}");
-    let mut peer = Peer::all(1, Script::of(3));
-    peer.plan = Duration::from_secs(60);
-    let (record, _) = run_cancelled(&spec_one(), peer, moment);
-    assert_eq!(record.outcome, Outcome::Interrupted);
-}
-
-#[test]
-fn connecting_is_bounded_too() {
-    let mut peer = Peer::all(2, Script::of(3));
-    peer.open = Duration::from_secs(60);
-    let record = run_peer(&spec(2, 2, r#", "timeout_ns": 100000000"#), peer);
-    let error = record.error.unwrap();
-    assert_eq!(error.kind, Kind::Timeout);
-    assert!(
-        error.message.contains("connect: no answer for 0.1 s"),
-        "{}",
-        error.message
-    );
-}
-
-#[test]
-fn fixed_time_awaits_the_batch_in_flight() {
-    // The first batch takes no time, the second ends 200 ms after the end, no third is begun. A
-    // busy machine has half a second for the first one.
-    let script = Script {
-        wait: Duration::ZERO,
-        slow: Some((1, Duration::from_millis(700))),
-        ..Script::ENDLESS
-    };
-    let record = run_peer(
-        &spec(2, 2, r#", "duration_ns": 500000000"#),
-        Peer::all(2, script),
-    );
-    assert_eq!(record.outcome, Outcome::Ok);
-    let batches: Vec<u64> = record.streams.iter().map(|stream| stream.batches).collect();
-    assert_eq!(batches, [2, 2]);
-    for stream in &record.streams {
-        assert!(stream.end_ns >= 699_000_000, "{}", stream.end_ns);
+    for (script, least) in [
+        (Script::ENDLESS, 10),
+        // It is given up after a second.
+        (Script::of(3).then(Then::Stall), 3),
+    ] {
+        let record = run_cancelled(&spec(1, 1, ""), Peer::all(1, script), batches(least));
+        assert_eq!(record.outcome, Outcome::Interrupted);
+        assert_eq!(record.error.as_ref().unwrap().kind, Kind::Cancelled);
+        assert!(record.counts.batches >= least);
+        assert_eq!(record.counts.rows, record.counts.batches * ROWS);
+        assert_eq!(record.latency.service.count, record.counts.batches);
     }
 }
 
 #[test]
-fn a_put_ends_when_all_is_acknowledged_a_get_with_its_last_batch() {
-    let script = Script {
-        finish: Duration::from_millis(300),
-        ..Script::of(3)
-    };
-    let get = spec_one();
-    let mut put = get.clone();
-    put.operation = venturi_base::spec::Operation::Put;
-    let get = run_peer(&get, Peer::all(1, script));
-    let put = run_peer(&put, Peer::all(1, script));
-    assert!(
-        get.times.interval_ns < 250_000_000,
-        "{}",
-        get.times.interval_ns
-    );
-    assert!(
-        put.times.interval_ns >= 300_000_000,
-        "{}",
-        put.times.interval_ns
-    );
-    // No gaps: the stages of a put fill its time.
-    let stream = &put.streams[0];
-    let stages: u64 = stream.stages.values().sum();
-    assert_eq!(stages, stream.end_ns);
+fn a_cancel_does_not_wait_for_the_next_slot() {
+    let peer = Peer::all(1, Script::of(5));
+    let record = run_cancelled(&spec(1, 1, r#", "rate": 0.0001"#), peer, batches(1));
+    assert_eq!(record.outcome, Outcome::Interrupted);
+    assert_eq!(record.counts.batches, 1);
+}
+
+#[test]
+fn a_set_up_that_hangs_is_cancelled_or_times_out() {
+    for hangs_at_once in [true, false] {
+        let peer = || {
+            let mut peer = Peer::all(2, Script::of(3));
+            let step = if hangs_at_once {
+                &mut peer.plan
+            } else {
+                &mut peer.open
+            };
+            *step = Step::HANGS();
+            (step.clone(), peer)
+        };
+        let (step, hanging) = peer();
+        let record = run_cancelled(&spec(2, 2, ""), hanging, move |_| step.taken() > 0);
+        assert_eq!(record.outcome, Outcome::Interrupted);
+        assert_eq!(record.counts.batches, 0);
+        let record = run_peer(&spec(2, 2, r#", "timeout_ns": 100000000"#), peer().1);
+        let error = record.error.unwrap();
+        let what = if hangs_at_once { "plan" } else { "connect" };
+        assert_eq!(error.kind, Kind::Timeout);
+        let said = format!("{what}: no answer for 0.1 s");
+        assert!(error.message.contains(&said), "{}", error.message);
+    }
 }
 
 #[test]

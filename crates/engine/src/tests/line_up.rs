@@ -1,7 +1,7 @@
 //! Parts of one trial in several processes (here: threads) that start together.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{json, Value};
 
@@ -9,8 +9,10 @@ use super::peer::{Script, Then, ROWS};
 use super::*;
 use crate::conductor::unix_ns;
 use venturi_base::error::Kind;
+use venturi_testkit::{refusal, trial};
 
-const LIMIT: Duration = Duration::from_secs(60);
+/// Only what hangs takes that long.
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// The whole trial's spec as the part of one process; the first part leads.
 pub fn part(whole: &Value, first: usize, count: usize) -> TrialSpec {
@@ -39,7 +41,7 @@ pub fn line_up(
         begun.extend(running);
         let all = |phase| assert!(controls.iter().all(|control| control.wait(phase, LIMIT)));
         all(Phase::Ready);
-        let start = unix_ns() + 200_000_000; // a busy machine hears of it in time, too
+        let start = unix_ns() + 50_000_000;
         controls
             .iter()
             .for_each(|control| control.start_at(start).unwrap());
@@ -58,12 +60,10 @@ pub fn line_up(
     })
 }
 
-fn whole(streams: usize, more: &str) -> Value {
-    let text = format!(
-        r#"{{"trial": "t", "target": "test://", "operation": "get", "data": {{"source": "remote"}},
-            "rows_per_batch": 10, "streams": {streams}, "threads": 2{more}}}"#
-    );
-    serde_json::from_str(&text).unwrap()
+fn whole(streams: usize, more: Value) -> Value {
+    let mut whole = trial(more);
+    whole["streams"] = json!(streams);
+    whole
 }
 
 fn scripted(spec: &TrialSpec, control: &Control) -> Record {
@@ -72,19 +72,18 @@ fn scripted(spec: &TrialSpec, control: &Control) -> Record {
 
 #[test]
 fn parts_start_together_and_the_lead_verifies_all() {
-    let whole = whole(5, r#", "rate": 1000"#);
+    let whole = whole(5, json!({"rate": 1000}));
     let records = line_up(&[part(&whole, 0, 2), part(&whole, 2, 3)], scripted, |_| {});
     let [lead, other] = &records[..] else {
         panic!("two records")
     };
     for record in &records {
         assert_eq!(record.error, None);
-        // The same instant on one clock, which is the start that was given.
-        assert_eq!(
-            record.times.started_unix_ns,
-            records[0].times.started_unix_ns
-        );
-        assert!(record.times.start_skew_ns < 1_000_000_000);
+        // The same instant on one clock, however late each has heard of it.
+        let (latest, skew) = (record.times.started_unix_ns, record.times.start_skew_ns);
+        for other in &records {
+            assert!(latest - skew <= other.times.started_unix_ns);
+        }
     }
     let numbers = |record: &Record| -> Vec<usize> {
         record.streams.iter().map(|stream| stream.stream).collect()
@@ -109,13 +108,11 @@ fn parts_start_together_and_the_lead_verifies_all() {
         [400.0, 600.0]
     );
     assert!(other.streams[2].end_ns >= 24_000_000);
-    let all_before = |record: &Record| record.times.interval_ns < 10_000_000_000;
-    assert!(records.iter().all(all_before));
 }
 
 #[test]
 fn only_the_lead_cleans_up() {
-    let whole = whole(2, "");
+    let whole = whole(2, json!({}));
     for first in [0, 1] {
         let peer = Peer::all(2, Script::of(1).then(Then::Fail));
         let cleaned = peer.cleaned.clone();
@@ -128,7 +125,7 @@ fn only_the_lead_cleans_up() {
 }
 
 /// Runs one part of two; `act` when its streams are ready.
-fn alone(more: &str, first: usize, act: impl Fn(&Control) + Sync) -> Record {
+fn alone(more: Value, first: usize, act: impl Fn(&Control) + Sync) -> Record {
     let spec = part(&whole(2, more), first, 1);
     let control = Control::new();
     std::thread::scope(|scope| {
@@ -142,22 +139,20 @@ fn alone(more: &str, first: usize, act: impl Fn(&Control) + Sync) -> Record {
 
 #[test]
 fn a_start_that_is_past_is_now_and_told() {
-    let record = alone("", 1, |control| {
+    let before = unix_ns();
+    let record = alone(json!({}), 1, |control| {
         assert_eq!(control.progress().phase, Phase::Ready);
-        control.start_at(unix_ns() - 3_000_000_000).unwrap();
+        control.start_at(before - 3_000_000_000).unwrap();
         assert!(control.start_at(1).is_err());
     });
     assert_eq!(record.error, None);
-    let skew = record.times.start_skew_ns;
-    assert!((3_000_000_000..4_000_000_000).contains(&skew), "{skew}");
-    assert!(record.times.interval_ns < 1_000_000_000);
-    let since = unix_ns() - record.times.started_unix_ns;
-    assert!(since < 2_000_000_000, "{since}");
+    assert!(record.times.start_skew_ns >= 3_000_000_000);
+    assert!((before..unix_ns()).contains(&record.times.started_unix_ns));
 }
 
 #[test]
 fn a_start_may_be_given_before_anything_is_ready() {
-    let spec = part(&whole(2, ""), 1, 1);
+    let spec = part(&whole(2, json!({})), 1, 1);
     let control = Control::new();
     control.start_at(unix_ns()).unwrap();
     assert_eq!(scripted(&spec, &control).error, None);
@@ -165,8 +160,7 @@ fn a_start_may_be_given_before_anything_is_ready() {
 
 #[test]
 fn nobody_gives_the_start() {
-    let begun = Instant::now();
-    let record = alone(r#", "timeout_ns": 200000000"#, 1, |_| {});
+    let record = alone(json!({"timeout_ns": 200_000_000}), 1, |_| {});
     let error = record.error.unwrap();
     assert_eq!(error.kind, Kind::Timeout);
     assert!(
@@ -177,12 +171,11 @@ fn nobody_gives_the_start() {
         error.message
     );
     assert_eq!(record.counts.batches, 0);
-    assert!(begun.elapsed() < Duration::from_secs(5));
 }
 
 #[test]
 fn a_start_in_the_far_future_is_a_clock_that_is_wrong() {
-    let record = alone("", 1, |control| {
+    let record = alone(json!({}), 1, |control| {
         let hour = 3_600_000_000_000;
         control.start_at(unix_ns() + hour).unwrap();
     });
@@ -193,32 +186,34 @@ fn a_start_in_the_far_future_is_a_clock_that_is_wrong() {
 
 #[test]
 fn a_cancel_ends_every_wait() {
-    let ready = alone("", 1, Control::cancel);
+    let ready = alone(json!({}), 1, Control::cancel);
     assert_eq!(ready.outcome, Outcome::Interrupted);
     assert_eq!(ready.counts.batches, 0);
-    let counted = alone("", 0, |control| {
+    let counted = alone(json!({}), 0, |control| {
         control.start_at(unix_ns()).unwrap();
         assert!(control.wait(Phase::Counted, LIMIT));
-        assert!(!control.wait(Phase::Verifying, Duration::from_millis(20)));
+        assert!(!control.wait(Phase::Verifying, Duration::ZERO));
         assert!(control.tallies().is_some());
         control.cancel();
     });
     assert_eq!(counted.outcome, Outcome::Interrupted);
     assert_eq!(counted.counts.batches, 5);
-    let begun = Instant::now();
-    let forgotten = alone(r#", "timeout_ns": 100000000"#, 0, |control| {
+    let forgotten = alone(json!({"timeout_ns": 100_000_000}), 0, |control| {
         control.start_at(unix_ns()).unwrap();
     });
     let error = forgotten.error.unwrap();
     assert_eq!(error.kind, Kind::Timeout);
-    assert!(error.message.contains("nobody told"), "{error:?}");
-    assert!(begun.elapsed() >= Duration::from_secs(1));
+    // Whatever the time-out, others may need a second.
+    assert!(
+        error.message.contains("nobody told within 1 s"),
+        "{error:?}"
+    );
 }
 
 #[test]
 fn tallies_must_be_those_of_all_others() {
     let said = |tallies: &'static str| {
-        let record = alone("", 0, |control| {
+        let record = alone(json!({}), 0, |control| {
             control.start_at(unix_ns()).unwrap();
             assert!(control.wait(Phase::Counted, LIMIT));
             let own = control.tallies().unwrap();
@@ -235,7 +230,7 @@ fn tallies_must_be_those_of_all_others() {
 
 #[test]
 fn a_part_that_fails_is_done_and_has_no_tallies() {
-    let spec = part(&whole(2, ""), 1, 1);
+    let spec = part(&whole(2, json!({})), 1, 1);
     let control = Control::new();
     control.start_at(unix_ns()).unwrap();
     let peer = Peer::all(2, Script::of(3).then(Then::Fail));
@@ -249,21 +244,22 @@ fn a_part_that_fails_is_done_and_has_no_tallies() {
 
 #[test]
 fn shares_that_cannot_be_are_said() {
-    let said = |share: &str, more: &str| {
-        let text = whole(4, &format!(r#", "share": {share}{more}"#)).to_string();
-        TrialSpec::parse(&text).unwrap_err().message
+    let refused = |share: Value, more: Value| {
+        let mut whole = whole(4, more);
+        whole["share"] = share;
+        refusal(whole)
     };
-    assert!(said(r#"{"first": 0, "count": 0}"#, "").contains("at least 1"));
-    assert!(said(r#"{"first": 3, "count": 2}"#, "").contains("not among the 4"));
-    let far = format!(r#"{{"first": {}, "count": 2}}"#, usize::MAX);
-    assert!(said(&far, "").contains("not among the 4"));
-    assert!(said(
-        r#"{"first": 0, "count": 2}"#,
-        r#", "include_setup": true, "rows_per_stream": 1"#
-    )
-    .contains("one process"));
-    assert!(Phase::of_name("begun")
-        .unwrap_err()
-        .message
-        .contains("known: set-up, planned, ready, running, counted, verifying, done"));
+    for (first, count, said) in [
+        (0, 0, "at least 1"),
+        (3, 2, "not among the 4"),
+        (usize::MAX, 2, "not among the 4"),
+    ] {
+        let share = json!({"first": first, "count": count});
+        assert!(refused(share, json!({})).contains(said));
+    }
+    let more = json!({"include_setup": true, "rows_per_stream": 1});
+    assert!(refused(json!({"first": 0, "count": 2}), more).contains("one process"));
+    let unknown = Phase::of_name("begun").unwrap_err().message;
+    let known = "known: set-up, planned, ready, running, counted, verifying, done";
+    assert!(unknown.contains(known));
 }

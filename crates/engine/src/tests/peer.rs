@@ -2,17 +2,17 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use crate::conductor::unix_ns;
 use venturi_base::error::{Error, Fate, Kind, Result};
 use venturi_base::meter::align::Clock;
 use venturi_base::meter::clock::{Stage, StageClock, StageTotals, Workers};
 use venturi_base::meter::sampler::monotonic_at;
 use venturi_base::meter::series::Series;
-use venturi_base::spec::TrialSpec;
 use venturi_targets::{
     Identity, LocalFuture, Moved, ServerReport, Session, Tally, Target, Verification, Watched,
 };
@@ -35,15 +35,9 @@ pub enum Then {
 pub struct Script {
     pub batches: u64,
     pub then: Then,
-    /// Every batch keeps the thread busy for so long...
-    pub busy: Duration,
-    /// ... or makes it wait for the runtime's timer.
-    pub wait: Duration,
-    /// What `poll_finish` waits for.
-    pub finish: Duration,
+    /// Every batch waits for the runtime's timer.
+    pub waits: bool,
     pub finish_stalls: bool,
-    /// Batch n of the stream waits for so long instead.
-    pub slow: Option<(u64, Duration)>,
     /// Every n-th batch fails so.
     pub fails: Option<(u64, Fate)>,
 }
@@ -52,18 +46,15 @@ impl Script {
     pub const ENDLESS: Script = Script {
         batches: u64::MAX,
         then: Then::End,
-        busy: Duration::ZERO,
-        wait: Duration::from_millis(1),
-        finish: Duration::ZERO,
+        waits: true,
         finish_stalls: false,
-        slow: None,
         fails: None,
     };
 
     pub fn of(batches: u64) -> Script {
         Script {
             batches,
-            wait: Duration::ZERO,
+            waits: false,
             ..Script::ENDLESS
         }
     }
@@ -73,12 +64,38 @@ impl Script {
     }
 }
 
+/// A step of the set-up.
+#[derive(Clone, Default)]
+pub struct Step {
+    pub never_ends: bool,
+    /// When it was taken last, by the clock of the day; 0: not yet.
+    pub taken_unix_ns: Arc<AtomicU64>,
+}
+
+impl Step {
+    pub const HANGS: fn() -> Step = || Step {
+        never_ends: true,
+        ..Step::default()
+    };
+
+    async fn take(&self) {
+        self.taken_unix_ns.store(unix_ns(), Ordering::SeqCst);
+        if self.never_ends {
+            std::future::pending().await
+        }
+    }
+
+    pub fn taken(&self) -> u64 {
+        self.taken_unix_ns.load(Ordering::SeqCst)
+    }
+}
+
 #[derive(Clone)]
 pub struct Peer {
     pub scripts: Vec<Script>,
-    pub plan: Duration,
+    pub plan: Step,
     pub plan_panics: bool,
-    pub open: Duration,
+    pub open: Step,
     pub grouped: bool,
     /// Sessions a stream.
     pub in_flight: usize,
@@ -95,9 +112,9 @@ impl Peer {
     pub fn new(scripts: Vec<Script>) -> Self {
         Self {
             scripts,
-            plan: Duration::ZERO,
+            plan: Step::default(),
             plan_panics: false,
-            open: Duration::ZERO,
+            open: Step::default(),
             grouped: false,
             in_flight: 1,
             verified: Ok(None),
@@ -114,20 +131,11 @@ impl Peer {
     }
 }
 
-/// A spec for so many streams and threads, with more fields in JSON.
-pub fn spec(streams: usize, threads: usize, more: &str) -> TrialSpec {
-    TrialSpec::parse(&format!(
-        r#"{{"trial": "t", "target": "test://", "operation": "get", "data": {{"source": "remote"}},
-            "rows_per_batch": 10, "streams": {streams}, "threads": {threads}{more}}}"#
-    ))
-    .unwrap()
-}
-
 impl Target for Peer {
     fn plan<'a>(&'a mut self) -> LocalFuture<'a, Result<Identity>> {
         assert!(!self.plan_panics, "planned to panic");
         Box::pin(async {
-            tokio::time::sleep(self.plan).await;
+            self.plan.take().await;
             if let Some(kind) = self.plan_fails {
                 return Err(Error::new(kind, "cannot plan"));
             }
@@ -153,7 +161,7 @@ impl Target for Peer {
 
     fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>> {
         Box::pin(async move {
-            tokio::time::sleep(self.open).await;
+            self.open.take().await;
             let mut sessions: Vec<Box<dyn Session>> = Vec::new();
             for &stream in group {
                 let next = Rc::new(Cell::new(0));
@@ -163,7 +171,6 @@ impl Target for Peer {
                         next: next.clone(),
                         number: None,
                         tally: Tally::default(),
-                        begun: None,
                         sleep: None,
                     }));
                 }
@@ -250,15 +257,12 @@ struct Stream {
     /// The batch that is in flight.
     number: Option<u64>,
     tally: Tally,
-    begun: Option<Instant>,
     sleep: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
 }
 
 impl Stream {
-    fn poll_sleep(&mut self, wait: Duration, cx: &mut Context<'_>) -> Poll<()> {
-        if wait.is_zero() {
-            return Poll::Ready(());
-        }
+    fn poll_sleep(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let wait = Duration::from_millis(1);
         let sleep = self
             .sleep
             .get_or_insert_with(|| Box::pin(tokio::time::sleep(wait)));
@@ -292,19 +296,10 @@ impl Session for Stream {
                 Then::Panic => panic!("scripted"),
             };
         };
-        let wait = match self.script.slow {
-            Some((slow, wait)) if slow == number => wait,
-            _ => self.script.wait,
-        };
-        if self.poll_sleep(wait, cx).is_pending() {
+        if self.script.waits && self.poll_sleep(cx).is_pending() {
             clock.wait(Stage::AwaitInput);
             return Poll::Pending;
         }
-        let begun = *self.begun.get_or_insert_with(Instant::now);
-        while begun.elapsed() < self.script.busy {
-            std::hint::spin_loop();
-        }
-        self.begun = None;
         self.number = None;
         clock.mark(Stage::Receive);
         if let Some((every, fate)) = self.script.fails {
@@ -331,8 +326,8 @@ impl Session for Stream {
             && self.next.get() >= self.script.batches
     }
 
-    fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
-        if self.script.finish_stalls || self.poll_sleep(self.script.finish, cx).is_pending() {
+    fn poll_finish(&mut self, _: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
+        if self.script.finish_stalls {
             clock.wait(Stage::AwaitReply);
             return Poll::Pending;
         }

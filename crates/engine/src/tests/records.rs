@@ -1,11 +1,11 @@
 //! What stands in the record.
 
-use std::time::Duration;
-
 use serde_json::Value;
 
-use super::peer::{Script, BYTES};
+use super::peer::{Script, BYTES, ROWS};
 use super::*;
+use crate::conductor::unix_ns;
+use venturi_testkit::{alone, until};
 
 fn keys(value: &Value) -> Vec<&str> {
     value
@@ -116,38 +116,29 @@ fn a_mismatch_fails_the_trial_and_trouble_around_it_is_a_note() {
 
 #[test]
 fn set_up_is_timed_apart_unless_included() {
-    let slow = |more: &str| {
-        let mut peer = Peer::all(2, Script::of(5));
-        peer.plan = Duration::from_millis(150);
-        peer.open = Duration::from_millis(100);
-        run_peer(&spec(2, 2, more), peer)
-    };
-    let apart = slow("");
-    assert!(apart.times.setup_ns >= 250_000_000);
-    assert!(
-        apart.times.interval_ns < 150_000_000,
-        "{}",
-        apart.times.interval_ns
-    );
-    assert!(apart
-        .streams
-        .iter()
-        .all(|stream| stream.connect_ns >= 100_000_000));
-    let included = slow(r#", "include_setup": true"#);
-    assert_eq!(included.error, None);
-    assert!(included.times.interval_ns >= 250_000_000);
-    assert!(included.streams[0].first_batch_ns >= 250_000_000);
-}
-
-#[test]
-fn the_start_is_told_by_the_clock_of_the_day() {
-    let unix_ns = || {
-        let since = std::time::UNIX_EPOCH.elapsed().unwrap();
-        since.as_nanos() as u64
-    };
-    let before = unix_ns();
-    let record = run_peer(&spec(1, 1, ""), Peer::all(1, Script::of(5)));
-    assert!((before..unix_ns()).contains(&record.times.started_unix_ns));
+    for included in [false, true] {
+        let peer = Peer::all(2, Script::of(5));
+        let (plan, open) = (peer.plan.clone(), peer.open.clone());
+        let before = unix_ns();
+        let record = run_peer(
+            &spec(2, 2, &format!(r#", "include_setup": {included}"#)),
+            peer,
+        );
+        assert_eq!(record.error, None);
+        let started = record.times.started_unix_ns;
+        // By the clock of the day.
+        assert!((before..unix_ns()).contains(&started));
+        assert_eq!(started <= plan.taken(), included);
+        assert_eq!(started <= open.taken(), included);
+        if included {
+            let set_up = open.taken() - plan.taken();
+            assert!(record.times.interval_ns >= set_up);
+            assert!(record
+                .streams
+                .iter()
+                .any(|stream| stream.first_batch_ns >= set_up));
+        }
+    }
 }
 
 #[test]
@@ -158,7 +149,7 @@ fn samples_of_a_server_are_on_the_clients_clock() {
         peer.ahead_ns = Some(ahead_ns);
         let record = run_peer(&spec(1, 1, more), peer);
         let server = record.samples.unwrap().server.unwrap();
-        assert!((50_000_000..60_000_000_000).contains(&server.t_ns[0]));
+        assert!((50_000_000..1 << 59).contains(&server.t_ns[0]));
         let clock = record.resources.unwrap().clock.unwrap();
         assert_eq!(clock.offset_ns, ahead_ns);
     }
@@ -166,75 +157,51 @@ fn samples_of_a_server_are_on_the_clients_clock() {
 
 #[test]
 fn samples_and_the_steady_window_follow_the_streams() {
-    let more = r#", "duration_ns": 200000000, "sample_interval_ns": 10000000"#;
-    let record = run_peer(&spec(2, 2, more), Peer::all(2, Script::ENDLESS));
-    let samples = &record.samples.as_ref().unwrap().client;
-    assert!(samples.t_ns.len() >= 5);
-    assert!(samples.t_ns[0] <= 0 && *samples.t_ns.last().unwrap() >= 200_000_000);
-    let streams = &samples.lists["streams"];
-    assert_eq!(streams.len(), 2);
-    assert!(streams.iter().all(|bytes| bytes.is_sorted()));
-    let last: i64 = streams.iter().map(|bytes| bytes.last().unwrap()).sum();
-    assert_eq!(last, record.counts.payload_bytes as i64);
-    assert_eq!(samples.columns["payload_bytes"].last(), Some(&last));
-    let resources = record.resources.as_ref().unwrap();
-    let (client, cpu) = (resources.client.as_ref().unwrap(), &record.cpu.client);
-    let process = client.process.as_ref().unwrap();
-    let used = process.user_ns + process.system_ns;
-    assert!(used.abs_diff(cpu.total()) < cpu.total() / 10 + 5_000_000);
-    assert!(client.window_ns >= 200_000_000);
-    if cfg!(target_os = "linux") {
-        let threads = process.threads.as_ref().unwrap();
-        // They have ended by now, and what they used until then is known.
-        for thread in ["client-0", "client-1"] {
-            let of_it = threads.iter().filter(|of| of.name == thread);
-            let most = of_it.map(|of| of.cpu_share).fold(0.0, f64::max);
-            assert!(most > 0.005, "{threads:?}");
+    // What a process has used is compared, so no other test may use it.
+    alone(|| {
+        let more = r#", "duration_ns": 1000000000, "sample_interval_ns": 10000000"#;
+        let record = run_peer(&spec(2, 2, more), Peer::all(2, Script::ENDLESS));
+        let samples = &record.samples.as_ref().unwrap().client;
+        assert!(samples.t_ns[0] <= 0 && *samples.t_ns.last().unwrap() >= 1_000_000_000);
+        // One before, one after, and of the hundred between them one at least.
+        assert!(samples.t_ns.len() > 2);
+        let streams = &samples.lists["streams"];
+        assert_eq!(streams.len(), 2);
+        assert!(streams.iter().all(|bytes| bytes.is_sorted()));
+        let last: i64 = streams.iter().map(|bytes| bytes.last().unwrap()).sum();
+        assert_eq!(last, record.counts.payload_bytes as i64);
+        assert_eq!(samples.columns["payload_bytes"].last(), Some(&last));
+        let resources = record.resources.as_ref().unwrap();
+        let (client, cpu) = (resources.client.as_ref().unwrap(), &record.cpu.client);
+        let process = client.process.as_ref().unwrap();
+        let used = process.user_ns + process.system_ns;
+        assert!(used.abs_diff(cpu.total()) < cpu.total() / 10 + 5_000_000);
+        assert!(client.window_ns >= 1_000_000_000);
+        if cfg!(target_os = "linux") {
+            let threads = process.threads.as_ref().unwrap();
+            // They have ended by now, and what they used until then is known.
+            for thread in ["client-0", "client-1"] {
+                let of_it = threads.iter().filter(|of| of.name == thread);
+                let most = of_it.map(|of| of.cpu_share).fold(0.0, f64::max);
+                assert!(most > 0.0, "{threads:?}");
+            }
+            assert!((0.0..=1.0).contains(&client.host.as_ref().unwrap().busy_share));
         }
-        assert!((0.0..=1.0).contains(&client.host.as_ref().unwrap().busy_share));
-    }
-    // This process again, so nobody else's.
-    assert!(resources.server.is_none() && record.samples.as_ref().unwrap().server.is_none());
-    let times = &record.times;
-    // How much of it is steady depends on the machine's other work.
-    assert!(times.steady_ns > 0 && times.steady_ns <= times.interval_ns);
-    assert!(times.steady_rows > 0 && times.steady_rows <= record.counts.rows);
-    // Both are rounded on their own.
-    let (bytes, rows) = (
-        times.steady_payload_bytes / BYTES,
-        times.steady_rows / super::peer::ROWS,
-    );
-    assert!(bytes.abs_diff(rows) <= 1, "{bytes} {rows}");
+        // This process again, so nobody else's.
+        assert!(resources.server.is_none() && record.samples.as_ref().unwrap().server.is_none());
+        let times = &record.times;
+        // How much of it is steady depends on the machine's other work.
+        assert!(times.steady_ns > 0 && times.steady_ns <= times.interval_ns);
+        assert!(times.steady_rows > 0 && times.steady_rows <= record.counts.rows);
+        // Both are rounded on their own.
+        let bytes = times.steady_payload_bytes / BYTES;
+        assert!(bytes.abs_diff(times.steady_rows / ROWS) <= 1, "{times:?}");
+    });
     let none = run_peer(
         &spec(1, 1, r#", "sample_interval_ns": 0"#),
         Peer::all(1, Script::of(1)),
     );
     assert!(none.samples.is_none());
-}
-
-#[test]
-fn many_streams_share_few_threads_evenly() {
-    // 200 streams that wait and 2 that never do: none may starve another.
-    let mut scripts = vec![
-        Script {
-            batches: 20,
-            ..Script::ENDLESS
-        };
-        200
-    ];
-    scripts.push(Script::of(u64::MAX));
-    scripts.push(Script::of(u64::MAX));
-    let record = run_peer(
-        &spec(202, 2, r#", "duration_ns": 500000000"#),
-        Peer::new(scripts),
-    );
-    assert_eq!(record.error, None);
-    assert!(record.streams[..200]
-        .iter()
-        .all(|stream| stream.batches >= 5));
-    assert!(record.streams[200..]
-        .iter()
-        .all(|stream| stream.batches > 1000));
 }
 
 #[test]
@@ -252,13 +219,11 @@ fn progress_tells_where_the_trial_is() {
     assert_eq!(control.progress().phase, Phase::SetUp);
     let spec = spec(1, 1, "");
     let seen = std::thread::scope(|scope| {
-        let watch = scope.spawn(|| loop {
-            let progress = control.progress();
-            if progress.batches > 10 {
-                control.cancel();
-                return progress;
-            }
-            std::thread::sleep(Duration::from_millis(1));
+        let watch = scope.spawn(|| {
+            until("some batches", || control.progress().batches > 10);
+            let seen = control.progress();
+            control.cancel();
+            seen
         });
         run_on(&spec, Box::new(Peer::all(1, Script::ENDLESS)), &control);
         watch.join().unwrap()
@@ -268,6 +233,5 @@ fn progress_tells_where_the_trial_is() {
     assert!(seen.elapsed_ns > 0);
     let done = control.progress();
     assert_eq!(done.phase, Phase::Done);
-    std::thread::sleep(Duration::from_millis(5));
     assert_eq!(control.progress().elapsed_ns, done.elapsed_ns);
 }

@@ -1,21 +1,13 @@
 //! Trials over several servers: two or three of them, one down, one that dies.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use parking_lot::Mutex;
 use serde_json::{json, Value};
 
 use super::line_up::part;
-use super::shares::{flight_server, in_two, real, records, same, trial, Place};
+use super::shares::{flight_server, in_two, numbers, real, records, same, trial, with};
 use super::*;
 use venturi_base::error::Kind;
 use venturi_servers::{flight, timeseries};
-
-/// Nothing here takes that long, whatever else the machine does.
-const LIMIT: Duration = Duration::from_secs(60);
+use venturi_testkit::{closed_port, until, Directory, Relay};
 
 fn run_one(spec: &Value) -> Record {
     crate::run(
@@ -29,11 +21,6 @@ fn failure(spec: &Value) -> (Kind, String) {
     (error.kind, error.message)
 }
 
-fn closed_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
 fn url(servers: &[flight::Server]) -> String {
     let all: Vec<String> = servers.iter().map(|server| server.address()).collect();
     format!("flight://{}", all.join(","))
@@ -43,58 +30,15 @@ fn told(statistics: &str) -> Value {
     serde_json::from_str(statistics).unwrap()
 }
 
-/// A way to a server that can be cut.
-struct Relay {
-    address: String,
-    sockets: Arc<Mutex<Vec<TcpStream>>>,
-}
-
-impl Relay {
-    fn to(server: String) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let sockets = Arc::<Mutex<Vec<TcpStream>>>::default();
-        let kept = sockets.clone();
-        std::thread::spawn(move || {
-            for near in listener.incoming().flatten() {
-                let far = TcpStream::connect(&server).unwrap();
-                let mut kept = kept.lock();
-                for (from, to) in [(&near, &far), (&far, &near)] {
-                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                    std::thread::spawn(move || {
-                        let mut room = vec![0; 64 << 10];
-                        while let Ok(more @ 1..) = from.read(&mut room) {
-                            if to.write_all(&room[..more]).is_err() {
-                                break;
-                            }
-                        }
-                        let _ = to.shutdown(Shutdown::Both);
-                    });
-                }
-                kept.extend([near, far]);
-            }
-        });
-        Self { address, sockets }
-    }
-
-    fn cut(&self) {
-        for socket in self.sockets.lock().iter() {
-            let _ = socket.shutdown(Shutdown::Both);
-        }
-    }
-}
-
 /// Runs a trial without an end of its own until it moves, then does `act`.
 fn while_it_runs(spec: &Value, act: impl FnOnce()) -> Record {
     let spec = TrialSpec::parse(&spec.to_string()).unwrap();
     let control = Control::new();
     std::thread::scope(|scope| {
         let running = scope.spawn(|| crate::run(spec, &control));
-        let begun = Instant::now();
-        while control.progress().rows < 10_000 {
-            assert!(begun.elapsed() < LIMIT && !running.is_finished());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        until("it moves", || {
+            control.progress().rows >= 10_000 || running.is_finished()
+        });
         act();
         running.join().unwrap()
     })
@@ -158,33 +102,23 @@ fn fewer_streams_than_servers() {
 }
 
 #[test]
-fn a_get_in_fixed_time_ends_at_all_servers() {
+fn a_get_in_fixed_time_ends_at_all_servers_for_all_parts() {
     let servers = [flight_server(), flight_server()];
-    // Long enough for all streams to have begun, whatever else the machine does.
+    // So long that each of them has begun by then, whatever else the machine does.
     let more = json!({"rows_per_stream": null, "duration_ns": 2_000_000_000});
-    let record = run_one(&records(&url(&servers), "get", more));
-    assert_eq!(record.error, None);
-    let verified = &record.verification;
+    let two = in_two(&records(&url(&servers), "get", more));
+    assert!(two.iter().all(|record| record.error.is_none()));
+    let verified = &two[0].verification;
     assert_eq!(verified.achieved, "checksum");
+    // What was on its way at the end has arrived, and does not count.
     assert_eq!(verified.expected_rows, Some(verified.rows));
-}
-
-/// Numbers as a file that Rust reads.
-fn numbers(place: &Place, rows: i64) -> Value {
-    let ipc = place.file("numbers.arrow");
-    let numbers = Arc::new(arrow_array::Int64Array::from_iter_values(0..rows));
-    let batch = arrow_array::RecordBatch::try_from_iter([("n", numbers as _)]).unwrap();
-    let file = std::fs::File::create(&ipc).unwrap();
-    let mut writer = arrow_ipc::writer::FileWriter::try_new(file, &batch.schema()).unwrap();
-    writer.write(&batch).unwrap();
-    writer.finish().unwrap();
-    json!({"source": "file", "path": "numbers.csv", "ipc": ipc})
+    assert!(verified.rows >= two[0].counts.rows + two[1].counts.rows && two[1].counts.rows > 0);
 }
 
 #[test]
 fn a_file_is_given_to_all_servers_and_taken_back() {
     let servers = [flight_server(), flight_server()];
-    let place = Place::new();
+    let place = Directory::new();
     let data = numbers(&place, 2500);
     let one = run_one(&records(&url(&servers[..1]), "get", json!({"data": data})));
     let (two, _) = same(&records(&url(&servers), "get", json!({"data": data})));
@@ -203,7 +137,7 @@ fn a_file_is_given_to_all_servers_and_taken_back() {
 #[test]
 fn a_table_is_read_from_all_servers_that_hold_the_same() {
     let servers = [flight_server(), flight_server(), flight_server()];
-    let place = Place::new();
+    let place = Directory::new();
     let put = |server: &[flight::Server], rows: i64| {
         let more = json!({
             "data": numbers(&place, rows), "streams": 1, "rows_per_stream": rows,
@@ -222,9 +156,9 @@ fn a_table_is_read_from_all_servers_that_hold_the_same() {
     // One endpoint, which all five streams read, at either server.
     assert_eq!(two.verification.rows, 5 * 2500);
     assert_eq!(one.verification.checksum, two.verification.checksum);
-    let gets = told(&servers[1].statistics())["gets"].as_u64();
-    assert_eq!(gets, Some(4)); // streams 1 and 3, by one process and by two
-                               // The third has none, then another one.
+    // Streams 1 and 3, by one process and by two.
+    assert_eq!(told(&servers[1].statistics())["gets"].as_u64(), Some(4));
+    // The third has none, then another one.
     let (kind, message) = failure(&get(&servers));
     assert_eq!(kind, Kind::Server);
     assert!(message.contains(&servers[2].address()), "{message}");
@@ -259,12 +193,16 @@ fn a_flight_server_that_dies_is_named() {
     let servers = [flight_server(), flight_server()];
     for operation in ["get", "put"] {
         let relay = Relay::to(servers[1].address());
-        let target = format!("{},{}", url(&servers[..1]), relay.address);
+        let target = format!("{},{}", url(&servers[..1]), relay.address());
         let more = json!({"rows_per_stream": null, "duration_ns": 600_000_000_000u64});
         let record = while_it_runs(&records(&target, operation, more), || relay.cut());
         let error = record.error.unwrap();
         assert_eq!(error.kind, Kind::Lost, "{}", error.message);
-        assert!(error.message.contains(&relay.address), "{}", error.message);
+        assert!(
+            error.message.contains(&relay.address()),
+            "{}",
+            error.message
+        );
         assert!(matches!(error.stream, Some(1 | 3)), "{:?}", error.stream);
         assert!(record.counts.rows > 0);
     }
@@ -276,12 +214,12 @@ fn a_flight_server_that_dies_is_named() {
 /// Stores of time series, each with its directory.
 struct Stores {
     all: Vec<timeseries::Server>,
-    _place: Place,
+    _place: Directory,
 }
 
 impl Stores {
     fn new(count: usize) -> Self {
-        let place = Place::new();
+        let place = Directory::new();
         let start = |number| {
             let spec = json!({
                 "server": "timeseries", "data": place.file(&format!("store-{number}")),
@@ -309,16 +247,13 @@ impl Stores {
     }
 
     fn ingest(&self, scheme: &str, places: &[String], more: Value) -> Value {
-        let mut whole = trial(json!({
+        let whole = json!({
             "target": format!("{scheme}://{}", places.join(",")), "operation": "ingest",
             "data": {"source": "metrics", "hosts": 11, "start_unix_ns": 1_483_228_800_000_000_000i64},
             "rows_per_batch": 1000, "rows_per_stream": 20_000, "generate": "inline",
             "options": {"http_port": &self.http_ports()[..places.len()]},
-        }));
-        for (name, value) in more.as_object().unwrap() {
-            whole[name] = value.clone();
-        }
-        whole
+        });
+        trial(with(whole, more))
     }
 }
 
@@ -359,14 +294,21 @@ fn points_are_the_same_over_one_two_and_three_stores() {
 
 #[test]
 fn points_of_all_parts_are_in_all_stores() {
-    let stores = Stores::new(2);
-    let two = in_two(&stores.ingest("influx", &stores.addresses("influx"), json!({})));
-    for record in &two {
-        assert_eq!(record.error, None);
-        assert_eq!(record.target.servers, 2);
+    let mut stores = Stores::new(0);
+    for (scheme, protocol, generate) in
+        [("akumuli", "resp", "ahead"), ("influx", "influx", "inline")]
+    {
+        stores = Stores::new(2);
+        let more = json!({"generate": generate});
+        let two = in_two(&stores.ingest(scheme, &stores.addresses(protocol), more));
+        for record in &two {
+            assert_eq!(record.error, None);
+            assert_eq!(record.target.servers, 2);
+        }
+        let verified = &two[0].verification;
+        assert_eq!((verified.achieved, verified.rows), ("checksum", 100_000));
+        assert_eq!(two[0].counts.rows, 40_000);
     }
-    let verified = &two[0].verification;
-    assert_eq!((verified.achieved, verified.rows), ("checksum", 100_000));
     // The same by requests; and what was there before is taken off.
     let places: Vec<String> = stores.addresses("http");
     let more = json!({
@@ -416,13 +358,17 @@ fn a_store_that_is_down_or_dies_is_named() {
     let (kind, message) = failure(&stores.ingest("akumuli", &places, json!({})));
     assert_eq!(kind, Kind::Unreachable);
     assert!(message.contains(&places[1]), "{message}");
-    places[1] = relay.address.clone();
+    places[1] = relay.address();
     let more = json!({"rows_per_stream": null, "duration_ns": 600_000_000_000u64});
     let spec = stores.ingest("akumuli", &places, more);
     let record = while_it_runs(&spec, || relay.cut());
     let error = record.error.unwrap();
     assert_eq!(error.kind, Kind::Lost, "{}", error.message);
-    assert!(error.message.contains(&relay.address), "{}", error.message);
+    assert!(
+        error.message.contains(&relay.address()),
+        "{}",
+        error.message
+    );
     assert!(matches!(error.stream, Some(1 | 3)), "{:?}", error.stream);
 }
 

@@ -1,7 +1,5 @@
 //! Parts of one trial against real targets: what the lead verifies is what all have moved.
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use arrow_array::{Int64Array, RecordBatch};
@@ -10,39 +8,20 @@ use serde_json::{json, Value};
 use super::line_up::{line_up, part};
 use super::*;
 use venturi_base::error::Kind;
-use venturi_servers::{charrow, flight, timeseries};
+use venturi_servers::{charrow, flight};
+use venturi_testkit::Directory;
 
-/// A place of a test's own, removed when it ends.
-pub struct Place(PathBuf);
-
-impl Place {
-    pub fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("venturi-share-{}-{next}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    pub fn file(&self, name: &str) -> String {
-        self.0.join(name).to_string_lossy().into_owned()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A spec with these fields in place of those.
+pub fn with(mut spec: Value, more: Value) -> Value {
+    spec.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    spec
 }
 
 pub fn trial(more: Value) -> Value {
-    let mut spec =
-        json!({"trial": "shared", "streams": 5, "threads": 2, "sample_interval_ns": 20_000_000});
-    for (name, value) in more.as_object().unwrap() {
-        spec[name] = value.clone();
-    }
-    spec
+    let shared = json!({"trial": "shared", "streams": 5, "sample_interval_ns": 20_000_000});
+    venturi_testkit::trial(with(shared, more))
 }
 
 pub fn real(spec: &TrialSpec, control: &Control) -> Record {
@@ -88,14 +67,11 @@ pub fn flight_server() -> flight::Server {
 }
 
 pub fn records(server: &str, operation: &str, more: Value) -> Value {
-    let mut spec = trial(json!({
+    let spec = json!({
         "target": server, "operation": operation, "rows_per_batch": 1000,
         "data": {"source": "records", "columns": 3, "seed": 9}, "rows_per_stream": 30_500,
-    }));
-    for (name, value) in more.as_object().unwrap() {
-        spec[name] = value.clone();
-    }
-    spec
+    });
+    trial(with(spec, more))
 }
 
 #[test]
@@ -117,43 +93,11 @@ fn flight_accounts_for_all_parts() {
 }
 
 #[test]
-fn a_get_in_fixed_time_ends_for_all() {
-    let server = flight_server();
-    let url = format!("flight://{}", server.address());
-    // So long that each of them has begun by then, whatever else the machine does.
-    let whole = records(
-        &url,
-        "get",
-        json!({"rows_per_stream": null, "duration_ns": 2_000_000_000}),
-    );
-    let two = in_two(&whole);
-    for record in &two {
-        assert_eq!(record.error, None);
-    }
-    assert_eq!(two[0].verification.achieved, "checksum");
-    // What was on its way at the end has arrived all the same, and does not count.
-    let (verified, rows) = (
-        &two[0].verification,
-        two[0].counts.rows + two[1].counts.rows,
-    );
-    assert_eq!(verified.expected_rows, Some(verified.rows));
-    assert!(verified.rows >= rows && two[1].counts.rows > 0);
-}
-
-#[test]
 fn a_file_is_given_to_the_server_once() {
     let server = flight_server();
-    let place = Place::new();
-    let ipc = place.file("numbers.arrow");
-    let numbers = Arc::new(Int64Array::from_iter_values(0..2500));
-    let batch = RecordBatch::try_from_iter([("n", numbers as _)]).unwrap();
-    let file = std::fs::File::create(&ipc).unwrap();
-    let mut writer = arrow_ipc::writer::FileWriter::try_new(file, &batch.schema()).unwrap();
-    writer.write(&batch).unwrap();
-    writer.finish().unwrap();
+    let place = Directory::new();
     let url = format!("flight://{}", server.address());
-    let data = json!({"source": "file", "path": "numbers.csv", "ipc": ipc});
-    let whole = records(&url, "get", json!({"data": data}));
+    let whole = records(&url, "get", json!({"data": numbers(&place, 2500)}));
     same(&whole);
     // Only the lead has the file.
     let mut other = whole.clone();
@@ -162,6 +106,18 @@ fn a_file_is_given_to_the_server_once() {
     assert!(two.iter().all(|record| record.error.is_none()));
     let statistics: Value = serde_json::from_str(&server.statistics()).unwrap();
     assert_eq!(statistics["tables"], 0);
+}
+
+/// Numbers as a file that Rust reads.
+pub fn numbers(place: &Directory, rows: i64) -> Value {
+    let ipc = place.file("numbers.arrow");
+    let numbers = Arc::new(Int64Array::from_iter_values(0..rows));
+    let batch = RecordBatch::try_from_iter([("n", numbers as _)]).unwrap();
+    let file = std::fs::File::create(&ipc).unwrap();
+    let mut writer = arrow_ipc::writer::FileWriter::try_new(file, &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    json!({"source": "file", "path": "numbers.csv", "ipc": ipc})
 }
 
 #[test]
@@ -179,21 +135,18 @@ fn charrow_shares_one_query() {
     }
 }
 
-fn upsert(place: &Place, more: Value) -> Value {
-    let mut spec = trial(json!({
+fn upsert(place: &Directory, more: Value) -> Value {
+    let spec = json!({
         "target": format!("sqlite://{}", place.file("rows.db")), "operation": "upsert",
         "data": {"source": "usage", "working_set": 1500, "seed": 7, "loaded_unix_s": 1_790_000_000},
         "rows_per_batch": 100, "rows_per_stream": 200,
-    }));
-    for (name, value) in more.as_object().unwrap() {
-        spec[name] = value.clone();
-    }
-    spec
+    });
+    trial(with(spec, more))
 }
 
 #[test]
 fn rows_of_all_parts_are_found_and_their_sums() {
-    let place = Place::new();
+    let place = Directory::new();
     // Two of each stream's three batches, and all of them more than once.
     for (rows, generate, keys) in [
         (200, "ahead", 1000),
@@ -215,7 +168,7 @@ fn rows_of_all_parts_are_found_and_their_sums() {
 
 #[test]
 fn a_wrong_tally_is_found() {
-    let place = Place::new();
+    let place = Directory::new();
     let whole = upsert(&place, json!({}));
     let parts = [part(&whole, 0, 2), part(&whole, 2, 3)];
     let lie = |pointer: &'static str, value: Value| {
@@ -251,37 +204,6 @@ fn a_wrong_tally_is_found() {
     let error = records[0].error.clone().unwrap();
     assert_eq!(error.kind, Kind::Verification);
     assert!(error.message.contains("rows"), "{error:?}");
-}
-
-#[test]
-fn points_of_all_parts_are_in_the_store() {
-    let place = Place::new();
-    let spec = json!({
-        "server": "timeseries", "data": place.file("store"), "resp": 0, "influx": 0, "http": 0, "threads": 2,
-    });
-    let server = timeseries::Server::start(&spec.to_string()).unwrap();
-    let told: Value = serde_json::from_str(&server.statistics()).unwrap();
-    let address = |name: &str| told["addresses"][name].as_str().unwrap().to_owned();
-    let http: u16 = address("http").rsplit(':').next().unwrap().parse().unwrap();
-    // Each time later: time must not go back in a store.
-    for (scheme, name, generate, start) in [
-        ("akumuli", "resp", "ahead", 1_483_228_800_000_000_000i64),
-        ("influx", "influx", "inline", 1_583_228_800_000_000_000),
-    ] {
-        let whole = trial(json!({
-            "target": format!("{scheme}://{}", address(name)), "operation": "ingest",
-            "data": {"source": "metrics", "hosts": 11, "start_unix_ns": start},
-            "rows_per_batch": 1000, "rows_per_stream": 20_000, "generate": generate,
-            "options": {"http_port": http},
-        }));
-        let two = in_two(&whole);
-        for record in &two {
-            assert_eq!(record.error, None);
-        }
-        let verified = &two[0].verification;
-        assert_eq!((verified.achieved, verified.rows), ("checksum", 100_000));
-        assert_eq!(two[0].counts.rows, 40_000);
-    }
 }
 
 #[test]

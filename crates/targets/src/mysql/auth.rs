@@ -1,10 +1,11 @@
 //! How a password is shown to be known.
 
 use std::fmt;
-use std::panic::{catch_unwind, AssertUnwindSafe};
 
-use mysql_common::crypto;
-use mysql_common::scramble::{scramble_native, scramble_sha256};
+use aws_lc_rs::digest::{Algorithm, Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
+use aws_lc_rs::rsa::{OaepPublicEncryptingKey, PublicEncryptingKey, OAEP_SHA1_MGF1SHA1};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::SubjectPublicKeyInfoDer;
 
 use venturi_base::error::{Error, Kind, Result};
 
@@ -41,12 +42,9 @@ impl fmt::Debug for Secret {
 pub fn respond(plugin: &str, secret: &Secret, nonce: &[u8], private: bool) -> Result<Vec<u8>> {
     let password = secret.0.as_bytes();
     match plugin {
-        "mysql_native_password" => {
-            Ok(scramble_native(nonce, password).map_or(vec![], |made| made.to_vec()))
-        }
-        "caching_sha2_password" => {
-            Ok(scramble_sha256(nonce, password).map_or(vec![], |made| made.to_vec()))
-        }
+        "mysql_native_password" | "caching_sha2_password" if password.is_empty() => Ok(vec![]),
+        "mysql_native_password" => Ok(native(password, nonce)),
+        "caching_sha2_password" => Ok(caching_sha2(password, nonce)),
         "mysql_clear_password" | "sha256_password" if private => Ok(secret.with_end()),
         "mysql_clear_password" => Err(Error::new(
             Kind::Auth,
@@ -61,6 +59,48 @@ pub fn respond(plugin: &str, secret: &Secret, nonce: &[u8], private: bool) -> Re
             ),
         )),
     }
+}
+
+/// `SHA1(password) ^ SHA1(nonce, SHA1(SHA1(password)))`
+fn native(password: &[u8], nonce: &[u8]) -> Vec<u8> {
+    let once = hash(&SHA1_FOR_LEGACY_USE_ONLY, &[password]);
+    let twice = hash(&SHA1_FOR_LEGACY_USE_ONLY, &[&once]);
+    masked(once, &hash(&SHA1_FOR_LEGACY_USE_ONLY, &[nonce, &twice]))
+}
+
+/// `SHA256(password) ^ SHA256(SHA256(SHA256(password)), nonce)`
+fn caching_sha2(password: &[u8], nonce: &[u8]) -> Vec<u8> {
+    let once = hash(&SHA256, &[password]);
+    let twice = hash(&SHA256, &[&once]);
+    masked(once, &hash(&SHA256, &[&twice, nonce]))
+}
+
+fn hash(algorithm: &'static Algorithm, parts: &[&[u8]]) -> Vec<u8> {
+    let mut context = Context::new(algorithm);
+    for part in parts {
+        context.update(part);
+    }
+    context.finish().as_ref().to_vec()
+}
+
+/// `bytes ^ mask`, which repeats.
+fn masked(mut bytes: Vec<u8>, mask: &[u8]) -> Vec<u8> {
+    for (byte, mask) in bytes.iter_mut().zip(mask.iter().cycle()) {
+        *byte ^= mask;
+    }
+    bytes
+}
+
+/// `text` for the holder of the private key only (RSA-OAEP with SHA-1); `None`: the key cannot be used.
+fn encrypted(text: &[u8], pem: &[u8]) -> Option<Vec<u8>> {
+    let key = SubjectPublicKeyInfoDer::from_pem_slice(pem).ok()?;
+    let key = PublicEncryptingKey::from_der(&key).ok()?;
+    let key = OaepPublicEncryptingKey::new(key).ok()?;
+    let mut out = vec![0; key.ciphertext_size()];
+    let made = key
+        .encrypt(&OAEP_SHA1_MGF1SHA1, text, &mut out, None)
+        .ok()?;
+    Some(made.to_vec())
 }
 
 /// What follows on a message of `caching_sha2_password`.
@@ -78,14 +118,8 @@ pub fn go_on(message: &[u8], secret: &Secret, nonce: &[u8], private: bool) -> Re
         [1, FULL] if private => Ok(Next::Send(secret.with_end())),
         [1, FULL] => Ok(Next::Send(vec![ASK_KEY])),
         [1, key @ ..] if !private && key.starts_with(b"-----BEGIN") => {
-            let mut hidden = secret.with_end();
-            for (byte, mask) in hidden.iter_mut().zip(nonce.iter().cycle()) {
-                *byte ^= mask;
-            }
-            // It panics at a key that is none.
-            catch_unwind(AssertUnwindSafe(|| crypto::encrypt(&hidden, key)))
-                .map(Next::Send)
-                .map_err(|_| Error::protocol("the server's public key cannot be used"))
+            let hidden = encrypted(&masked(secret.with_end(), nonce), key).map(Next::Send);
+            hidden.ok_or_else(|| Error::protocol("the server's public key cannot be used"))
         }
         _ => Err(Error::protocol(
             "the server's log-in takes a turn that is not known; does it speak MySQL's protocol?",
@@ -96,20 +130,36 @@ pub fn go_on(message: &[u8], secret: &Secret, nonce: &[u8], private: bool) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
+    use aws_lc_rs::rsa::{KeySize, OaepPrivateDecryptingKey, PrivateDecryptingKey};
+    use base64::engine::general_purpose::STANDARD;
+    use base64::Engine;
 
     const NONCE: &[u8] = b"abcdefghijklmnopqrst";
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
 
     #[test]
     fn answers_by_plugin() {
         let secret = Secret::new("geheim".into());
-        let native = respond("mysql_native_password", &secret, NONCE, false).unwrap();
-        assert_eq!(native.len(), 20);
-        let sha = respond("caching_sha2_password", &secret, NONCE, false).unwrap();
-        assert_eq!(sha.len(), 32);
-        let nothing = Secret::default();
-        assert!(respond("mysql_native_password", &nothing, NONCE, false)
-            .unwrap()
-            .is_empty());
+        // By Python's hashlib.
+        for (plugin, expected) in [
+            (
+                "mysql_native_password",
+                "bbcdd98c2cc26e66e1163072def02efa6672b012",
+            ),
+            (
+                "caching_sha2_password",
+                "9d5463db7402d7b2a6024117cc0517debae53b09d2425fb4d80386ef286c8beb",
+            ),
+        ] {
+            let answer = respond(plugin, &secret, NONCE, false).unwrap();
+            assert_eq!(hex(&answer), expected);
+            let nothing = respond(plugin, &Secret::default(), NONCE, false).unwrap();
+            assert_eq!(nothing, b"");
+        }
         assert_eq!(
             respond("mysql_clear_password", &secret, NONCE, true).unwrap(),
             b"geheim\0"
@@ -128,8 +178,48 @@ mod tests {
         assert_eq!(step(&[1, 3], false).unwrap(), Next::Wait);
         assert_eq!(step(&[1, 4], true).unwrap(), Next::Send(b"geheim\0".into()));
         assert_eq!(step(&[1, 4], false).unwrap(), Next::Send(vec![2]));
-        let broken = step(b"\x01-----BEGIN PUBLIC KEY-----\nnonsense", false);
-        assert!(broken.unwrap_err().message.contains("public key"));
         assert!(step(&[1, 9], false).is_err() && step(b"", true).is_err());
+    }
+
+    fn pem(key: &[u8]) -> String {
+        let text = STANDARD.encode(key);
+        format!("-----BEGIN PUBLIC KEY-----\n{text}\n-----END PUBLIC KEY-----\n")
+    }
+
+    /// Whether another library reads it is what `tests/test_mysql_login.py` asks.
+    #[test]
+    fn only_the_server_reads_the_password() {
+        let secret = Secret::new("geheim".into());
+        let private = PrivateDecryptingKey::generate(KeySize::Rsa2048).unwrap();
+        let public: PublicKeyX509Der = private.public_key().as_der().unwrap();
+        let message = format!("\x01{}", pem(public.as_ref()));
+        let next = go_on(message.as_bytes(), &secret, NONCE, false).unwrap();
+        let Next::Send(sent) = next else {
+            panic!("nothing is sent");
+        };
+        let private = OaepPrivateDecryptingKey::new(private).unwrap();
+        let mut room = vec![0; private.min_output_size()];
+        let read = private.decrypt(&OAEP_SHA1_MGF1SHA1, &sent, &mut room, None);
+        assert_eq!(masked(read.unwrap().to_vec(), NONCE), b"geheim\0");
+    }
+
+    #[test]
+    fn keys_that_cannot_be_used() {
+        let long = Secret::new("x".repeat(300));
+        let private = PrivateDecryptingKey::generate(KeySize::Rsa2048).unwrap();
+        let public: PublicKeyX509Der = private.public_key().as_der().unwrap();
+        let whole = pem(public.as_ref());
+        let secret = Secret::new("geheim".into());
+        for (secret, key) in [
+            (&secret, "-----BEGIN PUBLIC KEY-----\nnonsense"),
+            (&secret, &whole[..whole.len() / 2]),
+            (&secret, &pem(b"\x30\x82\xff\xff")),
+            (&secret, &whole.replace("PUBLIC", "PRIVATE")),
+            (&long, &whole),
+        ] {
+            let message = format!("\x01{key}");
+            let error = go_on(message.as_bytes(), secret, NONCE, false).unwrap_err();
+            assert!(error.message.contains("public key cannot be used"), "{key}");
+        }
     }
 }

@@ -3,18 +3,17 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::{pin, Pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustls::ClientConfig;
-use tokio::net::TcpStream;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
-use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::errors::at_login;
 use super::options::{Options, URL};
+use super::tls::Tls;
 use crate::upsert::{Host, Place};
 use venturi_base::error::{Error, Kind};
 use venturi_base::meter::sockets::Sockets;
@@ -139,10 +138,11 @@ pub async fn dial(
             let mut tls = tls.clone();
             tls.alpn_protocols = vec![b"postgresql".to_vec()];
             let name = options.login.tls_server_name.as_deref();
-            let name = name.unwrap_or(&host.name);
-            let mut making = MakeRustlsConnect::new(tls);
-            let Ok(connector) = MakeTlsConnect::<TcpStream>::make_tls_connect(&mut making, name);
-            driven(config.connect_raw(socket, connector).await)
+            let tls = Tls {
+                config: Arc::new(tls),
+                name: name.unwrap_or(&host.name).to_owned(),
+            };
+            driven(config.connect_raw(socket, tls).await)
         }
         (net::wire::Wire::Tcp(socket), None) => {
             config.ssl_mode(SslMode::Disable);

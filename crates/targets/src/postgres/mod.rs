@@ -6,6 +6,7 @@ mod errors;
 mod link;
 mod options;
 pub mod read;
+mod tls;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

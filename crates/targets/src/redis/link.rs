@@ -1,19 +1,15 @@
 //! One connection: dialled, logged in; commands go out packed, replies are read one by one.
-//!
-//! The crate `redis` writes commands and reads values. Its own connections are not used: neither could
-//! somebody else's socket be watched in them, nor packed bytes be sent as they are.
 
-use std::fmt::Write as _;
 use std::future::{poll_fn, Future};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::redis::{cmd, parse_redis_value, Cmd, ServerError, Value};
 use rustls::ClientConfig;
 use tokio_rustls::TlsStream;
 
 use crate::upsert::{Executing, Executor, Host, Login, Place, Prepared};
+use venturi_base::codec::redis::{length, strange, Command, Refusal, Reply, LONGEST};
 use venturi_base::error::{Error, Fate, Kind, Result};
 use venturi_base::meter::clock::Stage;
 use venturi_base::meter::sockets::Sockets;
@@ -23,10 +19,6 @@ use venturi_base::net::wire::Wire;
 
 /// Bytes that a read has room for.
 const ROOM: usize = 16 << 10;
-/// A reply of more bytes is none that Venturi has asked for.
-const LONGEST: usize = 64 << 20;
-/// The same of a line, which says how long something is, or what went wrong.
-pub const LONGEST_LINE: usize = 64 << 10;
 /// Of what a server says, so much goes into an error.
 const QUOTED: usize = 200;
 
@@ -117,15 +109,16 @@ impl Access {
             read: 0,
         };
         if let Some((user, password)) = &self.login {
-            let mut auth = cmd("AUTH");
-            user.iter().for_each(|user| {
+            let mut auth = Command::new("AUTH");
+            if let Some(user) = user {
                 auth.arg(user);
-            });
-            let said = link.said(&auth.arg(password).get_packed_command()).await;
+            }
+            let said = link.said(&auth.arg(password).packed()).await;
             self.done(said.map_err(first_contact)?)?;
         }
-        let select = cmd("SELECT").arg(self.database).get_packed_command();
-        let said = link.said(&select).await;
+        let mut select = Command::new("SELECT");
+        select.arg(self.database.to_string());
+        let said = link.said(&select.packed()).await;
         self.done(said.map_err(first_contact)?)?;
         for line in &self.init {
             let said = link.said(format!("{line}\r\n").as_bytes()).await?;
@@ -136,8 +129,8 @@ impl Access {
     }
 
     /// The answer to one command, outside the clock.
-    pub async fn ask(&self, link: &mut Link, command: &Cmd) -> Result<Value> {
-        let mut answers = self.ask_all(link, &command.get_packed_command(), 1).await?;
+    pub async fn ask(&self, link: &mut Link, command: &Command) -> Result<Reply> {
+        let mut answers = self.ask_all(link, &command.packed(), 1).await?;
         answers.pop().ok_or_else(strange).and_then(|answer| {
             let done = self.done(answer);
             done.map_err(|error| error.context(self.host.authority()))
@@ -150,7 +143,7 @@ impl Access {
         link: &mut Link,
         packed: &[u8],
         count: usize,
-    ) -> Result<Vec<Value>> {
+    ) -> Result<Vec<Reply>> {
         let asked = async {
             link.send(packed).await?;
             let mut answers = Vec::with_capacity(count);
@@ -164,19 +157,17 @@ impl Access {
     }
 
     /// A value, or what the server says instead.
-    pub fn done(&self, value: Value) -> Result<Value> {
-        match value {
-            Value::ServerError(refusal) => Err(self.refused(&refusal)),
-            value => Ok(value),
+    pub fn done(&self, reply: Reply) -> Result<Reply> {
+        match reply {
+            Reply::Refused(refusal) => Err(self.refused(&refusal)),
+            reply => Ok(reply),
         }
     }
 
     /// What the server refuses, and what to do next.
-    pub fn refused(&self, refusal: &ServerError) -> Error {
-        let code = refusal.code();
-        let mut text = String::new();
-        let _ = write!(text, "{code} {}", refusal.details().unwrap_or_default());
-        let text: String = text
+    pub fn refused(&self, refusal: &Refusal) -> Error {
+        let code = &*refusal.code;
+        let text: String = format!("{code} {}", refusal.details)
             .chars()
             .filter(|c| !c.is_control())
             .take(QUOTED)
@@ -256,7 +247,7 @@ impl Link {
         &self.wire
     }
 
-    async fn said(&mut self, packed: &[u8]) -> Result<Value> {
+    async fn said(&mut self, packed: &[u8]) -> Result<Reply> {
         self.send(packed).await?;
         self.reply().await
     }
@@ -275,7 +266,7 @@ impl Link {
     /// The next reply's bytes.
     async fn frame(&mut self) -> Result<&[u8]> {
         loop {
-            if let Some(length) = whole(&self.incoming[self.read..])? {
+            if let Some(length) = length(&self.incoming[self.read..])? {
                 let from = self.read;
                 self.read += length;
                 return Ok(&self.incoming[from..self.read]);
@@ -298,12 +289,12 @@ impl Link {
         }
     }
 
-    async fn reply(&mut self) -> Result<Value> {
-        parse_redis_value(self.frame().await?).map_err(|_| strange())
+    async fn reply(&mut self) -> Result<Reply> {
+        Reply::parse(self.frame().await?)
     }
 
     /// Reads the replies to `count` commands: how many of them say no, and the first that does.
-    pub async fn settle(&mut self, count: usize) -> Result<(usize, Option<ServerError>)> {
+    pub async fn settle(&mut self, count: usize) -> Result<(usize, Option<Refusal>)> {
         let (mut refused, mut first) = (0, None);
         for _ in 0..count {
             let frame = self.frame().await?;
@@ -311,8 +302,8 @@ impl Link {
                 continue;
             }
             refused += 1;
-            if let (None, Ok(Value::ServerError(error))) = (&first, parse_redis_value(frame)) {
-                first = Some(error);
+            if let (None, Reply::Refused(refusal)) = (&first, Reply::parse(frame)?) {
+                first = Some(refusal);
             }
         }
         Ok((refused, first))
@@ -394,46 +385,6 @@ pub fn pattern(table: &str) -> Vec<u8> {
     }
     pattern.push(b'*');
     pattern
-}
-
-/// How many bytes the first reply has; `None`: it is not whole yet.
-pub fn whole(bytes: &[u8]) -> Result<Option<usize>> {
-    let (mut at, mut left) = (0, 1usize);
-    while left > 0 {
-        let Some((kind, rest)) = bytes[at.min(bytes.len())..].split_first() else {
-            return Ok(None);
-        };
-        if !b"+-:$*".contains(kind) {
-            return Err(strange());
-        }
-        let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
-            return match rest.len() > LONGEST_LINE {
-                true => Err(strange()),
-                false => Ok(None),
-            };
-        };
-        let line = rest[..end].strip_suffix(b"\r").ok_or_else(strange)?;
-        at += end + 2;
-        left -= 1;
-        if *kind == b'$' || *kind == b'*' {
-            let text = std::str::from_utf8(line).map_err(|_| strange())?;
-            let length: i64 = text.parse().map_err(|_| strange())?;
-            // Below 0 there is nothing, which has no bytes of its own.
-            let length = length.max(0) as usize + 2 * usize::from(*kind == b'$' && length >= 0);
-            if length > LONGEST {
-                return Err(strange());
-            }
-            match kind {
-                b'$' => at += length,
-                _ => left += length,
-            }
-        }
-    }
-    Ok((at <= bytes.len()).then_some(at))
-}
-
-pub fn strange() -> Error {
-    Error::protocol("what it says is no reply of Redis' protocol: is it a Redis server?")
 }
 
 fn lost(error: io::Error) -> Error {

@@ -9,7 +9,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::redis::{cmd, from_redis_value, Value};
 use arrow_array::RecordBatch;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -19,6 +18,7 @@ use crate::upsert::{
     Work,
 };
 use crate::{each, planned, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
+use venturi_base::codec::redis::{strange, Command, Reply};
 use venturi_base::codec::sql::{self, Dialect};
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::{Error, Kind, Result};
@@ -29,7 +29,7 @@ use venturi_base::meter::readers::network::is_own as is_own_address;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Operation, TrialSpec};
 
-use link::{escape, pattern, prefix, strange, Access, Call, Link, Statement, CLUSTER, REPLICA};
+use link::{escape, pattern, prefix, Access, Call, Link, Statement, CLUSTER, REPLICA};
 
 pub const URL: Form = Form {
     scheme: "redis",
@@ -122,8 +122,8 @@ impl Redis {
         link: &mut Link,
         listener: Option<u32>,
     ) -> Result<(Identity, Vec<String>)> {
-        let info = match self.access.ask(link, &cmd("INFO")).await? {
-            Value::BulkString(text) => String::from_utf8_lossy(&text).into_owned(),
+        let info = match self.access.ask(link, &Command::new("INFO")).await? {
+            Reply::Text(text) => String::from_utf8_lossy(&text).into_owned(),
             _ => return Err(strange().context(self.access.host.authority())),
         };
         let field = |name: &str| {
@@ -153,7 +153,7 @@ impl Redis {
         let mut round_trip = Duration::MAX;
         for _ in 0..ROUND_TRIPS {
             let asked = Instant::now();
-            self.access.ask(link, &cmd("PING")).await?;
+            self.access.ask(link, &Command::new("PING")).await?;
             round_trip = round_trip.min(asked.elapsed());
         }
         let valkey = field("valkey_version").map(|version| format!("Valkey {version}"));
@@ -178,15 +178,15 @@ impl Redis {
 
     /// Some keys of the table from a cursor on, and the next cursor, which is 0 where there are no more.
     async fn page(&self, link: &mut Link, cursor: u64) -> Result<(u64, Vec<Vec<u8>>)> {
-        let mut scan = cmd("SCAN");
-        scan.arg(cursor)
+        let mut scan = Command::new("SCAN");
+        scan.arg(cursor.to_string())
             .arg("MATCH")
             .arg(pattern(&self.table))
             .arg("COUNT")
-            .arg(PAGE);
+            .arg(PAGE.to_string());
         let page = self.access.ask(link, &scan).await?;
         halt::check()?;
-        from_redis_value(page).map_err(|_| strange().context(self.access.host.authority()))
+        scanned(page).ok_or_else(|| strange().context(self.access.host.authority()))
     }
 
     async fn exists(&self, link: &mut Link) -> Result<bool> {
@@ -207,7 +207,11 @@ impl Redis {
             loop {
                 let (next, keys) = self.page(link, cursor).await?;
                 if !keys.is_empty() {
-                    self.access.ask(link, cmd("UNLINK").arg(&keys)).await?;
+                    let mut unlink = Command::new("UNLINK");
+                    for key in &keys {
+                        unlink.arg(key);
+                    }
+                    self.access.ask(link, &unlink).await?;
                     gone += keys.len();
                 }
                 if next == 0 {
@@ -257,34 +261,34 @@ impl Redis {
             let (mut packed, mut count) = (Vec::new(), 0);
             for key in &keys {
                 if !table.add.is_empty() {
-                    let mut get = cmd("HMGET");
+                    let mut get = Command::new("HMGET");
                     get.arg(key);
-                    table.add.iter().for_each(|at| {
+                    for at in &table.add {
                         get.arg(table.column(*at));
-                    });
-                    get.write_packed_command(&mut packed);
+                    }
+                    get.write(&mut packed);
                     count += 1;
                 }
                 if bytes.is_some() {
-                    let mut size = cmd("MEMORY");
-                    size.arg("USAGE").arg(key).arg("SAMPLES").arg(0);
-                    size.write_packed_command(&mut packed);
+                    let mut size = Command::new("MEMORY");
+                    size.arg("USAGE").arg(key).arg("SAMPLES").arg("0");
+                    size.write(&mut packed);
                     count += 1;
                 }
             }
             for answer in self.access.ask_all(link, &packed, count).await? {
                 match answer {
-                    Value::Int(size) => bytes = bytes.map(|bytes| bytes + size.max(0) as u64),
-                    Value::Array(values) => {
+                    Reply::Integer(size) => bytes = bytes.map(|bytes| bytes + size.max(0) as u64),
+                    Reply::Array(values) => {
                         for (sum, value) in found.sums.iter_mut().zip(values) {
                             *sum += self.counter(value)?;
                         }
                     }
                     // Managed servers may not tell what a key takes.
-                    Value::ServerError(error) if ["ERR", "NOPERM"].contains(&error.code()) => {
+                    Reply::Refused(refusal) if ["ERR", "NOPERM"].contains(&&*refusal.code) => {
                         bytes = None
                     }
-                    Value::Nil => {}
+                    Reply::Nothing => {}
                     other => drop(self.access.done(other)?),
                 }
             }
@@ -296,9 +300,9 @@ impl Redis {
         }
     }
 
-    fn counter(&self, value: Value) -> Result<i128> {
+    fn counter(&self, value: Reply) -> Result<i128> {
         match value {
-            Value::BulkString(text) => {
+            Reply::Text(text) => {
                 let number = std::str::from_utf8(&text)
                     .ok()
                     .and_then(|text| text.parse().ok());
@@ -369,6 +373,22 @@ impl Redis {
     }
 }
 
+/// What SCAN answers: the next cursor, and keys.
+fn scanned(page: Reply) -> Option<(u64, Vec<Vec<u8>>)> {
+    let text = |reply| match reply {
+        Reply::Text(text) => Some(text),
+        _ => None,
+    };
+    let Reply::Array(parts) = page else {
+        return None;
+    };
+    let Ok([cursor, Reply::Array(keys)]) = <[Reply; 2]>::try_from(parts) else {
+        return None;
+    };
+    let cursor = String::from_utf8(text(cursor)?).ok()?.parse().ok()?;
+    Some((cursor, keys.into_iter().map(text).collect::<Option<_>>()?))
+}
+
 /// Makes pipelines of rows.
 struct Rows {
     prefix: Vec<u8>,
@@ -420,12 +440,12 @@ impl Builder for Rows {
                 if !values.text(*at, row, &mut text)? {
                     text.push(b'0');
                 }
-                let mut add = cmd("HINCRBY");
+                let mut add = Command::new("HINCRBY");
                 add.arg(&key).arg(table.column(*at)).arg(&text);
-                add.write_packed_command(&mut made.bytes);
+                add.write(&mut made.bytes);
                 made.commands += 1;
             }
-            let (mut given, mut nulls) = (cmd("HSET"), cmd("HDEL"));
+            let (mut given, mut nulls) = (Command::new("HSET"), Command::new("HDEL"));
             given.arg(&key);
             nulls.arg(&key);
             for at in &set {
@@ -437,11 +457,10 @@ impl Builder for Rows {
             }
             // The command and its key are no fields yet.
             for command in [given, nulls] {
-                if command.args_iter().nth(2).is_none() {
-                    continue;
+                if command.words() > 2 {
+                    command.write(&mut made.bytes);
+                    made.commands += 1;
                 }
-                command.write_packed_command(&mut made.bytes);
-                made.commands += 1;
             }
         }
         Ok(made)

@@ -1,56 +1,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::redis::parse_redis_value;
 use arrow_array::{Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 
-use super::link::{pattern, prefix, whole, Access, LONGEST_LINE};
-use super::{Rows, URL};
+use super::link::{pattern, prefix, Access};
+use super::{scanned, Rows, URL};
 use crate::upsert::{Builder, Login, Place};
+use venturi_base::codec::redis::{Command, Reply};
 use venturi_base::data::upsert::Table;
 use venturi_base::error::Kind;
 use venturi_base::spec::Upsert;
-
-#[test]
-fn replies_are_whole_or_not_yet() {
-    for text in [
-        "+OK\r\n",
-        "-ERR no\r\n",
-        ":-12\r\n",
-        "$3\r\na\r\n\r\n",
-        "$-1\r\n",
-        "$0\r\n\r\n",
-        "*-1\r\n",
-        "*0\r\n",
-        "*2\r\n$1\r\n0\r\n*2\r\n$1\r\na\r\n:7\r\n",
-    ] {
-        for cut in 0..text.len() {
-            let part = &text.as_bytes()[..cut];
-            assert_eq!(whole(part).unwrap(), None, "{text:?} up to {cut}");
-        }
-        let more = format!("{text}+more");
-        assert_eq!(whole(more.as_bytes()).unwrap(), Some(text.len()));
-        assert!(parse_redis_value(text.as_bytes()).is_ok());
-    }
-}
-
-#[test]
-fn what_is_no_reply_is_told_at_once() {
-    for bytes in [
-        &b"HTTP/1.1 400"[..],
-        b"\xff",
-        b"\0",
-        b"$many\r\n",
-        b"+line\n",
-        b"*99999999999\r\n",
-        b"$99999999999\r\n",
-    ] {
-        assert!(whole(bytes).is_err(), "{bytes:?}");
-    }
-    let endless = [b'+'; LONGEST_LINE + 2];
-    assert!(whole(&endless).is_err());
-}
 
 #[test]
 fn refusals_say_what_to_do() {
@@ -100,8 +60,8 @@ fn refusals_say_what_to_do() {
         ("-ERR hash value is not an integer", Kind::Server, "--table"),
         ("-ERR unknown command", Kind::Server, "unknown command"),
     ] {
-        let value = parse_redis_value(format!("{line}\r\n").as_bytes()).unwrap();
-        let error = access.done(value).unwrap_err();
+        let reply = Reply::parse(format!("{line}\r\n").as_bytes()).unwrap();
+        let error = access.done(reply).unwrap_err();
         assert_eq!(error.kind, kind, "{line}");
         assert!(error.message.contains(part), "{line}: {}", error.message);
         let code = line[1..].split(' ').next();
@@ -116,6 +76,25 @@ fn refusals_say_what_to_do() {
         "{}",
         error.message
     );
+}
+
+#[test]
+fn pages_of_keys() {
+    let page = |bytes: &[u8]| scanned(Reply::parse(bytes).unwrap());
+    let keys = vec![b"t:1".to_vec(), b"t:\xff".to_vec()];
+    let whole = b"*2\r\n$2\r\n17\r\n*2\r\n$3\r\nt:1\r\n$3\r\nt:\xff\r\n";
+    assert_eq!(page(whole), Some((17, keys)));
+    for strange in [
+        &b"+OK\r\n"[..],
+        b"*0\r\n",
+        b"*1\r\n$1\r\n0\r\n",
+        b"*2\r\n$1\r\nx\r\n*0\r\n",
+        b"*2\r\n$2\r\n-1\r\n*0\r\n",
+        b"*2\r\n*0\r\n*0\r\n",
+        b"*2\r\n$1\r\n0\r\n*1\r\n$-1\r\n",
+    ] {
+        assert_eq!(page(strange), None, "{strange:?}");
+    }
 }
 
 #[test]
@@ -150,11 +129,11 @@ fn a_batch_is_a_pipeline() {
         let table = Table::new("t", rows.schema(), &roles).unwrap();
         let made = Rows::new("t").build(&table, &rows).unwrap();
         let packed = |words: &[&str]| {
-            let mut command = ::redis::Cmd::new();
-            words.iter().for_each(|word| {
+            let mut command = Command::new(words[0]);
+            for word in &words[1..] {
                 command.arg(word);
-            });
-            command.get_packed_command()
+            }
+            command.packed()
         };
         (made, packed)
     };

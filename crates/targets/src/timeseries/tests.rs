@@ -6,29 +6,18 @@ mod stores;
 mod ways;
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::thread;
+use std::net::TcpStream;
 
 use venturi_base::spec::TrialSpec;
 use venturi_engine::{run, Control, Record};
+use venturi_testkit::{closed_port, Peer};
 
 /// A server: each connection is given to `serve`, on a thread that nobody waits for.
-pub fn server(serve: impl Fn(TcpStream) + Send + Clone + 'static) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    thread::spawn(move || {
-        for socket in listener.incoming().flatten() {
-            let serve = serve.clone();
-            thread::spawn(move || serve(socket));
-        }
-    });
+pub fn server(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> u16 {
+    let peer = Peer::start(move |socket, _| serve(socket));
+    let port = peer.port();
+    std::mem::forget(peer); // as long as the process
     port
-}
-
-/// A port on which nobody listens.
-pub fn closed_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// Reads so many bytes at most, or to the end; true: the end came.
@@ -46,7 +35,7 @@ pub fn drain(socket: &mut TcpStream, most: usize) -> bool {
 }
 
 /// A server of HTTP that answers a request's first line with a whole response.
-pub fn web(answer: impl Fn(&str) -> String + Send + Clone + 'static) -> u16 {
+pub fn web(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> u16 {
     server(move |mut socket| {
         let mut request = Vec::new();
         let mut byte = [0];

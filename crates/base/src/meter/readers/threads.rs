@@ -248,15 +248,10 @@ mod tests {
             })
             .unwrap();
         let at = |threads: &Threads| threads.names().iter().position(|name| name == "the-worker");
-        for _ in 0..5000 {
+        venturi_testkit::until("it is seen at work", || {
             threads.read(None);
-            let busy =
-                at(&threads).is_some_and(|at| threads.times().nth(at).unwrap().0 > 5_000_000);
-            if busy {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(2));
-        }
+            at(&threads).is_some_and(|at| threads.times().nth(at).unwrap().0 > 5_000_000)
+        });
         let at = at(&threads).unwrap();
         let used = threads.times().nth(at).unwrap().0;
         assert!(used > 5_000_000);

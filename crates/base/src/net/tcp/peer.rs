@@ -47,16 +47,16 @@ impl Default for Terms {
 #[derive(Debug)]
 pub struct Peer {
     pub addr: SockAddr,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+pub(super) struct Shared {
     terms: Terms,
     stop: AtomicBool,
-    open: AtomicUsize,
+    pub(super) open: AtomicUsize,
     /// When somebody asked for it last; `None`: it listens no longer.
-    asked: Mutex<Option<Instant>>,
+    pub(super) asked: Mutex<Option<Instant>>,
 }
 
 impl Shared {

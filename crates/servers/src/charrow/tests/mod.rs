@@ -15,6 +15,9 @@ use venturi_base::codec::charrow::receive::{ipc_header, Event, Receiver};
 use venturi_base::codec::ipc::Decoder;
 use venturi_base::data::digest;
 
+/// Only what hangs takes that long.
+const LONG: Duration = Duration::from_secs(300);
+
 fn serve(more: &str) -> Server {
     let spec = format!(r#"{{"server": "charrow", "host": "127.0.0.1", "port": 0{more}}}"#);
     Server::start(&spec).unwrap()
@@ -48,12 +51,8 @@ struct Given {
 
 impl Client {
     fn raw(server: &Server) -> Self {
-        let socket = TcpStream::connect(server.address()).unwrap();
-        socket
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .unwrap();
         Self {
-            socket,
+            socket: venturi_testkit::connect(server.address()),
             receiver: Receiver::new(1 << 30),
             decoder: Decoder::default(),
         }
@@ -84,11 +83,20 @@ impl Client {
             .unwrap();
     }
 
-    fn ask(&mut self, name: &str, payload: &str) -> Vec<u8> {
+    /// ... of which the first thing comes.
+    fn begin(&mut self, id: &str, text: &str) {
+        self.query(id, text);
+        assert!(matches!(self.event(), Ok(Event::Schema(_))));
+    }
+
+    fn asks(&mut self, name: &str, payload: &str) {
         let (name, payload) = (name.to_owned(), payload.to_owned());
-        self.socket
-            .write_all(&Request::Ask { name, payload }.write())
-            .unwrap();
+        let asked = Request::Ask { name, payload }.write();
+        self.socket.write_all(&asked).unwrap();
+    }
+
+    fn ask(&mut self, name: &str, payload: &str) -> Vec<u8> {
+        self.asks(name, payload);
         loop {
             if let Event::Answer(bytes) = self.event().unwrap() {
                 return bytes;

@@ -1,8 +1,7 @@
 //! One query, many partitions: each block exactly once, or an error for all.
 
-use std::time::{Duration, Instant};
-
 use super::*;
+use venturi_testkit::until;
 
 const RECORDS: &str =
     "SELECT * FROM records(rows = 100_000, values = sequential, block_rows = 777)";
@@ -39,8 +38,7 @@ fn a_partition_that_comes_late_gets_the_rest_and_then_the_end() {
     // More than the buffers of sockets hold of the first one's, however late the second one runs.
     let much = RECORDS.replace("100_000", "2_000_000");
     let mut first = Client::plain(&server, 2);
-    first.query("late", &much);
-    assert!(matches!(first.event(), Ok(Event::Schema(_))));
+    first.begin("late", &much);
     let mut second = Client::plain(&server, 1);
     second.query("late", &much);
     let (one, two) = std::thread::scope(|scope| {
@@ -66,12 +64,10 @@ fn a_partition_that_dies_fails_the_query_for_all() {
     let server = serve(r#", "query_memory_bytes": 100000"#);
     let endless = "SELECT * FROM records(block_rows = 2000)";
     let mut first = Client::plain(&server, 1);
-    first.query("dying", endless);
-    assert!(matches!(first.event(), Ok(Event::Schema(_))));
+    first.begin("dying", endless);
     assert!(matches!(first.event(), Ok(Event::Block(_))));
     let mut second = Client::plain(&server, 1);
-    second.query("dying", endless);
-    assert!(matches!(second.event(), Ok(Event::Schema(_))));
+    second.begin("dying", endless);
     drop(first);
     let error = second.drain().unwrap_err();
     assert!(
@@ -110,14 +106,9 @@ fn one_that_leaves_without_a_block_harms_nobody() {
     // All leave: the query is nobody's, and its id is free.
     let endless = "SELECT * FROM records(block_rows = 5)";
     let mut third = Client::plain(&slow, 1);
-    third.query("free", endless);
-    assert!(matches!(third.event(), Ok(Event::Schema(_))));
+    third.begin("free", endless);
     drop(third);
-    let begun = Instant::now();
-    while running(&slow) > 0 {
-        assert!(begun.elapsed() < Duration::from_secs(5));
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("the query is nobody's", || running(&slow) == 0);
     let mut fourth = Client::plain(&slow, 1);
     fourth.query("free", "SELECT * FROM records(rows = 5, block_rows = 5)");
     assert_eq!(fourth.drain().unwrap().rows, 5);
@@ -130,21 +121,23 @@ fn running(server: &Server) -> u64 {
 
 #[test]
 fn a_client_that_stops_reading_is_bounded_and_given_up() {
-    let server = serve(r#", "query_memory_bytes": 1000000, "stall_timeout_ns": 300000000"#);
+    let server = serve(r#", "query_memory_bytes": 1000000, "stall_timeout_ns": 1000000000"#);
     let endless = "SELECT * FROM records(block_rows = 10000)";
     let mut client = Client::plain(&server, 4);
-    client.query("stalled", endless);
-    assert!(matches!(client.event(), Ok(Event::Schema(_))));
+    client.begin("stalled", endless);
+    // The second one reads on all the while, and hears of it.
     let mut second = Client::plain(&server, 1);
     second.query("stalled", endless);
-    assert!(matches!(second.event(), Ok(Event::Schema(_))));
-    std::thread::sleep(Duration::from_millis(100));
-    for query in server.state.sessions.all() {
-        assert!(query.waiting_bytes() <= 1_000_000);
-    }
-    // The second one reads on, and hears of it.
-    let error = second.drain().unwrap_err();
-    assert!(error.contains("went away after"), "{error}");
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| second.drain().unwrap_err());
+        until("the end", || {
+            let all = server.state.sessions.all();
+            assert!(all.iter().all(|query| query.waiting_bytes() <= 1_000_000));
+            reading.is_finished()
+        });
+        let error = reading.join().unwrap();
+        assert!(error.contains("went away after"), "{error}");
+    });
     assert_eq!(running(&server), 0);
 }
 
@@ -171,8 +164,7 @@ fn statistics_and_checksums_of_1_2() {
             assert_eq!(told["query"]["bytes"], 3_200_000);
         }
         let mut other = Client::plain(&server, 1);
-        client.query(compression, RECORDS);
-        assert!(matches!(client.event(), Ok(Event::Schema(_))));
+        client.begin(compression, RECORDS);
         other.query(compression, RECORDS);
         assert!(other.drain().unwrap_err().contains("another compression"));
         assert!(matches!(client.event(), Ok(Event::Block(_))));
@@ -193,8 +185,7 @@ fn numbered(server: &Server, partition: u64) -> Client {
 fn a_partition_that_comes_again_is_told() {
     let server = serve(r#", "query_memory_bytes": 100000"#);
     let mut first = numbered(&server, 0);
-    first.query("again", RECORDS);
-    assert!(matches!(first.event(), Ok(Event::Schema(_))));
+    first.begin("again", RECORDS);
     assert!(matches!(first.event(), Ok(Event::Block(_))));
     let mut twice = numbered(&server, 0);
     twice.query("again", RECORDS);
@@ -223,14 +214,9 @@ fn who_says_that_it_wants_no_more_may_leave() {
     let server = serve(r#", "query_memory_bytes": 100000"#);
     let text = "SELECT * FROM records(rows = 3_000_000, block_rows = 2000)";
     let mut first = numbered(&server, 0);
-    first.query("content", text);
-    assert!(matches!(first.event(), Ok(Event::Schema(_))));
+    first.begin("content", text);
     assert!(matches!(first.event(), Ok(Event::Block(_))));
-    let leave = Request::Ask {
-        name: "leave".into(),
-        payload: String::new(),
-    };
-    first.socket.write_all(&leave.write()).unwrap();
+    first.asks("leave", "");
     // What was in flight comes, and then the server hangs up.
     let mut blocks = 1;
     while let Ok(Event::Block(_)) = first.event() {
@@ -250,16 +236,11 @@ fn of_two_that_are_the_same_partition_one_is_served() {
     for twin in &mut twins {
         twin.query("twins", "any");
     }
-    let engine = server.next_query(Duration::from_secs(10)).unwrap();
-    let both_are_there = || {
+    let engine = server.next_query(LONG).unwrap();
+    until("both are there", || {
         let all = server.state.sessions.all();
         all.iter().any(|query| query.came() == 2)
-    };
-    let begun = std::time::Instant::now();
-    while !both_are_there() {
-        assert!(begun.elapsed().as_secs() < 10);
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    });
     for at in 0..20 {
         engine.push(super::engines::ipc(&super::engines::table(
             at * 10..at * 10 + 10,
@@ -291,8 +272,7 @@ fn partitions_of_a_query_agree_on_how_many_they_are() {
         Client::extended(&server, 1, &parameters)
     };
     let mut first = of(0, 2);
-    first.query("unlike", RECORDS);
-    assert!(matches!(first.event(), Ok(Event::Schema(_))));
+    first.begin("unlike", RECORDS);
     let mut other = of(1, 3);
     other.query("unlike", RECORDS);
     let error = other.drain().unwrap_err();

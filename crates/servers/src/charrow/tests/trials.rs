@@ -8,7 +8,7 @@ fn trial(server: &Server, id: &str, streams: usize, work: &str, options: &str) -
     let spec = format!(
         r#"{{"trial": "{id}", "target": "charrow://{}", "operation": "get",
             "data": {{"source": "records", "columns": 4, "seed": 3}}, "rows_per_batch": 3000,
-            "streams": {streams}, "threads": 2, "timeout_ns": 10000000000, {work},
+            "streams": {streams}, "threads": 2, "timeout_ns": 600000000000, {work},
             "options": {{{options}}}}}"#,
         server.address()
     );

@@ -3,7 +3,6 @@ mod trials;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::time::Duration;
 
 use super::Server;
 
@@ -15,11 +14,7 @@ fn serve(more: &str) -> Server {
 }
 
 fn connect(server: &Server) -> TcpStream {
-    let socket = TcpStream::connect(server.address()).unwrap();
-    let limit = Some(Duration::from_secs(10));
-    socket.set_read_timeout(limit).unwrap();
-    socket.set_nodelay(true).unwrap();
-    socket
+    venturi_testkit::connect(server.address())
 }
 
 /// All that is answered to these bytes, after which nothing more is said.

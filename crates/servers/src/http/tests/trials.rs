@@ -7,7 +7,7 @@ use venturi_engine::{run, Control, Outcome, Record};
 fn trial(server: &Server, id: &str, what: &str, options: &str) -> Record {
     let spec = format!(
         r#"{{"trial": "{id}", "target": "http+arrow://{}", "rows_per_batch": 3000, "threads": 2,
-            "data": {{"source": "records", "columns": 4, "seed": 3}}, "timeout_ns": 10000000000,
+            "data": {{"source": "records", "columns": 4, "seed": 3}}, "timeout_ns": 600000000000,
             {what}, "options": {{{options}}}}}"#,
         server.address()
     );

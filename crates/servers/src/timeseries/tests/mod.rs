@@ -8,54 +8,13 @@ mod serving;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::{json, Value};
 
 use super::Server;
 
-/// A directory of its own, gone with the test.
-pub struct Folder(pub PathBuf);
-
-impl Folder {
-    pub fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("venturi-timeseries-{}-{next}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    /// The same files elsewhere: what a crash at this moment would leave.
-    pub fn copy(&self) -> Self {
-        let copy = Self::new();
-        copy_all(&self.0, &copy.0);
-        copy
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn copy_all(from: &Path, to: &Path) {
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            std::fs::create_dir_all(&target).unwrap();
-            copy_all(&entry.path(), &target);
-        } else {
-            // A log may be sealed and removed meanwhile.
-            let _ = std::fs::copy(entry.path(), target);
-        }
-    }
-}
+pub use venturi_testkit::Directory as Folder;
 
 pub fn spec(folder: &Folder, more: Value) -> Value {
     let mut spec = json!({
@@ -80,7 +39,7 @@ pub fn connect(server: &Server, protocol: &str) -> TcpStream {
     let address = server.address_of(protocol).unwrap();
     let socket = TcpStream::connect(address).unwrap();
     socket
-        .set_read_timeout(Some(Duration::from_secs(20)))
+        .set_read_timeout(Some(Duration::from_secs(300)))
         .unwrap();
     socket
 }

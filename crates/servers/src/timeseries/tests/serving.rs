@@ -2,7 +2,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{json, Value};
 
@@ -25,11 +25,7 @@ fn holdings(server: &Server) -> Vec<Value> {
 }
 
 fn wait_for(server: &Server, name: &str, wanted: u64) {
-    let until = Instant::now() + Duration::from_secs(20);
-    while statistics(server)[name] != wanted {
-        assert!(Instant::now() < until, "{name}: {}", statistics(server));
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    venturi_testkit::until(name, || statistics(server)[name] == wanted);
 }
 
 #[test]

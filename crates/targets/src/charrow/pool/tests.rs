@@ -7,6 +7,7 @@ use venturi_base::codec::charrow::messages;
 use venturi_base::codec::charrow::receive::{ipc_header, Event, Receiver};
 use venturi_base::codec::ipc::{schema_to_bytes, Compression, Encoder};
 use venturi_base::meter::handicap::Handicap;
+use venturi_testkit::until;
 
 fn pool(decoders: usize) -> Pool {
     let rules = Rules {
@@ -60,18 +61,12 @@ fn a_lent_decoder_is_one_of_so_many() {
     let (schema, block) = schema_and_block();
     let mut unpacker = Unpacker::new(&schema, pool.rules()).unwrap();
     let here = lent.unpack(&mut unpacker, block).unwrap();
-    let there = until(|| inbox.take()).unwrap();
+    let mut there = None;
+    until("the other block", || {
+        there = there.take().or_else(|| inbox.take());
+        there.is_some()
+    });
+    let there = there.unwrap().unwrap();
     assert_eq!((here.moved.rows, here.digest), (100, there.digest));
-    until(|| pool.lend());
-}
-
-fn until<T>(mut found: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        match found() {
-            Some(found) => return found,
-            None => assert!(begun.elapsed() < Duration::from_secs(10)),
-        }
-        std::thread::sleep(Duration::from_micros(100));
-    }
+    until("it is free again", || pool.lend().is_some());
 }

@@ -1,13 +1,12 @@
 //! Clients that want the server's memory or its threads.
 
-use std::time::{Duration, Instant};
-
 use prost::Message;
 use venturi_core::codec::frame::{code, kind};
 use venturi_core::codec::ipc::Compression;
 use venturi_core::codec::perf::Perf;
 use venturi_core::codec::proto::FlightDescriptor;
 use venturi_core::server::flight::Server;
+use venturi_testkit::{alone, resident, until};
 
 use super::server::{assert_well, serve};
 use super::wire::*;
@@ -22,34 +21,33 @@ fn used(server: &Server) -> u64 {
     statistics["memory_used_bytes"].as_u64().unwrap()
 }
 
-fn soon(what: &str, mut reached: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(2);
-    while !reached() {
-        assert!(Instant::now() < until, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
+/// Whoever never comes to an end of what it says has to go, however often it says a byte more.
 #[test]
 fn one_byte_now_and_then() {
     let server = serve(r#", "patience_ns": 300000000"#);
-    let request = message(&[0x0a, 60]);
+    // Between requests a client may be silent for as long as it likes: here longer than all that follows.
+    let mut silent = Raw::greeted(&server.address());
+    assert!(silent.send(&action(1, "ping", b"")));
+    assert_eq!(silent.answer(1).0, "0");
+    // Frames of 15,996 bytes, which take two minutes.
+    let begins = |kind, flags, stream| frame(kind, flags, stream, &[0; 15_996]);
+    let header_block = [hello(), frame(kind::HEADERS, 0, 1, &[])].concat();
+    let called = [hello(), call(1, false, "DoGet")].concat();
+    let announced = message(&[0; 15_000]);
+    let byte_by_byte = announced.iter().flat_map(|byte| data(1, false, &[*byte]));
     let drips: [(&str, Vec<u8>, Vec<u8>); 4] = [
-        ("preface", vec![], hello()),
-        ("headers", hello(), call(1, false, "DoGet")),
+        (
+            "settings",
+            hello()[..24].to_vec(),
+            begins(kind::SETTINGS, 0, 0),
+        ),
+        ("headers", hello(), begins(kind::HEADERS, 4, 1)),
         (
             "header block",
-            [hello(), frame(kind::HEADERS, 0, 1, &[])].concat(),
-            frame(kind::CONTINUATION, 0, 1, &[]).repeat(9),
+            header_block,
+            begins(kind::CONTINUATION, 0, 1),
         ),
-        (
-            "request",
-            [hello(), call(1, false, "DoGet")].concat(),
-            request
-                .iter()
-                .flat_map(|byte| data(1, false, &[*byte]))
-                .collect(),
-        ),
+        ("request", called, byte_by_byte.collect()),
     ];
     std::thread::scope(|scope| {
         for (what, first, slowly) in &drips {
@@ -57,57 +55,27 @@ fn one_byte_now_and_then() {
             scope.spawn(move || {
                 let mut client = Raw::connect(&server.address());
                 assert!(client.send(first));
-                let begun = Instant::now();
-                for byte in slowly {
-                    if !client.send(&[*byte]) {
-                        break;
-                    }
-                    std::thread::sleep(Duration::from_millis(40));
-                    if begun.elapsed() > Duration::from_millis(1200) {
-                        break;
-                    }
-                }
-                client.farewell();
-                let took = begun.elapsed();
-                assert!(took > Duration::from_millis(250), "{what}: {took:?}");
-                assert!(took < Duration::from_millis(1900), "{what}: {took:?}");
+                assert_eq!(client.drip(slowly), None, "{what}");
             });
         }
         assert_well(&server);
     });
-    // Between requests a client may be silent for as long as it likes.
-    let mut client = Raw::greeted(&server.address());
-    std::thread::sleep(Duration::from_millis(500));
-    assert!(client.send(&action(1, "ping", b"")));
-    assert_eq!(client.answer(1).0, "0");
-}
-
-#[cfg(target_os = "linux")]
-fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS"))
-        .unwrap();
-    line.split_whitespace()
-        .nth(1)
-        .unwrap()
-        .parse::<u64>()
-        .unwrap()
-        * 1024
+    assert!(silent.send(&action(3, "ping", b"")));
+    assert_eq!(silent.answer(3).0, "0");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn three_hundred_idle_connections() {
-    let server = serve("");
-    let before = resident();
-    let mut idle: Vec<Raw> = (0..150).map(|_| Raw::connect(&server.address())).collect();
-    idle.extend((0..150).map(|_| Raw::greeted(&server.address())));
-    assert_well(&server);
-    // The other tests of this process grow as well; a connection may not cost megabytes.
-    let each = resident().saturating_sub(before) / 300;
-    assert!(each < 500_000, "{each} bytes a connection");
+    alone(|| {
+        let server = serve("");
+        let before = resident();
+        let mut idle: Vec<Raw> = (0..150).map(|_| Raw::connect(&server.address())).collect();
+        idle.extend((0..150).map(|_| Raw::greeted(&server.address())));
+        assert_well(&server);
+        let each = resident().saturating_sub(before) / 300;
+        assert!(each < 500_000, "{each} bytes a connection");
+    });
 }
 
 #[test]
@@ -120,7 +88,7 @@ fn no_more_connections_than_allowed() {
     }
     assert_eq!(Raw::connect(&server.address()).farewell(), None);
     drop(idle);
-    soon("a place is free again", || {
+    until("a place is free again", || {
         let mut client = Raw::connect(&server.address());
         client.send(&[hello(), action(1, "ping", b"")].concat()) && client.answer(1).0 == "0"
     });
@@ -143,7 +111,7 @@ fn a_put_without_end_meets_the_bound() {
         }
     }
     assert_eq!(client.answer(1).0, "8");
-    soon("what was put is forgotten", || used(&server) == 0);
+    until("what was put is forgotten", || used(&server) == 0);
     assert_well(&server);
 }
 
@@ -161,7 +129,7 @@ fn small_and_empty_batches_weigh_too() {
         assert_eq!(client.answer(1).0, expected, "{count} rows a batch");
     }
     // The table without rows, which was taken, is there, and weighs little.
-    soon("what was refused is forgotten", || used(&server) < 10_000);
+    until("what was refused is forgotten", || used(&server) < 10_000);
 }
 
 #[test]
@@ -177,13 +145,13 @@ fn a_put_that_goes_away_is_forgotten() {
             &flight_data(Some(&table()), schema.clone())
         )));
         assert!(client.send(&data(1, false, &flight_data(None, batch.clone()))));
-        soon("it is being put", || used(&server) > 0);
+        until("it is being put", || used(&server) > 0);
         match how {
             0 => drop(client),
             1 => assert!(client.send(&frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, 8]))),
             _ => assert!(client.send(&call(1, false, "DoPut"))),
         }
-        soon("what was put is forgotten", || used(&server) == 0);
+        until("what was put is forgotten", || used(&server) == 0);
     }
 }
 
@@ -242,14 +210,19 @@ fn a_client_that_does_not_read() {
     let none = frame(kind::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
     let preface = hello();
     assert!(client.send(&[&preface[..24], &none].concat()));
-    for k in 0..2_000 {
-        if !client.send(&action(2 * k + 1, "statistics", b"")) {
-            break;
-        }
+    let calls = (0..2_000).flat_map(|k| action(2 * k + 1, "statistics", b""));
+    let said: Vec<u8> = calls
+        .chain(frame(kind::PING, 0, 0, &[0; 8]).repeat(100))
+        .collect();
+    let mut sent = 0;
+    // Until all is sent, or no more is taken while another client was served twenty times.
+    let mut refused = 0;
+    while sent < said.len() && refused < 20 {
+        let more = client.send_some(&said[sent..]);
+        refused = if more > 0 { 0 } else { refused + 1 };
+        sent += more;
+        assert_well(&server);
     }
-    let ping = frame(kind::PING, 0, 0, &[0; 8]);
-    client.send(&ping.repeat(100));
-    assert_well(&server);
 }
 
 /// Messages of which only the beginning comes: what they announce is counted.
@@ -264,7 +237,7 @@ fn many_large_messages_at_once() {
     }
     // Two fit into the 16 MB; the third ends the connection, and that frees them.
     assert_eq!(client.farewell(), Some(code::CANCEL));
-    soon("there is room again", || {
+    until("there is room again", || {
         let mut client = Raw::greeted(&server.address());
         let ping = frame(kind::PING, 0, 0, &[0; 8]);
         client.send(&[call(1, false, "DoPut"), data(1, false, &announced), ping].concat());

@@ -2,41 +2,29 @@
 //! kind in good time, never a hang or a panic.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
+use serde_json::{json, Value};
+use venturi_core::codec::flight::Expect;
 use venturi_core::codec::frame::{code, flag, kind};
 use venturi_core::codec::ipc::Compression;
 use venturi_core::engine::{run, Control, Outcome, Record};
 use venturi_core::error::Kind;
+use venturi_core::http2::{Config, Connection, Event, Role};
+use venturi_core::net::wire::Wire;
 use venturi_core::spec::TrialSpec;
+use venturi_testkit::{linger, parse, until, Peer};
 
 use super::wire::*;
 
-/// A server that follows a script; it is given each connection and its number.
-struct Fake {
-    address: String,
-    over: Arc<AtomicBool>,
-}
+/// A server that follows a script.
+struct Fake(Peer);
 
 impl Fake {
     fn start(script: impl Fn(TcpStream, usize) + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let over = Arc::new(AtomicBool::new(false));
-        let (script, ended) = (Arc::new(script), over.clone());
-        std::thread::spawn(move || {
-            for (number, socket) in listener.incoming().flatten().enumerate() {
-                if ended.load(Ordering::Relaxed) {
-                    return;
-                }
-                let script = script.clone();
-                std::thread::spawn(move || script(socket, number));
-            }
-        });
-        Self { address, over }
+        Self(Peer::start(script))
     }
 
     /// Answers the planning as a foreign server does; `then` is what the stream gets.
@@ -68,56 +56,54 @@ impl Fake {
         Self::planned(move |mut socket| {
             await_call(&mut socket, b"Do");
             let _ = socket.write_all(&first);
-            let mut reader = socket.try_clone().unwrap();
-            std::thread::spawn(move || while reader.read(&mut [0; 4096]).is_ok_and(|n| n > 0) {});
+            let reader = socket.try_clone().unwrap();
+            std::thread::spawn(move || linger(reader));
             while socket.write_all(&many).is_ok() {}
         })
     }
 
-    fn spec(&self, operation: &str, more: &str) -> TrialSpec {
+    /// Of a trial that no time-out ends, unless `more` has one.
+    fn spec(&self, operation: &str, more: Value) -> TrialSpec {
         let (what, data) = match operation {
-            "get" => ("?ticket=t", r#"{"source": "remote"}"#),
-            _ => ("/table", r#"{"source": "records"}"#),
+            "get" => ("?ticket=t", json!({"source": "remote"})),
+            _ => ("/table", json!({"source": "records"})),
         };
-        let rows = if operation == "get" {
-            ""
-        } else {
-            r#""rows_per_stream": 2000000, "#
-        };
-        TrialSpec::parse(&format!(
-            r#"{{"trial": "t", "target": "flight://{}{what}", "operation": "{operation}", "data": {data},
-                "rows_per_batch": 1000, {rows}"streams": 1, "threads": 1, "timeout_ns": 1000000000,
-                "sample_interval_ns": 0{more}}}"#,
-            self.address
-        ))
-        .unwrap()
+        let mut fields = json!({
+            "target": format!("flight://{}{what}", self.0.address), "operation": operation, "data": data,
+            "rows_per_batch": 1000, "threads": 1, "timeout_ns": 600_000_000_000u64, "sample_interval_ns": 0,
+        });
+        let (fields_, more) = (fields.as_object_mut().unwrap(), more.as_object().unwrap());
+        fields_.extend(more.clone());
+        if operation == "put" {
+            fields_.insert("rows_per_stream".into(), json!(2_000_000));
+        }
+        parse(fields)
     }
 
-    fn run(&self, operation: &str, more: &str) -> Record {
-        let begun = Instant::now();
-        let record = run(self.spec(operation, more), &Control::new());
-        assert!(
-            begun.elapsed() < Duration::from_secs(5),
-            "{:?}",
-            begun.elapsed()
-        );
-        record
+    fn run(&self, operation: &str, more: Value) -> Record {
+        run(self.spec(operation, more), &Control::new())
     }
 
     fn fails(&self, what: &str, operation: &str, kind: Kind, words: &str) {
-        let record = self.run(operation, "");
-        assert_eq!(record.outcome, Outcome::Failed, "{what}");
-        let error = record.error.unwrap();
-        assert_eq!(error.kind, kind, "{what}: {}", error.message);
-        assert!(error.message.contains(words), "{what}: {}", error.message);
+        failed(what, self.run(operation, json!({})), kind, words);
+    }
+
+    /// It is given up because nothing comes for so long, which the first answers may take, too.
+    fn stalls(&self, what: &str, operation: &str, more: Value, words: &str) {
+        let mut limited = json!({"timeout_ns": 2_000_000_000});
+        limited
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        failed(what, self.run(operation, limited), Kind::Timeout, words);
     }
 }
 
-impl Drop for Fake {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
-        let _ = TcpStream::connect(&self.address);
-    }
+fn failed(what: &str, record: Record, kind: Kind, words: &str) {
+    assert_eq!(record.outcome, Outcome::Failed, "{what}");
+    let error = record.error.unwrap();
+    assert_eq!(error.kind, kind, "{what}: {}", error.message);
+    assert!(error.message.contains(words), "{what}: {}", error.message);
 }
 
 /// Reads until the client has called.
@@ -132,19 +118,13 @@ fn await_call(socket: &mut TcpStream, method: &[u8]) {
     }
 }
 
-/// Reads on until the client hangs up.
-fn linger(mut socket: TcpStream) {
-    let _ = socket.set_read_timeout(Some(Duration::from_secs(3)));
-    while socket.read(&mut [0; 1 << 16]).is_ok_and(|count| count > 0) {}
-}
-
 fn begun() -> Vec<u8> {
     [frame(kind::SETTINGS, 0, 0, &[]), accepted(1)].concat()
 }
 
 #[test]
 fn the_script_is_understood() {
-    let record = Fake::answers(whole_get(1, 10)).run("get", "");
+    let record = Fake::answers(whole_get(1, 10)).run("get", json!({}));
     assert_eq!(record.error, None);
     assert_eq!(record.counts.rows, 10);
     // Padded frames are as good as others.
@@ -156,46 +136,63 @@ fn the_script_is_understood() {
     let schema = padded(flight_data(None, schema));
     let batch = padded(flight_data(None, batch));
     let bytes = [begun(), schema, batch, trailers(1, "0")].concat();
-    let record = Fake::answers(bytes).run("get", "");
+    let record = Fake::answers(bytes).run("get", json!({}));
     assert_eq!((record.error, record.counts.rows), (None, 10));
 }
 
-/// The conversation ends after every one of its bytes.
+/// Our end of a connection whose peer says this and hangs up: whether the answer had an end, and
+/// how the connection ended.
+fn cut(bytes: &[u8]) -> (bool, Kind) {
+    venturi_core::net::runtime::block_on(async {
+        let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
+        near.set_nonblocking(true).unwrap();
+        far.write_all(bytes).unwrap();
+        far.shutdown(Shutdown::Write).unwrap();
+        let near = tokio::net::UnixStream::from_std(near).unwrap();
+        let mut connection = Connection::new(Wire::Unix(near), Config::new(Role::Client));
+        let stream = connection.request(&[(":path".into(), b"/".to_vec())], Expect::Flight);
+        connection.end(stream);
+        let mut ended = false;
+        loop {
+            match std::future::poll_fn(|cx| connection.poll_event(cx)).await {
+                Ok(event) => {
+                    let trailers = matches!(&event, Event::Headers { end: true, .. });
+                    ended |= trailers || matches!(event, Event::End { .. });
+                }
+                Err(error) => return (ended, error.kind),
+            }
+        }
+    })
+    .unwrap()
+}
+
 #[test]
 fn cut_short_at_every_byte() {
     let whole = whole_get(1, 3);
     let length = whole.len();
-    std::thread::scope(|scope| {
-        for half in 0..2 {
-            let whole = whole.clone();
-            scope.spawn(move || {
-                let cut = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-                let at = cut.clone();
-                let fake = Fake::planned(move |mut socket| {
-                    await_call(&mut socket, b"DoGet");
-                    let _ = socket.write_all(&whole[..at.load(Ordering::Relaxed)]);
-                    let _ = socket.shutdown(Shutdown::Write);
-                    linger(socket);
-                });
-                for at in (half..length).step_by(2) {
-                    cut.store(at, Ordering::Relaxed);
-                    // A busy machine may be late to answer the plan; that is not what is looked at.
-                    let late = |record: &Record| matches!(&record.error, Some(e) if e.kind == Kind::Timeout);
-                    let mut tries = (0..5).map(|_| run(fake.spec("get", ""), &Control::new()));
-                    let record = tries.find(|record| !late(record)).expect("late five times");
-                    assert_eq!(record.outcome, Outcome::Failed, "cut at {at} of {length}");
-                    let error = record.error.unwrap();
-                    assert_eq!(error.kind, Kind::Lost, "cut at {at}: {}", error.message);
-                }
-            });
-        }
+    for at in 0..length {
+        assert_eq!(cut(&whole[..at]), (false, Kind::Lost), "{at} of {length}");
+    }
+    assert_eq!(cut(&whole), (true, Kind::Lost));
+    // A whole trial, at some of them.
+    let position = Arc::new(AtomicUsize::new(0));
+    let now = position.clone();
+    let fake = Fake::planned(move |mut socket| {
+        await_call(&mut socket, b"DoGet");
+        let _ = socket.write_all(&whole[..now.load(Ordering::Relaxed)]);
+        let _ = socket.shutdown(Shutdown::Write);
+        linger(socket);
     });
+    for at in (0..length).step_by(length / 29).chain([length - 1]) {
+        position.store(at, Ordering::Relaxed);
+        fake.fails(&format!("cut at {at}"), "get", Kind::Lost, "");
+    }
 }
 
 #[test]
 fn servers_of_another_kind() {
     let silent = Fake::start(|socket, _| linger(socket));
-    silent.fails("silent", "get", Kind::Timeout, "no answer");
+    silent.stalls("silent", "get", json!({}), "no answer");
     let http = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
     let fake = Fake::start(move |mut socket, _| {
         await_call(&mut socket, b"PRI");
@@ -429,36 +426,44 @@ fn pings_for_ever_are_a_timeout() {
             // A put may not send a byte.
             let closed = frame(kind::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
             let _ = socket.write_all(&closed);
+            // Slowly: more of them would be a flood.
             while socket.write_all(&frame(kind::PING, 0, 0, &[0; 8])).is_ok() {
-                std::thread::sleep(Duration::from_millis(10));
+                std::thread::sleep(std::time::Duration::from_millis(10));
             }
         });
-        fake.fails(operation, operation, Kind::Timeout, "no data for 1 s");
+        fake.stalls(operation, operation, json!({}), "no data for 2 s");
     }
 }
 
 /// A message without a batch is progress, but must not keep a cancel from being heard.
 #[test]
 fn a_flood_of_messages_can_be_cancelled() {
-    let fake = Fake::floods(begun(), data(1, false, &message(&[0x1a, 1, 0])));
+    let written = Arc::new(AtomicUsize::new(0));
+    let count = written.clone();
+    let fake = Fake::planned(move |mut socket| {
+        await_call(&mut socket, b"Do");
+        let _ = socket.write_all(&begun());
+        let many = data(1, false, &message(&[0x1a, 1, 0])).repeat(4_000);
+        while socket.write_all(&many).is_ok() {
+            count.fetch_add(many.len(), Ordering::Relaxed);
+        }
+    });
     let control = Control::new();
-    let begun = Instant::now();
     let record = std::thread::scope(|scope| {
         scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(150));
+            // More than the buffers of a connection hold: the client is reading.
+            until("the flood", || written.load(Ordering::Relaxed) > 64 << 20);
             control.cancel();
         });
-        run(fake.spec("get", ""), &control)
+        run(fake.spec("get", json!({})), &control)
     });
     assert_eq!(record.outcome, Outcome::Interrupted);
-    assert!(begun.elapsed() < Duration::from_secs(2));
 }
 
 #[test]
 fn a_put_that_nobody_acknowledges() {
-    let fake = Fake::answers(begun());
-    let record = fake.run("put", r#", "options": {"ack": "batch"}"#);
-    assert_eq!(record.error.unwrap().kind, Kind::Timeout);
+    let ack = json!({"options": {"ack": "batch"}});
+    Fake::answers(begun()).stalls("no acknowledgement", "put", ack, "");
 }
 
 #[test]
@@ -466,14 +471,10 @@ fn an_answer_without_end_has_a_bound() {
     let fake = Fake::start(|mut socket, _| {
         await_call(&mut socket, b"DoAction");
         let piece = data(1, false, &message(&[7; 1 << 20]));
-        let mut reader = socket.try_clone().unwrap();
-        std::thread::spawn(move || while reader.read(&mut [0; 4096]).is_ok_and(|n| n > 0) {});
+        let reader = socket.try_clone().unwrap();
+        std::thread::spawn(move || linger(reader));
         let _ = socket.write_all(&[frame(kind::SETTINGS, 0, 0, &[]), accepted(1)].concat());
         while socket.write_all(&piece).is_ok() {}
     });
-    let mut spec = fake.spec("get", "");
-    spec.timeout_ns = 60_000_000_000; // it is not the time that ends it
-    let error = run(spec, &Control::new()).error.unwrap();
-    assert_eq!(error.kind, Kind::Protocol, "{}", error.message);
-    assert!(error.message.contains("no end"), "{}", error.message);
+    fake.fails("no end", "get", Kind::Protocol, "no end");
 }

@@ -1,7 +1,7 @@
 //! What fuzzers start from and what they have kept, given to the targets again
 //! (`fuzz/README.md`): nothing of it may make a target panic, and the targets have to compile.
 
-#[path = "../../../fuzz/src/lib.rs"]
+#[path = "../../../../fuzz/src/lib.rs"]
 mod targets;
 
 use std::io::ErrorKind;
@@ -22,8 +22,6 @@ fn kept_of(target: &str) -> Vec<Vec<u8>> {
 
 #[test]
 fn seeds_and_kept_inputs_find_nothing() {
-    // What a target's server stores lands beside what was built. No other thread runs yet.
-    std::env::set_var("TMPDIR", env!("CARGO_TARGET_TMPDIR"));
     let seeds = seeds::all().unwrap();
     for (name, run) in TARGETS {
         let of_target = seeds.iter().filter(|(target, _, _)| *target == name);

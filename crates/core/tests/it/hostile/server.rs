@@ -1,7 +1,7 @@
 //! Clients that break the rules of HTTP/2: the connection ends with the reason, and the
 //! server goes on.
 
-use venturi_core::codec::frame::{code, flag, kind, Frame};
+use venturi_core::codec::frame::{code, flag, kind, write_headers, Frame};
 use venturi_core::server::flight::Server;
 
 use super::wire::*;
@@ -35,141 +35,100 @@ fn frames_where_they_may_not_be() {
     let put = call(1, false, "DoPut");
     let ended = [call(1, false, "DoPut"), data(1, true, b"")].concat();
     let cancel = frame(kind::RST_STREAM, 0, 1, &code::CANCEL.to_be_bytes());
-    let cases: [(&str, u32, Vec<u8>); 26] = [
+    let cases: [(u32, Vec<(&str, Vec<u8>)>); 3] = [
         (
-            "data before headers",
             code::PROTOCOL_ERROR,
-            data(1, false, b"x"),
+            vec![
+                ("data before headers", data(1, false, b"x")),
+                ("data of stream 0", data(0, false, b"x")),
+                ("an even stream", call(2, false, "DoGet")),
+                ("headers of stream 0", call(0, false, "DoGet")),
+                (
+                    "headers of a number that goes back",
+                    [call(5, false, "DoPut"), call(3, false, "DoPut")].concat(),
+                ),
+                ("a reset of nothing", cancel.clone()),
+                (
+                    "a reset of stream 0",
+                    frame(kind::RST_STREAM, 0, 0, &[0; 4]),
+                ),
+                (
+                    "a window of nobody's stream",
+                    frame(kind::WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]),
+                ),
+                ("a ping of a stream", frame(kind::PING, 0, 3, &[0; 8])),
+                (
+                    "a stream that depends on itself",
+                    frame(kind::PRIORITY, 0, 7, &[0, 0, 0, 7, 0]),
+                ),
+                ("settings of a stream", frame(kind::SETTINGS, 0, 1, &[])),
+                (
+                    "a push setting of 2",
+                    frame(kind::SETTINGS, 0, 0, &[0, 2, 0, 0, 0, 2]),
+                ),
+                ("a farewell of a stream", frame(kind::GOAWAY, 0, 1, &[0; 8])),
+                ("a push", frame(kind::PUSH_PROMISE, 4, 1, &[0; 8])),
+                (
+                    "a continuation of nothing",
+                    frame(kind::CONTINUATION, 4, 1, &[]),
+                ),
+                (
+                    "a window of nothing",
+                    frame(kind::WINDOW_UPDATE, 0, 0, &[0; 4]),
+                ),
+                (
+                    "padding beyond the frame",
+                    [&put[..], &frame(kind::DATA, flag::PADDED, 1, &[9, 0])].concat(),
+                ),
+                (
+                    "data inside of a header block",
+                    [
+                        &put[..],
+                        &frame(kind::HEADERS, 0, 3, &[]),
+                        &data(1, false, b"x"),
+                    ]
+                    .concat(),
+                ),
+                (
+                    "a message cut short by the end",
+                    [&put[..], &data(1, true, &[0, 0])].concat(),
+                ),
+            ],
         ),
         (
-            "data of stream 0",
-            code::PROTOCOL_ERROR,
-            data(0, false, b"x"),
-        ),
-        (
-            "an even stream",
-            code::PROTOCOL_ERROR,
-            call(2, false, "DoGet"),
-        ),
-        (
-            "headers of stream 0",
-            code::PROTOCOL_ERROR,
-            call(0, false, "DoGet"),
-        ),
-        (
-            "headers of a number that goes back",
-            code::PROTOCOL_ERROR,
-            [call(5, false, "DoPut"), call(3, false, "DoPut")].concat(),
-        ),
-        (
-            "headers behind the end",
             code::STREAM_CLOSED,
-            [&ended[..], &put].concat(),
+            vec![
+                ("headers behind the end", [&ended[..], &put].concat()),
+                (
+                    "data behind a reset",
+                    [&put[..], &cancel, &data(1, false, b"x")].concat(),
+                ),
+            ],
         ),
         (
-            "data behind a reset",
-            code::STREAM_CLOSED,
-            [&put[..], &cancel, &data(1, false, b"x")].concat(),
-        ),
-        ("a reset of nothing", code::PROTOCOL_ERROR, cancel.clone()),
-        (
-            "a reset of stream 0",
-            code::PROTOCOL_ERROR,
-            frame(kind::RST_STREAM, 0, 0, &[0; 4]),
-        ),
-        (
-            "a window of nobody's stream",
-            code::PROTOCOL_ERROR,
-            frame(kind::WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]),
-        ),
-        (
-            "a short window update",
             code::FRAME_SIZE_ERROR,
-            frame(kind::WINDOW_UPDATE, 0, 0, &[0; 3]),
-        ),
-        (
-            "a ping of a stream",
-            code::PROTOCOL_ERROR,
-            frame(kind::PING, 0, 3, &[0; 8]),
-        ),
-        (
-            "a stream that depends on itself",
-            code::PROTOCOL_ERROR,
-            frame(kind::PRIORITY, 0, 7, &[0, 0, 0, 7, 0]),
-        ),
-        (
-            "settings of a stream",
-            code::PROTOCOL_ERROR,
-            frame(kind::SETTINGS, 0, 1, &[]),
-        ),
-        (
-            "settings that acknowledge with settings",
-            code::FRAME_SIZE_ERROR,
-            frame(kind::SETTINGS, flag::ACK, 0, &[0; 6]),
-        ),
-        (
-            "a push setting of 2",
-            code::PROTOCOL_ERROR,
-            frame(kind::SETTINGS, 0, 0, &[0, 2, 0, 0, 0, 2]),
-        ),
-        (
-            "a farewell of a stream",
-            code::PROTOCOL_ERROR,
-            frame(kind::GOAWAY, 0, 1, &[0; 8]),
-        ),
-        (
-            "a frame over the limit",
-            code::FRAME_SIZE_ERROR,
-            [&put[..], &[0x80, 0, 1, kind::DATA, 0, 0, 0, 0, 1]].concat(),
-        ),
-        (
-            "a push",
-            code::PROTOCOL_ERROR,
-            frame(kind::PUSH_PROMISE, 4, 1, &[0; 8]),
-        ),
-        (
-            "a continuation of nothing",
-            code::PROTOCOL_ERROR,
-            frame(kind::CONTINUATION, 4, 1, &[]),
-        ),
-        (
-            "a short ping",
-            code::FRAME_SIZE_ERROR,
-            frame(kind::PING, 0, 0, &[0; 7]),
-        ),
-        (
-            "half a setting",
-            code::FRAME_SIZE_ERROR,
-            frame(kind::SETTINGS, 0, 0, &[0; 5]),
-        ),
-        (
-            "a window of nothing",
-            code::PROTOCOL_ERROR,
-            frame(kind::WINDOW_UPDATE, 0, 0, &[0; 4]),
-        ),
-        (
-            "padding beyond the frame",
-            code::PROTOCOL_ERROR,
-            [&put[..], &frame(kind::DATA, flag::PADDED, 1, &[9, 0])].concat(),
-        ),
-        (
-            "data inside of a header block",
-            code::PROTOCOL_ERROR,
-            [
-                &put[..],
-                &frame(kind::HEADERS, 0, 3, &[]),
-                &data(1, false, b"x"),
-            ]
-            .concat(),
-        ),
-        (
-            "a message cut short by the end",
-            code::PROTOCOL_ERROR,
-            [&put[..], &data(1, true, &[0, 0])].concat(),
+            vec![
+                (
+                    "a short window update",
+                    frame(kind::WINDOW_UPDATE, 0, 0, &[0; 3]),
+                ),
+                (
+                    "settings that acknowledge with settings",
+                    frame(kind::SETTINGS, flag::ACK, 0, &[0; 6]),
+                ),
+                (
+                    "a frame over the limit",
+                    [&put[..], &[0x80, 0, 1, kind::DATA, 0, 0, 0, 0, 1]].concat(),
+                ),
+                ("a short ping", frame(kind::PING, 0, 0, &[0; 7])),
+                ("half a setting", frame(kind::SETTINGS, 0, 0, &[0; 5])),
+            ],
         ),
     ];
-    for (what, expected, bytes) in cases {
-        assert_eq!(farewell(&server, &bytes), Some(expected), "{what}");
+    for (expected, all) in cases {
+        for (what, bytes) in all {
+            assert_eq!(farewell(&server, &bytes), Some(expected), "{what}");
+        }
     }
     let late = [&ended[..], &data(1, false, b"x")].concat();
     assert_eq!(farewell(&server, &late), Some(code::STREAM_CLOSED));
@@ -197,64 +156,49 @@ fn calls_that_are_malformed() {
     };
     let window = |bytes: u32| frame(kind::WINDOW_UPDATE, 0, 1, &bytes.to_be_bytes());
     let sized = list(&|list| list.push(("content-length", "3")));
-    let cases: [(&str, u32, Vec<u8>); 11] = [
+    let cases: [(u32, Vec<(&str, Vec<u8>)>); 2] = [
         (
-            "headers twice",
             code::PROTOCOL_ERROR,
-            [&put[..], &put].concat(),
+            vec![
+                ("headers twice", [&put[..], &put].concat()),
+                (
+                    "trailers with a pseudo-header",
+                    [&put[..], &headers(1, true, &[(":method", "POST")])].concat(),
+                ),
+                ("upper case", list(&|list| list.push(("X-Sum", "1")))),
+                ("no method", list(&|list| _ = list.remove(0))),
+                ("two paths", list(&|list| list.insert(0, (":path", "/")))),
+                (
+                    "an unknown pseudo-header",
+                    list(&|list| list.insert(0, (":sum", "1"))),
+                ),
+                (
+                    "a header of HTTP/1",
+                    list(&|list| list.push(("connection", "keep-alive"))),
+                ),
+                (
+                    "more data than said",
+                    [&sized[..], &data(1, false, &[0; 4])].concat(),
+                ),
+                (
+                    "less data than said",
+                    [&sized[..], &data(1, true, &[0; 2])].concat(),
+                ),
+                ("a window of nothing", [&put[..], &window(0)].concat()),
+            ],
         ),
         (
-            "trailers with a pseudo-header",
-            code::PROTOCOL_ERROR,
-            [&put[..], &headers(1, true, &[(":method", "POST")])].concat(),
-        ),
-        (
-            "upper case",
-            code::PROTOCOL_ERROR,
-            list(&|list| list.push(("X-Sum", "1"))),
-        ),
-        (
-            "no method",
-            code::PROTOCOL_ERROR,
-            list(&|list| _ = list.remove(0)),
-        ),
-        (
-            "two paths",
-            code::PROTOCOL_ERROR,
-            list(&|list| list.insert(0, (":path", "/"))),
-        ),
-        (
-            "an unknown pseudo-header",
-            code::PROTOCOL_ERROR,
-            list(&|list| list.insert(0, (":sum", "1"))),
-        ),
-        (
-            "a header of HTTP/1",
-            code::PROTOCOL_ERROR,
-            list(&|list| list.push(("connection", "keep-alive"))),
-        ),
-        (
-            "more data than said",
-            code::PROTOCOL_ERROR,
-            [&sized[..], &data(1, false, &[0; 4])].concat(),
-        ),
-        (
-            "less data than said",
-            code::PROTOCOL_ERROR,
-            [&sized[..], &data(1, true, &[0; 2])].concat(),
-        ),
-        (
-            "a window of nothing",
-            code::PROTOCOL_ERROR,
-            [&put[..], &window(0)].concat(),
-        ),
-        (
-            "a window that overflows",
             code::FLOW_CONTROL_ERROR,
-            [&put[..], &window(0x7fff_ffff)].concat(),
+            vec![(
+                "a window that overflows",
+                [&put[..], &window(0x7fff_ffff)].concat(),
+            )],
         ),
     ];
-    for (what, expected, bytes) in cases {
+    let cases = cases
+        .into_iter()
+        .flat_map(|(code, all)| all.into_iter().map(move |case| (code, case)));
+    for (expected, (what, bytes)) in cases {
         let mut client = Raw::greeted(&server.address());
         assert!(client.send(&bytes));
         let given_up = ("reset".to_owned(), expected.to_be_bytes().to_vec());
@@ -355,4 +299,27 @@ fn an_early_answer_ends_the_stream() {
     assert!(client.send(&data(1, true, &message(b"late"))));
     assert!(client.send(&action(3, "ping", b"")));
     assert_eq!(client.answer(3).0, "0");
+}
+
+/// A call may have more headers than fit a frame, and not more than the bound that was announced.
+#[test]
+fn long_headers() {
+    let server = serve("");
+    for (length, fits) in [(10, true), (30_000, true), (60_000, true), (100_000, false)] {
+        let long = "y".repeat(length);
+        let list = [
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", "/arrow.flight.protocol.FlightService/ListActions"),
+            ("content-type", "application/grpc"),
+            ("x-long", &long),
+        ];
+        let mut said = Vec::new();
+        write_headers(1, false, &block(&list), 16_384, &mut said);
+        said.extend(data(1, true, &message(b"")));
+        let mut client = Raw::greeted(&server.address());
+        client.send(&said);
+        assert_eq!(client.answer(1).0 == "0", fits, "{length}");
+        assert_well(&server);
+    }
 }

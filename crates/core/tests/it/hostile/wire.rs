@@ -1,9 +1,7 @@
 //! Bytes of HTTP/2, gRPC and Flight, and a socket that speaks them without any manners.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::net::{Shutdown, TcpStream};
 
 use arrow_array::RecordBatch;
 use prost::Message;
@@ -142,20 +140,13 @@ pub fn whole_get(stream: u32, count: usize) -> Vec<u8> {
 pub struct Raw {
     socket: TcpStream,
     buffer: Vec<u8>,
-    until: Instant,
 }
 
 impl Raw {
-    /// Connects; all that it does has to be over in two seconds.
     pub fn connect(address: &str) -> Self {
-        let socket = TcpStream::connect(address).unwrap();
-        let timeout = Some(Duration::from_millis(50));
-        socket.set_read_timeout(timeout).unwrap();
-        socket.set_write_timeout(timeout).unwrap();
         Self {
-            socket,
+            socket: venturi_testkit::connect(address),
             buffer: Vec::new(),
-            until: Instant::now() + Duration::from_secs(2),
         }
     }
 
@@ -165,16 +156,35 @@ impl Raw {
         raw
     }
 
-    /// False: the peer has hung up, or takes nothing any more.
-    pub fn send(&mut self, mut bytes: &[u8]) -> bool {
-        while !bytes.is_empty() {
-            match self.socket.write(bytes) {
-                Ok(count) => bytes = &bytes[count..],
-                Err(error) if is_late(&error) && Instant::now() < self.until => {}
-                Err(_) => return false,
-            }
-        }
-        true
+    /// False: the peer has hung up.
+    pub fn send(&mut self, bytes: &[u8]) -> bool {
+        self.socket.write_all(bytes).is_ok()
+    }
+
+    /// Sends byte by byte until the peer ends the connection, and how it does. It must, before
+    /// nothing is left.
+    pub fn drip(&mut self, bytes: &[u8]) -> Option<u32> {
+        let mut writer = self.socket.try_clone().unwrap();
+        std::thread::scope(|scope| {
+            let dripping = scope.spawn(move || {
+                bytes.iter().all(|byte| {
+                    std::thread::sleep(std::time::Duration::from_millis(10));
+                    writer.write_all(&[*byte]).is_ok()
+                })
+            });
+            let code = self.farewell();
+            let _ = self.socket.shutdown(Shutdown::Both);
+            assert!(!dripping.join().unwrap(), "it went on to the end");
+            code
+        })
+    }
+
+    /// Sends until the peer takes nothing more for now, or nothing is left.
+    pub fn send_some(&mut self, bytes: &[u8]) -> usize {
+        self.socket.set_nonblocking(true).unwrap();
+        let sent = self.socket.write(bytes).unwrap_or(0);
+        self.socket.set_nonblocking(false).unwrap();
+        sent
     }
 
     /// The next frame but SETTINGS and WINDOW_UPDATE; `None`: the peer has hung up.
@@ -196,9 +206,6 @@ impl Raw {
             match self.socket.read(&mut piece) {
                 Ok(0) => return None,
                 Ok(count) => self.buffer.extend_from_slice(&piece[..count]),
-                Err(error) if is_late(&error) => {
-                    assert!(Instant::now() < self.until, "no answer in two seconds");
-                }
                 Err(_) => return None,
             }
         }
@@ -218,20 +225,10 @@ impl Raw {
     pub fn flood(&mut self, again: &[u8]) -> Option<u32> {
         let many = again.repeat(1 + (1 << 16) / again.len());
         let mut writer = self.socket.try_clone().unwrap();
-        let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut at = 0;
-                while !over.load(Ordering::Relaxed) {
-                    match writer.write(&many[at..]) {
-                        Ok(count) => at = (at + count) % many.len(),
-                        Err(error) if is_late(&error) => {}
-                        Err(_) => return,
-                    }
-                }
-            });
+            scope.spawn(move || while writer.write_all(&many).is_ok() {});
             let code = self.farewell();
-            over.store(true, Ordering::Relaxed);
+            let _ = self.socket.shutdown(Shutdown::Both);
             code
         })
     }
@@ -258,9 +255,4 @@ impl Raw {
         }
         ("closed".into(), bytes)
     }
-}
-
-fn is_late(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{TimedOut, WouldBlock};
-    matches!(error.kind(), WouldBlock | TimedOut)
 }

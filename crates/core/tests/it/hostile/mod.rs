@@ -1,5 +1,5 @@
 //! Peers that are broken, or mean harm: raw bytes against our client and our server. What
-//! they get is an error in good time, and nobody else notices them.
+//! they get is an error, and nobody else notices them.
 
 mod client;
 mod floods;

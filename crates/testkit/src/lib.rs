@@ -1,0 +1,15 @@
+//! What the tests of several crates share: specs of trials, peers that follow a script, a relay
+//! that can be cut, directories, and how a test waits. Unit tests of `venturi-base` see another
+//! copy of that crate's types than this crate does, so they use only what has none of them.
+
+mod directory;
+mod net;
+mod process;
+mod spec;
+mod wait;
+
+pub use directory::Directory;
+pub use net::{closed_port, connect, linger, Peer, Relay};
+pub use process::{alone, resident};
+pub use spec::{parse, refusal, trial};
+pub use wait::{until, watch};
