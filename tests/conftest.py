@@ -20,6 +20,8 @@ from support.flight import Certificates, ServerProcess, Start, peer_command, ser
 from support.needs import require
 from support.records_schema import records_follow_the_schema  # noqa: F401 - a fixture of every module
 
+SHARED = ("cassandra", "postgres", "mariadb", "engine", "clickhouse")
+"""Fixtures that are servers: one worker runs all tests with one of them."""
 TEMPORARY = pytest.StashKey[tuple[str | None, str]]()
 
 # A shell starts what runs in the background with SIGINT ignored, and children inherit that: the commands
@@ -54,10 +56,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook too
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of a file share its fixtures, so a worker takes the file whole unless its tests say otherwise."""
+    """One worker runs all tests that share a server, whatever their files, so a run starts it once. Of the
+    other tests one worker runs those of a file, which share its fixtures, unless they have a group."""
     for item in items:
+        shared = [name for name in SHARED if name in getattr(item, "fixturenames", ())]
         if not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+            item.add_marker(pytest.mark.xdist_group(shared[0] if shared else item.path.stem))
         # Until the files that still decide by scheduling are rewritten; -ra names every rerun.
         if not config.getoption("usepdb"):
             item.add_marker(pytest.mark.flaky(reruns=1))

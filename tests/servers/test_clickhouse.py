@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from support.clickhouse import Server, clickhouse, engine, has_chdb, old_server  # noqa: F401 - fixtures
+from support.clickhouse import Server
 from support.read import REMOTE, good, refused
 from support.run import venturi
 
-pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
+pytestmark = pytest.mark.usefixtures("core")
 
 RECORDS = {"source": "records", "columns": 4}
 MIXED = (
@@ -33,7 +33,7 @@ def trial(
     rows: int | None = None,
     batch: int = 8192,
     verify: str = "checksum",
-    patience_s: int = 20,
+    patience_s: int = 300,
     **options: Any,
 ) -> dict[str, Any]:
     from venturi import _core
@@ -48,27 +48,18 @@ def trial(
     return record
 
 
-@pytest.mark.parametrize("form", ["native", "rowbinary"])
-def test_rows_there_and_back_on_the_old_server(clickhouse: Server, form: str) -> None:  # noqa: F811
-    good(trial(clickhouse.url, "put", RECORDS, rows=30_000, format=form), 60_000)
-    assert clickhouse.ask("EXISTS TABLE venturi_put") == "0"
-    record = good(trial(clickhouse.url, "get", RECORDS, rows=30_000, format=form), 60_000)
-    assert record["target"]["software"] == "ClickHouse 18.16.1"
-    assert record["target"]["protocol"] == f"http-{form}"
-    assert record["target"]["pid"] == clickhouse.pid
-    assert record["counts"]["payload_bytes"] == 60_000 * 32
+def test_a_query_of_every_type_is_shared(clickhouse: Server) -> None:
+    for form in ("native", "rowbinary"):
+        for split in ("hash", "key", "none"):
+            by = {} if split == "none" else {"split_by": "n"}
+            record = trial(
+                clickhouse.url, "get", REMOTE, streams=3, query=MIXED, format=form, split=split, **by
+            )
+            good(record, 600_000 if split == "none" else 200_000)
+            assert [column["column"] for column in record["verification"]["sums"]] == ["n", "s", "i"]
 
 
-@pytest.mark.parametrize("form", ["native", "rowbinary"])
-@pytest.mark.parametrize("split", ["hash", "key", "none"])
-def test_a_query_of_every_type_is_shared(clickhouse: Server, form: str, split: str) -> None:  # noqa: F811
-    by = {} if split == "none" else {"split_by": "n"}
-    record = trial(clickhouse.url, "get", REMOTE, streams=3, query=MIXED, format=form, split=split, **by)
-    good(record, 600_000 if split == "none" else 200_000)
-    assert [column["column"] for column in record["verification"]["sums"]] == ["n", "s", "i"]
-
-
-def test_nulls_are_no_streams_loss(clickhouse: Server) -> None:  # noqa: F811
+def test_nulls_are_no_streams_loss(clickhouse: Server) -> None:
     for split in ("hash", "key"):
         record = trial(
             clickhouse.url, "get", REMOTE, streams=3, query=MIXED, split=split, split_by="i", verify="count"
@@ -76,7 +67,7 @@ def test_nulls_are_no_streams_loss(clickhouse: Server) -> None:  # noqa: F811
         good(record, 200_000, "count")
 
 
-def test_parts_of_a_table(clickhouse: Server) -> None:  # noqa: F811
+def test_parts_of_a_table(clickhouse: Server) -> None:
     clickhouse.ask("DROP TABLE IF EXISTS parted")
     clickhouse.ask("CREATE TABLE parted (n UInt64) ENGINE = MergeTree ORDER BY n")
     for part in range(3):
@@ -88,7 +79,7 @@ def test_parts_of_a_table(clickhouse: Server) -> None:  # noqa: F811
     clickhouse.ask("DROP TABLE parted")
 
 
-def test_a_table_of_somebody_elses(clickhouse: Server) -> None:  # noqa: F811
+def test_a_table_of_somebody_elses(clickhouse: Server) -> None:
     clickhouse.ask("DROP TABLE IF EXISTS theirs")
     clickhouse.ask("CREATE TABLE theirs (b Int64, a Int64, d Int64, c Int64, more String) ENGINE = Log")
     clickhouse.ask("INSERT INTO theirs (a) VALUES (5)")
@@ -104,7 +95,7 @@ def test_a_table_of_somebody_elses(clickhouse: Server) -> None:  # noqa: F811
 
 
 @pytest.mark.parametrize("form", ["native", "rowbinary"])
-def test_an_exception_between_the_rows(clickhouse: Server, form: str) -> None:  # noqa: F811
+def test_an_exception_between_the_rows(clickhouse: Server, form: str) -> None:
     query = "SELECT number, throwIf(number > 900000) AS t FROM system.numbers LIMIT 1000000"
     record = trial(
         clickhouse.url, "get", REMOTE, streams=1, query=query, format=form, verify="none", batch=65_536
@@ -112,7 +103,7 @@ def test_an_exception_between_the_rows(clickhouse: Server, form: str) -> None:  
     refused(record, "server", "after ", " rows: Code: 395, DB::Exception: Value passed to 'throwIf'")
 
 
-def test_what_cannot_be_is_one_line(clickhouse: Server) -> None:  # noqa: F811
+def test_what_cannot_be_is_one_line(clickhouse: Server) -> None:
     def get(url: str = clickhouse.url, streams: int = 1, **options: Any) -> dict[str, Any]:
         return trial(url, "get", REMOTE, streams=streams, **options)
 
@@ -130,11 +121,15 @@ def test_what_cannot_be_is_one_line(clickhouse: Server) -> None:  # noqa: F811
     assert deaf["error"]["kind"] in ("tls", "unreachable") and "speak TLS" in deaf["error"]["message"]
 
 
-@pytest.mark.parametrize("form", ["arrow", "native", "rowbinary", "parquet"])
-@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
-def test_every_format_of_today(engine: Server, form: str, compression: str | None) -> None:  # noqa: F811
-    if compression == "lz4" and form in ("native", "rowbinary"):
-        return
+@pytest.mark.parametrize(
+    ("form", "compression"),
+    [
+        *((form, None) for form in ("arrow", "native", "rowbinary", "parquet")),
+        *((form, "zstd") for form in ("arrow", "native", "rowbinary", "parquet")),
+        *((form, "lz4") for form in ("arrow", "parquet")),
+    ],
+)
+def test_every_format_of_today(engine: Server, form: str, compression: str | None) -> None:
     options = {"format": form, "compression": compression}
     good(trial(engine.url, "put", RECORDS, rows=20_000, **options), 40_000)
     record = good(trial(engine.url, "get", RECORDS, rows=20_000, **options), 40_000)
@@ -144,14 +139,14 @@ def test_every_format_of_today(engine: Server, form: str, compression: str | Non
     good(record, 200_000)
 
 
-def test_low_cardinality(engine: Server) -> None:  # noqa: F811
+def test_low_cardinality(engine: Server) -> None:
     query = "SELECT toLowCardinality(toNullable(toString(number % 9))) AS s, number AS n FROM numbers(100000)"
     for form in ("arrow", "native", "rowbinary", "parquet"):
         good(trial(engine.url, "get", REMOTE, streams=1, query=query, format=form), 100_000)
 
 
 @pytest.mark.parametrize("form", ["arrow", "native", "rowbinary", "parquet"])
-def test_a_body_that_breaks_off_with_an_exception(engine: Server, form: str) -> None:  # noqa: F811
+def test_a_body_that_breaks_off_with_an_exception(engine: Server, form: str) -> None:
     query = "SELECT number, throwIf(number > 2900000, 'broken on purpose') AS t FROM numbers(3000000)"
     record = trial(engine.url, "get", REMOTE, streams=1, query=query, format=form, verify="none")
     refused(record, "server", "Code: 395", "broken on purpose", *(["after "] if form != "parquet" else []))
@@ -159,7 +154,7 @@ def test_a_body_that_breaks_off_with_an_exception(engine: Server, form: str) -> 
     good(trial(engine.url, "get", REMOTE, streams=1, query="SELECT 1 AS a", format=form), 1)
 
 
-def test_a_file_is_put_and_counted(engine: Server, tmp_path: Path) -> None:  # noqa: F811
+def test_a_file_is_put_and_counted(engine: Server, tmp_path: Path) -> None:
     done = venturi(
         "run", "--target", engine.url, "--operation", "put", "--data", "builtin:birdstrikes",
         "--streams", "1", "--rows-per-stream", "20k", "--wire-format", "arrow,native", "--repeats", "1",
@@ -171,7 +166,7 @@ def test_a_file_is_put_and_counted(engine: Server, tmp_path: Path) -> None:  # n
     assert {r["parameters"]["wire_format"] for r in records} == {"arrow", "native"}
 
 
-def test_a_table_is_got_as_a_user_does(engine: Server, tmp_path: Path) -> None:  # noqa: F811
+def test_a_table_is_got_as_a_user_does(engine: Server, tmp_path: Path) -> None:
     engine.ask("DROP TABLE IF EXISTS trips")
     engine.ask("CREATE TABLE trips (id Int64, name String) ENGINE = MergeTree ORDER BY id")
     engine.ask("INSERT INTO trips SELECT number, toString(number) FROM numbers(100000)")
@@ -187,7 +182,7 @@ def test_a_table_is_got_as_a_user_does(engine: Server, tmp_path: Path) -> None: 
     assert {r["parameters"]["server_settings"] for r in records} == {"max_threads=1"}
 
 
-def test_settings_reach_the_server(engine: Server, tmp_path: Path) -> None:  # noqa: F811
+def test_settings_reach_the_server(engine: Server, tmp_path: Path) -> None:
     """One that the server refuses the query by: it must have heard of it."""
     engine.ask("DROP TABLE IF EXISTS many")
     engine.ask("CREATE TABLE many (id Int64) ENGINE = MergeTree ORDER BY id")
@@ -206,43 +201,3 @@ def test_settings_reach_the_server(engine: Server, tmp_path: Path) -> None:  # n
     assert found[100]["outcome"] == "failed"
     # 158: TOO_MANY_ROWS.
     assert "158" in found[100]["error"]["message"], found[100]["error"]
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (["--operation", "upsert"], "takes gets and puts, no upserts"),
-        (["--streams", "2", "--query", "SELECT 1"], "--split none"),
-        (["--query", "SELECT 1", "--table", "t"], "keep one of the two"),
-        (["--query", "SELECT 1", "--split", "hash"], "--split-by id"),
-        (["--query", "SELECT 1", "--split", "parts"], "a query has none"),
-        (["--query", "SELECT 1", "--rows-per-stream", "5"], "the query's affair"),
-        (["--duration", "1s"], "must know how many"),
-        (["--data", "remote"], "does not say what to get"),
-        (["--operation", "put", "--split", "none"], "is for gets"),
-        (["--wire-format", "csv"], "csv"),
-        (["--server-settings", "a b"], "is no setting"),
-        (["--data", "usage"], "records, a file, or remote"),
-        (["--window", "4Mi"], "has no option window"),
-    ],
-)
-def test_scenarios_that_cannot_be(words: list[str], part: str) -> None:
-    done = venturi("run", "--target", "clickhouse://h/db", "--dry-run", *words)
-    assert done.returncode == 3 and part in " ".join(done.stderr.split()), done.stderr
-
-
-def test_addresses() -> None:
-    from venturi.targets.urls import check_url
-
-    assert check_url("clickhouse://h/db") == "clickhouse://h:8123/db"
-    assert check_url("clickhouse+tls://u@h") == "clickhouse+tls://u@h:8443"
-    assert check_url("clickhouse://local/db") == "clickhouse://local/db"
-    for url in (
-        "clickhouse+tls://local",
-        "clickhouse://local:8123",
-        "clickhouse://u:p@h",
-        "clickhouse://h/a/b",
-        "clickhouse://h?query=x",
-    ):
-        with pytest.raises(ValueError, match=r"local|password|database|settings"):
-            check_url(url)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from support.database import once_it_runs
 from support.flight import Certificates, Start
-from support.flightsql import Server, serving, spec, trial
+from support.flightsql import Server, serving, trial
 from support.read import REMOTE, good, refused, sums
 from support.run import venturi
 from support.secret import SECRET, leaking_files, leaks
 
-pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
+pytestmark = pytest.mark.usefixtures("core")
 
 RECORDS = {"source": "records", "columns": 4, "seed": 3}
 ROWS = 10_000
@@ -88,14 +86,6 @@ def test_streams_share_endpoints_wherever_they_are(parted: Server, plain: Server
 def test_fewer_endpoints_than_streams_are_no_share(plain: Server) -> None:
     record = trial(plain.url, "get", REMOTE, streams=2, table="things")
     refused(record, "unsupported", "1 endpoint, fewer than 2 streams", "--split hash --split-by COLUMN")
-
-
-def test_our_rows_come_back(plain: Server, parted: Server) -> None:
-    for server, streams in ((plain, 1), (plain, 3), (parted, 3)):
-        record = trial(server.url, "get", RECORDS, streams=streams, rows=5000)
-        good(record, streams * 5000, "checksum")
-        assert record["counts"]["payload_bytes"] == streams * 5000 * 32
-        assert not server.has("venturi_get")
 
 
 def test_a_file_comes_back(parted: Server, tmp_path: Path) -> None:
@@ -194,28 +184,6 @@ def test_rows_are_not_counted_where_nobody_asks(plain: Server) -> None:
     good(trial(plain.url, "get", REMOTE, table="things", verify="count"), ROWS, "count")
 
 
-@pytest.mark.parametrize("operation", ["get", "put"])
-def test_a_server_that_dies(tmp_path: Path, operation: str) -> None:
-    with serving(tmp_path / "x.db", "-ingest") as server:
-        server.ask(TABLE)
-        server.ask(FILL)
-        endless = "SELECT a.id FROM things AS a, things AS b"
-        asked: dict[str, Any] = {"verify": "none", "patience_s": 20}
-        if operation == "get":
-            document = spec(server.url, "get", REMOTE, query=endless, **asked)
-        else:
-            document = spec(server.url, "put", RECORDS, duration_s=60, **asked)
-        record = once_it_runs(document, server.process.kill)
-    refused(record, "lost", server.address if operation == "get" else "")
-
-
-def test_cancelled(plain: Server) -> None:
-    endless = "SELECT a.id FROM things AS a, things AS b"
-    record = once_it_runs(spec(plain.url, "get", REMOTE, query=endless, verify="none"))
-    assert record["error"]["kind"] == "cancelled"
-    good(trial(plain.url, "get", REMOTE, table="things"), ROWS)
-
-
 def test_a_log_in_and_tls(
     tmp_path: Path, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,17 +233,8 @@ def test_streams_of_many_at_once_leave_nothing_open(plain: Server) -> None:
     """Prepared statements are closed: the server would keep a read of the table, and with it its log."""
     for _ in range(3):
         good(trial(plain.url, "get", REMOTE, table="things", statement="prepared"), ROWS)
-    done = threading.Event()
-
-    def write() -> None:
-        plain.ask("CREATE TABLE after (a INTEGER)")
-        plain.ask("DROP TABLE after")
-        done.set()
-
-    writing = threading.Thread(target=write)
-    writing.start()
-    writing.join(30)
-    assert done.is_set()
+    plain.ask("CREATE TABLE after (a INTEGER)")
+    plain.ask("DROP TABLE after")
 
 
 def test_a_run(plain: Server, tmp_path: Path) -> None:
@@ -289,35 +248,3 @@ def test_a_run(plain: Server, tmp_path: Path) -> None:
     (run,) = (tmp_path / "venturi-runs").iterdir()
     lines = [json.loads(line) for line in (run / "trials.jsonl").read_text().splitlines()]
     assert {line["parameters"]["statement"] for line in lines if "parameters" in line} == {"text", "prepared"}
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (("--operation", "get", "--data", "remote"), "does not say what to get"),
-        (("--table", "t", "--split", "parts", "--streams", "2"), "endpoints"),
-        (("--table", "t", "--compression", "lz4", "--operation", "get"), "is for puts"),
-        (("--operation", "put", "--statement", "text"), "prepared"),
-        (("--operation", "upsert"), "takes gets and puts, no upserts"),
-        (("--table", "t", "--ack", "batch"), "has no option ack"),
-        (("--table", "t", "--rows-per-batch", "100"), "is decided by"),
-        (("--table", "t", "--rows-per-batch", "100"), "hint: leave it out\n"),
-    ],
-)
-def test_what_cannot_be_asked_for(words: tuple[str, ...], part: str) -> None:
-    done = venturi("run", "--target", "flightsql://h:1", *words, "--dry-run")
-    assert done.returncode == 3 and part in done.stderr, done.stderr
-
-
-def test_an_address_alone_says_what_is_missing() -> None:
-    done = venturi("run", "--target", "flightsql://h:1")
-    assert done.returncode != 0 and "name what is to be read" in done.stderr
-    assert "venturi run --target flightsql://h:1 --table NAME" in done.stderr
-
-
-@pytest.mark.parametrize(
-    "url", ["flightsql://h/t", "flightsql://a,b", "flightsql://u@h", "flightsql://h?query=x"]
-)
-def test_urls_that_are_none(url: str) -> None:
-    done = venturi("run", "--target", url, "--table", "t", "--dry-run")
-    assert done.returncode == 3 and done.stderr.startswith("error: "), done.stderr

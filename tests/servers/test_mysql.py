@@ -14,7 +14,7 @@ from support.database import Database
 from support.mysql import WORKING_SET, found_sums, refusal, run
 from support.path import Relay
 
-pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
+pytestmark = pytest.mark.usefixtures("core")
 
 
 @pytest.mark.parametrize("statement", ["text", "prepared"])
@@ -92,7 +92,7 @@ def test_who_was_measured(mariadb: Database) -> None:
     assert target["pid"] == mariadb.pid
     assert target["protocol"] == "mysql text"
     assert target["address"] == f"127.0.0.1:{mariadb.port}"
-    assert 0 < target["round_trip_ns"] < 100_000_000
+    assert target["round_trip_ns"] > 0
     assert record["cpu"]["server"]["user_ns"] > 0
     assert record["stages"]["client"]["await_reply"] > 0
     assert record["stages"]["client"]["encode"] > 0

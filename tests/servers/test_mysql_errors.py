@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from support.database import Database, once_it_runs
+from support.database import Database
+from support.holding import while_held
 from support.mysql import refusal, run, spec
 
-pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
+pytestmark = pytest.mark.usefixtures("core")
 
 Start = Callable[..., Database]
-
-
-def in_the_middle(database: Database, table: str, act: Callable[[], None], **more: Any) -> dict[str, Any]:
-    """A long trial, and what is done to the server once it runs."""
-    asked = spec(database.url, table, **{"duration_ns": 30_000_000_000, **more})
-    return once_it_runs(asked, act)
 
 
 def test_read_only_from_the_middle_on(start_database: Start) -> None:
     database = start_database("mariadb")
 
-    def make_read_only() -> None:
-        database.run_as_administrator("SET GLOBAL read_only = 1")
-
-    record = in_the_middle(database, "venturi_closed", make_read_only, max_errors=5)
+    record = while_held(
+        spec(database.url, "venturi_closed", max_errors=5),
+        lambda *_: database.run_as_administrator("SET GLOBAL read_only = 1"),
+    )
     assert record["outcome"] == "failed"
     assert record["error"]["kind"] == "server"
     assert "error 1290" in record["error"]["message"] and "takes no writes" in record["error"]["message"]

@@ -14,7 +14,7 @@ import pytest
 from support.core import run_trial
 from support.database import Database
 
-pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
+pytestmark = pytest.mark.usefixtures("core")
 
 WAYS: list[dict[str, Any]] = [{}, {"statement": "text"}, {"method": "copy"}]
 
@@ -79,13 +79,9 @@ def test_mistakes_and_refusals_are_lines(postgres: Database) -> None:
         message: str = run_trial(url, rows=100, **choices)["error"]["message"]
         return message
 
-    assert "nothing listens there" in line("postgres://venturi@127.0.0.1:1/venturi")
     assert "(28000)" in line(postgres.url.replace("venturi@", "nobody@"))
     assert "(25006)" in line(options={"init": ["SET default_transaction_read_only = on"]})
     assert "creates none" in line(options={"setup": False, "table": "no_such"})
-    assert "without TLS" in line(postgres.url.replace("postgres://", "postgres+tls://"))
-    # Without this the rows would go in the clear.
-    assert "write postgres+tls://" in line(options={"tls_insecure": True})
     assert "take more streams" in line(in_flight=2, options={"method": "copy"})
     assert "syntax error" in line(options={"init": ["SELEC 1"]})
     postgres.run_sql("CREATE TABLE IF NOT EXISTS sales (id int)")

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from decimal import Decimal
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.ipc
 import pytest
 
-from support.database import Database, once_it_runs
-from support.read import RECORDS, as_a_user, by_splits, file_of, get, good, refused, spec, sums
+from support.database import Database
+from support.read import by_splits, get, good, refused, sums
 
-pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
+pytestmark = pytest.mark.usefixtures("core")
 
 FORMATS = ("binary", "text")
 ROWS = 3000
@@ -42,45 +38,6 @@ def types(mariadb: Database) -> Iterator[Database]:
     mariadb.run_sql("INSERT INTO types (id) VALUES (NULL)")
     yield mariadb
     mariadb.run_sql("DROP TABLE types")
-
-
-@pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("split", [{}, {"split": "none"}, {"split": "key"}])
-def test_our_rows_come_back(mariadb: Database, form: str, split: dict[str, str]) -> None:
-    rows = 120_000 if split.get("split") == "none" else 60_000
-    record = good(
-        get(mariadb.url, data=RECORDS, streams=2, rows=30_000, format=form, **split), rows, "checksum"
-    )
-    assert record["target"]["protocol"] == f"mysql-{form}"
-    assert record["counts"]["payload_bytes"] == rows * 32
-    assert {"receive", "decode", "verify"} <= set(record["stages"]["client"])
-    assert mariadb.run_sql("SHOW TABLES LIKE 'venturi_get'") == []
-
-
-@pytest.mark.parametrize(("form", "achieved"), [("binary", "checksum"), ("text", "sums")])
-def test_a_float_that_text_rounds_is_not_held_against_itself(
-    mariadb: Database, tmp_path: Path, form: str, achieved: str
-) -> None:
-    table = pa.table({"n": pa.array([1, 2], pa.int32()), "f": pa.array([0.12345679, 1.5], pa.float32())})
-    data = file_of(tmp_path / "f.arrow", table)
-    good(get(mariadb.url, data=data, rows=2, format=form), 2, achieved)
-
-
-def a_file(path: Path) -> dict[str, Any]:
-    """Rows of types that MySQL gives back as they went in."""
-    table = pa.table({
-        "n": pa.array([1, None, 3], pa.int32()), "u": pa.array([2**64 - 1, None, 0], pa.uint64()),
-        "s": ["a", None, "ü"], "b": [b"\0", b"", None], "t": pa.array([1, -2, None], pa.timestamp("us")),
-        "f": pa.array([0.1, None, -1e300]), "d": pa.array([-1, 20_000, None], pa.date32()),
-        "p": pa.array([Decimal("-12345.678"), Decimal("0.001"), None], pa.decimal128(12, 3)),
-    })  # fmt: skip
-    return file_of(path, table)
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_a_file_comes_back(mariadb: Database, tmp_path: Path, form: str) -> None:
-    data = a_file(tmp_path / "x.arrow")
-    good(get(mariadb.url, data=data, streams=2, rows=1000, format=form, split="hash"), 2000, "checksum")
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -119,11 +76,8 @@ def test_mistakes_are_lines(mariadb: Database, form: str) -> None:
     def line(kind: str, *parts: str, url: str = mariadb.url, **choices: Any) -> None:
         refused(get(url, format=form, **choices), kind, *parts)
 
-    line("usage", "table or query")
-    line("server", "1064", query="SELEC 1")
     line("server", "1146", "name another by --table", table="nowhere")
     line("auth", "1045", url=mariadb.url.replace("venturi@", "nobody@"), query="SELECT 1")
-    line("unreachable", "nothing listens", url="mysql://venturi@127.0.0.1:1/x", query="SELECT 1")
     line("memory", "fewer rows per batch", query="SELECT REPEAT('x', 100000) AS a", max_block_bytes=1 << 16)
     zero = ["SET sql_mode = ''"]
     mariadb.run_sql("CREATE OR REPLACE TABLE zero (d date, t datetime)")
@@ -138,26 +92,3 @@ def test_long_values(mariadb: Database, form: str) -> None:
     query = "SELECT REPEAT('x', 3000000) AS a, seq FROM seq_1_to_5"
     record = good(get(mariadb.url, query=query, format=form), 5)
     assert sums(record)["a"] == 15_000_000
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_a_server_that_dies_in_the_midst(start_database: Callable[..., Database], form: str) -> None:
-    database = start_database("mariadb")
-    query = "SELECT seq, REPEAT('x', 100) AS s FROM seq_1_to_100000000"
-    record = once_it_runs(spec(database.url, query=query, verify="none", format=form), database.kill)
-    refused(record, "lost", "after ", " rows: ")
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_a_query_that_fails_in_the_midst(mariadb: Database, form: str) -> None:
-    query = "SELECT seq, (SELECT 1 UNION SELECT 1 + (seq > 200000)) AS a FROM seq_1_to_300000"
-    record = get(mariadb.url, query=query, verify="none", format=form)
-    assert "after 0 rows" not in refused(record, "server", "after ", " rows: ", "1242")
-
-
-def test_as_a_user_does_it(types: Database, tmp_path: Path) -> None:
-    records = as_a_user(
-        tmp_path, "--target", types.url, *types.flags, "--query", "SELECT id, price FROM types",
-        "--streams", "1,2", "--split", "key", "--split-by", "id", "--wire-format", "binary,text", achieved=4,
-    )  # fmt: skip
-    assert {r["parameters"]["wire_format"] for r in records} == {"binary", "text"}

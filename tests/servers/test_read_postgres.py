@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.core import run_trial
-from support.database import Database, once_it_runs, postgres_connection
-from support.read import RECORDS, as_a_user, by_splits, file_of, get, good, refused, spec, sums
-from support.run import venturi
+from support.database import Database, postgres_connection
+from support.read import RECORDS, by_splits, file_of, get, good, refused, sums
 
-pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
+pytestmark = pytest.mark.usefixtures("core")
 
 FORMATS = ("copy", "rows")
 TYPES = """CREATE TABLE types (
@@ -41,23 +40,6 @@ def types(postgres: Database) -> Iterator[Database]:
     yield postgres
     postgres.run_sql("DROP TABLE types")
     postgres.run_sql("DROP TYPE mood")
-
-
-@pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("split", [{}, {"split": "none"}, {"split": "hash"}, {"split": "key"}])
-def test_our_rows_come_back(postgres: Database, form: str, split: dict[str, str]) -> None:
-    record = good(
-        get(postgres.url, data=RECORDS, streams=3, rows=20_000, format=form, **split),
-        180_000 if split.get("split") == "none" else 60_000,
-        "checksum",
-    )
-    assert record["target"]["protocol"] == f"postgres-{form}"
-    assert record["target"]["software"].startswith("PostgreSQL ")
-    assert record["counts"]["payload_bytes"] == record["counts"]["rows"] * 32
-    # Each value with its length, and two bytes a row.
-    assert record["counts"]["wire_bytes"] >= record["counts"]["rows"] * (4 * 12 + 2)
-    assert {"receive", "decode", "verify"} <= set(record["stages"]["client"])
-    assert postgres.run_sql("SELECT to_regclass('venturi_get')") == [(None,)]
 
 
 def test_a_file_comes_back(postgres: Database, tmp_path: Path) -> None:
@@ -153,8 +135,6 @@ def test_mistakes_are_lines(postgres: Database) -> None:
     def line(kind: str, *parts: str, **choices: Any) -> None:
         refused(get(choices.pop("url", postgres.url), **choices), kind, *parts)
 
-    line("usage", "table or query", query=None)
-    line("usage", "not both", query="SELECT 1", table="t")
     line("usage", "how shall they share", query="SELECT 1", streams=2)
     line("usage", "no such column", query="SELECT 1 AS a", streams=2, split="hash", split_by="b")
     line("usage", "column a is text", query="SELECT 'x' AS a", streams=2, split="key", split_by="a")
@@ -166,11 +146,8 @@ def test_mistakes_are_lines(postgres: Database) -> None:
     line("usage", "a::text[]", query="SELECT ARRAY[point(1, 2)] AS a")
     line("protocol", "column a", "2 dimensions", query="SELECT ARRAY[[1], [2]] AS a", verify="none")
     line("protocol", "column a: NaN", query="SELECT 'NaN'::numeric(5, 2) AS a", verify="none")
-    line("server", "(42601)", query="SELEC 1")
-    line("server", "(42P01)", table="nowhere")
     line("auth", "(28000)", url=postgres.url.replace("venturi@", "nobody@"), query="SELECT 1")
     line("server", "3D000", url=postgres.url.removesuffix("venturi") + "nowhere", query="SELECT 1")
-    line("unreachable", "nothing listens", url="postgres://venturi@127.0.0.1:1/x", query="SELECT 1")
     line("memory", "a row of 1000", query="SELECT repeat('x', 100000) AS a", max_block_bytes=1 << 16)
     rows = "SELECT repeat('x', 10000) AS a FROM generate_series(1, 10)"
     line("memory", "fewer rows per batch", query=rows, max_block_bytes=1 << 16)
@@ -178,64 +155,6 @@ def test_mistakes_are_lines(postgres: Database) -> None:
     line("usage", "is not Venturi's", data=RECORDS, rows=10, table="sales")
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_a_query_that_fails_in_the_midst(postgres: Database, form: str) -> None:
-    query = "SELECT 10 / (300000 - n) AS a FROM generate_series(1, 400000) AS n"
-    record = get(postgres.url, query=query, verify="none", format=form)
-    message = refused(record, "server", "after ", " rows: ", "division by zero (22012)")
-    assert "after 0 rows" not in message
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_a_server_that_dies_in_the_midst(start_database: Callable[..., Database], form: str) -> None:
-    database = start_database("postgres")
-    query = "SELECT generate_series(1, 100000000) AS n, repeat('x', 100) AS s"
-    wanted = spec(database.url, query=query, verify="none", format=form)
-    record = once_it_runs(wanted, database.kill)
-    refused(record, "lost", "after ", " rows: ")
-
-
-def test_a_stop_by_the_user(postgres: Database) -> None:
-    query = "SELECT generate_series(1, 100000000) AS n"
-    record = once_it_runs(spec(postgres.url, query=query, verify="none"))
-    assert record["outcome"] == "interrupted"
-
-
 def test_an_upsert_is_as_before(postgres: Database) -> None:
     record = run_trial(postgres.url, rows=1000, options={"query": "SELECT 1"})
     assert record["error"] is None
-
-
-def test_as_a_user_does_it(postgres: Database, tmp_path: Path) -> None:
-    postgres.run_sql("DROP TABLE IF EXISTS trips")
-    postgres.run_sql("CREATE TABLE trips AS SELECT n AS id, n * 0.5 AS fare FROM generate_series(1, 50000) n")
-    records = as_a_user(
-        tmp_path, "--target", postgres.url, *postgres.flags, "--query", "SELECT id, fare FROM trips",
-        "--streams", "1,2", "--split", "key", "--split-by", "id", "--wire-format", "copy,rows", achieved=4,
-    )  # fmt: skip
-    assert {r["parameters"]["wire_format"] for r in records} == {"copy", "rows"}
-    assert {r["parameters"]["operation"] for r in records} == {"get"}
-    assert all(r["parameters"]["statement"] is None for r in records)
-    postgres.run_sql("DROP TABLE trips")
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (["--operation", "put"], "takes gets and upserts, no puts"),
-        (["--streams", "2", "--query", "SELECT 1"], "--split none"),
-        (["--query", "SELECT 1", "--table", "t"], "keep one of the two"),
-        (["--query", "SELECT 1", "--split", "hash"], "--split-by id"),
-        (["--query", "SELECT 1", "--split", "parts"], "a query has none"),
-        (["--query", "SELECT 1", "--rows-per-stream", "5"], "the query's affair"),
-        (["--operation", "get", "--duration", "1s"], "must know how many"),
-        (["--operation", "get", "--data", "remote"], "does not say what to get"),
-        (["--operation", "get", "--data", "usage"], "records, a file, or remote"),
-        (["--operation", "upsert", "--split", "hash"], "is for gets, and this is an upsert"),
-        (["--operation", "get", "--method", "copy"], "is for upserts, and this is a get"),
-        (["--operation", "get", "--wire-format", "arrow"], "it has copy, rows"),
-    ],
-)
-def test_scenarios_that_cannot_be(words: list[str], part: str) -> None:
-    done = venturi("run", "--target", "postgres://h/db", "--dry-run", *words)
-    assert done.returncode == 3 and part in " ".join(done.stderr.split()), done.stderr

@@ -20,7 +20,7 @@ from support.read import file_of, get, good
 from venturi.servers.local import duckdb_library
 from venturi.targets.system import FILES
 
-pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
+pytestmark = pytest.mark.usefixtures("core")
 
 Values = st.SearchStrategy[Any]
 

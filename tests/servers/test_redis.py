@@ -12,12 +12,13 @@ import pytest
 from support import redis as redis_support
 from support.core import run_trial, spec
 from support.flight import write_ipc
+from support.holding import while_held
 from support.redis import Client
 from venturi.common.errors import VenturiError
 from venturi.servers import throwaway
 from venturi.servers.throwaway import programs
 
-pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
+pytestmark = pytest.mark.usefixtures("core")
 
 
 @pytest.fixture(scope="module")
@@ -189,12 +190,7 @@ def test_a_full_server_refuses_batches() -> None:
 
 def test_the_trial_of_a_replica_s_primary_may_turn(server: throwaway.ThrowawayServer, client: Client) -> None:
     """A server that becomes a replica in mid-trial says READONLY to whole batches: refused, not in doubt."""
-    from support.database import once_it_runs
-
-    document = spec(server.url, duration_s=20)
-    record = once_it_runs(
-        document | {"generate": "inline"}, lambda: client.ask("REPLICAOF", "127.0.0.1", "1")
-    )
+    record = while_held(spec(server.url, rows=20_000), lambda *_: client.ask("REPLICAOF", "127.0.0.1", "1"))
     client.ask("REPLICAOF", "NO", "ONE")
     assert record["outcome"] == "failed", record
     assert "READONLY" in record["error"]["message"] and "name its primary" in record["error"]["message"]

@@ -1,4 +1,4 @@
-"""What each system declares of itself for tests/servers/test_behaviour.py: how a server of it is started, how
+"""What each system declares of itself for support/judged.py: how a server of it is started, how
 it is spoken to, what it can, and why not where it cannot.
 
 A server of the tests demands a log-in and offers TLS wherever the system has these. One is up at a time.
@@ -13,11 +13,10 @@ import re
 import shutil
 import sqlite3
 import struct
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ import pyarrow.parquet as pq
 
 from support import clickhouse as clickhouse_support
 from support import database as database_support
+from support import flightsql as flightsql_support
 from support import redis as redis_support
 from support.flight import Certificates, ServerProcess, write_ipc
 from support.path import tls_front
@@ -60,6 +60,8 @@ class Server:
     """Takes rows out of the table while they are written."""
     alter: Callable[[], object] | None = None
     """Changes them; None where bytes can be changed on their way."""
+    database: database_support.Database | None = None
+    """The same as a database, where it is one of support/database.py."""
     needle: tuple[str, Mapping[str, Any]] = ("", {})
     """What is behind the URL, and the options, of a get of what `needle` made."""
 
@@ -71,6 +73,12 @@ class Server:
         """The URL with that port in the place of its own."""
         return re.sub(rf":{self.port}\b", f":{port}", url or self.url)
 
+    @property
+    def flags(self) -> list[str]:
+        """The options, for the command."""
+        given = self.options.items()
+        return [word for name, value in given for word in (f"--{name.replace('_', '-')}", str(value))]
+
     def over_tls(self) -> AbstractContextManager[str]:
         if self.secure is not None:
             return self.secure()
@@ -78,7 +86,8 @@ class Server:
 
     def left(self) -> list[str]:
         """What there is of trials."""
-        return [row[0] for row in self.ask(self.tables)] if self.ask is not None else []
+        found = [row[0] for row in self.ask(self.tables)] if self.ask is not None else []
+        return [name for name in found if name.startswith("venturi")]
 
     def held(self) -> tuple[int, int]:
         """Rows, and the sum of the counter."""
@@ -146,9 +155,24 @@ def _key_store(certificates: Certificates, place: Path) -> Path:
 
 
 LIKE = "SELECT table_name FROM information_schema.tables WHERE table_name LIKE 'venturi%'"
+KEY = (
+    "timestamp_of_data",
+    "customer_code",
+    "subcustomer_id",
+    "geographic_region",
+    "billing_flag",
+    "ip_address",
+)
+"""Of the rows that upserts generate."""
 # By database: what lists tables, and what takes a row out while others write. One row, for who wants all of
 # them waits for those who write, and they for him; PostgreSQL does not find again what was written meanwhile.
 FREE = f"SELECT ctid FROM {TABLE} LIMIT 1 FOR UPDATE SKIP LOCKED"
+NEEDLES = {
+    "mariadb": f"SELECT seq AS id, CAST(IF(seq = 1000, {NEEDLE - 1} + 1, seq % 7) AS SIGNED) AS hits "
+    "FROM seq_1_to_2000",
+    "postgres": f"SELECT n AS id, CASE n WHEN 1000 THEN {NEEDLE} ELSE n % 7 END::bigint AS hits "
+    "FROM generate_series(1, 2000) AS n",
+}
 STATEMENTS = {
     "mariadb": (LIKE, f"DELETE FROM {TABLE} LIMIT 1 RETURNING 1"),
     "postgres": (LIKE, f"DELETE FROM {TABLE} WHERE ctid = ({FREE}) RETURNING 1"),
@@ -166,7 +190,13 @@ def _database(name: str, certificates: Certificates, place: Path) -> Iterator[Se
         keys = (
             f"keystore: '{_key_store(certificates, place)}', keystore_password: venturi, store_type: PKCS12"
         )
-        settings = {"client_encryption_options": f"{{enabled: true, optional: true, {keys}}}"}
+        settings = {
+            "client_encryption_options": f"{{enabled: true, optional: true, {keys}}}",
+            # Tests of rights and limits use this server too: tests/servers/test_cassandra.py.
+            "authorizer": "CassandraAuthorizer",
+            "batch_size_fail_threshold": "64KiB",
+            "batch_size_warn_threshold": "5KiB",
+        }
     else:
         owner = "postgres" if name == "postgres" else None  # it refuses a key that others may read
         files = [_readable(path, place, owner) for path in (certificates.server, certificates.server_key)]
@@ -186,7 +216,15 @@ def _database(name: str, certificates: Certificates, place: Path) -> Iterator[Se
 
     try:
         login = {"password_env": RIGHT_ENV}
-        yield Server(database.url, login, database.pid, ask=ask, tables=tables, lose=lose_one)
+        needle = ("", {"query": NEEDLES[name]} if name in NEEDLES else {})
+        if name == "cassandra":
+            ask("CREATE TABLE venturi.trips (id int PRIMARY KEY, name text)")
+            for n in range(1000):
+                database.run_sql("INSERT INTO venturi.trips (id, name) VALUES (%s, %s)", n, f"n{n}")
+        yield Server(
+            database.url, login, database.pid, ask=ask, tables=tables, lose=lose_one, needle=needle,
+            database=database,
+        )  # fmt: skip
     finally:
         database.stop()
 
@@ -245,15 +283,17 @@ def _sqlite(certificates: Certificates, place: Path) -> Iterator[Server]:
         with contextlib.closing(sqlite3.connect(path)) as database:
             return database.execute(statement).fetchall()
 
-    def change(statement: str) -> None:
-        """In another process: two libraries of SQLite in one take each other's locks away."""
-        code = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], 60); c.execute(sys.argv[2]); c.commit()"
-        subprocess.run([sys.executable, "-c", code, path, statement], check=True, timeout=100)
+    def trigger(statement: str) -> Callable[[], object]:
+        """Whatever is written again, this happens to it."""
+        of = f"WHERE {' AND '.join(f'{name} = new.{name}' for name in KEY)}"
+        return partial(
+            ask, f"CREATE TRIGGER meddles AFTER UPDATE ON {TABLE} BEGIN {statement.format(of)}; END"
+        )
 
     yield Server(
         f"sqlite://{path}", ask=ask, tables="SELECT name FROM sqlite_schema",
-        lose=partial(change, f"DELETE FROM {TABLE}"),
-        alter=partial(change, f"UPDATE {TABLE} SET hits = hits + 1"),
+        lose=trigger(f"DELETE FROM {TABLE} {{}}"),
+        alter=trigger(f"UPDATE {TABLE} SET hits = hits + 1 {{}}"),
     )  # fmt: skip
 
 
@@ -267,6 +307,35 @@ def _duckdb_file(certificates: Certificates, place: Path) -> Iterator[Server]:
 
     library = {"library": _duckdb.__file__}
     yield Server(f"duckdb://{place / 'x.duckdb'}", library, ask=ask, tables=LIKE)
+
+
+@contextlib.contextmanager
+def _flightsql(certificates: Certificates, place: Path) -> Iterator[Server]:
+    """Arrow's server for Go over SQLite, with a log-in; with TLS it is another one of the same file."""
+    data, log_in = place / "x.db", ("-user", "me", "-ingest")
+
+    @contextlib.contextmanager
+    def secure() -> Iterator[str]:
+        files = ("-certificate", str(certificates.server), "-key", str(certificates.server_key))
+        with flightsql_support.serving(data, *log_in, *files, password=HARD) as server:
+            yield server.url.replace("://", "+tls://")
+
+    with flightsql_support.serving(data, *log_in, password=HARD) as server:
+        server.ask("CREATE TABLE needle (id INTEGER, hits INTEGER)")
+        server.ask(
+            f"INSERT INTO needle {RANGE} WHERE id < 2000) SELECT id - 1, CASE id - 1 WHEN 1000 THEN "
+            f"{NEEDLE} ELSE id % 7 END FROM r"
+        )
+        yield Server(
+            server.url,
+            {"user": "me", "password_env": RIGHT_ENV},
+            server.process.pid,
+            secure,
+            ask=server.ask,
+            tables="SELECT name FROM sqlite_schema WHERE name LIKE 'venturi%'",
+            lose=lambda: server.ask("DELETE FROM venturi_put WHERE rowid = 1"),
+            needle=("", {"table": "needle"}),
+        )
 
 
 @contextlib.contextmanager
@@ -305,10 +374,58 @@ class Way:
     number: Bytes = _little
     more: Mapping[str, Any] = field(default_factory=dict)
     alike: bool = False
+    endless: str = ""
+    """Of a get of a database: a query without an end."""
+    verified: str = ""
+    """What its verification achieves, where that is not what the system's does."""
 
     @property
     def name(self) -> str:
         return "-".join((self.operation, *(str(value) for value in (self.options | self.more).values())))
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What gets of a database are judged by."""
+
+    file: pa.Table
+    """Rows of types that come back as they went in."""
+    table: str
+    """A query of 1,000 rows with columns `id` and `name`."""
+    late: tuple[str, str] = ("", "")
+    """A query that fails after many rows, and what the server says of it."""
+    wrong: str = ""
+    """What it says of `SELEC 1`."""
+    nowhere: str = ""
+    """What it says of a table that is not there."""
+    splits: tuple[str, ...] = ("none", "hash", "key")
+    rounded: tuple[str, ...] = ()
+    """Forms whose texts round floats of 32 bits."""
+
+
+def _file(*left_out: str, **more: Any) -> pa.Table:
+    """What most databases hold, with nulls."""
+    columns = {
+        "n": pa.array([2**63 - 1, None, -(2**63)]), "s": ["a string of more than twelve bytes", None, "ü"],
+        "b": [b"\0", b"", None], "f": pa.array([0.1, None, -1e300]),
+        "d": pa.array([-1, 20_000, None], pa.date32()), "t": pa.array([1, -2, None], pa.timestamp("us")),
+        "o": pa.array([True, None, False]), "u": pa.array([2**64 - 1, None, 0], pa.uint64()),
+        "f32": pa.array([0.12345679, None, 1.5], pa.float32()), "i32": pa.array([-1, 2, None], pa.int32()),
+        "p": pa.array([Decimal("-12345.678"), Decimal("0.001"), None], pa.decimal128(12, 3)), **more,
+    }  # fmt: skip
+    return pa.table({name: column for name, column in columns.items() if name not in left_out})
+
+
+def _gets(*forms: str, endless: str, number: Mapping[str, Bytes] | None = None) -> tuple[Way, ...]:
+    """Gets of a database, by each form of its rows on the wire."""
+    numbers = number or {}
+    return tuple(
+        Way(
+            "get", {"format": form} if form else {}, numbers.get(form, _little), endless=endless,
+            verified="checksum",
+        )
+        for form in forms
+    )  # fmt: skip
 
 
 NO_SERVER = "it runs in this process: there is no server"
@@ -340,15 +457,16 @@ class System:
     taken out of the table."""
     long: Mapping[str, Any] = field(default_factory=lambda: {"duration_ns": 60_000_000_000})
     """Fields of the spec of a trial that is long enough to be ended; for the command: `flags`."""
-    middle: Mapping[str, Any] = field(default_factory=lambda: {"duration_ns": 1_500_000_000})
-    """The same of one that takes a while and ends well."""
     flags: tuple[str, ...] = ("--duration", "60s")
     amount: int = 20_000_000
     """Bytes after which it is in the middle of it."""
     without: Mapping[str, str] = field(default_factory=dict)
     """Behaviours that it cannot have, and why."""
-    slow: bool = True
-    """Needs a server that is not ours, or seconds."""
+    ours: bool = False
+    """Its server is Venturi's, or it is a file."""
+    reads: Reads | None = None
+    shared: bool = False
+    """Others use its server too, so its connections are cut where it would be killed."""
 
 
 def _ways(operation: str, *options: Mapping[str, Any], number: Bytes = _little) -> tuple[Way, ...]:
@@ -357,7 +475,9 @@ def _ways(operation: str, *options: Mapping[str, Any], number: Bytes = _little) 
 
 UPSERT = ("--duration", "60s", "--working-set", "1k")
 INGEST = ("--duration", "60s", "--hosts", "10")
-LOCAL = {name: NO_SERVER for name in ("killed", "strangers", "tls", "credentials", "secrets")}
+LOCAL = {
+    name: NO_SERVER for name in ("fair", "killed", "severed", "strangers", "tls", "credentials", "secrets")
+}
 TELLS_LENGTHS = "its messages have lengths, so one that is short is a broken message, and no lost row"
 
 
@@ -372,21 +492,22 @@ def _store(scheme: str, message: bytes, *options: Mapping[str, Any], **without: 
         message=message,
         flags=INGEST,
         without={"tls": NO_TLS, "credentials": NO_LOGIN, "secrets": NO_LOGIN, **without},
-        slow=False,
+        ours=True,
     )
 
 
 def _clickhouse(engine: str, version: str, *forms: str) -> System:
-    every = [Way(operation, {"format": form}) for operation in ("put", "get") for form in forms]
+    rows = "SELECT number FROM system.numbers LIMIT 30000000"
+    puts = [Way("put", {"format": form}) for form in forms]
+    gets = [Way("get", {"format": form}, endless=rows) for form in forms]
     return System(
         partial(_clickhouse_server, engine),
-        (*every, Way("get", {"format": "rowbinary", "split": "key"}, alike=True)),
+        (*puts, *gets, Way("get", {"format": "rowbinary", "split": "key"}, alike=True)),
         "sums",
         f"ClickHouse {version}",
         stranger="HTTP",
         denied="Code: ",
         blocks=True,
-        middle={"rows_per_stream": 5000},
         long={"rows_per_stream": 1_000_000, "verify": "none"},
         amount=300_000,
         flags=("--rows-per-stream", "5M"),
@@ -394,6 +515,13 @@ def _clickhouse(engine: str, version: str, *forms: str) -> System:
     )
 
 
+SOME = r"after [1-9]\d* rows: .*"
+SMALL: dict[str, pa.Array] = {
+    "i8": pa.array([-1, 2, None], pa.int8()),
+    "i16": pa.array([-1, 2, None], pa.int16()),
+    "at": pa.array([0, 86_399_999_999_999, None], pa.time64("ns")),
+}
+RANGE = "WITH RECURSIVE r(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM r"
 SYSTEMS: dict[str, System] = {
     "flight": System(
         partial(_ours, "flight"),
@@ -403,7 +531,43 @@ SYSTEMS: dict[str, System] = {
         stranger="is it a gRPC server|speak HTTP/2|a malformed DATA frame",
         denied="the token is wrong",
         without={"lost": TELLS_LENGTHS},
-        slow=False,
+        ours=True,
+    ),
+    "flightsql": System(
+        _flightsql,
+        (
+            Way("put"),
+            *(
+                Way(
+                    "get",
+                    {"statement": how},
+                    endless="SELECT a.id FROM needle AS a, needle AS b, needle AS c",
+                    verified="checksum",
+                )
+                for how in ("text", "prepared")
+            ),
+        ),
+        "sums",
+        "db_name sqlite 3",
+        stranger="is it a gRPC server|speak HTTP/2|a malformed DATA frame",
+        denied="UNAUTHENTICATED",
+        blocks=True,
+        amount=300_000,
+        reads=Reads(
+            _file("d", "t", "o", "u", "f32", "i32", "p", "b"),
+            "SELECT id, hits AS name FROM needle",
+            (
+                f"{RANGE} WHERE id < 9000) SELECT CASE WHEN id > 8900 THEN json('no json') ELSE id END "
+                "AS id FROM r",
+                "malformed JSON",
+            ),
+            "syntax error",
+            "no such table",
+        ),
+        without={
+            "lost": "its rows are in the table when all have come: tests/servers/test_flightsql.py",
+            "fair": "SQLite takes the rows of one put after the other",
+        },
     ),
     "http+arrow": System(
         partial(_ours, "http+arrow"),
@@ -415,7 +579,7 @@ SYSTEMS: dict[str, System] = {
             "lost": TELLS_LENGTHS,
             "strangers": "who answers by HTTP may well have what is asked for: tests/unit/test_http_arrow.py",
         },
-        slow=False,
+        ours=True,
     ),
     "charrow": System(
         partial(_ours, "charrow"),
@@ -425,15 +589,35 @@ SYSTEMS: dict[str, System] = {
         stranger="is it a charrow server",
         denied="password",
         without={"lost": TELLS_LENGTHS},
-        slow=False,
+        ours=True,
     ),
     "mysql": System(
         partial(_database, "mariadb"),
-        (*_ways("upsert", {"statement": "text"}, number=_text), *_ways("upsert", {"statement": "prepared"})),
+        (
+            *_ways("upsert", {"statement": "text"}, number=_text),
+            *_ways("upsert", {"statement": "prepared"}),
+            *_gets(
+                "binary",
+                "text",
+                number={"text": _text},
+                endless="SELECT seq, REPEAT('x', 100) AS s FROM seq_1_to_100000000",
+            ),
+        ),
         "sums",
         "MariaDB 1|MySQL",
         stranger="speak MySQL's protocol|is it a MySQL server|is a firewall in the way",
         gone="does the server still run",
+        reads=Reads(
+            _file("o"),
+            "SELECT seq AS id, CONCAT('n', seq) AS name FROM seq_1_to_1000",
+            (
+                "SELECT seq, (SELECT 1 UNION SELECT 1 + (seq > 200000)) AS a FROM seq_1_to_300000",
+                f"{SOME}1242",
+            ),
+            "1064",
+            "1146",
+            rounded=("text",),
+        ),
         password=f"{HARD} ö",
         denied=f"error 1045.*is what {WRONG_ENV} holds the password",
         flags=UPSERT,
@@ -446,11 +630,24 @@ SYSTEMS: dict[str, System] = {
             *_ways("upsert", {"statement": "text"}, number=_text),
             Way("upsert", {"synchronous": "off"}, alike=True),
             Way("upsert", {}, more={"in_flight": 4}, alike=True),
+            *_gets(
+                "copy",
+                "rows",
+                number={"copy": _big, "rows": _big},
+                endless="SELECT generate_series(1, 100000000) AS n, repeat('x', 100) AS s",
+            ),
         ),
         "sums",
         "PostgreSQL ",
         stranger="is it a PostgreSQL server",
         denied=r"\(28P01\)",
+        reads=Reads(
+            _file("u", "f32", "p"),
+            "SELECT n AS id, 'n' || n AS name FROM generate_series(1, 1000) AS n",
+            ("SELECT 10 / (300000 - n) AS a FROM generate_series(1, 400000) AS n", f"{SOME}division by zero"),
+            r"\(42601\)",
+            r"\(42P01\)",
+        ),
         flags=UPSERT,
         amount=300_000,
     ),
@@ -467,16 +664,23 @@ SYSTEMS: dict[str, System] = {
                     {"write": "counter", "compression": "lz4"},
                 )
             ),
+            Way("get", alike=True, verified="checksum"),
         ),
         "sums",
         r"Cassandra 5\.",
-        middle={"duration_ns": 4_000_000_000},
         stranger="is it a Cassandra|is a firewall in the way",
         gone="is the server still running",
         denied="does not accept the user or the password",
         flags=UPSERT,
         amount=300_000,
-        without={"lost": "rows go by a TRUNCATE, which beside writes may take longer than the trial"},
+        shared=True,
+        reads=Reads(
+            _file("t", "u", "p", t_ms=pa.array([-1, None, 5], pa.timestamp("ms", "UTC")), **SMALL),
+            "SELECT id, name FROM trips",
+            wrong="SELEC",
+            nowhere="venturi.nowhere is not there",
+            splits=("none",),
+        ),
     ),
     "redis": System(
         _redis,
@@ -493,19 +697,47 @@ SYSTEMS: dict[str, System] = {
     "clickhouse-2018": _clickhouse("server", "18.16.1", "native", "rowbinary"),
     "sqlite": System(
         _sqlite,
-        _ways("upsert", {}, {"statement": "text"}),
+        (
+            *_ways("upsert", {}, {"statement": "text"}),
+            *_gets("", endless=f"{RANGE}) SELECT id FROM r"),
+        ),
         "sums",
         r"SQLite 3\.",
-        without={**LOCAL, "fair": "who had the lock of its file may have it again"},
-        slow=False,
+        reads=Reads(
+            _file("d", "t", "o", "u", "f32", "i32", "p"),
+            f"{RANGE} WHERE id < 1000) SELECT id, 'n' || id AS name FROM r",
+            (
+                f"{RANGE} WHERE id < 300000) SELECT CASE WHEN id = 250000 THEN abs(-9223372036854775807 - 1) "
+                "ELSE id END AS n FROM r",
+                f"{SOME}integer overflow",
+            ),
+            "syntax error",
+            "no such table",
+        ),
+        without=LOCAL,
+        ours=True,
     ),
     "duckdb": System(
         _duckdb_file,
-        _ways("upsert", {}, {"statement": "text"}, {"method": "copy"}),
+        (
+            *_ways("upsert", {}, {"statement": "text"}, {"method": "copy"}),
+            *_gets("", endless="SELECT i FROM range(9000000000000000) AS r(i)"),
+        ),
         "sums",
         "DuckDB v",
+        reads=Reads(
+            _file(),
+            "SELECT i AS id, 'n' || i AS name FROM range(1000) AS r(i)",
+            (
+                "SELECT CASE WHEN i < 100000 THEN i ELSE error('no more') END AS v "
+                "FROM range(200000) AS r(i)",
+                "no more",
+            ),
+            "Parser Error",
+            "nowhere",
+        ),
         without={**LOCAL, **dict.fromkeys(("lost", "altered", "shared"), "one process has its file open")},
-        slow=False,
+        ours=True,
     ),
     "akumuli": _store(
         "akumuli",
@@ -518,8 +750,7 @@ SYSTEMS: dict[str, System] = {
 }
 NOT_JUDGED = {
     "empty": "it moves nothing anywhere",
-    "flightsql": "its server is not ours, and is Flight's on the way: tests/servers/test_flightsql.py",
-    "adbc": "its connections are the driver's own: tests/servers/test_adbc.py",
+    "adbc": "its connections are the driver's own: tests/unit/test_adbc.py",
     "exec": "a pipe is between its ends, where nobody comes: tests/unit/test_exec.py",
     "pipe": "both its ends are in one process, where nobody comes between them",
     "akumuli+udp": "nobody answers a datagram: tests/unit/test_ingest_run.py counts what arrived",

@@ -130,14 +130,14 @@ def required(engine: str, password_env: str | None = None) -> Iterator[Server]:
         require(False, str(error))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def clickhouse() -> Iterator[Server]:
     """Debian's clickhouse-server 18.16."""
     with required("server") as server:
         yield server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def engine() -> Iterator[Server]:
     """ClickHouse's engine of today, in a process of its own."""
     with required("chdb") as server:

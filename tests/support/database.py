@@ -13,13 +13,14 @@ import os
 import signal
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from support.wait import wait_until
 from venturi.common.errors import VenturiError
 from venturi.servers import throwaway
 
@@ -27,7 +28,7 @@ from venturi.servers import throwaway
 class Database:
     """A running server: `url`, `port`, `pid`, `env` (what a command needs to log in), and statements."""
 
-    def __init__(self, server: throwaway.ThrowawayServer) -> None:
+    def __init__(self, server: throwaway.ThrowawayServer | SimpleNamespace) -> None:
         self.server = server
         self.url = server.url
         self.port = int(server.address.rsplit(":", 1)[1])
@@ -90,8 +91,7 @@ class Database:
 def _mysql(database: Database, statement: str, values: tuple[Any, ...], administrator: bool) -> list[Any]:
     import pymysql
 
-    server = database.server
-    assert isinstance(server, throwaway.MariaDb)
+    server: Any = database.server
     place: dict[str, Any] = (
         {"unix_socket": str(server.socket), "user": "root"}
         if administrator
@@ -216,20 +216,22 @@ def start_database() -> Iterator[Callable[..., Database]]:
 
 
 def once_it_runs(
-    spec: dict[str, Any], act: Callable[[], None] | None = None, batches: int = 20
+    spec: dict[str, Any],
+    act: Callable[[], None] | None = None,
+    batches: int = 20,
+    until: Callable[[], bool] | None = None,
 ) -> dict[str, Any]:
-    """The record of a trial during which `act` happens, once `batches` have been acknowledged; without one it
-    is cancelled."""
+    """The record of a trial during which `act` happens, once `batches` have been acknowledged or `until`
+    holds. Without `act` the trial is cancelled."""
     from venturi import _core
 
     control = _core.Control()
     records: list[Any] = []
     trial = threading.Thread(target=lambda: records.append(_core.run_trial(json.dumps(spec), control)))
     trial.start()
-    deadline = time.monotonic() + 60
-    while control.progress()["batches"] < batches and trial.is_alive() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until = until or (lambda: control.progress()["batches"] >= batches)
+    wait_until(lambda: until() or not trial.is_alive())
     (act or control.cancel)()
-    trial.join(timeout=60)
+    trial.join()
     record: dict[str, Any] = json.loads(records[0])
     return record

@@ -82,7 +82,7 @@ def spec(
     batch: int = 1000,
     verify: str = "checksum",
     duration_s: float | None = None,
-    patience_s: float = 20.0,
+    patience_s: float = 300.0,
     **options: Any,
 ) -> dict[str, Any]:
     return {

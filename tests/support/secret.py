@@ -6,15 +6,19 @@ import base64
 import contextlib
 import functools
 import json
+import os
 import re
+import shutil
 import subprocess
-import threading
-from collections.abc import Iterator
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
+from unittest import mock
 from urllib.parse import quote, quote_plus
 
-from support.run import command, environment
+from support.needs import require
+from support.run import venturi
 
 SECRET = "Hush9f3ZqX77"
 """Of letters and digits: it may stand anywhere in a URL."""
@@ -55,60 +59,102 @@ def leaking_files(directory: Path, *secrets: str) -> list[tuple[str, list[bytes]
     return found
 
 
+NOTER = r"""
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* In every process that is started: writes down its command line, as `ps` shows it, before anything else. */
+__attribute__((constructor)) static void note(void) {
+    static char line[1 << 18];
+    const char *notes = getenv("VENTURI_TEST_NOTES");
+    int from = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    int to = notes ? open(notes, O_WRONLY | O_APPEND | O_CLOEXEC) : -1;
+    ssize_t most = sizeof line - 1, length = 0, more;
+    while (length < most && (more = read(from, line + length, most - length)) > 0) length += more;
+    line[length] = '\n';
+    if (to >= 0 && write(to, line, length + 1) < 0) _exit(99);
+    close(from);
+    close(to);
+}
+"""
+
+
+@functools.cache
+def noter() -> Path:
+    """The library that does so, for LD_PRELOAD."""
+    place = Path(tempfile.mkdtemp(prefix="noter-"))  # goes with the directory of this process of the run
+    place.chmod(0o755)
+    require(shutil.which("cc"), "a C compiler")
+    (place / "noter.c").write_text(NOTER)
+    words = ["cc", "-shared", "-fPIC", "-O1", "-o", "noter.so", "noter.c"]
+    subprocess.run(words, cwd=place, check=True)
+    return place / "noter.so"
+
+
+_WATCHES: list[Watch] = []
+
+
+def _heard(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "subprocess.Popen" and _WATCHES:
+        words = b"\0".join(os.fsencode(word) for word in arguments[1])
+        for watch in _WATCHES:
+            watch.started.append(words)
+
+
+@functools.cache
+def _listen() -> None:
+    """Once: a hook stays as long as the process."""
+    sys.addaudithook(_heard)
+
+
 class Watch:
-    """Reads the command lines of all processes, again and again, as `ps` would show them."""
+    """The command lines of all processes that start meanwhile: those of this process by Python's audit hook,
+    theirs by a library that each of them loads. None is missed, however short its life."""
 
     def __init__(self, *secrets: str) -> None:
         self._sought = re.compile(b"|".join(re.escape(form) for s in secrets for form in forms(s)))
-        self.seen: set[bytes] = set()
-        self.found: list[bytes] = []
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.started: list[bytes] = []
 
     def __enter__(self) -> Watch:
-        self._thread.start()
+        _listen()
+        _WATCHES.append(self)
+        self._stack = contextlib.ExitStack()
+        handle, name = tempfile.mkstemp(prefix="started-")
+        os.fchmod(handle, 0o666)  # servers run as other accounts
+        os.close(handle)
+        self._notes = Path(name)
+        self._stack.callback(self._notes.unlink)
+        given = {"LD_PRELOAD": str(noter()), "VENTURI_TEST_NOTES": name}
+        self._stack.enter_context(mock.patch.dict(os.environ, given))
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self._over.set()
-        self._thread.join()
+        _WATCHES.remove(self)
+        self._noted = self._notes.read_bytes()
+        self._stack.close()
 
-    def _watch(self) -> None:
-        while not self._over.wait(0.01):
-            for line in _command_lines():
-                if line not in self.seen:
-                    self.seen.add(line)
-                    if self._sought.search(line):
-                        self.found.append(line)
+    @property
+    def seen(self) -> bytes:
+        noted = self._notes.read_bytes() if self in _WATCHES else self._noted
+        return noted + b"\n".join(self.started)
 
-
-def _command_lines() -> Iterator[bytes]:
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            yield path.read_bytes()
+    @property
+    def found(self) -> list[bytes]:
+        return self._sought.findall(self.seen)
 
 
 def searched(
     place: Path, *arguments: object, code: int = 0, secrets: tuple[str, ...] = (HARD,), **variables: str
 ) -> list[dict[str, Any]]:
     """Runs a command with the secrets in its environment; the trials that it stored. No secret may be in its
-    run directory, its outputs, or the command line of any process meanwhile."""
+    run directory, its outputs, or the command line of any process that it starts."""
     out = place / "run"
     words = [*arguments, *(("--out", out) if arguments[0] in ("run", "tune") else ())]
-    with Watch(*secrets) as watch:
-        done = subprocess.run(
-            command(*words),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env=environment(VENTURI_DEBUG="1", **variables),
-            cwd=place,
-            timeout=300,
-            check=False,
-        )
+    with mock.patch.dict(os.environ, {"VENTURI_DEBUG": "1", **variables}), Watch(*secrets) as watch:
+        done = venturi(*words, cwd=place)
     assert done.returncode == code, done.stderr
     assert not leaks(done.stdout + done.stderr, *secrets)
-    assert any(str(words[0]).encode() in line and b"venturi" in line for line in watch.seen)
     assert not watch.found
     assert not leaking_files(place, *secrets)
     trials = out / "trials.jsonl"
@@ -117,6 +163,7 @@ def searched(
 
 ONCE = ("--streams", "1", "--repeats", "1", "--warmup", "0")
 ROWS = (*ONCE, "--rows-per-stream", "20k")
+UPSERT = (*ONCE, "--duration", "200ms", "--working-set", "1k", "--no-ceilings")
 WRONG = "Wrong+9f/3Zq:X 88%"
 
 
@@ -136,3 +183,11 @@ def right_and_wrong(place: Path, variable: str, *arguments: object, right: str =
     assert stored
     assert not searched(place / "none", *arguments, code=3, secrets=secrets, **{variable: ""})
     assert not list((place / "none").iterdir())
+
+
+def stays_there(place: Path, target: str, *arguments: object) -> None:
+    """What is in the environment of a run of that target, whose server it starts, is nowhere else."""
+    words = ("run", "--target", target, *arguments, "--no-ceilings")
+    (trial,) = searched(place, *words, secrets=(HARD, SECRET), DB_PASSWORD=HARD, VENTURI_TOKEN=SECRET)
+    assert trial["outcome"] == "ok", trial["error"]
+    assert (place / "run" / "report.html").exists()

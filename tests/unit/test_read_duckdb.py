@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
-import pyarrow.ipc
 import pytest
 
 from support import read as read_support
 from support.database import once_it_runs
-from support.read import as_a_user, by_splits, cancelled, embedded_gives_ours_back, good, refused, sums
+from support.read import by_splits, cancelled, good, refused, sums
 from venturi.servers.local import duckdb_library
 
 pytestmark = [pytest.mark.usefixtures("core")]
@@ -97,31 +95,6 @@ def test_sums_of_the_other_columns(file: str, path: Path) -> None:
     assert list(found.values()) == [int(sum_) % 2**64 for sum_ in wanted]
 
 
-def test_our_rows_come_back(tmp_path: Path) -> None:
-    url = f"duckdb://{tmp_path}/new.duckdb"
-    record = embedded_gives_ours_back(url, "duckdb", library=duckdb_library())
-    assert record["target"]["software"].startswith("DuckDB ")
-    with duckdb.connect(str(tmp_path / "new.duckdb"), read_only=True) as database:
-        assert database.execute("SELECT count(*) FROM duckdb_tables()").fetchone() == (0,)
-
-
-def test_a_file_comes_back(tmp_path: Path) -> None:
-    import datetime as dt
-    import decimal
-
-    table = pa.table({
-        "n": pa.array([2**63 - 1, None, -(2**63)]), "u": pa.array([2**64 - 1, 0, None], pa.uint64()),
-        "s": ["a string of more than twelve bytes", None, "ü"], "b": [b"\0", b"", None],
-        "f": pa.array([0.1, None, 3.0]), "f32": pa.array([0.1, None, float("nan")], pa.float32()),
-        "d": pa.array([decimal.Decimal("-12.34"), None, decimal.Decimal("0.01")], pa.decimal128(20, 2)),
-        "day": pa.array([dt.date(1969, 12, 31), None, dt.date(9999, 1, 1)]),
-        "t": pa.array([-1, None, 5], pa.timestamp("us")), "o": [True, None, False],
-    })  # fmt: skip
-    data = read_support.file_of(tmp_path / "x.arrow", table)
-    record = get(f"duckdb://{tmp_path}/new.duckdb", data=data, streams=2, rows=1000)
-    good(record, 2000, "checksum")
-
-
 def test_mistakes_are_lines(file: str, tmp_path: Path) -> None:
     refused(get(file), "usage", "table or query")
     refused(get(file, query="SELEC 1"), "server", "Parser Error")
@@ -171,8 +144,3 @@ def test_it_stops_in_the_midst(file: str) -> None:
     for query, verify in ((f"SELECT i FROM ({endless}) WHERE i < 0", "none"), (endless, "count")):
         silent = read_support.spec(file, query=query, verify=verify, library=duckdb_library())
         assert cancelled(silent)["outcome"] == "interrupted"
-
-
-def test_as_a_user_does_it(file: str, tmp_path: Path) -> None:
-    words = ("--target", file, "--query", "SELECT id, name FROM t", "--streams", "1,2")
-    as_a_user(tmp_path, *words, "--split", "key", "--split-by", "id", achieved=2)

@@ -7,17 +7,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.ipc
 import pytest
 
 from support.database import once_it_runs
 from support.read import (
-    as_a_user,
     by_splits,
     cancelled,
-    embedded_gives_ours_back,
-    file_of,
     get,
     good,
     refused,
@@ -60,22 +55,6 @@ def test_texts_of_a_file_in_utf_16(tmp_path: Path) -> None:
         connection.executemany("INSERT INTO t VALUES (?, ?)", [(i, f"ä{i}") for i in range(100)])
         connection.commit()
     good(get(f"sqlite://{tmp_path}/x.db", table="t"), 100, "sums")
-
-
-def test_our_rows_come_back(tmp_path: Path) -> None:
-    url = f"sqlite://{tmp_path}/new.db"
-    embedded_gives_ours_back(url, "sqlite")
-    with closing(sqlite3.connect(tmp_path / "new.db")) as connection:
-        assert connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,)
-
-
-def test_a_file_comes_back(tmp_path: Path) -> None:
-    table = pa.table({
-        "n": pa.array([2**63 - 1, None, -(2**63)]), "s": ["a", None, "ü"], "b": [b"\0", b"", None],
-        "f": pa.array([0.1, None, 3.0]),
-    })  # fmt: skip
-    data = file_of(tmp_path / "x.arrow", table)
-    good(get(f"sqlite://{tmp_path}/new.db", data=data, streams=2, rows=1000), 2000, "checksum")
 
 
 @by_splits(
@@ -136,9 +115,3 @@ def test_it_stops_in_the_midst(file: str) -> None:
     # The library is asked within a statement too that gives no rows.
     silent = f"SELECT count(*) AS c FROM ({endless})"
     assert cancelled(spec(file, query=silent, verify="none"))["outcome"] == "interrupted"
-
-
-def test_as_a_user_does_it(file: str, tmp_path: Path) -> None:
-    words = ("--target", file, "--query", "SELECT id, name FROM t", "--streams", "1,2")
-    records = as_a_user(tmp_path, *words, "--split", "key", "--split-by", "id", achieved=2)
-    assert all(r["parameters"]["journal"] is None for r in records)

@@ -11,7 +11,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,20 +20,19 @@ from urllib.parse import quote
 import pytest
 
 import venturi
-from support.clickhouse import has_chdb
-from support.flight import Start
 from support.imports import FORMATS, SAMPLES
+from support.proven import proven_instrument as proven_instrument  # a fixture
 from support.secret import (
     HARD,
-    ONCE,
     ROWS,
     SECRET,
+    UPSERT,
     Watch,
     forms,
     leaking_files,
     leaks,
     right_and_wrong,
-    searched,
+    stays_there,
 )
 from venturi import cli
 from venturi.cli.flags import command_line
@@ -355,28 +353,6 @@ def test_what_is_imported_is_stored_without_secrets(name: str, tmp_path: Path) -
 # Secrets by reference, at servers that ask for them.
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("core")
-def test_flight(start_reference_server: Start, tmp_path: Path) -> None:
-    """Other ways to give a token; other commands that take one. servers/test_behaviour.py has the usual."""
-
-    def there(name: str) -> Path:
-        (tmp_path / name).mkdir()
-        return tmp_path / name
-
-    server = start_reference_server("--token-env", "THE_TOKEN", THE_TOKEN=HARD)
-    url = f"flight://{server.address}"
-    named = ("--target", url, "--header-env", "authorization=MY_HEADER")
-    searched(there("header"), "run", *named, *ROWS, MY_HEADER=f"Bearer {HARD}")
-    searched(there("limits"), "ceilings", url, "--only", "tcp", "--streams", "1", "--token-env", "MY_TOKEN",
-             MY_TOKEN=HARD)  # fmt: skip
-    searched(there("tuned"), "tune", url, "--trials", "2", "--streams", "1,2", "--duration", "100ms",
-             "--set", "target.token_env=MY_TOKEN", MY_TOKEN=HARD)  # fmt: skip
-
-
-UPSERT = (*ONCE, "--duration", "200ms", "--working-set", "1k", "--no-ceilings")
-
-
 class Influx(http.server.BaseHTTPRequestHandler):
     """Takes lines from whoever knows the word."""
 
@@ -400,7 +376,6 @@ class Influx(http.server.BaseHTTPRequestHandler):
         pass
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("core")
 @pytest.mark.parametrize("how", ["password", "token"])
 def test_influx(how: str, tmp_path: Path) -> None:
@@ -420,10 +395,8 @@ def test_influx(how: str, tmp_path: Path) -> None:
 
 
 OURS = {
-    **dict.fromkeys(("flight", "charrow", "clickhouse"), ROWS),
-    **dict.fromkeys(
-        ("mysql", "postgres", "cassandra", "sqlite", "duckdb"), ("--operation", "upsert", *UPSERT)
-    ),
+    **dict.fromkeys(("flight", "charrow"), ROWS),
+    **dict.fromkeys(("sqlite", "duckdb"), ("--operation", "upsert", *UPSERT)),
     **dict.fromkeys(
         ("akumuli", "akumuli+udp", "opentsdb", "influx", "influx+http"), ("--operation", "ingest", *ROWS)
     ),
@@ -431,20 +404,11 @@ OURS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("core")
 @pytest.mark.parametrize("scheme", OURS)
 def test_what_is_in_the_environment_stays_there(scheme: str, tmp_path: Path) -> None:
     """Servers that a run starts for itself inherit the variables, as every child does, and tell nobody."""
-    if scheme == "clickhouse":
-        has_chdb()
-    target = "empty://" if scheme == "empty" else f"{scheme}://local"
-    (trial,) = searched(
-        tmp_path, "run", "--target", target, *OURS[scheme], "--no-ceilings", secrets=(HARD, SECRET),
-        DB_PASSWORD=HARD, VENTURI_TOKEN=SECRET,
-    )  # fmt: skip
-    assert trial["outcome"] == "ok", trial["error"]
-    assert (tmp_path / "run" / "report.html").exists()
+    stays_there(tmp_path, "empty://" if scheme == "empty" else f"{scheme}://local", *OURS[scheme])
 
 
 def test_the_search_finds_what_it_looks_for(tmp_path: Path) -> None:
@@ -456,13 +420,8 @@ def test_the_search_finds_what_it_looks_for(tmp_path: Path) -> None:
     (tmp_path / "a").write_text(f"x{ESCAPED}x")
     (tmp_path / f"b{SECRET}").write_text("")
     assert [Path(path).name[0] for path, _ in leaking_files(tmp_path)] == ["a", "b"]
-    with Watch(SECRET) as watch:
-        waits = "import sys; sys.stdin.read()"
-        child = subprocess.Popen([sys.executable, "-c", waits, SECRET], stdin=subprocess.PIPE)
-        try:
-            deadline = time.monotonic() + 30
-            while not watch.found and time.monotonic() < deadline:
-                time.sleep(0.01)
-        finally:
-            child.communicate()
-    assert watch.found
+    # A child of ours, and one of a child whose own command line has nothing of it.
+    for words, text in (([sys.executable, "-S", "-c", "", SECRET], ""), (["sh"], f"env true {SECRET}; :")):
+        with Watch(SECRET) as watch:
+            subprocess.run(words, input=text, text=True, check=True)
+        assert watch.found, words

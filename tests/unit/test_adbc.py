@@ -1,4 +1,4 @@
-"""adbc:// through the drivers that PyPI has: SQLite's, PostgreSQL's, DuckDB's, against the real databases."""
+"""adbc:// through drivers that PyPI has of databases in files: SQLite's and DuckDB's."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ import pyarrow as pa
 import pyarrow.ipc
 import pytest
 
-from support.adbc import URI, driver, postgres_uri, run, trial
-from support.database import Database
+from support.adbc import driver, run, trial
 from support.read import RECORDS, good, refused, sums
 from support.run import venturi
 from support.verdict import end, verdict
 from venturi.analysis.verdict.causes import Cause
 
-pytestmark = [pytest.mark.usefixtures("core")]
-__all__ = ["postgres_uri"]
-
+pytestmark = pytest.mark.usefixtures("core")
 ROWS = 40_000
 
 
@@ -109,41 +106,21 @@ def test_types_of_duckdb(tmp_path: Path) -> None:
     assert min(stream["rows"] for stream in shared["streams"]) > 4000
 
 
-def test_types_of_postgres(postgres: Database, postgres_uri: str) -> None:
-    from test_read_postgres import TYPES, VALUES
-
-    postgres.run_sql("CREATE TYPE mood AS ENUM ('ok', 'bad')")
-    try:
-        postgres.run_sql(TYPES)
-        postgres.run_sql(VALUES)
-        postgres.run_sql("INSERT INTO types (id) VALUES (NULL)")
-        uri = {"driver_option_env": {"uri": postgres_uri}}
-        whole = good(trial("postgresql", table="types", **uri), 2001)
-        assert sums(whole)["id"] == 2000 * 2001 // 2 and sums(whole)["ok"] == 1000
-        assert whole["target"]["software"].startswith("PostgreSQL ")
-        for split in ({"split": "key", "split_by": "day"}, {"split_by": "name"}, {"split_by": "u"}):
-            good(trial("postgresql", table="types", streams=3, batch=100, **split, **uri), 2001)
-    finally:
-        postgres.run_sql("DROP TABLE IF EXISTS types")
-        postgres.run_sql("DROP TYPE mood")
-
-
 def test_a_get_ends_with_its_time(tmp_path: Path) -> None:
     rows = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n FROM r"
     options = {"driver_options": [f"uri={tmp_path / 's.db'}"], "verify": "none", "batch": 1000}
     record = trial("sqlite", query=rows, duration_s=0.3, streams=2, split="none", **options)
     assert record["outcome"] == "ok" and record["counts"]["rows"] > 1000
-    assert 0.3e9 <= record["times"]["interval_ns"] < 30e9
+    assert record["times"]["interval_ns"] >= 0.3e9
 
 
 # ---- puts
 
 
-def test_puts_are_counted_and_read_back(postgres: Database, postgres_uri: str, tmp_path: Path) -> None:
+def test_puts_are_counted_and_read_back(tmp_path: Path) -> None:
     every: dict[str, dict[str, Any]] = {
         "sqlite": {"driver_options": [f"uri={tmp_path / 's.db'}"]},
         "duckdb": {"driver_options": [f"path={tmp_path / 'd.db'}"]},
-        "postgresql": {"driver_option_env": {"uri": postgres_uri}},
     }
     for name, options in every.items():
         streams = 1 if name == "sqlite" else 3
@@ -151,7 +128,6 @@ def test_puts_are_counted_and_read_back(postgres: Database, postgres_uri: str, t
         good(record, 20_000 * streams, "checksum")
         assert {"driver", "generate"} <= set(record["stages"]["client"])
     assert tables(tmp_path / "s.db") == []
-    assert postgres.run_sql("SELECT to_regclass('venturi_put')") == [(None,)]
 
 
 def test_a_put_of_a_file_with_a_time(tmp_path: Path) -> None:
@@ -160,8 +136,8 @@ def test_a_put_of_a_file_with_a_time(tmp_path: Path) -> None:
         writer.write_table(table)
     data = {"source": "file", "path": "f", "ipc": str(tmp_path / "f.arrow")}
     options = {"driver_options": [f"uri={tmp_path / 's.db'}"]}
-    record = trial("sqlite", operation="put", data=data, duration_s=2, batch=100, **options)
-    assert record["error"] is None and record["counts"]["rows"] > 100
+    record = trial("sqlite", operation="put", data=data, duration_s=0.3, batch=100, **options)
+    assert record["error"] is None and record["counts"]["rows"] > 0
     assert record["verification"]["achieved"] == "checksum", record["verification"]
 
 
@@ -190,13 +166,10 @@ def test_into_a_table_that_is_there(tmp_path: Path) -> None:
 # ---- what goes wrong
 
 
-def test_a_query_that_fails_in_the_middle(trips: Path, postgres: Database, postgres_uri: str) -> None:
+def test_a_query_that_fails_in_the_middle(trips: Path) -> None:
     query = "SELECT CASE WHEN id = 30000 THEN abs(-9223372036854775807 - 1) ELSE id END AS n FROM trips"
     record = trial("sqlite", driver_options=[f"uri={trips}"], query=query, batch=1000, verify="count")
     refused(record, "server", "sqlite", "integer overflow", "after ", " rows")
-    query = "SELECT 1000 / (150000 - n) AS n FROM generate_series(1, 200000) AS n"
-    record = trial("postgresql", query=query, verify="count", driver_option_env={"uri": postgres_uri})
-    refused(record, "server", "division by zero")
 
 
 def test_a_column_whose_type_the_streams_see_differently(tmp_path: Path) -> None:
@@ -216,21 +189,6 @@ def test_what_cannot_be_counted_by_sql_is_run_twice(tmp_path: Path) -> None:
     record = trial("sqlite", driver_options=[f"uri={tmp_path / 's.db'}"], query=query)
     assert record["error"] is None and record["verification"]["achieved"] == "count"
     assert "a run of the query before" in record["verification"]["note"]
-
-
-def test_wrong_credentials_are_told_without_them(postgres: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(URI, f"postgresql://somebody:hush%2Dhush@127.0.0.1:{postgres.port}/nowhere")
-    message = refused(
-        trial("postgresql", table="t", driver_option_env={"uri": URI}),
-        "auth", "postgresql: open", "somebody",
-    )  # fmt: skip
-    assert "hush" not in message
-    # Not a URI at all: libpq repeats it.
-    monkeypatch.setenv(URI, "postgresql//somebody:hush-hush@127.0.0.1")
-    message = refused(trial("postgresql", table="t", driver_option_env={"uri": URI}), "unreachable", "***")
-    assert "hush" not in message
-    monkeypatch.setenv(URI, "postgresql://somebody@127.0.0.1:1/x")
-    refused(trial("postgresql", table="t", driver_option_env={"uri": URI}), "unreachable", "refused")
 
 
 @pytest.mark.parametrize(

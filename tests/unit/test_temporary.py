@@ -1,4 +1,4 @@
-"""Temporary directories: what a SIGKILL leaves goes with the next start, of every kind, and nothing else."""
+"""Temporary directories: what a SIGKILL leaves goes with the next start, and nothing else."""
 
 from __future__ import annotations
 
@@ -9,49 +9,41 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support.database import available
-from support.run import ROOT, command, environment, venturi_process
+from support.run import ROOT, command, environment, model
+from support.wait import wait_until
 from venturi.common import temporary
 
 PACKAGE = ROOT / "python" / "venturi"
 RUN = ("--streams", 1, "--duration", "60s", "--repeats", 1, "--warmup", 0, "--no-ceilings", "--no-report")
-HELD = "import signal; from venturi.common import temporary; held = temporary.make('{}'); signal.pause()"
-LOADER = (
-    "import signal; from venturi.cluster.trial.loader import Loader; loader = Loader(object()); "
-    "loader.receive('x.arrow', 0, b'rows'); signal.pause()"
-)
 FREE = [word for name in ("port", "opentsdb", "influx", "http") for word in (f"--{name}", 0)]
+GUARDED = """
+import os, signal
+from venturi.common import temporary
+from venturi.servers.throwaway.guarded import Guarded
+held = temporary.make("mariadb")
+guarded = Guarded(held.path, hold=[held.descriptor])
+guarded.serve(["sleep", "1000"], held.path / "server.log", signal.SIGTERM, 1.0, dict(os.environ))
+signal.pause()
+"""
 
 
 def python(text: str) -> list[str]:
     return [sys.executable, "-c", text]
 
 
-# Of each kind: what makes such a directory, and what is in it when it is in use.
-KINDS: dict[str, tuple[list[str], str]] = {
-    "files": (command("run", "--target", "sqlite://local", *RUN), "venturi-files-*/venturi.sqlite"),
-    "data": (
-        command("run", "--target", "empty://", "--operation", "put", "--data", "rows.csv", *RUN),
-        "venturi-data-*/*.arrow",
-    ),
-    "socket": (command("run", "--target", "charrow+unix://local", *RUN), "venturi-socket-*/charrow.sock"),
-    "store": (command("serve", "timeseries", *FREE), "venturi-store-*/*"),
-    "run's store": (command("run", "--target", "akumuli://local", *RUN), "venturi-store-*/data/log/*"),
-    # It never listens on its port.
-    "server": (command("ab", "sleep {port}", "flight://127.0.0.1:1"), "venturi-server-*/server.log"),
-    "loader": (python(LOADER), "venturi-loader-*/x.arrow"),
-    **{kind: (python(HELD.format(kind)), f"venturi-{kind}-*") for kind in ("ray", "spark", "jars")},
-    **{
-        kind: (command("serve", kind, "--port", 0), f"venturi-{kind}-*/data/*")
-        for kind in ("mariadb", "postgres", "clickhouse", "cassandra")
-    },
+# Who makes such a directory, and what is in it when it is in use.
+MAKERS: dict[str, tuple[list[str], str]] = {
+    "run": (command("run", "--target", "sqlite://local", *RUN), "venturi-files-*/venturi.sqlite"),
+    "server": (command("serve", "timeseries", *FREE), "venturi-store-*/*"),
+    "guard": (python(GUARDED), "venturi-mariadb-*/server.log"),
 }
+KINDS = {"data", "files", "jars", "loader", "ray", "server", "socket", "spark", "store"}
+"""What is made, but for the directories of throw-away servers, which have the servers' names."""
 
 
 @pytest.fixture
@@ -60,13 +52,6 @@ def place() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="sweep-") as name:
         os.chmod(name, 0o1777)
         yield Path(name)
-
-
-def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 def is_free(lock: Path) -> bool:
@@ -86,22 +71,19 @@ def guards_of(pid: int) -> list[int]:
 
 
 def next_start(out: Path) -> None:
-    """A run, by a process of its own, that makes no directory."""
+    """A run that makes no directory."""
     words = ("--operation", "get", "--rows-per-stream", "10k", "--repeats", 1, "--no-report", "--out", out)
-    done = venturi_process("run", "--executor", "model", *words)
+    done = model(*words)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("maker", MAKERS)
 def test_what_a_kill_leaves_goes_with_the_next_start(
-    kind: str, place: Path, tmp_path: Path, core: object, monkeypatch: pytest.MonkeyPatch
+    maker: str, place: Path, tmp_path: Path, core: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if kind in ("mariadb", "postgres", "clickhouse", "cassandra"):
-        available(kind)
-    (tmp_path / "rows.csv").write_text("a,b\n" + "1,2.5\n" * 100_000)
     monkeypatch.setenv("TMPDIR", str(place))
-    words, there = KINDS[kind]
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    words, there = MAKERS[maker]
     with subprocess.Popen(
         words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -110,7 +92,7 @@ def test_what_a_kill_leaves_goes_with_the_next_start(
         try:
             if "serve" in words:
                 assert process.stdout.readline().startswith("serving "), process.stderr.read()
-            until(lambda: list(place.glob(there)) or process.poll() is not None, "it has no directory")
+            wait_until(lambda: list(place.glob(there)) or process.poll() is not None)
             assert process.poll() is None, process.stderr.read()
             (held,) = (path for path in place.glob("venturi-*") if list(place.glob(there)))
             next_start(tmp_path / "beside")
@@ -125,12 +107,12 @@ def test_what_a_kill_leaves_goes_with_the_next_start(
                 os.kill(guard, signal.SIGKILL)
     lock = place / f".{held.name}.lock"
     assert held.is_dir() and lock.is_file()
-    until(lambda: is_free(lock), "somebody holds it still")
+    wait_until(lambda: is_free(lock), lambda: "somebody holds it still")
     next_start(tmp_path / "after")
     assert list(place.iterdir()) == []
 
 
-def test_every_kind_is_tested_and_nobody_makes_others() -> None:
+def test_nobody_makes_others() -> None:
     made = set()
     for path in PACKAGE.rglob("*.py"):
         text = path.read_text()
@@ -138,8 +120,7 @@ def test_every_kind_is_tested_and_nobody_makes_others() -> None:
         # A file in its final place's directory, and one in the directory of a server.
         allowed = {"temporary.py": 0, "kept.py": 1, "chdb_http.py": 1}.get(path.name, 0)
         assert len(re.findall(r"mkdtemp|mkstemp\(|TemporaryDirectory\(|NamedTemp", text)) <= allowed, path
-    servers = {"mariadb", "postgres", "clickhouse", "cassandra"}
-    assert made | servers == set(KINDS) - {"run's store"}
+    assert made == KINDS
 
 
 @pytest.fixture
