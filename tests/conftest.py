@@ -111,6 +111,14 @@ def spark() -> Iterator[Any]:
         yield made
 
 
+@pytest.fixture
+def servers_in_process(core: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs start the reference servers of `X://local` in this process."""
+    from support.local import start_in_process
+
+    monkeypatch.setattr("venturi.servers.local.here", start_in_process)
+
+
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     import trustme

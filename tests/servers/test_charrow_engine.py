@@ -81,9 +81,6 @@ def server(chdb: None) -> Iterator[Server]:
     engine.stop()
 
 
-pytestmark = pytest.mark.slow
-
-
 def test_a_result_comes_in_pieces_that_are_whole_streams(server: Server) -> None:
     text = "SELECT number AS n, toString(number) AS t, if(number % 7 = 0, NULL, number) AS maybe"
     text += " FROM numbers(300000)"
@@ -280,3 +277,20 @@ def test_without_chdb_the_line_says_what_to_install(monkeypatch: pytest.MonkeyPa
         ChdbEngine()
     assert "--engine chdb needs the package chdb" in str(raised.value)
     assert raised.value.hint is not None and "pip install 'venturi[chdb]'" in raised.value.hint
+
+
+@pytest.mark.usefixtures("core")
+def test_a_trial_gets_what_the_engine_answers(chdb: None) -> None:
+    text = "SELECT number AS n, toString(number) AS t, toDecimal64(number, 2) AS d FROM numbers(1000000)"
+    with serving("--engine", "chdb") as running:
+        target = f"charrow://{running.address}"
+        for streams in (1, 3):
+            options = {"query": text, "encoders": 2}
+            record = succeeded(run_trial(target, streams=streams, options=options))
+            assert record["counts"]["rows"] == 1_000_000
+            assert record["verification"]["achieved"] == "checksum"
+        said = run_trial(target, options={"query": "SELECT nothing FROM numbers(3)"})
+        assert said["outcome"] == "failed" and "UNKNOWN_IDENTIFIER" in said["error"]["message"]
+        # And the next one finds the engine well.
+        found = succeeded(run_trial(target, options={"query": "SELECT 1 AS one"}))
+        assert found["counts"]["rows"] == 1

@@ -42,7 +42,6 @@ def test_pieces_of_rows_have_one_head() -> None:
         list(joined([b"PAR1"], "Parquet"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "form", ["ArrowStream", "Native", "RowBinaryWithNamesAndTypes", "Parquet", "CSVWithNames"]
 )
@@ -69,7 +68,6 @@ def test_whole_answers(engine: Server, form: str) -> None:  # noqa: F811
         engine.ask("DROP TABLE back")
 
 
-@pytest.mark.slow
 def test_the_format_that_jdbc_asks_for(engine: Server) -> None:  # noqa: F811
     import urllib.request
 
@@ -79,7 +77,6 @@ def test_the_format_that_jdbc_asks_for(engine: Server) -> None:  # noqa: F811
         assert answer.read() == b'{"a":1}\n'
 
 
-@pytest.mark.slow
 def test_settings_are_a_requests_own(engine: Server) -> None:  # noqa: F811
     ask = "SELECT value FROM system.settings WHERE name = 'max_block_size'"
     usual = engine.ask(ask)
@@ -110,7 +107,6 @@ def serve(*words: str, **variables: str) -> tuple[subprocess.Popen[bytes], dict[
     return process, json.loads(line or b"{}")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["server", "chdb"])
 def test_served_by_hand_and_kept(kind: str, tmp_path: Path) -> None:
     path = os.environ["PATH"]
@@ -142,7 +138,6 @@ def test_served_by_hand_and_kept(kind: str, tmp_path: Path) -> None:
     assert not hello and (f"its tables are of --engine {kind}" in said or "not installed here" in said)
 
 
-@pytest.mark.slow
 def test_what_cannot_start_says_why() -> None:
     has_chdb()
     process, hello = serve("--engine", "chdb", "--set", "max_threadz=1")
@@ -152,7 +147,6 @@ def test_what_cannot_start_says_why() -> None:
     assert done.returncode == 2 and "--engine duck: is not one of auto, server, chdb" in done.stderr
 
 
-@pytest.mark.slow
 def test_a_run_starts_its_own(tmp_path: Path) -> None:
     """The scenario of three transports, small: the same rows, each verified, raw TCP beside each."""
     has_chdb()
@@ -178,6 +172,8 @@ def test_a_run_starts_its_own(tmp_path: Path) -> None:
     }
     assert all(r["counts"]["rows"] == 100_000 for r in records)
     assert {r["verification"]["achieved"] for r in records} == {"checksum", "sums"}
+    ours = [r["verification"]["checksum"] for r in records if r["parameters"]["place"] != "clickhouse"]
+    assert len(set(ours)) == 1, "the same values, whatever they came by"
     described = json.loads((tmp_path / "run" / "environment.json").read_text())
     software = described["servers"]["clickhouse"]["software"]["server"]
     assert software.startswith("ClickHouse ")

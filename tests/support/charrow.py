@@ -1,48 +1,46 @@
-"""`venturi serve charrow` for tests, and the stranger's ends that it is tested with."""
+"""Our server of charrow for tests, and the stranger's ends that it is tested with."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 from collections.abc import Iterator
+from functools import partial
 
+from support import flight
 from support.charrow_peer import (
-    BLOCK,
-    ERROR,
-    HEADER,
-    SCHEMA,
+    HELLO,
+    NewPartition,
     Partition,
     Refused,
     fresh,
     handshake,
-    number,
     query,
     shared,
-    sized,
     together,
 )
 from support.charrow_peer_server import NewServer, OldServer
 from support.flight import ServerProcess
 
 __all__ = [
-    "BLOCK",
-    "ERROR",
-    "HEADER",
-    "SCHEMA",
+    "HELLO",
+    "NewPartition",
     "NewServer",
     "OldServer",
     "Partition",
     "Refused",
     "fresh",
     "handshake",
-    "number",
     "query",
     "serve_command",
+    "served",
     "serving",
     "shared",
-    "sized",
     "together",
 ]
+
+
+served = partial(flight.served, "charrow")
 
 
 def serve_command(*arguments: str) -> list[str]:

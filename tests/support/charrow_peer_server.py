@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import queue
-import select
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -174,7 +173,8 @@ class NewServer(_Server):
         self.questions: list[tuple[str, str]] = []
         self.early = 0
         """Questions that came before Hello was said."""
-        self.hello_after = 0.0
+        self.late = 0
+        """How many clients have to ask a query before they hear Hello, however long they take for that."""
         self._sessions: dict[str, Session] = {}
         super().__init__()
 
@@ -212,9 +212,9 @@ class NewServer(_Server):
         parameters = lines(seen["client"])
         if any(parameters.get(key, "none") != "none" for key in ("compression", "checksum")):
             raise Wrong("this server has neither compression nor checksums")
-        if self.hello_after:
-            ready, _, _ = select.select([peer.socket], [], [], self.hello_after)
-            begun = peer.socket.recv(8, socket.MSG_PEEK) if ready else b""
+        if self.late:
+            self.late -= 1
+            begun = peer.socket.recv(8, socket.MSG_PEEK | socket.MSG_WAITALL)
             self.early += begun == number(ASK)
         said = {"version": "1.2", "software": "stranger 1.0", "future": "ignored"}
         if self.lists:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -208,6 +209,27 @@ class ServerProcess:
             self.process.kill()
             _, stderr = self.process.communicate()
         return self.process.returncode, stderr
+
+
+KINDS: dict[str, dict[str, object]] = {
+    "flight": {"memory_bytes": 1 << 30},
+    "http": {"server": "http", "memory_bytes": 1 << 30},
+    "charrow": {"server": "charrow"},
+}
+
+
+@contextlib.contextmanager
+def served(kind: str, tables: Mapping[str, Path] | None = None, **spec: object) -> Iterator[str]:
+    """The address of a server of this kind (`flight`, `charrow`, `http`) in this process, which has these
+    Arrow files as tables; `spec` is what else docs/format.md lets one say."""
+    from venturi import _core
+
+    held = [{"name": name, "ipc": str(path)} for name, path in (tables or {}).items()]
+    server = _core.serve(json.dumps({**KINDS[kind], "host": "127.0.0.1", "tables": held, **spec}))
+    try:
+        yield server.address
+    finally:
+        server.stop()
 
 
 Start = Callable[..., ServerProcess]

@@ -1,4 +1,4 @@
-"""A Flight server on pyarrow, good and bad on demand; a process of its own for the tests.
+"""A Flight server on pyarrow, good and bad on demand, in this process or in one of its own.
 
 Tables live under a path and can be put, read by path, by command (the path's words joined
 by `/`) or by ticket (the same). `t` is what an engineer's own server would have: it comes in
@@ -11,7 +11,6 @@ descriptor, as of a server that has one table and never looks. Some first words 
 | wrong-count/N | N rows are promised, ten fewer come |
 | unknown-count/N | the plan says -1 rows and N come |
 | breaks/N | an error after N batches |
-| dies/N | the process is gone after N batches |
 | slow/MS | ten batches, MS milliseconds apart |
 | stalls | one batch, then nothing |
 | sleeps/US | each batch, got or put, takes so many microseconds of sleep; a get has 4,000 of them |
@@ -24,12 +23,14 @@ from __future__ import annotations
 
 import argparse
 import base64
+import contextlib
 import json
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -90,7 +91,7 @@ class Tables(flight.FlightServerBase):
     def describe(self, words: list[str]) -> tuple[pa.Schema, int]:
         if words[0] == "wrong-count":
             return records(1).schema, int(words[1])
-        if words[0] in ("unknown-count", "breaks", "dies", "slow", "stalls", "metadata", *TAKES):
+        if words[0] in ("unknown-count", "breaks", "slow", "stalls", "metadata", *TAKES):
             return records(1).schema, -1
         if words[0] == "empty":
             return records(1).schema, 0
@@ -128,11 +129,6 @@ class Tables(flight.FlightServerBase):
     def get_breaks(self, batches: int) -> Iterator[pa.RecordBatch]:
         yield from records(batches * 100).to_batches(max_chunksize=100)
         raise flight.FlightServerError("the disk behind this table is gone")
-
-    def get_dies(self, batches: int) -> Iterator[pa.RecordBatch]:
-        yield from records(batches * 100).to_batches(max_chunksize=100)
-        time.sleep(0.2)
-        os._exit(9)
 
     def get_slow(self, milliseconds: int) -> Iterator[pa.RecordBatch]:
         for batch in records(1000).to_batches(max_chunksize=100):
@@ -232,7 +228,8 @@ def end_with_parent() -> None:
     os._exit(0)
 
 
-def main() -> None:
+def made(arguments: Sequence[str]) -> tuple[str, Tables]:
+    """A server as these arguments have it, and its host."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--tls-certificate")
     parser.add_argument("--tls-key")
@@ -242,22 +239,38 @@ def main() -> None:
     parser.add_argument("--header")
     parser.add_argument("--one-table", action="store_true")
     parser.add_argument("--host", default="127.0.0.1")
-    options = parser.parse_args()
-    threading.Thread(target=end_with_parent, daemon=True).start()
-
+    options = parser.parse_args(arguments)
     more: dict[str, Any] = {}
     scheme = "grpc+tcp"
     if options.tls_certificate:
         scheme = "grpc+tls"
-        certificate = open(options.tls_certificate, "rb").read()  # noqa: SIM115
-        more["tls_certificates"] = [(certificate, open(options.tls_key, "rb").read())]  # noqa: SIM115
+        certificate = Path(options.tls_certificate).read_bytes()
+        more["tls_certificates"] = [(certificate, Path(options.tls_key).read_bytes())]
     if options.client_ca:
         more["verify_client"] = True
-        more["root_certificates"] = open(options.client_ca, "rb").read()  # noqa: SIM115
+        more["root_certificates"] = Path(options.client_ca).read_bytes()
     if options.user or options.header:
         more["middleware"] = {"login": Login(options.user, options.password, options.header)}
-    server = Tables(f"{scheme}://{options.host}:0", scheme, options.one_table, **more)
-    print(json.dumps({"address": f"{options.host}:{server.port}"}), flush=True)
+    return options.host, Tables(f"{scheme}://{options.host}:0", scheme, options.one_table, **more)
+
+
+@contextlib.contextmanager
+def peer(*arguments: object) -> Iterator[str]:
+    """The address of a server in this process."""
+    host, server = made([str(argument) for argument in arguments])
+    thread = threading.Thread(target=server.serve, daemon=True)
+    thread.start()
+    try:
+        yield f"{host}:{server.port}"
+    finally:
+        server.shutdown()
+        thread.join()
+
+
+def main() -> None:
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    host, server = made(sys.argv[1:])
+    print(json.dumps({"address": f"{host}:{server.port}"}), flush=True)
     server.serve()
 
 

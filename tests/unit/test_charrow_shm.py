@@ -4,21 +4,19 @@ tells the truth or lies about it."""
 from __future__ import annotations
 
 import json
-import os
-import signal
-import threading
-import time
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
+from support.charrow import served
 from support.charrow_peer_ring import RingServer
-from support.flight import mixed, run_trial, succeeded
-from support.run import venturi, venturi_process
+from support.flight import failed, mixed, run_trial, succeeded, write_ipc
+from support.run import venturi
+from support.wait import wait_until
 from venturi.common import toml_text
 from venturi.common.core import load_core
 from venturi.common.errors import ScenarioError
@@ -26,7 +24,6 @@ from venturi.measure.ceiling_probes import probes
 from venturi.plan import matrix
 from venturi.plan.layers import Layer
 from venturi.plan.load import load
-from venturi.servers.starters import SocketServer
 from venturi.targets.urls import check_url
 
 pytestmark = pytest.mark.usefixtures("core")
@@ -34,29 +31,23 @@ ROWS = 40_000
 RING = {"ring_bytes": 65536}
 
 
-def shared(server: SocketServer) -> str:
-    return server.url.replace("+unix:", "+shm:")
-
-
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SocketServer]:
-    file = tmp_path_factory.mktemp("charrow-shm") / "mixed.parquet"
-    pq.write_table(mixed(30_000), file)
-    with SocketServer("--table", f"mixed={file}", "--rows-per-block", "7000", kind="charrow") as running:
-        assert isinstance(running, SocketServer)
-        yield running
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server in this process."""
+    place = tmp_path_factory.mktemp("charrow-shm")
+    table = mixed(30_000)
+    at = table.schema.get_field_index("colour")
+    write_ipc(table.set_column(at, "colour", table["colour"].cast(pa.string())), place / "mixed.arrow")
+    with served({"mixed": place / "mixed.arrow"}, unix=str(place / "s")) as path:
+        yield f"charrow+shm://{path}"
 
 
-def rings(server: SocketServer) -> list[str]:
-    maps = Path(f"/proc/{server.hello['pid']}/maps").read_text().splitlines()
-    return [line for line in maps if "memfd:venturi-ring" in line]
+def rings() -> list[str]:
+    return [line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:venturi-ring" in line]
 
 
-def until_there_are_none(server: SocketServer) -> None:
-    deadline = time.monotonic() + 20
-    while found := rings(server):
-        assert time.monotonic() < deadline, found
-        time.sleep(0.02)
+def until_there_are_none() -> None:
+    wait_until(lambda: not rings(), rings)
 
 
 def get(url: str, text: str | None = None, **changes: Any) -> dict[str, Any]:
@@ -68,70 +59,46 @@ def get(url: str, text: str | None = None, **changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("more", [{}, {"compression": "lz4"}, {"compression": "zstd"}, {"checksum": True}])
 @pytest.mark.parametrize(("streams", "decoders", "ring"), [(1, 0, {}), (3, 2, RING)])
 def test_what_came_is_what_was_sent(
-    server: SocketServer, more: dict[str, Any], streams: int, decoders: int, ring: dict[str, int]
+    server: str, more: dict[str, Any], streams: int, decoders: int, ring: dict[str, int]
 ) -> None:
     options = {**more, **ring, "decoders": decoders, "encoders": 2}
     for text in ("SELECT * FROM mixed", "SELECT * FROM state_rows(rows = 40000)", None):
         rows = {} if text else {"rows_per_stream": 90_000}
-        record = succeeded(get(shared(server), text, streams=streams, options=options, **rows))
+        record = succeeded(get(server, text, streams=streams, options=options, **rows))
         assert record["verification"]["achieved"] == "checksum"
         assert record["verification"]["checksum"] == record["verification"]["expected_checksum"]
         assert record["resources"]["same_machine"] is True
         if not more:
             assert record["counts"]["wire_bytes"] > record["counts"]["payload_bytes"]
-    until_there_are_none(server)
+    until_there_are_none()
 
 
-def test_a_duration_ends_an_endless_query(server: SocketServer) -> None:
-    record = succeeded(get(shared(server), None, streams=2, duration_ns=300_000_000))
+def test_a_duration_ends_an_endless_query(server: str) -> None:
+    record = succeeded(get(server, None, streams=2, duration_ns=300_000_000))
     assert record["counts"]["rows"] > 0 and record["verification"]["achieved"] == "checksum"
 
 
-def test_a_reader_leaves_in_the_middle(server: SocketServer) -> None:
+def test_a_reader_leaves_in_the_middle(server: str) -> None:
     endless = "SELECT * FROM records(block_rows = 50000)"
     text = "SELECT * FROM records(rows = 100000, block_rows = 30000)"
     read = load_core().charrow_reader
-    assert sum(map(len, pa.RecordBatchReader.from_stream(read(shared(server), text, "{}")))) == 100_000
-    reader = pa.RecordBatchReader.from_stream(read(shared(server), endless, json.dumps(RING)))
+    assert sum(map(len, pa.RecordBatchReader.from_stream(read(server, text, "{}")))) == 100_000
+    reader = pa.RecordBatchReader.from_stream(read(server, endless, json.dumps(RING)))
     assert len(reader.read_next_batch()) == 50_000
-    assert rings(server)
+    assert rings()
     del reader
-    until_there_are_none(server)
-    assert succeeded(get(shared(server), text))["counts"]["rows"] == 100_000
+    until_there_are_none()
+    assert succeeded(get(server, text))["counts"]["rows"] == 100_000
 
 
-def test_a_server_without_room_for_a_ring_says_so() -> None:
-    with SocketServer("--ring-memory", "150000", kind="charrow") as small:
-        assert isinstance(small, SocketServer)
-        said = get(shared(small), None, rows_per_stream=1000)["error"]["message"]
+def test_a_server_without_room_for_a_ring_says_so(tmp_path: Path) -> None:
+    with served(unix=str(tmp_path / "small"), ring_memory_bytes=150_000) as path:
+        said = get(f"charrow+shm://{path}", rows_per_stream=1000)["error"]["message"]
         assert "over 150000 (--ring-memory)" in said
-        succeeded(get(shared(small), None, rows_per_stream=1000, options=RING))
-    with SocketServer("--ring-memory", "0", kind="charrow") as none:
-        assert isinstance(none, SocketServer)
-        said = get(shared(none), None, rows_per_stream=1000)["error"]["message"]
+        succeeded(get(f"charrow+shm://{path}", rows_per_stream=1000, options=RING))
+    with served(unix=str(tmp_path / "none"), ring_memory_bytes=0) as path:
+        said = get(f"charrow+shm://{path}", rows_per_stream=1000)["error"]["message"]
         assert "offers no shared memory" in said and "charrow+unix://" in said
-
-
-def test_a_killed_server_ends_the_trial() -> None:
-    def kill_when_busy(pid: int) -> None:
-        def spent() -> int:
-            return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
-
-        deadline, before = time.monotonic() + 60, spent()
-        while spent() < before + 30:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        os.kill(pid, signal.SIGKILL)
-
-    with SocketServer(kind="charrow") as server:
-        assert isinstance(server, SocketServer)
-        killer = threading.Thread(target=kill_when_busy, args=(server.hello["pid"],))
-        killer.start()
-        began = time.monotonic()
-        record = get(shared(server), None, duration_ns=60_000_000_000)
-        killer.join()
-        assert record["outcome"] == "failed" and record["error"]["kind"] == "lost", record["error"]
-        assert time.monotonic() - began < 55
 
 
 # ---- a stranger's server
@@ -152,15 +119,19 @@ def test_a_stranger_that_keeps_to_the_protocol(tmp_path: Path, streams: int) -> 
 
 
 def test_a_hello_that_comes_late_is_waited_for(tmp_path: Path) -> None:
-    """Without shared memory such a server is taken for one of 1.1."""
+    """It comes only when the client asks a query."""
     with RingServer(tmp_path / "s", batches()) as stranger:
-        url = f"charrow+shm://{stranger.address}"
-        stranger.hello_after = 1.3
-        record = succeeded(get(url, "SELECT 1", options=RING, verify="count"))
-        assert record["counts"]["rows"] == ROWS
-        stranger.hello_after = 60.0
-        error = get(url, "SELECT 1", options=RING, timeout_ns=3_000_000_000)["error"]
-        assert "offers no shared memory" in error["message"], error
+        stranger.late = 1
+        record = succeeded(get(f"charrow+shm://{stranger.address}", "SELECT 1", options=RING, verify="count"))
+        assert record["counts"]["rows"] == ROWS and stranger.late == 0
+
+
+def test_a_server_that_answers_nothing_is_not_said_to_have_no_shared_memory(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "s"))
+        silent.listen()
+        record = get(f"charrow+shm://{tmp_path / 's'}", "SELECT 1", options=RING, timeout_ns=300_000_000)
+        assert "neither to the handshake nor to a query" in failed(record, "timeout")
 
 
 @pytest.mark.parametrize(
@@ -230,7 +201,7 @@ def test_a_run(tmp_path: Path) -> None:
     out = tmp_path / "run"
     done = venturi(
         "run", "--target", "charrow+shm://local", "--ring", "64Ki,1Mi", "--rows-per-stream", "400k",
-        "--repeats", "2", "--no-report", "--out", out,
+        "--streams", "1", "--repeats", "1", "--warmup", "0", "--no-report", "--out", out,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     trials = [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()]
@@ -239,5 +210,5 @@ def test_a_run(tmp_path: Path) -> None:
     probed = [json.loads(line) for line in (out / "ceilings.jsonl").read_text().splitlines()]
     assert "memory" in {line["kind"] for line in probed} <= {"memory", "engine"}
     assert "  memory copy" in venturi("show", out, "--cell", "best").stdout
-    done = venturi_process("ceilings", "charrow+shm:///run/s")
+    done = venturi("ceilings", "charrow+shm:///run/s")
     assert done.returncode == 2 and "memory copy is its limit" in done.stderr

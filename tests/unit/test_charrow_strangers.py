@@ -1,39 +1,23 @@
-"""Ends of charrow that somebody wrote from docs/targets/charrow.md alone, before Venturi's: a client of 1.2
-before `venturi serve charrow`, servers of 1.1 and 1.2 before `venturi run`; also such as break the rules."""
+"""Our client of charrow before a stranger's servers of 1.1 and 1.2, which somebody wrote from
+docs/targets/charrow.md alone; also before such as break the rules."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import socket
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from support.charrow import serving
-from support.charrow_peer import (
-    ERROR,
-    NewPartition,
-    Partition,
-    Refused,
-    fresh,
-    handshake,
-    number,
-    query,
-    sized,
-)
-from support.charrow_peer_server import NewServer, OldServer
-from support.flight import ServerProcess, run_trial, succeeded
+from support.charrow import NewServer, OldServer, Partition
+from support.flight import failed, run_trial, succeeded
 from support.run import venturi
-from support.xxh3 import digest, xxh3
+from support.xxh3 import digest
 
-pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
+pytestmark = pytest.mark.usefixtures("core")
 ROWS = 30_000
 TEXT = "SELECT * FROM numbers"
 
@@ -43,14 +27,6 @@ def batches(rows: int = ROWS, of: int = 1000) -> list[pa.RecordBatch]:
         {"n": pa.array(range(rows), pa.int64()), "t": pa.array([f"row {i}" for i in range(rows)])}
     )
     return table.to_batches(max_chunksize=of)
-
-
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    path = tmp_path_factory.mktemp("charrow-strangers") / "numbers.parquet"
-    pq.write_table(pa.Table.from_batches(batches()), path)
-    with serving("--table", f"numbers={path}", "--rows-per-block", "1000") as running:
-        yield running
 
 
 def get(address: str, **changes: Any) -> dict[str, Any]:
@@ -63,154 +39,102 @@ def shown(run: Path) -> str:
     return " ".join(venturi("show", run).stdout.split())
 
 
-# A stranger's client
+def asked(server: OldServer) -> set[tuple[str, str]]:
+    """The queries, but for the one that finds out the version."""
+    return {(identity, text) for identity, text in server.asked if not identity.endswith("/version")}
 
 
-@pytest.mark.parametrize("compression", ["none", "lz4", "zstd", "zstd:1", "zstd:22"])
-def test_partitions_of_1_2_share_a_query(ours: ServerProcess, compression: str) -> None:
-    identity = fresh(f"shared {compression}")
-    found: list[pa.RecordBatch] = []
-    told = []
-    with contextlib.ExitStack() as stack:
-        all_of_it = [
-            stack.enter_context(
-                NewPartition(ours.address, partition=at, partitions=3, compression=compression)
-            )
-            for at in range(3)
-        ]
-
-        def read(partition: NewPartition) -> None:
-            partition.ask(identity, TEXT)
-            found.extend(partition.blocks())
-            told.append(partition.statistics)
-
-        threads = [threading.Thread(target=read, args=(partition,)) for partition in all_of_it]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-    assert sorted(pa.Table.from_batches(found)["n"].to_pylist()) == list(range(ROWS))
-    assert {one["partition"]["index"] for one in told if one} == {0, 1, 2}
-    assert sum(one["partition"]["blocks"] for one in told if one) == len(found) == ROWS // 1000
-    # The end comes when nothing is left to deal.
-    assert {(one["query"]["blocks"], one["query"]["rows"]) for one in told if one} == {(len(found), ROWS)}
+# ---- of 1.1
 
 
-def test_what_may_be_asked_is_answered_as_the_page_says(ours: ServerProcess) -> None:
-    trial = fresh("strange")
-    with NewPartition(ours.address, trial=trial, verify="count", sample=10_000_000) as partition:
-        assert partition.hello["version"] == "1.2"
-        names = partition.hello["asks"].split(",")
-        assert {"account", "clock", "environment", "leave", "prepare", "stop"} <= set(names)
-        before, then, after = time.monotonic_ns(), int(partition.question("clock")), time.monotonic_ns()
-        assert before <= then <= after
-        assert json.loads(partition.question("environment"))["cores"]["usable"] > 0
-        assert partition.question("prepare", TEXT) == b""
-        assert int(partition.question("tcp")) > 0
-        assert partition.table(fresh("strange"), TEXT).num_rows == ROWS
-        account = json.loads(partition.question("account", trial))
-        assert (account["rows"], account["batches"], account["streams"]) == (ROWS, ROWS // 1000, 1)
-        assert {"payload_bytes", "checksum", "stages", "user_ns", "system_ns"} <= set(account)
-        # Handed over once; and after an Error the connection is closed.
-        with pytest.raises(Refused, match="handed over already"):
-            partition.question("account", trial)
-        assert partition.closed()
-
-
-def test_checksums_cover_what_the_page_says(ours: ServerProcess) -> None:
-    trial = fresh("sums")
-    with NewPartition(ours.address, trial=trial, verify="checksum", checksum="xxh3") as partition:
-        found = partition.table(fresh("sums"), TEXT).to_batches()
-        assert len(partition.checksums) == ROWS // 1000
-        assert all(xxh3(payload) == checksum for checksum, payload in partition.checksums)
-        account = json.loads(partition.question("account", trial))
-        assert int(account["checksum"], 16) == sum(map(digest, found)) % 2**64
-
-
-def test_an_endless_query_ends_by_stop_and_by_leave(ours: ServerProcess) -> None:
-    trial, identity = fresh("endless"), fresh("leaves")
-    with NewPartition(ours.address, trial=trial) as partition:
-        partition.ask(fresh("endless"), "SELECT * FROM records(block_rows = 1000)")
-        assert partition.block() is not None
-        with NewPartition(ours.address) as other:
-            assert other.question("stop", trial) == b""
-        assert sum(1 for _ in partition.blocks()) >= 0 and partition.statistics is not None
-    with NewPartition(ours.address, partition=0, partitions=2) as leaves:
-        leaves.ask(identity, TEXT)
-        assert leaves.block() is not None
-        leaves.send(number(1) + sized("leave") + sized(""))
-        with contextlib.suppress(EOFError, ConnectionResetError):
-            while leaves.block() is not None:
-                pass
-    with NewPartition(ours.address, partition=1, partitions=2) as stays:
-        assert stays.table(identity, TEXT).num_rows < ROWS  # it did not fail
-
-
-@pytest.mark.parametrize(
-    ("parameters", "said"),
-    [
-        ({"partition": 4, "partitions": 4}, "partition=4 of partitions=4: they are numbered from 0 to 3"),
-        ({"partitions": 0}, "partitions=0: there is at least 1"),
-        ({"partition": -1}, 'partition="-1" is not a number'),
-        ({"checksum": "md5"}, "known are none, xxh3"),
-        ({"compression": "zstd:23"}, "with a level of 1 to 22"),
-    ],
-)
-def test_parameters_that_cannot_be_are_refused_in_band(
-    ours: ServerProcess, parameters: dict[str, Any], said: str
+@pytest.mark.parametrize("refuses", [None, "error", "close"])
+@pytest.mark.parametrize(("streams", "decoders"), [(1, 0), (4, 1), (2, 3)])
+def test_old_servers_meet_a_new_client_in_three_ways(
+    refuses: str | None, streams: int, decoders: int
 ) -> None:
-    with pytest.raises(Refused) as refused:
-        NewPartition(ours.address, **parameters)
-    assert said in str(refused.value)
+    with OldServer(batches(), refuses) as old:
+        options = {"decoders": decoders, "encoders": 3}
+        record = succeeded(get(old.address, streams=streams, options=options))
+        assert record["counts"]["rows"] == ROWS and record["counts"]["batches"] == ROWS // 1000
+        assert sum(stream["rows"] for stream in record["streams"]) == ROWS
+        assert record["target"]["reference"] is False and record["target"]["protocol"] == "1.1"
+        # What was offered first, and what was spoken in the end.
+        assert {seen["minor"] for seen in old.handshakes} == {1, 2}
+        assert [seen["minor"] for seen in old.handshakes][-streams:] == [1] * streams
+        assert {(seen["encoder"], seen["encoders"]) for seen in old.handshakes} == {("Arrow", 3)}
+        ((_, text),) = asked(old)
+        assert text == TEXT
 
 
-@pytest.mark.parametrize("minor", [-1, 0, 3, 2**40])
-def test_another_minor_version_is_refused_in_band(ours: ServerProcess, minor: int) -> None:
-    with Partition(ours.address, minor=minor) as partition:
-        with pytest.raises(Refused, match=f"version 1.{minor}; this server speaks 1.1 and 1.2"):
-            partition.block()
-        assert partition.closed()
+def test_version_1_1_says_nothing_of_1_2() -> None:
+    with OldServer(batches()) as old:
+        succeeded(get(old.address, options={"version": "1.1", "user": "me"}))
+        assert {seen["minor"] for seen in old.handshakes} == {1}
+        assert {seen["user"] for seen in old.handshakes} == {"me"}
+        assert not any("\n" in seen["client"] for seen in old.handshakes)
 
 
-def test_partitions_that_count_themselves_differently_are_refused(ours: ServerProcess) -> None:
-    identity = fresh("unlike")
-    with NewPartition(ours.address, partition=0, partitions=2) as one:
-        one.ask(identity, "SELECT * FROM records()")
-        assert one.block() is not None
-        said = "has 2 partitions, and this one says that there are 3"
-        other = NewPartition(ours.address, partition=1, partitions=3)
-        with other, pytest.raises(Refused, match=said):
-            other.table(identity, "SELECT * FROM records()")
-        assert one.block() is not None
+def test_what_a_server_refuses_is_said() -> None:
+    with OldServer(batches()) as old:
+        old.error = "Code: 60. DB::Exception: Table default.nothing doesn't exist"
+        said = failed(get(old.address), "server")
+        assert "Table default.nothing doesn't exist" in said
+        # By an error it answers all the same.
+        assert [seen["minor"] for seen in old.handshakes] == [2, 1, 1]
 
 
-def test_the_thirteenth_of_twelve_connections_is_told(tmp_path: Path) -> None:
-    with serving("--max-connections", "12") as server, contextlib.ExitStack() as stack:
-        for _ in range(12):
-            stack.enter_context(NewPartition(server.address))
-        for minor in (1, 2):
-            with Partition(server.address, minor=minor) as late:
-                with pytest.raises(Refused, match=r"12 connections are open.*--max-connections"):
-                    late.table("late", "SELECT * FROM records(rows = 1)")
-                assert late.closed()
-        # And it is what a run says.
-        failed = get(server.address)
-        assert failed["outcome"] == "failed" and "12 connections are open" in failed["error"]["message"]
+@pytest.mark.parametrize("change", ["cut", "shorter", "noise", "huge", "other"])
+def test_a_server_that_breaks_off_or_lies_is_an_error_and_no_result(change: str) -> None:
+    other = pa.record_batch({"x": pa.array([1.5])})
+
+    def changed(at: int, payload: bytes) -> bytes | None:
+        if at != 7:
+            return payload
+        return {
+            "cut": None,
+            "shorter": payload[:-100],
+            "noise": payload[:16] + b"\xff" * (len(payload) - 16),
+            "huge": payload[:8] + b"\xff\xff\xff\x7f" + payload[12:],
+            "other": other.serialize().to_pybytes(),
+        }[change]
+
+    with OldServer(batches(20_000)) as old:
+        old.change = changed
+        record = get(old.address)
+        assert record["outcome"] == "failed" and record["error"]["message"]
 
 
-def test_a_silent_connection_is_told_why_it_is_closed() -> None:
-    with serving("--patience", "1s") as server:
-        host, _, port = server.address.rpartition(":")
-        with socket.create_connection((host, int(port)), 20) as connection:
-            said = b"".join(iter(lambda: connection.recv(65536), b""))
-            assert said.startswith(number(ERROR)) and b"within 1 s" in said
-        # After the handshake there is no hurry.
-        with Partition(server.address) as partition:
-            time.sleep(1.5)
-            assert partition.table("late", "SELECT * FROM records(rows = 10)").num_rows == 10
+# ---- which version it is
 
 
-# A stranger's servers
+def test_a_hello_that_comes_late_is_waited_for() -> None:
+    """It comes only when the client asks a query, and nothing of 1.2 is asked before it."""
+    with NewServer(batches(), {"clock": clock}) as server:
+        server.late = 1
+        record = succeeded(get(server.address, streams=3))
+        assert server.late == server.early == 0
+        assert record["target"]["protocol"] == "1.2" and record["target"]["round_trip_ns"] is not None
+        assert {name for name, _ in server.questions} == {"clock"}
+
+
+def test_a_question_outside_of_a_trial_waits_for_hello_too() -> None:
+    from venturi import _core
+
+    with NewServer(batches(), {"environment": lambda _: '{"cores": 1}'}) as server:
+        server.late = 1
+        assert _core.charrow_environment(f"charrow://{server.address}", "{}") == '{"cores": 1}'
+    with OldServer(batches()) as old:
+        assert _core.charrow_environment(f"charrow://{old.address}", "{}") is None
+
+
+def test_a_server_that_answers_nothing_at_all_is_no_server_of_1_1() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        said = failed(get(address, timeout_ns=300_000_000), "timeout")
+        assert said == f"{address}: no answer within 0.3 s, neither to the handshake nor to a query"
+
+
+# ---- of 1.2
 
 
 def account(rows: int, **more: Any) -> dict[str, Any]:
@@ -235,18 +159,6 @@ def test_a_server_of_1_2_is_measured_and_counted(streams: int, decoders: int, li
         # Nothing is asked that was not offered.
         assert {name for name, _ in server.questions} == ({"clock"} if lists else set())
         assert (record["target"]["round_trip_ns"] is not None) is lists
-
-
-def test_nothing_is_asked_before_hello() -> None:
-    with NewServer(batches(), {"clock": clock}) as server:
-        server.hello_after = 0.1
-        # The server is a thread of this process: late by a second, it is taken for one of 1.1.
-        for _ in range(3):
-            record = succeeded(get(server.address, streams=3))
-            assert server.early == 0
-            if record["target"]["protocol"] == "1.2":
-                break
-        assert record["target"]["protocol"] == "1.2" and server.questions
 
 
 REFUSES_ALL = dict.fromkeys(("account", "clock", "environment", "prepare", "samples", "tcp", "watch"))
@@ -374,7 +286,7 @@ def test_a_duration_ends_where_the_server_has_no_stop() -> None:
         assert record["verification"]["achieved"] == "acknowledged"
 
 
-@pytest.mark.parametrize(("fault", "code"), [(None, 0), ("left out", 1), ("twice", 1)])
+@pytest.mark.parametrize(("fault", "code"), [(None, 0), ("left out", 1)])
 def test_venturi_run_measures_a_strangers_server(tmp_path: Path, fault: str | None, code: int) -> None:
     out = tmp_path / "run"
     with NewServer(batches(), account(ROWS), fault=fault) as server:
@@ -409,15 +321,3 @@ def test_a_1_1_client_is_served_by_the_strangers_server_of_1_2() -> None:
         assert {seen["minor"] for seen in server.handshakes} == {1}
         with Partition(server.address) as partition:
             assert partition.table("both", TEXT).num_rows == ROWS
-
-
-def test_handshake_and_query_in_one_packet(ours: ServerProcess) -> None:
-    host, _, port = ours.address.rpartition(":")
-    partition = NewPartition.__new__(NewPartition)
-    partition.socket = socket.create_connection((host, int(port)), 15)
-    with partition:
-        partition.schema, partition.statistics = None, None
-        partition.send(handshake(minor=2) + query(fresh("packet"), TEXT))
-        flag, _ = partition.message()
-        assert flag == 12, "Hello comes first"
-        assert sum(batch.num_rows for batch in partition.blocks()) == ROWS

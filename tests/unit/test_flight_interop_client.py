@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.flight as flight
+import pyarrow.parquet as pq
 import pytest
 
 from support.flight import (
@@ -29,10 +29,11 @@ from support.flight import (
     succeeded,
     write_ipc,
 )
+from support.flight_peer import peer
+from support.run import venturi
 
-pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
-
-Start = Callable[..., ServerProcess]
+pytestmark = pytest.mark.usefixtures("core")
+ONCE = ("--repeats", 1, "--warmup", 0, "--no-report", "--no-ceilings", "--quiet")
 
 
 def read_back(server: ServerProcess, *path: str) -> pa.Table:
@@ -82,7 +83,7 @@ def test_get_by_command_or_ticket(pyarrow_server: ServerProcess, how: str) -> No
         assert record["verification"]["note"]
 
 
-@pytest.mark.parametrize(("endpoints", "streams"), [(1, 1), (4, 1), (4, 2), (4, 4), (7, 3)])
+@pytest.mark.parametrize(("endpoints", "streams"), [(1, 1), (4, 1), (7, 3)])
 def test_get_all_endpoints_and_their_locations(
     pyarrow_server: ServerProcess, endpoints: int, streams: int
 ) -> None:
@@ -146,11 +147,6 @@ def test_unknown_path_is_the_servers_error(pyarrow_server: ServerProcess) -> Non
 def test_error_in_mid_stream_is_the_servers_error(pyarrow_server: ServerProcess) -> None:
     record = run_trial(f"flight://{pyarrow_server.address}/breaks/5")
     assert "the disk behind this table is gone" in failed(record, "server")
-
-
-def test_server_gone_in_mid_stream(start_pyarrow_server: Start) -> None:
-    server = start_pyarrow_server()
-    failed(run_trial(f"flight://{server.address}/dies/5"), "lost")
 
 
 def test_stalled_server_times_out(pyarrow_server: ServerProcess) -> None:
@@ -234,53 +230,27 @@ def test_refused_put_is_the_servers_error(pyarrow_server: ServerProcess) -> None
     assert "read-only" in failed(run_trial(target, "put", rows_per_stream=1_000_000), "server")
 
 
-# ---- TLS and authentication ---------------------------------------------------------
+# ---- TLS and authentication: what Venturi's own server refuses, the behaviours of all systems hold
 
 
-@pytest.fixture(scope="module")
-def tls_server(start_pyarrow_server: Start, certificates: Certificates) -> ServerProcess:
-    return start_pyarrow_server(
-        "--tls-certificate", certificates.server, "--tls-key", certificates.server_key
-    )
-
-
-def test_tls(tls_server: ServerProcess, certificates: Certificates) -> None:
-    target = f"flight+tls://{tls_server.address}/mixed"
-    record = succeeded(run_trial(target, options={"tls_ca": str(certificates.ca)}))
-    assert record["counts"]["rows"] == 1000
-
-
-def test_tls_put(tls_server: ServerProcess, certificates: Certificates) -> None:
-    target = f"flight+tls://{tls_server.address}/put/tls"
-    options = {"tls_ca": str(certificates.ca)}
-    record = succeeded(run_trial(target, "put", rows_per_stream=100_000, streams=2, options=options))
-    assert record["counts"]["rows"] == 200_000
-
-
-def test_tls_not_verified_when_asked(tls_server: ServerProcess) -> None:
-    succeeded(run_trial(f"flight+tls://{tls_server.address}/mixed", options={"tls_insecure": True}))
-
-
-def test_tls_of_an_unknown_authority(tls_server: ServerProcess, certificates: Certificates) -> None:
-    target = f"flight+tls://{tls_server.address}/mixed"
-    failed(run_trial(target, options={"tls_ca": str(certificates.other_ca)}), "tls")
-
-
-def test_tls_with_another_name(tls_server: ServerProcess, certificates: Certificates) -> None:
-    options = {"tls_ca": str(certificates.ca), "tls_server_name": "elsewhere.example"}
-    failed(run_trial(f"flight+tls://{tls_server.address}/mixed", options=options), "tls")
-
-
-def test_tls_expired(start_pyarrow_server: Start, certificates: Certificates) -> None:
-    server = start_pyarrow_server(
-        "--tls-certificate", certificates.expired, "--tls-key", certificates.expired_key
-    )
-    options = {"tls_ca": str(certificates.ca)}
-    failed(run_trial(f"flight+tls://{server.address}/mixed", options=options), "tls")
-
-
-def test_plain_client_to_a_tls_server(tls_server: ServerProcess) -> None:
-    failed(run_trial(f"flight://{tls_server.address}/mixed"), "protocol", "tls", "lost", "unreachable")
+def test_tls_and_client_certificate(certificates: Certificates) -> None:
+    keys = ("--tls-certificate", certificates.server, "--tls-key", certificates.server_key)
+    known = {
+        "tls_ca": str(certificates.ca),
+        "tls_certificate": str(certificates.client),
+        "tls_key": str(certificates.client_key),
+    }
+    with peer(*keys, "--client-ca", certificates.ca) as address:
+        target = f"flight+tls://{address}/put/tls"
+        record = succeeded(run_trial(target, "put", rows_per_stream=100_000, streams=2, options=known))
+        assert record["counts"]["rows"] == 200_000
+        succeeded(run_trial(target, options=known))
+        # gRPC ends the connection without saying why, so the client cannot say "tls" either.
+        failed(run_trial(target, options={"tls_ca": str(certificates.ca)}), "tls", "protocol", "lost")
+        failed(run_trial(f"flight://{address}/mixed"), "protocol", "tls", "lost", "unreachable")
+    keys = ("--tls-certificate", certificates.expired, "--tls-key", certificates.expired_key)
+    with peer(*keys) as address:
+        failed(run_trial(f"flight+tls://{address}/mixed", options={"tls_ca": str(certificates.ca)}), "tls")
 
 
 def test_tls_client_to_a_plain_server(pyarrow_server: ServerProcess) -> None:
@@ -288,64 +258,57 @@ def test_tls_client_to_a_plain_server(pyarrow_server: ServerProcess) -> None:
     failed(run_trial(target, options={"tls_insecure": True}), "tls")
 
 
-def test_client_certificate(start_pyarrow_server: Start, certificates: Certificates) -> None:
-    server = start_pyarrow_server(
-        "--tls-certificate", certificates.server, "--tls-key", certificates.server_key,
-        "--client-ca", certificates.ca,
-    )  # fmt: skip
-    target = f"flight+tls://{server.address}/mixed"
-    known = {
-        "tls_ca": str(certificates.ca),
-        "tls_certificate": str(certificates.client),
-        "tls_key": str(certificates.client_key),
-    }
-    succeeded(run_trial(target, options=known))
-    # gRPC ends the connection without saying why, so the client cannot say "tls" either.
-    failed(run_trial(target, options={"tls_ca": str(certificates.ca)}), "tls", "protocol", "lost")
+def test_log_in_and_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"PASSWORD": "s3cret", "TOKEN": "issued-token", "WRONG": "guessed"}.items():
+        monkeypatch.setenv(name, value)
+    with peer("--user", "ada", "--password", "s3cret") as address:
+        # Basic, and then the token that the server has issued.
+        options = {"user": "ada", "password_env": "PASSWORD"}
+        target = f"flight://{address}/mixed"
+        record = succeeded(run_trial(target, streams=2, options=options))
+        assert record["counts"]["rows"] == 2000  # one endpoint, so both streams read it
+        assert "s3cret" not in json.dumps(record)
+        for operation in ("put", "get"):
+            there, options = f"flight://{address}/put/token", {"token_env": "TOKEN"}
+            succeeded(run_trial(there, operation, rows_per_stream=1000, options=options))
+        wrongs: list[dict[str, str]] = [{}, {"token_env": "WRONG"}, {"user": "ada", "password_env": "WRONG"}]
+        for wrong in wrongs:
+            failed(run_trial(target, options=wrong), "auth")
 
 
-@pytest.fixture(scope="module")
-def login_server(start_pyarrow_server: Start) -> ServerProcess:
-    return start_pyarrow_server("--user", "ada", "--password", "s3cret")
-
-
-def test_basic_then_bearer(login_server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PASSWORD", "s3cret")
-    options = {"user": "ada", "password_env": "PASSWORD"}
-    record = succeeded(run_trial(f"flight://{login_server.address}/mixed", streams=2, options=options))
-    assert record["counts"]["rows"] == 2000  # one endpoint, so both streams read it
-    assert "s3cret" not in json.dumps(record)
-
-
-def test_bearer_token(login_server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOKEN", "issued-token")
-    options = {"token_env": "TOKEN"}
-    target = f"flight://{login_server.address}/put/token"
-    succeeded(run_trial(target, "put", rows_per_stream=1000, options=options))
-    succeeded(run_trial(target, options=options))
-
-
-@pytest.mark.parametrize("options", [{}, {"token_env": "TOKEN"}, {"user": "ada", "password_env": "PASSWORD"}])
-def test_wrong_credentials(
-    login_server: ServerProcess, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
-) -> None:
-    monkeypatch.setenv("TOKEN", "expired-token")
-    monkeypatch.setenv("PASSWORD", "guessed")
-    failed(run_trial(f"flight://{login_server.address}/mixed", options=options), "auth")
-
-
-def test_unset_secret_is_named(login_server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NO_SUCH_TOKEN", raising=False)
-    options = {"token_env": "NO_SUCH_TOKEN"}
-    assert "NO_SUCH_TOKEN" in failed(
-        run_trial(f"flight://{login_server.address}/mixed", options=options), "usage"
-    )
-
-
-def test_headers(start_pyarrow_server: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = start_pyarrow_server("--header", "x-tenant=blue")
-    target = f"flight://{server.address}/mixed"
-    succeeded(run_trial(target, options={"headers": {"x-tenant": "blue"}}))
+def test_headers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TENANT", "blue")
-    succeeded(run_trial(target, options={"header_env": {"x-tenant": "TENANT"}}))
-    failed(run_trial(target, options={"headers": {"x-tenant": "red"}}), "auth")
+    with peer("--header", "x-tenant=blue") as address:
+        target = f"flight://{address}/mixed"
+        succeeded(run_trial(target, options={"headers": {"x-tenant": "blue"}}))
+        succeeded(run_trial(target, options={"header_env": {"x-tenant": "TENANT"}}))
+        failed(run_trial(target, options={"headers": {"x-tenant": "red"}}), "auth")
+
+
+# ---- by the command
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "kind"),
+    [("endpoints/4", 0, None), ("breaks/3", 5, "server"), ("wrong-count/500", 6, "verification")],
+)
+def test_a_run_says_how_its_gets_ended(
+    pyarrow_server: ServerProcess, tmp_path: Path, path: str, code: int, kind: str | None
+) -> None:
+    target = f"flight://{pyarrow_server.address}/{path}"
+    words = ("--operation", "get", "--data", "remote", "--streams", "1,2", *ONCE, "--out", tmp_path / "run")
+    done = venturi("run", "--target", target, *words)
+    assert done.returncode == code and "Traceback" not in done.stderr, done.stderr
+    trials = [json.loads(line) for line in (tmp_path / "run" / "trials.jsonl").read_text().splitlines()]
+    assert {(trial["error"] or {}).get("kind") for trial in trials} == {kind}
+    assert kind is not None or [trial["counts"]["rows"] for trial in trials] == [1000] * 2
+
+
+def test_a_run_puts_a_parquet_file(pyarrow_server: ServerProcess, tmp_path: Path) -> None:
+    table = mixed(300).drop_columns(["lasts", "nothing"])  # Parquet keeps no duration of pyarrow's
+    pq.write_table(table, tmp_path / "mixed.parquet")
+    words = ("--data", tmp_path / "mixed.parquet", "--rows-per-stream", "1k", "--rows-per-batch", 100)
+    target = ("--target", f"flight://{pyarrow_server.address}/from-run", "--operation", "put")
+    done = venturi("run", *target, *words, "--streams", 2, *ONCE, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert read_back(pyarrow_server, "from-run").num_rows == 2000

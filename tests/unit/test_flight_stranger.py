@@ -7,7 +7,7 @@ import re
 import shlex
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ import pyarrow.flight
 import pytest
 from typer.testing import CliRunner
 
-from support.flight import ServerProcess
+from support.flight import ServerProcess, served
+from support.flight_peer import peer
 from support.run import helper, venturi
 from support.stranger import stranger
 from support.verdict import SECOND, trial
@@ -40,7 +41,6 @@ from venturi.plan.resolved import to_toml
 from venturi.report.text import cell as one_cell
 from venturi.store.directory import RunDirectory
 
-Start = Callable[..., ServerProcess]
 OTHERS = {
     Cause.SERVER_LIMIT,
     Cause.POOL_BUSY,
@@ -275,11 +275,6 @@ def test_a_scenario_is_shown_by_its_name() -> None:
 # ---- a real one ----------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def one_table_server(start_pyarrow_server: Start) -> ServerProcess:
-    return start_pyarrow_server("--one-table")
-
-
 def run(tmp_path: Path, *words: object, expect: int = 0) -> tuple[list[dict[str, Any]], str]:
     """The trials of a small run, and what it said."""
     out = tmp_path / "run"
@@ -292,14 +287,11 @@ def run(tmp_path: Path, *words: object, expect: int = 0) -> tuple[list[dict[str,
     return [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()], done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("core")
-@pytest.mark.parametrize("server", ["pyarrow_server", "one_table_server"])
-def test_a_server_without_the_perf_protocol_fails_one_get(
-    server: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    address = request.getfixturevalue(server).address
-    trials, said = run(tmp_path, "--target", f"flight://{address}", "--streams", "1,2", expect=5)
+@pytest.mark.parametrize("kind", [(), ("--one-table",)])
+def test_a_server_without_the_perf_protocol_fails_one_get(kind: tuple[str, ...], tmp_path: Path) -> None:
+    with peer(*kind) as address:
+        trials, said = run(tmp_path, "--target", f"flight://{address}", "--streams", "1,2", expect=5)
     failed = [t for t in trials if t["outcome"] != "ok"]
     assert [t["error"]["kind"] for t in failed] == ["unsupported"]
     message = failed[0]["error"]["message"]
@@ -328,23 +320,21 @@ def found_out(tmp_path: Path, url: str, *more: object) -> tuple[set[tuple[str, s
     }, done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("core")
-def test_of_an_address_alone_the_largest_flight_is_read(start_pyarrow_server: Start, tmp_path: Path) -> None:
-    url = f"flight://{start_pyarrow_server().address}"
-    measured, said = found_out(tmp_path, url)
+def test_of_an_address_alone_the_largest_flight_is_read(tmp_path: Path) -> None:
+    with peer() as address:
+        url = f"flight://{address}"
+        measured, said = found_out(tmp_path, url)
     assert measured == {(f"{url}/t", "get", streams) for streams in (1, 2, 4)}
     assert "lists /mixed (1k rows), /records (10k rows), /t (20k rows)" in said
     assert f"/t is read; another by: --target '{url}/mixed'" in said
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("core")
-def test_of_an_address_alone_a_server_of_records_makes_them(
-    reference_server: ServerProcess, tmp_path: Path
-) -> None:
-    url = f"flight://{reference_server.address}"
-    measured, said = found_out(tmp_path, url)
+def test_of_an_address_alone_a_server_of_records_makes_them(tmp_path: Path) -> None:
+    with served("flight") as address:
+        url = f"flight://{address}"
+        measured, said = found_out(tmp_path, url)
     assert measured == {(url, operation, n) for operation in ("get", "put") for n in (1, 2, 4)}
     assert "makes records on demand (Arrow's perf protocol)" in said
 
@@ -362,7 +352,6 @@ def test_a_dry_run_asks_no_server() -> None:
     assert "h:31337 is not asked what it has" in done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("core")
 def test_an_address_where_nothing_can_be_found_out(tmp_path: Path) -> None:
     def refused(port: int) -> tuple[int, str]:
@@ -384,7 +373,6 @@ def test_an_address_where_nothing_can_be_found_out(tmp_path: Path) -> None:
     assert f"hint: venturi run --target flight://127.0.0.1:{server.port}/TABLE" in said
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("core")
 def test_its_own_ceilings_cannot_be_probed(pyarrow_server: ServerProcess) -> None:
     url = f"flight://{pyarrow_server.address}/t"
@@ -395,7 +383,6 @@ def test_its_own_ceilings_cannot_be_probed(pyarrow_server: ServerProcess) -> Non
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("core")
 @pytest.mark.parametrize("limit", [[], ["--duration", "20s"]])
 def test_a_table_read_to_its_end_is_counted(
@@ -422,7 +409,6 @@ def relayed(
     relay.stop()
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are told by /proc")
 @pytest.mark.usefixtures("core")
 def test_what_a_proxy_uses_is_not_told_as_the_servers(

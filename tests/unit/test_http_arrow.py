@@ -11,13 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from support.http import nginx, nginx_server, python_server, rows, saying_server, stream, taking_server
-from support.needs import require
+from support.flight import served
+from support.http import python_server, rows, saying_server, stream, taking_server
 from support.run import venturi
 from support.verdict import trial as told
 from venturi.analysis.cells.summary import summarise
 from venturi.analysis.verdict.judge import verdicts
-from venturi.servers.reference import ReferenceServer
 
 SHORT = ("--repeats", "1", "--warmup", "0", "--no-report")
 QUIET = (*SHORT, "--no-ceilings")
@@ -67,18 +66,9 @@ def files(folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def stranger(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    program = nginx()
-    require(program, "nginx (tools/install-servers)")
-    assert program is not None
-    with nginx_server(program, folder, tmp_path_factory.mktemp("nginx")) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
 def ours(core: object) -> Iterator[str]:
-    with ReferenceServer(kind="http") as server:
-        yield f"http://{server.address}"
+    with served("http") as address:
+        yield f"http://{address}"
 
 
 def test_any_server_of_files_will_do(tmp_path: Path, files: str) -> None:
@@ -91,35 +81,6 @@ def test_any_server_of_files_will_do(tmp_path: Path, files: str) -> None:
     assert found["cpu"]["server"] is not None and found["counts"]["wire_bytes"] > 20_000 * 8
     parts = trial(tmp_path / "parts", f"{files}/part-{{stream}}.arrows", "--streams", "3")
     assert [one["rows"] for one in parts["streams"]] == [1000, 2000, 3000]
-
-
-def test_another_server_packs_what_is_asked_for_so(tmp_path: Path, stranger: str) -> None:
-    plain = trial(tmp_path / "plain", f"{stranger}/rows.arrows")
-    assert plain["counts"]["rows"] == 10_000 and plain["target"]["software"].startswith("nginx")
-    assert "unpack" not in plain["stages"]["client"]
-    packed = trial(tmp_path / "packed", f"{stranger}/rows.arrows", "--http-compression", "gzip")
-    assert packed["counts"]["rows"] == 10_000 and packed["stages"]["client"]["unpack"] > 0
-    assert packed["counts"]["wire_bytes"] < plain["counts"]["wire_bytes"] / 2
-    said = fails(tmp_path / "zstd", f"{stranger}/rows.arrows", "--http-compression", "zstd")
-    assert "does not compress its answer with zstd" in said
-
-
-def test_a_password_comes_from_the_environment(
-    tmp_path: Path, stranger: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said = fails(tmp_path / "none", f"{stranger}/user/rows.arrows")
-    assert "HTTP 401" in said and "password_env" in said
-    monkeypatch.setenv("HTTP_TEST_PASSWORD", "open sesame")
-    words = ("--user", "me", "--password-env", "HTTP_TEST_PASSWORD")
-    found = trial(tmp_path / "some", f"{stranger}/user/rows.arrows", *words)
-    assert found["counts"]["rows"] == 10_000
-    kept = "".join(path.read_text() for path in (tmp_path / "some").glob("*.json*"))
-    assert "sesame" not in kept and "bWU6" not in kept
-
-
-def test_a_redirect_is_named_and_not_followed(tmp_path: Path, stranger: str) -> None:
-    said = fails(tmp_path / "run", f"{stranger}/away")
-    assert "/rows.arrows; name that place" in said, said
 
 
 @pytest.mark.parametrize(
@@ -198,6 +159,7 @@ def test_a_put_is_what_any_server_takes(tmp_path: Path, body: str) -> None:
     assert table.num_rows == 10_000 and table.schema.types == [pa.int64()] * 4
 
 
+@pytest.mark.usefixtures("servers_in_process")
 def test_rows_of_ours_both_ways(tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = (
@@ -223,6 +185,7 @@ def test_rows_of_ours_both_ways(tmp_path: Path) -> None:
     assert "raw TCP" in shown.stdout, shown.stdout
 
 
+@pytest.mark.usefixtures("servers_in_process")
 def test_a_file_is_given_to_a_server_of_ours(tmp_path: Path) -> None:
     file = tmp_path / "rows.arrow"
     with pa.ipc.new_file(file, rows(10).schema) as writer:
@@ -259,26 +222,6 @@ def test_others_read_and_write_at_a_server_of_ours(ours: str) -> None:
         assert answer.headers["Content-Encoding"] == "zstd"
         unpacked = pa.input_stream(pa.py_buffer(answer.read()), compression="zstd").read()
     assert pa.ipc.open_stream(unpacked).read_all().num_rows == 70_000
-
-
-def test_a_server_of_ours_asks_who_comes_over_tls(
-    tmp_path: Path, certificates: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HTTP_TEST_TOKEN", "open sesame")
-    words = (
-        "--tls-certificate", str(certificates.server), "--tls-key", str(certificates.server_key),
-        "--token-env", "HTTP_TEST_TOKEN",
-    )  # fmt: skip
-    rows_ = ("--operation", "get", "--rows-per-stream", "50k")
-    with ReferenceServer(*words, kind="http") as server:
-        url = f"http+arrow+tls://{server.address}"
-        known = ("--tls-ca", str(certificates.ca))
-        found = trial(tmp_path / "run", url, *rows_, *known, "--token-env", "HTTP_TEST_TOKEN")
-        assert found["verification"]["achieved"] == "checksum"
-        assert "HTTP 401" in fails(tmp_path / "nobody", url, *rows_, *known)
-        assert "tls_ca" in fails(tmp_path / "unknown", url, *rows_)
-        clear = f"http+arrow://{server.address}"
-        assert fails(tmp_path / "clear", clear, *rows_)
 
 
 def test_a_stranger_makes_no_records(tmp_path: Path, files: str) -> None:

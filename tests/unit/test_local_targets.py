@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from support.processes import killed
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.servers import throwaway
 from venturi.servers.local import LocalTargets, duckdb_library
+from venturi.servers.reference import ReferenceServer
+from venturi.servers.throwaway.guarded import Guarded
 
 
 class Server:
@@ -90,14 +95,36 @@ def test_a_dead_server_is_started_again_until_it_runs() -> None:
     local.stop()
 
 
-def test_who_dies_slowly_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock that stands still: it dies while it is watched."""
-    clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda seconds: Server.made[0].stop())
-    monkeypatch.setattr("venturi.servers.local.time", clock)
-    local, _ = noted()
-    local.start(["mysql://local"])
-    local.ensure(doubted=True)
-    assert len(Server.made) == 2
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a parent hears of it first")
+def test_a_database_is_dead_before_its_guard_says_so(tmp_path: Path) -> None:
+    guarded = Guarded(tmp_path / "server")
+    guarded.directory.mkdir()
+    pid = guarded.serve(["sleep", "600"], tmp_path / "log", signal.SIGTERM, 1.0, os.environ)
+    assert guarded.running
+    os.kill(guarded._guard.pid, signal.SIGSTOP)
+    try:
+        killed(pid)
+        assert not guarded.running
+    finally:
+        os.kill(guarded._guard.pid, signal.SIGCONT)
+        guarded.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a parent hears of it first")
+def test_a_server_is_dead_with_the_process_that_serves_for_it(tmp_path: Path) -> None:
+    """As `venturi serve mysql`, which has not looked yet."""
+    starts = tmp_path / "starts.py"
+    starts.write_text(
+        "import json, subprocess, sys\n"
+        "database = subprocess.Popen(['sleep', '600'])\n"
+        "print(json.dumps({'address': '127.0.0.1:1', 'pid': database.pid}), flush=True)\n"
+        "sys.stdin.read()\n"
+        "database.kill()\n"
+    )
+    with ReferenceServer(within=[sys.executable, str(starts)]) as server:
+        assert server.running
+        killed(server.hello["pid"])
+        assert not server.running
 
 
 def test_a_file_is_there_for_the_run_alone() -> None:

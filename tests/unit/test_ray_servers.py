@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from venturi.cluster.ray.ray_servers import RayServers
+from venturi.cluster.ray.server_host import RemoteServer
 from venturi.common.errors import VenturiError
 
 TRIES = 5
@@ -138,3 +139,17 @@ def test_a_first_host_that_starts_none_is_not_asked_again() -> None:
     with pytest.raises(VenturiError, match=r"10\.0\.0\.2:8101"):
         servers(hosts).remote("timeseries", STORE)
     assert hosts[1].started == []
+
+
+def test_the_end_of_a_server_comes_before_an_answer_about_it() -> None:
+    """Its host has no more to say of one that ends while it is asked."""
+    ended: Future[Any] = Future()
+
+    def call(name: str) -> Future[Any]:
+        if name == "state":
+            ended.set_result("out of memory")
+            return Future()
+        return ended
+
+    server = RemoteServer(call, {"address": "10.0.0.2:9000"})
+    assert not server.running and server.complaint() == "out of memory"

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.core import connecting_all_the_time, run_trial, spec
+from support.wait import wait_until
 
 pytestmark = pytest.mark.usefixtures("core")
 
@@ -31,7 +29,6 @@ def test_a_killed_client_leaves_whole_batches(tmp_path: Path) -> None:
     document = spec(f"sqlite://{file}", duration_s=60, working_set=50_000, options={"keep": True})
     code = "import sys; from venturi import _core; _core.run_trial(sys.argv[1], _core.Control())"
     child = subprocess.Popen([sys.executable, "-c", code, json.dumps(document)])
-    deadline = time.monotonic() + 60
 
     def rows() -> int:
         try:
@@ -41,9 +38,8 @@ def test_a_killed_client_leaves_whole_batches(tmp_path: Path) -> None:
         except sqlite3.OperationalError:
             return 0
 
-    while rows() == 0 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    os.kill(child.pid, signal.SIGKILL)
+    wait_until(rows)
+    child.kill()
     child.wait()
     found = rows()
     assert found > 0 and found % 100 == 0

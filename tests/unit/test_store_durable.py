@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from support.needs import require
 from support.store import Store, row
+from support.wait import wait_until
 
 pytestmark = pytest.mark.usefixtures("core")
 
@@ -181,10 +181,9 @@ def test_a_log_goes_when_its_segment_is_on_the_disk(noted: Callable[[str], Noted
         flushed(store)
         store.post("/api/seal")
         # It answers when all is on the disk, and the log may go a moment later.
-        until = time.monotonic() + 60
-        while not any(name == "unlink" and "/log/" in path for name, path, *_ in of.calls()):
-            assert time.monotonic() < until, of.calls()
-            time.sleep(0.01)
+        wait_until(
+            lambda: any(name == "unlink" and "/log/" in path for name, path, *_ in of.calls()), of.calls
+        )
         calls = of.calls()
 
     def place(wanted: str) -> int:

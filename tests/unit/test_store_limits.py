@@ -11,7 +11,7 @@ import pytest
 
 from support.store import Line, Store, row
 
-pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
+pytestmark = pytest.mark.usefixtures("core")
 
 IDLE = 10_000
 

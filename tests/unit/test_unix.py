@@ -11,31 +11,26 @@ import socket
 import stat
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support import redis as redis_support
-from support.core import run_trial
-from support.database import Database
+from support.flight import served
+from support.processes import killed
 from support.read import RECORDS, get, good, refused
-from support.run import command, environment, venturi, venturi_process
+from support.run import command, environment, venturi
 from venturi.analysis.cells.ceilings import Limits, share
-from venturi.analysis.results import load as results_of
 from venturi.cluster.ray.ray_executor import RayExecutor
 from venturi.common import toml_text
 from venturi.common.errors import ScenarioError
-from venturi.measure import ceiling_rounds
 from venturi.measure.ceiling_probes import probes
 from venturi.plan import matrix
 from venturi.plan.cell import Cell
 from venturi.plan.layers import Layer
 from venturi.plan.load import load
 from venturi.servers.local import LocalTargets
-from venturi.servers.starters import SocketServer
 from venturi.targets.urls import place_of
 
 
@@ -43,24 +38,14 @@ def planned(text: str) -> list[Cell]:
     return matrix.cells(load([Layer("x.toml", toml_text.parse(text, "x.toml"), text)]))
 
 
-USAGE = {"rows": 3000, "streams": 2, "rows_per_batch": 100}
-
-
-@pytest.fixture
-def flight() -> Iterator[SocketServer]:
-    with SocketServer() as server:
-        assert isinstance(server, SocketServer)
-        yield server
+@pytest.fixture(scope="module")
+def flight(core: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The path of a server in this process."""
+    with served("flight", unix=str(tmp_path_factory.mktemp("unix") / "s")) as path:
+        yield path
 
 
 # ---- servers
-
-
-def wait_for(there: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not there():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def serve(kind: str, path: Path) -> subprocess.Popen[str]:
@@ -84,7 +69,7 @@ def test_a_server_on_a_socket(kind: str, tmp_path: Path) -> None:
     server = serve(kind, path)
     found = path.stat()
     assert stat.S_ISSOCK(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o600
-    second = venturi_process("serve", kind, "--unix", path)
+    second = venturi("serve", kind, "--unix", path)
     assert second.returncode == 4 and "a server that lives listens there" in second.stderr
     assert path.stat().st_ino == found.st_ino
     with socket.socket(socket.AF_UNIX) as client:
@@ -104,7 +89,7 @@ def test_where_no_server_can_listen(tmp_path: Path) -> None:
         (["--unix", tmp_path / ("x" * 108)], "bytes at most"),
         (["--unix", tmp_path / "s", *certificate], "PEM"),
     ):
-        done = venturi_process("serve", "flight", *words)
+        done = venturi("serve", "flight", *words)
         assert done.returncode != 0 and said in done.stderr, done.stderr
         assert len(done.stderr.splitlines()) <= 2
     assert kept.read_text() == "mine"
@@ -123,12 +108,11 @@ def test_what_stands_for_local(monkeypatch: pytest.MonkeyPatch) -> None:
         assert query.endswith("/charrow.sock?query=SELECT%201")
         assert list(local.environments("flight+unix://local")) == [place_of(url)]
         # One that dies is started again, and nothing of the first stays.
-        monkeypatch.setattr("venturi.servers.local._DOUBT_SECONDS", 60.0)
         first = Path(place_of(url))
         pid = local.pid("flight+unix://local")
         assert pid is not None
-        os.kill(pid, signal.SIGKILL)
-        local.ensure(doubted=True)
+        killed(pid)
+        local.ensure()
         second = Path(place_of(local.url("flight+unix://local")))
         assert second != first and not first.parent.exists() and second.exists()
     finally:
@@ -141,18 +125,18 @@ def test_what_stands_for_local(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("core")
 @pytest.mark.parametrize("operation", ["get", "put"])
-def test_flight(flight: SocketServer, operation: str) -> None:
+def test_flight(flight: str, operation: str) -> None:
     from venturi import _core
 
     spec = {
-        "trial": "t", "target": flight.url, "options": {}, "operation": operation, "data": RECORDS,
-        "rows_per_batch": 4096, "rows_per_stream": 100_000, "streams": 3, "threads": 2, "verify": "checksum",
-        "sample_interval_ns": 10_000_000,
+        "trial": "t", "target": f"flight+unix://{flight}", "options": {}, "operation": operation,
+        "data": RECORDS, "rows_per_batch": 4096, "rows_per_stream": 100_000, "streams": 3, "threads": 2,
+        "verify": "checksum", "sample_interval_ns": 10_000_000,
     }  # fmt: skip
     record = json.loads(_core.run_trial(json.dumps(spec), _core.Control()))
     good(record, 300_000, "checksum")
     target = record["target"]
-    assert (target["address"], target["pid"], target["reference"]) == (flight.address, flight.pid, True)
+    assert (target["address"], target["pid"], target["reference"]) == (flight, os.getpid(), True)
     assert record["resources"]["same_machine"] is True
     # There is no TCP of which the kernel could tell, and no interface.
     for end in ("client", "server"):
@@ -161,7 +145,7 @@ def test_flight(flight: SocketServer, operation: str) -> None:
 
 
 @pytest.mark.usefixtures("core")
-def test_a_table_of_flight_lies_behind_the_colon(flight: SocketServer, tmp_path: Path) -> None:
+def test_a_table_of_flight_lies_behind_the_colon(flight: str, tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -171,7 +155,7 @@ def test_a_table_of_flight_lies_behind_the_colon(flight: SocketServer, tmp_path:
     done = venturi(
         "run",
         "--target",
-        f"{flight.url}:/t",
+        f"flight+unix://{flight}:/t",
         "--operation",
         "put",
         "--data",
@@ -181,21 +165,21 @@ def test_a_table_of_flight_lies_behind_the_colon(flight: SocketServer, tmp_path:
         tmp_path / "put",
     )
     assert done.returncode == 0, done.stderr
-    done = venturi("run", "--target", f"{flight.url}:/t", *words[2:], "--out", tmp_path / "get")
+    done = venturi("run", "--target", f"flight+unix://{flight}:/t", *words[2:], "--out", tmp_path / "get")
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in (tmp_path / "get" / "trials.jsonl").read_text().splitlines()]
     assert lines and {line["counts"]["rows"] / line["parameters"]["streams"] for line in lines} == {5000}
 
 
 @pytest.mark.usefixtures("core")
-def test_a_stock_client_reads_over_it(flight: SocketServer) -> None:
+def test_a_stock_client_reads_over_it(flight: str) -> None:
     """pyarrow's, which follows the endpoint's location, if it is one."""
     import pyarrow as pa
     from pyarrow import flight as arrow
 
     table = pa.table({"n": pa.array(range(1000), pa.int64())})
     descriptor = arrow.FlightDescriptor.for_path("t")
-    with arrow.connect(f"grpc+unix://{flight.address}") as client:
+    with arrow.connect(f"grpc+unix://{flight}") as client:
         writer, _ = client.do_put(descriptor, table.schema)
         writer.write_table(table)
         writer.close()
@@ -206,68 +190,20 @@ def test_a_stock_client_reads_over_it(flight: SocketServer) -> None:
 
 
 @pytest.mark.usefixtures("core")
-def test_charrow() -> None:
-    with SocketServer(kind="charrow") as server:
-        record = get(server.url, data=RECORDS, streams=2, rows=50_000, encoders=2)
+def test_charrow(tmp_path: Path) -> None:
+    with served("charrow", unix=str(tmp_path / "s")) as path:
+        url = f"charrow+unix://{path}"
+        record = get(url, data=RECORDS, streams=2, rows=50_000, encoders=2)
         good(record, 100_000, "checksum")
-        assert record["target"]["pid"] == server.pid
+        assert record["target"]["pid"] == os.getpid()
         spec = {
-            "target": server.url,
+            "target": url,
             "options": {},
             "direction": "get",
             "streams": 2,
             "duration_ns": 50_000_000,
         }
         assert raw(spec)["outcome"] == "ok"
-
-
-@pytest.mark.usefixtures("core")
-def test_postgres(postgres: Database) -> None:
-    url = postgres.hello["unix_url"]
-    record = get(url, data=RECORDS, streams=2, rows=10_000)
-    good(record, 20_000, "checksum")
-    assert record["target"]["pid"] == postgres.pid and record["resources"]["same_machine"] is True
-    upserted = run_trial(url, **USAGE)
-    assert upserted["error"] is None and upserted["verification"]["achieved"] == "sums"
-    # A directory, as clients of libpq name it, has the socket of the usual port in it.
-    directory = str(Path(place_of(url)).parent)
-    named = url.replace(place_of(url), directory)
-    if postgres.port == 5432:
-        good(get(named, data=RECORDS, rows=1000), 1000, "checksum")
-    else:
-        usual = Path(directory) / ".s.PGSQL.5432"
-        usual.symlink_to(place_of(url))
-        try:
-            good(get(named, data=RECORDS, rows=1000), 1000, "checksum")
-        finally:
-            usual.unlink()
-        refused(get(named, data=RECORDS, rows=1000), "unreachable", directory, "there is no such socket")
-    gone = get(url.replace("/venturi", "/nowhere"), query="SELECT 1")
-    assert gone["error"] is not None and "nowhere" in gone["error"]["message"]
-
-
-@pytest.mark.usefixtures("core")
-def test_mysql(mariadb: Database) -> None:
-    url = mariadb.hello["unix_url"]
-    record = get(url, data=RECORDS, streams=2, rows=10_000)
-    good(record, 20_000, "checksum")
-    assert record["target"]["pid"] == mariadb.pid and record["resources"]["same_machine"] is True
-    for statement in ("text", "prepared"):
-        upserted = run_trial(url, **USAGE, options={"statement": statement})
-        assert upserted["error"] is None and upserted["verification"]["achieved"] == "sums"
-        assert upserted["target"]["pid"] == mariadb.pid
-    # The process is known where the clock runs from the connection on, too.
-    begun = run_trial(url, **USAGE, include_setup=True)
-    assert begun["error"] is None and begun["target"]["pid"] == mariadb.pid
-
-
-@pytest.mark.usefixtures("core")
-def test_redis() -> None:
-    with redis_support.started() as server:
-        assert server.unix_url is not None
-        record = run_trial(server.unix_url, **USAGE)
-        assert record["error"] is None and record["verification"]["achieved"] == "sums"
-        assert record["target"]["pid"] == server.pid and record["resources"]["same_machine"] is True
 
 
 # ---- ways that lead nowhere
@@ -356,9 +292,7 @@ def test_a_server_that_takes_nobody_in_is_given_up_in_time(tmp_path: Path) -> No
             "data": RECORDS, "rows_per_batch": 10, "rows_per_stream": 10, "streams": 1, "threads": 1,
             "verify": "count", "timeout_ns": 300_000_000,
         }  # fmt: skip
-        begun = time.monotonic()
         record = json.loads(_core.run_trial(json.dumps(spec), _core.Control()))
-        assert time.monotonic() - begun < 10
         said = refused(record, "unreachable", str(path), "no answer to the connection request")
         assert "its queue is full" in said and "firewall" not in said
         for one in waiting:
@@ -387,15 +321,16 @@ def raw(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("core")
-def test_raw_sockets_are_probed_beside_the_servers_own(flight: SocketServer) -> None:
-    for direction in ("get", "put"):
-        for streams in (1, 3):
-            spec = {"target": flight.url, "options": {}, "direction": direction, "streams": streams}
-            answer = raw({**spec, "duration_ns": 60_000_000})
-            assert answer["outcome"] == "ok" and answer["bytes"] > 1_000_000, answer
-    assert Path(f"{flight.address}.raw").exists()
-    flight.stop()
-    assert raw({**spec, "duration_ns": 60_000_000})["error"]["kind"] == "unreachable"
+def test_raw_sockets_are_probed_beside_the_servers_own(tmp_path: Path) -> None:
+    with served("flight", unix=str(tmp_path / "s")) as path:
+        for direction in ("get", "put"):
+            for streams in (1, 3):
+                spec = {"target": f"flight+unix://{path}", "options": {}, "direction": direction}
+                spec |= {"streams": streams, "duration_ns": 60_000_000}
+                answer = raw(spec)
+                assert answer["outcome"] == "ok" and answer["bytes"] > 0, answer
+        assert Path(f"{path}.raw").exists()
+    assert raw(spec)["error"]["kind"] == "unreachable"
 
 
 def test_a_cell_over_a_socket_has_that_as_its_limit() -> None:
@@ -420,39 +355,3 @@ def test_a_cell_over_a_socket_has_that_as_its_limit() -> None:
     assert set(one) == {"raw TCP"} and one["raw TCP"].rate.median == 5e9
     assert set(other) == {"raw Unix socket"} and other["raw Unix socket"].rate.median == 9e9
     assert share("raw Unix socket") == "of a raw Unix socket"
-
-
-@pytest.mark.usefixtures("core")
-def test_both_ways_of_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Of trials so short, a part would not do for all probes on a busy machine.
-    monkeypatch.setattr(ceiling_rounds, "LEAST", 60.0)
-    file = tmp_path / "both.toml"
-    file.write_text('name = "x"\n[matrix]\ntarget = ["flight://local", "flight+unix://local"]\n')
-    words = ["--duration", "1s", "--streams", "1", "--repeats", "2", "--warmup", "0", "--no-report"]
-    done = venturi("run", file, "--operation", "get", *words, "--out", tmp_path / "run")
-    assert done.returncode == 0, done.stderr
-    results = results_of(tmp_path / "run")
-    limits = {cell.parameters["target"]: set(cell.ceilings) for cell in results.cells}
-    assert "raw TCP" in limits["flight://local"] and "raw Unix socket" not in limits["flight://local"]
-    assert (
-        "raw Unix socket" in limits["flight+unix://local"] and "raw TCP" not in limits["flight+unix://local"]
-    )
-    lines = [json.loads(line) for line in (tmp_path / "run" / "ceilings.jsonl").read_text().splitlines()]
-    assert {line["round"] for line in lines if line["kind"] == "unix"} == {0, 1}
-
-
-@pytest.mark.usefixtures("core")
-def test_the_limits_of_this_machine_have_both(flight: SocketServer) -> None:
-    done = venturi(
-        "ceilings", "--only", "tcp,unix", "--streams", "1", "--repeats", "1", "--duration", "50ms", "-q"
-    )
-    assert done.returncode == 0, done.stderr
-    assert "raw TCP get, 1 connection" in done.stdout and "raw Unix socket put, 1 connection" in done.stdout
-    assert "over a Unix socket a transfer cannot pass" in " ".join(done.stdout.split())
-    done = venturi(
-        "ceilings", flight.url, "--only", "unix", "--streams", "1", "--repeats", "1", "--duration", "50ms",
-        "--format", "json", "-q",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    places = {limit["place"] for limit in json.loads(done.stdout)["limits"]}
-    assert places == {"local", flight.address}

@@ -1,4 +1,4 @@
-"""Which processes of this host use its CPUs: from /proc, read twice."""
+"""Processes of this host, from /proc: which use its CPUs, and whether one is ending."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Busy", "busiest", "ticks"]
+__all__ = ["Busy", "busiest", "is_ending", "ticks"]
+
+_PF_EXITING = 0x4  # include/linux/sched.h
 
 Ticks = dict[tuple[int, int], tuple[str, int]]
 """By pid and start time, which together no other process has had: name, and ticks of CPU time."""
@@ -50,3 +52,24 @@ def busiest(before: Ticks, after: Ticks, seconds: float, least: float = 0.05) ->
         if pid != os.getpid()
     ]
     return sorted((one for one in used if one.cores >= least), key=lambda one: -one.cores)
+
+
+def is_ending(pid: int) -> bool:
+    """Whether a process has ended or begun to. The kernel closes its connections on the way out, and only
+    later tells whoever waits for the process: a peer may know of the end before the parent does. False
+    where the system has no /proc."""
+    if not Path("/proc/self/task").is_dir():
+        return False
+    try:
+        threads = [thread / "stat" for thread in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:
+        return True
+    return all(map(_thread_is_ending, threads))
+
+
+def _thread_is_ending(stat: Path) -> bool:
+    try:
+        fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return True
+    return fields[0] in "ZX" or bool(int(fields[6]) & _PF_EXITING)

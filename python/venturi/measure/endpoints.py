@@ -118,9 +118,9 @@ class Endpoints:
             for cell in self.cells[:1]:
                 self._local.empty_store(str(cell.parameters["target"]), _settings(cell))
 
-    def ensure(self, doubted: bool = False) -> None:
-        """Starts servers again that have died; `doubted`: the last trial failed as if one had."""
-        self._local.ensure(doubted)
+    def ensure(self) -> None:
+        """Starts servers again that have died."""
+        self._local.ensure()
 
     def ready(self, cell: Cell) -> None:
         """Empties a store of ours before a trial of this cell."""

@@ -32,8 +32,6 @@ _TRIES = 2
 _TRIES_ONCE_SEEN = 10
 # What lies with the address and not with the cell, as long as nothing has gone well there.
 _HOPELESS = {"unreachable", "tls", "auth", "protocol", "timeout"}
-# How a trial fails when its server dies.
-_AS_IF_DEAD = {"lost", "unreachable", "protocol"}
 
 
 class Sweep:
@@ -70,7 +68,6 @@ class Sweep:
             self._learn(line)
         # Addresses, and cells, that are left out from now on.
         self._given_up: set[str] = set()
-        self._doubted = False
         self._seen: set[str] = set()
         self._silent: dict[str, int] = {}
 
@@ -170,14 +167,13 @@ class Sweep:
             self._observer.unstored(line)
             raise
         self._learn(line)
-        self._doubted = line["outcome"] == "failed" and line["error"]["kind"] in _AS_IF_DEAD
         self._observer.ended(line)
         return line
 
     def _execute(self, slot: Slot, trial: str) -> dict[str, Any]:
         control = self._executor.control()
         try:
-            self._endpoints.ensure(self._doubted)
+            self._endpoints.ensure()
             self._endpoints.ready(slot.cell)
             spec = build_spec(
                 slot.cell,

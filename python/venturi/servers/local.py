@@ -6,7 +6,6 @@ A reference server for Flight, throw-away databases, and a temporary directory f
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -34,7 +33,6 @@ from venturi.targets.urls import each_host, place_of, split_url
 __all__ = ["LocalTargets", "duckdb_library"]
 
 Note = Callable[[str, str], None]
-_DOUBT_SECONDS = 2.0
 
 
 class _Wanted(NamedTuple):
@@ -112,13 +110,8 @@ class LocalTargets:
         self._note("info", f"starting {server.title} for this run")
         return server.start()
 
-    def ensure(self, doubted: bool = False) -> None:
-        """Starts those again that have died. `doubted`: something looks so, and who keeps them may know it
-        in a moment."""
-        deadline = time.monotonic() + (_DOUBT_SECONDS if doubted else 0.0)
-        servers = self._servers.values()
-        while servers and all(server.running for server in servers) and time.monotonic() < deadline:
-            time.sleep(0.05)
+    def ensure(self) -> None:
+        """Starts those again that have died."""
         for wanted in self._wanted:
             server = self._servers.get(wanted)
             if server is not None:

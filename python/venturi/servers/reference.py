@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.processes import is_ending
 
 __all__ = ["ReferenceServer"]
 
@@ -47,6 +48,7 @@ class ReferenceServer:
         self._arguments = ["--port", "0", "--json", "--exit-with-parent", *arguments]
         self._child: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
+        self._serving: int | None = None
         self.hello: dict[str, Any] = {}
 
     @property
@@ -82,6 +84,9 @@ class ReferenceServer:
             if not isinstance(hello, dict) or "address" not in hello:
                 raise ValueError(line)
             self.hello = hello
+            # One that cannot be seen may run in other namespaces, where its number means another.
+            pid = hello.get("pid")
+            self._serving = pid if isinstance(pid, int) and not is_ending(pid) else None
         except (ValueError, TimeoutError):
             said = self.complaint()
             self.stop()
@@ -113,7 +118,11 @@ class ReferenceServer:
 
     @property
     def running(self) -> bool:
-        return self._child is not None and self._child.poll() is None
+        """Whether it serves: neither it nor the process that serves for it, as a database does, is ending."""
+        child = self._child
+        if child is None or child.poll() is not None:
+            return False
+        return not any(is_ending(pid) for pid in {child.pid, self._serving or child.pid})
 
     def complaint(self) -> str:
         """The last lines the child wrote to its standard error."""

@@ -22,13 +22,12 @@ use venturi_base::meter::readers::network::is_own;
 use venturi_base::os::machine::Place;
 use venturi_base::spec::{Data, Values};
 
-/// How long a server may take to say hello; one that speaks 1.1 says nothing.
-const UNTIL_HELLO: Duration = Duration::from_millis(1000);
-/// The same over shared memory, which 1.1 does not have: silence is an error there, so a busy server gets
-/// more time.
-const UNTIL_HELLO_OF_RING: Duration = Duration::from_secs(10);
-/// How long a 1.1 server may take to refuse a handshake.
-const UNTIL_REFUSED: Duration = Duration::from_millis(100);
+/// A server of 1.1 does not answer a handshake. After this time a server that is still silent is sent a query,
+/// and its first message decides which version it speaks, whenever it comes. The time decides nothing: servers
+/// of 1.2, which say Hello at once, are spared the query.
+const UNTIL_QUERY: Duration = Duration::from_millis(100);
+/// A query that any server answers, by rows or by an error.
+const ANY_QUERY: &str = "SELECT 1";
 
 /// The query of made records.
 pub fn records_query(
@@ -45,12 +44,35 @@ pub fn records_query(
     )
 }
 
-/// What a server says to a handshake.
-enum Greeting {
+/// How a server begins.
+struct Greeting {
+    first: FirstMessage,
+    /// Whether a query was on its way by then, which the message may answer.
+    after_query: bool,
+}
+
+enum FirstMessage {
     Hello(BTreeMap<String, String>),
-    /// Nothing: it waits for a query.
-    Silence,
-    Refused(Error),
+    /// Of a result: the server speaks 1.1.
+    Schema,
+    /// An error, of the server or of the connection.
+    Error(Error),
+}
+
+impl Greeting {
+    /// The error of a server that refuses 1.1 too; an error that answers the query is no refusal. `extended`:
+    /// how the server began when it was offered 1.2.
+    fn refusal(&self, extended: Option<&Greeting>) -> Option<Error> {
+        let FirstMessage::Error(error) = &self.first else {
+            return None;
+        };
+        let answers_query = self.after_query && is_refusal(error);
+        let repeated = extended.is_some_and(|extended| match &extended.first {
+            FirstMessage::Error(first) => !extended.after_query && first.message == error.message,
+            _ => false,
+        });
+        (!answers_query || repeated).then(|| error.clone())
+    }
 }
 
 impl Charrow {
@@ -59,22 +81,7 @@ impl Charrow {
         let authority = self.place.address.authority();
         self.encoders = self.options.encoders()?.unwrap_or(1);
         self.identity.address = authority.clone();
-        let wanted = self.options.minor()?;
-        let (mut channel, mut greeting) = self.greet(wanted).await?;
-        if wanted == EXTENDED
-            && !self.place.shared // of which 1.1 has nothing
-            && matches!(greeting, Greeting::Refused(ref error) if error.kind != Kind::Auth)
-        {
-            (channel, greeting) = self.greet(PLAIN).await?;
-        }
-        let hello = match greeting {
-            Greeting::Refused(error) if error.message.starts_with(&authority) => {
-                return Err(error);
-            }
-            Greeting::Refused(error) => return Err(error.context(&authority)),
-            Greeting::Silence => None,
-            Greeting::Hello(hello) => Some(hello),
-        };
+        let (mut channel, hello, busy) = self.greeted_channel().await?;
         self.identity.route = channel.route();
         self.minor = match hello {
             Some(_) => EXTENDED,
@@ -85,8 +92,14 @@ impl Charrow {
             Some(hello) => {
                 self.know(&hello)?;
                 if self.asks.contains("clock") && !self.spec.include_setup {
-                    let trips = self.within("first contact", round_trip(&mut channel));
-                    self.identity.round_trip_ns = answered(trips.await)?;
+                    let trips = async {
+                        if busy {
+                            channel = self.asking().await?;
+                        }
+                        round_trip(&mut channel).await
+                    };
+                    self.identity.round_trip_ns =
+                        answered(self.within("first contact", trips).await)?;
                 }
             }
             None => self.settle_for_plain()?,
@@ -123,31 +136,73 @@ impl Charrow {
         answered(self.within("preparing the query", asking).await).map(drop)
     }
 
-    async fn greet(&self, minor: i64) -> Result<(Channel, Greeting)> {
+    /// A connection to the server, its Hello unless it speaks 1.1, and whether an answer is still to come over
+    /// that connection.
+    async fn greeted_channel(&self) -> Result<(Channel, Option<BTreeMap<String, String>>, bool)> {
+        let wanted = self.options.minor()?;
+        // A little sooner than the plan is given up, which would not say who is silent.
+        let until = tokio::time::Instant::now() + self.timeout() / 20 * 19;
+        let (mut channel, mut greeting) = self.greet(wanted, until).await?;
+        let mut extended = None;
+        if wanted == EXTENDED
+            && !self.place.shared // of which 1.1 has nothing
+            && matches!(greeting.first, FirstMessage::Error(ref error) if error.kind != Kind::Auth)
+        {
+            extended = Some(greeting);
+            (channel, greeting) = self.greet(PLAIN, until).await?;
+        }
+        let refusal = match (&greeting.first, self.place.shared) {
+            (FirstMessage::Error(error), true) => Some(error.clone()),
+            _ => greeting.refusal(extended.as_ref()),
+        };
+        if let Some(error) = refusal {
+            let authority = self.place.address.authority();
+            return Err(match error.message.starts_with(&authority) {
+                true => error,
+                false => error.context(&authority),
+            });
+        }
+        let hello = match greeting.first {
+            FirstMessage::Hello(hello) => Some(hello),
+            _ => None,
+        };
+        Ok((channel, hello, greeting.after_query))
+    }
+
+    async fn greet(&self, minor: i64, until: tokio::time::Instant) -> Result<(Channel, Greeting)> {
         let parameters = Parameters {
             // Whether there is any: no more than that is to be seen.
             ring: self.options.ring(&self.place)?.map(|_| ring::SMALLEST),
             ..Parameters::default()
         };
         let mut channel = self.channel(minor, &parameters).await?;
-        let patience = match minor {
-            // Sooner than the plan is given up, which would not say why.
-            EXTENDED if self.place.shared => UNTIL_HELLO_OF_RING.min(self.timeout() / 2),
-            EXTENDED => UNTIL_HELLO.min(self.timeout()),
-            // Where the clock runs already, a wait for nothing would be in the interval.
-            _ if self.spec.include_setup => Duration::ZERO,
-            _ => UNTIL_REFUSED.min(self.timeout()),
+        let mut greeting = match minor {
+            // The clock runs already, and a question would be in the interval: the partitions hear what is wrong.
+            PLAIN if self.spec.include_setup => Greeting {
+                first: FirstMessage::Schema,
+                after_query: false,
+            },
+            _ => {
+                let greeting = greeting(&mut channel, minor, &self.spec.trial);
+                let greeting = tokio::time::timeout_at(until, greeting).await;
+                greeting.map_err(|_| self.no_answer())?
+            }
         };
-        let greeting = match tokio::time::timeout(patience, channel.event()).await {
-            Err(_) => Greeting::Silence,
-            Ok(Ok(Event::Hello(text))) if minor == EXTENDED => Greeting::Hello(pairs_by_key(&text)),
-            Ok(Ok(Event::Error(text))) => Greeting::Refused(told(&text)),
-            Ok(Ok(_)) => Greeting::Refused(Error::protocol(
-                "the server answers a handshake by something else: is it a charrow server?",
-            )),
-            Ok(Err(error)) => Greeting::Refused(first_words(error, &self.place.address)),
-        };
+        if let FirstMessage::Error(error) = greeting.first {
+            greeting.first = FirstMessage::Error(first_words(error, &self.place.address));
+        }
         Ok((channel, greeting))
+    }
+
+    fn no_answer(&self) -> Error {
+        Error::new(
+            Kind::Timeout,
+            format!(
+                "{}: no answer within {} s, neither to the handshake nor to a query",
+                self.place.address.authority(),
+                self.timeout().as_secs_f64()
+            ),
+        )
     }
 
     fn know(&mut self, hello: &BTreeMap<String, String>) -> Result<()> {
@@ -229,6 +284,37 @@ impl Charrow {
         };
         self.within("warming up", warming).await
     }
+}
+
+/// How a server begins after a handshake of this version, whenever that is.
+async fn greeting(channel: &mut Channel, minor: i64, trial: &str) -> Greeting {
+    let early = match minor {
+        EXTENDED => tokio::time::timeout(UNTIL_QUERY, channel.event())
+            .await
+            .ok(),
+        _ => None,
+    };
+    let after_query = early.is_none();
+    let event = match early {
+        Some(event) => event,
+        None => {
+            channel.say(&Request::Query {
+                id: format!("{}/version", super::run_of(trial)),
+                text: ANY_QUERY.to_owned(),
+            });
+            channel.event().await
+        }
+    };
+    let first = match event {
+        Ok(Event::Hello(text)) if minor == EXTENDED => FirstMessage::Hello(pairs_by_key(&text)),
+        Ok(Event::Schema(_)) if after_query => FirstMessage::Schema,
+        Ok(Event::Error(text)) => FirstMessage::Error(told(&text)),
+        Ok(_) => FirstMessage::Error(Error::protocol(
+            "the server answers a handshake by something else",
+        )),
+        Err(error) => FirstMessage::Error(error),
+    };
+    Greeting { first, after_query }
 }
 
 /// The first exchange with a server that is something else fails in odd ways.
@@ -351,17 +437,25 @@ async fn ask_once(
         password: options.password()?,
         encoders: 1,
     };
+    let dial = || Channel::open(&place.address, &options, &handshake, None, PATIENCE);
     let asking = async {
-        let mut channel =
-            Channel::open(&place.address, &options, &handshake, None, PATIENCE).await?;
-        // Who says nothing speaks 1.1, and waits for a query.
-        let Ok(hello) = tokio::time::timeout(UNTIL_HELLO, hello(&mut channel)).await else {
-            return Ok(None);
+        let mut channel = dial().await?;
+        let greeting = greeting(&mut channel, EXTENDED, name).await;
+        let pairs = match greeting.first {
+            FirstMessage::Hello(pairs) => pairs,
+            FirstMessage::Error(error) if !(greeting.after_query && is_refusal(&error)) => {
+                return Err(error)
+            }
+            _ => return Ok(None),
         };
-        match asks(&hello?).contains(name) {
-            true => ask(&mut channel, name, "").await.map(Some),
-            false => Ok(None),
+        if !asks(&pairs).contains(name) {
+            return Ok(None);
         }
+        if greeting.after_query {
+            channel = dial().await?;
+            hello(&mut channel).await?;
+        }
+        ask(&mut channel, name, "").await.map(Some)
     };
     match tokio::time::timeout(PATIENCE, asking).await {
         Ok(answer) => answer.map(|bytes| (host, bytes)),

@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +19,8 @@ from venturi.servers.starters import StoreProcess
 __all__ = ["RemoteServer", "ServerGroup", "ServerHost", "address_in"]
 
 _SIOCGIFADDR = 0x8915
-_ANSWER_SECONDS = 5.0
+_ANSWER_SECONDS = 60.0
+"""After which a host is given up. The end of a host, and of a server on it, is told before that."""
 _STOP_SECONDS = 15.0
 _SEAL_SECONDS = 60.0
 _AT_ONCE = 32
@@ -141,8 +142,13 @@ class RemoteServer:
         return "its host is gone" if self._ended.exception() else str(self._ended.result())
 
     def _state(self) -> dict[str, Any]:
+        """What its host answers, or the news of its end where that comes first."""
         try:
-            return dict(self._call("state").result(_ANSWER_SECONDS))
+            asked = self._call("state")
+            wait([asked, self._ended], _ANSWER_SECONDS, FIRST_COMPLETED)
+            if self._ended.done() and not asked.done():
+                return {"running": False, "said": self._last_words()}
+            return dict(asked.result(0))
         except Exception:  # whatever carries calls: a server that cannot be asked is none
             return {"running": False, "said": "its host does not answer"}
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.processes import is_ending
 
 __all__ = ["Guarded", "Owner"]
 
@@ -56,11 +57,11 @@ class Guarded:
 
     @property
     def running(self) -> bool:
-        """Whether the server lives."""
+        """Whether the server lives, though the guard may not have heard of its end yet."""
         if self._pid is not None and self._ended is None:
             with contextlib.suppress(TimeoutError):
                 self._answer(0.0)
-        return self._pid is not None and self._ended is None
+        return self._pid is not None and self._ended is None and not is_ending(self._pid)
 
     def run(
         self,

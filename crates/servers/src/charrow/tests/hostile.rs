@@ -67,6 +67,16 @@ fn handshakes_that_lie() {
         bytes
     };
     assert!(answer(&server, &encoder).contains("unknown encoder"));
+    for encoders in [0i64, 1025, -1] {
+        let mut bytes = plain(1).write();
+        let at = bytes.len() - 8;
+        bytes[at..].copy_from_slice(&encoders.to_be_bytes());
+        let said = answer(&server, &bytes);
+        assert!(
+            said.contains(&format!("{encoders} encoders were asked for")),
+            "{said}"
+        );
+    }
     let query = [plain(1).write(), numbers(&[0, 1 << 40])].concat();
     assert!(answer(&server, &query).contains("query id has a size"));
     let query = [plain(1).write(), numbers(&[0, 0, 1 << 40])].concat();
