@@ -1,4 +1,7 @@
-"""Links as they are made: rate, round trip, jitter, loss by ping and iperf3, which know nothing of them."""
+"""Links as they are made: rate, round trip, jitter, loss by ping and iperf3, which know nothing of them.
+
+Twins: crates/core/src/link for the relay, tests/unit/test_links.py for what a link is made of and when it is
+not as asked."""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from venturi.common.links import parse
 from venturi.lab.laboratory import Laboratory, WrongLink
 from venturi.lab.verified import RATE_OFF, TRIP_OFF, TRIP_OFF_NS
 
-pytestmark = [pytest.mark.slow, pytest.mark.noisy, pytest.mark.usefixtures("core")]
+pytestmark = pytest.mark.usefixtures("core")
 
 SURELY = 4.5
 """Standard deviations."""
@@ -37,19 +40,7 @@ def lab() -> Iterator[Laboratory]:
         yield made
 
 
-LINKS = (
-    "50mbit",
-    "50mbit 100ms",
-    "100mbit 10ms",
-    "200mbit 30ms",
-    "500mbit 5ms",
-    "500mbit 50ms",
-    "1gbit 1ms",
-    "1gbit 20ms",
-    "2.5gbit",
-    "5gbit",
-    "10gbit",
-)
+LINKS = ("50mbit 100ms", "200mbit 30ms", "500mbit 5ms", "1gbit 1ms", "2.5gbit", "10gbit")
 
 
 @pytest.mark.parametrize("text", LINKS)
@@ -57,20 +48,18 @@ def test_a_link_is_what_was_asked_for(lab: Laboratory, text: str) -> None:
     """By tools that know nothing of it: rate within 3 %, round trip within 5 % + 0.2 ms."""
     link = parse(text)
     assert link.rate is not None
+    # iperf3 itself may be what is too slow.
+    least = 1 - RATE_OFF
     if max(link.rate) >= _FAST:
         lab.ready(parse("unshaped"), None)
-        carried = _filled(lab, link.mtu)
-        if carried < _SPARE * max(link.rate):
-            pytest.skip(
-                f"iperf3 moves {carried / 1e9:.3g} Gbit/s here over no link: too little to see {text}"
-            )
+        least = min(least, _filled(lab, link.mtu) / _SPARE / max(link.rate))
     lab.ready(link, None)
     trip = min(ping(lab, 20, 0.02))
     assert abs(trip - link.round_trip_ns / 1e6) <= (TRIP_OFF * link.round_trip_ns + TRIP_OFF_NS) / 1e6
     with lab.held(lambda: None):
         for way, asked in zip(((), ("--reverse",)), reversed(link.rate), strict=True):
             found = _rate(lab, link.mtu, asked, *way)
-            assert abs(found / asked - 1) <= RATE_OFF, f"{'down' if way else 'up'}: {found / 1e6:.2f} Mbit/s"
+            assert least <= found / asked <= 1 + RATE_OFF, f"{way or 'up'}: {found / 1e6:.2f} Mbit/s"
 
 
 def _rate(lab: Laboratory, mtu: int, asked: float, *way: str) -> float:
@@ -85,7 +74,7 @@ def _rate(lab: Laboratory, mtu: int, asked: float, *way: str) -> float:
 
 
 def _filled(lab: Laboratory, mtu: int, *way: str) -> float:
-    words = ("--parallel", 4, "--time", 3, "--omit", 2, "--zerocopy")
+    words = ("--parallel", 4, "--time", 2, "--omit", 1, "--zerocopy")
     end = iperf3(lab, *words, *way)["sum_received"]
     return float(end["bits_per_second"]) / parse(f"mtu {mtu}").payload_part
 
@@ -155,25 +144,6 @@ def test_a_path_that_is_changed_behind_its_back_is_found_out(lab: Laboratory) ->
         lab.ready(link, None)
 
 
-def test_what_this_machine_cannot_carry_fails_the_cell(tmp_path: Path) -> None:
-    words = ("--target", "flight://local", "--operation", "get", "--link", "50mbit,400gbit")
-    done = venturi(
-        "run", *words, "--duration", "300ms", "--repeats", 1, "--warmup", 0, "--no-ceilings", "--no-report",
-        "--out", tmp_path / "run",
-    )  # fmt: skip
-    assert done.returncode == 5, done.stderr
-    lines = [json.loads(line) for line in (tmp_path / "run" / "trials.jsonl").read_text().splitlines()]
-    by_link = {line["parameters"]["link"]: line for line in lines}
-    good, bad = by_link["50mbit"], by_link["400gbit"]
-    assert good["outcome"] == "ok" and good["verification"]["achieved"] == "checksum", good["error"]
-    assert good["link"]["asked"] == "50mbit"
-    assert good["link"]["down_bits_per_second"] == pytest.approx(5e7, rel=RATE_OFF)
-    assert bad["outcome"] == "failed" and bad["error"]["kind"] == "link"
-    said = bad["error"]["message"]
-    assert said.startswith("the path is not 400gbit: ") and "400 Gbit/s were asked for, " in said
-    assert said in done.stderr
-
-
 @pytest.mark.parametrize("operation", ["get", "put"])
 def test_others_take_their_share(tmp_path: Path, operation: str) -> None:
     words = ("--target", "flight://local", "--operation", operation, "--link", "100mbit 5ms")
@@ -191,15 +161,12 @@ def test_others_take_their_share(tmp_path: Path, operation: str) -> None:
 
 
 _GOOD = ("--duration", "1s", "--repeats", "1", "--warmup", "0", "--no-report", "--no-ceilings")
+# The others are in test_verdict_links.py.
 _TARGETS = {
     "http+arrow": "--target http+arrow://local --operation get,put",
-    "charrow": "--target charrow://local",
-    "mysql": "--target mysql://local",
-    "postgres": "--target postgres://local",
     "cassandra": "--target cassandra://local",
     "redis": "--target redis://local",
     "clickhouse": "--target clickhouse://local --operation put",
-    "akumuli": "--target akumuli://local --hosts 100",
     "influx": "--target influx://local --hosts 100",
 }
 
@@ -208,7 +175,7 @@ _TARGETS = {
 def test_systems_over_a_link(tmp_path: Path, name: str) -> None:
     out = tmp_path / "run"
     with redis_support.found() if name == "redis" else contextlib.nullcontext():
-        if name in ("mysql", "postgres", "cassandra", "redis", "clickhouse"):
+        if name in ("cassandra", "redis", "clickhouse"):
             require_server(name)
         done = venturi("run", *shlex.split(_TARGETS[name]), "--link", "200mbit 4ms", *_GOOD, "--out", out)
     assert done.returncode == 0, done.stderr

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from typing import Any
 import pytest
 
 import venturi as api
+from support.hosts import records
 from support.link import (
     alive,
     for_others,
@@ -25,23 +24,24 @@ from support.link import (
     laboratory,
     networks,
     nothing_left,
+    only_the_first,
     started,
     tree,
     until,
 )  # fmt: skip
 from support.needs import require
 from support.run import command, environment, venturi
-from venturi.common.links import parse
+from support.wait import wait_until
 from venturi.lab import programs
 from venturi.lab.hosts import address
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("core")]
+pytestmark = pytest.mark.usefixtures("core")
 
-KILLS = int(os.environ.get("VENTURI_KILLS", "3"))
 QUIET = ("--no-ceilings", "--no-report", "--warmup", "0")
 LOCAL = ("--target", "flight://local", "--operation", "get", *QUIET)
-TRIAL = "venturi.engine.apart"
-"""The process of a trial that runs in a namespace."""
+TRIAL, KEEPER = "venturi.engine.apart", "venturi.lab.keeper"
+"""The process of a trial that runs in a namespace, and that which holds the namespaces."""
+LONG = ("--duration", "600s")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -50,34 +50,22 @@ def host_has_namespaces() -> None:
         pass
 
 
-def stored(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (path / "trials.jsonl").read_text().splitlines()]
-
-
-@pytest.mark.parametrize("attempt", range(KILLS))
-def test_nothing_is_left_after_a_kill(tmp_path: Path, attempt: int) -> None:
-    """No process, no interface, no namespace; of temporary files none after the next run."""
+@pytest.mark.parametrize("at", [KEEPER, TRIAL])
+def test_nothing_is_left_after_a_kill(tmp_path: Path, at: str) -> None:
+    """No process, no interface, no namespace; of temporary files none after the next run. Killed as soon as
+    the laboratory begins to be made, or the trial."""
     places = tmp_path / "tmp"
     places.mkdir()
-    words = (
-        "run",
-        *LOCAL,
-        "--link",
-        "100mbit 5ms loss 0.01%",
-        "--duration",
-        "20s",
-        "--out",
-        tmp_path / "run",
-    )
+    words = ("run", *LOCAL, "--link", "100mbit 5ms loss 0.01%", *LONG, "--out", tmp_path / "run")
     killed = started(*words, cwd=tmp_path, env=environment(TMPDIR=str(places)))
-    until(killed.pid, TRIAL)
-    time.sleep(random.uniform(0, 0.5))
+    until(killed.pid, at)
     all_of_it = list(tree(killed.pid))
-    assert len(all_of_it) >= 6  # the keeper, its two ends, the server, the trial
     spaces = networks(all_of_it)
-    assert len(spaces) == 3
+    if at == TRIAL:
+        assert len(all_of_it) >= 6  # the keeper, its two ends, the server, the trial
+        assert len(spaces) == 3
     killed.kill()
-    killed.communicate(timeout=30)
+    killed.communicate()
     nothing_left(all_of_it, spaces)
     again = (
         "run",
@@ -89,7 +77,7 @@ def test_nothing_is_left_after_a_kill(tmp_path: Path, attempt: int) -> None:
         "--repeats",
         1,
         "--out",
-        tmp_path / "next",
+        tmp_path / "b",
     )
     done = subprocess.run(
         command(*again), env=environment(TMPDIR=str(places)), capture_output=True, text=True, check=False
@@ -100,39 +88,25 @@ def test_nothing_is_left_after_a_kill(tmp_path: Path, attempt: int) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_interrupted_leaves_nothing(tmp_path: Path, number: int) -> None:
-    words = ("run", *LOCAL, "--link", "20mbit 5ms", "--duration", "20s", "--out", tmp_path / "run")
-    ended = started(*words, cwd=tmp_path)
+    ended = started("run", *LOCAL, "--link", "20mbit 5ms", *LONG, "--out", tmp_path / "run", cwd=tmp_path)
     until(ended.pid, TRIAL)
     all_of_it = list(tree(ended.pid))
     spaces = networks(all_of_it)
     ended.send_signal(number)
-    _, said = ended.communicate(timeout=60)
+    _, said = ended.communicate()
     assert ended.returncode == 130, said
     nothing_left(all_of_it, spaces)
 
 
 def test_a_laboratory_that_is_killed_fails_the_trial(tmp_path: Path) -> None:
-    words = (
-        "run",
-        *LOCAL,
-        "--link",
-        "100mbit 5ms",
-        "--duration",
-        "20s",
-        "--repeats",
-        2,
-        "--out",
-        tmp_path / "run",
-    )
+    words = ("run", *LOCAL, "--link", "100mbit 5ms", *LONG, "--repeats", 2, "--out", tmp_path / "run")
     run = started(*words, cwd=tmp_path)
     until(run.pid, TRIAL)
     all_of_it = list(tree(run.pid))
-    began = time.monotonic()
-    os.kill(until(run.pid, "venturi.lab.keeper"), signal.SIGKILL)
-    _, said = run.communicate(timeout=60)
-    assert time.monotonic() - began < 15
+    os.kill(until(run.pid, KEEPER), signal.SIGKILL)
+    _, said = run.communicate()
     assert run.returncode == 5, said
-    for trial in stored(tmp_path / "run"):
+    for trial in records(tmp_path / "run"):
         assert (trial["outcome"], trial["error"]["kind"]) == ("failed", "link")
         assert trial["error"]["message"] == "the laboratory has ended: it was killed"
     gone(all_of_it)
@@ -140,89 +114,64 @@ def test_a_laboratory_that_is_killed_fails_the_trial(tmp_path: Path) -> None:
 
 def test_a_run_over_links_is_resumed(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    words = (
-        "run",
-        *LOCAL,
-        "--link",
-        "50mbit 2ms,100mbit 2ms",
-        "--duration",
-        "1s",
-        "--repeats",
-        2,
-        "--out",
-        out,
-    )
-    run = started(*words, cwd=tmp_path)
-    deadline = time.monotonic() + 60
-    while not (out / "trials.jsonl").exists() or not stored(out):
-        assert time.monotonic() < deadline and alive([run.pid])
-        time.sleep(0.05)
+    given = ("--link", "50mbit 2ms,100mbit 2ms", "--duration", "300ms", "--repeats", 2, "--out", out)
+    run = started("run", *LOCAL, *given, cwd=tmp_path)
+    wait_until(lambda: records(out), lambda: alive([run.pid]))
     run.kill()
-    run.communicate(timeout=30)
-    assert len(stored(out)) < 4
+    run.communicate()
+    only_the_first(out)
     done = venturi("run", "--resume", out)
     assert done.returncode == 0, done.stderr
-    found = [(line["parameters"]["link"], line["repeat"], line["outcome"]) for line in stored(out)]
+    found = [(line["parameters"]["link"], line["repeat"], line["outcome"]) for line in records(out)]
     assert sorted(found) == [(link, n, "ok") for link in ("100mbit 2ms", "50mbit 2ms") for n in (0, 1)]
-    for line in stored(out):
-        (rate, _) = parse(line["parameters"]["link"]).rate or (0, 0)
-        assert line["link"]["down_bits_per_second"] == pytest.approx(rate, rel=0.03)
+    for line in records(out):
+        assert line["link"]["asked"] == line["parameters"]["link"]
 
 
 def test_the_link_leads_to_remote_and_local_is_beside_the_client(tmp_path: Path) -> None:
-    """Flight, and a store of time series: far ones get what the link carries, near ones more."""
+    """Flight, and a store of time series: far ones get no more than the link carries."""
     given = {
-        "flight": ("--operation", "get", "--rows-per-stream", "500k"),
-        "influx": ("--operation", "ingest", "--points-per-stream", "500k"),
+        "flight": ("--operation", "get", "--rows-per-stream", "200k"),
+        "influx": ("--operation", "ingest", "--points-per-stream", "200k"),
     }
     for scheme, words in given.items():
         out = tmp_path / scheme
         places = (f"--place={place}={scheme}://{place}" for place in ("local", "remote"))
         done = venturi("run", *places, "--link", "100mbit", "--repeats", 1, *QUIET, *words, "--out", out)
         assert done.returncode == 0, done.stderr
-        found = {line["parameters"]["place"]: line for line in stored(out)}
-        rate = {
-            place: line["counts"]["wire_bytes"] / line["times"]["interval_ns"] * 1e9
-            for place, line in found.items()
-        }
-        assert rate["remote"] < 1.03 * 12.5e6 < rate["local"]
+        found = {line["parameters"]["place"]: line for line in records(out)}
+        far = found["remote"]
+        assert far["counts"]["wire_bytes"] / far["times"]["interval_ns"] * 1e9 < 1.03 * 12.5e6
         assert found["local"]["parameters"]["link"] is None and "link" not in found["local"]
         assert found["local"]["target"]["address"].startswith(f"{address('client')}:")
         assert found["remote"]["target"]["address"].startswith(f"{address('server')}:")
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU: both ends are always on it")
-def test_raw_tcp_that_its_ends_limit_is_tried_on_one_cpu_and_on_two(tmp_path: Path) -> None:
-    """Over a link that is as fast as it goes, each placement of the ends has a third of the time."""
-    words = (
-        "--target",
-        "flight://local",
-        "--operation",
-        "get",
-        "--duration",
-        "200ms",
-        "--repeats",
-        1,
-        "--warmup",
-        0,
-        "--no-report",
-    )
-    out = tmp_path / "run"
-    done = venturi("run", "--link", "unshaped,100mbit", *words, "--quiet", "--out", out)
-    assert done.returncode == 0, done.stderr
-    lines = map(json.loads, (out / "ceilings.jsonl").read_text().splitlines())
-    spent = {line["link"]: line["interval_ns"] for line in lines if line["kind"] == "tcp"}
-    # A busy machine stretches both.
-    assert spent["unshaped"] < spent["100mbit"] / 2
-
-
 def test_links_from_python(tmp_path: Path) -> None:
     run = api.run(
-        target="flight://local", operation="get", link=["50mbit 2ms", "100mbit 2ms"], duration="500ms",
-        repeats=2, warmup=0, ceilings=False, out=tmp_path / "run",
+        target="flight://local", operation="get", link=["50mbit 2ms", "100mbit 2ms"], duration="200ms",
+        repeats=1, warmup=0, ceilings=False, out=tmp_path / "run",
     )  # fmt: skip
-    rates = {cell["link"]: cell["bytes_per_second"] for cell in run.cells.to_pylist()}
-    assert 1.6 < rates["100mbit 2ms"] / rates["50mbit 2ms"] < 2.4
+    assert {cell["link"] for cell in run.cells.to_pylist()} == {"50mbit 2ms", "100mbit 2ms"}
+
+
+def test_a_loader_that_is_killed_fails_its_trial(tmp_path: Path) -> None:
+    """As soon as the first of its rows are heard of: a trial that only this ends."""
+    killed: list[int] = []
+
+    def told(event: api.Event) -> None:
+        if not killed and event.moved is not None and event.moved.rows:
+            killed.append(until(os.getpid(), "venturi.cluster.trial.process"))
+            os.kill(killed[0], signal.SIGKILL)
+
+    run = api.run(
+        out=tmp_path / "run", target="flight://local", link="50mbit", loaders=2, streams=2,
+        duration="600s", repeats=1, warmup=0, unproven=True, progress=told,
+    )  # fmt: skip
+    (trial,) = run.trials.to_pylist()
+    assert (trial["outcome"], trial["error_kind"]) == ("failed", "lost"), trial["error_message"]
+    assert "loader-" in trial["error_message"]
+    gone(killed)
 
 
 @pytest.mark.parametrize("typed", [True, False])
@@ -239,7 +188,7 @@ def test_a_search_over_a_link_searches_compression_too(tmp_path: Path, typed: bo
             "flight://local", operation="put", data="builtin:birdstrikes", link="50mbit 2ms",
             duration="300ms", trials=8, ceilings=False, out=out,
         )  # fmt: skip
-    lines = stored(out)
+    lines = records(out)
     assert {line["parameters"]["link"] for line in lines} == {"50mbit 2ms"}
     assert {line["parameters"]["compression"] for line in lines} & {"lz4", "zstd"}
 
@@ -258,12 +207,12 @@ def test_whoever_is_not_root_can_too(home_of_others: Path) -> None:
     home = str(home_of_others)
     given: dict[str, Any] = {
         "env": variables | dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), home),
-        **{"cwd": home, "capture_output": True, "text": True, "check": False, "timeout": 120},
+        **{"cwd": home, "capture_output": True, "text": True, "check": False},
     }
-    words = ("--link", "100mbit 10ms loss 0.01%,200mbit", "--duration", "500ms", "--repeats", "1")
+    words = ("--link", "100mbit 10ms loss 0.01%,200mbit", "--duration", "200ms", "--repeats", "1")
     done = subprocess.run([*others, "run", *LOCAL, *words, "--out", f"{home}/run"], **given)
     assert done.returncode == 0, done.stderr
-    found = [(line["outcome"], line["verification"]["achieved"]) for line in stored(home_of_others / "run")]
+    found = [(line["outcome"], line["verification"]["achieved"]) for line in records(home_of_others / "run")]
     assert found == [("ok", "checksum")] * 2
     require(shutil.which("ping"), "ping (tools/install-servers)")
     client = "sh -c 'id -u; ping -c 3 -i 0.2 {server}'"
@@ -277,7 +226,7 @@ def test_where_namespaces_are_forbidden_it_says_so(tmp_path: Path) -> None:
     words = ["unshare", "--user", "--map-root-user", "sh", "-c", forbid, "sh"]
     done = subprocess.run(
         [*words, *command("run", *LOCAL, "--link", "100mbit", "--out", tmp_path / "run")],
-        env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+        env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 4 and not (tmp_path / "run").exists()
     error, hint = done.stderr.splitlines()[-2:]
@@ -292,40 +241,29 @@ def test_where_namespaces_are_forbidden_it_says_so(tmp_path: Path) -> None:
     assert finding["state"] == "ok" and "no network namespaces can be made here" in finding["text"]
 
 
-def test_a_program_that_is_needed_and_not_here(tmp_path: Path) -> None:
-    done = subprocess.run(
-        command("links", "100mbit"),
-        env=environment(PATH=str(tmp_path)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 4
-    assert "--link needs the program unshare, which is not here" in done.stderr
-    assert "hint: Debian's package util-linux has it" in done.stderr
-
-
-def test_links_are_looked_at() -> None:
-    done = venturi("links", "100mbit 10ms,50mbit/10mbit", "--repeats", 2, "--json", "--quiet")
-    assert done.returncode == 0, done.stderr
-    first, second = json.loads(done.stdout)["links"]
-    assert first["as_asked"] and second["as_asked"] and len(first["found"]) == 2
-    for rate in first["raw_tcp_bits_per_second"]["up"]:
-        assert 0.6 < rate / first["asked"]["raw_tcp_at_most"][1] <= 1.03
-    for rate in second["raw_tcp_bits_per_second"]["down"]:
-        assert 0.7 < rate / second["asked"]["raw_tcp_at_most"][0] <= 1.03
-    assert done.stderr == ""
+def test_what_this_machine_cannot_carry_fails_the_cell(tmp_path: Path) -> None:
+    given = ("--link", "50mbit,400gbit", "--duration", "300ms", "--repeats", 1, "--out", tmp_path / "run")
+    done = venturi("run", *LOCAL, *given)
+    assert done.returncode == 5, done.stderr
+    by_link = {line["parameters"]["link"]: line for line in records(tmp_path / "run")}
+    good, bad = by_link["50mbit"], by_link["400gbit"]
+    assert good["outcome"] == "ok" and good["verification"]["achieved"] == "checksum", good["error"]
+    assert good["link"]["asked"] == "50mbit"
+    assert bad["outcome"] == "failed" and bad["error"]["kind"] == "link"
+    said = bad["error"]["message"]
+    assert said.startswith("the path is not 400gbit: ") and "400 Gbit/s were asked for, " in said
+    assert said in done.stderr
 
 
 def test_a_link_that_is_not_as_asked_ends_with_5() -> None:
-    done = venturi("links", "400gbit", "50mbit", "--repeats", 1)
+    done = venturi("links", "400gbit", "--repeats", 1)
     assert done.returncode == 5
-    assert "\n50mbit: as asked\n" in done.stdout and done.stdout.startswith("400gbit: NOT as asked: ")
-    assert done.stderr.endswith("error: 1 of 2 links are not as asked: 400gbit\n")
+    assert done.stdout.startswith("400gbit: NOT as asked: ")
+    assert done.stderr.endswith("error: 1 of 1 links are not as asked: 400gbit\n")
 
 
 def over(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    given = {"capture_output": True, "text": True, "timeout": 120, "check": False, "env": environment()}
+    given = {"capture_output": True, "text": True, "check": False, "env": environment()}
     return subprocess.run(command("links", *words), **given | more)
 
 
@@ -342,9 +280,7 @@ ASKS = (
 def test_programs_talk_over_a_link() -> None:
     done = over("100mbit 40ms", "--server", SERVES + "{server}", "--client", ASKS)
     assert (done.returncode, done.stdout) == (0, "hello you\n"), done.stderr
-    began = time.monotonic()
     assert over("unshaped", "--client", "cat", input="from outside\n").stdout == "from outside\n"
-    assert time.monotonic() - began < 30
 
 
 def test_a_client_decides_how_it_ends() -> None:
@@ -375,13 +311,10 @@ FAMILY = "sh -c 'setsid sleep 1000 & (sleep 1000 &) ; sleep 1000'"
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_programs_and_what_they_start_end_with_the_command(tmp_path: Path, number: int) -> None:
     run = started("links", "unshaped", "--client", FAMILY, cwd=tmp_path)
-    deadline = time.monotonic() + 60
-    while sum(line.startswith("sleep") for line in tree(run.pid).values()) < 3:
-        assert time.monotonic() < deadline and alive([run.pid])
-        time.sleep(0.05)
+    wait_until(lambda: sum(line.startswith("sleep") for line in tree(run.pid).values()) == 3)
     all_of_it = list(tree(run.pid))
     spaces = networks(all_of_it)
     run.send_signal(number)
-    run.communicate(timeout=30)
+    run.communicate()
     assert run.returncode == (-9 if number == signal.SIGKILL else 130)
     nothing_left(all_of_it, spaces)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,13 +16,12 @@ import pytest
 from support import needs_spark  # noqa: F401  # before what imports Spark
 from support.charrow import serve_command
 from support.flight import ServerProcess
-from support.hosts import hosts
+from support.hosts import hosts, records
 from support.run import environment
 from support.spark_cluster import Cluster, spark_cluster
+from support.wait import wait_until
 
-pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
-SECONDS = 400.0
-"""For what takes a few: Java starts slowly where all cores are taken."""
+pytestmark = pytest.mark.usefixtures("core")
 
 
 @pytest.fixture(scope="module")
@@ -43,65 +39,56 @@ def url(cluster: Cluster) -> Iterator[str]:
     server.stop()
 
 
-def until(holds: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
-    """What it answers once that is true. Raises AssertionError where the process ends before."""
-    deadline = time.monotonic() + SECONDS
-    while not (found := holds()):
-        if process.poll() is not None:
-            raise AssertionError(f"it has ended: {process.communicate()}")
-        assert time.monotonic() < deadline, "it takes too long"
-        time.sleep(0.05)
-    return found
-
-
-def records(out: Path) -> list[dict[str, Any]]:
-    path = out / "trials.jsonl"
-    # The last line may be being written.
-    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("\n")]
-
-
 def shape(cluster: Cluster, target: str, out: Path) -> tuple[object, ...]:
-    quick = ("--no-ceilings", "--no-report", "--warmup", "0", "--repeats", "2", "--duration", "8s")
+    quick = (
+        "--no-ceilings",
+        "--no-report",
+        "--warmup",
+        "0",
+        "--repeats",
+        "2",
+        "--duration",
+        "600s,300ms",
+        "--no-shuffle",
+    )
     where = ("--on", "spark", "--master", cluster.master)
     return ("run", "--target", target, "--streams", "2", *quick, *where, "--out", out)
 
 
 def test_a_loader_that_dies_and_a_run_that_is_ended(cluster: Cluster, url: str, tmp_path: Path) -> None:
-    """The first trial loses a loader and says which; the second one, of fresh loaders, is interrupted, and
-    nothing of the run is left on any host; then it is gone on with."""
+    """A long trial loses a loader and says which; the short one after it has fresh ones. The next long one is
+    interrupted, and nothing of the run is left on any host."""
     out, port = tmp_path / "run", int(url.rpartition(":")[2])
     run = cluster.start(*shape(cluster, url, out))
+
+    def moving(after: int) -> bool:
+        assert run.poll() is None, run.communicate()
+        connected = all(cluster.connected(host, port) for host in cluster.workers)
+        return connected and len(records(out)) == after
+
     try:
-        until(lambda: all(cluster.connected(host, port) for host in cluster.workers), run)
+        wait_until(lambda: moving(0))
         victim, host = next(iter(cluster.pythons().items()))
         os.kill(victim, signal.SIGKILL)
-        until(lambda: records(out), run)
-        until(lambda: all(cluster.connected(host, port) for host in cluster.workers), run)
+        wait_until(lambda: moving(2))
         run.send_signal(signal.SIGINT)
-        _, said = run.communicate(timeout=SECONDS)
+        _, said = run.communicate()
     finally:
         run.kill()
-    lost, ended = records(out)
+    lost, good, ended = records(out)
     assert run.returncode == 130, said
     assert lost["outcome"] == "failed", lost
     assert "is gone" in lost["error"]["message"] and host.address in lost["error"]["message"], lost["error"]
+    assert good["outcome"] == "ok", good["error"]
+    assert [host["streams"] for host in good["hosts"]] == [[0, 1], [1, 1]]
+    assert {host["address"] for host in good["hosts"]} == {host.address for host in cluster.workers}
     assert ended["outcome"] == "interrupted", ended
-    deadline = time.monotonic() + SECONDS
-    while (left := cluster.left()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not left
-    again = cluster.start("run", "--resume", out, "--on", "spark", "--master", cluster.master)
-    _, said = again.communicate(timeout=SECONDS)
-    good = records(out)[2:]
-    assert [record["outcome"] for record in good] == ["ok"], said
-    assert [host["streams"] for host in good[0]["hosts"]] == [[0, 1], [1, 1]]
-    assert {host["address"] for host in good[0]["hosts"]} == {host.address for host in cluster.workers}
+    wait_until(lambda: not cluster.left(), cluster.left)
 
 
 def test_a_server_on_the_drivers_loopback(cluster: Cluster, tmp_path: Path) -> None:
     run = cluster.start(*shape(cluster, "charrow://local", tmp_path / "run"))
-    _, said = run.communicate(timeout=SECONDS)
+    _, said = run.communicate()
     assert run.returncode != 0
     assert "is on this machine's loopback, and loader-1 runs on" in said and "Traceback" not in said
 
@@ -141,7 +128,7 @@ def test_a_table_read_by_executors_on_other_hosts(cluster: Cluster, tmp_path: Pa
     try:
         words = (sys.executable, "-c", READ, cluster.master, host.address, f"charrow://{server.address}")
         reader = host.start(*words, env=environment(**cluster.variables()))
-        said, trouble = reader.communicate(timeout=SECONDS)
+        said, trouble = reader.communicate()
     finally:
         server.stop()
     assert reader.returncode == 0, trouble[-3000:]

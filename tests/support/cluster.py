@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-import time
+from collections.abc import Callable
 from typing import Any
 
 from venturi.cluster.trial.clock import Clock
@@ -151,9 +151,9 @@ class FakeControl:
         with self.changed:
             return self.changed.wait_for(lambda: self.at >= PHASES.index(phase), seconds)
 
-    def until(self, what: Any, seconds: float = 10.0) -> bool:
+    def until(self, what: Callable[[], bool]) -> bool:
         with self.changed:
-            self.changed.wait_for(lambda: self.cancelled or what(), seconds)
+            self.changed.wait_for(lambda: self.cancelled or what())
             return not self.cancelled and bool(what())
 
     def cancel(self) -> None:
@@ -186,34 +186,35 @@ class FakeControl:
 
 
 class FakeCore:
-    """`venturi._core` with trials that move nothing: 20 ms from the start instant to the end.
+    """`venturi._core` with trials that move nothing, and that begin `late_ns` after the start instant.
 
-    `fails` says at which phase the trial of this loader breaks off; `hangs` at which it stays.
+    `fails` says at which phase the trial of this loader breaks off; `hangs` at which it stays until it is
+    cancelled; `stuck` is set as soon as it does.
     """
 
     def __init__(
-        self, fails: str | None = None, hangs: str | None = None, log: list[Any] | None = None
+        self,
+        fails: str | None = None,
+        hangs: str | None = None,
+        log: list[Any] | None = None,
+        late_ns: int = 0,
     ) -> None:
         self.fails, self.hangs, self.log = fails, hangs, log if log is not None else []
+        self.late_ns, self.stuck = late_ns, threading.Event()
 
     def Control(self) -> FakeControl:
         return FakeControl()
 
     def run_trial(self, text: str, control: FakeControl) -> str:
-        spec = json.loads(text)
-        share = spec["share"]
+        share = json.loads(text)["share"]
         control.first, name = share["first"], f"{share['first']}+{share['count']}"
         for phase in ("planned", "ready"):
             if not self._enter(phase, control, name):
                 return self._broken(control, phase)
         if not control.until(lambda: control.given is not None):
             return self._broken(control, "ready")
-        while time.time_ns() < control.given and not control.cancelled:
-            time.sleep(0.001)
-        began = time.time_ns()
         if not self._enter("running", control, name):
             return self._broken(control, "running")
-        time.sleep(0.02)
         control.rows = 100 * share["count"]
         if not self._enter("counted", control, name):
             return self._broken(control, "counted")
@@ -221,7 +222,7 @@ class FakeCore:
             return self._broken(control, "counted")
         streams = [stream(share["first"] + n, n, 100, 20) for n in range(share["count"])]
         found = record(streams, {1000: 10}, None)
-        found["times"]["started_unix_ns"] = began
+        found["times"]["started_unix_ns"] = control.given + self.late_ns
         if share["lead"]:
             told = json.loads(control.told or "[]")
             rows = found["counts"]["rows"] + sum(t["rows"] for t in told)
@@ -233,7 +234,8 @@ class FakeCore:
         if self.fails == phase:
             return False
         if self.hangs == phase:
-            control.until(lambda: False, 30.0)
+            self.stuck.set()
+            control.until(lambda: False)
         if control.cancelled:
             return False
         self.log.append((name, phase))

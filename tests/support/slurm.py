@@ -7,15 +7,14 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from support.hosts import Hosts
 from support.needs import require
 from support.run import ROOT, command, environment
+from support.wait import wait_until
 
-READY_SECONDS = 60.0
 # Fixtures give the tests another cache directory; what tools/install-servers unpacked is in the user's.
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi" / "debian"
 _LIBRARIES = ("libmunge.so.2", "libhwloc.so.15", "liblua5.1.so.0", "libslurmfull.so")
@@ -82,8 +81,7 @@ class Slurm:
         self._daemon(
             [str(self._programs["munged"]), "-F", "-f", f"--socket={self.folder}/munge.socket", *files]
         )
-        while not (self.folder / "munge.socket").exists():
-            time.sleep(0.02)
+        wait_until((self.folder / "munge.socket").exists)
         for host in self.hosts:
             named = [*host.inside(), "unshare", "--uts", "sh", "-c", _NAMED, "sh", f"h{host.number}"]
             config = ["-f", str(self.folder / "slurm.conf"), "-D"]
@@ -92,13 +90,15 @@ class Slurm:
             self._daemon(
                 [*named, str(self._programs["slurmd"]), *config, "-d", str(self._programs["slurmstepd"])]
             )
-        until = time.monotonic() + READY_SECONDS
-        while (states := self.run("sinfo", "-h", "-N", "-o", "%T").stdout.split()) != ["idle"] * len(
-            self.hosts.hosts
-        ):
-            logs = "\n".join(path.read_text()[-1000:] for path in self.folder.glob("*.log"))
-            assert time.monotonic() < until, f"nodes are {states}\n{logs}"
-            time.sleep(0.1)
+        idle = ["idle"] * len(self.hosts.hosts)
+        wait_until(lambda: self._states() == idle, self._logs)
+
+    def _states(self) -> list[str]:
+        return self.run("sinfo", "-h", "-N", "-o", "%T").stdout.split()
+
+    def _logs(self) -> str:
+        logs = "\n".join(path.read_text()[-1000:] for path in self.folder.glob("*.log"))
+        return f"nodes are {self._states()}\n{logs}"
 
     def _daemon(self, words: list[str]) -> None:
         with open(self.folder / "output", "ab") as output:
@@ -119,19 +119,16 @@ class Slurm:
         return self.hosts[0].run(*words, env=self.environment(), cwd=cwd, **more)
 
     def venturi(self, *words: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-        return self.run(*command(*words), cwd=cwd, timeout=120)
+        return self.run(*command(*words), cwd=cwd, timeout=None)
 
     def job(self, number: str) -> dict[str, str]:
         """What Slurm says of a job: JobState, ExitCode and the rest."""
         done = self.run("scontrol", "show", "job", "-o", number)
         return dict(word.split("=", 1) for word in done.stdout.split() if "=" in word)
 
-    def ended(self, number: str, seconds: float = 90.0) -> dict[str, str]:
-        until = time.monotonic() + seconds
-        while (job := self.job(number))["JobState"] in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING"):
-            assert time.monotonic() < until, job
-            time.sleep(0.2)
-        return job
+    def ended(self, number: str) -> dict[str, str]:
+        going = ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING")
+        return wait_until(lambda: job if (job := self.job(number))["JobState"] not in going else {})
 
     def stop(self) -> None:
         for daemon in reversed(self._daemons):

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from support.hosts import Host, Hosts
 from support.run import command, environment
+from support.wait import wait_until
 
-_READY_SECONDS = 180.0
 _PORT = 7077
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 _WORKER = "pyspark.daemon"
@@ -49,10 +48,12 @@ class Cluster:
 
     def connected(self, host: Host, port: int) -> bool:
         """Whether something there speaks to that port of the driver's host."""
-        (pid, *_) = host.processes() or [0]
-        path = Path(f"/proc/{pid}/net/tcp")
-        rows = [line.split() for line in path.read_text().splitlines()[1:]] if pid else []
-        return any(row[2].endswith(f":{port:04X}") and row[3] == "01" for row in rows)
+        for pid in host.processes():
+            # Whoever is the first may end at any time; all have the same table.
+            with contextlib.suppress(OSError):
+                rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+                return any(row[2].endswith(f":{port:04X}") and row[3] == "01" for row in rows)
+        return False
 
     def left(self) -> list[int]:
         """What there still is of a run: its Spark, executors and tasks. Each ends by itself, soon."""
@@ -103,8 +104,9 @@ def spark_cluster(on: Hosts, place: Path, cores: int = 1) -> Iterator[Cluster]:
 
 def _wait(made: Cluster, started: list[subprocess.Popen[str]]) -> None:
     """Workers ask for a master again and again until it is there."""
-    deadline = time.monotonic() + _READY_SECONDS
-    while made.said().count("Successfully registered with master") < len(made.workers):
-        alive = all(process.poll() is None for process in started)
-        assert alive and time.monotonic() < deadline, made.said()[-2000:]
-        time.sleep(0.1)
+
+    def registered() -> bool:
+        assert all(process.poll() is None for process in started), made.said()[-2000:]
+        return made.said().count("Successfully registered with master") == len(made.workers)
+
+    wait_until(registered, lambda: made.said()[-2000:])

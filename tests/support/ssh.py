@@ -8,12 +8,12 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.hosts import Host, Hosts
+from support.hosts import Hosts
 from support.needs import require
+from support.wait import wait_until
 
 # Fixtures give the tests another cache directory; what tools/install-servers unpacked is in the user's.
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi" / "debian"
@@ -80,17 +80,11 @@ def ssh(on: Hosts) -> Iterator[str]:
             running.append(host.start(*prepared, *server, env={**os.environ, "LD_LIBRARY_PATH": libraries}))
         command = f"ssh -F {folder / 'config'}"
         for host in on:
-            _await(on[0], command, f"h{host.number}")
+            reach = [*command.split(), f"h{host.number}", "true"]
+            wait_until(lambda reach=reach: on[0].run(*reach).returncode == 0)
         yield command
     finally:
         for process in running:
             process.terminate()
             process.communicate()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _await(client: Host, command: str, name: str) -> None:
-    until = time.monotonic() + 60
-    while (done := client.run(*command.split(), name, "true")).returncode != 0:
-        assert time.monotonic() < until, done.stderr
-        time.sleep(0.1)

@@ -211,7 +211,6 @@ def test_what_kubernetes_would_refuse(changed: dict[str, str], message: str) -> 
         manifest(Pods(**{"image": "venturi", "hosts": 1, "ray": "2.60.0", **changed}))  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
 def test_words_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 

@@ -1,4 +1,4 @@
-"""Calls from a driver to loaders in tasks: without Spark, over real sockets."""
+"""Calls from a driver to loaders in tasks, over real sockets; what is said of `--on spark`. Without Spark."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from support import needs_spark  # noqa: F401  # before what imports Spark
 from venturi.cluster.spark.line import Line, Switchboard, answer_calls
+from venturi.cluster.spark.sessions import Session, in_our_words
 from venturi.common.errors import VenturiError
+from venturi.measure import placement
 
 
 class Loader:
@@ -113,7 +116,11 @@ def test_strangers_are_hung_up_on(board: Switchboard, word: bytes) -> None:
         stranger.sendall(word)
         with contextlib.suppress(ConnectionResetError):
             assert stranger.recv(1) == b""
-    assert board.lines(1, 0.1, threading.Event()) == []
+    # Nobody stands where a task of ours comes to.
+    _, (line,), (thread,) = tasks(board, 1)
+    assert line.call("now").result(60) > 0
+    line.close()
+    thread.join(60)
 
 
 def test_a_driver_that_cannot_be_reached() -> None:
@@ -123,3 +130,41 @@ def test_a_driver_that_cannot_be_reached() -> None:
     assert told is not None and told.startswith(f"the driver cannot be reached at 127.0.0.1:{closed.port}")
     with pytest.raises(VenturiError, match="cannot listen on"):
         Switchboard("no.such.host.invalid")
+
+
+def test_both_places_are_gone_on_with() -> None:
+    def lines(*ons: str | None) -> list[dict[str, Any]]:
+        return [{"parameters": {"on": on}} for on in ons]
+
+    placement.resumed("here,spark", lines(None, "spark"), "RUN")
+    placement.resumed("here,spark", lines(None), "RUN")
+    with pytest.raises(VenturiError, match="say where again by --on here,spark"):
+        placement.resumed("spark", lines(None, "spark"), "RUN")
+    with pytest.raises(VenturiError, match="must be ray://"):
+        placement.kind("here,there")
+
+
+def test_errors_of_spark_are_a_line() -> None:
+    def said(text: str) -> str:
+        return in_our_words(RuntimeError(text), "spark://head:7077", 4)
+
+    text = (
+        "py4j.protocol.Py4JJavaError: An error\n: org.apache.spark.SparkException: [SPARK-24819]: Barrier ..."
+    )
+    assert "4 loaders run at a time, and spark://head:7077 has fewer slots" in said(text)
+    text = "org.apache.spark.api.python.PythonException: ...\nModuleNotFoundError: No module named 'venturi'"
+    assert said(text).startswith("executors have no venturi: pip install 'venturi[spark]' on each of them")
+    assert "\n" not in said("java.io.IOException: no space left\n\tat x\n\tat y")
+
+
+def test_loaders_beyond_the_slots_of_a_local_spark_are_refused() -> None:
+    local = Session.__new__(Session)
+    local.master, local.context = "local[2]", SimpleNamespace(defaultParallelism=2)
+    local.check_slots(2)
+    with pytest.raises(VenturiError) as refused:
+        local.check_slots(3)
+    assert refused.value.message == (
+        "3 loaders run at a time, and local[2] has 2 slots: fewer --loaders, or --master 'local[3]'"
+    )
+    local.master = "spark://head:7077"
+    local.check_slots(3)

@@ -131,11 +131,13 @@ def run(
     patience: Patience | None = None,
     localised: Callable[[Handle, dict[str, Any]], dict[str, Any]] | None = None,
     trouble: Callable[[], str | None] | None = None,
+    now: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
     """The merged record of a trial. `spec` is that of the whole trial; the first handle leads.
 
     `localised` puts into a loader's spec what is its host's own, as paths. `trouble` answers what else has
-    gone that the trial cannot do without, as a server's host; None as long as all is there.
+    gone that the trial cannot do without, as a server's host; None as long as all is there. `now` is the
+    clock that patience is measured by, in seconds.
 
     Raises ScenarioError where there are more loaders than streams, and nothing else: what goes wrong later is
     in the record.
@@ -147,7 +149,7 @@ def run(
         Member(handle, share, clock, at == 0)
         for at, (handle, share, clock) in enumerate(zip(handles, shares, clocks, strict=True))
     ]
-    return _LineUp(spec, members, control, patience or Patience.of(spec), localised, trouble).run()
+    return _LineUp(spec, members, control, patience or Patience.of(spec), localised, trouble, now).run()
 
 
 def alone(
@@ -172,8 +174,9 @@ class _LineUp:
         patience: Patience,
         localised: Callable[[Handle, dict[str, Any]], dict[str, Any]] | None,
         trouble: Callable[[], str | None] | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._localised, self._trouble = localised, trouble
+        self._localised, self._trouble, self._now = localised, trouble, now
         self._spec, self._members, self._control, self._patience = spec, members, control, patience
         self._agreed: int | None = None
         self._next_poll = 0.0
@@ -278,7 +281,7 @@ class _LineUp:
 
         for one in awaited:
             expect(one)
-        deadline = time.monotonic() + seconds
+        deadline = self._now() + seconds
         while waiting:
             broken = False
             for call in _taken(arrived, _POLL_SECONDS):
@@ -297,17 +300,17 @@ class _LineUp:
                 raise _Broken
             if self._trouble is not None and (what := self._trouble()) is not None:
                 raise _Broken({"kind": "lost", "message": f"{what} ({self._known()})", "stream": None})
-            if waiting and time.monotonic() > deadline:
+            if waiting and self._now() > deadline:
                 late = ", ".join(one.member.where for one in waiting.values())
                 text = f"{late}: not {phase} within {seconds:g} s"
                 raise _Broken({"kind": "timeout", "message": text, "stream": None})
 
     def _poll(self) -> None:
         """Progress, and whether those that were asked for it are still there."""
-        now = time.monotonic()
-        if now < self._next_poll:
+        if time.monotonic() < self._next_poll:
             return
-        self._next_poll = now + _POLL_SECONDS
+        self._next_poll = time.monotonic() + _POLL_SECONDS
+        now = self._now()
         there = [m for m in self._members if m.begun and not m.lost and m.record is None]
         for member in there:
             if member.asked is not None and member.asked.done():
@@ -325,11 +328,10 @@ class _LineUp:
 
     def _ask(self, member: Member) -> None:
         """How far it is."""
-        began = member.asked_at = time.monotonic()
+        member.asked_at, began = self._now(), time.monotonic_ns()
 
         def answered(_: Future[Any]) -> None:
-            took = round((time.monotonic() - began) * 1e9)
-            self._round_trip_ns = max(self._round_trip_ns, took)
+            self._round_trip_ns = max(self._round_trip_ns, time.monotonic_ns() - began)
 
         member.asked = member.call("progress", self._spec["trial"])
         member.asked.add_done_callback(answered)

@@ -40,15 +40,20 @@ _POLL_SECONDS = 0.1
 _OBJECT_STORE_BYTES = 128 * 2**20
 # The path of a Unix socket has at most 107 bytes, and Ray appends about 70 to the directory.
 _LONGEST_DIRECTORY = 40
-# A dead host is to be known after seconds; Ray's own settings take most of a minute.
+# A dead node is to be known after seconds: its host refuses the check, three times in a row. A host that says
+# nothing may only be busy, as those that are measured are, and has three times five seconds. Ray's own
+# settings take most of a minute for both.
 _HEALTH = {
     "health_check_initial_delay_ms": 1000,
     "health_check_period_ms": 500,
-    "health_check_timeout_ms": 1000,
+    "health_check_timeout_ms": 5000,
     "health_check_failure_threshold": 3,
 }
 # What Ray looks for in the home directory before it asks the cloud's metadata service where it runs.
 _BOOTSTRAP = ("ray_bootstrap_config.yaml", "provider:\n  type: local\n")
+# For each driver that comes by ray:// the head starts a process. It would give up one that is not there after
+# 30 s, which a busy host may take.
+_CLIENT = {"RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "300"}
 _STARTED = "Ray runtime started"
 _REFUSED = "InvalidAuthToken"
 
@@ -224,7 +229,7 @@ def _environment(directory: str, token: str | None) -> dict[str, str]:
     os.mkdir(home)
     with open(os.path.join(home, _BOOTSTRAP[0]), "w") as file:
         file.write(_BOOTSTRAP[1])
-    environment |= {**quiet_environment(), "HOME": home, _VARIABLE: directory}
+    environment |= {**quiet_environment(), **_CLIENT, "HOME": home, _VARIABLE: directory}
     if token is not None:
         place = token_path(directory)
         with open(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

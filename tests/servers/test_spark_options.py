@@ -11,6 +11,7 @@ from venturi.spark.options import Options
 from venturi.spark.transports import ClickHouse, Flight, transport
 from venturi.spark.types import spark_schema
 
+pytestmark = pytest.mark.xdist_group("spark")
 CHARROW = {"url": "charrow://127.0.0.1:9006", "table": "t"}
 
 

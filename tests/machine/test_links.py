@@ -1,0 +1,109 @@
+"""What runs get of links, and what that makes of probes and predictions."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.link import laboratory
+from support.run import venturi
+from venturi.analysis import results
+from venturi.common.links import parse
+
+pytestmark = pytest.mark.usefixtures("core")
+
+TRIAL = ("--duration", "1s", "--warmup", "0", "--no-report", "--unproven")
+PART = parse("1gbit").payload_part
+
+
+@pytest.fixture(scope="module", autouse=True)
+def host_has_namespaces() -> None:
+    with laboratory():
+        pass
+
+
+def _measured(tmp_path: Path, *more: str) -> dict[tuple[Any, ...], Any]:
+    """The run's cells by operation and loaders."""
+    out = tmp_path / "run"
+    done = venturi("run", "--target", "flight://local", "--out", out, *TRIAL, *more, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    cells = results.load(str(out)).cells
+    return {(cell.parameters["operation"], cell.parameters["loaders"]): cell for cell in cells}
+
+
+def test_each_loader_has_a_link_and_all_share_the_backplane(tmp_path: Path) -> None:
+    """Twin: tests/unit/test_verdict_over_links.py for the verdict, test_cluster_lineup.py for the sums."""
+    found = _measured(
+        tmp_path,
+        *("--link", "60mbit 4ms", "--backplane", "100mbit", "--loaders", "1,2", "--streams", "2"),
+        *("--operation", "get,put", "--repeats", "2"),
+    )
+    assert set(found) == {("get", 1), ("get", 2), ("put", 1), ("put", 2)}
+    for (operation, loaders), cell in found.items():
+        carried = PART * {1: 60e6, 2: 100e6}[loaders] / 8
+        assert 0.85 < cell.throughput.value / carried < 1.02, (operation, loaders, str(cell.throughput))
+        assert cell.binding == "link"
+        assert abs(cell.ceilings["link"].value / carried - 1) < 0.03
+        if loaders == 2:
+            hosts = cell.records[0]["hosts"]
+            assert [host["host"] for host in hosts] == ["loader-1", "loader-2"]
+            rates = [host["rows"] for host in hosts]
+            assert min(rates) > 0.3 * max(rates), rates
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU: both ends are always on it")
+def test_raw_tcp_that_its_ends_limit_is_tried_on_one_cpu_and_on_two(tmp_path: Path) -> None:
+    """Over a link that is as fast as it goes, each placement of the ends has a third of the time.
+
+    Twin: tests/unit/test_ceilings.py."""
+    words = (
+        "--target",
+        "flight://local",
+        "--operation",
+        "get",
+        "--duration",
+        "200ms",
+        "--repeats",
+        1,
+        "--warmup",
+        0,
+        "--no-report",
+    )
+    out = tmp_path / "run"
+    done = venturi("run", "--link", "unshaped,100mbit", *words, "--quiet", "--out", out)
+    assert done.returncode == 0, done.stderr
+    lines = map(json.loads, (out / "ceilings.jsonl").read_text().splitlines())
+    spent = {line["link"]: line["interval_ns"] for line in lines if line["kind"] == "tcp"}
+    # A busy machine stretches both.
+    assert spent["unshaped"] < spent["100mbit"] / 2
+
+
+def test_links_are_looked_at() -> None:
+    """Twin: tests/unit/test_links.py, for what is as asked."""
+    done = venturi("links", "100mbit 10ms,50mbit/10mbit", "--repeats", 2, "--json", "--quiet")
+    assert done.returncode == 0, done.stderr
+    first, second = json.loads(done.stdout)["links"]
+    assert first["as_asked"] and second["as_asked"] and len(first["found"]) == 2
+    for rate in first["raw_tcp_bits_per_second"]["up"]:
+        assert 0.6 < rate / first["asked"]["raw_tcp_at_most"][1] <= 1.03
+    for rate in second["raw_tcp_bits_per_second"]["down"]:
+        assert 0.7 < rate / second["asked"]["raw_tcp_at_most"][0] <= 1.03
+    assert done.stderr == ""
+
+
+def test_what_was_predicted_and_queued_is_measured(tmp_path: Path) -> None:
+    """Windows make streams add up, which is a law that can be gone on with.
+
+    Twin: tests/unit/test_predict_links.py."""
+    out = tmp_path / "run"
+    words = ("--target", "flight://local", "--operation", "get", "--link", "1gbit 20ms", "--window", 65535)
+    words = (*words, "--streams", "1,2,3,4", *TRIAL, "--no-ceilings", "--repeats", 1, "--out", out)
+    for step in (("run", *words), ("predict", out, "--streams", 6, "--queue"), ("run", "--resume", out)):
+        done = venturi(*step)
+        assert done.returncode == 0, done.stderr
+    *_, last = map(json.loads, (out / "trials.jsonl").read_text().splitlines())
+    assert last["parameters"]["streams"] == 6

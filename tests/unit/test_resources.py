@@ -1,0 +1,152 @@
+"""What processes and hosts did while a trial ran: which figures there are, and the tables that have them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from support.flight import ServerProcess, peer_command, run_trial, serve_command, succeeded
+from venturi.store import samples as sampled
+from venturi.store.directory import RunDirectory
+from venturi.store.writer import RunWriter
+
+RECORDS: dict[str, Any] = {"data": {"source": "records", "columns": 4, "seed": 1}, "rows_per_batch": 4096}
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux tells these figures")
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    process = ServerProcess(serve_command())
+    yield f"flight://{process.address}"
+    process.stop()
+
+
+def cpu(process: dict[str, Any]) -> int:
+    return int(process["user_ns"] + process["system_ns"])
+
+
+def test_streams_of_one_connection_have_one_socket(address: str) -> None:
+    spec = {"streams": 4, "rows_per_stream": 200_000, "options": {"connections": "shared"}, **RECORDS}
+    record = succeeded(run_trial(address, "get", **spec))
+    for end in ("client", "server"):
+        assert record["resources"][end]["sockets"]["count"] == 1
+        assert len(record["samples"][end]["socket_cwnd_bytes"]) == 1
+
+
+def test_a_trial_shorter_than_the_interval(address: str) -> None:
+    record = succeeded(run_trial(address, rows_per_stream=50_000, sample_interval_ns=10**10, **RECORDS))
+    for end in ("client", "server"):
+        found = record["resources"][end]
+        assert found["window_ns"] > 0
+        assert found["process"] is not None
+        assert found["host"] is None or found["window_ns"] >= 10**8
+        assert len(record["samples"][end]["t_ns"]) >= 2
+
+
+def test_without_samples_there_are_none(address: str) -> None:
+    record = succeeded(run_trial(address, rows_per_stream=50_000, sample_interval_ns=0, **RECORDS))
+    assert record["samples"] is None and record["resources"] is None
+
+
+def test_set_up_in_the_interval_is_sampled_too(address: str) -> None:
+    record = succeeded(run_trial(address, rows_per_stream=2_000_000, include_setup=True, **RECORDS))
+    for end in ("client", "server"):
+        assert cpu(record["resources"][end]["process"]) > 0
+    assert record["samples"]["client"]["t_ns"][0] <= 0
+
+
+def test_a_foreign_server_on_this_host_is_seen_from_the_client() -> None:
+    process = ServerProcess(peer_command())
+    try:
+        record = succeeded(run_trial(f"flight://{process.address}/slow/40"))
+    finally:
+        process.stop()
+    found = record["resources"]["server"]
+    assert found["by"] == "client"
+    assert record["target"]["pid"] == process.process.pid
+    assert record["cpu"]["server"] is not None
+    assert found["host"] == record["resources"]["client"]["host"]
+    assert found["process"]["rss_max_bytes"] > 10**7
+
+
+@pytest.fixture
+def modelled(tmp_path: Path) -> Path:
+    from support.synthetic import make_run
+
+    return make_run(tmp_path / "run", repeats=1)
+
+
+def test_what_was_measured_follows_the_schema(address: str, modelled: Path) -> None:
+    schema = json.loads((resources.files("venturi") / "schema" / "trial.schema.json").read_text())
+    record = succeeded(run_trial(address, streams=2, rows_per_stream=3_000_000, **RECORDS))
+    line = json.loads((modelled / "trials.jsonl").read_text().splitlines()[0])
+    real = {**line, "resources": record["resources"], "workers": record.get("workers")}
+    for each in (line, real):
+        jsonschema.Draft202012Validator(schema).validate(each)
+    broken = {**line, "resources": {**line["resources"], "client": {"by": "nobody"}}}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(schema).validate(broken)
+
+
+def test_samples_are_stored_and_read_back(address: str, tmp_path: Path) -> None:
+    record = succeeded(run_trial(address, streams=2, duration_ns=300_000_000, **RECORDS))
+    with RunWriter.create(tmp_path / "r") as writer:
+        writer.write_environment({"run": "r"})
+        writer.append_trial({**record, "format": 1, "kind": "trial", "trial": "t", "run": "r"})
+    run = RunDirectory(tmp_path / "r")
+    table = run.samples("t")
+    assert table.column_names[:2] == ["trial", "end"]
+    client = table.filter(pa.compute.equal(table["end"], "client"))
+    assert client["t_ns"].to_pylist() == record["samples"]["client"]["t_ns"]
+    streams = record["samples"]["client"]["streams"]
+    assert client["streams"].to_pylist() == [list(row) for row in zip(*streams, strict=True)]
+    assert client["payload_bytes"].to_pylist() == [sum(row) for row in zip(*streams, strict=True)]
+    served = table.filter(pa.compute.equal(table["end"], "server"))
+    assert served["payload_bytes"].null_count == served.num_rows > 0
+    assert run.thread_names("t") == {
+        end: record["samples"][end]["thread_names"] for end in ("client", "server")
+    }
+    assert run.samples(["t"], ["t_ns"]).column_names == ["trial", "t_ns"]
+    assert run.samples("nothing").num_rows == 0
+    rows = run.resources().to_pylist()
+    assert [row["end"] for row in rows] == ["client", "server"]
+    assert rows[0]["user_ns"] == record["resources"]["client"]["process"]["user_ns"]
+    assert rows[1]["host_busy_share"] == record["resources"]["server"]["host"]["busy_share"]
+
+
+def test_files_of_older_versions_are_read(modelled: Path) -> None:
+    old = pa.table(
+        {
+            "t_ns": pa.array([1, 2], pa.int64()),
+            "rows": pa.array([3, 4], pa.int64()),
+            "payload_bytes": pa.array([5, 6], pa.int64()),
+            "streams": pa.array([[5], [6]], pa.list_(pa.int64())),
+            "client_cpu_ns": pa.array([7, 8], pa.int64()),
+            "host_busy_ns": pa.array([9, 10], pa.int64()),
+        }
+    )
+    pq.write_table(old, modelled / "samples" / "older.parquet")
+    run = RunDirectory(modelled)
+    alone = run.samples("older")
+    assert alone["end"].to_pylist() == ["client", "client"]
+    assert alone["client_cpu_ns"].to_pylist() == [7, 8]
+    assert alone["user_ns"].null_count == 2
+    assert run.samples().num_rows > 2
+    assert run.thread_names("older") == {"client": [], "server": []}
+
+
+def test_records_without_resources_have_no_rows() -> None:
+    assert sampled.resource_rows({}) == []
+    assert sampled.resource_rows({"resources": None}) == []
+    bare = {"resources": {"client": {"by": "self", "window_ns": 5}, "server": None}}
+    (row,) = sampled.resource_rows(bare)
+    assert row["window_ns"] == 5 and row["host_busy_share"] is None
