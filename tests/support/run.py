@@ -89,4 +89,4 @@ def venturi_process(
 
 def model(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """`venturi run` with the deterministic executor."""
-    return venturi("run", "--executor", "model", *arguments, cwd=cwd)
+    return venturi("run", "--executor", "support.model", *arguments, cwd=cwd)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from venturi.engine.model import ModelExecutor
+from support.model import ModelExecutor
 from venturi.engine.spec import build_spec, trial_id, trial_line
 from venturi.plan.cell import Cell
 from venturi.store.writer import RunWriter

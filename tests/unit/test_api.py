@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import venturi
+from support.model import ModelExecutor
 from support.run import ROOT
 from support.run import venturi as run_cli
 from support.synthetic import HOSTILE, cells, hostile, make_run
 from venturi.common import toml_text
-from venturi.engine.model import ModelExecutor
 
 FIGURES = ("throughput-streams", "box-size", "throughput-time", "roofline", "timeline", "pipeline", "stages")
 FIGURES += ("latency",)
@@ -235,7 +235,7 @@ def test_limits_of_a_machine(tmp_path: Path) -> None:
     )  # fmt: skip
     typed = run_cli(
         *("ceilings", "flight://node7", "--only", "tcp,memory", "--streams", "1,4", "--repeats", "2"),
-        *("--executor", "model", "--format", "json", "-q"),
+        *("--executor", "support.model", "--format", "json", "-q"),
     )
     said = json.loads(typed.stdout)
     assert [limit.title for limit in found.limits] == [limit["title"] for limit in said["limits"]]

@@ -19,7 +19,6 @@ import pytest
 
 from support.flight import Certificates, ServerProcess
 from support.run import venturi
-from venturi.targets.system import KNOWN
 
 pytestmark = pytest.mark.slow
 
@@ -36,206 +35,6 @@ def errors(text: str) -> list[str]:
 
 def hints(text: str) -> list[str]:
     return [line.removeprefix("hint: ") for line in text.splitlines() if line.startswith("hint: ")]
-
-
-FILES = {
-    "key.toml": "[workload]\nstreamz = 2\n",
-    "table.toml": "[wrkload]\nstreams = 2\n",
-    "home.toml": "[run]\nstreams = 2\n",
-    "range.toml": '[matrix]\nstreams = "8..1"\n',
-    "zero.toml": "[workload]\n\nstreams = 0\n",
-    "zip.toml": '[matrix]\nstreams = [1, 2]\ncolumns = [1, 2, 3]\nzip = [["streams", "columns"]]\n',
-    "exclude.toml": '[matrix]\nstreams = [1, 2]\nexclude = ["steams > 1"]\n',
-    "none.toml": '[matrix]\nstreams = [1, 2]\nexclude = ["streams > 0"]\n',
-    "syntax.toml": "[workload\nstreams = 2\n",
-    "newer.toml": "format = 2\n",
-    "empty.parquet": "",
-    "text.parquet": "these are words",
-    "picture.png": "\x7fPNG",
-    "header.csv": "a,b\n",
-    "ragged.csv": "a,b\n1,2\n3,4,5\n",
-}
-USABLE = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-# What is typed, the exit code, the error line, and the hint where there is one.
-TYPED: list[tuple[str, int, str, str | None]] = [
-    ("run key.toml", 3, "key.toml:2: workload.streamz: unknown key; did you mean streams?", None),
-    ("run table.toml", 3, "table.toml:1: wrkload: unknown key; did you mean workload?", None),
-    ("run home.toml", 3, "home.toml:2: run.streams: unknown key; it belongs into [workload]", None),
-    ("run range.toml", 3, "range.toml:2: matrix.streams: the range '8..1' is empty: 8 is above 1", None),
-    ("run zero.toml", 3, "zero.toml:3: workload.streams: 0 must be at least 1", None),
-    (
-        "run zip.toml",
-        3,
-        "zip.toml:4: matrix.zip: zipped axes must be of one length; streams has 2, columns has 3 values",
-        "give each as many, or make a product of them: --set matrix.zip=[]",
-    ),
-    (
-        "run exclude.toml",
-        3,
-        "exclude.toml:3: matrix.exclude: 'steams > 1': no parameter is called steams; did you mean streams?",
-        None,
-    ),
-    (
-        "run none.toml",
-        3,
-        "none.toml:3: matrix.exclude: every cell is excluded, by 'streams > 0'",
-        "other values, or without conditions: --set matrix.exclude=[]",
-    ),
-    (
-        "run newer.toml",
-        3,
-        "newer.toml:1: format: written in format 2, this Venturi reads 1",
-        "install a newer Venturi",
-    ),
-    ("run quick --streams 0", 3, "--streams: 0 must be at least 1", None),
-    ("run quick --rows-per-batch 0", 3, "--rows-per-batch: 0 must be at least 1", None),
-    ("run quick --streams 8..1", 3, "--streams: the range '8..1' is empty: 8 is above 1", None),
-    ("run quick --streams many", 3, "--streams: 'many' is not a number", None),
-    ("run quick --rate 0", 3, "--rate: 0 must be above 0", None),
-    ("run quick --rate 2G", 3, "--rate: 2G must be at most 1000000000", None),
-    ("run quick --duration -1s", 3, "--duration: -1s must be above 0", None),
-    ("run quick --verify hash", 3, "--verify: 'hash' is not one of checksum, count, none", None),
-    (
-        "run quick --rows-per-stream 1M --duration 1s",
-        3,
-        "--duration: rows_per_stream and duration exclude one another; keep one",
-        None,
-    ),
-    (
-        "run quick --target ftp://host",
-        3,
-        f"--target: 'ftp://host': no target is called 'ftp'; known: {', '.join(KNOWN)}",
-        None,
-    ),
-    (
-        "run quick --target flight://me:word@host",
-        3,
-        "--target: a password in the URL would be stored with the run; use user and password_env "
-        "(--user, --password-env)",
-        None,
-    ),
-    (
-        "run quick --header authorization=word",
-        3,
-        "--header: authorization would be stored with the run; name its variable by header_env",
-        None,
-    ),
-    (
-        "ceilings mysql://me:word@[::1/db",
-        3,
-        "URL: a password in the URL would be stored with the run; use user and password_env "
-        "(--user, --password-env)",
-        None,
-    ),
-    (
-        "ceilings mysql://[::1/db",
-        3,
-        "URL: 'mysql://[::1/db': the host is in brackets that do not match",
-        None,
-    ),
-    (
-        "ceilings clickhouse://host",
-        2,
-        "URL clickhouse://: a database has no port that takes plain bytes",
-        "to measure the way there, run on that host: venturi serve flight --host 0.0.0.0",
-    ),
-    ("tune flight://[::1", 3, "TARGET: 'flight://[::1': the host is in brackets that do not match", None),
-    ("run quick --header word", 2, "--header: must be written NAME=VALUE", None),
-    ("run quick --steams 2", 2, "--steams: no such option; did you mean --streams?", "venturi run --help"),
-    ("rn quick", 2, "no command is called 'rn'", "did you mean: venturi run"),
-    ("run quik", 3, "quik: no such scenario, neither a file nor built in", "did you mean quick?"),
-    (
-        "run quick --token-env VENTURI_NOT_SET",
-        3,
-        "--token-env: the environment variable VENTURI_NOT_SET is not set",
-        "set it in this shell: export VENTURI_NOT_SET=…",
-    ),
-    (
-        "run quick --target flight+tls://host --tls-ca not-there.pem",
-        3,
-        "--tls-ca: not-there.pem: no such file",
-        None,
-    ),
-    ("prove empty://", 3, "empty://: nothing is moved there, so nothing can be proved of it", None),
-    (
-        "run quick --tls-ca key.toml",
-        3,
-        "--tls-ca: is for TLS, and flight:// goes without it",
-        "write flight+tls://, or leave it out",
-    ),
-    ("run quick --pin node77", 3, "--pin: this machine has no NUMA node 77", None),
-    (
-        "run --rows-per-batch 4M",
-        3,
-        "--rows-per-batch: 4,000,000 rows are a message of 128 MB, over the limit of 67.1 MB",
-        "take fewer rows per batch, or raise --max-message-size",
-    ),
-    (
-        "run --rows-per-batch 2G --rows-per-stream 8G",
-        3,
-        "--rows-per-batch: 2,000,000,000 rows are a message of 64 GB; the most is 4.29 GB",
-        None,
-    ),
-    (
-        "run --max-message-size 20GiB --streams 2",
-        3,
-        "--max-message-size: 20GiB must be at most 4294967295",
-        None,
-    ),
-    ("run --data empty.parquet", 3, "{cwd}/empty.parquet: the file is empty", None),
-    ("run --data none.parquet", 3, "{cwd}/none.parquet: has no rows", None),
-    ("run --data header.csv", 3, "{cwd}/header.csv: has no rows", None),
-    ("run --data missing.parquet", 3, "{cwd}/missing.parquet: no such file", None),
-    (
-        "run --data picture.png",
-        3,
-        "{cwd}/picture.png: neither Parquet, Arrow IPC nor CSV",
-        "name CSV files .csv, .tsv, .csv.gz or .tsv.gz",
-    ),
-    (
-        "show nothing",
-        7,
-        "nothing: no such run directory",
-        "runs are kept in venturi-runs/ unless --out says otherwise",
-    ),
-    (
-        "run --resume .",
-        7,
-        ".: not a run directory (environment.json and trials.jsonl are missing)",
-        "name the directory that `venturi run` printed",
-    ),
-    ("run quick --out key.toml/run", 7, "key.toml/run: cannot be written: Not a directory", None),
-    ("serve flight --tls-key key.toml", 2, "--tls-certificate and --tls-key go together", None),
-    (
-        "serve flight --token-env VENTURI_NOT_SET",
-        2,
-        "--token-env: the environment variable VENTURI_NOT_SET is not set",
-        None,
-    ),
-]
-
-
-@pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> dict[str, subprocess.CompletedProcess[str]]:
-    """What every line of the table ends with."""
-    folder = tmp_path_factory.mktemp("typed")
-    for name, content in FILES.items():
-        (folder / name).write_text(content)
-    pq.write_table(pa.table({"a": pa.array([], pa.int64())}), folder / "none.parquet")
-    found = {typed: venturi(*typed.split(), cwd=folder) for typed, *_ in TYPED}
-    found["cwd"] = subprocess.CompletedProcess([str(folder)], 0)
-    return found
-
-
-@pytest.mark.parametrize("typed", [typed for typed, *_ in TYPED])
-def test_a_mistake_is_one_line(typed: str, done: dict[str, subprocess.CompletedProcess[str]]) -> None:
-    _, code, error, hint = next(row for row in TYPED if row[0] == typed)
-    ended, cwd = done[typed], done["cwd"].args[0]
-    said = ended.stderr.splitlines()
-    assert said[0] == "error: " + error.replace("{cwd}", cwd)
-    assert said[1:] == ([f"hint: {hint}"] if hint else [])
-    assert (ended.returncode, ended.stdout) == (code, "")
-    assert not (Path(cwd) / "venturi-runs").exists()
 
 
 def test_a_table_of_contents_that_lies(tmp_path: Path) -> None:
@@ -257,7 +56,7 @@ def test_a_table_of_contents_that_lies(tmp_path: Path) -> None:
 
 
 def test_a_cpu_that_is_not_there(tmp_path: Path) -> None:
-    if not USABLE:
+    if not hasattr(os, "sched_getaffinity"):
         pytest.skip("this system pins no threads")
     ended = venturi("run", *FLAGS, "--pin", "4711", cwd=tmp_path)
     assert re.fullmatch(r"error: --pin: CPU 4711 is not there; this process may use [\d,-]+\n", ended.stderr)
@@ -374,14 +173,14 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
         pytest.skip("only root may mount")
     try:
         flags = ("--operation", "get", "--repeats", "20", "--warmup", "0", "--no-ceilings", "--quiet")
-        ended = venturi("run", "--executor", "model", *flags, "--out", small / "r")
+        ended = venturi("run", "--executor", "support.model", *flags, "--out", small / "r")
         assert ended.returncode == 7
         assert re.search(r"^error: .*: the disk is full; trials stored before are safe$", ended.stderr, re.M)
         kept = (small / "r" / "trials.jsonl").read_text()
         assert kept.endswith("}\n") and 1 <= kept.count("\n") < 20
         room = tmp_path / "room"
         shutil.copytree(small / "r", room)
-        assert venturi("run", "--executor", "model", "--resume", room, "--quiet").returncode == 0
+        assert venturi("run", "--executor", "support.model", "--resume", room, "--quiet").returncode == 0
         assert (room / "trials.jsonl").read_text().count("\n") == 20
     finally:
         subprocess.run(["umount", str(small)], check=True)

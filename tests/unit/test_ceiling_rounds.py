@@ -13,13 +13,13 @@ import pytest
 from test_ceilings import MEMORY, PARAMETERS, TCP, line
 from test_sweep import EIGHT, Recorder, run
 
+from support.model import ModelExecutor
 from support.run import venturi
 from venturi.analysis.advice.trials import over_ceiling
 from venturi.analysis.cells.cell_table import table
 from venturi.analysis.cells.summary import Cell, summarise
 from venturi.analysis.results import load as load_run
 from venturi.engine.executor import TrialControl
-from venturi.engine.model import ModelExecutor
 from venturi.measure import runner
 from venturi.measure.ceiling_rounds import LEAST, SHARE, SHORTEST, RoundProbes
 from venturi.measure.outcome import scenario_of
@@ -215,7 +215,18 @@ def test_files_of_before_there_were_rounds(given: str, means: str) -> None:
     ],
 )
 def test_the_flag(tmp_path: Path, words: tuple[str, ...], means: str) -> None:
-    small = ("--streams", 1, "--rows-per-stream", "1k", "--repeats", 1, "--warmup", 0, "--executor", "model")
+    small = (
+        "--streams",
+        1,
+        "--rows-per-stream",
+        "1k",
+        "--repeats",
+        1,
+        "--warmup",
+        0,
+        "--executor",
+        "support.model",
+    )
     done = venturi("run", *small, *words, "--no-report", "--quiet", "--out", tmp_path / "r")
     assert done.returncode == 0, done.stderr
     assert scenario_of(RunDirectory(tmp_path / "r")).run.ceilings == means

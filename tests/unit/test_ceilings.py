@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from support.golden import kept
+from support.model import ModelExecutor
 from support.run import venturi
 from venturi.analysis.cells.limits import limits, narrowest
 from venturi.analysis.cells.summary import summarise
 from venturi.common import environment
 from venturi.common.environment import file_system, usable_cores
 from venturi.engine import model
-from venturi.engine.model import ModelExecutor
 from venturi.measure import ceiling_cache, ceiling_probes
 from venturi.measure.ceiling_cache import LIFETIME_SECONDS, CeilingCache
 from venturi.measure.ceiling_probes import probes, seconds
@@ -275,7 +275,7 @@ def test_a_run_takes_over_what_another_measured(tmp_path: Path, monkeypatch: pyt
 
     def run(name: str, *more: str) -> tuple[list[dict[str, Any]], str]:
         done = venturi(
-            *("run", "--executor", "model", "--streams", "1", "--operation", "put", "--repeats", "1"),
+            *("run", "--executor", "support.model", "--streams", "1", "--operation", "put", "--repeats", "1"),
             *("--rows-per-stream", "1M", "--warmup", "0", "--no-report", "--ceilings", "once", *more),
             *("--out", tmp_path / name),
         )
@@ -340,14 +340,22 @@ def test_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     # One usable CPU, so that the rows are the same on every machine; a directory of few letters.
     for module in (ceiling_probes, environment):
         monkeypatch.setattr(module, "usable_cores", lambda: 1)
-    done = venturi("ceilings", "--executor", "model", "--streams", "1,4", "--quiet", "--disk", "/")
+    done = venturi("ceilings", "--executor", "support.model", "--streams", "1,4", "--quiet", "--disk", "/")
     assert (done.returncode, done.stderr) == (0, "")
     kept("ceilings", "".join(text.rstrip() + "\n" for text in done.stdout.splitlines()))
 
 
 def test_limits_for_machines() -> None:
     done = venturi(
-        "ceilings", "--executor", "model", "--only", "tcp,engine", "--format", "json", "--repeats", "3"
+        "ceilings",
+        "--executor",
+        "support.model",
+        "--only",
+        "tcp,engine",
+        "--format",
+        "json",
+        "--repeats",
+        "3",
     )
     assert done.returncode == 0 and "info: measuring raw TCP get, 1 connection" in done.stderr
     found = json.loads(done.stdout)
@@ -358,7 +366,7 @@ def test_limits_for_machines() -> None:
 
 
 def test_where_a_codec_pays() -> None:
-    words = ("ceilings", "--executor", "model", "--only", "codec", "--values", "sequential", "-q")
+    words = ("ceilings", "--executor", "support.model", "--only", "codec", "--values", "sequential", "-q")
     said = " ".join(venturi(*words).stdout.split())
     told = "lz4: records, 4 columns, sequential 2 times smaller, 690.3 MB/s with a core at each end."
     assert f"{told} Faster than plain where the link carries less than that a stream (5.52 Gbit/s)" in said
@@ -373,7 +381,7 @@ def test_where_a_codec_pays() -> None:
 
 def test_the_way_to_another_host() -> None:
     done = venturi(
-        "ceilings", "flight://node7", "--executor", "model", "--only", "tcp", "--streams", "1", "-q"
+        "ceilings", "flight://node7", "--executor", "support.model", "--only", "tcp", "--streams", "1", "-q"
     )
     assert done.returncode == 0
     assert "raw TCP get, 1 connection, node7:31337" in done.stdout
@@ -429,7 +437,7 @@ def test_ctrl_c_prints_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> Non
         return json.dumps(found)
 
     monkeypatch.setattr(ModelExecutor, "probe", interrupted)
-    done = venturi("ceilings", "--executor", "model", "--only", "codec", "--repeats", "100")
+    done = venturi("ceilings", "--executor", "support.model", "--only", "codec", "--repeats", "100")
     assert done.returncode == 130
     assert "lz4 encode, 1 core" in done.stdout and "zstd decode" not in done.stdout
     assert "warning: interrupted; these are the limits measured until then" in done.stderr

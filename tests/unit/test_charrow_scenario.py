@@ -17,7 +17,6 @@ from venturi.analysis.cells.summary import summarise
 from venturi.analysis.search import best
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import nouns_of
-from venturi.common.errors import ScenarioError
 from venturi.engine.spec import build_spec
 from venturi.inputs.files import DataStore
 from venturi.measure.ceiling_probes import probes
@@ -49,23 +48,6 @@ def test_addresses() -> None:
     assert check_url("charrow://h:1/db?query=SELECT%201") == "charrow://h:1/db?query=SELECT%201"
     assert is_charrow("charrow+tls://h") and not is_charrow("flight://h")
     assert place_of("charrow://h:9006/db") == "h:9006"
-
-
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
-        ("charrow://h/a/b", "'/a/b' is not a database; write charrow://HOST:PORT/DATABASE"),
-        ("charrow://h?table=x", "a URL of charrow:// may end with ?query=TEXT, and nothing else"),
-        ("charrow://h?query=x&query=y", "may end with ?query=TEXT"),
-        ("charrow+tls://local", "a server of our own has no certificate; write charrow://local"),
-        ("charrow://local:1", "local is a server of our own, on a free port; leave the port out"),
-        ("charrow://me:secret@h", "a password in the URL would be stored with the run"),
-        ("chspark://h", "write charrow://"),
-    ],
-)
-def test_addresses_that_are_none(url: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said.replace("?", r"\?").replace(".", r"\.")):
-        check_url(url)
 
 
 def test_what_a_cell_says_and_what_the_core_is_told() -> None:
@@ -141,53 +123,6 @@ def test_dictionaries_are_unpacked_within_lists_and_structs(tmp_path: Path) -> N
     assert found.schema.field("list").type.value_type == pa.string()
     assert found.schema.field("struct").type.field("w").type == pa.string()
     assert found.to_pylist() == table.to_pylist()
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (
-            target("[workload]\noperation = 'put'"),
-            "charrow:// gives the result of a query: it has gets, no puts",
-        ),
-        (target("[workload]\noperation = 'upsert'"), "charrow://local takes gets, no upserts"),
-        (target("[workload]\noperation = 'ingest'"), "charrow:// takes no ingests"),
-        (target("[workload]\ndata = 'remote'"), "charrow://local does not say what to get"),
-        (
-            target("[workload]\ndata = 'usage'"),
-            "a get by a query has records, states, a file, or remote; not usage",
-        ),
-        (target("query = 'x'\n[workload]\ndata = 'states'"), "states are asked for by a query of their own"),
-        (target("query = 'x'", "charrow://h?query=y"), "the URL has a query already; keep one of the two"),
-        (
-            target("wire_version = '1.1'\ncompression = 'lz4'"),
-            "version 1.1 of the protocol has none; 1.2 has",
-        ),
-        (target("wire_version = '1.1'\nblock_checksum = true"), "version 1.1 of the protocol has none"),
-        (target("compression = 'zstd:7'"), "zstd:7: charrow:// has lz4 and zstd, no levels"),
-        (target("compression = 'snappy'"), "charrow:// has no compression snappy; it has lz4, zstd"),
-        (target("encoders = 0"), "0 must be at least 1"),
-        (target("encoders = 1025"), "1025 must be at most 1024"),
-        (target("decoders = 257"), "257 must be at most 256"),
-        (target("wire_version = '2'"), "'2' is not one of 1.1, 1.2"),
-        (target("window = '1Mi'"), "charrow:// has no option window"),
-        (target("[workload]\nkey = ['a']"), "is for upserts, and this is a get"),
-        (target("[workload]\nhosts = 3"), "is for ingests, and this is a get"),
-        (target("[workload]\ndata = 't.parquet'", "charrow://h"), "charrow://h:9006 has tables of its own"),
-        (target("[workload]\ndata = 't.parquet'\nduration = '1s'"), "a file's rows are moved once"),
-        (
-            target("query = 'SELECT 1'\n[workload]\nrows_per_stream = 10"),
-            "workload.rows_per_stream: how many rows there are is the query's affair",
-        ),
-        (target("[workload]\nbytes_per_stream = 10", "charrow://h?query=x"), "is the query's affair"),
-        ("[workload]\ndata = 'states'", "states are rows of a server of charrow://"),
-        ("[target]\nencoders = 2", "flight:// has no option encoders"),
-    ],
-)
-def test_mistakes_are_named_with_what_to_do(text: str, said: str) -> None:
-    with pytest.raises(ScenarioError) as raised:
-        scenario(text)
-    assert said in str(raised.value), str(raised.value)
 
 
 def test_a_query_is_remote_data_and_part_of_what_is_moved() -> None:

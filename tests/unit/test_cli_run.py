@@ -10,8 +10,6 @@ import signal
 import subprocess
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from support.run import SMALL, command, environment, model, venturi
@@ -98,77 +96,12 @@ def test_scaling_is_announced(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "error"),
-    [
-        (
-            ["--set", "workload.strems=1"],
-            3,
-            "error: --set workload.strems: unknown key; did you mean streams?",
-        ),
-        (["--set", "streams=1"], 2, "error: --set streams: name the table too, as workload.streams or"),
-        (["--place", "x"], 2, "error: --place x: must be written LABEL=URL"),
-        (["missing.toml"], 3, "error: missing.toml: no such file"),
-        (
-            ["flight-remote"],
-            2,
-            "error: flight-remote.toml:11: places.remote: flight://remote is a server on a host of its own",
-        ),
-        (["--scale", "0", "quick"], 2, "error: --scale 0: must be above 0"),
-        (["--resume", ".", "--streams", "2"], 2, "error: --streams does not go with --resume"),
-        ([], 2, "error: nothing to run: name a scenario or describe one by flags\nhint: venturi run quick"),
-    ],
-)
-def test_mistakes_are_one_line_and_a_code(
-    tmp_path: Path, arguments: list[str], code: int, error: str
-) -> None:
-    done = model(*arguments, cwd=tmp_path)
-    assert done.stderr.startswith(error), done.stderr
-    assert done.returncode == code and done.stdout == ""
-    assert "Traceback" not in done.stderr and not (tmp_path / "venturi-runs").exists()
-
-
-def test_a_mistake_in_a_file_names_its_line(tmp_path: Path) -> None:
-    (tmp_path / "my.toml").write_text("[workload]\n\n\nrows_per_bach = 4096\n")
-    done = model("my.toml", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (
-        3, "error: my.toml:4: workload.rows_per_bach: unknown key; did you mean rows_per_batch?\n",
-    )  # fmt: skip
-
-
-BAD_FILES = {
-    "empty.parquet": (b"", "the file is empty"),
-    "torn.parquet": (b"PAR1" + b"x" * 40, "not readable as Parquet: "),
-    "torn.arrow": (b"ARROW1\0\0" + b"x" * 40, "not readable as Arrow IPC: "),
-    "ragged.csv": (b"a,b\n1,2\n3\n", "not readable as CSV: "),
-    "header.csv": (b"a,b\n", "has no rows"),
-    "torn.csv.gz": (b"\x1f\x8b\x08\x00garbage", "not readable as CSV: "),
-    "picture.png": (b"\x89PNG....", "neither Parquet, Arrow IPC nor CSV"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_FILES)
-def test_bad_data_files_are_named(tmp_path: Path, name: str) -> None:
-    content, reason = BAD_FILES[name]
-    (tmp_path / name).write_bytes(content)
-    done = model("--operation", "put", "--data", name, "--out", "r", cwd=tmp_path)
-    assert done.returncode == 3
-    assert done.stderr.splitlines()[0].startswith(f"error: {tmp_path / name}: {reason}")
-    assert "Traceback" not in done.stderr and not (tmp_path / "r").exists()
-
-
-def test_an_empty_table_is_named(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"a": pa.array([], pa.int64())}), tmp_path / "none.parquet")
-    done = model("--operation", "put", "--data", "none.parquet", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (3, f"error: {tmp_path / 'none.parquet'}: has no rows\n")
-
-
 def test_failed_trials_set_the_exit_code(tmp_path: Path) -> None:
     for kind, code in (("lost", 5), ("verification", 6)):
         done = venturi(
             "run",
             "--executor",
-            f"model:fail={kind}:operation == 'put'",
+            f"support.model:fail={kind}:operation == 'put'",
             "--out",
             tmp_path / kind,
             *SMALL,
@@ -179,8 +112,8 @@ def test_failed_trials_set_the_exit_code(tmp_path: Path) -> None:
         # What was lost may go well another time; what was wrong will not.
         assert ("--retry-failed" in done.stderr) == (kind == "lost")
     done = venturi(
-        "run", "--executor", "model:fail=unreachable:true", "--out", tmp_path / "u", *SMALL, "--quiet",
-        "--target", "flight://127.0.0.1:9",
+        "run", "--executor", "support.model:fail=unreachable:true", "--out", tmp_path / "u", *SMALL,
+        "--quiet", "--target", "flight://127.0.0.1:9",
     )  # fmt: skip
     assert done.returncode == 4
     assert "error: flight://127.0.0.1:9 never answered; its other trials are left out\n" in done.stderr
@@ -204,7 +137,7 @@ def started_until(path: Path, lines: int, executor: str, *arguments: object) -> 
     return process
 
 
-HANG = "model:hang:operation == 'put'"
+HANG = "support.model:hang:operation == 'put'"
 
 
 def test_kill_9_loses_the_trial_in_flight_only(tmp_path: Path) -> None:
@@ -279,7 +212,7 @@ def test_a_full_disk_ends_the_run_and_prints_what_was_measured(tmp_path: Path) -
         "from venturi.cli import main\n"
         "main()\n"
     )
-    arguments = ["run", "--executor", "model", "--out", str(tmp_path / "r"), *SMALL, "--json"]
+    arguments = ["run", "--executor", "support.model", "--out", str(tmp_path / "r"), *SMALL, "--json"]
     done = subprocess.run(
         [command()[0], "-c", script, *arguments],
         capture_output=True,
@@ -299,7 +232,7 @@ def test_a_terminal_gets_a_live_line(tmp_path: Path) -> None:
     """Drawn in place on a terminal's standard error: the trial's number, a bar, what it is."""
     leader, follower = os.openpty()
     process = subprocess.Popen(
-        command("run", "--executor", "model", "--out", tmp_path / "r", *SMALL),
+        command("run", "--executor", "support.model", "--out", tmp_path / "r", *SMALL),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=follower,

@@ -12,7 +12,7 @@ import pytest
 
 from support.run import command, environment, model, venturi
 from venturi.common import toml_text
-from venturi.common.errors import ExitCode, ScenarioError, VenturiError
+from venturi.common.errors import VenturiError
 from venturi.engine.spec import build_spec
 from venturi.measure import placement
 from venturi.measure.endpoints import Endpoints
@@ -65,51 +65,11 @@ def test_the_resolved_scenario_keeps_its_hosts() -> None:
     assert [cell.id for cell in matrix.cells(again)] == [cell.id for cell in matrix.cells(found)]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            "[hosts]\nloaders = 3\n[workload]\nstreams = 2\n",
-            "my.toml:2: hosts.loaders: 3 loaders for 2 streams",
-        ),
-        ("[matrix]\nloaders = [1, 2]\n", "my.toml:2: matrix.loaders: 2 loaders for 1 stream: each of them"),
-        ("[workload]\ninclude_setup = true\n", "my.toml:2: workload.include_setup: times the set-up of one"),
-        (
-            '[target]\nurl = "duckdb://local"\n[workload]\nstreams = 2\n[hosts]\nloaders = 2\n',
-            "one process has open",
-        ),
-    ],
-)
-def test_cells_that_cannot_be_shared(text: str, message: str) -> None:
-    scenario(text)
-    with pytest.raises(ScenarioError) as error:
-        matrix.cells(scenario(text, "ray"))
-    assert message in error.value.message
-
-
 def test_cells_that_cannot_be_shared_may_be_excluded() -> None:
     text = '[matrix]\nloaders = [1, 2]\nstreams = [1, 2]\nexclude = ["loaders > streams"]\n'
     cells = matrix.cells(scenario(text, "ray"))
     assert [(c.parameters["loaders"], c.parameters["streams"]) for c in cells] == [(1, 1), (1, 2), (2, 2)]
     assert len(matrix.cells(scenario(text))) == 2
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[hosts]\nloaders = 0\n", "hosts.loaders"),
-        ("[hosts]\nservers = 0\n", "hosts.servers"),
-        ('[hosts]\nloaders = "1..4"\n', "a range belongs into [matrix]"),
-        ('[hosts]\ninterface = "eth0"\n', "'eth0' is neither an address nor a network, as 10.77.0.0/24"),
-        ('[hosts]\nloader_resource = "a b"\n', "is no name of a resource"),
-        ("[hosts]\nnodes = 4\n", "unknown key"),
-        ("[hosts]\nstreams = 4\n", "it belongs into [workload]"),
-    ],
-)
-def test_mistakes_in_hosts(text: str, message: str) -> None:
-    with pytest.raises(ScenarioError) as error:
-        scenario(text)
-    assert message in str(error.value) and "my.toml:2" in str(error.value)
 
 
 def test_where_streams_may_run() -> None:
@@ -144,26 +104,8 @@ def test_a_server_on_a_host_of_its_own_needs_a_cluster() -> None:
     for on in ("auto", "local", "ray://a:10001", "here,auto"):
         planned(REMOTE, on)
         planned(f"{REMOTE}[hosts]\nservers = 3\n", on)
-    for on in (None, "spark"):
-        with pytest.raises(VenturiError) as error:
-            planned(REMOTE, on)
-        assert error.value.exit_code == ExitCode.USAGE
-        assert error.value.message == (
-            "my.toml:2: target.url: flight://remote is a server on a host of its own: name a cluster that "
-            "has one, --on ray://HOST:PORT (auto, local), a link that is made here, --link 10gbit, or a "
-            "server that runs, --target flight://HOST"
-        )
-    with pytest.raises(VenturiError, match=r"my.toml:3: places.far: .* --place far=akumuli://HOST"):
-        planned('[places]\nnear = "akumuli://local"\nfar = "akumuli://remote"\n', None)
     # Nobody goes there.
     planned('[places]\nnear = "flight://local"\nfar = "flight://remote"\n[matrix]\nplace = ["near"]\n', None)
-
-
-def test_servers_that_nobody_asks_for_or_that_cannot_be_several() -> None:
-    with pytest.raises(ScenarioError, match=r"my.toml:2: hosts.servers: servers are started for X://remote"):
-        planned("[hosts]\nservers = 1\n", "auto")
-    with pytest.raises(ScenarioError, match=r"charrow://remote is one, not 2"):
-        planned('[target]\nurl = "charrow://remote"\n[hosts]\nservers = 2\n', "auto")
 
 
 def test_a_resumed_run_goes_on_where_it_was_begun() -> None:

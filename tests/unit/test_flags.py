@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 
 from support.flight import ServerProcess, records, run_trial, succeeded, write_ipc
 from support.needs import require
-from support.run import ROOT
+from support.run import TESTS
 from venturi.cli import app
 
 OFFERED_BY_TYPER = {"--install-completion", "--show-completion"}
@@ -36,8 +36,8 @@ def resolved(tmp_path: Path, *words: object) -> dict[str, Any]:
     """The scenario that a run of the deterministic executor keeps."""
     out = tmp_path / "run"
     typed(
-        "run", *words, "--executor", "model", "--no-ceilings", "--no-report", "--quiet", "--repeats", 1,
-        "--warmup", 0, "--out", out,
+        "run", *words, "--executor", "support.model", "--no-ceilings", "--no-report", "--quiet",
+        "--repeats", 1, "--warmup", 0, "--out", out,
     )  # fmt: skip
     return tomllib.loads((out / "scenario.toml").read_text())
 
@@ -155,7 +155,7 @@ def test_an_option_of_run_is_in_its_scenario(
 
 def test_the_report_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    words = ("run", *FLIGHT, "--executor", "model", "--repeats", 1, "--no-ceilings", "--out", out)
+    words = ("run", *FLIGHT, "--executor", "support.model", "--repeats", 1, "--no-ceilings", "--out", out)
     assert "report: " in typed(*words, "--report").output
     assert (out / "report.html").is_file()
 
@@ -176,7 +176,16 @@ def test_every_fit_and_every_size(tmp_path: Path) -> None:
     out = tmp_path / "run"
     words = ("--operation", "get,put", "--streams", "1,2,4,8", "--rows-per-stream", "100k,1M,4M,10M")
     typed(
-        "run", "--target", "flight://n", *words, "--executor", "model", "--quiet", "--no-report", "--out", out
+        "run",
+        "--target",
+        "flight://n",
+        *words,
+        "--executor",
+        "support.model",
+        "--quiet",
+        "--no-report",
+        "--out",
+        out,
     )
     for name in ("fit", "best"):
         few, every = typed(name, out).output, typed(name, out, "--all").output
@@ -194,16 +203,26 @@ def test_a_search_ends_with_its_time(tmp_path: Path) -> None:
         "--send-buffer",
         "64Ki",
     )
-    more = ("--bytes-per-stream", "1M", "--seed", 5, "--minutes", 1, "--executor", "model", "--quiet")
+    more = ("--bytes-per-stream", "1M", "--seed", 5, "--minutes", 1, "--executor", "support.model", "--quiet")
     assert "best found: " in typed(*words, *more, "--out", tmp_path / "run").output
     tree = tomllib.loads((tmp_path / "run" / "scenario.toml").read_text())
     assert tree["workload"]["values"] == "sequential" and tree["target"]["send_buffer"] == 65_536
 
 
 def test_ceilings_of_other_values(tmp_path: Path) -> None:
-    words = ("ceilings", "--executor", "model", "--only", "codec", "--values", "sequential", "-q")
+    words = ("ceilings", "--executor", "support.model", "--only", "codec", "--values", "sequential", "-q")
     assert "lz4 encode" in typed(*words).output
-    tls = ("ceilings", "flight+tls://n", "--executor", "model", "--only", "tcp", "-q", "--streams", "1")
+    tls = (
+        "ceilings",
+        "flight+tls://n",
+        "--executor",
+        "support.model",
+        "--only",
+        "tcp",
+        "-q",
+        "--streams",
+        "1",
+    )
     assert "raw TCP get" in typed(*tls, "--no-tls-insecure", "--tls-server-name", "x.example").output
 
 
@@ -364,6 +383,7 @@ def options() -> Iterator[tuple[str, str]]:
 
 def test_every_option_is_typed_in_some_test() -> None:
     """By their text alone: that an option is typed says little, that it never is says enough."""
-    texts = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
+    files = [*TESTS.rglob("*.py"), *TESTS.glob("data/mistakes/*.txt")]
+    texts = "\n".join(path.read_text() for path in files)
     never = {name for name, _ in options() if not re.search(re.escape(name) + r"(?![\w-])", texts)}
     assert never == set()

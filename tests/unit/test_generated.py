@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.run import ROOT
+from support.run import ROOT, TESTS
 
 FIELD = """    hurry: Annotated[Nullable[Literal["some", "much"]], _flight("How much to hurry.")] = None
     connections: """
@@ -20,7 +20,7 @@ import sys
 import venturi
 out = sys.argv[1]
 keywords = dict(target="flight://h", streams=1, rows_per_stream=1000, ceilings=False, repeats=1, warmup=0)
-from venturi.engine.model import ModelExecutor
+from support.model import ModelExecutor
 run = venturi.run(hurry=["some", "much"], out=out, executor=ModelExecutor(), **keywords)
 print(sorted(run.trials["hurry"].to_pylist()))
 print(run.sql("select count(distinct hurry) as found from trials").to_pylist())
@@ -51,7 +51,7 @@ def with_one_more(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def python(root: Path, *words: object) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(root / "python")}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "python"), str(TESTS)])}
     done = subprocess.run(
         [sys.executable, *map(str, words)],
         env=environment,

@@ -48,24 +48,6 @@ TYPED = {
     "history": "venturi history nights",
     "dry-run": "venturi run quick --target flight://HOST --streams 1,2 --dry-run",
 }
-MISTAKES = (
-    "venturi run",
-    "venturi run quik",
-    "venturi run quick --streams two",
-    "venturi run --target flihgt://host",
-    "venturi run --target flight://host:99999",
-    "venturi run --target flight://host/t --operation upsert",
-    "venturi run quick --password-env NO_SUCH_VARIABLE --target mysql://me@host/db --dry-run",
-    "venturi show no-such-run",
-    "venturi show flight --cell streams=99",
-    "venturi show flight --columns medain",
-    "venturi compare flight upsert",
-    "venturi best flight --p99 fast",
-    "venturi report flight --format svg --figure throughput",
-    "venturi report flight --format csv --reference macbook",
-    "venturi ab flight://a",
-)
-"""What a user gets wrong, and is told."""
 
 
 def slower(line: dict[str, Any]) -> dict[str, Any]:
@@ -105,12 +87,6 @@ def output(line: str, runs: Path) -> str:
 @pytest.mark.parametrize("name", TYPED)
 def test_to_the_letter(name: str, runs: Path) -> None:
     kept(name, output(TYPED[name], runs))
-
-
-def test_mistakes(runs: Path) -> None:
-    told = [output(line, runs) for line in MISTAKES]
-    assert [text for text in told if not re.search(r"\nerror: .*(\n.*)*\(exit code [2347]\)\n$", text)] == []
-    kept("mistakes", "\n".join(told))
 
 
 def test_nothing_is_kept_that_is_not_compared() -> None:

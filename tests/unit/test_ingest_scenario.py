@@ -61,30 +61,6 @@ def test_addresses(url: str, port: int) -> None:
     assert place_of(f"{url}://h:1") == "h:1" and is_loopback(f"{url}://127.0.0.1:1")
 
 
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
-        ("akumuli://", "names no host"),
-        ("akumuli://h:0", "must be a number from 1"),
-        ("akumuli+tls://h", "no target is called 'akumuli+tls'"),
-        ("questdb://h", "write influx://"),
-        ("influxdb+http://h:8086/db", "write influx+http://"),
-        ("akumuli://h/db", "names no database"),
-        ("opentsdb://me@h", "has no user in its URL; leave it out: opentsdb:// has no log-in"),
-        ("influx+http://h/a/b/c", "is no database"),
-        ("influx+http://h", "names no database"),
-        ("influx+http://me:secret@h/db", "a password in the URL"),
-        ("influx+http://h/db?org=x", "has no parameters"),
-        ("akumuli://local:8282", "leave the port out"),
-    ],
-)
-def test_addresses_that_are_none(url: str, said: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        check_url(url)
-    assert said in str(caught.value)
-    assert "secret" not in str(caught.value)
-
-
 def test_a_row_of_an_ingest_is_a_point_under_either_name() -> None:
     one = target("akumuli://h", "[workload]\npoints_per_batch = 100\npoints_per_stream = '1M'")
     other = target("akumuli://h", "[workload]\nrows_per_batch = 100\nrows_per_stream = '1M'")
@@ -95,10 +71,6 @@ def test_a_row_of_an_ingest_is_a_point_under_either_name() -> None:
         "exclude = ['points_per_batch == 10']",
     )
     assert [c.parameters["rows_per_batch"] for c in matrix.cells(scenario(text))] == [100]
-    with pytest.raises(ScenarioError, match="another word for rows_per_batch"):
-        scenario(target("akumuli://h", "[workload]\npoints_per_batch = 1\nrows_per_batch = 1"))
-    with pytest.raises(ScenarioError, match="exclude one another"):
-        scenario(target("akumuli://h", "[workload]\npoints_per_stream = 1\nduration = '1s'"))
 
 
 def test_settings_reach_the_spec() -> None:
@@ -142,8 +114,6 @@ def test_what_a_local_store_is_started_with_is_no_option_of_the_trial() -> None:
     assert all(c.options == {} for c in found) and len({c.id for c in found}) == 6
     # os is what it does of itself.
     assert cell(target("akumuli://local", "durable = 'os'")) == cell(target("akumuli://local"))
-    with pytest.raises(ScenarioError, match="started for the run, and akumuli://h:8282 is there already"):
-        scenario(target("akumuli://h", "durable = 'os'"))
     flags = Layer("", {"target": {"url": "akumuli://h"}}, flags={("target", "url"): "--target"})
     other = load([file_layer("ingest-quick"), flags])
     assert other.notes == ("left out, as it means nothing to akumuli://: durable",)
@@ -163,60 +133,6 @@ def test_points_of_later_trials_are_later_where_a_store_keeps_them() -> None:
         (one,) = endpoints.cells
         endpoints.moved(one, {"streams": [{"rows": 1000}]})
         assert endpoints.data(one)["start_unix_ns"] == SEED_NS
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (target("akumuli://h", "[workload]\nstreams = 101"), "101 streams share 100 hosts"),
-        (target("akumuli://h", "[workload]\noperation = 'upsert'"), "takes ingests, no upserts"),
-        (target("akumuli://h", "[workload]\noperation = 'put'"), "takes ingests, not a put"),
-        (target("mysql://h", "[workload]\noperation = 'ingest'"), "mysql:// takes no ingests"),
-        (target("flight://h", "[workload]\noperation = 'ingest'"), "flight:// takes no ingests"),
-        (target("akumuli://h", "[workload]\ndata = 'records'"), "records have no times"),
-        (target("influx://h", "[workload]\ndata = 'archive:x'"), "archives hold messages of akumuli"),
-        (target("akumuli://h", "digits = 17\n[workload]\ndata = 'archive:x'"), "as they were made"),
-        (target("akumuli://h", "[workload]\ntags = 'a'"), "is for the columns of a file"),
-        (target("akumuli://h", "[workload]\nvalues = 'a,b'"), "is for the columns of a file"),
-        (target("akumuli://h", "[workload]\nhosts = 5\ndata = 'archive:x'"), "is for metrics"),
-        (target("akumuli://h", "[workload]\nkey = 'a'"), "is for upserts, and this is an ingest"),
-        (target("akumuli://h", "[workload]\nin_flight = 2"), "is for upserts, and this is an ingest"),
-        (target("akumuli://h", "[workload]\nduration = '1s'\ngenerate = 'ahead'"), "nobody knows ahead"),
-        (target("akumuli://h", "[workload]\nduration = '1s'\ndata = 'archive'"), "must know how long"),
-        (target("akumuli://h", "[workload]\nstart = 'soon'"), "must be a date"),
-        (target("akumuli://h", "[workload]\nstart = '1969-01-01'"), "before 1970"),
-        (target("akumuli://h", "digits = 16"), "16 is not one of"),
-        (target("akumuli://h", "messages = 'row'"), "did you mean rows?"),
-        (target("influx://h", "messages = 'rows'"), "influx:// has no option messages"),
-        (target("akumuli://local", "http_port = 1"), "is on free ports"),
-        (
-            target("empty://", "dialect = 'mysql'\n[workload]\noperation = 'ingest'"),
-            "an ingest has no dialect",
-        ),
-        (target("empty://", "dialect = 'influx'\n[workload]\noperation = 'upsert'"), "is for ingests"),
-        (target("flight://h", "[workload]\nhosts = 5"), "is for ingests, and this is a get"),
-        (target("mysql://h", "[workload]\nhosts = 5"), "is for ingests, and this is an upsert"),
-        (target("flight://h", "[workload]\nvalues = 'rnd'"), "is not one of random, sequential"),
-        (target("flight://h", "[workload]\ndata = 'metrics'"), "points are for ingests"),
-    ],
-)
-def test_mistakes(text: str, said: str) -> None:
-    with pytest.raises(ScenarioError) as caught:
-        scenario(text)
-    assert said in f"{caught.value.message} {caught.value.hint}"
-
-
-def test_what_is_missing_here_is_said_before_anything_starts(tmp_path: Path) -> None:
-    for data, said in (
-        (f"archive:{tmp_path / 'none'}", "no such directory"),
-        (f"archive:{tmp_path}", "holds no archives"),
-    ):
-        found = scenario(target("akumuli://h", f"[workload]\ndata = '{data}'"))
-        with pytest.raises(ScenarioError, match=said):
-            Endpoints(found, False, note).__enter__()
-    many = "[workload]\ngenerate = 'ahead'\npoints_per_stream = '100M'\nstreams = 2"
-    with pytest.raises(ScenarioError, match="the most that are made ahead are"):
-        Endpoints(scenario(target("akumuli://h", many)), False, note).__enter__()
 
 
 def test_the_probes_of_an_ingest_are_those_of_this_host() -> None:

@@ -154,7 +154,7 @@ def test_a_run_goes_on_without_any_reader(tmp_path: Path) -> None:
     assert run.wait(timeout=60) == 0 and len(slots(tmp_path / "r")) == 5
 
 
-FAILS = ("--executor", "model:fail=lost:operation == 'put'", *SMALL)
+FAILS = ("--executor", "support.model:fail=lost:operation == 'put'", *SMALL)
 
 
 @pytest.mark.parametrize(("arguments", "code"), [((*SHORT, "--repeats", 2), 7), (FAILS, 5)])
@@ -291,7 +291,7 @@ def test_kills_of_real_runs_resume_exactly(tmp_path: Path, place: Path) -> None:
         time.sleep(0.05)
     assert (
         venturi_process(
-            "run", "--executor", "model", "--out", tmp_path / "next", *SMALL, "--quiet"
+            "run", "--executor", "support.model", "--out", tmp_path / "next", *SMALL, "--quiet"
         ).returncode
         == 0
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import replace
 from typing import Any
 
@@ -98,48 +97,6 @@ def test_links_with_names(name: str) -> None:
     assert f"| `{name}` | `{PRESETS[name].text}` | {PRESETS[name].source} |" in page
 
 
-FORM = 'write one as "1gbit", "100mbit/20mbit 30ms", "200mbit 30ms loss 0.1% jitter 1ms buffer 256KiB"'
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", f"an empty text is no link: {FORM}, or unshaped"),
-        ("fast", f"'fast': 'fast' is no part of a link; {FORM}"),
-        ("lpte", "'lpte': 'lpte' is no part of a link; did you mean lte?"),
-        ("1gbit 2gbit", "'1gbit 2gbit': 2gbit says rate twice"),
-        ("5ms 6ms", "'5ms 6ms': 6ms says round trip twice"),
-        ("lte 5ms 6ms", "'lte 5ms 6ms': 6ms says round trip twice"),
-        ("1ms wifi6", "'1ms wifi6': the name wifi6 comes first"),
-        ("wifi6 lte", "'wifi6 lte': a link has one name, here wifi6"),
-        ("lte unshaped", "'lte unshaped': unshaped does not go with a name"),
-        (
-            "wifi6 1ms",
-            "'wifi6 1ms': a jitter of more than the round trip would arrive before it was sent; "
-            "wifi6 has jitter 2ms",
-        ),
-        ("1gbit 5", f"'1gbit 5': '5' is no part of a link; {FORM}"),
-        ("1gbit loss", "'1gbit loss': loss of what? Write loss 0.1%"),
-        ("1gbit los 1%", "'1gbit los 1%': 'los' is no part of a link; did you mean loss?"),
-        ("1gbit loss 100%", "'1gbit loss 100%': '100%' must lie between 0% and 100%"),
-        ("1bit", "'1bit': 1bit is out of range: 100kbit to 400gbit"),
-        ("1gbit/2gbit/3gbit", "'1gbit/2gbit/3gbit': '1gbit/2gbit/3gbit' has more than two values: down/up"),
-        ("1gbit/x", "'1gbit/x': 'x' is no rate, as 200mbit or 1gbit"),
-        ("1gbit 11s", "'1gbit 11s': 11,000,000,000 is out of range: a round trip of at most 10s"),
-        ("1gbit buffer 1kB", "'1gbit buffer 1kB': a buffer holds 4 packets at the least, here 6,152 bytes"),
-        ("mtu 100", "'mtu 100': 100 is out of range: an MTU of 576 to 9000 bytes"),
-        (
-            "1ms jitter 2ms",
-            "'1ms jitter 2ms': a jitter of more than the round trip would arrive before it was sent",
-        ),
-    ],
-)
-def test_what_is_no_link(text: str, said: str) -> None:
-    with pytest.raises(ValueError) as error:
-        parse(text)
-    assert str(error.value) == said
-
-
 def test_tcp_gets_what_ethernet_leaves() -> None:
     assert parse("1gbit").payload_part == pytest.approx(1448 / 1538)
     assert parse("1gbit mtu 9000").payload_part == pytest.approx(8948 / 9038)
@@ -162,105 +119,6 @@ def test_a_buffer_is_what_passes_in_a_round_trip() -> None:
     assert parse("100mbit 40ms").buffers() == (500_000, 500_000)
     assert parse("100mbit/10mbit").buffers() == (125_000, 65_536)
     assert parse("100mbit 40ms buffer 10k").buffers() == (10_000, 10_000)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (
-            "--target flight://node7 --link 1gbit",
-            "--link: flight://node7:31337 is somewhere else, on a link of its own",
-        ),
-        (
-            "--target flight://{server}:5000 --link 1gbit",
-            "--link: flight://{server}:5000 is a program's that is started there, and no --server is named",
-        ),
-        (
-            "--target flight://{server}:5000 --operation get",
-            "--target: {server} is the other end of a link, and none is named",
-        ),
-        (
-            "--target flight://local --server cat",
-            "--server: is started at the other end of a link, and no link is named",
-        ),
-        (
-            "--target exec:// --command 'cat x' --link 1gbit",
-            "--link: exec:// goes where code of others sends it, and no --server is there",
-        ),
-        (
-            "--target exec:// --command 'cat x' --link 1gbit --server cat",
-            "--link: exec://: nothing that is set names {server}, its other end",
-        ),
-        (
-            "--target exec:// --command 'cat {server}'",
-            "--command: {server} is the other end of a link, and none is named",
-        ),
-        (
-            "--target adbc://flightsql --driver-option uri=grpc://{server}:1 --table t",
-            "--driver-option: {server} is the other end of a link, and none is named",
-        ),
-        (
-            "--target flight://node7:1,{server}:2 --operation get --link 1gbit --server cat",
-            "--link: flight://node7:1,{server}:2 is somewhere else, on a link of its own",
-        ),
-        (
-            "--target flight://local --link 1gbit --server cat",
-            "--server: no address, command or driver option has {server} in it",
-        ),
-        (
-            "flight-remote --link 1gbit --set matrix.place=local",
-            "--link: leads to X://remote, and every cell is beside the client",
-        ),
-        (
-            "--target flight://{server}:1 --operation get --link 1gbit --server no-such-program",
-            "--server: no-such-program: no such program",
-        ),
-        (
-            "--target exec:// --command 'cat {server}' --link 1gbit --server cat --loaders 2 --streams 2",
-            "--loaders: exec:// is code of others in one process, which is not shared among loaders",
-        ),
-        (
-            "--target flight://local --link 1gbit --server 'serve --password hunter2'",
-            "--server: a secret in it would be stored with the run",
-        ),
-        ("--target flight+unix://local --link 1gbit", "--link: flight+unix://local stays on one host"),
-        ("--target sqlite://local --link 1gbit", "--link: sqlite://local stays on one host"),
-        ("--target pipe:// --operation get --link 1gbit", "--link: pipe:// goes through pipes of one host"),
-        ("--target empty:// --operation get --link 1gbit", "--link: empty:// moves nothing"),
-        ("--target flight://local --cross 30%", "--cross: is other traffic on a link, and no link is named"),
-        (
-            "--target flight://local --link 5ms --cross 30%",
-            "--cross: is a share of a rate, and '5ms' has none",
-        ),
-        (
-            "--target flight://local --link 1gbit --on local",
-            "--link: is made on this host, and --on has others",
-        ),
-        (
-            "--target flight://local --link 1gbit,none",
-            "--link: some cells have a link and others have none, which are other places",
-        ),
-        (
-            "flight-remote --link 1gbit --loaders 2 --streams 2",
-            "--loaders: flight://local is beside one client, and over links no other reaches it",
-        ),
-        (
-            "--target flight://remote --link 1gbit --servers 2",
-            "--servers: a link leads to one server, not 2",
-        ),
-    ],
-)
-def test_what_goes_over_no_link(words: str, said: str) -> None:
-    done = venturi("run", *shlex.split(words), "--dry-run")
-    assert done.returncode == 3, done.stderr
-    assert said in done.stderr
-
-
-def test_a_server_that_is_not_there_yet_is_not_asked() -> None:
-    done = venturi("run", "--target", "flight://{server}:5000", "--link", "1gbit", "--server", "cat")
-    assert done.returncode == 2, done.stderr
-    assert "{server}:5000 is started for the run, and cannot be asked before what it has" in done.stderr
-    assert "--target flight://{server}:5000/TABLE, or --operation get,put" in done.stderr
 
 
 def test_links_are_axes(tmp_path: Any) -> None:
@@ -397,36 +255,6 @@ def test_what_was_asked_stands_over_what_was_found() -> None:
     assert next(iter(shown.lines(looked(wrong="rate")))) == "200mbit 20ms loss 0.1%/0%: NOT as asked: rate"
     (told,) = shown.document([looked()])["links"]
     assert told["as_asked"] and told["asked"]["raw_tcp_at_most"] == pytest.approx([188.296e6] * 2, rel=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "said", "hint"),
-    [
-        ("fast", 3, "LINK: 'fast': 'fast' is no part of a link", "venturi links names those"),
-        ("lte --client ''", 2, "--client: names no program", 'as in --client "iperf3 ..."'),
-        ('lte --client "a \'b"', 2, '--client: "a \'b": no closing quotation', "as in --client"),
-        ("lte --client no-such-program", 2, "no program 'no-such-program' is in PATH", ""),
-        ("lte --client true --server no-such", 2, "--server: no program 'no-such' is in PATH", ""),
-        ("--client true", 2, "--client goes over one link, and none of them were named", "as in venturi"),
-        ("lte 1gbit --client true", 2, "--client goes over one link, and 2 of them were named", ""),
-        ("lte --client true --json", 2, "--json does not go with --client", ""),
-        ("lte --client true --repeats 2", 2, "--repeats does not go with --client", ""),
-        ("lte --server true", 2, "--server goes with --client", "venturi links --help"),
-        ("lte --cross 10%", 2, "--cross goes with --client", "venturi links --help"),
-        ("5ms --cross 10% --client true", 2, "--cross is a share of a rate, and '5ms' has none", ""),
-        (
-            "lte --cross 200% --client true",
-            2,
-            "--cross: '200%' must lie between 0% and 100%",
-            "as in --cross 5%",
-        ),
-        ("lte --repeats 0", 2, "--repeats: input should be greater", "venturi links --help"),
-    ],
-)
-def test_wrong_use(words: str, code: int, said: str, hint: str) -> None:
-    done = venturi("links", *shlex.split(words))
-    assert (done.returncode, done.stdout) == (code, ""), done.stderr
-    assert said in done.stderr and hint in done.stderr
 
 
 def test_a_command_has_the_addresses_of_the_ends() -> None:

@@ -28,7 +28,7 @@ RUN = (
 
 
 def model(*arguments: object) -> CompletedProcess[str]:
-    return venturi("run", "--executor", "model", *arguments)
+    return venturi("run", "--executor", "support.model", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +166,7 @@ def test_a_queued_prediction_is_measured_and_shown_beside(run: Path) -> None:
     assert "not measured yet" in venturi("predict", run, "--checked").stdout
 
     before = len((run / "trials.jsonl").read_text().splitlines())
-    checked = venturi("predict", run, "--check", "--executor", "model")
+    checked = venturi("predict", run, "--check", "--executor", "support.model")
     assert checked.returncode == 0, checked.stderr
     assert "predicted" in checked.stdout and "measured" in checked.stdout
     after = synthetic.lines(run)
@@ -179,7 +179,7 @@ def test_a_queued_prediction_is_measured_and_shown_beside(run: Path) -> None:
     assert one.inside is True and one.error is not None and abs(one.error) < 0.1
     assert one.sentence.endswith("inside the interval")
     # Nothing is measured twice.
-    venturi("predict", run, "--check", "--executor", "model")
+    venturi("predict", run, "--check", "--executor", "support.model")
     assert len(synthetic.lines(run)) == len(after)
 
 
@@ -201,7 +201,7 @@ def test_a_wrong_prediction_is_called_one(run: Path) -> None:
     path = run / "predictions.jsonl"
     line = json.loads(path.read_text())
     path.write_text(json.dumps(line | {"predicted": 9e9, "low": 8e9, "high": 10e9}) + "\n")
-    found = venturi("predict", run, "--check", "--executor", "model", "-q")
+    found = venturi("predict", run, "--check", "--executor", "support.model", "-q")
     assert "outside the interval" in found.stdout
     assert results.load(run).predictions[0].inside is False
 
@@ -211,7 +211,7 @@ def test_a_torn_last_prediction_is_mended(run: Path) -> None:
     with (run / "predictions.jsonl").open("a") as file:
         file.write('{"format": 1, "kind": "pred')
     assert len(results.load(run).predictions) == 1
-    assert venturi("predict", run, "--check", "--executor", "model", "-q").returncode == 0
+    assert venturi("predict", run, "--check", "--executor", "support.model", "-q").returncode == 0
     assert (run / "predictions.jsonl").read_text().endswith("}\n")
 
 
@@ -226,7 +226,7 @@ def test_every_axis_of_the_run_moves_along(tmp_path: Path) -> None:
     )
     found = venturi("predict", path, "--streams", "8", "--set", "rows_per_batch=1024", "--queue")
     assert found.returncode == 0, found.stderr
-    assert venturi("predict", path, "--check", "--executor", "model", "-q").returncode == 0
+    assert venturi("predict", path, "--check", "--executor", "support.model", "-q").returncode == 0
     new = [t["parameters"] for t in synthetic.lines(path) if t["parameters"]["streams"] == 8]
     assert {(p["operation"], p["rows_per_batch"]) for p in new} == {("get", 1024), ("put", 1024)}
 
@@ -236,7 +236,7 @@ def test_figures_and_lines_of_the_report(run: Path) -> None:
     from venturi.report.text import models as fits
 
     venturi("predict", run, "--streams", "8", "--queue")
-    venturi("predict", run, "--check", "--executor", "model", "-q")
+    venturi("predict", run, "--check", "--executor", "support.model", "-q")
     found = results.load(run)
     (figure,) = models.figures(found)
     assert figure.name == "model-scaling"

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import venturi
+from support.model import ModelExecutor
 from support.recorded_proofs import NAMES, Recorded
 from support.run import venturi as command
 from venturi.analysis import results as results_module
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine.executor import CoreExecutor
-from venturi.engine.model import ModelExecutor
 from venturi.measure.kept import Kept, directory
 from venturi.measure.kept import machine as kept_machine
 from venturi.measure.prove import bench, registry, short

@@ -226,30 +226,6 @@ def test_command_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "error"),
-    [
-        (["show", "nothing"], 7, "error: nothing: no such run directory\n"),
-        (["show", "last"], 7, "error: there is no last run: venturi-runs/ holds none\n"),
-        (["report", "r", "--figure", "x", "--format", "png"], 2, "error: there is no figure 'x'\n"),
-        (["report", "r", "--figure", "stages"], 2, "error: --figure does not go with --format html\n"),
-        (["report", "r", "--reference", "mac"], 2, "error: there is no reference 'mac'\n"),
-        (["report", "r", "--format", "png", "-o", "all.png"], 2, "error: all.png: one file, but the run has"),
-        (["report", "r", "-o", "missing/x.html"], 7, "error: missing/x.html"),
-        (["report", "newer"], 7, "error: newer/environment.json: written in format 99"),
-    ],
-)
-def test_errors(tmp_path: Path, words: list[str], code: int, error: str) -> None:
-    make_run(tmp_path / "r", cells(("get",), (1,)), repeats=1, warmup=0)
-    make_run(tmp_path / "newer", [])
-    (tmp_path / "newer" / "environment.json").write_text('{"format": 99}')
-    done = command(*words, cwd=tmp_path)
-    assert done.returncode == code
-    assert done.stderr.startswith(error)
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
-
-
-@pytest.mark.parametrize(
     ("remedy", "found"),
     [
         (Remedy(Why.MORE_REPEATS), []),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from venturi.common import toml_text
 from venturi.common.conditions import Condition
 from venturi.common.environment import usable_cores
-from venturi.common.errors import ExitCode, ScenarioError
+from venturi.common.errors import ScenarioError
 from venturi.plan import matrix, scale
 from venturi.plan.layers import Layer, builtin_names, file_layer
 from venturi.plan.load import load
@@ -160,89 +160,6 @@ def test_pinning() -> None:
     assert axis(scenario("[workload]\npin = [1]"), "pin") == [[1]]
 
 
-MISTAKES = [
-    ("[workload]\ndata = 'remote'", "my.toml:2: workload.data: flight://local does not say what to get"),
-    (
-        "[target]\nurl = 'flight://a/t'\n[workload]\ndata = 'x.csv'",
-        "my.toml:4: workload.data: a get from flight://a:31337/t moves what the server holds, not a file",
-    ),
-    (
-        "[workload]\n\nrows_per_bach = 1",
-        "my.toml:3: workload.rows_per_bach: unknown key; did you mean rows_per_batch?",
-    ),
-    ("[wrkload]\nstreams = 1", "my.toml:1: wrkload: unknown key; did you mean workload?"),
-    (
-        "[workload]\ncompression = 'lz4'",
-        "my.toml:2: workload.compression: unknown key; it belongs into [target]",
-    ),
-    ("[workload]\nstreams = 0", "my.toml:2: workload.streams: 0 must be at least 1"),
-    ("[workload]\nrows_per_batch = 0", "my.toml:2: workload.rows_per_batch: 0 must be at least 1"),
-    ("[workload]\nstreams = [1, 2]", "my.toml:2: workload.streams: a list of values belongs into [matrix]"),
-    ("[workload]\nstreams = '1..8'", "my.toml:2: workload.streams: a range belongs into [matrix]"),
-    (
-        "[workload]\noperation = 'gte'",
-        "my.toml:2: workload.operation: 'gte' is not one of get, put, upsert, ingest; did you mean get?",
-    ),
-    ("[workload]\ninclude_setup = 'yes'", "my.toml:2: workload.include_setup: 'yes' is not true or false"),
-    (
-        "[workload]\nrows_per_stream = '10Q'",
-        "my.toml:2: workload.rows_per_stream: '10Q': no suffix 'Q'; use k M G T (1000) or Ki Mi Gi Ti (1024)",
-    ),
-    (
-        "[workload]\nrows_per_stream = 1\nduration = '1s'",
-        "my.toml:3: workload.duration: rows_per_stream and duration exclude one another; keep one",
-    ),
-    (
-        "[workload]\noperation = 'put'\ndata = 'remote'",
-        "my.toml:3: workload.data: a put needs data of its own, records or a file, not remote",
-    ),
-    ("[matrix]\nstreams = '8..1'", "my.toml:2: matrix.streams: the range '8..1' is empty: 8 is above 1"),
-    ("[matrix]\nstreams = [1, 0]", "my.toml:2: matrix.streams: 0 must be at least 1"),
-    ("[matrix]\nstreams = []", "my.toml:2: matrix.streams: has no values"),
-    ("[matrix]\nstream = [1]", "my.toml:2: matrix.stream: unknown key; did you mean streams?"),
-    (
-        "[matrix]\nrepeats = [1]",
-        "my.toml:2: matrix.repeats: belongs into [run], it is the same for all cells",
-    ),
-    (
-        "[matrix]\nstreams = [1]\nexclude = ['strems > 1']",
-        "my.toml:3: matrix.exclude: 'strems > 1': no parameter is called strems; did you mean streams?",
-    ),
-    (
-        "[matrix]\nstreams = [1]\nexclude = ['streams >']",
-        "my.toml:3: matrix.exclude: 'streams >' is not a condition",
-    ),
-    ("[matrix]\nstreams = [1]\nexclude = ['true']", "my.toml:3: matrix.exclude: every cell is excluded"),
-    (
-        "[matrix]\nstreams = [1, 2]\nrate = [1]\nzip = [['streams', 'rate']]",
-        "my.toml:4: matrix.zip: zipped axes must be of one length; streams has 2, rate has 1 values",
-    ),
-    ("[target]\nurl = 'local'", "my.toml:2: target.url: 'local' is not a URL; write flight://HOST:PORT"),
-    ("[target]\nurl = 'fligt://a'", "my.toml:2: target.url: 'fligt://a': no target is called 'fligt'"),
-    (
-        "[target]\nurl = 'flight://u:p@a'",
-        "my.toml:2: target.url: a password in the URL would be stored with the run",
-    ),
-    (
-        "[target]\nurl = 'flight://a:99999'",
-        "my.toml:2: target.url: 'flight://a:99999': the port must be a number",
-    ),
-    ("[places]\nremote = ''", "my.toml:2: places.remote: no address is given"),
-    ("[run]\nadaptive = '0%'", "my.toml:2: run.adaptive: '0%' must lie between 0% and 100%"),
-    ("format = 2", "my.toml:1: format: written in format 2, this Venturi reads 1"),
-    ("[workload]\nstreams = ", "my.toml:2: not valid TOML:"),
-    ("workload = 3", "my.toml:1: workload: must be a table, [workload]"),
-]
-
-
-@pytest.mark.parametrize(("text", "message"), MISTAKES)
-def test_mistakes_are_named_with_file_line_and_field(text: str, message: str) -> None:
-    with pytest.raises(ScenarioError) as caught:
-        scenario(text)
-    assert caught.value.message.startswith(message)
-    assert "\n" not in caught.value.message and caught.value.exit_code == ExitCode.SCENARIO
-
-
 def test_a_mistake_on_the_command_line_names_the_flag() -> None:
     with pytest.raises(ScenarioError, match=r"^--streams: 0 must be at least 1"):
         scenario("[workload]\nstreams = 4", {"workload": {"streams": "0"}})
@@ -302,14 +219,6 @@ def test_values_that_only_other_systems_know() -> None:
     assert [(c.parameters["place"], c.parameters["wire_format"]) for c in found] == [
         ("ours", "copy"), ("theirs", "text"), ("theirs", "binary"),
     ]  # fmt: skip
-    # Of a place that knows none of them, and of a value that no place knows, it is a mistake.
-    for values, says in (
-        ('["copy"]', "mysql:// has no wire_format copy"),
-        ('["copy", "text", "arrow"]', "no wire_format arrow"),
-    ):
-        with pytest.raises(ScenarioError) as wrong:
-            matrix.cells(scenario(f"{both}[matrix]\nwire_format = {values}\n"))
-        assert says in wrong.value.message
 
 
 ALSO = """[matrix]
@@ -337,21 +246,6 @@ def test_points_beside_the_product_of_the_axes() -> None:
     flags = Layer("", {"workload": {"streams": 3}}, flags={("workload", "streams"): "--streams"})
     layer = Layer("s.toml", toml_text.parse(ALSO, "s.toml"), ALSO)
     assert sizes(load([layer, flags])) == [(3, 10_000), (3, 20_000)]
-
-
-@pytest.mark.parametrize(
-    ("also", "message"),
-    [
-        ("3", "must be a list of tables"),
-        ("[{}]", "must be a list of tables"),
-        ("[{ threads = [1] }]", "no axis of numbers is called 'threads'; there are: streams"),
-        ("[{ streams = [1, -1] }]", "also: streams: "),
-    ],
-)
-def test_mistakes_in_points_beside_the_axes(also: str, message: str) -> None:
-    with pytest.raises(ScenarioError) as error:
-        scenario(f"[matrix]\nstreams = [1, 2]\nalso = {also}\n")
-    assert message in error.value.message and "my.toml:3" in error.value.message
 
 
 def test_scaling_shrinks_and_says_so() -> None:

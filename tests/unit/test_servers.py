@@ -31,7 +31,7 @@ from venturi.cluster.ray.server_host import ServerGroup
 from venturi.cluster.trial.beside import Beside
 from venturi.common import toml_text
 from venturi.common.environment import collect
-from venturi.common.errors import ExitCode, ScenarioError, VenturiError
+from venturi.common.errors import ScenarioError, VenturiError
 from venturi.engine import peers
 from venturi.engine.executor import CoreExecutor
 from venturi.measure import preflight
@@ -225,15 +225,6 @@ def test_cpus_that_a_server_may_use_count_where_all_may_use_as_many() -> None:
 
     assert judged(2, 2) == "cores"
     assert judged(2, 8) == judged(8, 2) != "cores"
-
-
-def test_one_server_under_two_names_is_refused(core: object, tmp_path: Path) -> None:
-    done = venturi("run", "--target", "flight://localhost:9,127.0.0.1:9", "--out", tmp_path / "run")
-    assert (done.returncode, done.stdout) == (ExitCode.SCENARIO, "") and not (tmp_path / "run").exists()
-    assert done.stderr == (
-        "error: --target: localhost:9 and 127.0.0.1:9 are one server, 127.0.0.1 port 9; streams take the "
-        "servers in turn\nhint: name each server once\n"
-    )
 
 
 def test_names_are_looked_up_where_they_are_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import jsonschema
 import pytest
 
+from support.model import ModelExecutor
 from venturi.common import hdr
 from venturi.common.errors import ExitCode, StoreError
-from venturi.engine.model import ModelExecutor
 from venturi.engine.spec import build_spec, trial_id, trial_line
 from venturi.plan.cell import Cell
 from venturi.store import directory as store

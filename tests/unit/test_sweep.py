@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from support.model import ModelExecutor
 from venturi.common import toml_text
 from venturi.common.errors import ExitCode
 from venturi.engine.executor import Progress
-from venturi.engine.model import ModelExecutor
 from venturi.measure.observer import Slot
 from venturi.measure.outcome import Result, RunResult, exit_code, scenario_of
 from venturi.measure.runner import execute

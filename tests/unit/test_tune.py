@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from support.draws import draws
+from support.model import ModelExecutor
 from support.run import venturi
 from venturi.analysis import results
 from venturi.analysis.search.explore import Search
@@ -19,7 +20,6 @@ from venturi.common import toml_text
 from venturi.common.errors import StoreError
 from venturi.engine import peers
 from venturi.engine.executor import CoreExecutor
-from venturi.engine.model import ModelExecutor
 from venturi.inputs.files import DataStore
 from venturi.measure.tune import Budget, Recorded, replay
 from venturi.measure.tune_space import space
@@ -80,7 +80,7 @@ def test_failed_settings_are_left_alone() -> None:
 def test_a_search_is_a_run_and_can_be_gone_on_with(tmp_path: Path) -> None:
     run = tmp_path / "run"
     space = ("--streams", "1,2,4,8", "--rows-per-batch", "1k,4k,16k", "--rows-per-stream", "1M")
-    model = ("--executor", "model", "--no-ceilings")
+    model = ("--executor", "support.model", "--no-ceilings")
     first = venturi("tune", "flight://local", *space, *model, "--trials", 5, "--out", run)
     assert first.returncode == 0, first.stderr
     assert "of 12 settings tried in 5 trials; the budget is used up" in first.stdout
@@ -118,7 +118,7 @@ def test_compression_is_searched_on_the_way_to_another_host(
     tmp_path: Path, words: tuple[str, ...], codecs: list[str] | None
 ) -> None:
     """Where data are known not to get smaller, or nothing lies between, it would only cost trials."""
-    given = ("--executor", "model", "--trials", 2, "--no-ceilings", "--out", tmp_path / "run")
+    given = ("--executor", "support.model", "--trials", 2, "--no-ceilings", "--out", tmp_path / "run")
     ended = venturi("tune", *words, *given)
     assert ended.returncode == 0, ended.stderr
     matrix = toml_text.parse((tmp_path / "run" / "scenario.toml").read_text(), "scenario.toml")["matrix"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from support.run import venturi
 from venturi.common import toml_text
 from venturi.plan import matrix
 from venturi.plan.layers import Layer
@@ -41,40 +40,6 @@ def test_addresses_of_several_and_of_our_own() -> None:
     assert check_url("flight+unix://local/t") == "flight+unix://local:/t"
     assert check_url("flight+unix:///run/s:") == "flight+unix:///run/s"
     assert not is_unix("flight://local")
-
-
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
-        ("flight+unix://", "names no socket; write flight+unix:///path/of/socket"),
-        ("flight+unix://host:31337", "names no socket"),
-        ("flight+unix:///", "names no socket"),
-        ("flight+unix:///run/s:t", "behind the socket's colon a / follows"),
-        ("flight+unix:///a,b", "names no socket"),
-        ("flight+unix:///a,/a", "names a socket twice"),
-        ("flight+unix:///a:/t?command=x", "names a table and a command"),
-        ("flight+unix:///a?token=hush", "a secret in the URL"),
-        ("flight+unix://remote", "a Unix socket is of one host"),
-        ("flight+unix://me@/a", "has no user in its URL"),
-        ("flight+unix:///" + "x" * 107, "107 bytes at most, and this one 108"),
-        ("charrow+unix:///a,/b", "takes one host"),
-        ("charrow+unix:///a:/b/c", "is not a database; write charrow+unix:///path/of/socket:/DATABASE"),
-        ("mysql+unix://me:hush@/a", "a password in the URL"),
-        ("postgres+unix://@/a", "there is no user before the @"),
-        ("postgres+unix:///a:/b?sslmode=off", "has no parameters"),
-        ("clickhouse+unix:///a", "no target is called 'clickhouse+unix'"),
-        ("sqlite+unix:///a", "no target is called 'sqlite+unix'"),
-    ],
-)
-def test_addresses_that_are_none(url: str, said: str) -> None:
-    with pytest.raises(ValueError, match=r"^(?!.*hush)") as raised:
-        check_url(url)
-    assert said in str(raised.value)
-
-
-def test_a_unix_socket_is_not_told_to_have_tls() -> None:
-    done = venturi("run", "--target", "flight+unix:///run/s", "--tls-ca", "ca.pem", "--dry-run")
-    assert done.returncode == 3 and "a Unix socket has no TLS" in done.stderr, done.stderr
 
 
 def test_the_two_ways_to_one_system_are_two_places() -> None:

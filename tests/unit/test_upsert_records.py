@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from test_scenario import scenario
 
-from venturi.engine.model import ModelExecutor
+from support.model import ModelExecutor
 from venturi.engine.spec import build_spec, completed, trial_line
 from venturi.measure.observer import outcome_text
 from venturi.plan import matrix

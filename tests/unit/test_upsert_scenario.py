@@ -202,142 +202,12 @@ def test_addresses_get_their_ports(url: str, whole: str) -> None:
     assert check_url(url) == whole and is_database(url)
 
 
-BAD_URLS = [
-    ("mariadb://h", "'mariadb://h': no target is called 'mariadb'; write mysql://"),
-    ("postgresql://h", "'postgresql://h': no target is called 'postgresql'; write postgres://"),
-    ("mysql://me:secret@h", "a password in the URL would be stored with the run; use user and password_env"),
-    (
-        "mysql://:secret@h1,h2",
-        "a password in the URL would be stored with the run; use user and password_env",
-    ),
-    ("mysql://", "'mysql://' names no host; write mysql://HOST:PORT/DATABASE"),
-    ("mysql://h,,i", "'mysql://h,,i' names no host; write mysql://HOST:PORT/DATABASE"),
-    ("mysql://h:x", "'mysql://h:x': the port must be a number from 1 to 65535"),
-    ("mysql://h:1,i:0", "'mysql://h:1,i:0': the port must be a number from 1 to 65535"),
-    ("mysql://[::1", "'mysql://[::1': the host is in brackets that do not match"),
-    ("mysql://h/a/b", "'/a/b' is not a database; write mysql://HOST:PORT/DATABASE"),
-    ("cassandra://h/a/b", "'/a/b' is not a keyspace; write cassandra://HOST:PORT/KEYSPACE"),
-    ("mysql://h?password=secret", "a secret in the URL would be stored with the run; use password_env"),
-    ("mysql://h?ssl=off", "a URL of mysql:// has no parameters; settings are keys of [target]"),
-    ("mysql://local,h", "'mysql://local,h': local is a server of our own, and stands alone"),
-    ("mysql://local:33", "'mysql://local:33': local is a server of our own, on a free port; leave the port"),
-    ("mysql+tls://local", "'mysql+tls://local': a server of our own has no certificate; write mysql://local"),
-    ("sqlite://x.db", "'sqlite://x.db' names no file; write sqlite:///path/to/file.db with three slashes"),
-    ("duckdb:///", "'duckdb:///' names no file; write duckdb:///path/to/file.db with three slashes"),
-]
-
-
-@pytest.mark.parametrize(("url", "message"), BAD_URLS)
-def test_wrong_addresses_are_explained_and_keep_their_secrets(url: str, message: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        check_url(url)
-    assert str(caught.value).startswith(message) and "secret@" not in str(caught.value)
-
-
 def test_what_an_address_is() -> None:
     assert [place_of(u) for u in ("mysql://me@a:1,b:2/d", "sqlite:///x/y.db", "duckdb://local")] == [
         "a:1,b:2", "y.db", "local",
     ]  # fmt: skip
     assert is_loopback("mysql://u@127.0.0.1:1,localhost:2/d") and is_loopback("sqlite:///x.db")
     assert not is_loopback("mysql://127.0.0.1:1,node7:2/d") and not in_process("mysql://h")
-
-
-MISTAKES = [
-    ("[workload]\noperation = 'upsert'", "my.toml:2: workload.operation: flight://local takes gets and puts"),
-    (
-        target("redis://h", "[workload]\noperation = 'get'"),
-        "my.toml:4: workload.operation: redis:// takes upserts, not a get",
-    ),
-    (
-        target("mysql://h", "[workload]\ndata = 'records'"),
-        "my.toml:4: workload.data: an upsert needs rows with a key, and records have none",
-    ),
-    (
-        target("mysql://h", "[workload]\ndata = 't.csv'"),
-        "my.toml:4: workload.data: an upsert of a file needs its key: columns by which rows meet",
-    ),
-    (target("mysql://h", "[workload]\nkey = 'a'"), "my.toml:4: workload.key: usage has its own key and sums"),
-    (
-        target("mysql://h", "[workload]\ndata = 't.csv'\nkey = 'a,b'\nadd = 'b'"),
-        "my.toml:6: workload.add: b is a part of the key",
-    ),
-    (
-        target("mysql://h", "[workload]\ndata = 't.csv'\nkey = 'a'\nworking_set = 5"),
-        "my.toml:6: workload.working_set: a file has the rows that it has",
-    ),
-    (
-        target("mysql://h", "[workload]\nkey = 'a,a'\ndata = 't.csv'"),
-        "my.toml:4: workload.key: names a twice",
-    ),
-    (target("mysql://h", "[workload]\nkey = []\ndata = 't.csv'"), "my.toml:4: workload.key: names no column"),
-    ("[workload]\nin_flight = 2", "my.toml:2: workload.in_flight: is for upserts, and this is a get"),
-    ("[workload]\nworking_set = 2", "my.toml:2: workload.working_set: is for upserts, and this is a get"),
-    ("[workload]\ndata = 'usage'", "my.toml:2: workload.data: usage is for upserts; a get has records"),
-    (
-        target("mysql://h", "[workload]\nin_flight = 2"),
-        "my.toml:4: workload.in_flight: mysql:// takes one batch at a time on a connection",
-    ),
-    (target("mysql://h", "journal = 'wal'"), "my.toml:3: target.journal: mysql:// has no option journal"),
-    (target("sqlite://local", "user = 'x'"), "my.toml:3: target.user: sqlite:// has no option user"),
-    (target("mysql://h", "window = '1Mi'"), "my.toml:3: target.window: mysql:// has no option window"),
-    ("[target]\ntable = 'x'", "my.toml:2: target.table: flight:// has no option table"),
-    (
-        target("mysql://h", "[matrix]\nwrite = ['counter', 'insert']"),
-        "my.toml:4: matrix.write: mysql:// has no option write",
-    ),
-    (
-        target("postgres://h", "synchronous = 'full'"),
-        "my.toml:3: target.synchronous: postgres:// has no synchronous full; it has on, off, local,",
-    ),
-    (
-        target("cassandra://h", "compression = 'zstd'"),
-        "my.toml:3: target.compression: cassandra:// has no compression zstd; it has lz4, snappy",
-    ),
-    (
-        "[target]\ncompression = 'snappy'",
-        "my.toml:2: target.compression: flight:// has no compression snappy",
-    ),
-    (
-        target("cassandra://h", "batch = 'none'"),
-        "workload.rows_per_batch: batch = none writes every row by itself, which is 1 row per batch, not 500",
-    ),
-    (
-        target("duckdb://local", "method = 'copy'\nstatement = 'text'"),
-        "my.toml:4: target.statement: method = copy moves rows without statements",
-    ),
-    (target("sqlite://local", "setup = false"), "my.toml:3: target.setup: sqlite://local is new and empty"),
-    (target("mysql://local", "keep = true"), "my.toml:3: target.keep: mysql://local goes when the run ends"),
-    (
-        target("mysql://h", "partitions = 3\nsetup = false"),
-        "my.toml:3: target.partitions: is for set-up, which is switched off",
-    ),
-    (
-        target("mysql://h", "table = 'a-b'"),
-        "my.toml:3: target.table: 'a-b' is no name: letters, digits and _",
-    ),
-    (
-        target("mysql://h", "statement = 'txt'"),
-        "my.toml:3: target.statement: 'txt' is not one of text, prepared; did you mean text?",
-    ),
-    (
-        target("mysql://h", "[workload]\nin_flight = '1..4'"),
-        "my.toml:4: workload.in_flight: a range belongs into [matrix]",
-    ),
-    (target("mysql://h", "[workload]\nretries = -1"), "my.toml:4: workload.retries: -1 must be at least 0"),
-    (
-        target("mysql://h", "[workload]\nworking_set = '0B'"),
-        "my.toml:4: workload.working_set: 0B must be above 0",
-    ),
-    ("[workload]\nstreams = 'cpu'", "my.toml:2: workload.streams: 'cpu' is not a number"),
-]
-
-
-@pytest.mark.parametrize(("text", "message"), MISTAKES)
-def test_mistakes_are_named_with_file_line_and_field(text: str, message: str) -> None:
-    with pytest.raises(ScenarioError) as caught:
-        scenario(text)
-    assert caught.value.message.startswith(message), caught.value.message
-    assert "\n" not in caught.value.message
 
 
 def checked(text: str) -> None:
@@ -350,51 +220,6 @@ def table(tmp_path: Path, text: str = "a,b,hits,name\n1,2,3,x\n1,3,4,y\n,3,4,y\n
     path = tmp_path / "t.csv"
     path.write_text(text)
     return str(path)
-
-
-FILES = [
-    ("key = 'b,c'", "workload.key: {path} has no column c; it has a, b, hits, name"),
-    ("key = 'b'\nadd = 'hit'", "workload.add: {path} has no column hit; did you mean hits?"),
-    ("key = 'b'\nadd = 'name'", "workload.add: name is string; only integers can be added up and checked"),
-    ("key = 'a'", "workload.key: a has nulls; a key must not"),
-]
-
-
-@pytest.mark.parametrize(("keys", "message"), FILES)
-def test_columns_of_a_file_are_looked_at_before(tmp_path: Path, keys: str, message: str) -> None:
-    path = table(tmp_path)
-    text = target("sqlite://local", f"[workload]\ndata = '{path}'\n{keys}")
-    with pytest.raises(ScenarioError) as caught:
-        checked(text)
-    assert message.format(path=path) in caught.value.message
-
-
-HERE = [
-    ("sqlite:///nowhere/x.db", "", "my.toml:2: target.url: /nowhere: no such directory"),
-    ("sqlite:///tmp", "", "my.toml:2: target.url: /tmp is a directory; name a file in it"),
-    (
-        "mysql://h",
-        "password_env = 'VENTURI_NOT_SET'",
-        "my.toml:3: target.password_env: the environment variable",
-    ),
-    (
-        "mysql://h",
-        "tls_server_name = 'x'",
-        "my.toml:3: target.tls_server_name: is for TLS, and mysql:// goes without it",
-    ),
-    (
-        "mysql://h",
-        "[workload]\nworking_set = '1G'",
-        "my.toml:4: workload.working_set: statements of 1,000,000,000 rows take over 69.1 GB; the most",
-    ),
-]
-
-
-@pytest.mark.parametrize(("url", "more", "message"), HERE)
-def test_what_this_machine_lacks_is_said_before(url: str, more: str, message: str) -> None:
-    with pytest.raises(ScenarioError) as caught:
-        checked(target(url, more))
-    assert caught.value.message.startswith(message)
 
 
 def test_statements_made_inline_need_no_memory() -> None:

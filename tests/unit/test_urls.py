@@ -45,64 +45,6 @@ def test_a_path_is_as_it_is(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        (
-            "charrow://a,b",
-            "takes one host: the streams share the blocks of one query, which one server has; name one",
-        ),
-        ("clickhouse://a,b", "takes one host: the streams share out one query, which one server answers"),
-        ("postgres://a,b/db", "takes one host: rows are written and read at one server"),
-        ("flight://a,local", "local is a server of our own, and stands alone"),
-        ("flight://a,remote", "remote means servers of our own, and stands alone"),
-        ("akumuli://a,a:8282", "names a host twice"),
-        ("flight://a,", "names no host"),
-        ("flight://remote:31337", "on a free port; leave the port out"),
-        ("flight+tls://remote", "has no certificate; write flight://remote"),
-        ("charrow+tls://remote", "has no certificate; write charrow://remote"),
-    ],
-)
-def test_hosts_that_cannot_be_so(url: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        check_url(url)
-
-
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        ("flight://h:1?token=x", "use token_env or password_env or header_env .--token-env, --password-env"),
-        (
-            "charrow://h?query=a&password=x",
-            "a secret in the URL would be stored with the run; use password_env",
-        ),
-        ("akumuli://h?token=x", "leave it out: akumuli:// has no log-in"),
-        ("mysql://u%3Ax@h", "a password in the URL would be stored with the run; use user and password_env"),
-        ("sqlite:///u:x@h/f", "a password in the URL would be stored with the run; leave it out"),
-        ("flight://h?table=x", "may end with .command=TEXT or .ticket=TEXT, and nothing else"),
-        ("flight://h?command=a&b", "an & in the text is written %26"),
-        ("flight://h/t?command=a", "names a table and a command; keep one"),
-        ("flight://h/t@2", "an @ behind the first / is written %40"),
-        ("flight://h?command=a#b", "a # is written %23"),
-        ("flight://h/%zz", "a % without two hexadecimal digits"),
-        ("mysql://h/%ff", "its escapes are not UTF-8"),
-        ("mysql://h\x07/d", "has a control character"),
-        ("mysql://@h", "there is no user before the @"),
-        ("mysql://[::1/d", "the host is in brackets that do not match"),
-        ("flight://a],[b", "the host is in brackets that do not match"),
-        ("flight://::1", "names no host"),
-        ("charrow://me@h", r"has no user in its URL; use user \(--user\)"),
-        ("influx+http://me@h/d", r"has no user in its URL; use user \(--user\)"),
-        ("sqlite:///f?key=x", "has no parameters"),
-        ("empty://h", "nothing may follow"),
-        ("exec://cat", r"named by command \(--command\)"),
-    ],
-)
-def test_what_a_url_must_not_have(url: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        check_url(url)
-
-
-@pytest.mark.parametrize(
     "url",
     [
         *("flight://h:1/a%40b/c", "flight://h:1?command=SELECT 'a:b@c'", "flight://h:1?ticket=base64:AAE="),

@@ -32,7 +32,7 @@ Unproven = Annotated[
     bool,
     typer.Option("--unproven", help="Go on where a proof of this instrument fails, and mark every figure."),
 ]
-Executor = Annotated[str, typer.Option("--executor", hidden=True, help="core, or model for tests.")]
+Executor = Annotated[str, typer.Option("--executor", hidden=True, help="core, or a module of tests.")]
 
 
 class TableOrJson(str, enum.Enum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -195,16 +196,18 @@ def _print_plan(found: Scenario) -> None:
 
 
 def executed_by(text: str, found: Scenario | None = None) -> contextlib.AbstractContextManager[Executor]:
-    """What `--executor` names runs the trials of a scenario, whose streams all run here."""
+    """What `--executor` names runs the trials of a scenario, whose streams all run here: the core, or what
+    the function `executor` of a module makes of the text after the module's name, MODULE:TEXT."""
     from venturi.measure import placement
 
     if text == "core":
         return placement.here(found)
-    if text.partition(":")[0] == "model":
-        from venturi.engine.model import ModelExecutor
-
-        return contextlib.nullcontext(ModelExecutor.parse(text))
-    raise VenturiError(f"--executor {text}: no such executor")
+    name, _, rest = text.partition(":")
+    try:
+        module = importlib.import_module(name)
+    except ImportError:
+        raise VenturiError(f"--executor {text}: no such executor") from None
+    return contextlib.nullcontext(module.executor(rest))
 
 
 def _observer(given: dict[str, Any]) -> QuietObserver:

@@ -1,4 +1,4 @@
-"""What runs a trial: the core, or a model of it; and how its progress is told."""
+"""What runs a trial, and how its progress is reported."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One trial: from a cell to the spec that Rust executes, and back to the record that is stored.
 
 Both documents are described in docs/format.md. An `Executor` turns a spec into a
-record: `CoreExecutor` by measuring, `venturi.engine.model.ModelExecutor` by a formula.
+record: `CoreExecutor` by measuring.
 """
 
 from __future__ import annotations

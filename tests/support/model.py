@@ -1,8 +1,8 @@
 """A deterministic executor: records by a formula, without a clock, a network or a server.
 
-For tests that compare output to the letter, and for report fixtures. Selected by the
-hidden flag `--executor model`; nothing that it prints is a measurement, and the record
-says so (`target.software` is "model").
+For tests that compare output to the letter, and for report fixtures. On a command line it is
+`--executor support.model`; nothing that it prints is a measurement, and the record says so
+(`target.software` is "model").
 
 Throughput over streams is linear-then-flat, time over bytes is Hockney's a + n/b,
 with seeded noise of about 2 %. The figures themselves are made up.
@@ -18,15 +18,13 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from support import model_samples
 from venturi.common import hdr, links
 from venturi.common.conditions import Condition
-from venturi.engine import model_samples
 from venturi.engine.executor import TrialControl
 from venturi.engine.spec import failed_record
 from venturi.plan.workload import POINT_BYTES, USAGE_ROW_BYTES
 from venturi.targets.system import scheme_of
-
-__all__ = ["ModelControl", "ModelExecutor"]
 
 # Rates in bytes/s of one stream and of all together, start-up in ns, for get and put.
 _RATES = {"get": (1.6e9, 4.2e9, 1.5e6), "put": (1.3e9, 3.4e9, 2.0e6), "upsert": (9.0e6, 28e6, 1.0e6)}
@@ -96,18 +94,6 @@ class ModelExecutor:
         self._hang = Condition(hang) if hang else None
         self._probes = probes
 
-    @classmethod
-    def parse(cls, text: str) -> ModelExecutor:
-        """From the hidden flag: "model", "model:fail[=KIND]:CONDITION" or "model:hang:CONDITION"."""
-        _, _, rest = text.partition(":")
-        verb, _, condition = rest.partition(":")
-        verb, _, kind = verb.partition("=")
-        if verb == "fail":
-            return cls(fail=condition, kind=kind or "lost")
-        if verb == "hang":
-            return cls(hang=condition)
-        return cls()
-
     def control(self) -> TrialControl:
         return ModelControl()
 
@@ -164,6 +150,15 @@ class ModelExecutor:
             ratio = 1.0 if random_values else _PACKED.get(name.partition("-")[0].partition(":")[0], 1.0)
             moved["encoded_bytes"] = int(moved["bytes"] / ratio)
         return json.dumps(moved)
+
+
+def executor(text: str) -> ModelExecutor:
+    """Of a command line: "", "fail[=KIND]:CONDITION" or "hang:CONDITION"."""
+    verb, _, condition = text.partition(":")
+    verb, _, kind = verb.partition("=")
+    if verb == "hang":
+        return ModelExecutor(hang=condition)
+    return ModelExecutor(fail=condition, kind=kind or "lost") if verb == "fail" else ModelExecutor()
 
 
 def _moved(rate: float, interval: int) -> dict[str, Any]:

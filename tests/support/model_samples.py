@@ -1,4 +1,4 @@
-"""What the model's machines did meanwhile: samples of both ends and their sums (see `venturi.engine.model`).
+"""What the model's machines did meanwhile: samples of both ends and their sums (see `support.model`).
 
 Every stream keeps a thread at each end busy for a fixed part of the time; the rest follows from that.
 """
@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-
-__all__ = ["CPU", "resources", "samples"]
 
 # Cores that one stream keeps busy at each end, and what the system adds for interrupts.
 CPU: dict[str, dict[str, float]] = {
