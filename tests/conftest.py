@@ -55,16 +55,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook too
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One worker runs all tests that share a server, whatever their files, so a run starts it once. Of the
     other tests one worker runs those of a file, which share its fixtures, unless they have a group."""
     for item in items:
         shared = [name for name in SHARED if name in getattr(item, "fixturenames", ())]
         if not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(shared[0] if shared else item.path.stem))
-        # Until the files that still decide by scheduling are rewritten; -ra names every rerun.
-        if not config.getoption("usepdb"):
-            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -20,6 +20,9 @@ pub fn assert_well(server: &Server) {
     assert!(answer.ends_with(b"ok"));
 }
 
+/// What a client sends, by name.
+type Sent = (&'static str, Vec<u8>);
+
 /// Sends this after the greeting; how the server ends the connection.
 fn farewell(server: &Server, bytes: &[u8]) -> Option<u32> {
     let mut client = Raw::greeted(&server.address());
@@ -35,7 +38,7 @@ fn frames_where_they_may_not_be() {
     let put = call(1, false, "DoPut");
     let ended = [call(1, false, "DoPut"), data(1, true, b"")].concat();
     let cancel = frame(kind::RST_STREAM, 0, 1, &code::CANCEL.to_be_bytes());
-    let cases: [(u32, Vec<(&str, Vec<u8>)>); 3] = [
+    let cases: [(u32, Vec<Sent>); 3] = [
         (
             code::PROTOCOL_ERROR,
             vec![
@@ -156,7 +159,7 @@ fn calls_that_are_malformed() {
     };
     let window = |bytes: u32| frame(kind::WINDOW_UPDATE, 0, 1, &bytes.to_be_bytes());
     let sized = list(&|list| list.push(("content-length", "3")));
-    let cases: [(u32, Vec<(&str, Vec<u8>)>); 2] = [
+    let cases: [(u32, Vec<Sent>); 2] = [
         (
             code::PROTOCOL_ERROR,
             vec![
