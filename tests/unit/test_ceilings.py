@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from support import model
 from support.golden import kept
 from support.model import ModelExecutor
 from support.run import venturi
@@ -21,7 +22,6 @@ from venturi.analysis.cells.limits import limits, narrowest
 from venturi.analysis.cells.summary import summarise
 from venturi.common import environment
 from venturi.common.environment import file_system, usable_cores
-from venturi.engine import model
 from venturi.measure import ceiling_cache, ceiling_probes
 from venturi.measure.ceiling_cache import LIFETIME_SECONDS, CeilingCache
 from venturi.measure.ceiling_probes import probes, seconds

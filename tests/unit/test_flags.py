@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import json
 import re
+import socket
 import sqlite3
 import sys
 import tomllib
@@ -17,7 +18,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from support.flight import ServerProcess, records, run_trial, succeeded, write_ipc
+from support.flight import Certificates, ServerProcess, records, run_trial, succeeded, write_ipc
 from support.needs import require
 from support.run import TESTS
 from venturi.cli import app
@@ -302,6 +303,23 @@ def test_one_connection_more_than_a_server_takes() -> None:
         server.stop()
 
 
+@pytest.mark.usefixtures("core")
+def test_a_server_for_clients_with_a_certificate(certificates: Certificates) -> None:
+    keys = ("--tls-certificate", certificates.server, "--tls-key", certificates.server_key)
+    server = ServerProcess(serving("flight", *keys, "--tls-client-ca", certificates.ca))
+    own = {"tls_certificate": str(certificates.client), "tls_key": str(certificates.client_key)}
+    data = {"source": "records", "columns": 4, "seed": 1}
+    try:
+        for options, outcome in ((own, "ok"), ({}, "failed")):
+            trusts = {"tls_ca": str(certificates.ca), **options}
+            record = run_trial(
+                f"flight+tls://{server.address}", streams=1, data=data, rows_per_stream=1000, options=trusts
+            )
+            assert record["outcome"] == outcome, record["error"]
+    finally:
+        server.stop()
+
+
 @pytest.fixture
 def ready(tmp_path: Path) -> Path:
     return write_ipc(records(1000), tmp_path / "t.arrow")
@@ -310,12 +328,16 @@ def ready(tmp_path: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.usefixtures("core")
 def test_a_server_of_queries_with_a_table_that_is_ready(ready: Path) -> None:
-    limits = ("--max-connections", 8, "--max-queries", 1, "--send-buffer", "64Ki")
+    limits = ("--max-connections", 8, "--max-queries", 1, "--send-buffer", "64Ki", "--patience", "200ms")
     server = ServerProcess(serving("charrow", "--ready", f"t={ready}", *limits))
     try:
         options = {"query": "SELECT * FROM t", "encoders": 1}
         record = succeeded(run_trial(f"charrow://{server.address}", options=options))
         assert record["counts"]["rows"] == 1000
+        host, port = server.address.rsplit(":", 1)
+        with socket.create_connection((host, int(port))) as begun, begun.makefile("rb") as answer:
+            begun.sendall(b"\0")
+            assert b"within 0.2 s" in answer.read()
     finally:
         server.stop()
 

@@ -47,13 +47,12 @@ def test_points_are_stored_and_verified(tmp_path: Path, scheme: str) -> None:
     assert "points/s" in done.stdout and "verified: checksum, every trial" in " ".join(done.stdout.split())
 
 
-def test_the_same_points_with_17_digits_and_with_as_few_as_will_do(tmp_path: Path) -> None:
-    sums = set()
-    for digits in ("17", "shortest"):
-        done = ingest(tmp_path, "--target", "akumuli://local", "--digits", digits, *SMALL, out=digits)
-        assert done.returncode == 0, done.stderr
-        sums.add(trials(tmp_path / digits)[0]["verification"]["checksum"])
-    assert len(sums) == 1
+def test_the_same_points_in_every_form_of_message(tmp_path: Path) -> None:
+    forms = ("--messages", "rows,values,dictionary", "--digits", "17,shortest")
+    done = ingest(tmp_path, "--target", "akumuli://local", *forms, *SMALL, "--points-per-stream", "2k")
+    assert done.returncode == 0, done.stderr
+    found = trials(tmp_path / "r")
+    assert len(found) == 6 and len({trial["verification"]["checksum"] for trial in found}) == 1
 
 
 def test_points_by_udp_are_counted_afterwards(tmp_path: Path) -> None:

@@ -30,8 +30,6 @@ _HOLDS_SECONDS = 20.0
 """How long a look at a path holds, where nothing was changed: as long as some trials."""
 _PROGRAMS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux"}
 """Programs that are called, and Debian's packages with them."""
-_PATH = ":".join([os.environ.get("PATH") or os.defpath, "/usr/local/sbin", "/usr/sbin", "/sbin"])
-"""Administrators' programs are not in everybody's."""
 
 
 _FOR_ROOT = (
@@ -70,7 +68,7 @@ class Laboratory:
         # Who is not root has power over networks in a user namespace, and over its networks alone.
         user = [] if self._root else ["--user", "--map-current-user", "--keep-caps"]
         words = ["unshare", *user, "--net", "--", sys.executable, "-m", "venturi.lab.keeper"]
-        self._line = Line([*words, *self._hosts.ends], {**os.environ, "PATH": _PATH})
+        self._line = Line([*words, *self._hosts.ends], {**os.environ, "PATH": _search_path()})
         try:
             self._pids: dict[str, int] = self._line.answer(0, _START_SECONDS)
             self._ip(self._hosts.made(self._pids))
@@ -229,12 +227,17 @@ def _check_host() -> None:
     if sys.platform != "linux":
         raise VenturiError("--link needs Linux, for its network namespaces", ExitCode.UNREACHABLE)
     for program, package in _PROGRAMS.items():
-        if shutil.which(program, path=_PATH) is None:
+        if shutil.which(program, path=_search_path()) is None:
             raise VenturiError(
                 f"--link needs the program {program}, which is not here",
                 ExitCode.UNREACHABLE,
                 hint=f"Debian's package {package} has it",
             )
+
+
+def _search_path() -> str:
+    """Where programs are looked for. Administrators' are not in everybody's PATH."""
+    return ":".join([os.environ.get("PATH") or os.defpath, "/usr/local/sbin", "/usr/sbin", "/sbin"])
 
 
 def _own_control() -> str:
