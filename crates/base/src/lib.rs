@@ -7,6 +7,7 @@ pub mod given;
 pub mod halt;
 pub mod http1;
 pub mod http2;
+pub mod limit;
 pub mod meter;
 pub mod net;
 pub mod os;

@@ -13,6 +13,7 @@ use super::control::Control;
 use super::record::Failure;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::halt::Halt;
+use venturi_base::limit;
 
 /// How long a blocked stream may go on after a cancel...
 pub const CANCEL_GRACE: Duration = Duration::from_secs(1);
@@ -116,18 +117,10 @@ pub async fn guarded<T>(
     stop: &Stop,
 ) -> Result<T> {
     let watch = async {
-        let end = Instant::now() + timeout;
-        loop {
-            if control.cancelled() || stop.is_set() {
-                return Error::cancelled();
-            }
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                let seconds = timeout.as_secs_f64();
-                return Error::new(Kind::Timeout, format!("{what}: no answer for {seconds} s"));
-            }
-            tokio::time::sleep(left.min(TICK)).await;
+        while !control.cancelled() && !stop.is_set() {
+            tokio::time::sleep(TICK).await;
         }
+        Error::cancelled()
     };
     let longest = timeout.saturating_mul(PATIENCE);
     let seconds = longest.as_secs_f64();
@@ -141,9 +134,13 @@ pub async fn guarded<T>(
         let _entered = halt.enter();
         work.as_mut().poll(cx)
     });
+    let late = || {
+        let seconds = timeout.as_secs_f64();
+        Error::new(Kind::Timeout, format!("{what}: no answer for {seconds} s"))
+    };
     tokio::select! {
         biased;
-        done = work => done,
+        done = limit::within(timeout, work) => done.unwrap_or_else(|_| Err(late())),
         error = watch => Err(error),
     }
 }

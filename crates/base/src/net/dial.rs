@@ -15,6 +15,7 @@ use tokio_rustls::TlsConnector;
 use super::socket::prepare;
 use super::unix;
 use crate::error::{Error, Kind, Result};
+use crate::limit;
 
 /// A TCP connection, set up as all of ours are. Without `timeout` the caller bounds the time.
 pub async fn tcp(
@@ -111,6 +112,6 @@ async fn within<T>(
 ) -> std::result::Result<T, Duration> {
     match timeout {
         None => Ok(work.await),
-        Some(most) => tokio::time::timeout(most, work).await.map_err(|_| most),
+        Some(most) => limit::within(most, work).await.map_err(|_| most),
     }
 }

@@ -14,6 +14,7 @@ use tokio_rustls::TlsStream;
 use super::errors::{self, Written};
 use super::frame::{log_in, opcode, startup, Answer, Head, Request, HEAD, LONGEST};
 use venturi_base::error::{Error, Kind, Result};
+use venturi_base::limit;
 use venturi_base::net::dial;
 use venturi_base::net::tls::tls_advice;
 use venturi_base::net::wire::Wire;
@@ -29,7 +30,7 @@ pub struct Access {
 impl Access {
     /// A connection to a node; `place`: for error lines.
     pub async fn open(&self, node: SocketAddr, place: &str) -> Result<Wire> {
-        let opened = tokio::time::timeout(self.timeout, self.try_open(node, place));
+        let opened = limit::within(self.timeout, self.try_open(node, place));
         opened.await.unwrap_or_else(|_| {
             let seconds = self.timeout.as_secs_f64();
             let message = format!("{place}: no answer from {node} within {seconds} s");

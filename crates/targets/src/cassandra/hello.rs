@@ -9,6 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::upsert::{Host, Place};
 use venturi_base::error::{Error, Kind, Result};
+use venturi_base::limit;
 use venturi_base::net::dial;
 use venturi_base::net::route::Route;
 use venturi_base::net::tls::tls_advice;
@@ -38,7 +39,7 @@ pub async fn hello(
     let mut first = None;
     for host in &place.hosts {
         let name = host.authority();
-        let asked = tokio::time::timeout(each, ask(host, &name, tls));
+        let asked = limit::within(each, ask(host, &name, tls));
         let late = || {
             Error::new(
                 Kind::Unreachable,

@@ -35,6 +35,7 @@ use session::{Decoding, Ending, Partition, QueryRows};
 use venturi_base::codec::charrow::handshake::{Handshake, Parameters, Request};
 use venturi_base::codec::charrow::{EXTENDED, LONGEST_NAME, LONGEST_QUERY};
 use venturi_base::error::{Error, Kind, Result};
+use venturi_base::limit;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::net::tls::in_the_clear;
 use venturi_base::spec::{Data, Operation, TrialSpec, Values, Verify};
@@ -145,7 +146,7 @@ impl Charrow {
         what: &str,
         call: impl std::future::Future<Output = Result<T>>,
     ) -> Result<T> {
-        match tokio::time::timeout(self.timeout(), call).await {
+        match limit::within(self.timeout(), call).await {
             Ok(result) => result.map_err(|error| error.context(what)),
             Err(_) => Err(Error::new(
                 Kind::Timeout,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::options::{Access, Options};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::http1::{Client, Head};
+use venturi_base::limit;
 
 /// Bytes of an answer to a question about tables.
 const MOST_ANSWER: usize = 16 << 20;
@@ -66,7 +67,7 @@ impl Server {
 
     pub async fn connect(&self) -> Result<Client> {
         let connecting = Client::connect(&self.access.web);
-        match tokio::time::timeout(self.timeout, connecting).await {
+        match limit::within(self.timeout, connecting).await {
             Ok(connected) => connected,
             Err(_) => Err(Error::new(
                 Kind::Unreachable,
@@ -113,7 +114,7 @@ impl Server {
     pub async fn ask(&self, client: &mut Client, statement: &str) -> Result<String> {
         let (path, headers) = (self.path(&[]), self.headers());
         let call = client.call("POST", &path, &headers, statement.as_bytes(), MOST_ANSWER);
-        let (head, body) = match tokio::time::timeout(self.timeout, call).await {
+        let (head, body) = match limit::within(self.timeout, call).await {
             Ok(answer) => answer?,
             Err(_) => {
                 return Err(Error::new(

@@ -14,6 +14,7 @@ use super::program::Program;
 use crate::stream::{Arrived, Incoming, Outgoing, Sent};
 use crate::{Moved, Session, Tally};
 use venturi_base::error::{Error, Kind, Result};
+use venturi_base::limit;
 use venturi_base::meter::clock::{Stage, StageClock};
 
 /// How often it is looked whether a program reads.
@@ -241,13 +242,11 @@ pub async fn within(
     what: &str,
     begun: impl std::future::Future<Output = Result<()>>,
 ) -> Result<()> {
-    tokio::time::timeout(timeout, begun)
-        .await
-        .unwrap_or_else(|_| {
-            let seconds = timeout.as_secs_f64();
-            let what = format!("{what} for {seconds} s; --timeout gives it longer");
-            Err(program.error(Kind::Timeout, &what))
-        })
+    limit::within(timeout, begun).await.unwrap_or_else(|_| {
+        let seconds = timeout.as_secs_f64();
+        let what = format!("{what} for {seconds} s; --timeout gives it longer");
+        Err(program.error(Kind::Timeout, &what))
+    })
 }
 
 /// Whether bytes are in the pipe that nobody has read. Not everywhere is that told of this end.

@@ -38,6 +38,7 @@ use crate::{
 use venturi_base::codec::account::Account;
 use venturi_base::data::Source;
 use venturi_base::error::{Error, Kind, Result};
+use venturi_base::limit;
 use venturi_base::meter::clock::StageClock;
 use venturi_base::meter::handicap::Handicap;
 use venturi_base::meter::sockets::Sockets;
@@ -175,7 +176,7 @@ impl Flight {
         what: &str,
         call: impl std::future::Future<Output = Result<T>>,
     ) -> Result<T> {
-        match tokio::time::timeout(self.timeout(), call).await {
+        match limit::within(self.timeout(), call).await {
             Ok(result) => {
                 result.map_err(|error| first_contact(error.context(what), address, SCHEME))
             }

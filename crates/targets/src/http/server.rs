@@ -7,6 +7,7 @@ use venturi_base::codec::coding::Coding;
 use venturi_base::codec::flight::{SAMPLE_HEADER, TRIAL_HEADER, VERIFY_HEADER};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::http1::{Client, Head, Web};
+use venturi_base::limit;
 use venturi_base::spec::{TrialSpec, Verify};
 
 /// Of an answer with an account, and with samples: eight million numbers at most.
@@ -77,7 +78,7 @@ impl Server {
                 ),
             ))
         };
-        let answered = tokio::time::timeout(self.timeout, call).await;
+        let answered = limit::within(self.timeout, call).await;
         answered.unwrap_or_else(late)
     }
 

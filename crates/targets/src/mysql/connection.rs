@@ -14,6 +14,7 @@ use crate::upsert::{Host, StatementKind, Waits};
 use venturi_base::codec::mysql::definition::Definition;
 use venturi_base::codec::mysql::{self, command, Answer, Greeting, Login, Reader};
 use venturi_base::error::{Error, Kind, Result};
+use venturi_base::limit;
 use venturi_base::net::dial;
 use venturi_base::net::route::{Neighbour, Route};
 
@@ -40,7 +41,7 @@ impl Connection {
     pub async fn open(host: &Host, access: &Access, database: Option<&str>) -> Result<Self> {
         let wire = host.dial(Some(access.timeout), None).await?;
         let logging_in = Self::log_in(Channel::new(wire), host, access, database);
-        tokio::time::timeout(access.timeout, logging_in)
+        limit::within(access.timeout, logging_in)
             .await
             .map_err(|_| dial::late("the log-in", access.timeout))?
     }

@@ -11,6 +11,7 @@ use tokio_rustls::TlsStream;
 use crate::upsert::{Executing, Executor, Host, Login, Place, Prepared};
 use venturi_base::codec::redis::{length, strange, Command, Refusal, Reply, LONGEST};
 use venturi_base::error::{Error, Fate, Kind, Result};
+use venturi_base::limit;
 use venturi_base::meter::clock::Stage;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::net::dial;
@@ -85,7 +86,7 @@ impl Access {
     }
 
     async fn in_time<T>(&self, what: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
-        let done = tokio::time::timeout(self.timeout, work).await;
+        let done = limit::within(self.timeout, work).await;
         done.unwrap_or_else(|_| Err(dial::late(what, self.timeout)))
     }
 

@@ -28,6 +28,7 @@ use venturi_base::codec::flight_sql::{
 use venturi_base::codec::proto::{ActionType, Bytes, FlightDescriptor, FlightInfo};
 use venturi_base::data::view::{Values, View};
 use venturi_base::error::{Error, Kind, Result};
+use venturi_base::limit;
 use venturi_base::meter::clock::StageClock;
 
 /// Bytes of an answer that is read outside of the clock, and its rows.
@@ -35,8 +36,6 @@ const ANSWER: u64 = 64 << 20;
 const ANSWER_ROWS: usize = 100_000;
 /// Letters of a statement in an error.
 const SHOWN: usize = 200;
-/// What a question may take of the trial's timeout.
-const PATIENCE: f64 = 0.9;
 /// An action that all servers of Flight SQL list.
 const SPEAKS: &str = "CreatePreparedStatement";
 
@@ -91,9 +90,7 @@ impl Server {
     /// Bounds a call outside of the clock, and says of its error what was asked.
     pub async fn within<T>(&self, what: &str, call: impl Future<Output = Result<T>>) -> Result<T> {
         let place = self.address.authority();
-        // Before the trial itself gives up, which would not say what was waited for.
-        let patience = self.timeout.mul_f64(PATIENCE);
-        match tokio::time::timeout(patience, call).await {
+        match limit::within(self.timeout, call).await {
             Ok(Ok(found)) => Ok(found),
             Ok(Err(error)) => {
                 let error = first_contact(error.context(what), &self.address, SCHEME);
@@ -106,7 +103,7 @@ impl Server {
                 Kind::Timeout,
                 format!(
                     "{place}: {what}: no answer within {} s; {} A query that takes longer wants a longer timeout",
-                    patience.as_secs_f64(),
+                    self.timeout.as_secs_f64(),
                     self.address.doubt(SERVER, SCHEME)
                 ),
             )),

@@ -1,0 +1,65 @@
+//! How long something may be waited for, outside of the clock. A wait inside of another one ends with
+//! it at the latest, and is asked first: the error says what was really waited for.
+
+use std::cell::Cell;
+use std::future::{poll_fn, Future};
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::time::{timeout_at, Instant};
+
+pub use tokio::time::error::Elapsed;
+
+thread_local! {
+    static END: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// As much as forever, where adding a time-out to the clock would overflow.
+const FOREVER: Duration = Duration::from_secs(86400 * 365 * 30);
+
+/// What `work` comes to, or that the time is over: after `most`, or with the wait that this one is
+/// inside of.
+pub async fn within<T>(most: Duration, work: impl Future<Output = T>) -> Result<T, Elapsed> {
+    let now = Instant::now();
+    let own = now.checked_add(most).unwrap_or_else(|| now + FOREVER);
+    let end = END.get().map_or(own, |outer| outer.min(own));
+    let mut work = pin!(timeout_at(end, work));
+    poll_fn(|cx| {
+        let _entered = Entered(END.replace(Some(end)));
+        work.as_mut().poll(cx)
+    })
+    .await
+}
+
+/// Puts back what held before.
+struct Entered(Option<Instant>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        END.set(self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_innermost_wait_is_told_and_ends_with_the_outer_one() {
+        let most = Duration::from_millis(20);
+        let work = async {
+            // So the inner one, of as long a time, would end after the outer one.
+            tokio::time::sleep(most / 2).await;
+            within(most, pending::<()>()).await.is_err()
+        };
+        assert_eq!(within(most, work).await, Ok(true));
+        assert_eq!(END.get(), None);
+    }
+
+    #[tokio::test]
+    async fn a_time_without_an_end_is_no_overflow() {
+        assert_eq!(within(Duration::MAX, async { 7 }).await, Ok(7));
+    }
+}
