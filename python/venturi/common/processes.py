@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Busy", "busiest", "is_ending", "ticks"]
+__all__ = ["Busy", "busiest", "children", "is_ending", "ticks"]
 
 _PF_EXITING = 0x4  # include/linux/sched.h
 
@@ -52,6 +53,19 @@ def busiest(before: Ticks, after: Ticks, seconds: float, least: float = 0.05) ->
         if pid != os.getpid()
     ]
     return sorted((one for one in used if one.cores >= least), key=lambda one: -one.cores)
+
+
+def children(pid: int) -> list[int]:
+    """The processes whose parent is this one."""
+    found = []
+    for entry in os.scandir("/proc"):
+        with contextlib.suppress(OSError, IndexError):
+            # A name may hold anything, and ends with the last bracket.
+            if entry.name.isdecimal():
+                stat = Path(entry.path, "stat").read_text(errors="replace")
+                if int(stat.rpartition(")")[2].split()[1]) == pid:
+                    found.append(int(entry.name))
+    return found
 
 
 def is_ending(pid: int) -> bool:

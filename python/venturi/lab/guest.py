@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from venturi.common.processes import children
 from venturi.servers.throwaway.guard import die_with
 
 __all__ = ["LISTENS", "LOOPBACK", "main"]
@@ -100,7 +101,7 @@ class _Guest:
         self._reap()
         while self._left and time.monotonic() < deadline:
             # The children of those that end come here next.
-            for pid in set(_children()) - told:
+            for pid in set(children(os.getpid())) - told:
                 told.add(pid)
                 with contextlib.suppress(OSError):
                     os.kill(pid, number)
@@ -125,18 +126,6 @@ def _listening() -> Iterator[_Socket]:
                 if fields[3] == (_LISTEN if table.startswith("tcp") else _UNCONNECTED):
                     word = LOOPBACK if address in _LOOPBACKS else f"{LISTENS} {int(port, 16)}"
                     yield _Socket(word, fields[9])
-
-
-def _children() -> Iterator[int]:
-    """Of this process."""
-    own = str(os.getpid())
-    for entry in os.scandir("/proc"):
-        with contextlib.suppress(OSError, IndexError):
-            # A name may hold anything, and ends with the last bracket.
-            if entry.name.isdecimal():
-                stat = Path(entry.path, "stat").read_text(errors="replace")
-                if stat.rpartition(")")[2].split()[1] == own:
-                    yield int(entry.name)
 
 
 def main() -> int:

@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.names import listed
+from venturi.common.processes import children, is_ending
 from venturi.lab import guest
 from venturi.lab.hosts import CLIENT, SERVER, address, filled
 from venturi.lab.laboratory import Laboratory
@@ -104,6 +105,14 @@ class Serving(_Program):
         except BaseException:
             self.stop()
             raise
+
+    @property
+    def running(self) -> bool:
+        """Whether anything of it is left. Where all of it is ending, the guest is about to say so."""
+        if super().running and all(map(is_ending, children(self._guest.pid))):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._guest.wait(_END_SECONDS)
+        return super().running
 
     @property
     def hello(self) -> dict[str, Any]:
