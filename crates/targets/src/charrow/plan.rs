@@ -17,6 +17,7 @@ use venturi_base::codec::charrow::ring;
 use venturi_base::codec::charrow::{EXTENDED, PLAIN};
 use venturi_base::codec::ipc::Compression;
 use venturi_base::error::{Error, Kind, Result};
+use venturi_base::limit;
 use venturi_base::meter::readers::listener::pid_of;
 use venturi_base::meter::readers::network::is_own;
 use venturi_base::os::machine::Place;
@@ -140,16 +141,14 @@ impl Charrow {
     /// that connection.
     async fn greeted_channel(&self) -> Result<(Channel, Option<BTreeMap<String, String>>, bool)> {
         let wanted = self.options.minor()?;
-        // A little sooner than the plan is given up, which would not say who is silent.
-        let until = tokio::time::Instant::now() + self.timeout() / 20 * 19;
-        let (mut channel, mut greeting) = self.greet(wanted, until).await?;
+        let (mut channel, mut greeting) = self.greet(wanted).await?;
         let mut extended = None;
         if wanted == EXTENDED
             && !self.place.shared // of which 1.1 has nothing
             && matches!(greeting.first, FirstMessage::Error(ref error) if error.kind != Kind::Auth)
         {
             extended = Some(greeting);
-            (channel, greeting) = self.greet(PLAIN, until).await?;
+            (channel, greeting) = self.greet(PLAIN).await?;
         }
         let refusal = match (&greeting.first, self.place.shared) {
             (FirstMessage::Error(error), true) => Some(error.clone()),
@@ -169,7 +168,7 @@ impl Charrow {
         Ok((channel, hello, greeting.after_query))
     }
 
-    async fn greet(&self, minor: i64, until: tokio::time::Instant) -> Result<(Channel, Greeting)> {
+    async fn greet(&self, minor: i64) -> Result<(Channel, Greeting)> {
         let parameters = Parameters {
             // Whether there is any: no more than that is to be seen.
             ring: self.options.ring(&self.place)?.map(|_| ring::SMALLEST),
@@ -184,7 +183,7 @@ impl Charrow {
             },
             _ => {
                 let greeting = greeting(&mut channel, minor, &self.spec.trial);
-                let greeting = tokio::time::timeout_at(until, greeting).await;
+                let greeting = limit::within(self.timeout(), greeting).await;
                 greeting.map_err(|_| self.no_answer())?
             }
         };
