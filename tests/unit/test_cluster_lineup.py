@@ -193,13 +193,16 @@ def test_a_loader_that_fails_ends_the_others(handles: Any, phase: str, who: int)
     assert run(SPEC, found, clocks(found), ClusterControl(), PATIENT)["outcome"] == "ok"
 
 
-def test_a_loader_that_never_gets_ready(handles: Any) -> None:
-    stuck = FakeCore(hangs="ready")
-    found = handles(FakeCore(), stuck)
+@pytest.mark.parametrize("who", [0, 1])
+def test_nobody_starts_before_all_are_ready(handles: Any, who: int) -> None:
+    cores = [FakeCore(hangs="ready" if n == who else None) for n in range(2)]
+    found = handles(*cores, kind=Recording)
+    spec = {**SPEC, "duration_ns": 10**9}  # so that a trial which has begun has an end by this clock
     patience = Patience(answer=LONG, set_up=2.0, collect=LONG)
-    record = run(SPEC, found, clocks(found), ClusterControl(), patience, now=Hands(stuck.stuck.is_set))
+    record = run(spec, found, clocks(found), ClusterControl(), patience, now=Hands(cores[who].stuck.is_set))
     assert record["outcome"] == "failed" and record["error"]["kind"] == "timeout"
-    assert record["error"]["message"] == "loader-2 (10.0.0.2): not ready within 2 s"
+    assert record["error"]["message"] == f"loader-{who + 1} (10.0.0.{who + 1}): not ready within 2 s"
+    assert "start_at" not in [method for handle in found for method, _ in handle.asked]
 
 
 class Prompt:
