@@ -15,7 +15,7 @@ from support.browser import Browser
 from support.needs import require
 from support.run import ROOT
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")

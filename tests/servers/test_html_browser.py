@@ -21,7 +21,7 @@ from venturi.report.figures import palette
 from venturi.report.figures import registry as figures
 from venturi.report.page import page as html_page
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = pytest.mark.browser
 NARROW = 390
 DRAWN = ".trace, .point, .boxes, .js-line, .box, .bars, .fills"
 
