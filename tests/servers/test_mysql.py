@@ -11,8 +11,8 @@ import pytest
 
 from support.core import connecting_all_the_time
 from support.database import Database
+from support.holding import HoldingRelay
 from support.mysql import WORKING_SET, found_sums, refusal, run
-from support.path import Relay
 
 pytestmark = pytest.mark.usefixtures("core")
 
@@ -182,7 +182,7 @@ def test_options_of_the_server_and_of_others(mariadb: Database) -> None:
 
 
 def test_streams_are_spread_over_hosts(mariadb: Database) -> None:
-    with Relay(mariadb.port) as one, Relay(mariadb.port) as two:
+    with HoldingRelay(mariadb.port) as one, HoldingRelay(mariadb.port) as two:
         both = f"127.0.0.1:{one.own_port},127.0.0.1:{two.own_port}"
         record = run(f"mysql://venturi@{both}/venturi", "venturi_hosts", streams=4)
     assert record["outcome"] == "ok", record["error"]
