@@ -13,6 +13,7 @@ from support.core import connecting_all_the_time
 from support.database import Database
 from support.holding import HoldingRelay
 from support.mysql import WORKING_SET, found_sums, refusal, run
+from support.read import file_of
 
 pytestmark = pytest.mark.usefixtures("core")
 
@@ -47,20 +48,6 @@ def test_the_streams_connections_are_read_and_no_others(mariadb: Database) -> No
     counts = record["counts"]
     # A row is text of some 90 bytes; nothing but the batches and their answers is counted.
     assert 0.5 < counts["wire_bytes"] / (90 * counts["rows"]) < 3
-
-
-def test_both_protocols_store_the_same(mariadb: Database) -> None:
-    def rows(statement: str) -> list[tuple[object, ...]]:
-        table = f"venturi_same_{statement}"
-        options = {"statement": statement, "keep": True}
-        assert run(mariadb.url, table, options=options, streams=1, threads=1)["outcome"] == "ok"
-        found = mariadb.run_sql(f"SELECT * FROM {table} ORDER BY 1, 2, 3, 4, 5, 6")
-        mariadb.run_sql(f"DROP TABLE {table}")
-        return found
-
-    by_text = rows("text")
-    assert len(by_text) > 9_000
-    assert by_text == rows("prepared")
 
 
 def test_batches_of_ten_thousand_rows(mariadb: Database) -> None:
@@ -114,15 +101,13 @@ def test_a_users_table(mariadb: Database, tmp_path: Path) -> None:
         "ok": pa.array([i % 2 == 0 for i in range(count)]),
     }
     table = pa.table(columns)
-    ipc = tmp_path / "sales.arrow"
-    with pa.OSFile(str(ipc), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
+    data = file_of(tmp_path / "sales.arrow", table)
 
     def rows(statement: str) -> list[tuple[object, ...]]:
         record = run(
             mariadb.url,
             "venturi_sales",
-            data={"source": "file", "path": "sales.parquet", "ipc": str(ipc)},
+            data=data,
             upsert={"key": ["name"], "add": ["hits"]},
             rows_per_batch=100,
             rows_per_stream=1_300,
