@@ -13,7 +13,7 @@ from support.http import nginx, nginx_server, rows, stream
 from support.needs import require
 from support.run import venturi
 
-QUIET = ("--repeats", "1", "--warmup", "0", "--no-report", "--no-ceilings")
+QUIET = ("--streams", "1", "--repeats", "1", "--warmup", "0", "--no-report", "--no-ceilings")
 
 
 def trial(run: Path, url: str, *words: object) -> dict[str, Any]:
