@@ -96,20 +96,6 @@ def test_links_are_looked_at() -> None:
     assert done.stderr == ""
 
 
-def test_what_was_predicted_and_queued_is_measured(tmp_path: Path) -> None:
-    """Windows make streams add up, which is a law that can be gone on with.
-
-    Twin: tests/unit/test_predict_links.py."""
-    out = tmp_path / "run"
-    words = ("--target", "flight://local", "--operation", "get", "--link", "1gbit 20ms", "--window", 65535)
-    words = (*words, "--streams", "1,2,3,4", *TRIAL, "--no-ceilings", "--repeats", 1, "--out", out)
-    for step in (("run", *words), ("predict", out, "--streams", 6, "--queue"), ("run", "--resume", out)):
-        done = venturi(*step)
-        assert done.returncode == 0, done.stderr
-    *_, last = map(json.loads, (out / "trials.jsonl").read_text().splitlines())
-    assert last["parameters"]["streams"] == 6
-
-
 def test_what_this_machine_cannot_carry_fails_the_cell(tmp_path: Path) -> None:
     """Twin: tests/unit/test_links.py, for what is not as asked."""
     given = ("--link", "50mbit,400gbit", "--duration", "300ms", "--repeats", 1, "--warmup", 0)

@@ -75,8 +75,6 @@ def test_who_was_measured(mariadb: Database) -> None:
     record = run(mariadb.url, "venturi_who", duration_ns=300_000_000, generate="inline")
     assert record["outcome"] == "ok", record["error"]
     target = record["target"]
-    assert target["software"].startswith("MariaDB 10.") or target["software"].startswith("MySQL")
-    assert target["pid"] == mariadb.pid
     assert target["protocol"] == "mysql text"
     assert target["address"] == f"127.0.0.1:{mariadb.port}"
     assert target["round_trip_ns"] > 0
