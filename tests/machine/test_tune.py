@@ -32,7 +32,7 @@ def test_a_link_decides_about_compression(tmp_path: Path, core: object, rate: st
         )
         done = subprocess.run(
             [*two.inside(two.client), *words],
-            capture_output=True, text=True, env=environment(), timeout=180, check=False,
+            capture_output=True, text=True, env=environment(), check=False,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -285,7 +285,6 @@ def test_a_clock_that_is_wrong(cassandra: Database, offset: str, where: str) -> 
         env={**os.environ, **database_support.skewed(offset)},
         capture_output=True,
         text=True,
-        timeout=60,
         check=True,
     )
     note = passed(json.loads(done.stdout))["note"]

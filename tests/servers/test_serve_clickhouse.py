@@ -58,7 +58,7 @@ def test_whole_answers(engine: Server, form: str) -> None:  # noqa: F811
             wanted = "&".join(f"{k}={v}" for k, v in {"database": "venturi", **more}.items())
             wanted += f"&query={urllib.request.quote(statement)}"
             url = f"http://{engine.started.address}/?{wanted}"
-            with urllib.request.urlopen(urllib.request.Request(url, body), timeout=60) as answer:
+            with urllib.request.urlopen(urllib.request.Request(url, body)) as answer:
                 return bytes(answer.read())
 
         rows = call(f"{query} FORMAT {form}", b"")
@@ -73,7 +73,7 @@ def test_the_format_that_jdbc_asks_for(engine: Server) -> None:  # noqa: F811
 
     headers = {"X-ClickHouse-Format": "JSONEachRow", "X-ClickHouse-User": "venturi"}
     asked = urllib.request.Request(f"http://{engine.started.address}/", b"SELECT 1 AS a", headers)
-    with urllib.request.urlopen(asked, timeout=60) as answer:
+    with urllib.request.urlopen(asked) as answer:
         assert answer.read() == b'{"a":1}\n'
 
 
@@ -130,18 +130,18 @@ def test_served_by_hand_and_kept(kind: str, tmp_path: Path) -> None:
             )  # fmt: skip
             assert done.returncode == 0, done.stderr
         finally:
-            said = process.communicate(timeout=60)[1]
+            said = process.communicate()[1]
         assert process.returncode == 0 and not Path(hello["directory"]).exists(), said
     other = "server" if kind == "chdb" else "chdb"
     process, hello = serve("--engine", other, "--data", kept, PATH=path)
-    said = process.communicate(timeout=60)[1].decode()
+    said = process.communicate()[1].decode()
     assert not hello and (f"its tables are of --engine {kind}" in said or "not installed here" in said)
 
 
 def test_what_cannot_start_says_why() -> None:
     has_chdb()
     process, hello = serve("--engine", "chdb", "--set", "max_threadz=1")
-    said = process.communicate(timeout=60)[1].decode()
+    said = process.communicate()[1].decode()
     assert not hello and process.returncode == 4 and "max_threadz" in said and "Traceback" not in said
     done = venturi("serve", "clickhouse", "--engine", "duck")
     assert done.returncode == 2 and "--engine duck: is not one of auto, server, chdb" in done.stderr
