@@ -159,18 +159,6 @@ def test_a_loader_that_is_killed_fails_its_trial(tmp_path: Path) -> None:
     gone(killed)
 
 
-def test_a_search_over_a_link_searches_compression_too(tmp_path: Path) -> None:
-    """As towards another host: over a slow link the smaller data win."""
-    out = tmp_path / "run"
-    given = ("--operation", "get", "--data", "builtin:birdstrikes", "--link", "50mbit 2ms")
-    budget = ("--duration", "300ms", "--trials", 8, "--no-ceilings", "--out", out)
-    done = venturi("tune", "flight://remote", *given, *budget)
-    assert done.returncode == 0, done.stderr
-    lines = records(out)
-    assert {line["parameters"]["link"] for line in lines} == {"50mbit 2ms"}
-    assert {line["parameters"]["compression"] for line in lines} & {"lz4", "zstd"}
-
-
 @pytest.fixture
 def home_of_others() -> Iterator[Path]:
     """A directory of somebody who is not root, which pytest's own would hide."""
