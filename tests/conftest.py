@@ -22,6 +22,12 @@ from support.records_schema import records_follow_the_schema  # noqa: F401 - a f
 
 SHARED = ("cassandra", "postgres", "mariadb", "engine", "clickhouse")
 """Fixtures that are servers: one worker runs all tests with one of them."""
+LONG = (
+    *("spark", "test_spark_cluster", "test_links_run", "test_spark_placement", "cassandra"),
+    *("test_serve_databases", "test_cluster_up", "test_cluster_ray", "test_builtin_scenarios"),
+    *("test_cluster_faults", "test_cluster_slurm", "test_cluster_remote", "test_links_servers"),
+)
+"""Groups that take long, the longest first: they begin first, so that no worker is left alone with one."""
 TEMPORARY = pytest.StashKey[tuple[str | None, str]]()
 
 # A shell starts what runs in the background with SIGINT ignored, and children inherit that: the commands
@@ -58,10 +64,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One worker runs all tests that share a server, whatever their files, so a run starts it once. Of the
     other tests one worker runs those of a file, which share its fixtures, unless they have a group."""
+    turns = dict[pytest.Item, int]()
     for item in items:
         shared = [name for name in SHARED if name in getattr(item, "fixturenames", ())]
-        if not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(shared[0] if shared else item.path.stem))
+        if not (marker := item.get_closest_marker("xdist_group")):
+            marker = pytest.mark.xdist_group(shared[0] if shared else item.path.stem).mark
+            item.add_marker(pytest.mark.xdist_group(marker.args[0]))
+        group = marker.args[0]
+        turns[item] = LONG.index(group) if group in LONG else len(LONG)
+    items.sort(key=turns.__getitem__)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -27,10 +27,44 @@ from support import timeseries as stores
 from venturi import open as open_run
 
 WORK = shared.target_directory() / "bench-ingest"
+
+
+class Venturi(stores.Server):
+    program = sys.executable
+    protocols = ("resp", "opentsdb", "influx")
+
+    def __init__(self, folder: Path, durable: str) -> None:
+        super().__init__(folder)
+        self.durable = durable
+        self.name = f"venturi, {durable}"
+        self.durability = {
+            "none": "nothing before a segment is sealed",
+            "os": "log in the page cache",
+            "fsync": "log on the disk",
+        }[durable]
+
+    def command(self) -> list[str]:
+        flags = [w for n in self.protocols for w in (f"--{'port' if n == 'resp' else n}", str(self.ports[n]))]
+        words = [sys.executable, "-m", "venturi", "serve", "timeseries", "--data", str(self.folder)]
+        return [*words, *flags, "--http", str(self.ports["http"]), "--durable", self.durable]
+
+    def _stats(self) -> dict[str, object]:
+        found: dict[str, object] = json.loads(
+            stores.fetch(f"http://127.0.0.1:{self.ports['http']}/api/stats")
+        )
+        return found
+
+    def answers(self) -> bool:
+        return "software" in self._stats()
+
+    def stored(self) -> int:
+        return int(str(self._stats()["points"]))
+
+
 SERVERS: dict[str, Callable[[Path], stores.Server]] = {
-    "venturi-none": lambda folder: stores.Venturi(folder, "none"),
-    "venturi-os": lambda folder: stores.Venturi(folder, "os"),
-    "venturi-fsync": lambda folder: stores.Venturi(folder, "fsync"),
+    "venturi-none": lambda folder: Venturi(folder, "none"),
+    "venturi-os": lambda folder: Venturi(folder, "os"),
+    "venturi-fsync": lambda folder: Venturi(folder, "fsync"),
     "victoria-metrics": stores.VictoriaMetrics,
     "influxdb": stores.InfluxDb,
     "questdb": stores.QuestDb,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from bench.verdicts import bottleneck as made
 from bench.verdicts.places import (
     beside,
     both_throttled,
@@ -37,7 +38,6 @@ from bench.verdicts.places import (
     two_servers,
 )
 from bench.verdicts.stand import Case, Verdicts
-from support import bottleneck as made
 from venturi.analysis.verdict.causes import Cause
 
 CPUS = sorted(os.sched_getaffinity(0))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from bench.verdicts import bottleneck as made
 from bench.verdicts.stand import Make, Stand, Trial
-from support import bottleneck as made
 from support import database, path
 from support import redis as redis_server
 from support.charrow import serving
@@ -42,7 +42,7 @@ def throttled(end: str, cores: float, *flags: object) -> Make:
     """The process of that end has a CPU quota."""
 
     def make(stand: Stand) -> Trial:
-        group = stand.enter(path.cpu_group(cores))
+        group = stand.enter(made.cpu_group(cores))
         inside = {end: group.inside}
         server = stand.enter(path.server(within=inside.get("server")))
         return Trial(at(server.address, *flags, "--no-ceilings"), inside.get("client", []))
@@ -54,7 +54,7 @@ def both_throttled(
     server_cores: float, client_cores: float, *flags: object, serve: tuple[str, ...] = ()
 ) -> Make:
     def make(stand: Stand) -> Trial:
-        of_server, of_client = (stand.enter(path.cpu_group(n)) for n in (server_cores, client_cores))
+        of_server, of_client = (stand.enter(made.cpu_group(n)) for n in (server_cores, client_cores))
         server = stand.enter(path.server(*serve, within=of_server.inside))
         return Trial(at(server.address, *flags, "--no-ceilings"), of_client.inside)
 
@@ -94,9 +94,9 @@ def far(milliseconds: float, *flags: object, serve: tuple[str, ...] = ()) -> Mak
     """A relay between both ends that delays each byte, each way."""
 
     def make(stand: Stand) -> Trial:
-        server = stand.enter(path.server(*serve, within=path.at_once()))
-        port = stand.enter(path.relay(server.port, milliseconds))
-        return Trial(at(f"127.0.0.1:{port}", *flags, "--no-ceilings"), path.at_once())
+        server = stand.enter(path.server(*serve, within=made.at_once()))
+        port = stand.enter(made.relay(server.port, milliseconds))
+        return Trial(at(f"127.0.0.1:{port}", *flags, "--no-ceilings"), made.at_once())
 
     return make
 
@@ -168,7 +168,7 @@ def sqlite_on_a_slow_disk(bytes_per_second: int, *flags: object) -> Make:
 def database_throttled(name: str, cores: float, *flags: object) -> Make:
     def make(stand: Stand) -> Trial:
         server = stand.start(name)
-        stand.enter(path.quota(server.pid, cores))
+        stand.enter(made.quota(server.pid, cores))
         return Trial(_upsert(server.url, *server.flags, *flags), environment=server.env)
 
     return make
@@ -185,14 +185,14 @@ def database_on_a_slow_disk(name: str, bytes_per_second: int, *flags: object) ->
 
 
 def _far_url(stand: Stand, url: str, port: int, milliseconds: float) -> str:
-    return url.replace(f":{port}", f":{stand.enter(path.relay(port, milliseconds))}")
+    return url.replace(f":{port}", f":{stand.enter(made.relay(port, milliseconds))}")
 
 
 def database_far(name: str, milliseconds: float, *flags: object) -> Make:
     def make(stand: Stand) -> Trial:
         server = stand.start(name)
         url = _far_url(stand, server.url, server.port, milliseconds)
-        return Trial(_upsert(url, *server.flags, *flags, rows=20), path.at_once(), server.env)
+        return Trial(_upsert(url, *server.flags, *flags, rows=20), made.at_once(), server.env)
 
     return make
 
@@ -271,7 +271,7 @@ def redis_far(milliseconds: float, *flags: object) -> Make:
     def make(stand: Stand) -> Trial:
         server = _redis(stand)
         url = _far_url(stand, server.url, int(server.address.rsplit(":", 1)[1]), milliseconds)
-        return Trial(_upsert(url, *flags, rows=20), path.at_once())
+        return Trial(_upsert(url, *flags, rows=20), made.at_once())
 
     return make
 
@@ -322,7 +322,7 @@ def store_throttled(cores: float, *flags: object) -> Make:
     def make(stand: Stand) -> Trial:
         running = Store(stand.place / "points")
         stand.ends.callback(_stop, running)
-        stand.enter(path.quota(running.process.pid, cores))
+        stand.enter(made.quota(running.process.pid, cores))
         return Trial((*_ingest(*running.flags), *flags))
 
     return make

@@ -23,10 +23,10 @@ from pathlib import Path
 import pytest
 
 from bench import shared
+from bench.verdicts.bottleneck import controller
 from bench.verdicts.cases import CASES
 from bench.verdicts.page import page
 from bench.verdicts.stand import Case, Stand, summary
-from support import path
 from support.run import command, environment
 from venturi.analysis.results import Results, load
 
@@ -103,7 +103,7 @@ def measure(options: argparse.Namespace, source: Path) -> None:
     with source.open("a", encoding="utf-8") as file:
         keep = shared.keeper(file)
         if not done:
-            controllers = {name: path.controller(name) for name in ("cpu", "blkio", "io")}
+            controllers = {name: controller(name) for name in ("cpu", "blkio", "io")}
             found = {name: f"version {one[0]}" if one else "missing" for name, one in controllers.items()}
             keep({**shared.machine(), "cgroup": found, "rounds": options.rounds})
         for number in range(options.rounds):

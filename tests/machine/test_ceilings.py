@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from pathlib import Path
 from typing import Any
 
+from support.run import venturi
 from venturi.common.environment import usable_cores
 
 
@@ -30,3 +33,20 @@ def test_codecs(core: Any) -> None:
 
     assert codec("ipc-encode") > codec("lz4-encode") > codec("zstd:9-encode")
     assert codec("lz4-decode") > codec("zstd-encode")
+
+
+def test_limits_are_measured_with_the_same_statements(tmp_path: Path) -> None:
+    """Twin: tests/unit/test_upsert_scenario.py, for which limits a cell has."""
+    done = venturi(
+        *("run", "--target", "sqlite://local", "--synchronous", "full", "--generate", "ahead,inline"),
+        *("--duration", "100ms", "--working-set", "2k", "--repeats", "1", "--warmup", "0", "--no-report"),
+        *("--ceilings", "once", "--fresh-ceilings", "--out", tmp_path / "r"),
+    )
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "r" / "ceilings.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in text]
+    assert {line["kind"] for line in found} == {"memory", "disk", "engine"}
+    assert {line["path"] for line in found if line["kind"] == "disk"} == {tempfile.gettempdir()}
+    engine = {line["data"]: line for line in found if line["kind"] == "engine"}
+    assert set(engine) == {"usage, statements built ahead", "usage, statements of sqlite built inline"}
+    assert all(line["outcome"] == "ok" and line["bytes"] for line in engine.values())

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.hosts import records
 from support.link import laboratory
 from support.run import venturi
 from venturi.analysis import results
@@ -95,15 +96,24 @@ def test_links_are_looked_at() -> None:
     assert done.stderr == ""
 
 
-def test_what_was_predicted_and_queued_is_measured(tmp_path: Path) -> None:
-    """Windows make streams add up, which is a law that can be gone on with.
+def test_what_this_machine_cannot_carry_fails_the_cell(tmp_path: Path) -> None:
+    """Twin: tests/unit/test_links.py, for what is not as asked."""
+    given = ("--link", "50mbit,400gbit", "--duration", "300ms", "--repeats", 1, "--warmup", 0)
+    words = ("--target", "flight://local", "--operation", "get", *given, "--no-ceilings", "--no-report")
+    done = venturi("run", *words, "--out", tmp_path / "run")
+    assert done.returncode == 5, done.stderr
+    by_link = {line["parameters"]["link"]: line for line in records(tmp_path / "run")}
+    good, bad = by_link["50mbit"], by_link["400gbit"]
+    assert good["outcome"] == "ok" and good["verification"]["achieved"] == "checksum", good["error"]
+    assert good["link"]["asked"] == "50mbit"
+    assert bad["outcome"] == "failed" and bad["error"]["kind"] == "link"
+    said = bad["error"]["message"]
+    assert said.startswith("the path is not 400gbit: ") and "400 Gbit/s were asked for, " in said
+    assert said in done.stderr
 
-    Twin: tests/unit/test_predict_links.py."""
-    out = tmp_path / "run"
-    words = ("--target", "flight://local", "--operation", "get", "--link", "1gbit 20ms", "--window", 65535)
-    words = (*words, "--streams", "1,2,3,4", *TRIAL, "--no-ceilings", "--repeats", 1, "--out", out)
-    for step in (("run", *words), ("predict", out, "--streams", 6, "--queue"), ("run", "--resume", out)):
-        done = venturi(*step)
-        assert done.returncode == 0, done.stderr
-    *_, last = map(json.loads, (out / "trials.jsonl").read_text().splitlines())
-    assert last["parameters"]["streams"] == 6
+
+def test_a_link_that_is_not_as_asked_ends_with_5() -> None:
+    done = venturi("links", "400gbit", "--repeats", 1)
+    assert done.returncode == 5
+    assert done.stdout.startswith("400gbit: NOT as asked: ")
+    assert done.stderr.endswith("error: 1 of 1 links are not as asked: 400gbit\n")

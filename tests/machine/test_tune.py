@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.hosts import records
 from support.path import SERVER_ADDRESS, hosts, server
 from support.run import command, environment, venturi
 
@@ -32,8 +33,20 @@ def test_a_link_decides_about_compression(tmp_path: Path, core: object, rate: st
         )
         done = subprocess.run(
             [*two.inside(two.client), *words],
-            capture_output=True, text=True, env=environment(), timeout=180, check=False,
+            capture_output=True, text=True, env=environment(), check=False,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["best"]["settings"]["compression"] not in (None, "none")) == pays, found["best"]
+
+
+def test_a_search_over_a_link_searches_compression_too(tmp_path: Path) -> None:
+    """As towards another host: over a slow link the smaller data win."""
+    out = tmp_path / "run"
+    given = ("--operation", "get", "--data", "builtin:birdstrikes", "--link", "50mbit 2ms")
+    budget = ("--duration", "300ms", "--trials", 8, "--no-ceilings", "--out", out)
+    done = venturi("tune", "flight://remote", *given, *budget)
+    assert done.returncode == 0, done.stderr
+    lines = records(out)
+    assert {line["parameters"]["link"] for line in lines} == {"50mbit 2ms"}
+    assert {line["parameters"]["compression"] for line in lines} & {"lz4", "zstd"}

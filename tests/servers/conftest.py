@@ -2,6 +2,31 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from support.browser import Browser
 from support.clickhouse import clickhouse, engine  # noqa: F401 - fixtures
 from support.judged import judged  # noqa: F401 - a fixture
 from support.proven import proven_instrument  # noqa: F401 - a fixture
+
+# Java's second compiler pays off after minutes. Without it Cassandra starts with half of the CPU time, Spark
+# with two thirds.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+
+@pytest.fixture(scope="session")
+def _started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("browser") / "profile") as found:
+        yield found
+
+
+@pytest.fixture
+def browser(_started: Browser) -> Browser:
+    """As a reader's at a desk in daylight; one for all pages."""
+    _started.size(1280, 900)
+    _started.dark(False)
+    _started.scripts(True)
+    return _started

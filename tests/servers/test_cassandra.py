@@ -20,6 +20,7 @@ from support.behaviour import RIGHT_ENV
 from support.database import Database
 from support.holding import while_held
 from support.judged import Place
+from support.read import file_of
 
 pytestmark = pytest.mark.usefixtures("core")
 
@@ -71,38 +72,19 @@ def passed(record: dict[str, Any]) -> dict[str, Any]:
     return verification
 
 
-def user_file(directory: Path, table: pa.Table) -> dict[str, str]:
-    path = directory / "table.arrow"
-    with pa.ipc.new_file(path, table.schema) as writer:
-        writer.write_table(table)
-    return {"source": "file", "path": "sales.parquet", "ipc": str(path)}
-
-
 def count(database: Database, table: str, column: str = "hits") -> tuple[int, int]:
     """Rows and sum, as somebody else's driver reads them."""
     found = database.run_sql(f"SELECT {column} FROM venturi.{table}")
     return len(found), sum(row[0] for row in found)
 
 
-def test_counters_in_batches(cassandra: Database) -> None:
-    record = upsert(cassandra, "venturi_counters", options={"keep": True})
-    verification = passed(record)
-    assert record["counts"]["rows"] == 4000
-    assert record["counts"]["batches"] == 20
-    assert [column["column"] for column in verification["sums"]] == ["hits"]
-    rows, hits = count(cassandra, "venturi_counters")
-    assert rows == verification["rows"] == verification["expected_rows"]
-    assert hits == int(verification["sums"][0]["expected"])
-    target = record["target"]
-    assert target["software"].startswith("Cassandra 5.")
-    assert target["protocol"] == "cql"
-    assert target["pid"] == cassandra.pid
-    assert target["round_trip_ns"] > 0
+def test_who_was_measured(cassandra: Database) -> None:
+    record = upsert(cassandra, "venturi_counters")
+    passed(record)
+    target, stages = record["target"], record["stages"]["client"]
+    assert target["protocol"] == "cql" and target["round_trip_ns"] > 0
     assert record["cpu"]["server"]["user_ns"] > 0
-    assert record["latency"]["service"]["count"] == 20
-    stages = record["stages"]["client"]
-    assert stages["send"] > 0
-    assert stages["await_reply"] > stages["send"]
+    assert stages["await_reply"] > stages["send"] > 0
 
 
 @pytest.mark.parametrize("write", ["insert", "counter"])
@@ -118,7 +100,7 @@ def test_batches_as_one_statement(cassandra: Database, write: str, statement: st
     # A file's last batch is shorter, and a statement of its own.
     rows = pa.table({"id": pa.array(range(50), pa.int32()), "sold": pa.array(range(50), pa.int64())})
     given: dict[str, Any] = {
-        "data": user_file(tmp_path, rows),
+        "data": file_of(tmp_path / "table.arrow", rows),
         "upsert": {"key": ["id"], "add": ["sold"]},
         "rows_per_batch": 20,
         "rows_per_stream": 60,
@@ -174,7 +156,6 @@ def test_an_inline_statement_is_the_same(cassandra: Database) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"compression": "lz4"},
         {"compression": "snappy"},
         {"token_aware": False},
         {"partition_key": 1},
@@ -267,7 +248,7 @@ def test_a_table_of_the_users_own(cassandra: Database, tmp_path: Path) -> None:
         }
     )
     given: dict[str, Any] = {
-        "data": user_file(tmp_path, table),
+        "data": file_of(tmp_path / "table.arrow", table),
         "upsert": {"key": ["id", "kind"], "add": ["sold"]},
         "rows_per_batch": 20,
         "rows_per_stream": 60,
@@ -287,7 +268,7 @@ def test_a_table_of_the_users_own(cassandra: Database, tmp_path: Path) -> None:
     assert kind == "usage"
     assert "write = insert" in message
     given["upsert"] = {"key": ["id", "kind"], "add": ["sold"]}
-    given["data"] = user_file(tmp_path, table.select(["id", "kind", "sold"]))
+    given["data"] = file_of(tmp_path / "table.arrow", table.select(["id", "kind", "sold"]))
     verification = passed(upsert(cassandra, "venturi_own", **given))
     # Three batches of 20, 20 and 10 rows, each of them once.
     assert verification["rows"] == n
@@ -304,7 +285,6 @@ def test_a_clock_that_is_wrong(cassandra: Database, offset: str, where: str) -> 
         env={**os.environ, **database_support.skewed(offset)},
         capture_output=True,
         text=True,
-        timeout=60,
         check=True,
     )
     note = passed(json.loads(done.stdout))["note"]

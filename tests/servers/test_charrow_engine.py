@@ -33,7 +33,7 @@ class Asked:
 
     def push(self, stream: bytes) -> bool:
         if self._meet and not self.pieces:
-            self._meet.wait(30)
+            self._meet.wait()
         self.pieces.append(stream)
         return len(self.pieces) < self._wanted
 
@@ -42,7 +42,7 @@ class Asked:
         self.done.set()
 
     def table(self) -> pa.Table:
-        assert self.done.wait(60)
+        self.done.wait()
         assert self.error is None, self.error
         return pa.concat_tables([pa.ipc.open_stream(piece).read_all() for piece in self.pieces])
 
@@ -102,13 +102,14 @@ def test_an_error_is_the_querys_answer_in_one_line(server: Server) -> None:
     early = server.ask("SELECT nothing FROM numbers(3)")
     late = server.ask("SELECT throwIf(number = 3000000) FROM numbers(5000000)")
     for asked, said in ((early, "UNKNOWN_IDENTIFIER"), (late, "throwIf")):
-        assert asked.done.wait(60)
+        asked.done.wait()
         assert asked.error is not None and said in asked.error and "\n" not in asked.error
 
 
 def test_who_wants_no_more_ends_an_endless_query(server: Server) -> None:
     asked = server.ask("SELECT number FROM system.numbers", wanted=3)
-    assert asked.done.wait(60) and asked.error is None
+    asked.done.wait()
+    assert asked.error is None
     assert len(asked.pieces) == 3
 
 
@@ -253,9 +254,7 @@ engine.stop()
 
     def run(*texts: str) -> str:
         # The engine is one a process, and belongs to one directory.
-        done = subprocess.run(
-            [sys.executable, "-c", code, *texts], capture_output=True, text=True, timeout=180
-        )
+        done = subprocess.run([sys.executable, "-c", code, *texts], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

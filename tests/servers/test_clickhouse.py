@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from support.adbc import run
 from support.clickhouse import Server
-from support.read import REMOTE, good, refused
-from support.run import venturi
+from support.read import RECORDS, get, good, put, refused
 
 pytestmark = pytest.mark.usefixtures("core")
 
-RECORDS = {"source": "records", "columns": 4}
 MIXED = (
     "SELECT number AS n, toString(number * 7) AS s, toDate(number % 20000) AS d, toFloat64(number) / 3 AS f, "
     "if(number % 3 = 0, NULL, toInt32(number)) AS i, toFixedString('abcd', 4) AS x, "
@@ -24,46 +21,18 @@ MIXED = (
 )
 
 
-def trial(
-    url: str,
-    operation: str,
-    data: dict[str, Any],
-    *,
-    streams: int = 2,
-    rows: int | None = None,
-    batch: int = 8192,
-    verify: str = "checksum",
-    patience_s: int = 300,
-    **options: Any,
-) -> dict[str, Any]:
-    from venturi import _core
-
-    document = {
-        "trial": "test", "target": url, "options": options, "operation": operation, "data": data,
-        "rows_per_batch": batch, "streams": streams, "threads": streams, "verify": verify,
-        "rows_per_stream": rows, "timeout_ns": patience_s * 1_000_000_000,
-    }  # fmt: skip
-    answer = _core.run_trial(json.dumps(document), _core.Control())
-    record: dict[str, Any] = json.loads(answer) if isinstance(answer, str) else answer
-    return record
-
-
 def test_a_query_of_every_type_is_shared(clickhouse: Server) -> None:
     for form in ("native", "rowbinary"):
         for split in ("hash", "key", "none"):
             by = {} if split == "none" else {"split_by": "n"}
-            record = trial(
-                clickhouse.url, "get", REMOTE, streams=3, query=MIXED, format=form, split=split, **by
-            )
+            record = get(clickhouse.url, streams=3, query=MIXED, format=form, split=split, **by)
             good(record, 600_000 if split == "none" else 200_000)
             assert [column["column"] for column in record["verification"]["sums"]] == ["n", "s", "i"]
 
 
 def test_nulls_are_no_streams_loss(clickhouse: Server) -> None:
     for split in ("hash", "key"):
-        record = trial(
-            clickhouse.url, "get", REMOTE, streams=3, query=MIXED, split=split, split_by="i", verify="count"
-        )
+        record = get(clickhouse.url, streams=3, query=MIXED, split=split, split_by="i", verify="count")
         good(record, 200_000, "count")
 
 
@@ -72,10 +41,10 @@ def test_parts_of_a_table(clickhouse: Server) -> None:
     clickhouse.ask("CREATE TABLE parted (n UInt64) ENGINE = MergeTree ORDER BY n")
     for part in range(3):
         clickhouse.ask(f"INSERT INTO parted SELECT number FROM system.numbers LIMIT {1000 * (part + 1)}")
-    record = trial(clickhouse.url, "get", REMOTE, streams=2, table="parted", split="parts")
+    record = get(clickhouse.url, streams=2, table="parted", split="parts")
     good(record, 6000)
     # More streams than parts.
-    good(trial(clickhouse.url, "get", REMOTE, streams=5, table="parted", split="parts"), 6000)
+    good(get(clickhouse.url, streams=5, table="parted", split="parts"), 6000)
     clickhouse.ask("DROP TABLE parted")
 
 
@@ -83,41 +52,39 @@ def test_a_table_of_somebody_elses(clickhouse: Server) -> None:
     clickhouse.ask("DROP TABLE IF EXISTS theirs")
     clickhouse.ask("CREATE TABLE theirs (b Int64, a Int64, d Int64, c Int64, more String) ENGINE = Log")
     clickhouse.ask("INSERT INTO theirs (a) VALUES (5)")
-    message = refused(trial(clickhouse.url, "put", RECORDS, rows=10, table="theirs"), "usage", "theirs")
+    message = refused(put(clickhouse.url, streams=2, rows=10, table="theirs"), "usage", "theirs")
     assert "--no-setup" in message
-    record = trial(clickhouse.url, "put", RECORDS, rows=10, table="theirs", setup=False)
+    record = put(clickhouse.url, streams=2, rows=10, table="theirs", setup=False)
     good(record, 20)
     assert record["verification"]["note"] == "1 rows were there before"
     assert clickhouse.ask("SELECT count(), min(more = '') FROM theirs") == "21\t1"
-    refused(trial(clickhouse.url, "put", {**RECORDS, "columns": 5}, rows=10, table="theirs", setup=False),
-            "usage", "column e", "none of that name")  # fmt: skip
+    record = put(clickhouse.url, data={**RECORDS, "columns": 5}, rows=10, table="theirs", setup=False)
+    refused(record, "usage", "column e", "none of that name")
     clickhouse.ask("DROP TABLE theirs")
 
 
 @pytest.mark.parametrize("form", ["native", "rowbinary"])
 def test_an_exception_between_the_rows(clickhouse: Server, form: str) -> None:
     query = "SELECT number, throwIf(number > 900000) AS t FROM system.numbers LIMIT 1000000"
-    record = trial(
-        clickhouse.url, "get", REMOTE, streams=1, query=query, format=form, verify="none", batch=65_536
-    )
+    record = get(clickhouse.url, streams=1, query=query, format=form, verify="none", batch=65_536)
     refused(record, "server", "after ", " rows: Code: 395, DB::Exception: Value passed to 'throwIf'")
 
 
 def test_what_cannot_be_is_one_line(clickhouse: Server) -> None:
-    def get(url: str = clickhouse.url, streams: int = 1, **options: Any) -> dict[str, Any]:
-        return trial(url, "get", REMOTE, streams=streams, **options)
-
-    refused(get(table="nowhere"), "server", "Code: 60", "is it in another database?")
-    refused(get(query="SELECT 1", settings={"max_threadz": 1}), "server", "max_threadz")
-    refused(get(query="SELECT 1", format="arrow"), "usage", "18.16", "native or rowbinary")
-    refused(get(query="SELECT 1", format="native", compression="zstd"), "usage", "none")
-    refused(get(query="SELECT [1] AS a"), "protocol", "column a", "Array(UInt8)")
-    refused(get(query="SELECT 1 AS a", streams=2, split="key", split_by="b"), "usage", "no such column")
-    refused(get(query="SELECT unhex('ff') AS a"), "protocol", "column a", "UTF-8")
-    refused(get(url="clickhouse://127.0.0.1:1"), "usage", "table or query")
-    refused(get(url="clickhouse://127.0.0.1:1", query="SELECT 1"), "unreachable", "nothing listens")
+    refused(get(clickhouse.url, table="nowhere"), "server", "Code: 60", "is it in another database?")
+    refused(get(clickhouse.url, query="SELECT 1", settings={"max_threadz": 1}), "server", "max_threadz")
+    refused(get(clickhouse.url, query="SELECT 1", format="arrow"), "usage", "18.16", "native or rowbinary")
+    refused(get(clickhouse.url, query="SELECT 1", format="native", compression="zstd"), "usage", "none")
+    refused(get(clickhouse.url, query="SELECT [1] AS a"), "protocol", "column a", "Array(UInt8)")
+    refused(
+        get(clickhouse.url, query="SELECT 1 AS a", streams=2, split="key", split_by="b"),
+        "usage",
+        "no such column",
+    )
+    refused(get(clickhouse.url, query="SELECT unhex('ff') AS a"), "protocol", "column a", "UTF-8")
+    refused(get("clickhouse://127.0.0.1:1"), "usage", "table or query")
     # The server may say at once that this is no TLS, or wait for more of it.
-    deaf = get(url=clickhouse.url.replace("clickhouse:", "clickhouse+tls:"), query="SELECT 1", patience_s=2)
+    deaf = get(clickhouse.url.replace("clickhouse:", "clickhouse+tls:"), query="SELECT 1", patience_s=2)
     assert deaf["error"]["kind"] in ("tls", "unreachable") and "speak TLS" in deaf["error"]["message"]
 
 
@@ -131,37 +98,32 @@ def test_what_cannot_be_is_one_line(clickhouse: Server) -> None:
 )
 def test_every_format_of_today(engine: Server, form: str, compression: str | None) -> None:
     options = {"format": form, "compression": compression}
-    good(trial(engine.url, "put", RECORDS, rows=20_000, **options), 40_000)
-    record = good(trial(engine.url, "get", RECORDS, rows=20_000, **options), 40_000)
+    good(put(engine.url, streams=2, rows=20_000, **options), 40_000)
+    record = good(get(engine.url, data=RECORDS, streams=2, rows=20_000, **options), 40_000)
     assert record["target"]["software"].startswith("ClickHouse 26.")
     assert record["counts"]["payload_bytes"] >= 40_000 * 32
-    record = trial(engine.url, "get", REMOTE, streams=3, query=MIXED, split="hash", split_by="n", **options)
+    record = get(engine.url, streams=3, query=MIXED, split="hash", split_by="n", **options)
     good(record, 200_000)
 
 
 def test_low_cardinality(engine: Server) -> None:
     query = "SELECT toLowCardinality(toNullable(toString(number % 9))) AS s, number AS n FROM numbers(100000)"
     for form in ("arrow", "native", "rowbinary", "parquet"):
-        good(trial(engine.url, "get", REMOTE, streams=1, query=query, format=form), 100_000)
+        good(get(engine.url, streams=1, query=query, format=form), 100_000)
 
 
 @pytest.mark.parametrize("form", ["arrow", "native", "rowbinary", "parquet"])
 def test_a_body_that_breaks_off_with_an_exception(engine: Server, form: str) -> None:
     query = "SELECT number, throwIf(number > 2900000, 'broken on purpose') AS t FROM numbers(3000000)"
-    record = trial(engine.url, "get", REMOTE, streams=1, query=query, format=form, verify="none")
+    record = get(engine.url, streams=1, query=query, format=form, verify="none")
     refused(record, "server", "Code: 395", "broken on purpose", *(["after "] if form != "parquet" else []))
     # The connection's settings are those of the next request.
-    good(trial(engine.url, "get", REMOTE, streams=1, query="SELECT 1 AS a", format=form), 1)
+    good(get(engine.url, streams=1, query="SELECT 1 AS a", format=form), 1)
 
 
 def test_a_file_is_put_and_counted(engine: Server, tmp_path: Path) -> None:
-    done = venturi(
-        "run", "--target", engine.url, "--operation", "put", "--data", "builtin:birdstrikes",
-        "--streams", "1", "--rows-per-stream", "20k", "--wire-format", "arrow,native", "--repeats", "1",
-        "--warmup", "0", "--no-ceilings", "--no-report", "--out", str(tmp_path / "run"),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    records = [json.loads(line) for line in (tmp_path / "run" / "trials.jsonl").read_text().splitlines()]
+    words = ("--operation", "put", "--data", "builtin:birdstrikes", "--rows-per-stream", "20k")
+    records = run(tmp_path / "run", engine.url, *words, "--streams", 1, "--wire-format", "arrow,native")
     assert [r["outcome"] for r in records] == ["ok", "ok"]
     assert {r["parameters"]["wire_format"] for r in records} == {"arrow", "native"}
 
@@ -170,34 +132,14 @@ def test_a_table_is_got_as_a_user_does(engine: Server, tmp_path: Path) -> None:
     engine.ask("DROP TABLE IF EXISTS trips")
     engine.ask("CREATE TABLE trips (id Int64, name String) ENGINE = MergeTree ORDER BY id")
     engine.ask("INSERT INTO trips SELECT number, toString(number) FROM numbers(100000)")
-    done = venturi(
-        "run", "--target", engine.url, "--table", "trips", "--streams", "1,2", "--split", "key", "--split-by",
-        "id", "--server-settings", "max_threads=1", "--repeats", "1", "--warmup", "0", "--no-report",
-        "--no-ceilings", "--out", str(tmp_path / "run"),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    records = [json.loads(line) for line in (tmp_path / "run" / "trials.jsonl").read_text().splitlines()]
+    shared = ("--streams", "1,2", "--split", "key", "--split-by", "id", "--server-settings", "max_threads=1")
+    records = run(tmp_path / "run", engine.url, "--table", "trips", *shared)
     assert [r["verification"]["achieved"] for r in records] == ["sums", "sums"]
     assert all(r["parameters"]["data"] == "remote" for r in records)
     assert {r["parameters"]["server_settings"] for r in records} == {"max_threads=1"}
-
-
-def test_settings_reach_the_server(engine: Server, tmp_path: Path) -> None:
-    """One that the server refuses the query by: it must have heard of it."""
-    engine.ask("DROP TABLE IF EXISTS many")
-    engine.ask("CREATE TABLE many (id Int64) ENGINE = MergeTree ORDER BY id")
-    engine.ask("INSERT INTO many SELECT number FROM numbers(1000)")
-    found = {}
-    for limit in (100, 100_000):
-        done = venturi(
-            "run", "--target", engine.url, "--table", "many", "--repeats", "1", "--warmup", "0",
-            "--server-settings", f"max_rows_to_read={limit}", "--no-ceilings", "--no-report",
-            "--out", str(tmp_path / f"{limit}"),
-        )  # fmt: skip
-        (line,) = (tmp_path / f"{limit}" / "trials.jsonl").read_text().splitlines()
-        found[limit] = json.loads(line)
-        assert done.returncode == (5 if limit == 100 else 0), done.stderr
-    assert found[100_000]["outcome"] == "ok" and found[100_000]["counts"]["rows"] == 1000
-    assert found[100]["outcome"] == "failed"
-    # 158: TOO_MANY_ROWS.
-    assert "158" in found[100]["error"]["message"], found[100]["error"]
+    # One that the server refuses the query by, 158: TOO_MANY_ROWS. It must have heard of it.
+    for limit, outcome in ((100, "failed"), (100_000, "ok")):
+        words = ("--streams", 1, "--server-settings", f"max_rows_to_read={limit}")
+        (record,) = run(tmp_path / f"{limit}", engine.url, "--table", "trips", *words)
+        assert record["outcome"] == outcome
+        assert outcome == "ok" or "158" in record["error"]["message"], record["error"]

@@ -15,7 +15,7 @@ from support.browser import Browser
 from support.needs import require
 from support.run import ROOT
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 
 @pytest.fixture(scope="module")
@@ -30,16 +30,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return at
 
 
-def test_the_site_is_searched_from_the_disk(site: Path, tmp_path: Path) -> None:
+def test_the_site_is_searched_from_the_disk(site: Path, browser: Browser) -> None:
     page = site / "index.html"
     assert not re.search(r'(src|stylesheet" href)="(https?:)?//', page.read_text())
-    with Browser(tmp_path / "profile") as browser:
-        browser.open(page, "?q=acknowledgements")
-        browser.wait("/[1-9][0-9]* matching document/.test(document.body.textContent)")
+    browser.open(page, "?q=acknowledgements")
+    browser.wait("/[1-9][0-9]* matching document/.test(document.body.textContent)")
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_everybody_can_read_it(site: Path, tmp_path: Path, view: str) -> None:
-    with Browser(tmp_path / "profile") as browser:
-        for page in ("index", "tutorials/first-hour", "scenarios", "targets/flight"):
-            assert violations(browser, site / f"{page}.html", view) == [], page
+def test_everybody_can_read_it(site: Path, browser: Browser, view: str) -> None:
+    for page in ("index", "tutorials/first-hour", "scenarios", "targets/flight"):
+        assert violations(browser, site / f"{page}.html", view) == [], page

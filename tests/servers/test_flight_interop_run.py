@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("core")
 def peers() -> dict[str, Path]:
     """The bench's C++ peers; stock Arrow C++ is the implementation behind most Flight servers."""
     build = [sys.executable, "-m", "bench.flight.build"]
-    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
     require(done.returncode == 0, f"a C++20 compiler or Arrow C++ ({done.stderr.strip()[-200:]})")
     return {Path(line).name: Path(line) for line in done.stdout.split()}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,12 @@ import pyarrow as pa
 import pytest
 
 from support.flight import Certificates, Start
-from support.flightsql import Server, serving, trial
-from support.read import REMOTE, good, refused, sums
-from support.run import venturi
-from support.secret import SECRET, leaking_files, leaks
+from support.flightsql import Server, serving
+from support.read import file_of, get, good, put, refused, sums
+from support.secret import HARD
 
 pytestmark = pytest.mark.usefixtures("core")
 
-RECORDS = {"source": "records", "columns": 4, "seed": 3}
 ROWS = 10_000
 TABLE = """CREATE TABLE things (id INTEGER, name TEXT, price REAL, raw BLOB, tag VARCHAR(20))"""
 FILL = f"""INSERT INTO things WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {ROWS})
@@ -47,7 +44,7 @@ def parted(plain: Server) -> Iterator[Server]:
 def test_a_query_by_text_and_prepared(plain: Server) -> None:
     for statement in ("text", "prepared"):
         query = "SELECT id, name FROM things -- all of them ;"
-        record = good(trial(plain.url, "get", REMOTE, query=query, statement=statement), ROWS)
+        record = good(get(plain.url, query=query, statement=statement), ROWS)
         assert sums(record)["id"] == IDS % 2**64
         assert sums(record)["name"] == sum(len(f"ä{n}".encode()) for n in range(1, ROWS + 1) if n % 7)
         kind = "statement" if statement == "text" else "prepared"
@@ -65,26 +62,22 @@ def test_a_query_by_text_and_prepared(plain: Server) -> None:
     ids=lambda split: "-".join(split.values()),
 )
 def test_streams_share_a_table(plain: Server, split: dict[str, str], statement: str) -> None:
-    record = trial(plain.url, "get", REMOTE, streams=3, table="things", statement=statement, **split)
+    record = get(plain.url, streams=3, table="things", statement=statement, **split)
     good(record, ROWS)
     assert sums(record)["id"] == IDS % 2**64
     assert min(stream["rows"] for stream in record["streams"]) > ROWS / 10
 
 
-def test_each_stream_reads_all(plain: Server) -> None:
-    good(trial(plain.url, "get", REMOTE, streams=2, table="things", split="none"), 2 * ROWS)
-
-
 @pytest.mark.parametrize("streams", [1, 2, 5])
 def test_streams_share_endpoints_wherever_they_are(parted: Server, plain: Server, streams: int) -> None:
-    record = good(trial(parted.url, "get", REMOTE, streams=streams, table="things"), ROWS)
+    record = good(get(parted.url, streams=streams, table="things"), ROWS)
     assert sums(record)["id"] == IDS % 2**64
     moved = [stream["rows"] for stream in record["streams"]]
     assert sum(moved) == ROWS and min(moved) >= ROWS // 5
 
 
 def test_fewer_endpoints_than_streams_are_no_share(plain: Server) -> None:
-    record = trial(plain.url, "get", REMOTE, streams=2, table="things")
+    record = get(plain.url, streams=2, table="things")
     refused(record, "unsupported", "1 endpoint, fewer than 2 streams", "--split hash --split-by COLUMN")
 
 
@@ -94,16 +87,12 @@ def test_a_file_comes_back(parted: Server, tmp_path: Path) -> None:
     }  # fmt: skip
 
     def written(blobs: list[bytes | None]) -> dict[str, Any]:
-        table = pa.table({**columns, "b": pa.array(blobs, pa.binary())})
-        ipc = tmp_path / "x.arrow"
-        with pa.ipc.new_file(ipc, table.schema) as file:
-            file.write_table(table)
-        return {"source": "file", "path": "x", "ipc": str(ipc)}
+        return file_of(tmp_path / "x.arrow", pa.table({**columns, "b": pa.array(blobs, pa.binary())}))
 
-    good(trial(parted.url, "put", written([b"\0", b"", None]), streams=2, rows=900), 1800)
-    good(trial(parted.url, "get", written([b"\0", b"", b"x"]), rows=900), 900, "checksum")
+    good(put(parted.url, data=written([b"\0", b"", None]), streams=2, rows=900), 1800)
+    good(get(parted.url, data=written([b"\0", b"", b"x"]), rows=900), 900, "checksum")
     # The example sends a null among blobs as an empty one: sums do not see it, the digest of our rows does.
-    record = trial(parted.url, "get", written([b"\0", b"", None]), rows=900)
+    record = get(parted.url, data=written([b"\0", b"", None]), rows=900)
     refused(record, "verification", "the client has other values than the server sent")
 
 
@@ -112,7 +101,7 @@ def test_a_file_comes_back(parted: Server, tmp_path: Path) -> None:
 def test_puts(plain: Server, parted: Server, way: str, streams: int) -> None:
     server = plain if way == "fallback" else parted
     options = {"statement": "prepared"} if way == "insert" else {}
-    record = good(trial(server.url, "put", RECORDS, streams=streams, rows=3000, **options), streams * 3000)
+    record = good(put(server.url, streams=streams, rows=3000, **options), streams * 3000)
     assert record["target"]["protocol"] == f"flightsql-{'ingest' if way == 'ingest' else 'insert'}"
     note = record["verification"]["note"]
     assert ("takes no bulk ingest" in (note or "")) == (way == "fallback")
@@ -120,7 +109,7 @@ def test_puts(plain: Server, parted: Server, way: str, streams: int) -> None:
 
 
 def test_a_put_by_time_and_compressed(parted: Server) -> None:
-    record = trial(parted.url, "put", RECORDS, duration_s=0.5, compression="lz4")
+    record = put(parted.url, duration_s=0.5, compression="lz4")
     good(record, record["counts"]["rows"])
     assert record["counts"]["rows"] >= 1000
 
@@ -129,16 +118,16 @@ def test_a_put_into_a_table_that_is_there(parted: Server) -> None:
     parted.ask("DROP TABLE IF EXISTS theirs")
     parted.ask("CREATE TABLE theirs (a INTEGER, b INTEGER, c INTEGER, d INTEGER)")
     parted.ask("INSERT INTO theirs VALUES (1, 2, 3, 4)")
-    taken = trial(parted.url, "put", RECORDS, rows=1000, table="theirs")
+    taken = put(parted.url, rows=1000, table="theirs")
     refused(taken, "usage", "table theirs exists already and is not Venturi's")
-    record = good(trial(parted.url, "put", RECORDS, rows=1000, table="theirs", setup=False), 1000)
+    record = good(put(parted.url, rows=1000, table="theirs", setup=False), 1000)
     assert "1 rows were there before" in record["verification"]["note"]
     assert parted.ask("SELECT count(*) FROM theirs") == [(1001,)]
-    kept = trial(parted.url, "put", RECORDS, rows=1000, keep=True)
+    kept = put(parted.url, rows=1000, keep=True)
     good(kept, 1000)
     assert parted.ask("SELECT count(*) FROM venturi_put") == [(1000,)]
     # What is ours is made anew.
-    good(trial(parted.url, "put", RECORDS, rows=10), 10)
+    good(put(parted.url, rows=10), 10)
     parted.ask("DROP TABLE theirs")
 
 
@@ -151,100 +140,54 @@ def test_a_put_into_a_table_that_is_there(parted: Server) -> None:
 )
 def test_a_server_that_loses_rows_is_found_out(tmp_path: Path, fault: str, kind: str, part: str) -> None:
     with serving(tmp_path / "x.db", "-ingest", "-fault", fault) as server:
-        refused(trial(server.url, "put", RECORDS, rows=3000), kind, part)
+        refused(put(server.url, rows=3000), kind, part)
 
 
 def test_a_server_that_does_not_count(tmp_path: Path) -> None:
     with serving(tmp_path / "x.db", "-ingest", "-fault", "uncounted") as server:
-        good(trial(server.url, "put", RECORDS, rows=3000), 3000)
+        good(put(server.url, rows=3000), 3000)
 
 
 def test_what_goes_wrong_with_a_query(plain: Server) -> None:
-    record = trial(plain.url, "get", REMOTE, table="nosuch")
+    record = get(plain.url, table="nosuch")
     refused(record, "server", plain.address, 'SELECT * FROM "nosuch"', "no such table: nosuch")
-    record = trial(plain.url, "get", REMOTE, query="SELECT *\nFROM things WHERE", statement="prepared")
+    record = get(plain.url, query="SELECT *\nFROM things WHERE", statement="prepared")
     refused(record, "server", "SELECT * FROM things WHERE", "incomplete input")
-    record = trial(plain.url, "get", REMOTE, streams=2, table="things", split="key", split_by="name")
+    record = get(plain.url, streams=2, table="things", split="key", split_by="name")
     refused(record, "usage", "split key: column name is Utf8")
-    record = trial(plain.url, "get", REMOTE, streams=2, table="things", split="key", split_by="x")
+    record = get(plain.url, streams=2, table="things", split="key", split_by="x")
     refused(record, "usage", "split_by x: there is no such column")
 
 
-def test_a_query_that_fails_in_mid_result(plain: Server) -> None:
-    late = f"SELECT CASE WHEN rowid > {ROWS - 100} THEN json('no json') ELSE id END AS id FROM things"
-    record = trial(plain.url, "get", REMOTE, query=late, verify="none")
-    message = refused(record, "server", plain.address, "malformed JSON")
-    rows = int(message.partition("after ")[2].partition(" rows")[0])
-    assert 0 < rows < ROWS
-
-
 def test_rows_are_not_counted_where_nobody_asks(plain: Server) -> None:
-    record = trial(plain.url, "get", REMOTE, table="things", verify="none")
+    record = get(plain.url, table="things", verify="none")
     assert record["error"] is None and record["counts"]["rows"] == ROWS
-    good(trial(plain.url, "get", REMOTE, table="things", verify="count"), ROWS, "count")
+    good(get(plain.url, table="things", verify="count"), ROWS, "count")
 
 
-def test_a_log_in_and_tls(
+def test_a_token_and_a_server_of_tls_alone(
     tmp_path: Path, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RIGHT", SECRET)
-    monkeypatch.setenv("WRONG", "no")
-    monkeypatch.setenv("TOKEN", f"t-{SECRET}")
+    monkeypatch.setenv("TOKEN", f"t-{HARD}")
     tls = ("-certificate", str(certificates.server), "-key", str(certificates.server_key))
-    with serving(tmp_path / "x.db", "-user", "me", "-ingest", *tls, password=SECRET) as server:
+    with serving(tmp_path / "x.db", "-user", "me", *tls, password=HARD) as server:
         server.ask(TABLE)
         server.ask(FILL)
         url = server.url.replace("flightsql://", "flightsql+tls://")
-        ca = {"tls_ca": str(certificates.ca)}
-        mine = {"user": "me", "password_env": "RIGHT", **ca}
-        good(trial(url, "get", REMOTE, streams=2, table="things", split_by="id", **mine), ROWS)
-        good(trial(url, "put", RECORDS, streams=2, rows=1000, **mine), 2000)
-        good(trial(url, "get", REMOTE, table="things", token_env="TOKEN", **ca), ROWS)
-        wrong = trial(url, "get", REMOTE, table="things", user="me", password_env="WRONG", **ca)
-        refused(wrong, "auth", "UNAUTHENTICATED")
-        nobody = trial(url, "get", REMOTE, table="things", **ca)
-        refused(nobody, "auth", "token_env, or user and password_env")
-        refused(trial(url, "get", REMOTE, table="things", **(mine | {"tls_ca": None})), "tls", "tls_ca")
-        refused(
-            trial(server.url, "get", REMOTE, table="things", **mine | {"tls_ca": None}),
-            "protocol",
-            "flightsql+tls://",
-        )
-        done = venturi(
-            "run", "--target", url, "--table", "things", "--user", "me", "--password-env", "RIGHT",
-            "--tls-ca", certificates.ca, "--repeats", "2", cwd=tmp_path,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        assert not leaks(done.stdout + done.stderr, SECRET)
-        assert not leaking_files(tmp_path / "venturi-runs", SECRET)
+        good(get(url, table="things", token_env="TOKEN", tls_ca=str(certificates.ca)), ROWS)
+        plain = get(server.url, table="things", user="me", password_env="TOKEN")
+        refused(plain, "protocol", "flightsql+tls://")
 
 
 def test_a_server_without_sql(start_reference_server: Start) -> None:
     address = start_reference_server().address
-    record = trial(f"flightsql://{address}", "get", REMOTE, table="t")
+    record = get(f"flightsql://{address}", table="t")
     refused(record, "unsupported", "no server of Flight SQL", f"flight://{address}/TABLE")
-
-
-def test_nobody_is_there() -> None:
-    refused(trial("flightsql://127.0.0.1:1", "get", REMOTE, table="t"), "unreachable", "127.0.0.1:1")
 
 
 def test_streams_of_many_at_once_leave_nothing_open(plain: Server) -> None:
     """Prepared statements are closed: the server would keep a read of the table, and with it its log."""
     for _ in range(3):
-        good(trial(plain.url, "get", REMOTE, table="things", statement="prepared"), ROWS)
+        good(get(plain.url, table="things", statement="prepared"), ROWS)
     plain.ask("CREATE TABLE after (a INTEGER)")
     plain.ask("DROP TABLE after")
-
-
-def test_a_run(plain: Server, tmp_path: Path) -> None:
-    done = venturi(
-        "run", "--target", plain.url, "--query", "SELECT * FROM things", "--streams", "1,2",
-        "--split", "hash", "--split-by", "id", "--statement", "text,prepared", "--repeats", "2",
-        "--no-report", cwd=tmp_path,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "verified: sums, every trial" in " ".join(done.stdout.split())
-    (run,) = (tmp_path / "venturi-runs").iterdir()
-    lines = [json.loads(line) for line in (run / "trials.jsonl").read_text().splitlines()]
-    assert {line["parameters"]["statement"] for line in lines if "parameters" in line} == {"text", "prepared"}

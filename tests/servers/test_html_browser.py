@@ -1,12 +1,8 @@
-"""The page in a real browser: every figure drawn, tables that work, no errors, hostile names harmless.
-
-One browser for the module; the pages are opened one after another in it.
-"""
+"""The page in a real browser: every figure drawn, tables that work, no errors, hostile names harmless."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,24 +17,9 @@ from venturi.report.figures import palette
 from venturi.report.figures import registry as figures
 from venturi.report.page import page as html_page
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 NARROW = 390
 DRAWN = ".trace, .point, .boxes, .js-line, .box, .bars, .fills"
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with Browser(tmp_path_factory.mktemp("browser") / "profile") as found:
-        yield found
-
-
-@pytest.fixture
-def browser(started: Browser) -> Browser:
-    """As a reader's at a desk in daylight."""
-    started.size(1280, 900)
-    started.dark(False)
-    started.scripts(True)
-    return started
 
 
 @pytest.fixture(scope="module")

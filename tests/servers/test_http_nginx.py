@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.adbc import run
 from support.http import nginx, nginx_server, rows, stream
 from support.needs import require
-from support.run import venturi
-
-QUIET = ("--repeats", "1", "--warmup", "0", "--no-report", "--no-ceilings")
 
 
-def trial(run: Path, url: str, *words: object) -> dict[str, Any]:
-    done = venturi("run", "--target", url, *words, *QUIET, "--out", run)
-    (found,) = [json.loads(line) for line in (run / "trials.jsonl").read_text().splitlines()]
-    assert (done.returncode == 0) is (found["outcome"] == "ok"), done.stderr
-    return dict(found)
+def trial(out: Path, url: str, *words: object) -> dict[str, Any]:
+    (found,) = run(out, url, "--streams", 1, *words)
+    return found
 
 
-def fails(run: Path, url: str, *words: object) -> str:
+def fails(out: Path, url: str, *words: object) -> str:
     """What a trial that fails says."""
-    return str(trial(run, url, *words)["error"]["message"])
+    return str(trial(out, url, *words)["error"]["message"])
 
 
 @pytest.fixture(scope="module")

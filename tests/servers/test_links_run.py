@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,6 +33,8 @@ from support.link import (
 from support.needs import require
 from support.run import command, environment, venturi
 from support.wait import wait_until
+from venturi.common.errors import VenturiError
+from venturi.common.links import parse
 from venturi.lab import programs
 from venturi.lab.hosts import address
 
@@ -50,52 +53,34 @@ def host_has_namespaces() -> None:
         pass
 
 
-@pytest.mark.parametrize("at", [KEEPER, TRIAL])
-def test_nothing_is_left_after_a_kill(tmp_path: Path, at: str) -> None:
-    """No process, no interface, no namespace; of temporary files none after the next run. Killed as soon as
+@pytest.mark.parametrize(
+    ("at", "number"),
+    [(KEEPER, signal.SIGKILL), (TRIAL, signal.SIGKILL), (TRIAL, signal.SIGINT), (TRIAL, signal.SIGTERM)],
+)
+def test_nothing_is_left_of_a_run_that_is_ended(tmp_path: Path, at: str, number: int) -> None:
+    """No process, no interface, no namespace; of temporary files none after the next run. Ended as soon as
     the laboratory begins to be made, or the trial."""
     places = tmp_path / "tmp"
     places.mkdir()
+    variables = environment(TMPDIR=str(places))
     words = ("run", *LOCAL, "--link", "100mbit 5ms loss 0.01%", *LONG, "--out", tmp_path / "run")
-    killed = started(*words, cwd=tmp_path, env=environment(TMPDIR=str(places)))
-    until(killed.pid, at)
-    all_of_it = list(tree(killed.pid))
+    ended = started(*words, cwd=tmp_path, env=variables)
+    until(ended.pid, at)
+    all_of_it = list(tree(ended.pid))
     spaces = networks(all_of_it)
     if at == TRIAL:
         assert len(all_of_it) >= 6  # the keeper, its two ends, the server, the trial
         assert len(spaces) == 3
-    killed.kill()
-    killed.communicate()
-    nothing_left(all_of_it, spaces)
-    again = (
-        "run",
-        *LOCAL,
-        "--link",
-        "100mbit",
-        "--duration",
-        "200ms",
-        "--repeats",
-        1,
-        "--out",
-        tmp_path / "b",
-    )
-    done = subprocess.run(
-        command(*again), env=environment(TMPDIR=str(places)), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert list(places.iterdir()) == []
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_interrupted_leaves_nothing(tmp_path: Path, number: int) -> None:
-    ended = started("run", *LOCAL, "--link", "20mbit 5ms", *LONG, "--out", tmp_path / "run", cwd=tmp_path)
-    until(ended.pid, TRIAL)
-    all_of_it = list(tree(ended.pid))
-    spaces = networks(all_of_it)
     ended.send_signal(number)
     _, said = ended.communicate()
-    assert ended.returncode == 130, said
+    assert ended.returncode == (-9 if number == signal.SIGKILL else 130), said
     nothing_left(all_of_it, spaces)
+    if number == signal.SIGKILL:
+        again = ("--link", "100mbit", "--duration", "200ms", "--repeats", 1, "--out", tmp_path / "b")
+        words = command("run", *LOCAL, *again)
+        done = subprocess.run(words, env=variables, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert list(places.iterdir()) == []
 
 
 def test_a_laboratory_that_is_killed_fails_the_trial(tmp_path: Path) -> None:
@@ -174,25 +159,6 @@ def test_a_loader_that_is_killed_fails_its_trial(tmp_path: Path) -> None:
     gone(killed)
 
 
-@pytest.mark.parametrize("typed", [True, False])
-def test_a_search_over_a_link_searches_compression_too(tmp_path: Path, typed: bool) -> None:
-    """As towards another host: over a slow link the smaller data win."""
-    out = tmp_path / "run"
-    if typed:
-        given = ("--operation", "get", "--data", "builtin:birdstrikes", "--link", "50mbit 2ms")
-        budget = ("--duration", "300ms", "--trials", 8, "--no-ceilings", "--out", out)
-        done = venturi("tune", "flight://remote", *given, *budget)
-        assert done.returncode == 0, done.stderr
-    else:
-        api.tune(
-            "flight://local", operation="put", data="builtin:birdstrikes", link="50mbit 2ms",
-            duration="300ms", trials=8, ceilings=False, out=out,
-        )  # fmt: skip
-    lines = records(out)
-    assert {line["parameters"]["link"] for line in lines} == {"50mbit 2ms"}
-    assert {line["parameters"]["compression"] for line in lines} & {"lz4", "zstd"}
-
-
 @pytest.fixture
 def home_of_others() -> Iterator[Path]:
     """A directory of somebody who is not root, which pytest's own would hide."""
@@ -241,27 +207,6 @@ def test_where_namespaces_are_forbidden_it_says_so(tmp_path: Path) -> None:
     assert finding["state"] == "ok" and "no network namespaces can be made here" in finding["text"]
 
 
-def test_what_this_machine_cannot_carry_fails_the_cell(tmp_path: Path) -> None:
-    given = ("--link", "50mbit,400gbit", "--duration", "300ms", "--repeats", 1, "--out", tmp_path / "run")
-    done = venturi("run", *LOCAL, *given)
-    assert done.returncode == 5, done.stderr
-    by_link = {line["parameters"]["link"]: line for line in records(tmp_path / "run")}
-    good, bad = by_link["50mbit"], by_link["400gbit"]
-    assert good["outcome"] == "ok" and good["verification"]["achieved"] == "checksum", good["error"]
-    assert good["link"]["asked"] == "50mbit"
-    assert bad["outcome"] == "failed" and bad["error"]["kind"] == "link"
-    said = bad["error"]["message"]
-    assert said.startswith("the path is not 400gbit: ") and "400 Gbit/s were asked for, " in said
-    assert said in done.stderr
-
-
-def test_a_link_that_is_not_as_asked_ends_with_5() -> None:
-    done = venturi("links", "400gbit", "--repeats", 1)
-    assert done.returncode == 5
-    assert done.stdout.startswith("400gbit: NOT as asked: ")
-    assert done.stderr.endswith("error: 1 of 1 links are not as asked: 400gbit\n")
-
-
 def over(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
     given = {"capture_output": True, "text": True, "check": False, "env": environment()}
     return subprocess.run(command("links", *words), **given | more)
@@ -297,18 +242,23 @@ def test_a_server_that_does_not_serve() -> None:
 
 
 def test_a_server_that_only_its_own_host_comes_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "_READY_SECONDS", 2.0)
-    done = venturi("links", "unshaped", "--server", SERVES + "127.0.0.1", "--client", "true")
-    assert done.returncode == 4
-    assert "listens at 127.0.0.1, where nobody comes to over the link" in done.stderr
-    assert "nobody can connect to it after 2 s" in done.stderr
-    assert "hint: it has to listen at {server}, which is 10.77.0.2, or at all addresses" in done.stderr
+    """The time that it has to get ready is over once it has been said where it listens."""
+    said: list[str] = []
+    clock = SimpleNamespace(monotonic=lambda: 1e9 if said else 0.0)
+    with laboratory() as lab:
+        lab.ready(parse("unshaped"), None)
+        monkeypatch.setattr(programs, "time", clock)
+        with pytest.raises(VenturiError, match="nobody can connect to it after 60 s") as error:
+            programs.run(lab, SERVES + "127.0.0.1", ["true"], lambda level, text: said.append(text))
+    assert error.value.exit_code == 4
+    assert said == [f"{sys.executable} listens at 127.0.0.1, where nobody comes to over the link"]
+    assert error.value.hint == "it has to listen at {server}, which is 10.77.0.2, or at all addresses"
 
 
 FAMILY = "sh -c 'setsid sleep 1000 & (sleep 1000 &) ; sleep 1000'"
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_programs_and_what_they_start_end_with_the_command(tmp_path: Path, number: int) -> None:
     run = started("links", "unshaped", "--client", FAMILY, cwd=tmp_path)
     wait_until(lambda: sum(line.startswith("sleep") for line in tree(run.pid).values()) == 3)

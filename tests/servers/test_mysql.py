@@ -11,8 +11,9 @@ import pytest
 
 from support.core import connecting_all_the_time
 from support.database import Database
+from support.holding import HoldingRelay
 from support.mysql import WORKING_SET, found_sums, refusal, run
-from support.path import Relay
+from support.read import file_of
 
 pytestmark = pytest.mark.usefixtures("core")
 
@@ -49,20 +50,6 @@ def test_the_streams_connections_are_read_and_no_others(mariadb: Database) -> No
     assert 0.5 < counts["wire_bytes"] / (90 * counts["rows"]) < 3
 
 
-def test_both_protocols_store_the_same(mariadb: Database) -> None:
-    def rows(statement: str) -> list[tuple[object, ...]]:
-        table = f"venturi_same_{statement}"
-        options = {"statement": statement, "keep": True}
-        assert run(mariadb.url, table, options=options, streams=1, threads=1)["outcome"] == "ok"
-        found = mariadb.run_sql(f"SELECT * FROM {table} ORDER BY 1, 2, 3, 4, 5, 6")
-        mariadb.run_sql(f"DROP TABLE {table}")
-        return found
-
-    by_text = rows("text")
-    assert len(by_text) > 9_000
-    assert by_text == rows("prepared")
-
-
 def test_batches_of_ten_thousand_rows(mariadb: Database) -> None:
     record = run(mariadb.url, "venturi_ten_thousand", rows_per_batch=10_000, rows_per_stream=40_000)
     assert record["outcome"] == "ok", record["error"]
@@ -88,8 +75,6 @@ def test_who_was_measured(mariadb: Database) -> None:
     record = run(mariadb.url, "venturi_who", duration_ns=300_000_000, generate="inline")
     assert record["outcome"] == "ok", record["error"]
     target = record["target"]
-    assert target["software"].startswith("MariaDB 10.") or target["software"].startswith("MySQL")
-    assert target["pid"] == mariadb.pid
     assert target["protocol"] == "mysql text"
     assert target["address"] == f"127.0.0.1:{mariadb.port}"
     assert target["round_trip_ns"] > 0
@@ -114,15 +99,13 @@ def test_a_users_table(mariadb: Database, tmp_path: Path) -> None:
         "ok": pa.array([i % 2 == 0 for i in range(count)]),
     }
     table = pa.table(columns)
-    ipc = tmp_path / "sales.arrow"
-    with pa.OSFile(str(ipc), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
+    data = file_of(tmp_path / "sales.arrow", table)
 
     def rows(statement: str) -> list[tuple[object, ...]]:
         record = run(
             mariadb.url,
             "venturi_sales",
-            data={"source": "file", "path": "sales.parquet", "ipc": str(ipc)},
+            data=data,
             upsert={"key": ["name"], "add": ["hits"]},
             rows_per_batch=100,
             rows_per_stream=1_300,
@@ -182,7 +165,7 @@ def test_options_of_the_server_and_of_others(mariadb: Database) -> None:
 
 
 def test_streams_are_spread_over_hosts(mariadb: Database) -> None:
-    with Relay(mariadb.port) as one, Relay(mariadb.port) as two:
+    with HoldingRelay(mariadb.port) as one, HoldingRelay(mariadb.port) as two:
         both = f"127.0.0.1:{one.own_port},127.0.0.1:{two.own_port}"
         record = run(f"mysql://venturi@{both}/venturi", "venturi_hosts", streams=4)
     assert record["outcome"] == "ok", record["error"]

@@ -6,15 +6,13 @@ import datetime as dt
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.database import Database, cassandra_cluster
 from support.holding import while_held
-from support.read import as_a_user, get, good, refused, spec, sums
-from support.run import venturi
+from support.read import get, good, refused, spec, sums
 
 pytestmark = pytest.mark.usefixtures("core")
 
@@ -152,14 +150,3 @@ def test_it_stops_in_the_midst(url: str) -> None:
     slow = spec(url, table="t", batch=1, page_size=1, streams=3, split="none", verify="none")
     record = while_held(slow, lambda _, control: control.cancel())
     assert record["outcome"] == "interrupted" and record["counts"]["rows"] > 0
-
-
-def test_as_a_user_does_it(url: str, tmp_path: Path) -> None:
-    records = as_a_user(
-        tmp_path, "--target", url, "--table", "t", "--operation", "get", "--streams", "1,2",
-        "--split", "parts", "--page-size", "100,1000", achieved=4,
-    )  # fmt: skip
-    assert {r["parameters"]["page_size"] for r in records} == {100, 1000}
-    assert all(r["parameters"]["write"] is None for r in records)
-    wrong = venturi("run", "--target", url, "--table", "t", "--operation", "get", "--split", "hash")
-    assert wrong.returncode == 3 and "ranges of tokens" in wrong.stderr

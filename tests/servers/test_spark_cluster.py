@@ -86,13 +86,6 @@ def test_a_loader_that_dies_and_a_run_that_is_ended(cluster: Cluster, url: str, 
     wait_until(lambda: not cluster.left(), cluster.left)
 
 
-def test_a_server_on_the_drivers_loopback(cluster: Cluster, tmp_path: Path) -> None:
-    run = cluster.start(*shape(cluster, "charrow://local", tmp_path / "run"))
-    _, said = run.communicate()
-    assert run.returncode != 0
-    assert "is on this machine's loopback, and loader-1 runs on" in said and "Traceback" not in said
-
-
 READ = """
 import json, socket, sys
 from pyspark.sql import SparkSession

@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,7 @@ def test_streams_that_meet_in_the_same_rows_do_not_wait_for_each_other_in_a_ring
         *("--key", "day,page", "--add", "hits", "--streams", "4", "--duration", "1s", "--repeats", "2"),
         *("--warmup", "0", "--no-report", "--no-ceilings", "--out", tmp_path / "r"),
     )
-    done = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=200, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, env=environment(), check=False)
     assert done.returncode == 0, done.stderr
     for line in lines(tmp_path / "r"):
         assert (line["outcome"], line["errors"]) == ("ok", None), line["error"]
@@ -118,19 +117,3 @@ def test_the_environment_says_how_a_server_of_ours_is_set(tmp_path: Path) -> Non
     assert server["software"]["server"].startswith("PostgreSQL") and server["settings"]
     (name,) = {line["target"]["software"] for line in lines(tmp_path / "r")}
     assert name.startswith("PostgreSQL")
-
-
-def test_limits_are_measured_with_the_same_statements(tmp_path: Path) -> None:
-    done = venturi(
-        *("run", "--target", "sqlite://local", "--synchronous", "full", "--generate", "ahead,inline"),
-        *("--duration", "100ms", "--working-set", "2k", "--repeats", "1", "--warmup", "0", "--no-report"),
-        *("--ceilings", "once", "--fresh-ceilings", "--out", tmp_path / "r"),
-    )
-    assert done.returncode == 0, done.stderr
-    text = (tmp_path / "r" / "ceilings.jsonl").read_text().splitlines()
-    found = [json.loads(line) for line in text]
-    assert {line["kind"] for line in found} == {"memory", "disk", "engine"}
-    assert {line["path"] for line in found if line["kind"] == "disk"} == {tempfile.gettempdir()}
-    engine = {line["data"]: line for line in found if line["kind"] == "engine"}
-    assert set(engine) == {"usage, statements built ahead", "usage, statements of sqlite built inline"}
-    assert all(line["outcome"] == "ok" and line["bytes"] for line in engine.values())

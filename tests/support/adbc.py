@@ -29,11 +29,7 @@ def driver(name: str) -> dict[str, str]:
 
 def trial(name: str, *, operation: str = "get", **choices: Any) -> dict[str, Any]:
     """A record of a trial in this process."""
-    from venturi import _core
-
-    spec = read_support.spec(f"adbc://{name}", **driver(name), **choices) | {"operation": operation}
-    record: dict[str, Any] = json.loads(_core.run_trial(json.dumps(spec), _core.Control()))
-    return record
+    return read_support.get(f"adbc://{name}", operation=operation, **driver(name), **choices)
 
 
 def run(out: Path, name: str, *words: object) -> list[dict[str, Any]]:

@@ -401,6 +401,8 @@ class Reads:
     splits: tuple[str, ...] = ("none", "hash", "key")
     rounded: tuple[str, ...] = ()
     """Forms whose texts round floats of 32 bits."""
+    flags: tuple[str, ...] = ()
+    """Options of its gets that the command is given."""
 
 
 def _file(*left_out: str, **more: Any) -> pa.Table:
@@ -680,6 +682,7 @@ SYSTEMS: dict[str, System] = {
             wrong="SELEC",
             nowhere="venturi.nowhere is not there",
             splits=("none",),
+            flags=("--page-size", "100"),
         ),
     ),
     "redis": System(

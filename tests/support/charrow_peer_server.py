@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import queue
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -29,16 +28,15 @@ from support.charrow_peer import (
 )
 
 
-def encapsulated(batch: pa.RecordBatch) -> bytes:
-    return batch.serialize().to_pybytes()
+def text(peer: Partition) -> str:
+    return peer.exactly(peer.number()).decode()
 
 
-@dataclass
-class Run:
-    """One query of the 1.1 server: blocks in a queue, handed to whoever asks next."""
-
-    text: str
-    blocks: queue.SimpleQueue[pa.RecordBatch | None] = field(default_factory=queue.SimpleQueue)
+def handshake(peer: Partition) -> dict[str, Any]:
+    """What the client has said behind the 0 that a handshake begins with."""
+    seen: dict[str, Any] = {"major": peer.number(), "minor": peer.number()}
+    seen |= {name: text(peer) for name in ("client", "database", "user", "password", "encoder")}
+    return seen | {"encoder_version": peer.number(), "encoders": peer.number()}
 
 
 class _Server:
@@ -82,55 +80,47 @@ class OldServer(_Server):
         self.error: str | None = None
         self.change: Callable[[int, bytes], bytes | None] = lambda at, payload: payload
         """What becomes of block `at`: its payload, another one, or None: the connection breaks there."""
-        self._runs: dict[str, Run] = {}
+        self._left: dict[str, list[int]] = {}
+        """Blocks that nobody has got, by the query's id."""
         super().__init__()
 
     def _serve(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError, EOFError), connection:
             peer = Partition.__new__(Partition)
             peer.socket = connection
-
-            def text() -> str:
-                return peer.exactly(peer.number()).decode()
-
             assert peer.number() == HEADER
-            seen: dict[str, Any] = {"major": peer.number(), "minor": peer.number(), "client": text()}
-            seen |= {"database": text(), "user": text(), "password": text(), "encoder": text()}
-            seen |= {"encoder_version": peer.number(), "encoders": peer.number()}
-            self.handshakes.append(seen)
+            self.handshakes.append(seen := handshake(peer))
             if seen["minor"] > 1 and self.refuse:
                 if self.refuse == "error":
-                    connection.sendall(number(ERROR) + sized("unsupported protocol version"))
+                    peer.send(number(ERROR) + sized("unsupported protocol version"))
                 return
             while True:
                 assert peer.number() == HEADER
-                self._answer(connection, text(), text())
+                self._answer(peer, text(peer), text(peer))
 
-    def _answer(self, connection: socket.socket, identity: str, asked: str) -> None:
+    def _answer(self, peer: Partition, identity: str, asked: str) -> None:
         self.asked.append((identity, asked))
         if self.error is not None:
-            connection.sendall(number(ERROR) + sized(self.error))
+            peer.send(number(ERROR) + sized(self.error))
             raise EOFError
         with self._lock:
-            if identity not in self._runs:
-                self._runs[identity] = Run(asked)
-                for batch in (*self.batches, None):
-                    self._runs[identity].blocks.put(batch)
-        run = self._runs[identity]
-        connection.sendall(number(SCHEMA) + sized(self.batches[0].schema.serialize().to_pybytes()))
-        while (batch := run.blocks.get()) is not None:
-            at = self.batches.index(batch) if len(self.batches) < 100 else 0
-            payload = self.change(at, encapsulated(batch))
+            left = self._left.setdefault(identity, list(range(len(self.batches))))
+        peer.send(number(SCHEMA) + sized(self.batches[0].schema.serialize().to_pybytes()))
+        while True:
+            with self._lock:
+                at = left.pop(0) if left else None
+            if at is None:
+                break
+            payload = self.change(at, self.batches[at].serialize().to_pybytes())
             if payload is None:
                 raise EOFError
-            connection.sendall(number(BLOCK) + sized(payload))
-        run.blocks.put(None)  # the end is for all
-        connection.sendall(number(BLOCK) + number(0))
+            peer.send(number(BLOCK) + sized(payload))
+        peer.send(number(BLOCK) + number(0))
 
 
-def lines(text: str) -> dict[str, str]:
+def lines(name: str) -> dict[str, str]:
     """`key=value` behind the first line, which is the name."""
-    return dict(line.split("=", 1) for line in text.split("\n")[1:] if "=" in line)
+    return dict(line.split("=", 1) for line in name.split("\n")[1:] if "=" in line)
 
 
 @dataclass
@@ -199,10 +189,7 @@ class NewServer(_Server):
         """The parameters of 1.2; None for a client of 1.1."""
         if peer.number() != HEADER:
             raise Wrong("a handshake begins with 0")
-        seen: dict[str, Any] = {"major": peer.number(), "minor": peer.number(), "client": text(peer)}
-        seen |= {"database": text(peer), "user": text(peer), "password": text(peer), "encoder": text(peer)}
-        seen |= {"encoder_version": peer.number(), "encoders": peer.number()}
-        self.handshakes.append(seen)
+        self.handshakes.append(seen := handshake(peer))
         if seen["major"] != 1 or seen["minor"] not in (1, 2):
             raise Wrong(f"version {seen['major']}.{seen['minor']}: this server speaks 1.1 and 1.2")
         if (seen["encoder"], seen["encoder_version"]) != ("Arrow", 1) or not 1 <= seen["encoders"] <= 1024:
@@ -288,7 +275,3 @@ class NewServer(_Server):
                 dealt["rows"] += batch.num_rows
                 dealt["bytes"] += batch.nbytes
             return at
-
-
-def text(peer: Partition) -> str:
-    return peer.exactly(peer.number()).decode()

@@ -1,9 +1,8 @@
-"""The server of Flight SQL for tests (tools/flightsql, built by tools/install-servers), and trials of it."""
+"""The server of Flight SQL for tests (tools/flightsql, built by tools/install-servers)."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import queue
 import sqlite3
@@ -70,32 +69,3 @@ def serving(data: Path, *flags: str, password: str = "") -> Iterator[Server]:
         process.wait()
         reader.join()
         stdout.close()
-
-
-def spec(
-    url: str,
-    operation: str,
-    data: dict[str, Any],
-    *,
-    streams: int = 1,
-    rows: int | None = None,
-    batch: int = 1000,
-    verify: str = "checksum",
-    duration_s: float | None = None,
-    patience_s: float = 300.0,
-    **options: Any,
-) -> dict[str, Any]:
-    return {
-        "trial": "test", "target": url, "options": options, "operation": operation, "data": data,
-        "rows_per_batch": batch, "streams": streams, "threads": streams, "verify": verify,
-        "rows_per_stream": rows, "timeout_ns": int(patience_s * 1e9),
-        "duration_ns": None if duration_s is None else int(duration_s * 1e9),
-    }  # fmt: skip
-
-
-def trial(url: str, operation: str, data: dict[str, Any], **choices: Any) -> dict[str, Any]:
-    from venturi import _core
-
-    answer = _core.run_trial(json.dumps(spec(url, operation, data, **choices)), _core.Control())
-    record: dict[str, Any] = json.loads(answer)
-    return record

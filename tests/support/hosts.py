@@ -192,19 +192,12 @@ def remove(*namespaces: str) -> None:
         subprocess.run(["ip", "netns", "delete", namespace], capture_output=True, timeout=20, check=False)
 
 
-def namespaces(of: int | None = None) -> list[str]:
-    """Our namespaces that there are, of that process or of any."""
+def sweep() -> None:
+    """Removes what processes left that are no more."""
     found = [line.split()[0] for line in ip("netns", "list").splitlines() if line.strip()]
     matched = [(name, _NAME.fullmatch(name)) for name in found]
-    return [name for name, match in matched if match and (of is None or int(match[1]) == of)]
-
-
-def sweep() -> list[str]:
-    """Removes what processes left that are no more; what it was."""
-    left = [name for name in namespaces() if not Path(f"/proc/{_NAME.fullmatch(name)[1]}").exists()]  # type: ignore[index]
-    if left:
+    if left := [name for name, match in matched if match and not Path(f"/proc/{match[1]}").exists()]:
         remove(*left)
-    return left
 
 
 @contextlib.contextmanager
@@ -266,16 +259,6 @@ def ray_cluster(on: Hosts, *options: object) -> Iterator[RayCluster]:
         yield made
     finally:
         made.remove()
-
-
-def tcp_rate(host: Host, target: str, streams: int = 1, seconds: str = "500ms") -> float:
-    """Payload bytes a second from `target` to this host, by Venturi's own probe of plain TCP."""
-    words = ("ceilings", target, "--only", "tcp", "--streams", streams, "--repeats", 3, "--format", "json")
-    done = host.venturi(*words, "--duration", seconds, "--quiet")
-    assert done.returncode == 0, done.stderr
-    limits = json.loads(done.stdout)["limits"]
-    (found,) = (limit for limit in limits if limit["place"] != "local" and limit["direction"] == "get")
-    return float(found["bytes_per_second"])
 
 
 def records(out: Path) -> list[dict[str, Any]]:

@@ -10,13 +10,15 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+
+from support.wait import wait_until
+from venturi.servers.throwaway import network
 
 # Before a test has a cache of its own.
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi" / "debian"
@@ -35,51 +37,34 @@ def stream(table: pa.Table, rows_per_batch: int = 2000, **options: Any) -> bytes
     return sink.getvalue().to_pybytes()
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def _until_listening(child: subprocess.Popen[bytes], port: int) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        assert child.poll() is None, child.communicate()
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"nothing listens on {port}")
-
-
 @contextlib.contextmanager
-def _serving(command: list[str], port: int) -> Iterator[str]:
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+def _ended(child: subprocess.Popen[Any]) -> Iterator[None]:
     try:
-        _until_listening(child, port)
-        yield f"http+arrow://127.0.0.1:{port}"
+        yield
     finally:
         child.terminate()
-        child.wait(60)
-        if child.stderr:
-            child.stderr.close()
+        child.communicate()
 
 
 @contextlib.contextmanager
 def python_server(folder: Path) -> Iterator[str]:
-    """`python -m http.server`: Content-Length, HTTP/1.0, no ranges."""
-    port = free_port()
-    command = [
+    """`python -m http.server`: Content-Length, HTTP/1.0, no ranges. It says which port it has got."""
+    words = [
         sys.executable,
+        "-u",
         "-m",
         "http.server",
         "--bind",
         "127.0.0.1",
         "--directory",
         str(folder),
-        str(port),
+        "0",
     ]
-    with _serving(command, port) as url:
-        yield url
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    with _ended(child):
+        assert child.stdout is not None
+        port = child.stdout.readline().partition(" port ")[2].split()[0]
+        yield f"http+arrow://127.0.0.1:{port}"
 
 
 def nginx() -> Path | None:
@@ -90,7 +75,7 @@ def nginx() -> Path | None:
 @contextlib.contextmanager
 def nginx_server(program: Path, folder: Path, place: Path) -> Iterator[str]:
     """nginx as a user of its own, which packs by gzip what is asked for so; `/user/` wants a password."""
-    port = free_port()
+    port = network.free_port("127.0.0.1")
     (place / "users").write_text("me:{PLAIN}open sesame\n")
     paths = "\n".join(
         f"{kind}_temp_path {place}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -108,8 +93,18 @@ def nginx_server(program: Path, folder: Path, place: Path) -> Iterator[str]:
             }}
         }}"""
     )
-    with _serving([str(program), "-p", str(place), "-c", str(place / "nginx.conf")], port) as url:
-        yield url
+    words = [str(program), "-p", str(place), "-c", str(place / "nginx.conf")]
+    child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def listens() -> bool:
+        assert child.poll() is None, (place / "error.log").read_text()
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return True
+        return False
+
+    with _ended(child):
+        wait_until(listens)
+        yield f"http+arrow://127.0.0.1:{port}"
 
 
 class _Taking(BaseHTTPRequestHandler):

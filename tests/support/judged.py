@@ -231,7 +231,7 @@ def commanded(place: Place) -> None:
     flags = place.server.flags if place.server.pid is not None else []
     shared = ("--split", "key", "--split-by", "id") if "key" in reads.splits else ("--split", "none")
     done = venturi(
-        "run", "--target", place.server.url, *flags, "--query", reads.table, *shared,
+        "run", "--target", place.server.url, *flags, "--query", reads.table, *shared, *reads.flags,
         "--streams", "1,2", *(("--wire-format", ",".join(forms)) if forms else ()), *ONCE[2:],
         "--no-ceilings", "--no-report", "--out", out,
     )  # fmt: skip

@@ -22,7 +22,7 @@ def spec(url: str, table: str, **more: Any) -> dict[str, Any]:
         "rows_per_stream": 10_000,
         "streams": 2,
         "threads": 2,
-        "timeout_ns": 20_000_000_000,
+        "timeout_ns": 300_000_000_000,
     }
     if "duration_ns" in more:
         made.pop("rows_per_stream")

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from support.run import venturi
 from support.wait import wait_until
 
 RECORDS = {"source": "records", "columns": 4, "seed": 3}
@@ -19,6 +18,7 @@ REMOTE = {"source": "remote"}
 
 def spec(
     url: str,
+    operation: str = "get",
     *,
     data: dict[str, Any] | None = None,
     streams: int = 1,
@@ -26,13 +26,14 @@ def spec(
     batch: int = 4096,
     verify: str = "checksum",
     duration_s: float | None = None,
+    patience_s: float = 300.0,
     **options: Any,
 ) -> dict[str, Any]:
-    """A get; without `data` it is of the server's own."""
+    """A get or a put; without `data` it is of the server's own."""
     return {
-        "trial": "test", "target": url, "options": options, "operation": "get", "data": data or REMOTE,
+        "trial": "test", "target": url, "options": options, "operation": operation, "data": data or REMOTE,
         "rows_per_batch": batch, "streams": streams, "threads": streams, "verify": verify,
-        "rows_per_stream": rows, "timeout_ns": 300_000_000_000,
+        "rows_per_stream": rows, "timeout_ns": int(patience_s * 1e9),
         "duration_ns": None if duration_s is None else int(duration_s * 1e9),
     }  # fmt: skip
 
@@ -42,6 +43,11 @@ def get(url: str, **choices: Any) -> dict[str, Any]:
 
     record: dict[str, Any] = json.loads(_core.run_trial(json.dumps(spec(url, **choices)), _core.Control()))
     return record
+
+
+def put(url: str, rows: int | None = None, **choices: Any) -> dict[str, Any]:
+    """Without `data` it is of RECORDS."""
+    return get(url, operation="put", rows=rows, **{"data": RECORDS, **choices})
 
 
 def file_of(path: Path, table: Any) -> dict[str, Any]:
@@ -72,19 +78,6 @@ def cancelled(given: dict[str, Any]) -> dict[str, Any]:
         control.cancel()
         record: dict[str, Any] = json.loads(trial.result())
         return record
-
-
-def as_a_user(directory: Path, *words: str, achieved: int) -> list[dict[str, Any]]:
-    """The records of a run of these words, so many, each with sums that hold."""
-    done = venturi(
-        "run", *words, "--repeats", "1", "--warmup", "0", "--no-ceilings", "--no-report", "--out",
-        str(directory / "run"),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    lines = (directory / "run" / "trials.jsonl").read_text().splitlines()
-    records = [json.loads(line) for line in lines]
-    assert [r["verification"]["achieved"] for r in records] == ["sums"] * achieved
-    return records
 
 
 def good(record: dict[str, Any], rows: int, achieved: str = "sums") -> dict[str, Any]:

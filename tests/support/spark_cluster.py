@@ -43,8 +43,9 @@ class Cluster:
         return self.driver.start(*command(*words), env=environment(**self.variables()))
 
     def pythons(self) -> dict[int, Host]:
-        """The processes of tasks, by their ids; the first of a host starts the others."""
-        return {pid: host for host in self.workers for pid in running(host, _WORKER)[1:]}
+        """The processes of tasks, by their ids: one on each host starts the others."""
+        found = {host: set(running(host, _WORKER)) for host in self.workers}
+        return {pid: host for host, pids in found.items() for pid in pids if _parent(pid) in pids}
 
     def connected(self, host: Host, port: int) -> bool:
         """Whether something there speaks to that port of the driver's host."""
@@ -62,8 +63,14 @@ class Cluster:
 
 
 def running(host: Host, containing: str) -> list[int]:
-    """Processes of a host with this in their command line, the oldest first."""
-    return sorted(host.signal(0, containing))
+    """Processes of a host with this in their command line."""
+    return host.signal(0, containing)
+
+
+def _parent(pid: int) -> int | None:
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return None
 
 
 @contextlib.contextmanager

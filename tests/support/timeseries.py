@@ -9,7 +9,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.parse
 import urllib.request
@@ -113,36 +112,6 @@ class Server(ABC):
 
     def bytes_on_disk(self) -> int:
         return sum(f.stat().st_blocks * 512 for f in self.folder.rglob("*") if f.is_file())
-
-
-class Venturi(Server):
-    program = sys.executable
-    protocols = ("resp", "opentsdb", "influx")
-
-    def __init__(self, folder: Path, durable: str) -> None:
-        super().__init__(folder)
-        self.durable = durable
-        self.name = f"venturi, {durable}"
-        self.durability = {
-            "none": "nothing before a segment is sealed",
-            "os": "log in the page cache",
-            "fsync": "log on the disk",
-        }[durable]
-
-    def command(self) -> list[str]:
-        flags = [w for n in self.protocols for w in (f"--{'port' if n == 'resp' else n}", str(self.ports[n]))]
-        words = [sys.executable, "-m", "venturi", "serve", "timeseries", "--data", str(self.folder)]
-        return [*words, *flags, "--http", str(self.ports["http"]), "--durable", self.durable]
-
-    def _stats(self) -> dict[str, object]:
-        found: dict[str, object] = json.loads(fetch(f"http://127.0.0.1:{self.ports['http']}/api/stats"))
-        return found
-
-    def answers(self) -> bool:
-        return "software" in self._stats()
-
-    def stored(self) -> int:
-        return int(str(self._stats()["points"]))
 
 
 class VictoriaMetrics(Server):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import struct
 import threading
@@ -15,7 +16,9 @@ from typing import Any
 import pytest
 
 from venturi.cluster.spark.line import Line, Switchboard, answer_calls
+from venturi.cluster.spark.placement import SparkExecutor
 from venturi.cluster.spark.sessions import Session, in_our_words
+from venturi.common.environment import describe
 from venturi.common.errors import VenturiError
 from venturi.measure import placement
 
@@ -168,3 +171,25 @@ def test_loaders_beyond_the_slots_of_a_local_spark_are_refused() -> None:
     )
     local.master = "spark://head:7077"
     local.check_slots(3)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"target": "charrow://127.0.0.1:9006"}, "is on this machine's loopback, and loader-2 runs on there"),
+        ({"target": "charrow+unix:///run/s"}, "is a Unix socket of this machine, and loader-2 runs on there"),
+        (
+            {"target": "flight://here:1", "data": {"ipc": "/x"}},
+            "lie on this machine, and loader-2 runs on there",
+        ),
+    ],
+)
+def test_what_a_loader_on_another_host_does_not_reach(spec: dict[str, Any], said: str) -> None:
+    executor = SparkExecutor.__new__(SparkExecutor)
+    ours = {"boot_id": describe()["boot_id"], "network": os.readlink("/proc/self/ns/net")}
+    here = SimpleNamespace(name="loader-1", identity={"hostname": "here", **ours})
+    far = SimpleNamespace(name="loader-2", identity={"hostname": "there", "boot_id": "another"})
+    executor._check_reach(spec, [here])
+    executor._check_reach({"target": "flight://here:1"}, [here, far])
+    with pytest.raises(ValueError, match=said):
+        executor._check_reach(spec, [here, far])

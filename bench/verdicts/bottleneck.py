@@ -1,4 +1,4 @@
-"""Bottlenecks made to measure, beside those of paths and hosts: processes that burn CPUs, a slow disk, locks
+"""Bottlenecks made to measure: CPU quotas, processes that burn CPUs, a relay that delays, a slow disk, locks
 that another connection holds, a store that takes its time. All end with the `with`.
 """
 
@@ -12,14 +12,114 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from support.flight import ServerProcess
 from support.needs import require
-from support.path import Group, group_in, required
 from support.run import helper
+
+
+def at_once() -> list[str]:
+    """What a command begins with whose processes are to be woken on time although others keep the cores busy.
+
+    For trials that wait nearly all the time: there, being woken late looks like a longer path.
+    """
+    return ["chrt", "--rr", "1"] if os.geteuid() == 0 and shutil.which("chrt") else []
+
+
+@contextlib.contextmanager
+def relay(port: int, milliseconds: float) -> Iterator[int]:
+    """The port of a TCP relay to `port` that delays each byte by so much in each direction."""
+    made = ServerProcess(helper("delay_relay", port, milliseconds))
+    try:
+        yield made.port
+    finally:
+        made.stop()
+
+
+class Group:
+    """A control group: processes move in and out."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        # The shell is in the group before it becomes the command.
+        self.inside = ["sh", "-c", f'echo $$ > {directory}/cgroup.procs && exec "$@"', "sh"]
+        """What a command begins with that is to run there."""
+
+    def take(self, pid: int) -> None:
+        (self.directory / "cgroup.procs").write_text(str(pid))
+
+    def release(self, pid: int) -> None:
+        with contextlib.suppress(OSError):
+            (self.directory.parent / "cgroup.procs").write_text(str(pid))
+
+
+@contextlib.contextmanager
+def group_in(hierarchy: Path, limits: dict[str, str]) -> Iterator[Group]:
+    made = Group(hierarchy / f"venturi-test-{uuid.uuid4().hex[:8]}")
+    try:
+        made.directory.mkdir()
+    except OSError as error:
+        require(False, f"a control group below {hierarchy} ({error})")
+    try:
+        try:
+            for name, value in limits.items():
+                (made.directory / name).write_text(value)
+        except OSError as error:
+            require(False, f"limits of a control group below {hierarchy} ({error})")
+        yield made
+    finally:
+        for _ in range(50):
+            try:
+                made.directory.rmdir()
+                break
+            except OSError:
+                time.sleep(0.1)
+
+
+def controller(name: str) -> tuple[int, Path] | None:
+    """The version of control groups that has this controller here, and where; None where neither has."""
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, place, kind, options = line.split()[:4]
+        if kind == "cgroup" and name in options.split(","):
+            return 1, Path(place)
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, place, kind = line.split()[:3]
+        if kind == "cgroup2" and name in (Path(place) / "cgroup.controllers").read_text().split():
+            return 2, Path(place)
+    return None
+
+
+def required(name: str) -> tuple[int, Path]:
+    found = controller(name)
+    require(found, f"a control group's controller {name!r}")
+    assert found is not None
+    return found
+
+
+@contextlib.contextmanager
+def cpu_group(cores: float) -> Iterator[Group]:
+    """Processes that together may have `cores` of CPU time."""
+    version, hierarchy = required("cpu")
+    limit = str(int(cores * 100_000))
+    old, new = {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": limit}, {"cpu.max": f"{limit} 100000"}
+    with group_in(hierarchy, old if version == 1 else new) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def quota(pid: int, cores: float) -> Iterator[None]:
+    """The process may have `cores` of CPU time meanwhile."""
+    with cpu_group(cores) as group:
+        group.take(pid)
+        try:
+            yield
+        finally:
+            group.release(pid)
+
 
 _BURN = "import os\nwhile os.getppid() == {parent}: sum(range(100_000))"
 
@@ -153,7 +253,7 @@ def sqlite_locked(file: Path, held: float, free: float) -> Iterator[None]:
 @contextlib.contextmanager
 def slow_sink(how: str, microseconds: int) -> Iterator[ServerProcess]:
     """A stranger's store of time series that `sleeps` or `burns` so long for each 64 KiB that it reads."""
-    made = ServerProcess(helper("slow_sink", how, microseconds))
+    made = ServerProcess([sys.executable, "-m", "bench.verdicts.slow_sink", how, str(microseconds)])
     try:
         yield made
     finally:

@@ -1,6 +1,7 @@
 """A stranger's store of time series: reads what it is sent, says nothing, keeps nothing, and takes its time.
 
-`slow_sink.py sleeps|burns MICROSECONDS`: so long for each 64 KiB, asleep or with the interpreter's lock held.
+`python -m bench.verdicts.slow_sink sleeps|burns MICROSECONDS`: so long for each 64 KiB, asleep or
+with the interpreter's lock held.
 """
 
 from __future__ import annotations
