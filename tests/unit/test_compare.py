@@ -310,29 +310,5 @@ def test_unlike_things_are_not_set_side_by_side(tmp_path: Path) -> None:
         assert versions.section(one) is None and versions.headline(one) == []
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (("BASE",), "a comparison needs two runs: BASE and RUN"),
-        (("BASE", "BASE"), "are the same run"),
-        (("BASE", "RUN", "--by", "place"), "--by compares within one run"),
-        (("BASE", "--by", "colour"), "has no such parameter"),
-        (("BASE", "--by", "place"), "has only one value of it"),
-        (("BASE", "--by", "streams=3"), "has no such value"),
-        (("BASE", "RUN", "--threshold", "much"), "--threshold: 'much'"),
-        (("BASE", "RUN", "--confidence", "20%"), "--confidence: '20%' is under 50%"),
-        (("BASE", "RUN", "--confidence", "100%"), "must lie between 0% and 100%"),
-        (("BASE", "RUN", "--metric", "beauty"), "--metric"),
-        (("BASE", "reference:nothing"), "there is no reference run"),
-    ],
-)
-def test_misuse(base: Path, tmp_path: Path, words: tuple[str, ...], text: str) -> None:
-    run = run_like(tmp_path)
-    done = venturi("compare", *({"BASE": base, "RUN": run}.get(w, w) for w in words))
-    assert (done.returncode, done.stdout) == (ExitCode.USAGE, "")
-    assert text in done.stderr and "hint: " in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_no_such_run(base: Path, tmp_path: Path) -> None:
     assert venturi("compare", base, tmp_path / "none").returncode == ExitCode.STORE

@@ -229,35 +229,6 @@ def test_a_stranger_makes_no_records(tmp_path: Path, files: str) -> None:
     assert "is not Venturi's own server" in said and "/PATH" in said
 
 
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (("--operation", "put", "--body", "length", "--duration", "1s"), "a duration ends it at any row"),
-        (("--operation", "upsert"), "takes gets and puts, no upserts"),
-        (("--operation", "get", "--data", "remote"), "http+arrow://HOST:PORT/PATH"),
-        (("--http-compression", "br"), "is not one of gzip, zstd"),
-    ],
-)
-def test_what_cannot_be_is_refused_before_anything_runs(words: tuple[str, ...], part: str) -> None:
-    done = venturi("run", "--target", "http+arrow://127.0.0.1:9", *words, "--dry-run")
-    assert done.returncode == 3 and part in done.stderr, done.stderr
-
-
-@pytest.mark.parametrize(
-    ("url", "part"),
-    [
-        ("https://h/x", "write http+arrow+tls://"),
-        ("http+arrow://a,b/x", "takes one host"),
-        ("http+arrow://me@h/x", "has no user in its URL; use user"),
-        ("http+arrow://h/x?token=hush", "a secret in the URL"),
-        ("http+arrow+tls://local", "has no certificate"),
-    ],
-)
-def test_urls(url: str, part: str) -> None:
-    done = venturi("run", "--target", url, "--dry-run")
-    assert done.returncode == 3 and part in done.stderr and "hush" not in done.stderr, done.stderr
-
-
 def test_what_unpacking_costs_has_a_fix() -> None:
     given = {"target": "http+arrow://10.0.0.2:80/x", "data": "remote", "operation": "get", "row_bytes": None}
     given |= {"http_compression": "gzip"}
