@@ -229,11 +229,7 @@ def test_options_that_the_driver_does_not_have(trips: Path) -> None:
 
 @pytest.mark.parametrize(
     ("cores", "streams", "cause"),
-    [
-        (1.0, 1, Cause.DRIVER_BUSY),
-        (1.1, 4, Cause.DRIVER_WAITS),
-        (0.2, 1, Cause.DRIVER_WAITS),
-    ],
+    [(1.0, 1, Cause.DRIVER_BUSY), (1.1, 4, Cause.DRIVER_WAITS), (0.2, 1, Cause.DRIVER_WAITS)],
 )
 def test_the_verdict_says_that_it_was_the_driver(cores: float, streams: int, cause: Cause) -> None:
     parameters = {"operation": "get", "streams": streams, "threads": streams, "target": "adbc://sqlite",

@@ -100,8 +100,8 @@ def test_notebook_fragment_escapes(tmp_path: Path) -> None:
 
 def test_import_is_light() -> None:
     # `venturi --help` must not pay for what notebooks need.
-    code = "import venturi, venturi.cli, sys; print([m for m in sys.modules if m in sys.argv[1:]])"
-    heavy = ["plotly", "matplotlib", "scipy", "pyarrow", "numpy", "pandas", "duckdb"]
+    code = "import venturi, venturi.cli.run, sys; print([m for m in sys.modules if m in sys.argv[1:]])"
+    heavy = ["plotly", "matplotlib", "scipy", "pyarrow", "numpy", "pandas", "duckdb", "pydantic"]
     done = subprocess.run([sys.executable, "-c", code, *heavy], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -4,7 +4,6 @@ tells the truth or lies about it."""
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 
 from support.charrow import served
 from support.charrow_peer_ring import RingServer
-from support.flight import failed, mixed, run_trial, succeeded, write_ipc
+from support.flight import mixed, run_trial, succeeded, write_ipc
 from support.run import venturi
 from support.wait import wait_until
 from venturi.common import toml_text
@@ -116,22 +115,6 @@ def test_a_stranger_that_keeps_to_the_protocol(tmp_path: Path, streams: int) -> 
         record = succeeded(get(url, "SELECT 1", streams=streams, options=RING, verify="count"))
         assert record["counts"]["rows"] == ROWS
         assert stranger.freed > 65536
-
-
-def test_a_hello_that_comes_late_is_waited_for(tmp_path: Path) -> None:
-    """It comes only when the client asks a query."""
-    with RingServer(tmp_path / "s", batches()) as stranger:
-        stranger.late = 1
-        record = succeeded(get(f"charrow+shm://{stranger.address}", "SELECT 1", options=RING, verify="count"))
-        assert record["counts"]["rows"] == ROWS and stranger.late == 0
-
-
-def test_a_server_that_answers_nothing_is_not_said_to_have_no_shared_memory(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as silent:
-        silent.bind(str(tmp_path / "s"))
-        silent.listen()
-        record = get(f"charrow+shm://{tmp_path / 's'}", "SELECT 1", options=RING, timeout_ns=300_000_000)
-        assert "neither to the handshake nor to a query" in failed(record, "timeout")
 
 
 @pytest.mark.parametrize(

@@ -64,11 +64,6 @@ def python(root: Path, *words: object) -> str:
     return done.stdout
 
 
-def test_what_is_generated_is_that_of_the_records(with_one_more: Path) -> None:
-    python(ROOT, ROOT / "tools/generate", "--check")
-    python(with_one_more, "tools/generate", "--check")
-
-
 def test_a_parameter_is_one_record(with_one_more: Path) -> None:
     root = with_one_more
     assert "--hurry" in python(root, "-m", "venturi", "run", "--help")

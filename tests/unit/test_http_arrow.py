@@ -191,17 +191,8 @@ def test_a_file_is_given_to_a_server_of_ours(tmp_path: Path) -> None:
     with pa.ipc.new_file(file, rows(10).schema) as writer:
         writer.write_table(rows(10_000))
     for operation in ("get", "put"):
-        words = (
-            "--data",
-            file,
-            "--operation",
-            operation,
-            "--rows-per-stream",
-            "25k",
-            "--rows-per-batch",
-            "1000",
-        )
-        found = trial(tmp_path / operation, "http+arrow://local", *words)
+        words = ("--operation", operation, "--rows-per-stream", "25k", "--rows-per-batch", "1000")
+        found = trial(tmp_path / operation, "http+arrow://local", "--data", file, *words)
         assert (found["counts"]["rows"], found["verification"]["achieved"]) == (25_000, "checksum")
 
 
