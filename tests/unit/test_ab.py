@@ -56,8 +56,6 @@ def test_where_a_server_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("base", "code", "said"),
     [
-        ("server", 2, "server: neither a URL nor a command with {port}"),
-        ("'server {port}", 2, "No closing quotation"),
         ("no-such-server {port}", 4, "no-such-server {port}: does not listen on port"),
         ("sh -c 'echo broken {port}; exit 3'", 4, "broken"),
     ],

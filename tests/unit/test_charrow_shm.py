@@ -18,7 +18,6 @@ from support.run import venturi
 from support.wait import wait_until
 from venturi.common import toml_text
 from venturi.common.core import load_core
-from venturi.common.errors import ScenarioError
 from venturi.measure.ceiling_probes import probes
 from venturi.plan import matrix
 from venturi.plan.layers import Layer
@@ -159,25 +158,8 @@ def test_cells_and_their_limits() -> None:
     assert kinds == [{"memory", "engine"}, {"memory", "engine", "unix"}, {"memory", "engine", "tcp"}]
 
 
-@pytest.mark.parametrize(
-    ("target", "said"),
-    [
-        ('url = "charrow+unix://local"\nring = "1Mi"', "is of shared memory"),
-        ('url = "charrow+shm://local"\nwire_version = "1.1"', "has no shared memory"),
-        ('url = "charrow+shm://local"\nring = "1Ki"', "65536"),
-        ('url = "charrow+shm://local"\ntls_insecure = true', "is for TLS"),
-    ],
-)
-def test_what_does_not_fit_together(target: str, said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
-        planned(f'name = "x"\n[target]\n{target}\n[workload]\nrows_per_stream = 10\n')
-
-
 def test_addresses() -> None:
     assert check_url("charrow+shm:///run/s:/db") == "charrow+shm:///run/s:/db"
-    for url in ("charrow+shm://remote", "charrow+shm://host:9006", "flight+shm:///run/s"):
-        with pytest.raises(ValueError, match=r"Unix socket|no socket|no target"):
-            check_url(url)
 
 
 def test_a_run(tmp_path: Path) -> None:

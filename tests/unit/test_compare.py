@@ -12,15 +12,7 @@ from typing import Any
 
 import pytest
 
-from support.compare import (  # noqa: F401 - the fixture too
-    Line,
-    base_run,
-    chain,
-    environment,
-    run_like,
-    said,
-    slower,
-)
+from support.compare import Line, base_run, chain, environment, run_like, said, slower  # noqa: F401
 from support.golden import kept
 from support.run import venturi
 from support.synthetic import ENVIRONMENT, cells, imported, make_run

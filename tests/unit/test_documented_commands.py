@@ -26,11 +26,7 @@ PAGES = [ROOT / "README.md", *sorted(set((ROOT / "docs").rglob("*.md")) - {ROOT 
 PLACEHOLDER = re.compile(r"(^|[\s=/])(\.\.\.|…|[A-Z]{2,}(?![\w:=/.]))|HOST:PORT|<[a-z]")
 """`...`, `RUN`, `SCENARIO`: the form of a command, not one to be typed."""
 MENTIONED = {
-    "venturi run",
-    "venturi run --json",
-    "venturi run --resume",
-    "venturi run --on spark",
-    "venturi run --on here,...",
+    *(f"venturi run{flag}" for flag in ("", " --json", " --resume", " --on spark", " --on here,...")),
     "venturi show RUN --cell",
 }
 """A command or an option that a sentence names without what it works on."""

@@ -240,8 +240,8 @@ def test_a_process_ends_without_a_word_about_its_buffers(kind: str, run_director
 # What is killed: blocks that travel, rows in a file of ours, points in a store of ours.
 KILLED = {
     "flight": ("--operation", "get,put", "--streams", "1,2", "--rows-per-stream", "50k"),
-    "sqlite": ("--operation", "upsert", "--streams", "1,2,3,4", "--rows-per-stream", "2k"),
-    "akumuli": ("--streams", "1,2,3,4", "--hosts", 10, "--points-per-stream", "20k"),
+    "sqlite": ("--operation", "upsert", "--streams", "1,2,3,4", "--rows-per-stream", "500"),
+    "akumuli": ("--streams", "1,2,3,4", "--hosts", 10, "--points-per-stream", "5k"),
 }
 
 
@@ -255,7 +255,7 @@ def test_a_killed_run_resumes_exactly(kind: str, tmp_path: Path) -> None:
     with started(*words, cwd=tmp_path) as run:
         kept = path / "trials.jsonl"
         wait_until(
-            lambda: run.poll() is not None or kept.exists() and kept.read_bytes().count(b"\n") >= lines
+            lambda: run.poll() is not None or (kept.exists() and kept.read_bytes().count(b"\n") >= lines)
         )
         run.kill()
         assert run.communicate()[1] == ""
