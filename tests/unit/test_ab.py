@@ -15,7 +15,7 @@ from venturi.analysis.results import load
 
 pytestmark = pytest.mark.usefixtures("core")
 SERVER = f"{shlex.quote(sys.executable)} -m venturi serve flight --port {{port}}"
-MEASURED = ("--operation", "get", "--rows-per-stream", "50k", "--repeats", 3, "--no-ceilings", "--unproven")
+MEASURED = ("--operation", "get", "--rows-per-stream", "50k", "--repeats", 3, "--no-ceilings")
 
 
 def test_a_slower_build_is_found_and_both_are_stopped(tmp_path: Path) -> None:

@@ -67,15 +67,6 @@ def test_pools_and_stages_of_both_ends_are_in_the_record(server: str) -> None:
     assert record["cpu"]["server"]["user_ns"] > 0 and record["target"]["software"].startswith("venturi ")
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [({"encoders": 0}, "encoders"), ({"decoders": 1000}, "decoders"), ({"nothing": 1}, "nothing")],
-)
-def test_options_that_are_none_are_named(server: str, options: dict[str, Any], said: str) -> None:
-    record = get(server, "SELECT * FROM numbers", options=options)
-    assert record["outcome"] == "failed" and said in record["error"]["message"]
-
-
 def test_a_block_over_the_limit_is_refused(server: str) -> None:
     record = get(server, "SELECT * FROM numbers", options={"max_block_bytes": 2000})
     assert record["outcome"] == "failed" and "block" in record["error"]["message"]

@@ -109,15 +109,12 @@ def test_failed_trials_set_the_exit_code(tmp_path: Path) -> None:
     assert "error: flight://127.0.0.1:9 never answered; its other trials are left out\n" in done.stderr
 
 
-def started_until(path: Path, lines: int, executor: str, *arguments: object) -> subprocess.Popen[str]:
+def started_until(path: Path, lines: int, executor: str) -> subprocess.Popen[str]:
     """A run that hangs in a trial after `lines` lines are on disk."""
+    words = command("run", "--executor", executor, "--out", path, *SMALL, "--no-shuffle")
+    nothing = subprocess.DEVNULL
     process = subprocess.Popen(
-        command("run", "--executor", executor, "--out", path, *SMALL, "--no-shuffle", *arguments),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
+        words, stdin=nothing, stdout=nothing, stderr=subprocess.PIPE, text=True, env=environment()
     )
     assert process.stderr is not None
     # Each line is printed when its trial is on disk; one more when it hangs.
@@ -197,13 +194,9 @@ def test_a_full_disk_ends_the_run_and_prints_what_was_measured(
 def test_a_terminal_gets_a_live_line(tmp_path: Path) -> None:
     """Drawn in place on a terminal's standard error: the trial's number, a bar, what it is."""
     leader, follower = os.openpty()
-    process = subprocess.Popen(
-        command("run", "--executor", "support.model", "--out", tmp_path / "r", *SMALL),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=follower,
-        env=environment(TERM="xterm"),
-    )
+    words = command("run", "--executor", "support.model", "--out", tmp_path / "r", *SMALL)
+    nothing, terminal = subprocess.DEVNULL, environment(TERM="xterm")
+    process = subprocess.Popen(words, stdin=nothing, stdout=nothing, stderr=follower, env=terminal)
     os.close(follower)
     seen = b""
     while True:
@@ -217,6 +210,6 @@ def test_a_terminal_gets_a_live_line(tmp_path: Path) -> None:
             break
         seen += piece
     os.close(leader)
-    assert process.wait(30) == 0
+    assert process.wait() == 0
     text = seen.decode()
     assert "12 of 12" in text and "━" in text and "get streams=2" in text and "Traceback" not in text

@@ -100,13 +100,18 @@ def test_a_run_that_is_shown_can_be_planned(
     assert re.search(r"^cells: [1-9]", done.output, re.MULTILINE), why
 
 
+@pytest.fixture(scope="module")
+def root() -> Any:
+    return typer.main.get_command(app)
+
+
 @pytest.mark.parametrize(("page", "line"), OTHERS, ids=[line for _, line in OTHERS])
-def test_a_command_that_is_shown_is_parsed(page: str, line: str) -> None:
+def test_a_command_that_is_shown_is_parsed(page: str, line: str, root: Any) -> None:
     try:
         words = shlex.split(line)[1:]
     except ValueError:
         pytest.fail(f"{page}: {line}: quotes do not match")
-    node: Any = typer.main.get_command(app)
+    node = root
     while words and hasattr(node, "get_command"):
         if words[0].startswith("-") or words[0] in ("COMMAND", "..."):
             return

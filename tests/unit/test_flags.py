@@ -20,7 +20,6 @@ import typer
 from typer.testing import CliRunner, Result
 
 from support.flight import Certificates, ServerProcess, records, run_trial, succeeded, write_ipc
-from support.needs import require
 from support.run import TESTS
 from venturi.cli import app
 
@@ -250,11 +249,6 @@ def test_a_table_that_is_its_keys_index(flag: str, tmp_path: Path) -> None:
 def test_a_directory_that_holds_no_cassandra(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["serve", "cassandra", "--cassandra-home", str(tmp_path)])
     assert f"--cassandra-home {tmp_path}: holds no lib/apache-cassandra-*.jar" in str(done.exception)
-
-
-def test_jars_that_are_here_are_not_fetched_again(cache_home: Path) -> None:
-    require(list((cache_home / "venturi").glob("cassandra-*")), "Cassandra's jars (tools/install-servers)")
-    typed("serve cassandra --fetch-only")
 
 
 # ---- none left ---------------------------------------------------------------------------

@@ -171,19 +171,6 @@ def test_a_file_is_served_under_its_name_until_the_server_is_told_to_end(
     assert status == 0 and "Traceback" not in stderr and "panicked" not in stderr
 
 
-def test_memory_is_bounded() -> None:
-    with (
-        served("flight", memory_bytes=1_000_000) as address,
-        flight.connect(f"grpc+tcp://{address}") as client,
-    ):
-        put(client, records(10_000), "fits")
-        with pytest.raises((flight.FlightError, pa.ArrowException), match="memory"):
-            put(client, records(100_000), "does-not-fit")
-        assert get(client, "fits").num_rows == 10_000
-        with pytest.raises(KeyError):
-            get(client, "does-not-fit")
-
-
 def test_what_gets_read_from_is_within_memory() -> None:
     with (
         served("flight", memory_bytes=10_000_000) as address,
@@ -251,12 +238,6 @@ def test_perf_put_acknowledges_only_batches_with_metadata(client: flight.FlightC
 
 
 # ---- statistics, TLS, token, end ----------------------------------------------------
-
-
-def test_statistics_by_action(client: flight.FlightClient) -> None:
-    list(client.do_get(client.get_flight_info(perf_command(1, 1000, 100)).endpoints[0].ticket))
-    (answer,) = client.do_action("statistics")
-    assert isinstance(json.loads(answer.body.to_pybytes()), dict)
 
 
 def test_tls_and_client_certificates(certificates: Certificates) -> None:

@@ -100,20 +100,15 @@ def test_what_is_no_arrow_stream_fails(tmp_path: Path, files: str, path: str, pa
 
 NINE = stream(rows(9))
 LIES = {
-    "closed": (b"", b"", "closed"),
-    "no-http": (b"SSH-2.0-it\r\n", b"", "is it an HTTP server"),
     "internal": (b"HTTP/1.1 500 No\r\nContent-Length: 11\r\n\r\nno \x1b[31mred", b"", "HTTP 500: no [31mred"),
     "endless-head": (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n" * 99, "64 KiB"),
-    "endless-line": (b"HTTP/1.1 200 OK\r\nX: ", b"y" * 9999, "64 KiB"),
     "endless-interim": (b"", b"HTTP/1.1 103 Early\r\n\r\n" * 9, "interim"),
     "absurd-chunk": (OK + b"Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", b"", "size"),
-    "no-chunk": (OK + b"Transfer-Encoding: chunked\r\n\r\n+4\r\n", b"", "size"),
     "endless-trailer": (
         OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"%x\r\n%b\r\n0\r\n" % (len(NINE), NINE),
         b"T: 1\r\n" * 99,
         "trailer",
     ),
-    "short": (OK + b"Content-Length: 999999\r\n\r\n" + NINE, b"", "closed"),
     "no-end": (OK + b"\r\n" + NINE[:-8], b"", "the answer ended before"),
     "large": (OK + b"\r\n\xff\xff\xff\xff\xff\xff\xff\x7f", b"\0" * 9999, "header of"),
     "brotli": (OK + b"Content-Encoding: br\r\nContent-Length: 3\r\n\r\nabc", b"", "content-encoding br"),
@@ -121,7 +116,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_servers_that_lie_end_a_trial_in_time(tmp_path: Path, lie: str) -> None:
+def test_servers_that_lie_end_a_trial(tmp_path: Path, lie: str) -> None:
     answer, endless, part = LIES[lie]
     with saying_server(answer, endless) as url:
         said = fails(tmp_path / "run", f"{url}/x")

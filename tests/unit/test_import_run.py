@@ -23,7 +23,7 @@ from venturi.store.importers import files, formats
 from venturi.store.importers.files import import_files, parse_settings
 from venturi.store.importers.record import Origin, lines
 
-LONG = 3_000_000
+LONG = 1_000_000
 LINE = "0\t2\t2\t100000\t4096\t6.10352\t0.0122776\t497.126\n"
 
 

@@ -65,7 +65,7 @@ def check_goes_on(path: Path, kept: list[str]) -> None:
     assert len(slots(path)) == TRIALS and set(slots(path).values()) == {1}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_run_that_can_go_on(number: signal.Signals, tmp_path: Path) -> None:
     run = started(*HANGS, cwd=tmp_path)
     until_it_hangs(run)
@@ -88,6 +88,7 @@ def test_the_second_signal_ends_it_at_once(tmp_path: Path) -> None:
 
 
 def test_a_closed_terminal_ends_a_run_that_can_go_on(tmp_path: Path) -> None:
+    """The system sends it SIGHUP."""
     ours, theirs = pty.openpty()
 
     def attach() -> None:
