@@ -20,8 +20,6 @@ from support.behaviour import RIGHT_ENV
 from support.database import Database
 from support.holding import while_held
 from support.judged import Place
-from support.needs import require
-from support.run import venturi
 
 pytestmark = pytest.mark.usefixtures("core")
 
@@ -387,9 +385,3 @@ def test_one_partition_has_no_limit(strict: Database) -> None:
     options = login(partition_key=1)
     record = upsert(strict, "venturi_one", target=place(strict), options=options, rows_per_batch=2000)
     passed(record)
-
-
-def test_jars_that_are_here_are_not_fetched_again(cache_home: Path) -> None:
-    require(list((cache_home / "venturi").glob("cassandra-*")), "Cassandra's jars (tools/install-servers)")
-    done = venturi("serve", "cassandra", "--fetch-only")
-    assert done.returncode == 0, done.stderr
