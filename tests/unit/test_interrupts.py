@@ -268,3 +268,13 @@ def test_a_killed_run_resumes_exactly(kind: str, tmp_path: Path) -> None:
     assert {file.name for file in path.iterdir()} <= {
         *("scenario.toml", "environment.json", "trials.jsonl", "ceilings.jsonl", "samples", ".lock"),
     }  # fmt: skip
+
+
+def test_a_run_that_was_killed_before_it_had_a_name_is_begun_again(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    (path / "samples").mkdir(parents=True)
+    (path / ".lock").touch()
+    (path / "environment.json.tmp").write_text("{")
+    done = model(*SMALL, *QUIET, "--quiet", "--out", path)
+    assert done.returncode == 0 and len(slots(path)) == TRIALS, done.stderr
+    assert not (path / "environment.json.tmp").exists()
