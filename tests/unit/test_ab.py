@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from support.flight import ServerProcess
+from support.flight import served
 from support.run import venturi
 from venturi.analysis.results import load
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.usefixtures("core")
 SERVER = f"{shlex.quote(sys.executable)} -m venturi serve flight --port {{port}}"
-MEASURED = ("--operation", "get", "--duration", "200ms", "--repeats", 6, "--no-ceilings", "--unproven")
+MEASURED = ("--operation", "get", "--rows-per-stream", "50k", "--repeats", 3, "--no-ceilings")
 
 
 def test_a_slower_build_is_found_and_both_are_stopped(tmp_path: Path) -> None:
     out = tmp_path / "run"
     slow = f"{SERVER} --handicap encode=1ms"
-    done = venturi("ab", SERVER, slow, "--out", out, *MEASURED)
+    done = venturi("ab", SERVER, slow, "--out", out, *MEASURED, "--repeats", 6)
     assert done.returncode == 8, done.stderr
     assert "of 1 cell 1 slower" in done.stdout and f"run: {out}" in done.stdout
     # Measured in one run, in turns.
@@ -34,19 +34,21 @@ def test_a_slower_build_is_found_and_both_are_stopped(tmp_path: Path) -> None:
             socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
-def test_servers_that_run_already(tmp_path: Path, pyarrow_server: ServerProcess) -> None:
-    url = f"flight://{pyarrow_server.address}/sleeps/0"
-    done = venturi("ab", url, url, "--out", tmp_path / "run", "--threshold", "90%", *MEASURED)
+def test_servers_that_run_already(tmp_path: Path) -> None:
+    with served("flight") as one, served("flight") as other:
+        urls = f"flight://{one}", f"flight://{other}"
+        done = venturi("ab", *urls, "--out", tmp_path / "run", "--threshold", "90%", *MEASURED)
     assert done.returncode == 0, done.stderr
     assert "of 1 cell" in done.stdout
 
 
-def test_where_a_server_is_found(tmp_path: Path, pyarrow_server: ServerProcess) -> None:
+def test_where_a_server_is_found(tmp_path: Path) -> None:
     """`--url` names the system and the table of a server that a command starts: here there is none of it."""
-    done = venturi(
-        "ab", SERVER, f"flight://{pyarrow_server.address}/sleeps/0", "--url", "flight://127.0.0.1:{port}/none",
-        "--confidence", "90%", "--out", tmp_path / "run", *MEASURED,
-    )  # fmt: skip
+    with served("flight") as other:
+        done = venturi(
+            "ab", SERVER, f"flight://{other}", "--url", "flight://127.0.0.1:{port}/none",
+            "--confidence", "90%", "--out", tmp_path / "run", *MEASURED,
+        )  # fmt: skip
     assert done.returncode == 5, done.stderr
     assert "failed" in done.stdout
 
@@ -54,8 +56,6 @@ def test_where_a_server_is_found(tmp_path: Path, pyarrow_server: ServerProcess) 
 @pytest.mark.parametrize(
     ("base", "code", "said"),
     [
-        ("server", 2, "server: neither a URL nor a command with {port}"),
-        ("'server {port}", 2, "No closing quotation"),
         ("no-such-server {port}", 4, "no-such-server {port}: does not listen on port"),
         ("sh -c 'echo broken {port}; exit 3'", 4, "broken"),
     ],

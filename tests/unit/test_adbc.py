@@ -12,7 +12,6 @@ import pytest
 
 from support.adbc import driver, run, trial
 from support.read import RECORDS, good, refused, sums
-from support.run import venturi
 from support.verdict import end, verdict
 from venturi.analysis.verdict.causes import Cause
 
@@ -225,63 +224,12 @@ def test_options_that_the_driver_does_not_have(trips: Path) -> None:
         refused(record, "unsupported", "nonsense")
 
 
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (["--driver-option", "uri=postgresql://me:hush@h/db"], "--driver-option-env KEY=VARIABLE"),
-        (["--driver-option", "uri=host=h password=hush"], "--driver-option-env KEY=VARIABLE"),
-        (["--driver-option", "password=hush"], "--driver-option-env KEY=VARIABLE"),
-        (
-            ["--driver-option", "adbc.flight.sql.authorization_header=hush"],
-            "--driver-option-env KEY=VARIABLE",
-        ),
-        (["--driver-option", "a.client_option.jwt_private_key_pkcs8_value=hush"], "--driver-option-env KEY="),
-        (["--driver-option", "a.header.x=Bearer hush"], "--driver-option-env KEY=VARIABLE"),
-        (["--driver-option", "hush"], "written KEY=VALUE"),
-        (["--driver-option", "a=1", "--driver-option", "a=2"], "a is given twice"),
-        (["--driver-option-env", "uri=VENTURI_NOT_SET"], "VENTURI_NOT_SET is not set"),
-        (["--driver-option-env", "uri=postgresql://me:hush@h"], "name of an environment variable"),
-        (["--driver-entrypoint", "a b"], "driver-entrypoint"),
-        (["--operation", "upsert"], "takes gets and puts, no upserts"),
-        (["--streams", "2"], "--split none: each reads all"),
-        (["--streams", "2", "--split", "parts"], "adbc:// has no split parts; it has hash, key, none"),
-        (["--query", "SELECT 1"], "keep one of the two"),
-        (["--operation", "put", "--split", "key"], "is for gets, and this is a put"),
-        (["--window", "1Mi"], "adbc:// has no option window"),
-        (["--on", "auto"], "adbc:// loads drivers on this host"),
-    ],
-)
-def test_scenarios_that_cannot_be(words: list[str], part: str) -> None:
-    done = venturi("run", "--target", "adbc://sqlite", "--table", "t", "--dry-run", *words)
-    text = " ".join(done.stderr.split())
-    assert done.returncode in (2, 3) and part in text and "hush" not in text, done.stderr
-
-
-def test_what_no_driver_is_asked_for() -> None:
-    done = venturi("prove", "adbc://sqlite")
-    assert done.returncode == 3 and "nothing can come between" in done.stderr
-    done = venturi("ceilings", "adbc://sqlite")
-    assert done.returncode != 0 and "no way there" in done.stderr
-
-
-@pytest.mark.parametrize(
-    "rest", ["", "a/b", "sqlite?uri=x", "local", "/", "/a/", "me:hush@h", "postgresql://h"]
-)
-def test_urls_that_name_no_driver(rest: str) -> None:
-    done = venturi("run", "--target", f"adbc://{rest}", "--table", "t", "--dry-run")
-    assert done.returncode == 3 and "adbc" in done.stderr and "hush" not in done.stderr
-
-
 # ---- what the verdict says of it
 
 
 @pytest.mark.parametrize(
     ("cores", "streams", "cause"),
-    [
-        (1.0, 1, Cause.DRIVER_BUSY),
-        (1.1, 4, Cause.DRIVER_WAITS),
-        (0.2, 1, Cause.DRIVER_WAITS),
-    ],
+    [(1.0, 1, Cause.DRIVER_BUSY), (1.1, 4, Cause.DRIVER_WAITS), (0.2, 1, Cause.DRIVER_WAITS)],
 )
 def test_the_verdict_says_that_it_was_the_driver(cores: float, streams: int, cause: Cause) -> None:
     parameters = {"operation": "get", "streams": streams, "threads": streams, "target": "adbc://sqlite",

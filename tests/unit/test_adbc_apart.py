@@ -17,7 +17,7 @@ import pytest
 
 from support.adbc import QUIET, URI, lines, run
 from support.read import refused
-from support.run import command, environment
+from support.run import command, environment, venturi
 from support.wait import wait_until
 from venturi.engine.apart import _lost
 
@@ -63,20 +63,18 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def test_a_crash_fails_its_trial_and_no_other(crashing: Path, tmp_path: Path) -> None:
+def test_a_crash_fails_its_trial_and_no_other(
+    crashing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     urls = f'matrix.target=["adbc://{crashing}", "adbc://sqlite"]'
     words = ("--set", urls, "--operation", "get", "--data", "records")
     words += ("--rows-per-stream", "1000", "--driver-option-env", f"uri={URI}")
-    done = subprocess.run(
-        command("run", *words, *QUIET, "--out", tmp_path / "run"),
-        env=environment(**{URI: str(tmp_path / "very-secret.db")}),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    monkeypatch.setenv(URI, str(tmp_path / "very-secret.db"))
+    done = venturi("run", *words, *QUIET, "--out", tmp_path / "run")
     broken, good = sorted(lines(tmp_path / "run"), key=lambda record: record["outcome"] == "ok")
     message = refused(broken, "plugin", "crashed (SIGSEGV)", "libcrash.so", "its last words: broken")
-    assert "hush" not in message + done.stderr and "very-secret" not in message + done.stderr
+    said = message + done.stderr + "".join(capfd.readouterr())
+    assert "hush" not in said and "very-secret" not in said
     assert good["outcome"] == "ok" and good["verification"]["achieved"] == "checksum"
     assert done.returncode != 0 and "SIGSEGV" in done.stderr
 
@@ -84,7 +82,7 @@ def test_a_crash_fails_its_trial_and_no_other(crashing: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "value",
     [
-        "postgresql://me:hush%40pw@host/db",
+        "postgresql://me:hush%40pw@h/db",
         "host=h password=hush%40pw",
         "postgresql://h/db?password=hush%40pw&a=b",
     ],

@@ -20,8 +20,13 @@ FIGURES = ("throughput-streams", "box-size", "throughput-time", "roofline", "tim
 FIGURES += ("latency",)
 
 
-def test_open_tables_and_figures(tmp_path: Path) -> None:
-    run = venturi.open(make_run(tmp_path / "run", cells(streams=(1, 2)), repeats=2))
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> venturi.Run:
+    return venturi.open(make_run(tmp_path_factory.mktemp("made") / "run", cells(streams=(1, 2)), repeats=2))
+
+
+def test_open_tables_and_figures(made: venturi.Run) -> None:
+    run = made
     assert run.trials.num_rows == 12
     assert run.cells.num_rows == 4
     assert run.ceilings.num_rows == 12
@@ -37,10 +42,9 @@ def test_open_tables_and_figures(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_is_valid_plotly(tmp_path: Path, name: str) -> None:
+def test_every_figure_is_valid_plotly(made: venturi.Run, name: str) -> None:
     # `go.Figure` validates every property: a misspelt one raises.
-    run = venturi.open(make_run(tmp_path / "run", cells(streams=(1, 2)), repeats=2))
-    figure = run.figure(name)
+    figure = made.figure(name)
     assert len(figure.data) > 0
     assert figure.layout.title.text
 
@@ -64,8 +68,7 @@ def test_last_is_the_newest_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for at, name in enumerate(["b", "a"]):
         path = make_run(tmp_path / "venturi-runs" / name, [])
         os.utime(path / "environment.json", (1000 + at, 1000 + at))
-        for late in ("trials.jsonl",):
-            assert not (path / late).exists()
+        assert not (path / "trials.jsonl").exists()
     (tmp_path / "venturi-runs" / "notes").mkdir()
     assert venturi.open().path.name == "a"
 
@@ -97,8 +100,8 @@ def test_notebook_fragment_escapes(tmp_path: Path) -> None:
 
 def test_import_is_light() -> None:
     # `venturi --help` must not pay for what notebooks need.
-    code = "import venturi, venturi.cli, sys; print([m for m in sys.modules if m in sys.argv[1:]])"
-    heavy = ["plotly", "matplotlib", "scipy", "pyarrow", "numpy", "pandas", "duckdb"]
+    code = "import venturi, venturi.cli.run, sys; print([m for m in sys.modules if m in sys.argv[1:]])"
+    heavy = ["plotly", "matplotlib", "scipy", "pyarrow", "numpy", "pandas", "duckdb", "pydantic"]
     done = subprocess.run([sys.executable, "-c", code, *heavy], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -108,7 +111,8 @@ def test_documented_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert blocks
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("venturi.api.measuring.CoreExecutor", ModelExecutor)
+    for module in ("api.measuring", "api.machine", "measure.placement"):
+        monkeypatch.setattr(f"venturi.{module}.CoreExecutor", ModelExecutor)
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, "docs/python-api.md", "exec"), names)
@@ -143,7 +147,9 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> venturi.Run:
 
 def test_seeds_and_other_words_are_those_of_the_command_line(tmp_path: Path) -> None:
     settings = {"points_per_stream": "1k", "points_per_batch": [100, 200], "seed": 7, "shuffle_seed": 3}
-    run = venturi.run(streams=1, executor=ModelExecutor(), out=tmp_path / "run", ceilings=False, **settings)
+    run = venturi.run(
+        streams=1, executor=ModelExecutor(), out=tmp_path / "run", ceilings=False, repeats=1, **settings
+    )
     found = toml_text.parse(run.scenario, "scenario.toml")
     assert (found["workload"]["seed"], found["run"]["seed"]) == (7, 3)
     assert found["workload"]["rows_per_stream"] == 1000
@@ -204,8 +210,13 @@ def test_what_analyses_a_run(measured: venturi.Run) -> None:
         measured.sql("select nothing")
 
 
-def test_runs_are_compared(measured: venturi.Run, tmp_path: Path) -> None:
-    other = venturi.run(SMALL, operation="get", streams=1, executor=ModelExecutor(), out=tmp_path / "run")
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> venturi.Run:
+    out = tmp_path_factory.mktemp("other") / "run"
+    return venturi.run(SMALL, operation="get", streams=1, executor=ModelExecutor(), out=out)
+
+
+def test_runs_are_compared(measured: venturi.Run, other: venturi.Run) -> None:
     found = venturi.compare(measured, other, threshold=0.5)
     assert len(found.rows) == 1 and int(found.exit_code) == 0
     assert len(other.compare(measured.path, metric="latency-p50").rows) == 1
@@ -267,8 +278,7 @@ def test_results_of_other_tools(tmp_path: Path) -> None:
     assert set(run.trials["place"].to_pylist()) == {"local"}
 
 
-def test_mistakes_in_an_analysis_are_told(measured: venturi.Run, tmp_path: Path) -> None:
-    other = venturi.run(SMALL, operation="get", streams=1, executor=ModelExecutor(), out=tmp_path / "run")
+def test_mistakes_in_an_analysis_are_told(measured: venturi.Run, other: venturi.Run) -> None:
     for wrong in (
         lambda: other.compare(measured, confidence=95),
         lambda: other.compare(measured, threshold=3),

@@ -10,7 +10,6 @@ import pytest
 from support.behaviour import NOT_JUDGED, SYSTEMS
 from support.judged import BEHAVIOURS, Place, cases
 from support.judged import judged as judged  # a fixture
-from support.proven import proven_instrument as proven_instrument  # a fixture
 from venturi.targets.system import KNOWN
 
 pytestmark = pytest.mark.usefixtures("core")

@@ -52,17 +52,8 @@ def test_few_repeats_and_few_samples_are_inconclusive() -> None:
 
 def page(values: Sequence[float], wanted: float, failed: Sequence[str] = ()) -> Page:
     judged = goals.judge("a of b", values, wanted)
-    return Page(
-        "A beside B",
-        "whether a is b.",
-        HEAD,
-        [{"steal": 0.01}],
-        ["text"],
-        judged,
-        "It is.",
-        "6 rounds",
-        failed,
-    )
+    lines = [{"steal": 0.01}]
+    return Page("A beside B", "whether a is b.", HEAD, lines, ["text"], judged, "It is.", "6 rounds", failed)
 
 
 def test_a_page_begins_with_what_result_and_how_sure() -> None:

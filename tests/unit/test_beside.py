@@ -26,7 +26,7 @@ def test_work_has_ended_when_the_wait_has() -> None:
     going, done = threading.Event(), []
 
     def slow() -> None:
-        assert going.wait(10)
+        assert going.wait()
         done.append("first")
 
     with beside(slow, lambda: done.append("second")):
@@ -59,7 +59,7 @@ def test_an_error_of_the_wait_waits_for_the_work(monkeypatch: pytest.MonkeyPatch
         join(thread, timeout)
 
     def slow() -> None:
-        assert waited_for.wait(60)
+        assert waited_for.wait()
         done.append(True)
 
     monkeypatch.setattr(threading.Thread, "join", joined)

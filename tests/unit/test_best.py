@@ -6,7 +6,6 @@ import json
 import math
 import random
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -206,18 +205,6 @@ def test_a_bound_on_latency() -> None:
     )
     (untimed,) = best.too_slow(summarise(records(lambda p: 1e9, streams=[1, 2])), False, 5e6)
     assert report.too_slow(untimed, 5e6, untimed) == "get: too few batches were timed to know 99 % of them"
-
-
-def test_wrong_use(tmp_path: Path) -> None:
-    for args, said in (
-        (["--p99", "soon"], "--p99: "),
-        (["--where", "foo > 1"], "no parameter is called foo"),
-        (["--where", "encoders > 1000"], "--where leaves no cell"),
-        (["--within", "x"], "--within: 'x' is not a number"),
-    ):
-        ended = venturi("best", "reference:chspark", *args)
-        assert ended.returncode == 2 and said in ended.stderr, ended.stderr
-    assert "no such run directory" in venturi("best", str(tmp_path / "none")).stderr
 
 
 def test_too_few_pairs_are_no_proof_of_no_effect() -> None:

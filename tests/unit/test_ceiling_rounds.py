@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from test_ceilings import MEMORY, PARAMETERS, TCP, line
-from test_sweep import EIGHT, Recorder, run
+from test_sweep import EIGHT as CELLS
+from test_sweep import Recorder, run
 
 from support.model import ModelExecutor
-from support.run import venturi
+from support.run import model, venturi
 from venturi.analysis.advice.trials import over_ceiling
 from venturi.analysis.cells.cell_table import table
 from venturi.analysis.cells.summary import Cell, summarise
@@ -30,6 +31,7 @@ from venturi.report.text import cell as cell_text
 from venturi.report.text import summary
 from venturi.store.directory import RunDirectory
 
+EIGHT = CELLS + '[run]\nsample_interval = "0"\n'
 MOMENTS = (1.0, 0.5, 1.3, 0.7, 0.9, 1.1)
 """How fast the machine is in each round."""
 
@@ -177,7 +179,7 @@ def places(lines: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 def test_every_round_has_its_probes(tmp_path: Path) -> None:
-    run(tmp_path / "r", EIGHT + "[run]\nrepeats = 3\nwarmup = 2\n")
+    run(tmp_path / "r", EIGHT + "repeats = 3\nwarmup = 2\n")
     lines = lines_of(tmp_path / "r")
     assert {line["kind"] for line in lines} == {"tcp", "memory", "engine"}
     for number in range(3):
@@ -189,11 +191,11 @@ def test_every_round_has_its_probes(tmp_path: Path) -> None:
 
 
 def test_once_and_none(tmp_path: Path) -> None:
-    run(tmp_path / "once", EIGHT + '[run]\nrepeats = 1\nceilings = "once"\n')
+    run(tmp_path / "once", EIGHT + 'repeats = 1\nceilings = "once"\n')
     lines = lines_of(tmp_path / "once")
     assert {line["round"] for line in lines} == {None} and {line["repeat"] for line in lines} == {0, 1, 2}
     assert not any(c.paired for c in load_run(tmp_path / "once").cells)
-    run(tmp_path / "none", EIGHT + '[run]\nrepeats = 1\nceilings = "none"\n')
+    run(tmp_path / "none", EIGHT + 'repeats = 1\nceilings = "none"\n')
     assert lines_of(tmp_path / "none") == []
 
 
@@ -201,41 +203,25 @@ def test_once_and_none(tmp_path: Path) -> None:
 def test_files_of_before_there_were_rounds(given: str, means: str) -> None:
     from venturi.common import toml_text
 
-    text = EIGHT + f"[run]\nceilings = {given}\n"
+    text = EIGHT + f"ceilings = {given}\n"
     assert load([Layer("s.toml", toml_text.parse(text, "s.toml"), text)]).run.ceilings == means
 
 
 @pytest.mark.parametrize(
     ("words", "means"),
-    [
-        ((), "rounds"),
-        (("--ceilings", "once"), "once"),
-        (("--no-ceilings",), "none"),
-        (("--ceilings", "none"), "none"),
-    ],
+    [((), "rounds"), (("--ceilings", "once"), "once"), (("--no-ceilings",), "none")],
 )
 def test_the_flag(tmp_path: Path, words: tuple[str, ...], means: str) -> None:
-    small = (
-        "--streams",
-        1,
-        "--rows-per-stream",
-        "1k",
-        "--repeats",
-        1,
-        "--warmup",
-        0,
-        "--executor",
-        "support.model",
-    )
-    done = venturi("run", *small, *words, "--no-report", "--quiet", "--out", tmp_path / "r")
+    small = ("--streams", 1, "--rows-per-stream", "1k", "--repeats", 1, "--warmup", 0)
+    done = model(*small, *words, "--no-report", "--quiet", "--out", tmp_path / "r")
     assert done.returncode == 0, done.stderr
     assert scenario_of(RunDirectory(tmp_path / "r")).run.ceilings == means
-    wrong = venturi("run", *small, "--ceilings", "often", "--out", tmp_path / "w")
+    wrong = model(*small, "--ceilings", "often", "--out", tmp_path / "w")
     assert wrong.returncode == 3 and "rounds" in wrong.stderr and "Traceback" not in wrong.stderr
 
 
 def test_a_resumed_run_does_not_repeat_what_is_there(tmp_path: Path) -> None:
-    text = EIGHT + "[run]\nrepeats = 3\nwarmup = 1\n"
+    text = EIGHT + "repeats = 3\nwarmup = 1\n"
     run(tmp_path / "whole", text)
     run(tmp_path / "r", text)
     whole, directory = lines_of(tmp_path / "whole"), RunDirectory(tmp_path / "r")
@@ -258,7 +244,7 @@ def test_a_probe_that_is_interrupted_ends_the_run(tmp_path: Path) -> None:
             os.kill(os.getpid(), signal.SIGINT)
             return json.dumps({"bytes": 0, "interval_ns": 0, "outcome": "interrupted", "error": None})
 
-    done, _ = run(tmp_path / "r", EIGHT + "[run]\nrepeats = 1\nwarmup = 0\n", Stopped())
+    done, _ = run(tmp_path / "r", EIGHT + "repeats = 1\nwarmup = 0\n", Stopped())
     assert done.result.interrupted and len(RunDirectory(tmp_path / "r").records()) == 8
     assert {x["kind"] for x in lines_of(tmp_path / "r")} == {"tcp", "engine"}
 
@@ -308,7 +294,7 @@ def test_probes_take_a_fifth_of_the_trials_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trial: float
 ) -> None:
     executor = Timed(trial)
-    lines = timed(monkeypatch, tmp_path / "r", executor, EIGHT + "[run]\nrepeats = 6\nwarmup = 1\n")
+    lines = timed(monkeypatch, tmp_path / "r", executor, EIGHT + "repeats = 6\nwarmup = 1\n")
     spent = sum(took for _, took in executor.probed)
     # The last one may begin in time and end late.
     assert spent <= max(LEAST, SHARE * executor.trials) + max(took for _, took in executor.probed)
@@ -321,7 +307,7 @@ def test_probes_take_a_fifth_of_the_trials_time(
 
 
 def test_what_moves_slowly_is_measured_in_turn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    lines = timed(monkeypatch, tmp_path / "r", Timed(0.6), EIGHT + "[run]\nrepeats = 6\nwarmup = 1\n")
+    lines = timed(monkeypatch, tmp_path / "r", Timed(0.6), EIGHT + "repeats = 6\nwarmup = 1\n")
     often: dict[tuple[Any, ...], int] = {}
     for x in lines:
         if x["kind"] != "tcp":
@@ -333,7 +319,7 @@ def test_what_moves_slowly_is_measured_in_turn(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_show_names_the_margin_of_a_share(tmp_path: Path) -> None:
-    run(tmp_path / "r", EIGHT + "[run]\nrepeats = 6\n")
+    run(tmp_path / "r", EIGHT + "repeats = 6\n")
     done = venturi("show", tmp_path / "r", "--cell", "streams=8")
     found = re.search(r"raw TCP +[\d,.]+ MB/s +(\d+) % +\[(\d+)\.\.(\d+)\] +<- lowest", done.stdout)
     assert found is not None, done.stdout

@@ -31,7 +31,6 @@ from support.charrow import (
 )
 from support.charrow_peer import ERROR, number, sized
 from support.flight import Certificates, assert_same, mixed, write_ipc
-from support.run import venturi
 from support.xxh3 import digest, xxh3
 
 pytestmark = pytest.mark.usefixtures("core")
@@ -209,31 +208,3 @@ def test_it_stops_gracefully_and_says_what_it_did(files: Path) -> None:
             assert partition.block() is not None
             code, stderr = server.stop()
             assert code == 0 and "Traceback" not in stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--table", "t"), "--table t: must be written NAME=FILE"),
-        (("--table", "t=missing.parquet"), "missing.parquet: no such file"),
-        (("--stream", "t=missing.parquet"), "--stream t=missing.parquet: missing.parquet: no such file"),
-        (("--stream", "t={csv}"), "neither Parquet nor Arrow IPC, and no other file is read from disk"),
-        (("--table", "t={csv}", "--stream", "t={parquet}"), "two tables are called t; names tell them apart"),
-        (("--engine", "spark"), "--engine spark: is not one of builtin, chdb"),
-        (("--data", "x"), "--data is the directory of --engine chdb"),
-        (("--engine", "chdb", "--table", "t={csv}"), "--engine chdb reads files by itself"),
-        (("--query-memory", "1k"), "--query-memory 1k: must be at least 64KiB"),
-        (("--handicap", "nap=1ms"), "--handicap: no stage is called 'nap'"),
-        (("--stall-timeout", "0s"), "--stall-timeout 0s: must be above 0"),
-        (
-            ("--token-env", "NOT_SET_ANYWHERE"),
-            "--token-env: the environment variable NOT_SET_ANYWHERE is not set",
-        ),
-        (("--tls-key", "{csv}"), "--tls-certificate and --tls-key go together"),
-    ],
-)
-def test_mistakes_are_said_in_one_line(files: Path, arguments: tuple[str, ...], said: str) -> None:
-    names = {"csv": str(files / "small.csv"), "parquet": str(files / "numbers.parquet")}
-    done = venturi("serve", "charrow", "--port", "0", *(text.format(**names) for text in arguments))
-    assert done.returncode in (2, 3), done.stderr
-    assert said in done.stderr.replace("\n", " ") and "Traceback" not in done.stderr

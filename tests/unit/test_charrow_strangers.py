@@ -238,8 +238,8 @@ def test_a_server_of_1_2_that_breaks_the_rules_fails_the_trial(fault: str, said:
     with NewServer(batches(), fault=fault) as server:
         for streams in (1, 3):
             record = get(server.address, streams=streams, options={"decoders": decoders})
-            assert record["outcome"] == "failed"
-            assert said in record["error"]["message"], record["error"]
+            kind = "verification" if fault in ("left out", "twice", "lost") else "protocol"
+            assert said in failed(record, kind), record["error"]
 
 
 @pytest.mark.parametrize("fault", ["left out", "twice", "trailing", "schema"])
@@ -286,23 +286,17 @@ def test_a_duration_ends_where_the_server_has_no_stop() -> None:
         assert record["verification"]["achieved"] == "acknowledged"
 
 
-@pytest.mark.parametrize(("fault", "code"), [(None, 0), ("left out", 1)])
-def test_venturi_run_measures_a_strangers_server(tmp_path: Path, fault: str | None, code: int) -> None:
+def test_venturi_run_measures_a_strangers_server(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    with NewServer(batches(), account(ROWS), fault=fault) as server:
-        arguments = ["--streams", "1,2", "--repeats", "2", "--warmup", "0", "--no-report", "--no-ceilings"]
-        arguments += ["--out", str(out)]
-        done = venturi("run", "--target", f"charrow://{server.address}", "--query", TEXT, *arguments)
+    with NewServer(batches(), account(ROWS)) as server:
+        words = "--streams 1,2 --repeats 2 --warmup 0 --no-report --no-ceilings --query"
+        target = ("--target", f"charrow://{server.address}", "--out", out)
+        done = venturi("run", *target, *words.split(), TEXT)
+    assert done.returncode == 0, done.stderr
     records = [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()]
-    if code == 0:
-        assert done.returncode == 0, done.stderr
-        assert [record["outcome"] for record in records] == ["ok"] * 4
-        assert {record["verification"]["achieved"] for record in records} == {"count"}
-        assert "Values were not compared; rows were" in shown(out)
-    else:
-        assert done.returncode != 0
-        assert {record["outcome"] for record in records} == {"failed"}
-        assert {record["error"]["kind"] for record in records} == {"verification"}
+    assert [record["outcome"] for record in records] == ["ok"] * 4
+    assert {record["verification"]["achieved"] for record in records} == {"count"}
+    assert "Values were not compared; rows were" in shown(out)
 
 
 def test_what_was_not_compared_is_not_said_to_be(tmp_path: Path) -> None:

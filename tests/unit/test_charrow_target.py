@@ -39,21 +39,6 @@ def get(address: str, text: str | None = None, **changes: Any) -> dict[str, Any]
     return run_trial(f"charrow://{address}", options=options, **{"data": data, **changes})
 
 
-@pytest.mark.parametrize("version", ["1.1", "1.2"])
-@pytest.mark.parametrize(("streams", "encoders", "decoders"), [(1, 1, 1), (4, 2, 0), (8, 3, 2)])
-def test_our_own_server_is_verified_by_checksum(
-    server: str, version: str, streams: int, encoders: int, decoders: int
-) -> None:
-    options = {"version": version, "encoders": encoders, "decoders": decoders}
-    for text in ("SELECT * FROM numbers", "SELECT * FROM mixed", "SELECT * FROM state_rows(rows = 40000)"):
-        record = succeeded(get(server, text, streams=streams, options=options))
-        if version == "1.2":
-            assert record["verification"]["achieved"] == "checksum", record["verification"]
-            assert record["verification"]["checksum"] == record["verification"]["expected_checksum"]
-    record = succeeded(get(server, streams=streams, options=options, rows_per_stream=50_000))
-    assert record["counts"]["rows"] == 50_000 * streams
-
-
 @pytest.mark.parametrize("options", [{"compression": "lz4"}, {"compression": "zstd"}, {"checksum": True}])
 def test_blocks_may_be_compressed_and_summed(server: str, options: dict[str, Any]) -> None:
     record = succeeded(get(server, "SELECT * FROM mixed", streams=3, options=options))
@@ -63,12 +48,6 @@ def test_blocks_may_be_compressed_and_summed(server: str, options: dict[str, Any
         packed = succeeded(get(server, "SELECT * FROM numbers", options=options))["counts"]
         assert packed["payload_bytes"] == plain["payload_bytes"]
         assert packed["wire_bytes"] < 0.8 * plain["wire_bytes"]
-
-
-def test_a_duration_ends_an_endless_query(server: str) -> None:
-    for text in (None, "SELECT * FROM state_rows()"):
-        record = succeeded(get(server, text, streams=2, duration_ns=300_000_000))
-        assert record["times"]["interval_ns"] >= 0.3e9 and record["counts"]["rows"] > 0
 
 
 def test_pools_and_stages_of_both_ends_are_in_the_record(server: str) -> None:
@@ -86,15 +65,6 @@ def test_pools_and_stages_of_both_ends_are_in_the_record(server: str) -> None:
         whole = record["workers"][end]["time_ns"]
         assert sum(record["stages"][end].values()) == pytest.approx(whole, rel=0.05)
     assert record["cpu"]["server"]["user_ns"] > 0 and record["target"]["software"].startswith("venturi ")
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [({"encoders": 0}, "encoders"), ({"decoders": 1000}, "decoders"), ({"nothing": 1}, "nothing")],
-)
-def test_options_that_are_none_are_named(server: str, options: dict[str, Any], said: str) -> None:
-    record = get(server, "SELECT * FROM numbers", options=options)
-    assert record["outcome"] == "failed" and said in record["error"]["message"]
 
 
 def test_a_block_over_the_limit_is_refused(server: str) -> None:

@@ -367,36 +367,6 @@ def test_a_trial_that_one_loader_runs_whole(core: Any, handles: Any) -> None:
         assert record["counts"]["rows"] == 50_000 and "hosts" not in record
 
 
-def test_an_upsert_shared_is_verified_by_the_lead(core: Any, handles: Any, tmp_path: Any) -> None:
-    found = handles(core, core)
-    spec = {
-        **SHARED,
-        **{"target": f"sqlite://{tmp_path / 'rows.db'}", "operation": "upsert", "streams": 4, "threads": 4},
-        **{"data": {"source": "usage", "working_set": 1000, "seed": 7, "loaded_unix_s": 1_790_000_000}},
-        **{"rows_per_batch": 100, "rows_per_stream": 2000},
-    }
-    record = run(spec, found, clocks(found), ClusterControl())
-    assert record["outcome"] == "ok", record["error"]
-    assert record["counts"]["rows"] == 8000 and record["verification"]["achieved"] == "sums"
-    assert all(found["found"] == found["expected"] for found in record["verification"]["sums"])
-
-
-@pytest.mark.parametrize("split", ["hash", "none"])
-def test_a_get_shared_is_verified_by_the_lead(core: Any, handles: Any, tmp_path: Any, split: str) -> None:
-    """Rows that the lead has written before all read their part, each loader its own streams'."""
-    found = handles(core, core)
-    spec = {
-        **SHARED,
-        **{"target": f"sqlite://{tmp_path / 'rows.db'}", "operation": "get", "streams": 4, "threads": 4},
-        **{"rows_per_batch": 100, "rows_per_stream": 2000, "options": {"split": split}},
-    }
-    record = run(spec, found, clocks(found), ClusterControl())
-    assert record["outcome"] == "ok", record["error"]
-    rows = 8000 if split == "hash" else 32_000
-    assert record["counts"]["rows"] == rows == sum(host["rows"] for host in record["hosts"])
-    assert record["verification"]["achieved"] == "checksum" and record["verification"]["rows"] == rows
-
-
 # ---- loaders in processes of their own ------------------------------------------------
 
 

@@ -172,13 +172,8 @@ def test_a_clock_is_asked_again_when_drift_comes_near_its_error() -> None:
 def test_counts_are_sums_and_streams_are_all_there() -> None:
     found = merge(two())
     assert found["outcome"] == "ok" and found["error"] is None
-    assert found["counts"] == {
-        "rows": 11_000,
-        "batches": 1100,
-        "payload_bytes": 88_000,
-        "wire_bytes": 99_000,
-        "stored_bytes": None,
-    }
+    counts = {"rows": 11_000, "batches": 1100, "payload_bytes": 88_000, "wire_bytes": 99_000}
+    assert found["counts"] == counts | {"stored_bytes": None}
     assert [s["stream"] for s in found["streams"]] == [0, 1, 2, 3]
     assert [s["thread"] for s in found["streams"]] == [0, 1, 2, 2]
     assert found["cpu"] == {"client": {"user_ns": 200, "system_ns": 40}, "server": None}
@@ -289,18 +284,7 @@ def test_a_machine_that_two_loaders_share_is_counted_once() -> None:
 def _end(cores: int, busy: float, rx: int, sockets: int, rtt: int) -> dict[str, Any]:
     process = {name: 10 for name in ("user_ns", "system_ns", "run_delay_ns", "rss_max_bytes")}
     process |= {"threads": [{"name": "client-0", "cpu_share": busy, "delay_share": 0.0}]}  # type: ignore[dict-item]
-    shares = (
-        "busy",
-        "user",
-        "system",
-        "softirq",
-        "irq",
-        "steal",
-        "iowait",
-        "psi_cpu",
-        "psi_memory",
-        "psi_io",
-    )
+    shares = "busy user system softirq irq steal iowait psi_cpu psi_memory psi_io"
     network = {
         name: rx for name in ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets", "rx_drops", "tx_drops")
     }
@@ -310,7 +294,7 @@ def _end(cores: int, busy: float, rx: int, sockets: int, rtt: int) -> dict[str, 
         "process": process,
         "host": {
             "cores": cores,
-            **{f"{name}_share": busy for name in shares},
+            **{f"{name}_share": busy for name in shares.split()},
             "core_busy_share": [busy] * cores,
             "memory_available_min_bytes": cores * 100,
             "frequency_khz": None,
@@ -380,11 +364,8 @@ def test_a_lost_loader_fails_the_trial_and_is_named() -> None:
         ]
     )
     assert found["outcome"] == "failed"
-    assert found["error"] == {
-        "kind": "lost",
-        "message": "loader-2 (10.77.0.3): is gone (12:00:00 UTC)",
-        "stream": None,
-    }
+    message = "loader-2 (10.77.0.3): is gone (12:00:00 UTC)"
+    assert found["error"] == {"kind": "lost", "message": message, "stream": None}
     # What was counted until then is kept.
     assert found["counts"]["rows"] == 8700
     assert found["hosts"][1]["rows"] == 700 and found["hosts"][1]["interval_ns"] == 90 * MS

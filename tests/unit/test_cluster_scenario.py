@@ -74,13 +74,8 @@ def test_cells_that_cannot_be_shared_may_be_excluded() -> None:
 
 def test_where_streams_may_run() -> None:
     found = scenario("")
-    for on, kind in (
-        (None, None),
-        ("auto", "ray"),
-        ("local", "ray"),
-        ("ray://a:10001", "ray"),
-        ("spark", "spark"),
-    ):
+    kinds = {None: None, "auto": "ray", "local": "ray", "ray://a:10001": "ray", "spark": "spark"}
+    for on, kind in kinds.items():
         assert placement.named(found, on, None)[0].on == kind
     with pytest.raises(VenturiError, match="--on everywhere: must be ray://HOST:PORT, auto, local or spark"):
         placement.named(found, "everywhere", None)

@@ -12,15 +12,7 @@ from typing import Any
 
 import pytest
 
-from support.compare import (  # noqa: F401 - the fixture too
-    Line,
-    base_run,
-    chain,
-    environment,
-    run_like,
-    said,
-    slower,
-)
+from support.compare import Line, base_run, chain, environment, run_like, said, slower  # noqa: F401
 from support.golden import kept
 from support.run import venturi
 from support.synthetic import ENVIRONMENT, cells, imported, make_run
@@ -308,30 +300,6 @@ def test_unlike_things_are_not_set_side_by_side(tmp_path: Path) -> None:
     runs = [load(make_run(tmp_path / name, matrix, samples=False)) for name, matrix in matrices.items()]
     for one in (*runs, load("reference:akumuli")):
         assert versions.section(one) is None and versions.headline(one) == []
-
-
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (("BASE",), "a comparison needs two runs: BASE and RUN"),
-        (("BASE", "BASE"), "are the same run"),
-        (("BASE", "RUN", "--by", "place"), "--by compares within one run"),
-        (("BASE", "--by", "colour"), "has no such parameter"),
-        (("BASE", "--by", "place"), "has only one value of it"),
-        (("BASE", "--by", "streams=3"), "has no such value"),
-        (("BASE", "RUN", "--threshold", "much"), "--threshold: 'much'"),
-        (("BASE", "RUN", "--confidence", "20%"), "--confidence: '20%' is under 50%"),
-        (("BASE", "RUN", "--confidence", "100%"), "must lie between 0% and 100%"),
-        (("BASE", "RUN", "--metric", "beauty"), "--metric"),
-        (("BASE", "reference:nothing"), "there is no reference run"),
-    ],
-)
-def test_misuse(base: Path, tmp_path: Path, words: tuple[str, ...], text: str) -> None:
-    run = run_like(tmp_path)
-    done = venturi("compare", *({"BASE": base, "RUN": run}.get(w, w) for w in words))
-    assert (done.returncode, done.stdout) == (ExitCode.USAGE, "")
-    assert text in done.stderr and "hint: " in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_no_such_run(base: Path, tmp_path: Path) -> None:

@@ -9,13 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from support.compare import (  # noqa: F401 - the fixtures too
-    base_run,
-    environment,
-    run_like,
-    said,
-    slower,
-)
+from support.compare import base_run, environment, run_like, said, slower  # noqa: F401 - the fixtures too
 from support.run import ROOT, venturi
 from support.synthetic import HOSTILE, cells, hostile, make_run
 from venturi.analysis.compare.runs import compare, compare_by

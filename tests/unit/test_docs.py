@@ -91,15 +91,25 @@ def said(text: str) -> Iterator[list[str]]:
             yield line.split()[1:]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_commands_and_options_exist(page: Path) -> None:
-    root = typer.main.get_command(app)
-    every = options(root)
-    todo = [root.get_command(None, name) for name in COMMANDS]  # type: ignore[attr-defined]
+@pytest.fixture(scope="module")
+def root() -> Any:
+    return typer.main.get_command(app)
+
+
+@pytest.fixture(scope="module")
+def every(root: Any) -> set[str]:
+    """The options of all commands."""
+    found = options(root)
+    todo = [root.get_command(None, name) for name in COMMANDS]
     while todo:
         node = todo.pop()
-        every |= options(node)
+        found |= options(node)
         todo += [node.get_command(None, name) for name in getattr(node, "commands", ())]
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_commands_and_options_exist(page: Path, root: Any, every: set[str]) -> None:
     text = page.read_text()
     for words in said(text):
         node: Any = root
@@ -110,7 +120,7 @@ def test_commands_and_options_exist(page: Path) -> None:
             assert node is not None, f"venturi {' '.join(words)}: there is no {word}"
         known = every if words and words[0] == "COMMAND" else options(node)
         if words[:2] == ["cluster", "slurm"] or words[:1] == ["ab"]:  # end with words of `venturi run`
-            known |= options(root.get_command(None, "run"))  # type: ignore[attr-defined]
+            known |= options(root.get_command(None, "run"))
         for word in words:
             flag = re.match(r"--?[a-z][a-z0-9-]*", word)
             if flag and not PLUGGED.match(flag[0]):
@@ -154,17 +164,10 @@ def test_verdicts_are_documented_with_the_thresholds_that_count() -> None:
     ]
     table = [(row[2].strip("`"), row[4]) for row in rows if len(row) == 6]
     expected = [
-        ("schedule", KEPT_UP),
-        ("schedule", SCHEDULE_SPARE),
-        ("load-generator", WORKERS),
-        ("cores", CORES),
-        ("stage", WORKERS),
-        ("stage", NEARLY),
-        ("link", LINK),
-        ("disk", DISK),
-        ("memory", MEMORY),
+        ("schedule", KEPT_UP), ("schedule", SCHEDULE_SPARE), ("load-generator", WORKERS), ("cores", CORES),
+        ("stage", WORKERS), ("stage", NEARLY), ("link", LINK), ("disk", DISK), ("memory", MEMORY),
         ("server", CLIENT_WAITS),
-    ]
+    ]  # fmt: skip
     for kind, threshold in expected:
         proofs = [proof for name, proof in table if name == kind]
         assert any(f">= {threshold * 100:.0f} %" in proof for proof in proofs), (kind, threshold)

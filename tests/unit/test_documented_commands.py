@@ -26,11 +26,7 @@ PAGES = [ROOT / "README.md", *sorted(set((ROOT / "docs").rglob("*.md")) - {ROOT 
 PLACEHOLDER = re.compile(r"(^|[\s=/])(\.\.\.|…|[A-Z]{2,}(?![\w:=/.]))|HOST:PORT|<[a-z]")
 """`...`, `RUN`, `SCENARIO`: the form of a command, not one to be typed."""
 MENTIONED = {
-    "venturi run",
-    "venturi run --json",
-    "venturi run --resume",
-    "venturi run --on spark",
-    "venturi run --on here,...",
+    *(f"venturi run{flag}" for flag in ("", " --json", " --resume", " --on spark", " --on here,...")),
     "venturi show RUN --cell",
 }
 """A command or an option that a sentence names without what it works on."""
@@ -104,13 +100,18 @@ def test_a_run_that_is_shown_can_be_planned(
     assert re.search(r"^cells: [1-9]", done.output, re.MULTILINE), why
 
 
+@pytest.fixture(scope="module")
+def root() -> Any:
+    return typer.main.get_command(app)
+
+
 @pytest.mark.parametrize(("page", "line"), OTHERS, ids=[line for _, line in OTHERS])
-def test_a_command_that_is_shown_is_parsed(page: str, line: str) -> None:
+def test_a_command_that_is_shown_is_parsed(page: str, line: str, root: Any) -> None:
     try:
         words = shlex.split(line)[1:]
     except ValueError:
         pytest.fail(f"{page}: {line}: quotes do not match")
-    node: Any = typer.main.get_command(app)
+    node = root
     while words and hasattr(node, "get_command"):
         if words[0].startswith("-") or words[0] in ("COMMAND", "..."):
             return

@@ -119,4 +119,4 @@ def test_a_file_that_cannot_be_had(tmp_path: Path) -> None:
         assert child.stdout is not None and child.stdout.readline()
         record = trial(file, rows=100)
         assert "another process" in record["error"]["message"]
-        child.communicate(timeout=30)
+        child.communicate()

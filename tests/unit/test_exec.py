@@ -1,10 +1,10 @@
-"""Programs that write rows or read them, as a user runs them."""
+"""Programs that write rows or read them, as a user runs them; trials with them, and what goes wrong, are in
+crates/targets/src/exec/tests.rs."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -53,19 +53,18 @@ def test_venturis_own_program_moves_rows_both_ways(tmp_path: Path, monkeypatch: 
     # Of trials so short, a part would not do for all probes on a busy machine.
     monkeypatch.setattr(ceiling_rounds, "LEAST", 60.0)
     run = tmp_path / "run"
-    words = ("--operation", "get,put", "--streams", "1,2", "--rows-per-stream", "200k")
+    words = ("--operation", "get,put", "--streams", "2", "--rows-per-stream", "200k")
     done = venturi("run", "--target", "exec://", *words, *SHORT, "--out", run)
     assert done.returncode == 0, done.stderr
     found = lines(run)
-    assert len(found) == 4
+    assert len(found) == 2
     for record in found:
-        streams = record["parameters"]["streams"]
-        assert record["counts"]["rows"] == 200_000 * streams
+        assert record["counts"]["rows"] == 400_000
         assert record["verification"]["achieved"] == "checksum"
         assert record["resources"]["same_machine"] and record["cpu"]["server"] is not None
     probes = lines(run, "ceilings")
     asked = {(p["direction"], p["streams"]) for p in probes if p["kind"] == "pipe"}
-    assert asked == {("get", 1), ("get", 2), ("put", 1), ("put", 2)}
+    assert asked == {("get", 2), ("put", 2)}
     assert not [p for p in probes if p["kind"] == "tcp" or p["outcome"] != "ok"]
     shown = venturi("show", run)
     assert "raw pipe" in shown.stdout, shown.stdout
@@ -76,23 +75,6 @@ def test_a_file_is_what_venturis_own_program_moves(tmp_path: Path, stream: Path)
         words = ("--data", stream, "--operation", operation, "--rows-per-stream", "25k")
         found = trial(tmp_path / operation, *words, "--rows-per-batch", "1000")
         assert (found["counts"]["rows"], found["verification"]["achieved"]) == (25_000, "checksum")
-
-
-def test_the_rows_of_a_program_are_counted_or_checked(tmp_path: Path, stream: Path) -> None:
-    words = ("--command", f"cat {stream}", "--streams", "2")
-    found = trial(tmp_path / "counted", *words)
-    assert found["parameters"]["data"] == "remote" and found["counts"]["rows"] == 20_000
-    assert found["verification"]["achieved"] == "acknowledged"
-    words = ("--command", f"cat {stream}", "--data", stream, "--rows-per-stream", "10k")
-    found = trial(tmp_path / "checked", *words, "--rows-per-batch", "2000")
-    assert found["verification"]["achieved"] == "checksum"
-
-
-@pytest.mark.parametrize(("writes", "rows"), [("lines", 1001), ("csv", 1000)])
-def test_text_is_counted(tmp_path: Path, writes: str, rows: int) -> None:
-    script = "print('x'); [print(n) for n in range(1000)]"
-    words = ("--command", f'{sys.executable} -c "{script}"', "--writes", writes)
-    assert trial(tmp_path / "run", *words)["counts"]["rows"] == rows
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody tells what is left in a pipe")
@@ -122,75 +104,12 @@ def test_a_program_in_python_takes_what_is_put(tmp_path: Path) -> None:
     assert found["verification"]["expected_rows"] == 100_000
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "psql 'host=db password=hush user=me'",
-        "mysql -u me --password hush",
-        "sh -c 'export PGPASSWORD=hush; psql'",
-        "prog --token=hush",
-    ],
-)
-def test_a_command_with_a_secret_is_refused(tmp_path: Path, command: str) -> None:
-    done = venturi("run", "--target", "exec://", "--command", command, "--out", tmp_path / "run")
-    assert done.returncode != 0 and "secret" in done.stderr and "hush" not in done.stderr + done.stdout
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_program_that_is_waited_for_sets_the_pace() -> None:
     programs = {"target": "exec://", "command": "slow", "data": "remote", "row_bytes": None}
     theirs = {**end(), "by": "client"}
     found = verdict({"await_input": 0.95, "receive": 0.05}, {}, parameters=programs, server_end=theirs)
     assert (found.cause, found.end) == (Cause.SERVER_WAITED_FOR, "server")
     assert "the program sets the pace" in found.sentence and "use 0.50 cores" in found.sentence
-
-
-@pytest.mark.parametrize(
-    ("words", "parts"),
-    [
-        (("--command", "cat /no/such/file"), ("ended with status 1", "No such file or directory")),
-        (("--command", "echo hello"), ("cannot be read", "is it an Arrow stream?")),
-        (("--command", "sh -c 'kill -9 $$'"), ("was ended by signal 9",)),
-        (("--command", "sh -c 'echo out of luck >&2; exit 3'"), ("ended with status 3: out of luck",)),
-        (("--command", "cat {data}"), ("{data}", "give --data FILE")),
-        (
-            ("--command", "seq 10", "--writes", "lines", "--duration", "5s"),
-            ("before the trial's time was over",),
-        ),
-        (("--command", "true", "--operation", "put", "--rows-per-stream", "10M"), ("stopped reading",)),
-    ],
-)
-def test_a_failed_program_is_told_with_its_last_words(
-    tmp_path: Path, words: tuple[str, ...], parts: tuple[str, ...]
-) -> None:
-    found = trial(tmp_path / "run", *words)
-    assert found["outcome"] == "failed"
-    assert all(part in found["error"]["message"] for part in parts), found["error"]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--command", "no-such-program x"), "--command: no-such-program: no such program"),
-        (("--command", "/etc/passwd"), "/etc/passwd: cannot be run"),
-        (("--command", "cat 'x"), "no closing quotation"),
-        (("--command", ""), "names no program"),
-        (("--command", "load --api-token=abc"), "a secret in it would be stored with the run"),
-        (("--writes", "csv"), "Venturi's own program writes records or a file, in Arrow"),
-        (("--command", "cat", "--writes", "csv", "--operation", "put"), "csv is for gets"),
-        (("--command", "cat", "--writes", "lines", "--data", "records"), "cannot be held against records"),
-        (("--data", "remote"), "Venturi's own program writes records or a file"),
-        (("--command", "cat", "--operation", "upsert"), "exec:// takes gets and puts, no upserts"),
-        (("--command", "cat", "--window", "1Mi"), "exec:// has no option window"),
-        (("--on", "auto"), "exec:// starts programs on this host"),
-    ],
-)
-def test_mistakes_are_told_before_anything_starts(words: tuple[str, ...], said: str) -> None:
-    done = venturi("run", "--target", "exec://", *words, "--dry-run")
-    if done.returncode == 0:
-        done = venturi("run", "--target", "exec://", *words, *QUIET)
-    assert done.returncode != 0 and said in done.stderr, done.stderr
-    assert "abc" not in done.stderr
 
 
 def test_the_address_has_nothing_behind_it() -> None:
@@ -225,24 +144,20 @@ def _running(word: str) -> list[int]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-@pytest.mark.parametrize("last", [signal.SIGINT, signal.SIGKILL])
-def test_no_program_outlives_venturi(tmp_path: Path, last: signal.Signals) -> None:
-    mark = f"venturi-mark-{os.getpid()}-{last.name}"
+def test_no_program_outlives_venturi(tmp_path: Path) -> None:
+    """That a trial which is cancelled leaves none, crates/targets/src/exec/tests.rs holds."""
+    mark = f"venturi-mark-{os.getpid()}"
     script = tmp_path / mark
     script.write_text(
         "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: print('row')\n"
     )
     words = ("--command", f"{sys.executable} {script}", "--writes", "lines", "--duration", "60s", *QUIET)
-    run = subprocess.Popen(
-        command("run", "--target", "exec://", "--streams", "2", *words, "--out", tmp_path / "run"),
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    typed = command("run", "--target", "exec://", "--streams", "2", *words, "--out", tmp_path / "run")
+    nothing = subprocess.DEVNULL
+    run = subprocess.Popen(typed, env=environment(), stdin=nothing, stdout=nothing, stderr=nothing)
     try:
         wait_until(lambda: len([pid for pid in _running(mark) if pid != run.pid]) == 2)
-        run.send_signal(last)
+        run.kill()
         run.wait()
         wait_until(lambda: not _running(mark), lambda: "programs are left")
     finally:

@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import json
 import re
+import shlex
 import socket
 import sqlite3
 import sys
@@ -19,151 +20,79 @@ import typer
 from typer.testing import CliRunner, Result
 
 from support.flight import Certificates, ServerProcess, records, run_trial, succeeded, write_ipc
-from support.needs import require
 from support.run import TESTS
 from venturi.cli import app
 
 OFFERED_BY_TYPER = {"--install-completion", "--show-completion"}
 
 
-def typed(*words: object) -> Result:
+MODEL = "--executor support.model --quiet"
+
+
+def typed(line: str, *more: object) -> Result:
     """A command in this process; it must be taken."""
-    done = CliRunner().invoke(app, [str(word) for word in words])
+    done = CliRunner().invoke(app, [*shlex.split(line), *map(str, more)])
     assert done.exit_code == 0, f"{done.exception!r} {done.output}"
     return done
 
 
-def resolved(tmp_path: Path, *words: object) -> dict[str, Any]:
-    """The scenario that a run of the deterministic executor keeps."""
-    out = tmp_path / "run"
-    typed(
-        "run", *words, "--executor", "support.model", "--no-ceilings", "--no-report", "--quiet",
-        "--repeats", 1, "--warmup", 0, "--out", out,
-    )  # fmt: skip
-    return tomllib.loads((out / "scenario.toml").read_text())
+FLIGHT = "--target flight://node7 --rows-per-stream 1k"
+CASES: dict[str, dict[str, Any]] = {
+    f"{FLIGHT} --values sequential": {"workload.values": "sequential"},
+    f"{FLIGHT} --seed 7": {"workload.seed": 7},
+    "--target flight://node7 --bytes-per-stream 1MiB": {"workload.bytes_per_stream": 2**20},
+    f"{FLIGHT} --include-setup": {"workload.include_setup": True},
+    f"{FLIGHT} --no-include-setup": {"workload.include_setup": False},
+    f"{FLIGHT} --connections shared": {"target.connections": "shared"},
+    f"{FLIGHT} --send-buffer 64Ki": {"target.send_buffer": 65_536},
+    f"{FLIGHT} --protocol perf": {"target.protocol": "perf"},
+    f"{FLIGHT} --header-env x-tenant=TENANT": {"target.header_env": {"x-tenant": "TENANT"}},
+    "--target flight+tls://node7 --no-tls-insecure --tls-server-name node.example": {
+        "target.tls_insecure": False, "target.tls_server_name": "node.example"},
+    f"{FLIGHT} --shuffle": {"run.shuffle": True},
+    f"{FLIGHT} --adaptive 4% --max-repeats 7": {"run.adaptive": "4%", "run.max_repeats": 7},
+    f"{FLIGHT} --on-failure stop": {"run.on_failure": "stop"},
+    "quick --no-reference --scale 0.001": {"reference": None},
+    "--target charrow://node7 --wire-version 1.1 --max-block-size 2Mi --duration 1s": {
+        "target.wire_version": "1.1", "target.max_block_size": 2**21},
+    "--target charrow://n --block-checksum --duration 1s": {"target.block_checksum": True},
+    "--target charrow://n --no-block-checksum": {"target.block_checksum": False},
+    "--target mysql://node7/db --storage columnstore --shard-key ts --partitions 8 --setup --no-keep"
+    " --retries 3 --max-errors 5": {
+        "target.storage": "columnstore", "target.shard_key": ["ts"], "target.partitions": 8,
+        "target.setup": True, "target.keep": False, "workload.retries": 3, "workload.max_errors": 5},
+    "--target cassandra://node7/ks --write insert --batch logged --batch-form statement --consistency quorum"
+    " --replication 3 --partition-key 2 --no-token-aware": {
+        "target.write": "insert", "target.batch": "logged", "target.batch_form": "statement",
+        "target.consistency": "quorum", "target.replication": 3, "target.partition_key": 2,
+        "target.token_aware": False},
+    "--target cassandra://node7/ks --token-aware": {"target.token_aware": True},
+    "--target akumuli://local --pool 2 --tick 2s": {"target.pool": 2, "workload.tick": "2s"},
+}  # fmt: skip
 
 
-FLIGHT = ("--target", "flight://node7", "--rows-per-stream", "1k")
-CASES: list[tuple[str, tuple[str, ...], dict[str, Any]]] = [
-    ("values", (*FLIGHT, "--values", "sequential"), {"workload.values": "sequential"}),
-    ("seed", (*FLIGHT, "--seed", "7"), {"workload.seed": 7}),
-    (
-        "bytes",
-        ("--target", "flight://node7", "--bytes-per-stream", "1MiB"),
-        {"workload.bytes_per_stream": 2**20},
-    ),
-    ("setup timed", (*FLIGHT, "--include-setup"), {"workload.include_setup": True}),
-    ("setup not timed", (*FLIGHT, "--no-include-setup"), {"workload.include_setup": False}),
-    ("connections", (*FLIGHT, "--connections", "shared"), {"target.connections": "shared"}),
-    ("send buffer", (*FLIGHT, "--send-buffer", "64Ki"), {"target.send_buffer": 65_536}),
-    ("protocol", (*FLIGHT, "--protocol", "perf"), {"target.protocol": "perf"}),
-    ("header", (*FLIGHT, "--header-env", "x-tenant=TENANT"), {"target.header_env": {"x-tenant": "TENANT"}}),
-    (
-        "tls",
-        ("--target", "flight+tls://node7", "--no-tls-insecure", "--tls-server-name", "node.example"),
-        {"target.tls_insecure": False, "target.tls_server_name": "node.example"},
-    ),
-    ("shuffle", (*FLIGHT, "--shuffle"), {"run.shuffle": True}),
-    (
-        "adaptive",
-        (*FLIGHT, "--adaptive", "4%", "--max-repeats", "7"),
-        {"run.adaptive": "4%", "run.max_repeats": 7},
-    ),
-    ("stop", (*FLIGHT, "--on-failure", "stop"), {"run.on_failure": "stop"}),
-    ("no figures", ("quick", "--no-reference", "--scale", "0.001"), {"reference": None}),
-    (
-        "charrow",
-        (
-            "--target",
-            "charrow://node7",
-            "--wire-version",
-            "1.1",
-            "--max-block-size",
-            "2Mi",
-            "--duration",
-            "1s",
-        ),
-        {"target.wire_version": "1.1", "target.max_block_size": 2**21},
-    ),
-    (
-        "blocks",
-        ("--target", "charrow://n", "--block-checksum", "--duration", "1s"),
-        {"target.block_checksum": True},
-    ),
-    ("blocks plain", ("--target", "charrow://n", "--no-block-checksum"), {"target.block_checksum": False}),
-    (
-        "singlestore",
-        (
-            *(
-                "--target",
-                "mysql://node7/db",
-                "--storage",
-                "columnstore",
-                "--shard-key",
-                "ts",
-                "--partitions",
-            ),
-            *("8", "--setup", "--no-keep", "--retries", "3", "--max-errors", "5"),
-        ),
-        {
-            "target.storage": "columnstore",
-            "target.shard_key": ["ts"],
-            "target.partitions": 8,
-            "target.setup": True,
-            "target.keep": False,
-            "workload.retries": 3,
-            "workload.max_errors": 5,
-        },
-    ),
-    (
-        "cassandra",
-        (
-            *("--target", "cassandra://node7/ks", "--write", "insert", "--batch", "logged", "--batch-form"),
-            *("statement", "--consistency", "quorum", "--replication", "3", "--partition-key", "2"),
-            "--no-token-aware",
-        ),
-        {
-            "target.write": "insert",
-            "target.batch": "logged",
-            "target.batch_form": "statement",
-            "target.consistency": "quorum",
-            "target.replication": 3,
-            "target.partition_key": 2,
-            "target.token_aware": False,
-        },
-    ),
-    ("aware", ("--target", "cassandra://node7/ks", "--token-aware"), {"target.token_aware": True}),
-    (
-        "store",
-        ("--target", "akumuli://local", "--pool", "2", "--tick", "2s"),
-        {"target.pool": 2, "workload.tick": "2s"},
-    ),
-]
-
-
-@pytest.mark.parametrize(("words", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+@pytest.mark.parametrize("line", CASES)
 def test_an_option_of_run_is_in_its_scenario(
-    words: tuple[str, ...], expected: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TENANT", "blue")
-    tree = resolved(tmp_path, *words)
-    for path, value in expected.items():
-        found: Any = tree
-        for part in path.split("."):
-            found = found.get(part)
-        assert found == value, path
+    typed(f"run {line} {MODEL} --no-ceilings --no-report --repeats 1 --warmup 0 --out", tmp_path / "run")
+    tree = tomllib.loads((tmp_path / "run" / "scenario.toml").read_text())
+    for path, value in CASES[line].items():
+        table, _, key = path.rpartition(".")
+        assert (tree[table] if table else tree).get(key) == value, path
 
 
 def test_the_report_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    words = ("run", *FLIGHT, "--executor", "support.model", "--repeats", 1, "--no-ceilings", "--out", out)
-    assert "report: " in typed(*words, "--report").output
+    line = f"run {FLIGHT} --executor support.model --repeats 1 --no-ceilings --report --out"
+    assert "report: " in typed(line, out).output
     assert (out / "report.html").is_file()
 
 
 def test_resources_by_which_hosts_are_chosen() -> None:
-    words = ("flight-remote", "--on", "ray://127.0.0.1:10001", "--dry-run")
-    typed("run", *words, "--loader-resource", "fast", "--server-resource", "large")
+    line = "run flight-remote --on ray://127.0.0.1:10001 --dry-run"
+    typed(f"{line} --loader-resource fast --server-resource large")
 
 
 def test_the_version_is_told() -> None:
@@ -175,71 +104,35 @@ def test_the_version_is_told() -> None:
 
 def test_every_fit_and_every_size(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    words = ("--operation", "get,put", "--streams", "1,2,4,8", "--rows-per-stream", "100k,1M,4M,10M")
-    typed(
-        "run",
-        "--target",
-        "flight://n",
-        *words,
-        "--executor",
-        "support.model",
-        "--quiet",
-        "--no-report",
-        "--out",
-        out,
-    )
+    line = f"run --target flight://n {MODEL} --no-report --no-ceilings --sample-interval 0 --repeats 3"
+    typed(f"{line} --operation get --streams 1,2,4,8 --rows-per-stream 100k,1M,4M,10M --out", out)
     for name in ("fit", "best"):
         few, every = typed(name, out).output, typed(name, out, "--all").output
         assert len(every.splitlines()) > len(few.splitlines()), name
 
 
-def test_a_search_ends_with_its_time(tmp_path: Path) -> None:
-    words = (
-        "tune",
-        "flight://n",
-        "--values",
-        "sequential",
-        "--connections",
-        "shared",
-        "--send-buffer",
-        "64Ki",
-    )
-    more = ("--bytes-per-stream", "1M", "--seed", 5, "--minutes", 1, "--executor", "support.model", "--quiet")
-    assert "best found: " in typed(*words, *more, "--out", tmp_path / "run").output
+def test_a_search_has_its_options_and_a_time(tmp_path: Path) -> None:
+    line = "tune flight://n --values sequential --connections shared --send-buffer 64Ki --bytes-per-stream 1M"
+    more = f"--streams 1,2 --seed 5 --trials 4 --minutes 1 {MODEL} --out"
+    assert "best found: " in typed(f"{line} {more}", tmp_path / "run").output
     tree = tomllib.loads((tmp_path / "run" / "scenario.toml").read_text())
     assert tree["workload"]["values"] == "sequential" and tree["target"]["send_buffer"] == 65_536
 
 
-def test_ceilings_of_other_values(tmp_path: Path) -> None:
-    words = ("ceilings", "--executor", "support.model", "--only", "codec", "--values", "sequential", "-q")
-    assert "lz4 encode" in typed(*words).output
-    tls = (
-        "ceilings",
-        "flight+tls://n",
-        "--executor",
-        "support.model",
-        "--only",
-        "tcp",
-        "-q",
-        "--streams",
-        "1",
-    )
-    assert "raw TCP get" in typed(*tls, "--no-tls-insecure", "--tls-server-name", "x.example").output
+def test_ceilings_of_other_values() -> None:
+    assert "lz4 encode" in typed(f"ceilings {MODEL} --only codec --values sequential").output
+    tls = f"ceilings flight+tls://n {MODEL} --only tcp --streams 1 --no-tls-insecure"
+    assert "raw TCP get" in typed(f"{tls} --tls-server-name x.example").output
 
 
 def test_a_job_is_asked_for_as_it_is_said() -> None:
-    words = ("cluster", "slurm", "--nodes", 3, "--print")
-    more = ("--partition", "short", "--account", "physics", "--sbatch=--constraint=haswell")
-    text = typed(*words, *more, "--exclusive", "quick").output
-    for line in (
-        "--nodes=3",
-        "--partition=short",
-        "--account=physics",
-        "--constraint=haswell",
-        "--exclusive",
-    ):
-        assert re.search(rf"^#SBATCH {line}$", text, re.MULTILINE), line
-    assert "--exclusive" not in typed(*words, "--share", "quick").output
+    line = "cluster slurm --nodes 3 --print"
+    more = "--partition short --account physics --sbatch=--constraint=haswell --exclusive quick"
+    asked = re.findall(r"^#SBATCH (\S+)$", typed(f"{line} {more}").output, re.MULTILINE)
+    assert {"--nodes=3", "--partition=short", "--account=physics", "--constraint=haswell", "--exclusive"} <= {
+        *asked
+    }
+    assert "--exclusive" not in typed(f"{line} --share quick").output
 
 
 def test_a_job_is_submitted_to_whoever_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,14 +140,14 @@ def test_a_job_is_submitted_to_whoever_takes_it(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "sbatch").write_text(f"#!/bin/sh\ncat > {taken}\necho Submitted batch job 7\n")
     (tmp_path / "sbatch").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert "7" in typed("cluster", "slurm", "--nodes", 1, "--submit", "quick").output
+    assert "7" in typed("cluster slurm --nodes 1 --submit quick").output
     assert taken.read_text().startswith("#!")
 
 
 def test_pods_on_the_network_of_their_nodes() -> None:
-    words = ("cluster", "kubernetes", "--image", "venturi", "--ray", "2.60.0")
-    assert "hostNetwork: true" in typed(*words, "--host-network").output
-    assert "hostNetwork" not in typed(*words).output
+    line = "cluster kubernetes --image venturi --ray 2.60.0"
+    assert "hostNetwork: true" in typed(f"{line} --host-network").output
+    assert "hostNetwork" not in typed(line).output
 
 
 @pytest.mark.parametrize("flags", [("--no-token",), ("--token", "--client-port", "0")])
@@ -271,66 +164,52 @@ def test_a_cluster_on_a_host_that_nobody_reaches(flags: tuple[str, ...], tmp_pat
 @pytest.mark.usefixtures("core")
 def test_archives_by_their_seed_step_and_level(tmp_path: Path) -> None:
     texts = {}
-    for name, flags in {
-        "usual": (),
-        "quick": ("--level", 1),
-        "other": ("--seed", 9),
-        "slow": ("--tick", "1h"),
-    }.items():
-        typed("generate", "--archive", tmp_path / name, "--archives", 1, "--hosts", 2, "--steps", 50, *flags)
+    flags = {"usual": "", "quick": "--level 1", "other": "--seed 9", "slow": "--tick 1h"}
+    for name, flag in flags.items():
+        typed(f"generate --archives 1 --hosts 2 --steps 50 {flag} --archive", tmp_path / name)
         (file,) = (tmp_path / name).glob("*.gz")
         texts[name] = (gzip.decompress(file.read_bytes()), file.stat().st_size)
     assert texts["quick"][0] == texts["usual"][0] and texts["quick"][1] > texts["usual"][1]
     assert len({text for text, _ in texts.values()}) == 3
 
 
-def serving(*words: object) -> list[str]:
+@contextlib.contextmanager
+def serving(*words: object) -> Iterator[ServerProcess]:
     common = ("--port", 0, "--json", "--exit-with-parent")
-    return [sys.executable, "-m", "venturi", "serve", *map(str, (*words, *common))]
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("core")
-def test_one_connection_more_than_a_server_takes() -> None:
-    server = ServerProcess(serving("flight", "--max-connections", 2, "--send-buffer", "64Ki"))
+    server = ServerProcess([sys.executable, "-m", "venturi", "serve", *map(str, (*words, *common))])
     try:
-        data = {"source": "records", "columns": 4, "seed": 1}
-        few = {"data": data, "rows_per_stream": 1000}
-        succeeded(run_trial(f"flight://{server.address}", streams=1, **few))
-        record = run_trial(f"flight://{server.address}", streams=6, timeout_ns=3_000_000_000, **few)
-        assert record["outcome"] == "failed"
+        yield server
     finally:
         server.stop()
+
+
+ROWS: dict[str, Any] = {"data": {"source": "records", "columns": 4, "seed": 1}, "rows_per_stream": 1000}
+
+
+@pytest.mark.usefixtures("core")
+def test_one_connection_more_than_a_server_takes() -> None:
+    with serving("flight", "--max-connections", 2, "--send-buffer", "64Ki") as server:
+        succeeded(run_trial(f"flight://{server.address}", streams=1, **ROWS))
+        record = run_trial(f"flight://{server.address}", streams=6, timeout_ns=3_000_000_000, **ROWS)
+        assert record["outcome"] == "failed"
 
 
 @pytest.mark.usefixtures("core")
 def test_a_server_for_clients_with_a_certificate(certificates: Certificates) -> None:
     keys = ("--tls-certificate", certificates.server, "--tls-key", certificates.server_key)
-    server = ServerProcess(serving("flight", *keys, "--tls-client-ca", certificates.ca))
     own = {"tls_certificate": str(certificates.client), "tls_key": str(certificates.client_key)}
-    data = {"source": "records", "columns": 4, "seed": 1}
-    try:
+    with serving("flight", *keys, "--tls-client-ca", certificates.ca) as server:
         for options, outcome in ((own, "ok"), ({}, "failed")):
             trusts = {"tls_ca": str(certificates.ca), **options}
-            record = run_trial(
-                f"flight+tls://{server.address}", streams=1, data=data, rows_per_stream=1000, options=trusts
-            )
+            record = run_trial(f"flight+tls://{server.address}", streams=1, options=trusts, **ROWS)
             assert record["outcome"] == outcome, record["error"]
-    finally:
-        server.stop()
 
 
-@pytest.fixture
-def ready(tmp_path: Path) -> Path:
-    return write_ipc(records(1000), tmp_path / "t.arrow")
-
-
-@pytest.mark.slow
 @pytest.mark.usefixtures("core")
-def test_a_server_of_queries_with_a_table_that_is_ready(ready: Path) -> None:
+def test_a_server_of_queries_with_a_table_that_is_ready(tmp_path: Path) -> None:
+    ready = write_ipc(records(1000), tmp_path / "t.arrow")
     limits = ("--max-connections", 8, "--max-queries", 1, "--send-buffer", "64Ki", "--patience", "200ms")
-    server = ServerProcess(serving("charrow", "--ready", f"t={ready}", *limits))
-    try:
+    with serving("charrow", "--ready", f"t={ready}", *limits) as server:
         options = {"query": "SELECT * FROM t", "encoders": 1}
         record = succeeded(run_trial(f"charrow://{server.address}", options=options))
         assert record["counts"]["rows"] == 1000
@@ -338,17 +217,13 @@ def test_a_server_of_queries_with_a_table_that_is_ready(ready: Path) -> None:
         with socket.create_connection((host, int(port))) as begun, begun.makefile("rb") as answer:
             begun.sendall(b"\0")
             assert b"within 0.2 s" in answer.read()
-    finally:
-        server.stop()
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("core")
 def test_points_in_datagrams() -> None:
     from venturi import _core
 
-    server = ServerProcess(serving("timeseries", "--udp", 0))
-    try:
+    with serving("timeseries", "--udp", 0) as server:
         port = next(str(v).rsplit(":", 1)[1] for k, v in server.ready["addresses"].items() if "udp" in k)
         spec = {
             "trial": "t", "target": f"akumuli+udp://127.0.0.1:{port}", "operation": "ingest", "streams": 1,
@@ -358,19 +233,14 @@ def test_points_in_datagrams() -> None:
         }  # fmt: skip
         record = json.loads(_core.run_trial(json.dumps(spec), _core.Control()))
         assert (record["outcome"], record["counts"]["rows"]) == ("ok", 1000), record["error"]
-    finally:
-        server.stop()
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("core")
 @pytest.mark.parametrize("flag", ["--without-rowid", "--no-without-rowid"])
 def test_a_table_that_is_its_keys_index(flag: str, tmp_path: Path) -> None:
     file = tmp_path / "u.db"
-    typed(
-        "run", "--target", f"sqlite://{file}", flag, "--keep", "--working-set", "1k", "--duration", "50ms",
-        "--repeats", 1, "--warmup", 0, "--no-ceilings", "--no-report", "--quiet", "--out", tmp_path / "run",
-    )  # fmt: skip
+    line = f"run {flag} --keep --working-set 1k --duration 50ms --repeats 1 --warmup 0 --quiet"
+    typed(f"{line} --no-ceilings --no-report --target sqlite://{file} --out", tmp_path / "run")
     with contextlib.closing(sqlite3.connect(file)) as database:
         (made,) = database.execute("select sql from sqlite_master where type = 'table'").fetchone()
     assert made.upper().rstrip().endswith("WITHOUT ROWID") == (flag == "--without-rowid")
@@ -379,11 +249,6 @@ def test_a_table_that_is_its_keys_index(flag: str, tmp_path: Path) -> None:
 def test_a_directory_that_holds_no_cassandra(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["serve", "cassandra", "--cassandra-home", str(tmp_path)])
     assert f"--cassandra-home {tmp_path}: holds no lib/apache-cassandra-*.jar" in str(done.exception)
-
-
-def test_jars_that_are_here_are_not_fetched_again(cache_home: Path) -> None:
-    require(list((cache_home / "venturi").glob("cassandra-*")), "Cassandra's jars (tools/install-servers)")
-    typed("serve", "cassandra", "--fetch-only")
 
 
 # ---- none left ---------------------------------------------------------------------------
@@ -406,6 +271,5 @@ def options() -> Iterator[tuple[str, str]]:
 def test_every_option_is_typed_in_some_test() -> None:
     """By their text alone: that an option is typed says little, that it never is says enough."""
     files = [*TESTS.rglob("*.py"), *TESTS.glob("data/mistakes/*.txt")]
-    texts = "\n".join(path.read_text() for path in files)
-    never = {name for name, _ in options() if not re.search(re.escape(name) + r"(?![\w-])", texts)}
-    assert never == set()
+    typed = {word for path in files for word in re.findall(r"--[\w-]*\w", path.read_text())}
+    assert {name for name, _ in options()} - typed == set()

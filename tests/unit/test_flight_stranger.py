@@ -42,16 +42,9 @@ from venturi.report.text import cell as one_cell
 from venturi.store.directory import RunDirectory
 
 OTHERS = {
-    Cause.SERVER_LIMIT,
-    Cause.POOL_BUSY,
-    Cause.POOL_TAKES_TURNS,
-    Cause.POOL_BUSIEST,
-    Cause.POOL_OWN_WORK,
-    Cause.PLUGIN_BUSY,
-    Cause.PLUGIN_ONE_INTERPRETER,
-    Cause.PLUGIN_WAITS,
-    Cause.SLOW_START,
-}
+    Cause.SERVER_LIMIT, Cause.POOL_BUSY, Cause.POOL_TAKES_TURNS, Cause.POOL_BUSIEST, Cause.POOL_OWN_WORK,
+    Cause.PLUGIN_BUSY, Cause.PLUGIN_ONE_INTERPRETER, Cause.PLUGIN_WAITS, Cause.SLOW_START,
+}  # fmt: skip
 """Causes of other systems: of databases, of targets in Python, of ends with pools of threads, of links that
 were made."""
 TABLE = {"target": "flight://10.0.0.2:31337/t", "data": "remote", "operation": "get", "row_bytes": None}
@@ -81,7 +74,6 @@ def refusal(words: list[str]) -> str:
     return "" if done.exit_code == 0 else f"{done.exception!r} {done.output}"
 
 
-@pytest.mark.parametrize("cause", [c for c in Cause if c not in OTHERS])
 @pytest.mark.parametrize(
     ("path", "typed"),
     [
@@ -91,27 +83,28 @@ def refusal(words: list[str]) -> str:
         ("?ticket=x", []),
     ],
 )
-def test_what_is_proposed_can_be_run(
-    cause: Cause, path: str, typed: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_proposed_can_be_run(path: str, typed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TOKEN", "PASSWORD"):
         monkeypatch.setenv(name, "x")
     tls = "--tls-insecure" in typed
     url = f"flight{'+tls' if tls else ''}://10.0.0.2:31337{path}"
     (cell,) = summed(parameters={"target": url})
     environment = {"command": ["venturi", "run", "--target", url, "--operation", "get", *typed]}
-    place = None if cause.kind == "cores" else "client"
-    hit = Hit(cause, place, "receive", 1.0, {"quota_cores": 1.0})
     known = seen(cell, medians([facts(r, {}) for r in cell.records]), 5)
     rerun = Rerun.of(cell, environment)
-    found = [told(replace(r, command=rerun.proposed(r)), Nouns()) for r in remedies(known, hit)]
-    texts = [*(remedy.text for remedy in found), *verdicts([cell], environment)[cell.name].next]
-    assert texts
-    for text in texts:
-        assert "--rows-per-batch" not in text and "--compression" not in text
+    texts = {text: "the verdict" for text in verdicts([cell], environment)[cell.name].next}
+    for cause in set(Cause) - OTHERS:
+        hit = Hit(cause, None if cause.kind == "cores" else "client", "receive", 1.0, {"quota_cores": 1.0})
+        found = [told(replace(r, command=rerun.proposed(r)), Nouns()) for r in remedies(known, hit)]
+        texts |= {remedy.text: cause.name for remedy in found}
+    commands: dict[str, str] = {}
+    for text, cause in texts.items():
+        assert "--rows-per-batch" not in text and "--compression" not in text, cause
         assert f"ceilings {url}" not in text, "it does not answer the probe"
-        for command in re.findall(r"venturi run .*", text):
-            assert refusal([*shlex.split(command)[1:], "--dry-run"]) == "", command
+        commands |= dict.fromkeys(re.findall(r"venturi run .*", text), cause)
+    assert commands
+    for command, cause in commands.items():
+        assert refusal([*shlex.split(command)[1:], "--dry-run"]) == "", (cause, command)
 
 
 def test_a_table_goes_along_to_the_server_that_takes_its_place() -> None:
@@ -129,12 +122,9 @@ def test_a_table_goes_along_to_the_server_that_takes_its_place() -> None:
 # ---- how large a batch is -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("flags", [["--rows-per-batch", "16384"], ["--rows-per-batch", "1k,4k"]])
-def test_rows_a_batch_of_its_table_are_not_ours_to_choose(flags: list[str]) -> None:
-    said = refusal(["run", "--target", "flight://h/t", *flags, "--dry-run"])
-    assert "--rows-per-batch: how many rows a batch has is decided by flight://h:31337/t" in said
-    assert refusal(["run", "--target", "flight://h/t", "--operation", "put", *flags, "--dry-run"]) == ""
-    assert refusal(["run", "--target", "flight://h", *flags, "--dry-run"]) == ""
+def test_rows_a_batch_are_ours_to_choose_but_for_its_table() -> None:
+    for words in (["flight://h/t", "--operation", "put"], ["flight://h"]):
+        assert refusal(["run", "--target", *words, "--rows-per-batch", "1k,4k", "--dry-run"]) == ""
 
 
 def test_rows_a_batch_of_a_file_are_left_out_where_a_run_begins_and_kept_where_one_goes_on(
@@ -260,16 +250,13 @@ def test_a_table_that_is_read_to_its_end_is_not_made_longer_by_a_flag() -> None:
 # ---- where trials go ---------------------------------------------------------------------
 
 
-def test_a_place_beside_a_target_is_refused() -> None:
-    said = refusal(["run", "--target", "flight://a", "--place", "there=flight://b", "--dry-run"])
-    assert "--place there and --target: both say where trials go" in said
+def test_several_places_may_be_named() -> None:
     assert refusal(["run", "--place", "a=flight://a", "--place", "b=flight://b", "--dry-run"]) == ""
 
 
 def test_a_scenario_is_shown_by_its_name() -> None:
     shown, told = (CliRunner().invoke(app, ["scenarios", *words, "quick"]) for words in ([], ["show"]))
     assert shown.exit_code == 0 and shown.output == told.output and 'name = "quick"' in shown.output
-    assert "quik: no such scenario" in refusal(["scenarios", "quik"])
 
 
 # ---- a real one ----------------------------------------------------------------------------

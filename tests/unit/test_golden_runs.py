@@ -20,7 +20,7 @@ import venturi as package
 from support.records_schema import VALIDATOR
 from support.run import DATA, venturi
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.usefixtures("servers_in_process")
 
 ARCHIVES = sorted((DATA / "runs").glob("format-*.tar.xz"))
 RUNS = ("charrow", "flight", "ingest", "upsert")

@@ -100,20 +100,15 @@ def test_what_is_no_arrow_stream_fails(tmp_path: Path, files: str, path: str, pa
 
 NINE = stream(rows(9))
 LIES = {
-    "closed": (b"", b"", "closed"),
-    "no-http": (b"SSH-2.0-it\r\n", b"", "is it an HTTP server"),
     "internal": (b"HTTP/1.1 500 No\r\nContent-Length: 11\r\n\r\nno \x1b[31mred", b"", "HTTP 500: no [31mred"),
     "endless-head": (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n" * 99, "64 KiB"),
-    "endless-line": (b"HTTP/1.1 200 OK\r\nX: ", b"y" * 9999, "64 KiB"),
     "endless-interim": (b"", b"HTTP/1.1 103 Early\r\n\r\n" * 9, "interim"),
     "absurd-chunk": (OK + b"Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", b"", "size"),
-    "no-chunk": (OK + b"Transfer-Encoding: chunked\r\n\r\n+4\r\n", b"", "size"),
     "endless-trailer": (
         OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"%x\r\n%b\r\n0\r\n" % (len(NINE), NINE),
         b"T: 1\r\n" * 99,
         "trailer",
     ),
-    "short": (OK + b"Content-Length: 999999\r\n\r\n" + NINE, b"", "closed"),
     "no-end": (OK + b"\r\n" + NINE[:-8], b"", "the answer ended before"),
     "large": (OK + b"\r\n\xff\xff\xff\xff\xff\xff\xff\x7f", b"\0" * 9999, "header of"),
     "brotli": (OK + b"Content-Encoding: br\r\nContent-Length: 3\r\n\r\nabc", b"", "content-encoding br"),
@@ -121,7 +116,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_servers_that_lie_end_a_trial_in_time(tmp_path: Path, lie: str) -> None:
+def test_servers_that_lie_end_a_trial(tmp_path: Path, lie: str) -> None:
     answer, endless, part = LIES[lie]
     with saying_server(answer, endless) as url:
         said = fails(tmp_path / "run", f"{url}/x")
@@ -129,13 +124,14 @@ def test_servers_that_lie_end_a_trial_in_time(tmp_path: Path, lie: str) -> None:
 
 
 def test_a_bomb_is_no_more_than_its_batches(tmp_path: Path) -> None:
-    """A packed body of a gigabyte of nothing, and a batch that claims to become one."""
-    bomb = pa.compress(bytes(1 << 30), codec="zstd", asbytes=True)
+    """A packed body of 256 MiB of nothing, and a batch that claims to become as much."""
+    bomb = pa.compress(bytes(1 << 28), codec="zstd", asbytes=True)
     head = OK + b"Content-Encoding: zstd\r\nContent-Length: %d\r\n\r\n" % len(bomb)
     with saying_server(head + bomb) as url:
         said = fails(tmp_path / "body", f"{url}/x", "--http-compression", "zstd")
     assert "follow the end" in said or "ended before" in said, said
-    large = stream(pa.table({"n": pa.array([0] * (32 << 20), pa.int64())}), 32 << 20, compression="zstd")
+    nothing = pa.Array.from_buffers(pa.int64(), 32 << 20, [None, pa.py_buffer(bytes(1 << 28))])
+    large = stream(pa.table({"n": nothing}), 32 << 20, compression="zstd")
     assert len(large) < 1 << 20
     with saying_server(OK + b"Content-Length: %d\r\n\r\n" % len(large) + large) as url:
         said = fails(tmp_path / "batch", f"{url}/x")
@@ -191,17 +187,8 @@ def test_a_file_is_given_to_a_server_of_ours(tmp_path: Path) -> None:
     with pa.ipc.new_file(file, rows(10).schema) as writer:
         writer.write_table(rows(10_000))
     for operation in ("get", "put"):
-        words = (
-            "--data",
-            file,
-            "--operation",
-            operation,
-            "--rows-per-stream",
-            "25k",
-            "--rows-per-batch",
-            "1000",
-        )
-        found = trial(tmp_path / operation, "http+arrow://local", *words)
+        words = ("--operation", operation, "--rows-per-stream", "25k", "--rows-per-batch", "1000")
+        found = trial(tmp_path / operation, "http+arrow://local", "--data", file, *words)
         assert (found["counts"]["rows"], found["verification"]["achieved"]) == (25_000, "checksum")
 
 
@@ -227,35 +214,6 @@ def test_others_read_and_write_at_a_server_of_ours(ours: str) -> None:
 def test_a_stranger_makes_no_records(tmp_path: Path, files: str) -> None:
     said = fails(tmp_path / "run", files, "--operation", "get", "--rows-per-stream", "1k")
     assert "is not Venturi's own server" in said and "/PATH" in said
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (("--operation", "put", "--body", "length", "--duration", "1s"), "a duration ends it at any row"),
-        (("--operation", "upsert"), "takes gets and puts, no upserts"),
-        (("--operation", "get", "--data", "remote"), "http+arrow://HOST:PORT/PATH"),
-        (("--http-compression", "br"), "is not one of gzip, zstd"),
-    ],
-)
-def test_what_cannot_be_is_refused_before_anything_runs(words: tuple[str, ...], part: str) -> None:
-    done = venturi("run", "--target", "http+arrow://127.0.0.1:9", *words, "--dry-run")
-    assert done.returncode == 3 and part in done.stderr, done.stderr
-
-
-@pytest.mark.parametrize(
-    ("url", "part"),
-    [
-        ("https://h/x", "write http+arrow+tls://"),
-        ("http+arrow://a,b/x", "takes one host"),
-        ("http+arrow://me@h/x", "has no user in its URL; use user"),
-        ("http+arrow://h/x?token=hush", "a secret in the URL"),
-        ("http+arrow+tls://local", "has no certificate"),
-    ],
-)
-def test_urls(url: str, part: str) -> None:
-    done = venturi("run", "--target", url, "--dry-run")
-    assert done.returncode == 3 and part in done.stderr and "hush" not in done.stderr, done.stderr
 
 
 def test_what_unpacking_costs_has_a_fix() -> None:

@@ -13,8 +13,6 @@ from venturi.report.tables import perf_stats
 from venturi.store import reference
 from venturi.store.importers.record import Origin, lines
 
-pytestmark = pytest.mark.slow
-
 FLIGHT = ["macbook-get", "macbook-put", "cartesius-localhost", "cartesius-remote"]
 
 
@@ -144,11 +142,8 @@ def test_show_and_sql_and_report(tmp_path: Path) -> None:
     found = venturi("sql", "reference:chspark", query, "--format", "csv", cwd=tmp_path)
     assert found.stdout.splitlines()[1] == "1011309020.0"
     placeless = venturi("report", "reference:chspark", cwd=tmp_path)
-    assert (placeless.returncode, placeless.stderr) == (
-        2,
-        "error: reference:chspark is no directory that a report could go into\n"
-        "hint: say where: --out chspark.html\n",
-    )
+    assert placeless.returncode == 2
+    assert "error: reference:chspark is no directory that a report could go into\n" in placeless.stderr
 
 
 def test_import_on_the_command_line(tmp_path: Path) -> None:
@@ -158,17 +153,12 @@ def test_import_on_the_command_line(tmp_path: Path) -> None:
     assert (first.returncode, first.stdout) == (0, "run\n")
     assert first.stderr == "info: stats.txt: 1 trial of Arrow C++ flight_benchmark (perf_stats file)\n"
     again = venturi("import", "stats.txt", "-o", "run", cwd=tmp_path)
-    assert (again.returncode, again.stderr) == (
-        7,
-        "error: run: holds stats.txt already, imported as stats.txt\n"
-        "hint: results counted twice would pass for repeats\n",
-    )
+    assert again.returncode == 7
+    assert again.stderr.startswith("error: run: holds stats.txt already, imported as stats.txt\nhint: ")
     file.write_text("1\t2\t2\n")
     broken = venturi("import", "stats.txt", "--format", "perf_stats", cwd=tmp_path)
     assert broken.returncode == 3
-    assert broken.stderr.startswith(
-        "error: stats.txt:1: 3 columns in '1 2 2'\nhint: expected 7 or 8 tab-separated"
-    )
+    assert broken.stderr.startswith("error: stats.txt:1: 3 columns in '1 2 2'\nhint: expected 7 or 8 tab")
     assert not (tmp_path / "venturi-runs").exists()
     shown = venturi("show", "run", cwd=tmp_path)
     assert "put: 521.3 MB/s with 2 streams" in shown.stdout

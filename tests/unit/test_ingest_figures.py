@@ -18,17 +18,8 @@ from venturi.store import reference
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ingest")
-    words = (
-        "ingest-quick",
-        "--streams",
-        "1,2,4,8",
-        "--points-per-batch",
-        "1000,5000",
-        "--repeats",
-        3,
-        "--quiet",
-    )
-    done = model(*words, "--out", "r", cwd=folder)
+    words = ("ingest-quick", "--streams", "1,2,4,8", "--points-per-batch", "1000,5000", "--repeats", 3)
+    done = model(*words, "--quiet", "--no-report", "--out", "r", cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder / "r"
 

@@ -1,10 +1,10 @@
-"""Real runs that are ended: by signals, a closed terminal, a reader who leaves, a full disk, kill -9."""
+"""Runs that are ended: by signals, a closed terminal, a reader who leaves, a full disk, kill -9."""
 
 from __future__ import annotations
 
 import collections
-import contextlib
 import fcntl
+import io
 import json
 import os
 import pty
@@ -12,26 +12,22 @@ import random
 import signal
 import subprocess
 import termios
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.run import SMALL, command, environment, model, venturi, venturi_process
+from support.run import SMALL, command, environment, model, venturi
+from support.wait import wait_until
+from venturi.cli import main, output
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("core")]
-
-KILLS = int(os.environ.get("VENTURI_KILLS", "6"))
 QUIET = ("--no-ceilings", "--no-report")
-# Trials of half a second: a signal that comes after the first finds another one at work.
-HALVES = ("--target", "flight://local", "--operation", "get", "--duration", "500ms", *QUIET)
-# So many of them that a tester who is late by seconds still comes before the last.
-LONG = (*HALVES, "--repeats", 12)
-TRIALS = 13
-"""Of LONG, with its warm-up."""
-SHORT = ("--target", "sqlite://local", "--rows-per-stream", "2k", "--streams", 1, "--warmup", 0, *QUIET)
+HANGS = ("--executor", "support.model:hang:operation == 'get'", *SMALL, *QUIET)
+"""A run that hangs in its second trial, and says so, until it is interrupted."""
+GOES_WELL = ("--executor", "support.model", *SMALL, *QUIET)
+TRIALS = 12
+"""Of SMALL, with warm-ups."""
 
 
 def started(*arguments: object, cwd: Path, **more: Any) -> subprocess.Popen[str]:
@@ -39,8 +35,15 @@ def started(*arguments: object, cwd: Path, **more: Any) -> subprocess.Popen[str]
     # A terminal that nohup was started in has this signal ignored, and so have its children.
     hears = {"preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL)}
     return subprocess.Popen(
-        command("run", *arguments), text=True, cwd=cwd, **(streams | hears | {"env": environment()} | more)
-    )
+        command("run", *arguments, "--out", "r"),
+        text=True, cwd=cwd, **(streams | hears | {"env": environment()} | more),
+    )  # fmt: skip
+
+
+def until_it_hangs(run: subprocess.Popen[str]) -> None:
+    assert run.stderr is not None
+    while "the model hangs" not in (line := run.stderr.readline()):
+        assert line, "the run has ended"
 
 
 def stored(path: Path) -> list[dict[str, Any]]:
@@ -54,51 +57,38 @@ def slots(path: Path) -> collections.Counter[tuple[str, int, bool]]:
     )
 
 
-def until_first(run: subprocess.Popen[str]) -> None:
-    """Waits until the first trial has ended."""
-    assert run.stderr is not None
-    line = run.stderr.readline()
-    while not line.startswith("[1/"):
-        assert line, "the run has ended"
-        line = run.stderr.readline()
-
-
-def check_goes_on(path: Path, errors: str) -> None:
-    """Whether an interrupted run says so, has kept what was measured, and is whole when it was resumed."""
-    assert f"warning: interrupted; go on with: venturi run --resume {path.name}\n" in errors
-    lines = stored(path)
-    assert 1 <= len(lines) < TRIALS and {line["outcome"] for line in lines[:-1]} <= {"ok"}
-    done = venturi("run", "--resume", path, "--no-report", "--quiet")
+def check_goes_on(path: Path, kept: list[str]) -> None:
+    """Whether an interrupted run has kept what was measured, and is whole when it was resumed."""
+    assert [line["outcome"] for line in stored(path)] == kept
+    done = model("--resume", path, "--no-report", "--quiet")
     assert done.returncode == 0, done.stderr
     assert len(slots(path)) == TRIALS and set(slots(path).values()) == {1}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_run_that_can_go_on(number: signal.Signals, tmp_path: Path) -> None:
-    run = started(*LONG, "--out", "r", cwd=tmp_path)
-    until_first(run)
+    run = started(*HANGS, cwd=tmp_path)
+    until_it_hangs(run)
     run.send_signal(number)
-    _, errors = run.communicate(timeout=60)
+    _, errors = run.communicate()
     assert run.returncode == 130, errors
-    check_goes_on(tmp_path / "r", errors)
+    assert "warning: interrupted; go on with: venturi run --resume r\n" in errors
+    check_goes_on(tmp_path / "r", ["ok", "interrupted"])
 
 
 def test_the_second_signal_ends_it_at_once(tmp_path: Path) -> None:
-    run = started(*LONG, "--out", "r", cwd=tmp_path)
-    until_first(run)
+    run = started(*HANGS, cwd=tmp_path)
+    until_it_hangs(run)
     # Both wait for it when it goes on: the second is heard before what the first one asks for is done.
     for number in (signal.SIGSTOP, signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
         run.send_signal(number)
-    _, errors = run.communicate(timeout=60)
+    _, errors = run.communicate()
     assert run.returncode == 130 and "interrupted" not in errors, errors
-    kept = [line["outcome"] for line in stored(tmp_path / "r")]
-    assert set(kept) == {"ok"} and len(kept) < TRIALS
-    done = venturi("run", "--resume", tmp_path / "r", "--no-report", "--quiet")
-    assert done.returncode == 0 and len(slots(tmp_path / "r")) == TRIALS, done.stderr
-    assert set(slots(tmp_path / "r").values()) == {1}
+    check_goes_on(tmp_path / "r", ["ok"])
 
 
 def test_a_closed_terminal_ends_a_run_that_can_go_on(tmp_path: Path) -> None:
+    """The system sends it SIGHUP."""
     ours, theirs = pty.openpty()
 
     def attach() -> None:
@@ -106,68 +96,62 @@ def test_a_closed_terminal_ends_a_run_that_can_go_on(tmp_path: Path) -> None:
         fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-    run = started(
-        *LONG, "--out", "r", cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=attach
-    )
+    run = started(*HANGS, cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=attach)
     os.close(theirs)
-    kept = tmp_path / "r" / "trials.jsonl"
     seen = b""
-    while not (kept.exists() and kept.read_bytes().endswith(b"\n")):
-        with contextlib.suppress(OSError):
-            seen += os.read(ours, 4096)
-        assert run.poll() is None, seen.decode()
+    while b"the model hangs" not in seen:
+        seen += os.read(ours, 4096)
     os.close(ours)
-    assert run.wait(timeout=60) == 130
-    assert stored(tmp_path / "r")[0]["outcome"] == "ok" and len(stored(tmp_path / "r")) < TRIALS
-    done = venturi("run", "--resume", tmp_path / "r", "--no-report", "--quiet")
-    assert done.returncode == 0 and len(slots(tmp_path / "r")) == TRIALS, done.stderr
+    assert run.wait() == 130
+    check_goes_on(tmp_path / "r", ["ok", "interrupted"])
 
 
 def test_nohup_hears_no_closed_terminal(tmp_path: Path) -> None:
     ignored = {"preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)}
-    run = started(*HALVES, "--repeats", 4, "--out", "r", cwd=tmp_path, **ignored)
-    until_first(run)
-    run.send_signal(signal.SIGHUP)
-    _, errors = run.communicate(timeout=60)
-    assert run.returncode == 0 and len(slots(tmp_path / "r")) == 5, errors
+    run = started(*HANGS, cwd=tmp_path, **ignored)
+    until_it_hangs(run)
+    status = Path(f"/proc/{run.pid}/status").read_text().split()
+    assert int(status[status.index("SigIgn:") + 1], 16) & 1 << signal.SIGHUP - 1
+    run.send_signal(signal.SIGINT)
+    assert run.communicate() and run.returncode == 130
 
 
 def test_a_run_goes_on_without_its_reader(tmp_path: Path) -> None:
-    run = started(*SHORT, "--repeats", 40, "--json", "--out", "r", cwd=tmp_path)
-    assert run.stdout is not None and run.stderr is not None
-    assert json.loads(run.stdout.readline())["outcome"] == "ok"
-    run.stdout.close()
-    errors = run.stderr.read()
-    assert run.wait(timeout=60) == 0, errors
-    assert len(slots(tmp_path / "r")) == 40
+    read, write = os.pipe()
+    # Less than a line has room, so there is much to write when the reader leaves.
+    fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
+    run = started(*GOES_WELL, "--json", cwd=tmp_path, stdout=write)
+    os.close(write)
+    with open(read) as output:
+        assert json.loads(output.readline())["outcome"] == "ok"
+    _, errors = run.communicate()
+    assert run.returncode == 0 and len(slots(tmp_path / "r")) == TRIALS, errors
     said = [line for line in errors.splitlines() if "its reader has left" in line]
-    assert said == [
-        "warning: standard output: its reader has left; the run goes on, and r has its results"
-    ], errors
+    assert said == ["warning: standard output: its reader has left; the run goes on, and r has its results"]
 
 
 def test_a_run_goes_on_without_any_reader(tmp_path: Path) -> None:
     read, write = os.pipe()
     os.close(read)
-    run = started(*SHORT, "--repeats", 5, "--out", "r", cwd=tmp_path, stdout=write, stderr=write)
+    run = started(*GOES_WELL, cwd=tmp_path, stdout=write, stderr=write)
     os.close(write)
-    assert run.wait(timeout=60) == 0 and len(slots(tmp_path / "r")) == 5
+    assert run.wait() == 0 and len(slots(tmp_path / "r")) == TRIALS
 
 
 FAILS = ("--executor", "support.model:fail=lost:operation == 'put'", *SMALL)
 
 
-@pytest.mark.parametrize(("arguments", "code"), [((*SHORT, "--repeats", 2), 7), (FAILS, 5)])
+@pytest.mark.parametrize(("arguments", "code"), [(GOES_WELL, 7), (FAILS, 5)])
 def test_a_run_goes_on_where_its_output_finds_no_room(
     arguments: tuple[Any, ...], code: int, tmp_path: Path
 ) -> None:
     with open("/dev/full", "w") as full:
-        run = started(*arguments, "--json", "--out", "r", cwd=tmp_path, stdout=full)
-        _, errors = run.communicate(timeout=60)
+        run = started(*arguments, "--json", cwd=tmp_path, stdout=full)
+        _, errors = run.communicate()
     assert run.returncode == code, errors
     assert "warning: standard output: No space left on device; the run goes on, and r has its" in errors
     assert ("error: standard output cannot be written: No space left on device" in errors) == (code == 7)
-    assert all(count == 1 for count in slots(tmp_path / "r").values()) and slots(tmp_path / "r")
+    assert set(slots(tmp_path / "r").values()) == {1}
 
 
 @pytest.fixture(scope="module")
@@ -182,122 +166,115 @@ PRINTING = (
     "compare RUN --by streams", "fit RUN", "predict reference:macbook-get --streams 4", "scenarios",
     "sql RUN select*from/**/trials", "scenarios show quick", "run quick --dry-run", "--help", "--version",
 )  # fmt: skip
+NO_READER, NO_ROOM = (
+    (0, ""),
+    (
+        7,
+        "error: standard output cannot be written: No space left on device\n"
+        "hint: make room there, or write elsewhere\n",
+    ),
+)
 
 
-def printing(words: str, run: Path, stdout: Any, **more: Any) -> subprocess.CompletedProcess[str]:
-    arguments = [str(run) if word == "RUN" else word.replace("/**/", " ") for word in words.split()]
-    return subprocess.run(
-        command(*arguments), stdout=stdout, stderr=subprocess.PIPE, text=True, check=False,
-        env=environment(), cwd=run.parent, timeout=120, **more,
-    )  # fmt: skip
+def typed(words: str, run: Path) -> list[str]:
+    return [str(run) if word == "RUN" else word.replace("/**/", " ") for word in words.split()]
 
 
-@pytest.mark.parametrize("words", PRINTING)
-def test_what_only_prints_ends_quietly_with_its_reader(words: str, run_directory: Path) -> None:
+def no_reader() -> int:
     read, write = os.pipe()
     os.close(read)
-    done = printing(words, run_directory, write)
-    os.close(write)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-@pytest.mark.parametrize("words", [PRINTING[0], PRINTING[9], PRINTING[-2]])
-def test_no_room_for_what_is_printed(words: str, run_directory: Path) -> None:
-    with open("/dev/full", "w") as full:
-        done = printing(words, run_directory, full)
-    assert done.returncode == 7 and done.stderr == (
-        "error: standard output cannot be written: No space left on device\n"
-        "hint: make room there, or write elsewhere\n"
-    )
-
-
-def test_closed_standard_streams_are_no_fault(run_directory: Path) -> None:
-    done = printing("show RUN", run_directory, None, preexec_fn=lambda: (os.close(1), os.close(2)))
-    assert done.returncode == 0
-
-
-# What is killed: blocks that travel, rows in a file of ours, points in a store of ours.
-KILLED = (
-    ("--target", "flight://local", "--operation", "get,put", "--streams", "1,2", "--rows-per-stream", "50k"),
-    ("--target", "sqlite://local", "--operation", "upsert", "--streams", "1,2", "--rows-per-stream", "2k"),
-    ("--target", "akumuli://local", "--streams", "1,2", "--hosts", 10, "--points-per-stream", "20k"),
-)
-EACH = ("--repeats", 2, "--warmup", 1, "--no-ceilings", "--no-report", "--quiet")
+    return write
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where temporary directories go."""
-    made = tmp_path / "temporary"
-    made.mkdir()
-    monkeypatch.setenv("TMPDIR", str(made))
-    yield made
+def printed(run_directory: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], tuple[int, str]]:
+    """Runs a command of this process whose standard output is a descriptor: its exit code and errors."""
 
-
-def all_free(place: Path) -> bool:
-    """Whether the last process of the killed runs has gone."""
-    for lock in place.glob(".*.lock"):
-        with lock.open("rb") as file:
+    def run(words: str, descriptor: int) -> tuple[int, str]:
+        before, errors = os.dup(1), io.StringIO()
+        os.dup2(descriptor, 1)
+        os.close(descriptor)
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.argv", ["venturi", *typed(words, run_directory)])
+            stream = open(1, "w", closefd=False)  # noqa: SIM115 - it is never written
+            for name, value in {"stdout": stream, "__stdout__": stream, "stderr": errors}.items():
+                patch.setattr(f"sys.{name}", value)
+            patch.setattr(output, "_output", None)
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
-    return True
+                with pytest.raises(SystemExit) as end:
+                    main()
+            finally:
+                os.dup2(before, 1)
+                os.close(before)
+        return int(end.value.code or 0), errors.getvalue()
+
+    return run
 
 
-def finished(run: subprocess.Popen[str], what: str) -> None:
-    """Waits for a run that is to end well; a machine with much else to do is given its time."""
-    _, errors = run.communicate(timeout=600)
-    assert run.returncode == 0, f"{what}: {errors}"
+@pytest.mark.parametrize("words", PRINTING)
+def test_what_only_prints_ends_quietly_with_its_reader(
+    words: str, printed: Callable[[str, int], tuple[int, str]]
+) -> None:
+    assert printed(words, no_reader()) == NO_READER
 
 
-def test_kills_of_real_runs_resume_exactly(tmp_path: Path, place: Path) -> None:
-    """At random moments from the start to the end of a run; each trial is there once, and nothing else."""
-    moments = random.Random(20261122)
-    whole: dict[int, tuple[float, set[tuple[str, int, bool]]]] = {}
-    for number, words in enumerate(KILLED):
-        began = time.monotonic()
-        finished(started(*words, *EACH, "--out", f"whole-{number}", cwd=tmp_path), f"whole-{number}")
-        wanted = slots(tmp_path / f"whole-{number}")
-        assert set(wanted.values()) == {1}
-        whole[number] = (time.monotonic() - began, set(wanted))
-    early = 0
-    for kill in range(KILLS):
-        number = kill % len(KILLED)
-        seconds, trials = whole[number]
-        path = tmp_path / f"killed-{kill}"
-        run = started(*KILLED[number], *EACH, "--out", path.name, cwd=tmp_path)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            run.wait(moments.uniform(0.0, seconds))
+@pytest.mark.parametrize("words", [PRINTING[0], PRINTING[9], PRINTING[-2]])
+def test_no_room_for_what_is_printed(words: str, printed: Callable[[str, int], tuple[int, str]]) -> None:
+    assert printed(words, os.open("/dev/full", os.O_WRONLY)) == NO_ROOM
+
+
+@pytest.mark.parametrize("kind", ["no reader", "no room", "closed"])
+def test_a_process_ends_without_a_word_about_its_buffers(kind: str, run_directory: Path) -> None:
+    """What is left in Python's own streams at the end goes nowhere."""
+    more: dict[str, Any] = {"stderr": subprocess.PIPE}
+    if kind == "closed":
+        more = {"preexec_fn": lambda: (os.close(1), os.close(2))}
+    else:
+        more["stdout"] = no_reader() if kind == "no reader" else os.open("/dev/full", os.O_WRONLY)
+    done = subprocess.run(
+        command(*typed("show RUN", run_directory)), text=True, env=environment(), check=False, **more
+    )
+    wanted = {"no reader": NO_READER, "no room": NO_ROOM, "closed": (0, None)}
+    assert (done.returncode, done.stderr) == wanted[kind]
+
+
+# What is killed: blocks that travel, rows in a file of ours, points in a store of ours.
+KILLED = {
+    "flight": ("--operation", "get,put", "--streams", "1,2", "--rows-per-stream", "50k"),
+    "sqlite": ("--operation", "upsert", "--streams", "1,2,3,4", "--rows-per-stream", "500"),
+    "akumuli": ("--streams", "1,2,3,4", "--hosts", 10, "--points-per-stream", "5k"),
+}
+
+
+@pytest.mark.usefixtures("core", "servers_in_process")
+@pytest.mark.parametrize("kind", KILLED)
+def test_a_killed_run_resumes_exactly(kind: str, tmp_path: Path) -> None:
+    """Killed in any moment of its first half; each trial is there once, and nothing else."""
+    path, trials = tmp_path / "r", 4 * 2
+    lines = random.Random(kind).randint(1, trials // 2)
+    words = ("--target", f"{kind}://local", *KILLED[kind], "--repeats", 1, "--warmup", 1, "--quiet", *QUIET)
+    with started(*words, cwd=tmp_path) as run:
+        kept = path / "trials.jsonl"
+        wait_until(
+            lambda: run.poll() is not None or (kept.exists() and kept.read_bytes().count(b"\n") >= lines)
+        )
         run.kill()
-        run.communicate()
-        # Before it had a name the run is to be begun again; from then on it goes on.
-        named = (path / "environment.json").exists()
-        how = ("--resume", path, "--no-report", "--quiet")
-        again = how if named else (*KILLED[number], *EACH, "--out", path)
-        finished(started(*again, cwd=tmp_path), f"kill {kill}")
-        early += not named
-        assert slots(path) == dict.fromkeys(trials, 1), f"kill {kill}"
-        lines = stored(path)
-        assert len(lines) == len(trials), f"kill {kill}: {[line['outcome'] for line in lines]}"
-        samples = {file.name for file in (path / "samples").iterdir()}
-        assert samples <= {f"{line['trial']}.parquet" for line in lines}
-        assert {file.name for file in path.iterdir()} <= {
-            *("scenario.toml", "environment.json", "trials.jsonl", "ceilings.jsonl", "samples", ".lock"),
-        }  # fmt: skip
-    deadline = time.monotonic() + 60
-    while not all_free(place):
-        assert time.monotonic() < deadline, list(place.iterdir())
-        time.sleep(0.05)
-    assert (
-        venturi_process(
-            "run", "--executor", "support.model", "--out", tmp_path / "next", *SMALL, "--quiet"
-        ).returncode
-        == 0
-    )
-    left = list(place.iterdir())
-    print(
-        f"{KILLS} of {KILLS} kills resumed exactly, {early} of them before the run had a name; "
-        f"{len(left)} files left"
-    )
-    assert left == []
+        assert run.communicate()[1] == ""
+    done = venturi("run", "--resume", path, "--no-report", "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert len(stored(path)) == len(slots(path)) == trials
+    samples = {file.name for file in (path / "samples").iterdir()}
+    assert samples <= {f"{line['trial']}.parquet" for line in stored(path)}
+    assert {file.name for file in path.iterdir()} <= {
+        *("scenario.toml", "environment.json", "trials.jsonl", "ceilings.jsonl", "samples", ".lock"),
+    }  # fmt: skip
+
+
+def test_a_run_that_was_killed_before_it_had_a_name_is_begun_again(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    (path / "samples").mkdir(parents=True)
+    (path / ".lock").touch()
+    (path / "environment.json.tmp").write_text("{")
+    done = model(*SMALL, *QUIET, "--quiet", "--out", path)
+    assert done.returncode == 0 and len(slots(path)) == TRIALS, done.stderr
+    assert not (path / "environment.json.tmp").exists()

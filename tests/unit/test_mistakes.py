@@ -122,7 +122,7 @@ def refused(line: str, folder: Path) -> str:
     return f"{said}exit code {done.returncode}"
 
 
-@pytest.mark.parametrize("wing", ["commands", "commands-links"])
+@pytest.mark.parametrize("wing", ["commands", "commands-links", "commands-targets"])
 def test_a_mistake_on_a_command_line_is_one_line_and_a_code(wing: str, folder: Path) -> None:
     check(wing, lambda line: refused(line, folder))
 
