@@ -189,26 +189,22 @@ def test_settings_show_what_the_user_set() -> None:
 
 def test_a_password_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TEST_NO_PASSWORD", raising=False)
-    with pytest.raises(
-        VenturiError, match="--password-env: the environment variable TEST_NO_PASSWORD is not set"
-    ):
+    with pytest.raises(VenturiError, match="the environment variable TEST_NO_PASSWORD is not set"):
         throwaway.Postgres(password_env="TEST_NO_PASSWORD").start()
     monkeypatch.setenv("TEST_NO_PASSWORD", "two\nlines")
     with pytest.raises(VenturiError, match="control characters"):
         throwaway.Postgres(password_env="TEST_NO_PASSWORD").start()
 
 
-def test_data_must_be_ours(tmp_path: Path) -> None:
-    from support.needs import require
-
-    try:
-        throwaway.MariaDb().find()
-    except VenturiError:
-        require(False, "mariadbd")
-    (tmp_path / "precious").touch()
+def test_data_must_be_ours(nothing_installed: Path, tmp_path: Path) -> None:
+    for name in ("mariadbd", "mariadb-install-db"):
+        program(nothing_installed / name, "exit 1")
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "precious").touch()
     with pytest.raises(VenturiError, match="has files already, and not of venturi serve mariadb"):
-        throwaway.MariaDb(data=tmp_path).start()
-    assert os.listdir(tmp_path) == ["precious"]
+        throwaway.MariaDb(data=data).start()
+    assert os.listdir(data) == ["precious"]
 
 
 def test_addresses() -> None:
