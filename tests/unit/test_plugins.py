@@ -247,11 +247,9 @@ def test_a_scenario_and_python_have_its_settings(site: Path, beside: Beside, tmp
         "    rows_per_stream=100_000, repeats=1, warmup=0, ceilings='none', unproven=True, out='run')\n"
         "print(sorted(set(run.trials['socketpair_buffer'].to_pylist())))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120,
-        check=False,
-        env=environment(PYTHONPATH=f"{site}:{environment()['PYTHONPATH']}"),
-    )  # fmt: skip
+    found = environment(PYTHONPATH=f"{site}:{environment()['PYTHONPATH']}")
+    words = [sys.executable, "-c", script]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env=found, check=False)
     assert done.returncode == 0 and "[65536, 131072]" in done.stdout, done.stdout + done.stderr
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -116,16 +115,8 @@ def test_samples_are_stored_and_read_back(address: str, tmp_path: Path) -> None:
 
 
 def test_files_of_older_versions_are_read(modelled: Path) -> None:
-    old = pa.table(
-        {
-            "t_ns": pa.array([1, 2], pa.int64()),
-            "rows": pa.array([3, 4], pa.int64()),
-            "payload_bytes": pa.array([5, 6], pa.int64()),
-            "streams": pa.array([[5], [6]], pa.list_(pa.int64())),
-            "client_cpu_ns": pa.array([7, 8], pa.int64()),
-            "host_busy_ns": pa.array([9, 10], pa.int64()),
-        }
-    )
+    numbers = {"t_ns": [1, 2], "rows": [3, 4], "payload_bytes": [5, 6], "streams": [[5], [6]]}
+    old = pa.table({**numbers, "client_cpu_ns": [7, 8], "host_busy_ns": [9, 10]})
     pq.write_table(old, modelled / "samples" / "older.parquet")
     run = RunDirectory(modelled)
     alone = run.samples("older")
@@ -176,15 +167,10 @@ def peak(pid: int) -> int:
 def test_memory_does_not_grow_with_the_rows(start_reference_server: Start, operation: str) -> None:
     server = start_reference_server()
     spec = {
-        "trial": uuid.uuid4().hex,
-        "target": f"flight://{server.address}",
-        "operation": operation,
-        "data": {"source": "records"},
-        "rows_per_batch": ROWS_PER_BATCH,
-        "rows_per_stream": ROWS,
-        "streams": 1,
-        "threads": 1,
-    }
+        "trial": "t", "target": f"flight://{server.address}", "operation": operation,
+        "data": {"source": "records"}, "rows_per_batch": ROWS_PER_BATCH, "rows_per_stream": ROWS,
+        "streams": 1, "threads": 1,
+    }  # fmt: skip
     command = [sys.executable, "-c", CLIENT, json.dumps(spec)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT) as client:

@@ -1,7 +1,5 @@
 """The scenario language: what it accepts, what it means, and what it says to mistakes."""
 
-# A mistake and its text read best on one line.
-
 from __future__ import annotations
 
 import dataclasses
@@ -231,7 +229,7 @@ def test_scaling_shrinks_and_says_so() -> None:
 
 
 @pytest.mark.parametrize("name", ["chspark", "flight-remote", "flight-local", "upsert-batch-size"])
-@pytest.mark.parametrize("factor", [0.1, 0.001, 1e-5])
+@pytest.mark.parametrize("factor", [0.1, 1e-5])
 def test_scaling_keeps_the_ends_and_the_middle_of_every_axis(name: str, factor: float) -> None:
     whole = loaded(name)
     scaled, _ = scale.scale(whole, factor)

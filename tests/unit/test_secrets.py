@@ -102,9 +102,10 @@ def words(command: str, url: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_secret_in_a_url_is_refused(scheme: str, typed: Callable[..., tuple[int, str]]) -> None:
-    """Every URL by Python, below; by commands one a way to type it, others for each system."""
+    """Every URL by Python, below; by commands one a way to type it, others for each system, of which each has
+    every second way."""
     found = [*urls(scheme)]
-    for at, way in enumerate(WITH_URLS, SCHEMES.index(scheme)):
+    for at, way in [*enumerate(WITH_URLS, SCHEMES.index(scheme))][SCHEMES.index(scheme) % 2 :: 2]:
         url = found[at * 13 % len(found)]
         refused(typed(*words(way, url)), url)
 
@@ -158,10 +159,9 @@ def test_the_stored_command_may_be_typed_again_but_for_its_secrets(typed: str, s
 def test_a_secret_in_a_file_is_refused(
     text: str, typed: Callable[..., tuple[int, str]], tmp_path: Path
 ) -> None:
-    for url in (f"mysql://me:{SECRET}@h:1/db", f"mysql:/me:{SECRET}@h/db", f"mysql://me%3A{ESCAPED}@[::1/db"):
+    for command, url in (("run", f"mysql:/me:{SECRET}@h/db"), ("tune", f"mysql://me%3A{ESCAPED}@[::1/db")):
         (tmp_path / "my.toml").write_text(text.replace("§", url))
-        refused(typed("run", tmp_path / "my.toml"), text)
-    refused(typed("tune", tmp_path / "my.toml"), text)
+        refused(typed(command, tmp_path / "my.toml"), text)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

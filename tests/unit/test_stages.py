@@ -12,6 +12,16 @@ from support.run import venturi
 from venturi.targets import handicap
 
 
+def test_a_schedule_is_waited_for_in_peace(reference_server: ServerProcess) -> None:
+    """Streams that could not read, because others had not taken what was theirs, woke one another all the
+    while: up to 100,000 readings of the clock a batch."""
+    work = {"rows_per_batch": 4096, "streams": 4, "threads": 1, "rows_per_stream": 10 * 4096, "rate": 400.0}
+    shared = {"data": {"source": "records"}, "options": {"connections": "shared"}}
+    record = succeeded(run_trial(f"flight://{reference_server.address}", "get", **shared, **work))
+    assert record["counts"]["batches"] == 40
+    assert record["instrument"]["clock_reads"] <= 12 * record["counts"]["batches"]
+
+
 def test_a_handicap_of_a_stage_that_is_not_there(reference_server: ServerProcess) -> None:
     target = f"flight://{reference_server.address}"
     options = {"handicap": {"encode": 1000}}

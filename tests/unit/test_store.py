@@ -21,19 +21,10 @@ from venturi.store.directory import RunDirectory
 from venturi.store.writer import RunWriter
 
 PARAMETERS = {
-    "operation": "get",
-    "place": "local",
-    "target": "flight://local",
-    "data": "records",
-    "columns": 4,
-    "row_bytes": 32.0,
-    "rows_per_batch": 4096,
-    "rows_per_stream": 100_000,
-    "streams": 2,
-    "threads": 2,
-    "verify": "checksum",
-    "include_setup": False,
-}
+    "operation": "get", "place": "local", "target": "flight://local", "data": "records", "columns": 4,
+    "row_bytes": 32.0, "rows_per_batch": 4096, "rows_per_stream": 100_000, "streams": 2, "threads": 2,
+    "verify": "checksum", "include_setup": False,
+}  # fmt: skip
 
 CEILING = {
     **{"format": 1, "kind": "tcp", "direction": "get", "streams": 2, "message_bytes": 1},

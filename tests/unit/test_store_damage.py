@@ -78,7 +78,7 @@ def without(whole: Path, file: Path, folder: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize("folder", ["points", "series"])
-@pytest.mark.parametrize("share", [0.05, 0.3, 0.6, 0.95])
+@pytest.mark.parametrize("share", [0.05, 0.6, 0.95])
 def test_the_command_names_it_and_ends_with_its_code(
     whole: Path, data: Path, tmp_path: Path, folder: str, share: float
 ) -> None:

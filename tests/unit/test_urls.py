@@ -169,7 +169,7 @@ WRITTEN = st.tuples(
 ).map("".join)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(url=WRITTEN, flag=st.sampled_from(["--target", "--place", "scenario"]))
 @example(url="mysql://u:pw@[::1/db", flag="--target")
 @example(url="sqlite:///\0", flag="--target")

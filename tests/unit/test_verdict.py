@@ -310,7 +310,7 @@ def test_what_would_show_the_link_can_be_asked_there() -> None:
     "edit", [None, imported, without_server, lambda line: {"cell": "x", "outcome": "ok"}]
 )
 def test_runs_of_every_completeness(tmp_path: Any, edit: Any) -> None:
-    results = load(make_run(tmp_path / "run", edit=edit))
+    results = load(make_run(tmp_path / "run", repeats=2, edit=edit))
     assert set(results.verdicts) == {c.name for c in results.cells}
     for found in results.verdicts.values():
         assert found.sentence
