@@ -1,6 +1,6 @@
 """An end that did not run: its process is really stopped while a trial runs.
 
-Twin: crates/base/src/meter/pauses.rs, for what a reader of /proc makes of it; tests/unit/test_pauses.py, for
+Twin: crates/base/src/meter/pauses.rs, for what a reader of /proc makes of it; tests/unit/test_verdict.py, for
 what is said of it."""
 
 from __future__ import annotations

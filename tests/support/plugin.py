@@ -64,6 +64,44 @@ def venturi_with(site: Path | None, *words: object, cwd: Path) -> subprocess.Com
     )  # fmt: skip
 
 
+SERVES = """
+import json, os, sys
+from pathlib import Path
+
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # so that nothing but answers goes there
+from support.run import venturi
+
+for line in sys.stdin:
+    cwd, *words = json.loads(line)
+    done = venturi(*words, cwd=Path(cwd))
+    print(json.dumps([done.returncode, done.stdout, done.stderr]), file=answers, flush=True)
+"""
+
+
+class Beside:
+    """A process that finds the packages of a site, and runs one command after the other."""
+
+    def __init__(self, site: Path | None) -> None:
+        paths = [*([str(site)] if site is not None else []), environment()["PYTHONPATH"]]
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", SERVES], env=environment(PYTHONPATH=os.pathsep.join(paths)), text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+
+    def __call__(self, *words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+        """`venturi WORDS`."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(json.dumps([str(cwd), *map(str, words)]), file=self._process.stdin, flush=True)
+        return subprocess.CompletedProcess(words, *json.loads(self._process.stdout.readline()))
+
+    def __enter__(self) -> Beside:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+
 def tried(target: Any, operation: str = "get", **more: Any) -> dict[str, Any]:
     """The record of a trial of this target, in this process."""
     spec = {

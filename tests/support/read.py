@@ -74,7 +74,7 @@ def cancelled(given: dict[str, Any]) -> dict[str, Any]:
         spent = time.process_time()
         trial = pool.submit(_core.run_trial, json.dumps(given), control)
         # Much more than the set-up takes; the statement may run before the phase is "ready".
-        wait_until(lambda: time.process_time() > spent + 0.5 or trial.done())
+        wait_until(lambda: time.process_time() > spent + 0.25 or trial.done())
         control.cancel()
         record: dict[str, Any] = json.loads(trial.result())
         return record

@@ -18,7 +18,7 @@ from unittest import mock
 from urllib.parse import quote, quote_plus
 
 from support.needs import require
-from support.run import venturi
+from support.run import TESTS, venturi
 
 SECRET = "Hush9f3ZqX77"
 """Of letters and digits: it may stand anywhere in a URL."""
@@ -59,36 +59,14 @@ def leaking_files(directory: Path, *secrets: str) -> list[tuple[str, list[bytes]
     return found
 
 
-NOTER = r"""
-#include <fcntl.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-/* In every process that is started: writes down its command line, as `ps` shows it, before anything else. */
-__attribute__((constructor)) static void note(void) {
-    static char line[1 << 18];
-    const char *notes = getenv("VENTURI_TEST_NOTES");
-    int from = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-    int to = notes ? open(notes, O_WRONLY | O_APPEND | O_CLOEXEC) : -1;
-    ssize_t most = sizeof line - 1, length = 0, more;
-    while (length < most && (more = read(from, line + length, most - length)) > 0) length += more;
-    line[length] = '\n';
-    if (to >= 0 && write(to, line, length + 1) < 0) _exit(99);
-    close(from);
-    close(to);
-}
-"""
-
-
 @functools.cache
 def noter() -> Path:
-    """The library that does so, for LD_PRELOAD."""
+    """A library for LD_PRELOAD that writes down the command lines of processes."""
     place = Path(tempfile.mkdtemp(prefix="noter-"))  # goes with the directory of this process of the run
     place.chmod(0o755)
     require(shutil.which("cc"), "a C compiler")
-    (place / "noter.c").write_text(NOTER)
-    words = ["cc", "-shared", "-fPIC", "-O1", "-o", "noter.so", "noter.c"]
-    subprocess.run(words, cwd=place, check=True)
+    source = TESTS / "support" / "process_notes.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", place / "noter.so", source], check=True)
     return place / "noter.so"
 
 

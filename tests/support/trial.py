@@ -29,15 +29,6 @@ def gone(pid: int) -> bool:
     return status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-def until_gone(pid: int) -> bool:
-    deadline = time.monotonic() + 15
-    while not gone(pid):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 def started_trial(server: ReferenceServer, path: Path, *arguments: object) -> subprocess.Popen[str]:
     """A get of one stream against the server, in the middle of its first trial."""
     process = subprocess.Popen(

@@ -15,7 +15,7 @@ import pytest
 from support import synthetic
 from support.draws import draws, slack
 from venturi.analysis import results
-from venturi.analysis.cells.summary import Cell, summarise
+from venturi.analysis.cells.summary import summarise
 from venturi.analysis.models import link_law, link_words, over_links
 from venturi.analysis.models.link_law import Path as Way
 from venturi.analysis.statistics import ensemble
@@ -97,19 +97,22 @@ def cells(
         name = f"{operation}-{text}-{streams}-{sorted((more or {}).items())}"
         for repeat in range(repeats):
             moved = int(mean * math.exp(noise * draw.standard_normal()) * seconds)
-            out.append(
-                {
-                    **{"format": 1, "run": "r", "trial": f"{name}-{repeat}", "cell": name, "repeat": repeat},
-                    **{"warmup": False, "parameters": p, "outcome": "ok"},
-                    "counts": {
-                        **{"rows": moved // 32, "batches": 1 + moved // 131072, "payload_bytes": moved},
-                        "wire_bytes": int(moved / ratio),
-                    },
-                    "times": {"interval_ns": round(seconds * 1e9)},
-                    **({"link": found} if found else {}),
-                }
-            )
+            record: dict[str, Any] = {
+                "format": 1, "run": "r", "trial": f"{name}-{repeat}", "cell": name, "repeat": repeat,
+                "warmup": False, "parameters": p, "outcome": "ok",
+                "counts": {"rows": moved // 32, "batches": 1 + moved // 131072, "payload_bytes": moved,
+                           "wire_bytes": int(moved / ratio)},
+                "times": {"interval_ns": round(seconds * 1e9)},
+            }  # fmt: skip
+            out.append(record | ({"link": found} if found else {}))
     return out
+
+
+def written(path: Path, records: list[dict[str, Any]]) -> results.Results:
+    """A run of these trials."""
+    synthetic.make_run(path, synthetic.cells(("get",), (1,)), ceilings=False, samples=False)
+    (path / "trials.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return results.load(path)
 
 
 def made(records: list[dict[str, Any]]) -> list[over_links.LinkFit]:
@@ -179,16 +182,20 @@ def test_the_interval_grows_outside_of_what_was_measured() -> None:
     assert one.law.outside(one.path(links.parse("200mbit 160ms"))) == pytest.approx(2)
 
 
+def waiting(records: list[dict[str, Any]], ends: float, counts: dict[str, int]) -> None:
+    """Each of a thousand batches takes the ends' seconds, and a round trip."""
+    draw = np.random.default_rng(3)
+    for record in records:
+        trip = link_law.path(links.parse(record["parameters"]["link"]), "up").trip
+        record["counts"] |= counts
+        record["times"]["interval_ns"] = 1e12 * (ends + trip) * math.exp(0.01 * draw.standard_normal())
+
+
 def test_a_batch_that_waits_for_its_answer_takes_a_round_trip_more() -> None:
     """Of one stream and one batch in flight times add up."""
     texts = ("unshaped 1ms", "unshaped 5ms", "unshaped 10ms", "unshaped 20ms", "unshaped 40ms", "100mbit")
     records = cells(texts, operation="upsert", more={"streams": 1, "in_flight": 1, "rows_per_batch": 500})
-    draw = np.random.default_rng(3)
-    for record in records:
-        trip = links.parse(record["parameters"]["link"]).round_trip_ns
-        batch = (3e6 + max(trip, 50_000)) * math.exp(0.01 * draw.standard_normal())
-        record["counts"] |= {"rows": 500_000, "batches": 1000, "payload_bytes": 16_000_000, "wire_bytes": 0}
-        record["times"]["interval_ns"] = 1000 * batch
+    waiting(records, 3e-3, {"rows": 500_000, "batches": 1000, "payload_bytes": 16_000_000, "wire_bytes": 0})
     (one,) = made(records)
     assert one.unit == "rows/s"
     found = one.predict(links.parse("unshaped 80ms"), 0.0, 3)
@@ -200,17 +207,9 @@ def test_a_batch_that_waits_for_its_answer_takes_a_round_trip_more() -> None:
 def test_a_put_that_waits_for_each_answer_has_one_batch_in_flight() -> None:
     texts = ("unshaped 1ms", "unshaped 5ms", "unshaped 10ms", "unshaped 20ms", "unshaped 40ms", "1gbit 2ms")
     records = cells(texts, operation="put", more={"ack": "batch", "in_flight": 16, "window": None})
-    draw = np.random.default_rng(3)
     batch = 4096 * 32
-    for record in records:
-        way = link_law.path(links.parse(record["parameters"]["link"]), "up")
-        # The ends' time, and a round trip.
-        each = (1e-3 + way.trip) * math.exp(0.01 * draw.standard_normal())
-        record["counts"] |= {
-            **{"rows": 4096 * 1000, "batches": 1000, "payload_bytes": 1000 * batch},
-            "wire_bytes": 1010 * batch,
-        }
-        record["times"]["interval_ns"] = 1000 * each * 1e9
+    moved = {"payload_bytes": 1000 * batch, "wire_bytes": 1010 * batch}
+    waiting(records, 1e-3, {"rows": 4096 * 1000, "batches": 1000, **moved})
     (one,) = made(records)
     assert one.law is not None
     setting = one.law.setting
@@ -327,11 +326,10 @@ def test_loaders_share_what_they_have() -> None:
 
 
 def test_links_that_are_alike_along_their_way_make_no_line() -> None:
-    for alike in (
-        ("100mbit 10ms", "100mbit 10ms loss 1%/0%"),
-        ("100mbit/20mbit 10ms", "100mbit/50mbit 10ms"),
+    for operation, alike in (
+        ("put", ("100mbit 10ms", "100mbit 10ms loss 1%/0%")),
+        ("get", ("100mbit/20mbit 10ms", "100mbit/50mbit 10ms")),
     ):
-        operation = "put" if "loss" in alike[1] else "get"
         (one,) = made(cells(alike, operation=operation, repeats=1))
         assert [over_links.lines(one, along) for along in over_links.ATTRIBUTES] == [[], [], []]
 
@@ -344,9 +342,7 @@ def test_a_line_may_begin_at_a_preset(tmp_path: Path) -> None:
         *cells(texts, window=WINDOW / 2),
         *cells(texts, more={"compression": "zstd"}, window=WINDOW, **slow),  # type: ignore[arg-type]
     ]
-    synthetic.make_run(tmp_path / "run", synthetic.cells(("get",), (1,)), ceilings=False, samples=False)
-    (tmp_path / "run/trials.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    found = results.load(tmp_path / "run")
+    found = written(tmp_path / "run", records)
     assert found.link_crossings[0].text == "1GbE"
     (delay,) = [figure for figure in registry.build(found) if figure.name == "throughput-delay"]
     assert "crossing" in {series.name for panel in delay.panels for series in panel.series}
@@ -365,12 +361,9 @@ def test_a_report_fits_no_more_than_it_tells(tmp_path: Path, monkeypatch: pytest
 
 
 def test_every_setting_has_a_law() -> None:
-    records = [
-        record
-        for size in range(over_links.MOST_GROUPS + 2)
-        for record in cells(LINKS[:2], repeats=1, more={"rows_per_batch": 1000 + size})
-    ]
-    assert len(made(records)) == over_links.MOST_GROUPS + 2
+    count = over_links.MOST_GROUPS + 2
+    sizes = ({"rows_per_batch": 1000 + size} for size in range(count))
+    assert len(made([one for more in sizes for one in cells(LINKS[:2], repeats=1, more=more)])) == count
 
 
 def test_what_no_measured_link_has_is_no_factor() -> None:
@@ -398,9 +391,7 @@ def test_the_fastest_link_is_that_of_the_data_s_way() -> None:
     texts = (
         "1gbit/20mbit 10ms",
         "1gbit/20mbit",
-        "50mbit 10ms",
-        "50mbit 40ms",
-        "50mbit 160ms",
+        *(f"50mbit {ms}ms" for ms in (10, 40, 160)),
         "100mbit/50mbit",
     )
     records = cells(texts, operation="put", more={"window": None, "send_buffer": WINDOW // 8}, window=1e5)
@@ -411,8 +402,7 @@ def test_the_fastest_link_is_that_of_the_data_s_way() -> None:
 
 
 def test_datagrams_have_no_law_of_tcp() -> None:
-    records = cells(LINKS[:4], more={"target": "akumuli+udp://127.0.0.1:8383"}, repeats=1)
-    assert made(records) == []
+    assert made(cells(LINKS[:4], more={"target": "akumuli+udp://127.0.0.1:8383"}, repeats=1)) == []
 
 
 def test_what_was_on_its_way_is_not_taken_for_a_protocol() -> None:
@@ -436,9 +426,7 @@ def run(path: Path) -> results.Results:
         *cells(tuple(t for t in texts if t != "100mbit 10ms"), window=8 * WINDOW),
         *cells(texts, window=8 * WINDOW, ratio=3.0, ends=90e6, more={"compression": "zstd"}, seed=2),
     ]
-    synthetic.make_run(path, synthetic.cells(("get",), (1,)), ceilings=False, samples=False)
-    (path / "trials.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    return results.load(path)
+    return written(path, records)
 
 
 def test_settings_cross_where_the_truth_does(tmp_path: Path) -> None:
@@ -478,18 +466,14 @@ def test_runs_without_links_have_no_figure_and_no_law(tmp_path: Path) -> None:
 
 def test_links_that_nobody_knows_are_left_out() -> None:
     records = cells()
+    unknown = {"1gbit": "1gbit over a pigeon", "2gbit 2ms": 7}
     for record in records:
-        if record["parameters"]["link"] == "1gbit":
-            record["parameters"]["link"] = "1gbit over a pigeon"
-        if record["parameters"]["link"] == "2gbit 2ms":
-            record["parameters"]["link"] = 7
+        link = record["parameters"]["link"]
+        record["parameters"]["link"] = unknown.get(link, link)
     (one,) = made(records)
     assert len(one.links) == len(LINKS) - 2
-
-
-def test_cells_of_one_link_make_no_fit() -> None:
-    found: list[Cell] = summarise(cells(("100mbit",)))
-    assert over_links.build(found) == []
+    # Cells of one link make no fit.
+    assert made(cells(("100mbit",))) == []
 
 
 def test_walkers_sample_what_they_shall() -> None:

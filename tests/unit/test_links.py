@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from venturi.common import links, toml_text
 from venturi.common.links import PRESETS, Link, canonical, parse
 from venturi.common.units import bit_rate
 from venturi.lab import programs, verified
+from venturi.lab.hosts import Hosts, address
 from venturi.measure import checks
 from venturi.measure.links import Looked
 from venturi.plan import matrix
@@ -105,9 +107,7 @@ def test_tcp_gets_what_ethernet_leaves() -> None:
 def test_what_a_record_names_may_be_unknown() -> None:
     assert links.known("1gbit") == Link(rate=(1e9, 1e9)) and links.known("1gbit by pigeon") is None
     assert links.known_rates("4gbit/1gbit") == (4e9, 1e9)
-    assert (
-        links.known_rates("fast") is None and links.known_rates(4) is None and links.known_rates(None) is None
-    )
+    assert [links.known_rates(it) for it in ("fast", 4, None)] == [None] * 3
 
 
 def test_data_go_down_or_up() -> None:
@@ -175,55 +175,35 @@ def found(
     return {"round_trip": trips, "ways": ways}
 
 
+JITTER, LOSS = "100mbit 20ms jitter 4ms", "100mbit 20ms loss 1%"
+
+
 @pytest.mark.parametrize(
     ("text", "seen", "said"),
     [
         ("100mbit 20ms", found(), []),
         ("100mbit 20ms", found(rate=1.029e8, trip=21_190_000), []),
-        (
-            "100mbit 20ms",
-            found(rate=1.04e8),
-            [f"rate {way}: 100 Mbit/s were asked for, 104 Mbit/s found" for way in ("up", "down")],
-        ),
+        ("100mbit 20ms", found(rate=1.04e8), ["rate WAY: 100 Mbit/s were asked for, 104 Mbit/s found"]),
         ("100mbit 20ms", found(trip=21_300_000), ["round trip: 20 ms was asked for, 21.3 ms found"]),
         ("100mbit 20ms", found(trip=18_700_000), ["round trip: 20 ms was asked for, 18.7 ms found"]),
-        ("100mbit 20ms jitter 4ms", found(trip=21_900_000, apart=5_000_000), []),
-        (
-            "100mbit 20ms jitter 4ms",
-            found(apart=1_000_000),
-            ["jitter: 4 ms was asked for, and round trips lie 1 ms apart"],
-        ),
-        (
-            "100mbit 20ms jitter 4ms",
-            found(apart=9_000_000),
-            ["jitter: 4 ms was asked for, and round trips lie 9 ms apart"],
-        ),
-        (
-            "100mbit 20ms",
-            found(lost=1),
-            [f"loss {way}: 0 % was asked for, 1 of 400 packets were lost" for way in ("up", "down")],
-        ),
-        ("100mbit 20ms loss 1%", found(lost=85, sent=7000), []),
-        (
-            "100mbit 20ms loss 1%",
-            found(lost=112, sent=7000),
-            [f"loss {way}: 1 % was asked for, 112 of 7000 packets were lost" for way in ("up", "down")],
-        ),
-        (
-            "100mbit 20ms loss 1%/0",
-            found(lost=0, sent=2500),
-            ["loss down: 1 % was asked for, 0 of 2500 packets were lost"],
-        ),
+        (JITTER, found(trip=21_900_000, apart=5_000_000), []),
+        (JITTER, found(apart=1_000_000), ["jitter: 4 ms was asked for, and round trips lie 1 ms apart"]),
+        (JITTER, found(apart=9_000_000), ["jitter: 4 ms was asked for, and round trips lie 9 ms apart"]),
+        ("100mbit 20ms", found(lost=1), ["loss WAY: 0 % was asked for, 1 of 400 packets were lost"]),
+        (LOSS, found(lost=85, sent=7000), []),
+        (LOSS, found(lost=112, sent=7000), ["loss WAY: 1 % was asked for, 112 of 7000 packets were lost"]),
+        (f"{LOSS}/0", found(sent=2500), ["loss down: 1 % was asked for, 0 of 2500 packets were lost"]),
     ],
 )
 def test_a_path_is_held_against_the_link(text: str, seen: dict[str, Any], said: list[str]) -> None:
-    assert list(verified.faults(parse(text), seen)) == said
+    """WAY: the same of both ways."""
+    faults = [line.replace("WAY", way) for line in said for way in ("up", "down")[: 1 + line.count("WAY")]]
+    assert list(verified.faults(parse(text), seen)) == faults
 
 
 def test_a_rate_is_printed_without_an_exponent() -> None:
-    assert [bit_rate(rate) for rate in (999.97e6, 999.4e6, 2.5e9, 1e3)] == [
-        "1 Gbit/s", "999 Mbit/s", "2.5 Gbit/s", "1 kbit/s",
-    ]  # fmt: skip
+    shown = {999.97e6: "1 Gbit/s", 999.4e6: "999 Mbit/s", 2.5e9: "2.5 Gbit/s", 1e3: "1 kbit/s"}
+    assert {rate: bit_rate(rate) for rate in shown} == shown
     assert bit_rate(999.97e6, 4) == "1 Gbit/s" and bit_rate(999.92e6, 4) == "999.9 Mbit/s"
 
 
@@ -261,3 +241,23 @@ def test_a_command_has_the_addresses_of_the_ends() -> None:
     assert programs.read("--client", "sh -c 'ping {server}' {client}:7") == [
         *("sh", "-c", "ping 10.77.0.2", "10.77.0.1:7"),
     ]
+
+
+# ---- the laboratory without any: addresses of its hosts, programs that are not here
+
+
+def test_every_host_has_an_address_of_its_own() -> None:
+    hosts = Hosts(600)
+    addresses = [address(end) for end in hosts.ends]
+    assert len(set(addresses)) == len(hosts.ends) == 601
+    assert all(0 < int(part) < 255 for it in addresses for part in it.split(".")[2:] if it[6:8] != "0.")
+    assert hosts.middle == ("trunk-s", "toward-s") and Hosts().middle == ("toward-c", "toward-s")
+    assert max(map(len, hosts.ports)) <= 15, "an interface's name"
+
+
+def test_a_program_that_is_needed_and_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = venturi("links", "100mbit")
+    assert done.returncode == 4
+    assert "--link needs the program unshare, which is not here" in done.stderr
+    assert "hint: Debian's package util-linux has it" in done.stderr

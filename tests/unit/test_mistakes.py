@@ -6,15 +6,15 @@ streams and memory has a process to itself.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,49 +36,17 @@ from venturi.targets.urls import check_url
 
 LONG = "x" * 300
 DEEP = 50_000
-ZIPPED = """
-[matrix]
-streams = [1, 2, 8]
-rows_per_stream = ["4M", "2M", "500k"]
-zip = [["streams", "rows_per_stream"]]
-"""
+FILES = DATA / "mistakes" / "files"
 CONDITION = "[matrix]\nstreams = [1, 2]\nexclude = ['''{}''']\n"
-FILES: dict[str, str | bytes] = {
-    "key.toml": "[workload]\nstreamz = 2\n",
-    "table.toml": "[wrkload]\nstreams = 2\n",
-    "home.toml": "[run]\nstreams = 2\n",
-    "range.toml": '[matrix]\nstreams = "8..1"\n',
-    "zero.toml": "[workload]\n\nstreams = 0\n",
-    "zip.toml": '[matrix]\nstreams = [1, 2]\ncolumns = [1, 2, 3]\nzip = [["streams", "columns"]]\n',
-    "exclude.toml": '[matrix]\nstreams = [1, 2]\nexclude = ["steams > 1"]\n',
-    "none.toml": '[matrix]\nstreams = [1, 2]\nexclude = ["streams > 0"]\n',
-    "newer.toml": "format = 2\n",
-    "zipped.toml": ZIPPED,
-    "nul.toml": 'name = "a\\u0000b"\n',
-    "nul-data.toml": '[workload]\noperation = "put"\ndata = "a\\u0000b.csv"\n',
-    "nul-key.toml": '[places]\n"a\\u0000b" = "flight://local"\n',
+LARGE = {
     "long.toml": f'name = "{LONG}"\n',
-    "nested.toml": '[matrix]\nstreams = [1, 2]\nzip = [[["streams"]]]\n',
-    "newline.toml": 'name = "a\\nb"\n',
     "brackets.toml": CONDITION.format("(" * DEEP + "streams" + ")" * DEEP + " > 1"),
     "not.toml": CONDITION.format("not " * DEEP + "streams"),
     "minus.toml": CONDITION.format("-" * DEEP + "streams"),
     "deep.toml": CONDITION.format("-" * 1900 + "streams"),
     "lists.toml": "[matrix]\nexclude = " + "[" * DEEP + "]" * DEEP + "\n",
     "huge.toml": CONDITION.format(f"streams * 1{'0' * 400} / 3.0 > 1"),
-    "empty.parquet": b"",
-    "torn.parquet": b"PAR1" + b"x" * 40,
-    "torn.arrow": b"ARROW1\0\0" + b"x" * 40,
-    "torn.csv.gz": b"\x1f\x8b\x08\x00garbage",
-    "picture.png": b"\x89PNG....",
-    "header.csv": "a,b\n",
-    "ragged.csv": "a,b\n1,2\n3\n",
-    "latin.csv": b"a,b\n1,x\n2,K\xf6ln\n",
-    "open.csv": 'a,b\n1,x\n2,"y\n3,z\n',
-    "two-open.csv": 'a,b\n1,"x\n2,"y\n3,z\n',
-    "last-open.csv": 'a,b\n1,"x\nx"\n2,"y',
     "wide.csv": ",".join(f"column_{n}" for n in range(10_000)) + "\n" + ",".join("1" * 10_000) + "\n",
-    "t.csv": "a,b,hits,name\n1,2,3,x\n1,3,4,y\n,3,4,y\n",
 }
 
 
@@ -94,9 +62,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the tables speak of: files that are wrong, a run, and one of a later release."""
-    found = tmp_path_factory.mktemp("mistakes")
-    for name, content in FILES.items():
-        (found / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    found = Path(shutil.copytree(FILES, tmp_path_factory.mktemp("mistakes") / "files"))
+    for name, text in LARGE.items():
+        (found / name).write_text(text)
     pq.write_table(pa.table({"a": pa.array([], pa.int64())}), found / "none.parquet")
     os.mkfifo(found / "pipe.csv")
     (archive,) = (DATA / "runs").glob("format-*.tar.xz")
@@ -175,7 +143,7 @@ NOTE = "info: streams and {} advance together, as zip.toml:5: matrix.zip says; -
 
 
 def test_flags_over_a_zipped_axis_stay_zipped(here: Path) -> None:
-    (here / "zip.toml").write_text(ZIPPED)
+    shutil.copy(FILES / "zipped.toml", here / "zip.toml")
     done = venturi("run", "zip.toml", "--dry-run", "--streams", "1,2,4")
     assert done.returncode == 0 and done.stdout.startswith(ONE_OF_EACH)
     assert done.stderr == NOTE.format("rows_per_stream") + "product of them\n"
@@ -208,20 +176,9 @@ def test_quoted_csv_is_read(here: Path) -> None:
 def measured(tmp_path_factory: pytest.TempPathFactory, core: object) -> Path:
     """A run with samples; tests change copies of it."""
     path = tmp_path_factory.mktemp("measured") / "r"
-    done = venturi(
-        *(
-            "run",
-            "--target",
-            "flight://local",
-            "--operation",
-            "get",
-            "--streams",
-            "1,2",
-            "--duration",
-            "300ms",
-        ),
-        *("--repeats", 2, "--no-ceilings", "--no-report", "--quiet", "--out", path),
-    )
+    words = ("--target", "flight://local", "--operation", "get", "--streams", "1,2", "--duration", "300ms")
+    quiet = ("--repeats", 2, "--no-ceilings", "--no-report", "--quiet", "--unproven")
+    done = venturi("run", *words, *quiet, "--out", path)
     assert done.returncode == 0 and len(list((path / "samples").iterdir())) == 6, done.stderr
     return path
 
@@ -234,53 +191,53 @@ def run(measured: Path, here: Path) -> Iterator[Path]:
     shutil.rmtree(here / "r")
 
 
-def changed(run: Path, path: tuple[Any, ...], text: str) -> None:
-    """Puts a text in the place of one value of the third line."""
+def changed(run: Path, paths: Sequence[tuple[Any, ...]], text: str) -> None:
+    """Puts a text in the place of one value of each line, from the third one on."""
     file = run / "trials.jsonl"
     lines = file.read_text().splitlines()
-    record = json.loads(lines[2])
-    within = record
-    for key in path[:-1]:
-        within = within[key]
-    within[path[-1]] = "@@@"
-    lines[2] = json.dumps(record).replace('"@@@"', text)
+    for number, path in enumerate(paths, 2):
+        record = json.loads(lines[number])
+        within = record
+        for key in path[:-1]:
+            within = within[key]
+        within[path[-1]] = "@@@"
+        lines[number] = json.dumps(record).replace('"@@@"', text)
     file.write_text("\n".join(lines) + "\n")
 
 
 HUGE = "1" + "0" * 40
+NO_NUMBERS = ("NaN", "Infinity")
 PLACES: list[tuple[Any, ...]] = [
     ("counts", "payload_bytes"), ("times", "interval_ns"), ("repeat",), ("cell",), ("parameters", "streams"),
-    ("latency", "service", "p99"), ("latency", "service", "percentiles", 1), ("streams", 0, "rows"),
-    ("resources", "client", "host", "busy_share"), ("stages", "client"), ("cpu", "client", "user_ns"),
+    ("latency", "service", "p99"), ("latency", "service", "percentiles", 1), ("stages", "client"),
+    ("cpu", "client", "user_ns"),
 ]  # fmt: skip
-READING = ("show r", "show r --format json", "report r --out x.html", "sql r 'select count(*) from trials'")
+READING = ("show r", "show r --format json", "sql r 'select count(*) from trials'")
+DAMAGED = [*(([place], READING) for place in PLACES),
+           *((places, ("report r --out x.html",)) for places in (PLACES[2:5], PLACES[5:]))]  # fmt: skip
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", HUGE, '"many"', "[]", "true", "1e400"])
 def test_damaged_records_are_named(value: str, run: Path) -> None:
     """Nothing that a line of a run may hold is a fault of ours: it is named, or it does no harm."""
     whole = (run / "trials.jsonl").read_text()
-    all_named = 0
-    for path in PLACES:
+    for places, reading in DAMAGED:
         (run / "trials.jsonl").write_text(whole)
-        with contextlib.suppress(KeyError, IndexError):
-            changed(run, path, value)
-            for words in READING:
-                done = venturi(*shlex.split(words))
-                named = done.returncode == 7 and "damaged" in done.stderr
-                assert named or done.returncode == 0, (words, path, done.stderr)
-                if named:
-                    assert done.stderr.startswith("error: r/trials.jsonl:3: "), (words, path, done.stderr)
-                    all_named += 1
-                    # All that read a run refuse the line in one place.
-                    if all_named > len(READING):
-                        break
-                else:
-                    assert value not in ("NaN", "Infinity") and path[0] not in ("counts", "times"), path
+        changed(run, places, value)
+        for words in reading:
+            done = venturi(*shlex.split(words))
+            if done.returncode == 7:
+                named = rf"error: r/trials\.jsonl:[3-{2 + len(places)}]: .*damaged"
+                assert re.match(named, done.stderr), (words, places, done.stderr)
+                if value in NO_NUMBERS:
+                    break  # all that read a run refuse the line in one place
+            else:
+                assert done.returncode == 0, (words, places, done.stderr)
+                assert value not in NO_NUMBERS and places[0][0] not in ("counts", "times"), (words, places)
 
 
 def test_a_run_with_a_damaged_record_is_not_gone_on_with(run: Path) -> None:
-    changed(run, ("counts", "rows"), "NaN")
+    changed(run, [("counts", "rows")], "NaN")
     before = (run / "trials.jsonl").read_bytes()
     done = venturi("run", "--resume", "r", "--no-report", "--quiet")
     assert done.returncode == 7
@@ -306,7 +263,7 @@ def test_one_damaged_sample_file_is_as_none(how: str, run: Path) -> None:
     assert (counted.returncode, counted.stdout) == (0, "n\n6\n") and counted.stderr.startswith(said)
     others = venturi("sql", "r", "select count(distinct trial) as n from samples", "--format", "csv")
     assert (others.returncode, others.stdout) == (0, "n\n5\n")
-    for words in ("show r", "report r --out x.html", "run --resume r --quiet"):
+    for words in ("show r", *{"cut": ("report r --out x.html", "run --resume r --quiet")}.get(how, ())):
         done = venturi(*shlex.split(words))
         assert done.returncode == 0 and "error" not in done.stderr and done.stderr.count("\n") <= 1, (
             done.stderr
@@ -342,8 +299,7 @@ def test_a_deleted_working_directory(words: str, measured: Path, here: Path) -> 
 # From here on in processes of their own.
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "ascii:strict"])
+@pytest.mark.parametrize("encoding", ["ascii:strict"])
 def test_an_encoding_that_lacks_letters(encoding: str, here: Path) -> None:
     extra = {"env": environment(PYTHONIOENCODING=encoding), "cwd": here, "check": False}
     words = command("run", "--executor", "support.model", *SMALL, "--place", "K\u00f6ln\u2603=flight://local", "--out", "r", "--json")  # fmt: skip # noqa: E501
@@ -359,37 +315,31 @@ def test_an_encoding_that_lacks_letters(encoding: str, here: Path) -> None:
 USED = """
 import resource, subprocess, sys
 done = subprocess.run(sys.argv[2:])
-used = resource.getrusage(resource.RUSAGE_CHILDREN)
 with open(sys.argv[1], "w") as told:
-    print(used.ru_utime + used.ru_stime, used.ru_maxrss, file=told)
+    print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=told)
 sys.exit(done.returncode)
 """
 
 
 def test_what_a_server_says_is_one_line_that_no_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
-    evil = "no\x1b]0;x\x07 way\nerror: " + "x" * 10_000_000
+    evil = "no\x1b]0;x\x07 way\nerror: " + "x" * 1_000_000
     line = {"outcome": "failed", "error": {"kind": "server", "message": evil}, "parameters": {}, "counts": {}}
     say("error", evil)
     for said in (capsys.readouterr().err.removesuffix("\n"), outcome_text(line)):
         assert said.isprintable() and 3000 < len(said) < 5000 and "way error: x" in said
 
 
-@pytest.mark.slow
 def test_an_error_of_100_mb_costs_little(here: Path) -> None:
     assert model("--out", here / "r", *SMALL, "--quiet").returncode == 0
     lines = (here / "r" / "trials.jsonl").read_text().splitlines()
     record = json.loads(lines[5])
-    record |= {
-        "outcome": "failed",
-        "error": {"kind": "server", "message": "no way " * 15_000_000, "stream": 0},
-    }
+    error = {"kind": "server", "message": "no way " * 15_000_000, "stream": 0}
+    record |= {"outcome": "failed", "error": error}
     (here / "r" / "trials.jsonl").write_text("\n".join([*lines[:5], json.dumps(record), *lines[6:]]) + "\n")
     for words in (("show", "r"), ("report", "r", "--out", "x.html")):
         used, child = here / "used", [sys.executable, "-c", USED, here / "used", *command(*words)]
         done = subprocess.run(child, cwd=here, env=environment(), capture_output=True)
         said = done.stdout + done.stderr
         assert done.returncode == 0 and len(said) < 20_000, said[:2000]
-        # Time of a CPU, which a busy machine does not change much.
-        seconds, kilobytes = map(float, used.read_text().split())
-        assert seconds < 20 and kilobytes < 700 * 2**10
+        assert int(used.read_text()) < 700 * 2**10, "kilobytes"
     assert (here / "x.html").stat().st_size < 10 * 2**20

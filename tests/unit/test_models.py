@@ -54,7 +54,7 @@ def test_margins_of_parameters_and_predictions_cover_the_truth() -> None:
     rng = np.random.default_rng(2)
     parameters, inside, beyond = [], [], []
     for name, p in CASES:
-        for _ in range(draws(25, 5)):
+        for _ in range(draws(25, 8)):
             fitted = scaling.fit(drawn(rng, name, p), resamples=300)
             if fitted.chosen.name == name:
                 parameters += [i.low <= p[k] <= i.high for k, i in fitted.intervals.items()]
@@ -136,19 +136,13 @@ def test_the_corner_of_linear_then_flat_is_the_best_there_is() -> None:
         assert found <= ((row - grid) ** 2).sum(axis=2).min() + 1e-12
 
 
-def test_too_few_values_are_refused_with_their_number() -> None:
+def test_what_is_refused() -> None:
     with pytest.raises(Refused, match=r"only 3 different values \(1, 2, 4\); a scaling law needs 4"):
         scaling.fit({1.0: [1.0], 2.0: [2.0], 4.0: [3.0]})
     with pytest.raises(Refused, match="only 2 different sizes"):
         hockney.fit({1.0: [1.0], 2.0: [2.0]})
-
-
-def test_sizes_that_hardly_differ_are_refused() -> None:
     with pytest.raises(Refused, match="told apart"):
         hockney.fit({100.0: [1.0], 110.0: [1.1], 120.0: [1.2], 130.0: [1.3]})
-
-
-def test_what_follows_no_law_is_refused() -> None:
     with pytest.raises(Refused, match="no law comes near"):
         scaling.fit({1.0: [100.0], 2.0: [10.0], 3.0: [300.0], 4.0: [20.0], 5.0: [500.0]})
     with pytest.raises(Refused, match="do not follow"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -10,6 +11,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from support import synthetic
+from support.mistakes import check
 from support.run import venturi
 from venturi.analysis import results
 from venturi.report.figures import models
@@ -22,7 +24,7 @@ RUN = (
     "--rows-per-stream",
     "10M",
     "--repeats",
-    "3",
+    3,
     "--no-report",
 )
 
@@ -55,13 +57,8 @@ def test_fit_tells_law_knee_and_gain(measured: Path) -> None:
     found = venturi("fit", measured)
     assert found.returncode == 0 and found.stderr == ""
     text = " ".join(found.stdout.split())
-    for part in (
-        "get over streams",
-        "linear then flat: l = ",
-        "] per stream",
-        "knee (90 % of the peak) at 3",
-    ):
-        assert part in text
+    assert "get over streams" in text and "linear then flat: l = " in text
+    assert "] per stream" in text and "knee (90 % of the peak) at 3" in text
     assert "flat from 3 streams" in text
 
 
@@ -92,35 +89,13 @@ def test_held_out_values_are_predicted(measured: Path) -> None:
     assert all(row["low"] < row["predicted"] < row["high"] for row in pooled)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("fit", "RUN", "--over", "wheels"), "--over wheels: no such parameter"),
-        (("fit", "RUN", "--where", "streams >"), "is not a condition"),
-        (("fit", "RUN", "--where", "streams > 100"), "--where leaves no cell"),
-        (("fit", "RUN", "--hold-out", "many"), "write numbers"),
-        (("fit", "RUN", "--hold-out", "77"), "no cell has that value of streams"),
-        (("predict", "RUN"), "nothing to predict"),
-        (("predict", "RUN", "--streams", "0"), "greater than or equal to 1"),
-        (("predict", "RUN", "--set", "streams"), "write KEY=VALUE"),
-        (("predict", "RUN", "--set", "wheels=4"), "wheels: the trials of this run have no such parameter"),
-        (("predict", "RUN", "--streams", "8", "--set", "rows_per_batch=77"), "both lie outside"),
-        (("predict", "RUN", "--streams", "8", "--set", "operation=put"), "the run has get"),
-        (("predict", "RUN", "--streams", "8", "--set", "streams=9"), "both name the streams"),
-        (("predict", "RUN", "--set", "rows_per_stream=1G"), "one value only"),
-        (("predict", "RUN", "--set", "compression=zstd"), "there is no law over compression"),
-        (("predict", "RUN", "--queue"), "nothing to predict"),
-        (("predict", "RUN", "--check"), "no prediction is queued"),
-        (("predict", "reference:chspark", "--set", "encoders=6", "--queue"), "has no scenario"),
-        (("predict", "RUN", "--streams", "70000", "--queue"), "70000 must be at most 65536"),
-    ],
-)
-def test_what_cannot_be_done_is_said_in_a_line(measured: Path, arguments: tuple[str, ...], said: str) -> None:
-    found = venturi(*(str(measured) if a == "RUN" else a for a in arguments))
-    assert found.returncode != 0
-    assert said in found.stderr
-    assert "Traceback" not in found.stderr and "fault" not in found.stderr
-    assert not (measured / "predictions.jsonl").exists()
+def test_what_cannot_be_done_is_said_in_a_line(measured: Path) -> None:
+    def refused(line: str) -> str:
+        done = venturi(*shlex.split(line.replace("RUN", str(measured))))
+        assert done.returncode != 0 and not (measured / "predictions.jsonl").exists()
+        return f"{done.stderr.replace(str(measured), 'RUN')}exit code {done.returncode}"
+
+    check("predictions", refused)
 
 
 def test_a_prediction_outside_says_how_far(measured: Path) -> None:
@@ -218,12 +193,8 @@ def test_a_torn_last_prediction_is_mended(run: Path) -> None:
 def test_every_axis_of_the_run_moves_along(tmp_path: Path) -> None:
     path = tmp_path / "run"
     arguments = ("--operation", "get,put", "--streams", "1,2,3,4", "--rows-per-batch", "1024,4096")
-    assert (
-        model(
-            *arguments, "--rows-per-stream", "1M", "--repeats", "2", "--no-report", "-q", "--out", path
-        ).returncode
-        == 0
-    )
+    few = ("--rows-per-stream", "1M", "--repeats", "2", "--no-report", "-q")
+    assert model(*arguments, *few, "--out", path).returncode == 0
     found = venturi("predict", path, "--streams", "8", "--set", "rows_per_batch=1024", "--queue")
     assert found.returncode == 0, found.stderr
     assert venturi("predict", path, "--check", "--executor", "support.model", "-q").returncode == 0

@@ -168,18 +168,3 @@ def test_the_command_says_what_was_expected_and_found(monkeypatch: pytest.Monkey
     told = json.loads(command("prove", "--format", "json", "-q").stdout)
     assert told["outcome"] == "passed" and [one["name"] for one in told["proofs"]] == names
     assert all(check["outcome"] == "passed" for one in told["proofs"] for check in one["checks"])
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        (("--only", "nothing"), 2, "--only nothing: no such proof"),
-        (("--only", ","), 2, "--only: names nothing"),
-        (("nonsense://x",), 3, "TARGET: "),
-        (("flight://127.0.0.1:1", "--only", "lies"), 4, "127.0.0.1:1"),
-    ],
-)
-def test_mistakes_are_one_line(words: tuple[str, ...], code: int, said: str) -> None:
-    shown = command("prove", *words)
-    assert (shown.returncode, said in shown.stderr) == (code, True), shown.stdout + shown.stderr
-    assert "Traceback" not in shown.stderr

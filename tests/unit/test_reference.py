@@ -1,5 +1,7 @@
 """The published figures: complete, in base units, labelled."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,9 @@ from support.synthetic import cells, make_run
 from venturi.analysis.results import load
 from venturi.common.errors import VenturiError
 from venturi.report.figures import registry as figures
+from venturi.report.page.page import page
+from venturi.report.tables import perf_stats
+from venturi.report.text import markdown, published
 from venturi.store import reference
 
 ROWS = {
@@ -80,3 +85,113 @@ def test_overlay_is_labelled_and_not_scaled(tmp_path: Path) -> None:
     assert "nothing scaled" in figure.caption
     sides = {p.title for p in figures.one(results, "box-size", "macbook").panels}
     assert {"get, 1 stream", "get, MacBook Pro 2018, 1 stream"} <= sides
+
+
+# ---- published runs beside those that reproduce them
+
+
+def _run(tmp_path: Path, says: bool) -> Path:
+    run = make_run(tmp_path / "run", cells(("get",), (1, 2, 4)), samples=False)
+    scenario = run / "scenario.toml"
+    scenario.write_text(f"reference = {str(says).lower()}\n{scenario.read_text()}")
+    return run
+
+
+def test_a_scenario_that_reproduces_a_publication_is_set_beside_it(tmp_path: Path) -> None:
+    results = load(_run(tmp_path, says=True))
+    (one,) = published.beside(results)
+    assert one.label == "get, MacBook Pro 2018" and "below 5 streams" in one.said
+    best, title, *_ = one.here
+    assert best.startswith("best ") and "with 4 streams" in best
+    assert title == next(f.title for f in results.findings if f.axis == "streams")
+    assert one.said in page(results) and f"## Published: {one.label}" in markdown.text(results)
+
+
+def test_others_only_where_it_is_asked_for(tmp_path: Path) -> None:
+    results = load(_run(tmp_path, says=False))
+    assert published.beside(results) == []
+    assert [one.label for one in published.beside(results, "macbook")] == ["get, MacBook Pro 2018"]
+    # Upserts alone were published there.
+    assert published.beside(results, "upsert") == []
+
+
+@pytest.mark.parametrize("name", reference.SETS)
+def test_every_set_has_a_sentence(name: str) -> None:
+    (one,) = reference.sets(name)
+    assert one.said or published._figures(one)
+
+
+# ---- the seeds' own lines: numbers as a C++ ostream prints them, and the round trip
+
+
+SETS = ["macbook-get", "macbook-put", "cartesius-localhost", "cartesius-remote"]
+
+
+def published_lines(name: str) -> list[list[str]]:
+    text = (Path(reference.__file__).parent / f"{name}.csv").read_text()
+    return [line.split(",") for line in text.splitlines()[1:]]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_published_lines_come_back_from_counts(name: str) -> None:
+    for kind, streams, threads, rows, batch, mebibytes, seconds, rate in published_lines(name):
+        # Each number is printed as it was published.
+        numbers = (mebibytes, seconds, rate)
+        assert tuple(perf_stats.ostream(float(text)) for text in numbers) == numbers
+        given = {"streams": streams, "threads": threads, "rows_per_stream": rows, "rows_per_batch": batch}
+        moved = int(streams) * int(rows)
+        record = {
+            "outcome": "ok",
+            "parameters": {"operation": kind, **{name: int(text) for name, text in given.items()}},
+            "counts": {"rows": moved, "payload_bytes": moved * 32},
+            "times": {"interval_ns": float(seconds) * 1e9},
+        }
+        found = perf_stats.line(record)
+        assert found is not None
+        fields = found.split("\t")
+        number = "0" if kind == "get" else "1"
+        assert fields[:7] == [number, streams, threads, rows, batch, mebibytes, seconds]
+        # Their rate came from nanoseconds, their seconds are rounded to six digits: the sixth may differ.
+        assert float(fields[7]) == pytest.approx(float(rate), rel=2e-5)
+
+
+def test_exponents_as_in_c_plus_plus() -> None:
+    shown = {
+        1e6: "1e+06",
+        123456.7: "123457",
+        1234567.0: "1.23457e+06",
+        1e-5: "1e-05",
+        1e-4: "0.0001",
+        3.0: "3",
+    }
+    assert {number: perf_stats.ostream(number) for number in shown} == shown
+
+
+def test_lines_of_a_run(tmp_path: Path) -> None:
+    fail = "streams == 2 and operation == 'put'"
+    run = make_run(tmp_path / "run", cells(streams=(1, 2)), repeats=2, fail=fail)
+    lines = perf_stats.text(load(run)).splitlines()
+    # Warm-ups and failed trials are not in it: 3 good cells x 2 repeats.
+    assert len(lines) == 6
+    assert [line.split("\t")[:5] for line in lines[::2]] == [
+        [*head, "10000000", "4096"] for head in (("0", "1", "1"), ("0", "2", "2"), ("1", "1", "1"))
+    ]
+    for row in perf_stats.parse("\n".join(lines)):
+        assert row["mebibytes"] / row["seconds"] == pytest.approx(row["mebibytes_per_second"], rel=1e-4)
+        assert row["mebibytes"] == pytest.approx(
+            row["streams"] * row["rows_per_stream"] * 32 / 2**20, rel=1e-5
+        )
+
+
+def test_places_cannot_be_told_apart(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", cells(("get",), (1,), ("local", "remote")), repeats=1, warmup=0)
+    with pytest.raises(VenturiError, match="no column for the place"):
+        perf_stats.text(load(run))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("1\t2", "line 1: 2 columns"), ("\n" + "x\t" * 7 + "1", "line 2")]
+)
+def test_parse_names_the_line(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        perf_stats.parse(text)

@@ -162,11 +162,8 @@ def test_the_amount_itself_is_held_out() -> None:
 
 
 def test_a_sweep_whose_products_meet_by_chance_divides_nothing() -> None:
-    records = [
-        record("get", n, rows, 1e7 + n * rows, place="local")
-        for n in (1, 2, 3)
-        for rows in (1000, 2000, 3000)
-    ]
+    grid = [(n, rows) for n in (1, 2, 3) for rows in (1000, 2000, 3000)]
+    records = [record("get", n, rows, 1e7 + n * rows, place="local") for n, rows in grid]
     assert splits.convergences(summarise(records)) == []
 
 
@@ -175,9 +172,8 @@ def test_a_split_without_a_sweep_says_what_is_missing() -> None:
     (one,) = splits.convergences(summarise(records))
     assert one.limit is None and one.refused.endswith("a law over streams needs 4")
     assert all(s.refused == "no other size was measured with so many streams" for s in one.splits)
-    assert texts._tends(one).endswith(
-        "1, 2, 4 and 8 streams: no other size was measured with so many streams"
-    )
+    why = "1, 2, 4 and 8 streams: no other size was measured with so many streams"
+    assert texts._tends(one).endswith(why)
 
 
 def test_a_run_of_splits_is_reported(tmp_path: Path) -> None:
@@ -190,9 +186,8 @@ def test_a_run_of_splits_is_reported(tmp_path: Path) -> None:
     results = load(make_run(tmp_path / "run", matrix, repeats=3, warmup=0, samples=False))
     local, remote = results.convergences
     for one in (local, remote):
-        assert [(s.streams, s.rows_per_stream) for s in one.splits] == [
-            (n, 4_000_000 // n) for n in (1, 2, 4, 8)
-        ]
+        divided = [(n, 4_000_000 // n) for n in (1, 2, 4, 8)]
+        assert [(s.streams, s.rows_per_stream) for s in one.splits] == divided
         assert all(abs(s.error or 1.0) < 0.08 for s in one.splits)
     assert local.limit is not None and remote.limit is not None
     # The model's limits: 4.2 GB/s and 0.7 of it, less start-up of 1.6 ms.

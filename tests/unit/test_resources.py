@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
-from collections.abc import Iterator
-from importlib import resources
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from support.flight import ServerProcess, peer_command, run_trial, serve_command, succeeded
+from support.run import ROOT
 from venturi.store import samples as sampled
 from venturi.store.directory import RunDirectory
 from venturi.store.writer import RunWriter
 
 RECORDS: dict[str, Any] = {"data": {"source": "records", "columns": 4, "seed": 1}, "rows_per_batch": 4096}
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux tells these figures")
+pytestmark = [
+    pytest.mark.usefixtures("core"),
+    pytest.mark.skipif(sys.platform != "linux", reason="Linux tells these figures"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -85,18 +88,6 @@ def modelled(tmp_path: Path) -> Path:
     return make_run(tmp_path / "run", repeats=1)
 
 
-def test_what_was_measured_follows_the_schema(address: str, modelled: Path) -> None:
-    schema = json.loads((resources.files("venturi") / "schema" / "trial.schema.json").read_text())
-    record = succeeded(run_trial(address, streams=2, rows_per_stream=3_000_000, **RECORDS))
-    line = json.loads((modelled / "trials.jsonl").read_text().splitlines()[0])
-    real = {**line, "resources": record["resources"], "workers": record.get("workers")}
-    for each in (line, real):
-        jsonschema.Draft202012Validator(schema).validate(each)
-    broken = {**line, "resources": {**line["resources"], "client": {"by": "nobody"}}}
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.Draft202012Validator(schema).validate(broken)
-
-
 def test_samples_are_stored_and_read_back(address: str, tmp_path: Path) -> None:
     record = succeeded(run_trial(address, streams=2, duration_ns=300_000_000, **RECORDS))
     with RunWriter.create(tmp_path / "r") as writer:
@@ -124,16 +115,8 @@ def test_samples_are_stored_and_read_back(address: str, tmp_path: Path) -> None:
 
 
 def test_files_of_older_versions_are_read(modelled: Path) -> None:
-    old = pa.table(
-        {
-            "t_ns": pa.array([1, 2], pa.int64()),
-            "rows": pa.array([3, 4], pa.int64()),
-            "payload_bytes": pa.array([5, 6], pa.int64()),
-            "streams": pa.array([[5], [6]], pa.list_(pa.int64())),
-            "client_cpu_ns": pa.array([7, 8], pa.int64()),
-            "host_busy_ns": pa.array([9, 10], pa.int64()),
-        }
-    )
+    numbers = {"t_ns": [1, 2], "rows": [3, 4], "payload_bytes": [5, 6], "streams": [[5], [6]]}
+    old = pa.table({**numbers, "client_cpu_ns": [7, 8], "host_busy_ns": [9, 10]})
     pq.write_table(old, modelled / "samples" / "older.parquet")
     run = RunDirectory(modelled)
     alone = run.samples("older")
@@ -150,3 +133,50 @@ def test_records_without_resources_have_no_rows() -> None:
     bare = {"resources": {"client": {"by": "self", "window_ns": 5}, "server": None}}
     (row,) = sampled.resource_rows(bare)
     assert row["window_ns"] == 5 and row["host_busy_share"] is None
+
+
+# ---- client and server together stay small, however many rows pass through them
+
+
+Start = Callable[..., ServerProcess]
+
+ROWS = 20_000_000
+ROWS_PER_BATCH = 4096
+SOURCE = ROWS_PER_BATCH * 32  # one batch, sent again and again
+LIMIT = 300_000_000
+
+CLIENT = """
+import json, os, sys
+from venturi import _core
+record = json.loads(_core.run_trial(sys.argv[1], _core.Control()))
+print(json.dumps({"outcome": record["outcome"], "error": record["error"],
+                  "rows": record["counts"]["rows"], "pid": os.getpid()}), flush=True)
+sys.stdin.read()
+"""
+
+
+def peak(pid: int) -> int:
+    """The most memory that a process ever had resident, in bytes."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError(f"no VmHWM of process {pid}")
+
+
+@pytest.mark.parametrize("operation", ["get", "put"])
+def test_memory_does_not_grow_with_the_rows(start_reference_server: Start, operation: str) -> None:
+    server = start_reference_server()
+    spec = {
+        "trial": "t", "target": f"flight://{server.address}", "operation": operation,
+        "data": {"source": "records"}, "rows_per_batch": ROWS_PER_BATCH, "rows_per_stream": ROWS,
+        "streams": 1, "threads": 1,
+    }  # fmt: skip
+    command = [sys.executable, "-c", CLIENT, json.dumps(spec)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT) as client:
+        assert client.stdout is not None
+        done = json.loads(client.stdout.readline())
+        peaks = {"client": peak(client.pid), "server": peak(server.process.pid)}
+        client.communicate()
+    assert (done["outcome"], done["rows"]) == ("ok", ROWS), done
+    assert sum(peaks.values()) < LIMIT + SOURCE, peaks

@@ -9,7 +9,6 @@ import random
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import urllib.error
 import urllib.request
@@ -19,12 +18,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from support.run import environment, venturi
-from support.store import Store, row
+from support.run import command, environment, venturi
+from support.store import Store, StoreInProcess, row
 from support.wait import wait_until
 
 pytestmark = pytest.mark.usefixtures("core")
-KILLS = int(os.environ.get("VENTURI_KILLS", "4"))
+KILLS = int(os.environ.get("VENTURI_KILLS", "2"))
 
 
 def test_it_says_where_it_listens_and_how_safe_points_are(tmp_path: Path) -> None:
@@ -39,19 +38,10 @@ def test_it_says_where_it_listens_and_how_safe_points_are(tmp_path: Path) -> Non
 
 
 def test_who_reads_it_himself_is_told_what_is_there(tmp_path: Path) -> None:
-    ports = [word for name in ("port", "opentsdb", "influx", "http") for word in (f"--{name}", "0")]
-    command = [
-        sys.executable,
-        "-m",
-        "venturi",
-        "serve",
-        "timeseries",
-        "--data",
-        str(tmp_path / "data"),
-        *ports,
-    ]
+    ports = ["--port", "0", "--opentsdb", "0", "--influx", "0", "--http", "0"]
+    words = command("serve", "timeseries", "--data", tmp_path / "data", *ports)
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
     ) as store:
         assert store.stdout is not None
         said = [store.stdout.readline() for _ in range(2)]
@@ -67,7 +57,7 @@ def test_who_reads_it_himself_is_told_what_is_there(tmp_path: Path) -> None:
 
 
 def test_points_by_every_protocol_are_one_set(tmp_path: Path) -> None:
-    with Store(tmp_path / "data") as store:
+    with StoreInProcess(tmp_path / "data") as store:
         lines = {
             "resp": (row(1, 1.5, 2.5), b"+FLUSH\r\n", "+OK 2"),
             "opentsdb": (b"put cpu.user 1577836802 3.5 host=a\n", b"flush\n", "ok 1"),
@@ -86,77 +76,16 @@ def test_points_by_every_protocol_are_one_set(tmp_path: Path) -> None:
         assert (store.stats()["points"], store.stats()["series"]) == (6, 2)
         found = store.get("/api/stored?metric=cpu.user")
         assert (found["points"], found["min"], found["max"], found["sum"]) == (4, 1.5, 6.5, 16.0)
-        store.stop()
     done = venturi("sql", tmp_path / "data", "select series, metric, time, value from points order by value")
     assert done.stderr == ""
-    assert [line.split()[-1] for line in done.stdout.splitlines()[2:]] == [
-        "1.5",
-        "2.5",
-        "3.5",
-        "4.5",
-        "5",
-        "6.5",
-    ]
+    values = [float(line.split()[-1]) for line in done.stdout.splitlines()[2:]]
+    assert values == [1.5, 2.5, 3.5, 4.5, 5, 6.5]
     query = "select metric, points, sum from series order by metric"
     done = venturi("sql", tmp_path / "data", query, "--format", "json")
     assert json.loads(done.stdout) == [
         {"metric": "cpu.sys", "points": 2, "sum": 7.5},
         {"metric": "cpu.user", "points": 4, "sum": 16.0},
     ]
-
-
-@pytest.mark.parametrize(
-    ("name", "garbage", "said"),
-    [
-        ("resp", b"+cpu host=a\r\nrubbish\r\n", "-PARSER"),
-        ("resp", b"+cpu\r\n:1577836900000000000\r\n+1\r\n", "-PARSER"),
-        ("resp", b"+a|b host=a\r\n:1577836900000000000\r\n*999999999\r\n", "-PARSER"),
-        ("resp", b"+cpu.user host=a\r\n:1577836800000000001\r\n+1\r\n", "-DB late write"),
-        ("opentsdb", b"put cpu.user now 1 host=a\n", "put: "),
-        ("opentsdb", b"put cpu.user 1577836800 1 host=a\n", "database: late write"),
-        ("influx", b"cpu,host=a user= 1577836900000000000\n", "error: "),
-    ],
-)
-def test_garbage_gets_a_line_and_what_came_before_is_kept(
-    tmp_path: Path, name: str, garbage: bytes, said: str
-) -> None:
-    with Store(tmp_path / "data") as store:
-        other = store.connect()
-        other.send(row(50, 1.0, 2.0))
-        assert other.flush() == "+OK 2"
-        line = store.connect(name)
-        before = {
-            "resp": row(60, 3.0, 4.0, host="b"),
-            "opentsdb": b"put x 1577836900 3 host=b\nput x 1577836901 4 host=b\n",
-            "influx": b"y,host=b v=3,w=4 1577836900000000000\n",
-        }[name]
-        line.send(before + garbage)
-        assert line.answer().startswith(said)
-        assert line.answer() == ""
-        # Others are not disturbed, and what came before is there.
-        other.send(row(70, 1.0, 2.0))
-        assert other.flush() == "+OK 4"
-        assert store.stats()["points"] == 6
-
-
-def test_it_goes_on_with_what_is_there(tmp_path: Path) -> None:
-    for start in range(3):
-        with Store(tmp_path / "data") as store:
-            assert store.stats()["points"] == 20 * start
-            line = store.connect()
-            line.send(b"".join(row(100 * start + n, 1.0, 2.0) for n in range(10)))
-            assert line.flush() == "+OK 20"
-            line.close()
-            store.stop()
-    with Store(tmp_path / "data") as store:
-        line = store.connect()
-        line.send(row(5, 1.0, 2.0))
-        assert line.answer().startswith("-DB late write")
-        assert store.stats()["late"] == 2
-    with Store(tmp_path / "data", "--accept-late") as store:
-        line = store.connect()
-        line.send(row(5, 1.0, 2.0))
-        assert line.flush() == "+OK 2"
 
 
 def test_other_programs_read_every_kind_of_page(tmp_path: Path) -> None:
@@ -168,14 +97,12 @@ def test_other_programs_read_every_kind_of_page(tmp_path: Path) -> None:
         for at in range(3000)
         for name, draw in series.items()
     }
-    with Store(tmp_path / "data", "--threads", "1") as store:
+    with StoreInProcess(tmp_path / "data", threads=1) as store:
         line = store.connect("influx")
         for (name, time_ns), value in sent.items():
             metric, tag = name.split(" ")
             line.send(f"{metric},{tag} value={value!r} {time_ns}\n".encode())
         assert line.flush(b"#flush\n") == f"ok {len(sent)}"
-        line.close()
-        store.stop()
     (file,) = (tmp_path / "data" / "points").glob("*.parquet")
     group = pq.ParquetFile(file).metadata.row_group(0)
     assert {"RLE_DICTIONARY", "BYTE_STREAM_SPLIT"} <= set(group.column(3).encodings)
@@ -188,6 +115,12 @@ def test_other_programs_read_every_kind_of_page(tmp_path: Path) -> None:
     told = {line["series"]: (line["n"], line["low"], line["high"]) for line in json.loads(done.stdout)}
     values = {name: {sent[key] for key in sent if key[0] == name} for name in series}
     assert told == {name: (len(own), min(own), max(own)) for name, own in values.items()}
+    # Whoever reads the files himself finds a flipped byte too.
+    place, whole = group.column(3).data_page_offset + 1000, bytearray(file.read_bytes())
+    whole[place] ^= 1
+    file.write_bytes(whole)
+    with pytest.raises(OSError, match="CRC checksum"):
+        pq.read_table(file, page_checksum_verification=True)
 
 
 def load(store: Store, stop: threading.Event, flushed: list[int], base: int) -> None:
@@ -229,7 +162,7 @@ def test_a_killed_store_loses_nothing_that_it_acknowledged(tmp_path: Path, durab
             for thread in threads:
                 thread.start()
             # In the middle of writing, syncing or sealing, whatever it does then.
-            wait_until(partial(_have, counts, chance.randrange(200, 10_000)))
+            wait_until(partial(_have, counts, chance.randrange(200, 3_000)))
             store.kill()
             for thread in threads:
                 thread.join()
@@ -241,53 +174,11 @@ def test_a_killed_store_loses_nothing_that_it_acknowledged(tmp_path: Path, durab
 
 
 def test_what_is_wrong_with_its_directory_is_said_in_a_line(tmp_path: Path) -> None:
-    with Store(tmp_path / "data"):
-        done = venturi("serve", "timeseries", "--data", tmp_path / "data", "--port", "0", "--http", "none",
-                       "--opentsdb", "none", "--influx", "none")  # fmt: skip
+    with StoreInProcess(tmp_path / "data"):
+        words = ["--port", "0", "--http", "none", "--opentsdb", "none", "--influx", "none"]
+        done = venturi("serve", "timeseries", "--data", tmp_path / "data", *words)
         assert done.returncode == 4 and "is in use" in done.stderr and "Traceback" not in done.stderr
     file = tmp_path / "file"
     file.write_text("x")
     done = venturi("serve", "timeseries", "--data", file, "--port", "0")
     assert done.returncode == 4 and done.stderr.count("\n") <= 2 and str(file) in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--durable", "disk"), "--durable disk: is not one of none, os, fsync"),
-        (("--memory", "lots"), "--memory: 'lots'"),
-        (("--memory", "1MiB"), "need at least"),
-        (("--port", "http"), "--port http: must be a port"),
-        (("--http", "70000"), "--http 70000: must be a port"),
-        (("--segment-points", "0"), "--segment-points 0: must be at least 1"),
-    ],
-)
-def test_mistakes_on_its_command_line(words: tuple[str, ...], said: str) -> None:
-    done = venturi("serve", "timeseries", *words)
-    assert done.returncode == 2 and said in done.stderr and done.stdout == ""
-
-
-def test_a_flipped_byte_inside_a_page_is_found(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    for host in ("a", "b"):
-        with Store(data) as store:
-            line = store.connect()
-            line.send(b"".join(row(at, at / 7, at / 3, host=host) for at in range(3000)))
-            assert line.flush() == "+OK 6000"
-            store.stop()
-    first, second = sorted((data / "points").glob("*.parquet"))
-    whole = first.read_bytes()
-    values = pq.ParquetFile(first).metadata.row_group(0).column(3)
-    place = values.data_page_offset + values.total_compressed_size // 2
-    first.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-    with Store(data) as store:
-        (damaged,) = store.hello["recovered"]["damaged"]
-        assert damaged["file"].endswith(first.name) and damaged["lost_bytes"] == len(whole)
-        assert "value of row group 0: the page at byte" in damaged["why"]
-        assert "does not have its checksum; the segment is left alone" in damaged["why"]
-        assert store.stats()["points"] == 6000
-    # Whoever reads the files himself can find it too, and finds all others in order.
-    with pytest.raises(OSError, match="CRC checksum"):
-        pq.read_table(first, page_checksum_verification=True)
-    for file in (second, *(data / "series").glob("*.parquet")):
-        assert pq.read_table(file, page_checksum_verification=True).num_rows > 0

@@ -169,10 +169,8 @@ def test_runs_are_compared_by_all_their_servers(tmp_path: Path) -> None:
             return line
 
         described = with_servers(*told) | {"run": name}
-        few = cells(("get",), (1,))
-        return load(
-            make_run(tmp_path / name, few, repeats=2, edit=edit, samples=False, environment=described)
-        )
+        given = {"repeats": 2, "edit": edit, "samples": False, "environment": described}
+        return load(make_run(tmp_path / name, cells(("get",), (1,)), **given))
 
     def differing(one: Any, other: Any) -> dict[str, tuple[Any, Any]]:
         facts = likeness.facts(one, other)
@@ -314,9 +312,8 @@ def test_connections_go_to_the_servers_that_are_meant(core: Any) -> None:
     with ReferenceServer() as one, ReferenceServer() as two, contextlib.ExitStack() as stack:
         url = f"flight://{one.address},{two.address}"
         prober = Prober(CoreExecutor(), None, stack, stand_in=False)
-        probe = Probe(
-            "tcp", place="there", direction="get", streams=3, message_bytes=65_536, url=url, cell=cell
-        )
+        size = {"streams": 3, "message_bytes": 65_536}
+        probe = Probe("tcp", place="there", direction="get", url=url, cell=cell, **size)
 
         def line(probe: Probe) -> dict[str, Any]:
             return prober.line(probe, 0, core.Control(), 0.05)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+import venturi
 from support.run import ROOT
 
 # What tools/check-tools calls besides the tools that it looks for.
@@ -25,13 +29,9 @@ def check_tools(tmp_path: Path, tools: dict[str, str], *arguments: str) -> subpr
         found = shutil.which(name)
         assert found
         (tmp_path / name).symlink_to(found)
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHON", "CC")}
-    return subprocess.run(
-        [ROOT / "tools" / "check-tools", *arguments],
-        capture_output=True,
-        text=True,
-        env={**environment, "PATH": str(tmp_path)},
-    )
+    given = {name: value for name, value in os.environ.items() if name not in ("PYTHON", "CC")}
+    command = [ROOT / "tools" / "check-tools", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env={**given, "PATH": str(tmp_path)})
 
 
 PYTHON = {"python3": f'exec {sys.executable} "$@"'}
@@ -65,3 +65,29 @@ def test_what_is_missing_is_one_clear_line(tmp_path: Path, tools: dict[str, str]
 def test_a_newer_python_is_found_by_its_own_name(tmp_path: Path) -> None:
     tools = {"python3": "exit 1", "python3.12": PYTHON["python3"]}
     assert check_tools(tmp_path, tools, "--python").stdout == "python3.12\n"
+
+
+# ---- what the package says of itself
+
+
+VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
+
+
+def test_one_version_everywhere() -> None:
+    assert venturi.__version__ == metadata.version("venturi") == VERSION
+    assert f"version: {VERSION}\n" in (ROOT / "CITATION.cff").read_text()
+    assert re.search(rf"^## {re.escape(VERSION)} - ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+
+
+def test_a_release_names_its_repository_and_refuses_another_version() -> None:
+    def release(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(ROOT / "tools" / "release"), "--print", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    done = release(f"v{VERSION}", "https://example.org/venturi")
+    urls = tomllib.loads(done.stdout)["project"]["urls"]
+    assert urls["Repository"] == "https://example.org/venturi"
+    assert urls["Changelog"] == f"https://example.org/venturi/blob/v{VERSION}/CHANGELOG.md"
+    refused = release("v9.9.9", "https://example.org/venturi")
+    assert refused.returncode == 2
+    assert refused.stderr == f"error: the tag is v9.9.9, Cargo.toml says {VERSION}; set one of them right\n"

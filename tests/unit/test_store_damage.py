@@ -14,7 +14,7 @@ import pyarrow.flight as flight
 import pytest
 
 from support.run import venturi
-from support.store import Store, row
+from support.store import StoreInProcess, row
 from venturi.servers.timeseries.flight import StoreFlight
 from venturi.servers.timeseries.tables import Sealed
 
@@ -30,14 +30,14 @@ QUERIES = (
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of two segments: of host a, and of host b."""
+    """A store of two segments: of host a, and of host b. Rust's tests hold that damage at any byte is seen,
+    also in segments of an earlier version (crates/servers/src/timeseries/tests/damage.rs)."""
     data = tmp_path_factory.mktemp("store") / "data"
     for host in ("a", "b"):
-        with Store(data, "--threads", "1") as store:
+        with StoreInProcess(data, threads=1) as store:
             line = store.connect()
             line.send(b"".join(row(at, at / 7, 3.0 + at % 2, host=host) for at in range(12)))
             assert line.flush() == "+OK 24"
-            store.stop()
     return data
 
 
@@ -77,45 +77,23 @@ def without(whole: Path, file: Path, folder: Path) -> list[Any]:
     return found
 
 
-def test_every_byte(whole: Path, data: Path, tmp_path: Path) -> None:
-    everything, named = answers(data)
-    assert named == [] and len(everything[0]) == 4
-    assert len(files(data)) == 4
-    looked = 0
-    for file in files(data):
-        expected = without(whole, file, tmp_path / f"without-{looked}")
-        assert expected != everything
-        for place in range(file.stat().st_size):
-            content = turned(file, place)
-            # A file that is left out cannot be answered from: some are enough to see that.
-            if place % 400:
-                found = json.loads(Sealed(data)._files.look())
-                assert [str(data / one["file"]) for one in found["damaged"]] == [str(file)], place
-                assert str(file) not in [path for one in found["segments"] for path in one.values()]
-            else:
-                assert answers(data) == (expected, [str(file)]), f"{file} at {place}"
-            file.write_bytes(content)
-            looked += 1
-    assert looked > 3000
-    assert answers(data) == (everything, [])
-
-
 @pytest.mark.parametrize("folder", ["points", "series"])
-@pytest.mark.parametrize("share", [0.05, 0.3, 0.6, 0.95])
+@pytest.mark.parametrize("share", [0.05, 0.6, 0.95])
 def test_the_command_names_it_and_ends_with_its_code(
     whole: Path, data: Path, tmp_path: Path, folder: str, share: float
 ) -> None:
     file = sorted((data / folder).glob("*.parquet"))[0]
     turned(file, int(file.stat().st_size * share))
+    others = without(whole, file, tmp_path / "without")
+    assert answers(data) == (others, [str(file)])
     done = venturi("sql", data, QUERIES[0], "--format", "csv")
     assert done.returncode == 7
     warning, error, hint = done.stderr.splitlines()
     assert warning.startswith(f"warning: {file}: ") and warning.endswith("left out of the answer")
     assert error.startswith(f"error: {data}: 1 damaged file") and hint.startswith("hint: ")
-    expected = without(whole, file, tmp_path / "without")[0]
-    assert done.stdout.splitlines()[1:] == [",".join(map(str, line.values())) for line in expected]
+    assert done.stdout.splitlines()[1:] == [",".join(map(str, line.values())) for line in others[0]]
     # The store itself says the same.
-    with Store(data) as store:
+    with StoreInProcess(data) as store:
         (damaged,) = store.hello["recovered"]["damaged"]
         assert str(data / damaged["file"]) == str(file)
         assert store.stats()["points"] == 24
@@ -148,27 +126,10 @@ def test_flight_answers_from_the_others_and_names_it(
     assert all(named == [] for _, named in everything)
     for file in files(data):
         expected = without(whole, file, tmp_path / f"without-{file.parent.name}-{file.name}")
-        size = file.stat().st_size
-        for place in range(3, size, size // 3):
-            content = turned(file, place)
-            assert [asked(query) for query in QUERIES] == [(rows, [str(file)]) for rows in expected]
-            file.write_bytes(content)
-            assert f"warning: {file}: " in capsys.readouterr().err
-            # Seen whole again, so that the next damage is news.
-            assert asked(QUERIES[0]) == everything[0]
+        content = turned(file, file.stat().st_size // 2)
+        assert [asked(query) for query in QUERIES] == [(rows, [str(file)]) for rows in expected]
+        file.write_bytes(content)
+        assert f"warning: {file}: " in capsys.readouterr().err
+        # Seen whole again, so that the next damage is news.
+        assert asked(QUERIES[0]) == everything[0]
     assert [asked(query) for query in QUERIES] == everything
-
-
-def test_segments_of_an_earlier_version_are_read_and_their_pages_are_looked_at(data: Path) -> None:
-    everything, _ = answers(data)
-    for file in files(data):
-        file.rename(file.with_name(f"{file.name[:16]}.parquet"))
-    assert answers(data) == (everything, [])
-    with Store(data) as store:
-        assert store.hello["recovered"]["pages_only"] == 2
-        assert store.stats()["points"] == 48
-    file = files(data)[0]
-    turned(file, 40)  # of the first page
-    found, named = answers(data)
-    assert named == [str(file)] and found != everything
-    assert venturi("sql", data, QUERIES[0]).returncode == 7

@@ -1,90 +1,23 @@
-"""What `--durable` promises, seen from the system's side: which calls the store makes before it answers."""
+"""What `--durable` promises, seen from the system's side: which calls the store makes before it answers. And
+the store at its limits."""
 
 from __future__ import annotations
 
 import re
+import resource
+import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from support.needs import require
-from support.store import Store, row
+from support.run import TESTS
+from support.store import Line, Store, StoreInProcess, row
 from support.wait import wait_until
 
 pytestmark = pytest.mark.usefixtures("core")
-
-# In front of the C library: writes down, in their order, the calls that make files last, and the answers
-# that are sent. While the file FAIL is there, the log cannot be synced.
-NOTES = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
-
-static void note(const char *text) {
-    static int file = -1;
-    if (file < 0) file = open(getenv("NOTES"), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-    if (write(file, text, strlen(text)) < 0) abort();
-}
-
-static void synced(const char *call, int file) {
-    char link[64], path[4096], line[4300];
-    struct stat found;
-    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
-    ssize_t length = readlink(link, path, sizeof path - 1);
-    path[length < 0 ? 0 : length] = 0;
-    fstat(file, &found);
-    snprintf(line, sizeof line, "%s %s %lld\n", call, path, (long long)found.st_size);
-    note(line);
-}
-
-int fdatasync(int file) {
-    if (access(getenv("FAIL"), F_OK) == 0) { errno = EIO; return -1; }
-    int done = NEXT(fdatasync)(file);
-    synced("fdatasync", file);
-    return done;
-}
-
-int fsync(int file) {
-    int done = NEXT(fsync)(file);
-    synced("fsync", file);
-    return done;
-}
-
-int rename(const char *from, const char *to) {
-    char line[8300];
-    int done = NEXT(rename)(from, to);
-    snprintf(line, sizeof line, "rename %s %s\n", from, to);
-    note(line);
-    return done;
-}
-
-int unlink(const char *path) {
-    char line[4300];
-    snprintf(line, sizeof line, "unlink %s 0\n", path);
-    note(line);
-    return NEXT(unlink)(path);
-}
-
-ssize_t send(int socket, const void *bytes, size_t length, int flags) {
-    char line[64];
-    if (length > 4 && length < 40 && memcmp(bytes, "+OK ", 4) == 0) {
-        snprintf(line, sizeof line, "answer %.*s", (int)length, (const char *)bytes);
-        note(line);
-    }
-    return NEXT(send)(socket, bytes, length, flags);
-}
-"""
 
 
 class Noted:
@@ -105,9 +38,8 @@ class Noted:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("notes")
-    source, library = folder / "notes.c", folder / "notes.so"
-    source.write_text(NOTES)
+    """Notes the calls of the program that loads it (LD_PRELOAD)."""
+    source, library = TESTS / "support" / "store_notes.c", tmp_path_factory.mktemp("notes") / "notes.so"
     try:
         words = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"]
         subprocess.run(words, check=True, capture_output=True, text=True)
@@ -200,3 +132,116 @@ def test_a_log_goes_when_its_segment_is_on_the_disk(noted: Callable[[str], Noted
         place(r"^unlink \S*/log/0{15}1\.log "),
     ]
     assert order == sorted(order)
+
+
+# ---- the store at its limits: crowds, a full disk; others are never harmed
+
+
+IDLE = 10_000
+LOG_BYTES = 100_000
+"""The most that a log takes, as if the disk were full."""
+
+
+@pytest.fixture
+def many_files() -> Iterator[int]:
+    """How many connections this process may hold; the store raises its own limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    yield min(IDLE, hard - 500) if hard != resource.RLIM_INFINITY else IDLE
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+
+
+def test_idle_connections_cost_next_to_nothing(tmp_path: Path, many_files: int) -> None:
+    with Store(tmp_path / "data") as store:
+        before = resident(store.hello["pid"])
+        crowd: list[socket.socket] = []
+        try:
+            for _ in range(many_files):
+                crowd.append(socket.create_connection(store.address("resp"), 10))
+            # A few of them have begun to say something, and go on a byte at a time.
+            message = row(1, 1.0, 2.0, host="slow")
+            for byte in message[:40]:
+                for slow in crowd[:20]:
+                    slow.send(bytes([byte]))
+            line = store.connect()
+            for second in range(100):
+                line.send(row(second, 1.0, 2.0))
+            assert line.flush() == "+OK 200"
+            assert store.stats()["connections"] >= many_files
+            assert resident(store.hello["pid"]) - before < many_files * 4096 + (16 << 20)
+            crowd[0].sendall(message[40:] + b"+FLUSH\r\n")
+            assert Line(crowd[0]).answer() == "+OK 2"
+        finally:
+            for connection in crowd:
+                connection.close()
+
+
+def test_lines_without_end_are_ended(tmp_path: Path) -> None:
+    with Store(tmp_path / "data") as store:
+        for message in (b"+cpu host=", b"+a host=b\r\n:1577836800000000000\r\n+1", b"*2\r\n+"):
+            line = store.connect()
+            line.send(message)
+            try:
+                for _ in range(64):
+                    line.send(b"1" * (1 << 20))
+            except OSError:
+                pass  # it has hung up
+            else:
+                assert line.answer().startswith("-PARSER")
+        assert resident(store.hello["pid"]) < 300 << 20
+        assert store.connect().flush() == "+OK 0"
+
+
+def test_a_tag_for_everything_is_refused(tmp_path: Path) -> None:
+    tags = b" ".join(b"t%d=1" % at for at in range(1_000_000))
+    with StoreInProcess(tmp_path / "data") as store:
+        for name, text in {
+            "resp": b"+cpu " + tags + b"\r\n:1\r\n+1\r\n",
+            "opentsdb": b"put cpu 1 1 " + tags + b"\n",
+            "influx": b"cpu," + tags.replace(b" ", b",") + b" v=1 1\n",
+        }.items():
+            line = store.connect(name)
+            try:
+                line.send(text)
+                said = line.answer()
+            except OSError:
+                continue  # it hung up before it had all of it
+            assert said.split()[0] in ("-PARSER", "put:", "error:"), said
+        assert store.stats()["points"] == 0
+
+
+def test_a_full_disk_is_told_and_what_was_acknowledged_stays(tmp_path: Path) -> None:
+    flushed = 0
+    with Store(tmp_path / "data", "--durable", "fsync") as store:
+        line = store.connect()
+        # As for a full disk, a write takes less than it is given, or nothing: no file grows any more.
+        resource.prlimit(store.hello["pid"], resource.RLIMIT_FSIZE, (LOG_BYTES, LOG_BYTES))
+        said = ""
+        for second in range(100_000):
+            try:
+                line.send(row(second, *range(200), metrics="|".join(f"m{at}" for at in range(200))))
+                said = line.flush()
+            except OSError:
+                break
+            if not said.startswith("+OK"):
+                break
+            flushed = int(said.split()[1])
+        assert flushed > 1_000
+        assert said.startswith("-DB") and "log" in said and "started again" in said, said
+        # Counts are still told, and nobody is made to believe that more is stored.
+        assert store.stats()["points"] >= flushed
+        again = store.connect()
+        again.send(row(1, 1.0, 2.0, host="new"))
+        assert again.flush().startswith("-DB")
+        store.kill()
+    with Store(tmp_path / "data") as store:
+        assert store.stats()["points"] >= flushed
+        line = store.connect()
+        line.send(row(200_000, 1.0, 2.0))
+        assert line.flush() == "+OK 2"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
+from support.mistakes import check
 from support.run import venturi
 from support.store import Store, row
 from support.wait import wait_until
@@ -65,25 +67,13 @@ def test_views_by_their_paths(client: Any) -> None:
     assert client.do_get(info.endpoints[0].ticket).read_all().num_rows == 2
 
 
-@pytest.mark.parametrize(
-    ("query", "said"),
-    [
-        ("select nothing from points", "nothing"),
-        ("selec 1", "syntax error"),
-        ("", "one query"),
-        ("select 1; select 2", "one query"),
-        ("create table t as select 1", "one query"),
-        ("copy points to '/tmp/stolen.csv'", "one query"),
-        ("select * from read_text('/etc/passwd')", "disabled"),
-        ("select * from 'https://example.org/x.parquet'", "disabled"),
-        ("set memory_limit = '1TB'", "one query"),
-        ("select cast(series as int) from points", "convert"),
-    ],
-)
-def test_what_is_no_query_of_points_gets_a_line(client: Any, query: str, said: str) -> None:
-    with pytest.raises(pa.ArrowInvalid) as refused:
-        asked(client, query)
-    assert said in str(refused.value).lower() or said in str(refused.value)
+def test_what_is_no_query_of_points_gets_a_line(client: Any) -> None:
+    def refused(query: str) -> str:
+        with pytest.raises(pa.ArrowInvalid) as refused:
+            asked(client, query.removeprefix("''"))
+        return str(refused.value).partition(". Detail: ")[0]
+
+    check("queries", refused)
     with pytest.raises(pa.ArrowInvalid):
         client.get_flight_info(flight.FlightDescriptor.for_path("nothing"))
 
@@ -121,11 +111,14 @@ def left(readers: list[Any]) -> None:
 def test_a_query_without_an_end_ends_with_its_client(client: Any) -> None:
     """It has no batch to send, so nothing but a look at the call tells that the client has gone."""
     options = flight.FlightCallOptions(timeout=0.5)
-    for _ in range(QUERIES + 2):
+
+    def ask(_: int) -> None:
+        query = flight.Ticket(b"select sum(sqrt(range)) from range(1000000000000)")
         with pytest.raises((flight.FlightTimedOutError, flight.FlightUnavailableError)):
-            client.do_get(
-                flight.Ticket(b"select sum(sqrt(range)) from range(1000000000000)"), options
-            ).read_all()
+            client.do_get(query, options).read_all()
+
+    with ThreadPoolExecutor(QUERIES) as many:
+        list(many.map(ask, range(QUERIES)))
     left(wait_until(lambda: admitted(client, QUERIES)))
 
 
@@ -175,8 +168,8 @@ def peak(store: Store) -> int:
 
 def test_venturi_measures_its_queries(store: Store, tmp_path: Path) -> None:
     target = f"flight://{store.hello['addresses']['flight']}?command=select%20*%20from%20points"
-    words = ["run", "--target", target, "--operation", "get", "--data", "remote", "--streams", "1,2"]
-    done = venturi(*words, "--repeats", "1", "--warmup", "0", "--no-ceilings", "--out", tmp_path / "run")
+    words = ["--target", target, "--operation", "get", "--data", "remote", "--streams", "1,2", "--repeats", 1]
+    done = venturi("run", *words, "--warmup", 0, "--no-ceilings", "--unproven", "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr + done.stdout
     assert "get" in done.stdout and "MB/s" in done.stdout
 

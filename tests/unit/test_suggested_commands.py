@@ -70,7 +70,7 @@ def commands(found: Mapping[str, Verdict], told: list[Finding]) -> set[str]:
     return {r.command for r in remedies(found, told) if r.command and r.command.startswith("venturi run")}
 
 
-@pytest.mark.parametrize("name", reference.names())
+@pytest.mark.parametrize("name", [*reference.SETS, "cartesius"])
 def test_of_reference_runs(name: str, refusal: Any, capsys: Any) -> None:
     results = load(f"reference:{name}")
     asked = sorted(commands(results.verdicts, results.findings))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from support.mistakes import check
 from support.model import ModelExecutor
 from venturi.common import toml_text
 from venturi.common.errors import ExitCode
@@ -46,6 +47,8 @@ def run(path: Path, text: str, executor: ModelExecutor | None = None) -> tuple[R
 
 
 EIGHT = '[workload]\nrows_per_stream = "100k"\n[matrix]\nstreams = "1..8"\n'
+ONCE = EIGHT + "[run]\nrepeats = 1\n"
+"""With its warm-up that is two trials of each."""
 
 
 def rounds(recorder: Recorder, size: int) -> list[list[int]]:
@@ -54,16 +57,17 @@ def rounds(recorder: Recorder, size: int) -> list[list[int]]:
 
 
 def test_every_round_covers_all_cells_in_an_order_of_its_own(tmp_path: Path) -> None:
-    _, recorder = run(tmp_path / "r", EIGHT + "[run]\nrepeats = 3\nwarmup = 2\n")
+    text = EIGHT + "[run]\nrepeats = 1\nwarmup = 2\n"
+    _, recorder = run(tmp_path / "r", text)
     found = rounds(recorder, 8)
-    assert len(found) == 5 and all(sorted(order) == list(range(1, 9)) for order in found)
-    assert len({tuple(order) for order in found}) == 5
-    assert [line["warmup"] for line in recorder.lines] == [True] * 16 + [False] * 24
-    assert [line["order"] for line in recorder.lines] == list(range(40))
-    assert len({line["trial"] for line in recorder.lines}) == 40
-    _, again = run(tmp_path / "again", EIGHT + "[run]\nrepeats = 3\nwarmup = 2\n")
+    assert len(found) == 3 and all(sorted(order) == list(range(1, 9)) for order in found)
+    assert len({tuple(order) for order in found}) == 3
+    assert [line["warmup"] for line in recorder.lines] == [True] * 16 + [False] * 8
+    assert [line["order"] for line in recorder.lines] == list(range(24))
+    assert len({line["trial"] for line in recorder.lines}) == 24
+    _, again = run(tmp_path / "again", text)
     assert rounds(again, 8) == found
-    _, other = run(tmp_path / "other", EIGHT + "[run]\nrepeats = 3\nwarmup = 2\nseed = 2\n")
+    _, other = run(tmp_path / "other", text + "seed = 2\n")
     assert rounds(other, 8) != found
 
 
@@ -81,10 +85,9 @@ def test_an_adaptive_sweep_goes_on_where_the_interval_is_wide(tmp_path: Path) ->
 
 
 def test_failures_are_rows_and_the_sweep_goes_on(tmp_path: Path) -> None:
-    ended, _recorder = run(tmp_path / "r", EIGHT + "[run]\nrepeats = 1\n", ModelExecutor(fail="streams == 3"))
-    assert (
-        ended.result.trials == 16 and ended.result.failed == 2 and ended.exit_code == ExitCode.TRIALS_FAILED
-    )
+    ended, _recorder = run(tmp_path / "r", ONCE, ModelExecutor(fail="streams == 3"))
+    assert (ended.result.trials, ended.result.failed) == (16, 2)
+    assert ended.exit_code == ExitCode.TRIALS_FAILED
     failed = [line for line in RunDirectory(tmp_path / "r").records() if line["outcome"] == "failed"]
     assert [line["error"]["kind"] for line in failed] == ["lost", "lost"]
 
@@ -97,32 +100,18 @@ def test_a_sweep_stops_at_the_first_failure_where_asked(tmp_path: Path) -> None:
 
 
 def test_an_address_that_never_answers_is_given_up(tmp_path: Path) -> None:
-    text = '[places]\na = "flight://127.0.0.1:1"\nb = "flight://127.0.0.1:2"\n' + EIGHT
+    text = '[places]\na = "flight://127.0.0.1:1"\nb = "flight://127.0.0.1:2"\n' + ONCE
     executor = ModelExecutor(fail="target == 'flight://127.0.0.1:1'", kind="unreachable")
     ended, recorder = run(tmp_path / "r", text, executor)
     assert ended.result.failed == 2 and ended.exit_code == ExitCode.TRIALS_FAILED
-    assert ended.result.trials == 2 + 8 * 6
+    assert ended.result.trials == 2 + 8 * 2
     assert any(note.startswith("error: flight://127.0.0.1:1 never answered;") for note in recorder.notes)
     ended, _ = run(tmp_path / "r2", EIGHT, ModelExecutor(fail="streams > 0", kind="unreachable"))
     assert ended.result.trials == 2 and ended.exit_code == ExitCode.UNREACHABLE
 
 
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
-        ("flight://127.0.0.1:1", "venturi serve flight"),
-        ("flight://h:1", "venturi serve flight --host 0.0.0.0"),
-        ("charrow+unix:///run/a%20b", "venturi serve charrow --unix '/run/a b'"),
-        ("http+arrow://h:1/x", "venturi serve http --host 0.0.0.0"),
-        ("mysql://h/db", "venturi serve mariadb, or --target mysql://local"),
-        ("clickhouse://h/db", "venturi serve clickhouse, or --target clickhouse://local"),
-        ("flightsql://h:1", "is this its address?"),
-        ("akumuli://h:1", "is this its address?"),
-        ("adbc://postgresql", "is this its address?"),
-    ],
-)
-def test_what_is_said_of_an_address_that_never_answers(url: str, said: str) -> None:
-    assert start_a_server(url).endswith(said)
+def test_what_is_said_of_an_address_that_never_answers() -> None:
+    check("never-answered", start_a_server)
 
 
 @pytest.mark.parametrize("kind", ["tls", "auth", "protocol", "timeout"])
@@ -130,33 +119,35 @@ def test_an_address_that_lets_no_trial_begin_is_given_up(tmp_path: Path, kind: s
     ended, recorder = run(tmp_path / "r", EIGHT, ModelExecutor(fail="streams > 0", kind=kind))
     assert ended.result.trials == 2 and ended.exit_code == ExitCode.TRIALS_FAILED
     assert recorder.notes == ["error: flight://local let no trial begin; its other trials are left out"]
-    # Where something went well the same failure is the cell's own.
-    ended, _ = run(tmp_path / "s", EIGHT, ModelExecutor(fail="streams == 3", kind=kind))
-    assert ended.result.trials == 8 * 6
+
+
+def test_where_something_went_well_a_failure_is_the_cells_own(tmp_path: Path) -> None:
+    ended, _ = run(tmp_path / "s", ONCE, ModelExecutor(fail="streams == 3", kind="timeout"))
+    assert ended.result.trials == 8 * 2
 
 
 def test_an_operation_that_a_server_does_not_offer_is_given_up_at_once(tmp_path: Path) -> None:
-    text = EIGHT.replace("[matrix]\n", '[matrix]\noperation = ["get", "put"]\n')
+    text = ONCE.replace("[matrix]\n", '[matrix]\noperation = ["get", "put"]\n')
     refusing = ModelExecutor(fail="operation == 'get'", kind="unsupported")
     ended, recorder = run(tmp_path / "r", text, refusing)
-    assert ended.result.failed == 1 and ended.result.trials == 1 + 8 * 6
+    assert ended.result.failed == 1 and ended.result.trials == 1 + 8 * 2
     assert recorder.notes == ["error: flight://local let no get begin; its other gets are left out"]
     # Where a get went well, another one's failure is its own.
-    text = EIGHT + "[run]\nshuffle = false\n"
-    ended, _ = run(tmp_path / "s", text, ModelExecutor(fail="streams == 3", kind="unsupported"))
-    assert ended.result.trials == 8 * 6 and ended.result.failed == 6
+    ended, _ = run(
+        tmp_path / "s", ONCE + "shuffle = false\n", ModelExecutor(fail="streams == 3", kind="unsupported")
+    )
+    assert ended.result.trials == 8 * 2 and ended.result.failed == 2
 
 
 def test_a_cell_that_asks_for_something_impossible_is_tried_once(tmp_path: Path) -> None:
-    ended, _ = run(tmp_path / "r", EIGHT, ModelExecutor(fail="streams == 3", kind="usage"))
-    assert ended.result.failed == 1 and ended.result.trials == 7 * 6 + 1
+    ended, _ = run(tmp_path / "r", ONCE, ModelExecutor(fail="streams == 3", kind="usage"))
+    assert ended.result.failed == 1 and ended.result.trials == 7 * 2 + 1
 
 
-@pytest.mark.parametrize("keep", [0, 1, 5, 8, 13])
+@pytest.mark.parametrize("keep", [0, 5, 13])
 def test_a_resumed_sweep_runs_what_is_missing(tmp_path: Path, keep: int) -> None:
-    text = EIGHT + "[run]\nrepeats = 1\n"
-    _, whole = run(tmp_path / "whole", text)
-    run(tmp_path / "r", text)
+    _, whole = run(tmp_path / "whole", ONCE)
+    run(tmp_path / "r", ONCE)
     path = tmp_path / "r" / "trials.jsonl"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:keep]))
     directory = RunDirectory(tmp_path / "r")
@@ -168,7 +159,7 @@ def test_a_resumed_sweep_runs_what_is_missing(tmp_path: Path, keep: int) -> None
 
 
 def test_failed_trials_are_kept_or_run_again_on_resume(tmp_path: Path) -> None:
-    run(tmp_path / "r", EIGHT + "[run]\nrepeats = 1\n", ModelExecutor(fail="streams == 3"))
+    run(tmp_path / "r", ONCE, ModelExecutor(fail="streams == 3"))
     directory = RunDirectory(tmp_path / "r")
     found = scenario_of(directory)
     assert execute(found, directory.path, ModelExecutor(), Recorder(), resume=True).result.trials == 0
@@ -194,7 +185,7 @@ def test_ceilings_are_measured_once_for_each_kind_of_trial(tmp_path: Path) -> No
 
 def test_a_foreign_host_has_no_ceiling_and_says_why(tmp_path: Path) -> None:
     text = '[target]\nurl = "flight://node7"\n' + EIGHT
-    _, recorder = run(tmp_path / "r", text, ModelExecutor(probes=False))
+    _, recorder = run(tmp_path / "r", text + "[run]\nrepeats = 1\n", ModelExecutor(probes=False))
     # The limits of this host are known all the same.
     assert {x["kind"] for x in RunDirectory(tmp_path / "r").ceiling_records()} == {"memory", "engine"}
     assert recorder.notes == ["info: flight://node7:31337: no raw TCP ceiling: it is not a reference server"]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from support.run import ROOT, command, environment, model
+from support.run import ROOT, command, environment, model, venturi
 from support.wait import wait_until
 from venturi.common import temporary
 
@@ -213,7 +213,7 @@ MANY = """
 import os, sys, tempfile
 tempfile.tempdir = sys.argv[1]
 from venturi.common import temporary
-for number in range(150):
+for number in range(50):
     with temporary.make("data") as path:
         (path / "file").write_text("x")
         temporary.sweep()
@@ -236,12 +236,9 @@ def test_many_at_once(root: Path) -> None:
     assert list(root.iterdir()) == []
 
 
-def test_no_place_is_said(tmp_path: Path) -> None:
+def test_no_place_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "rows.csv").write_text("a\n1\n")
-    full = "import tempfile; tempfile.tempdir = '/proc/1/task'; from venturi.cli import main; main()"
-    done = subprocess.run(
-        [*python(full), *["run", "--target", "empty://", "--operation", "put", "--data", "rows.csv"]],
-        cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    monkeypatch.setattr("tempfile.tempdir", "/proc/1/task")
+    done = venturi("run", "--target", "empty://", "--operation", "put", "--data", "rows.csv", cwd=tmp_path)
     assert done.returncode == 7 and done.stderr.startswith("error: no temporary directory can be made: ")
     assert "hint: point the variable TMPDIR" in done.stderr

@@ -76,9 +76,8 @@ def test_a_server_without_its_installer(nothing_installed: Path) -> None:
     program(nothing_installed / "mariadbd", "exit 1")
     with pytest.raises(VenturiError, match="mariadb-install-db not found"):
         throwaway.for_scheme("mysql")().find()
-
-
-def test_mysql_where_there_is_no_mariadb(nothing_installed: Path) -> None:
+    # MySQL installs itself.
+    (nothing_installed / "mariadbd").unlink()
     mysqld = program(nothing_installed / "mysqld", "exit 1")
     server = throwaway.MariaDb()
     assert server.find() == str(mysqld)
@@ -101,10 +100,6 @@ def test_a_disk_without_room_for_the_log(settings: dict[str, str], nothing_insta
         assert raised.value.hint is not None and "--memory" in raised.value.hint
 
 
-def test_the_suggested_scenarios_are_there() -> None:
-    assert {server.scenario for server in throwaway.SERVERS} <= set(builtin_names())
-
-
 def test_java_of_another_version(nothing_installed: Path) -> None:
     old = program(nothing_installed / "java", "echo 'openjdk version \"1.8.0_402\"' >&2")
     with pytest.raises(VenturiError, match=r"Cassandra needs Java 17, here is Java 8 \(.*java\)"):
@@ -113,9 +108,7 @@ def test_java_of_another_version(nothing_installed: Path) -> None:
         throwaway.Cassandra(java=old).find()
     with pytest.raises(VenturiError, match="is no Java that runs"):
         throwaway.Cassandra(java=nothing_installed / "none").find()
-
-
-def test_java_without_jars_or_maven(nothing_installed: Path) -> None:
+    # Of the right version, without jars and without Maven.
     program(nothing_installed / "java", "echo 'openjdk version \"17.0.15\" 2025-04-15' >&2")
     with pytest.raises(VenturiError, match="its jars, and mvn to fetch them, not found"):
         throwaway.Cassandra().find()
@@ -145,6 +138,8 @@ def test_maven_that_fetches(nothing_installed: Path) -> None:
 
 
 def test_a_distribution_of_cassandra(tmp_path: Path) -> None:
+    pom = Path(cassandra_jars.__file__).with_name("pom.xml").read_text()
+    assert f"<version>{cassandra_jars.VERSION}</version>" in pom
     with pytest.raises(VenturiError, match="holds no lib/apache-cassandra"):
         cassandra_jars.installed(tmp_path)
     (tmp_path / "lib").mkdir()
@@ -155,15 +150,11 @@ def test_a_distribution_of_cassandra(tmp_path: Path) -> None:
     assert cassandra_jars.installed(tmp_path) == tmp_path / "lib"
 
 
-def test_the_version_is_said_once() -> None:
-    pom = Path(cassandra_jars.__file__).with_name("pom.xml").read_text()
-    assert f"<version>{cassandra_jars.VERSION}</version>" in pom
-
-
 def test_schemes_and_names() -> None:
     assert throwaway.for_scheme("mysql") is throwaway.named("mariadb") is throwaway.MariaDb
     servers = ["mariadb", "cassandra", "clickhouse", "postgres", "redis"]
     assert [server.name for server in throwaway.SERVERS] == servers
+    assert {server.scenario for server in throwaway.SERVERS} <= set(builtin_names())
     with pytest.raises(KeyError):
         throwaway.for_scheme("flight")
 
@@ -189,26 +180,22 @@ def test_settings_show_what_the_user_set() -> None:
 
 def test_a_password_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TEST_NO_PASSWORD", raising=False)
-    with pytest.raises(
-        VenturiError, match="--password-env: the environment variable TEST_NO_PASSWORD is not set"
-    ):
+    with pytest.raises(VenturiError, match="the environment variable TEST_NO_PASSWORD is not set"):
         throwaway.Postgres(password_env="TEST_NO_PASSWORD").start()
     monkeypatch.setenv("TEST_NO_PASSWORD", "two\nlines")
     with pytest.raises(VenturiError, match="control characters"):
         throwaway.Postgres(password_env="TEST_NO_PASSWORD").start()
 
 
-def test_data_must_be_ours(tmp_path: Path) -> None:
-    from support.needs import require
-
-    try:
-        throwaway.MariaDb().find()
-    except VenturiError:
-        require(False, "mariadbd")
-    (tmp_path / "precious").touch()
+def test_data_must_be_ours(nothing_installed: Path, tmp_path: Path) -> None:
+    for name in ("mariadbd", "mariadb-install-db"):
+        program(nothing_installed / name, "exit 1")
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "precious").touch()
     with pytest.raises(VenturiError, match="has files already, and not of venturi serve mariadb"):
-        throwaway.MariaDb(data=tmp_path).start()
-    assert os.listdir(tmp_path) == ["precious"]
+        throwaway.MariaDb(data=data).start()
+    assert os.listdir(data) == ["precious"]
 
 
 def test_addresses() -> None:

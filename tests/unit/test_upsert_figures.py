@@ -74,13 +74,8 @@ def test_latency_of_both_kinds_and_totals() -> None:
 def test_troubles_are_summed_by_kind() -> None:
     lines = repeated(errors=REFUSED)
     found = batches.troubles(lines)
-    assert (found.trials, found.refused, found.refused_rows, found.in_doubt, found.retries) == (
-        5,
-        10,
-        5000,
-        5,
-        15,
-    )
+    assert (found.trials, found.refused, found.refused_rows) == (5, 10, 5000)
+    assert (found.in_doubt, found.retries) == (5, 15)
     assert [(k.name, k.count) for k in found.kinds] == [("server 1213", 10), ("timeout", 5)]
     assert batches.told(found)[0] == "10 x server 1213: Deadlock found"
     assert not batches.troubles(repeated())
@@ -148,10 +143,8 @@ def test_a_rate_that_was_not_held_is_a_warning(tmp_path: Path) -> None:
     (advice,) = [a for a in results.advice if a.kind in ("backlog", "late")]
     assert advice.kind == "backlog" and "of 3k batches/s were done" in advice.finding
     assert "never sent" in advice.finding and "p99 9." in advice.finding
-    shown = venturi("show", tmp_path / "run", "--cell", "rate=3000").stdout
-    assert "3k batches/s asked for; 55.4 % of the slots met late, by 9.000 s at most" in " ".join(
-        shown.split()
-    )
+    shown = " ".join(venturi("show", tmp_path / "run", "--cell", "rate=3000").stdout.split())
+    assert "3k batches/s asked for; 55.4 % of the slots met late, by 9.000 s at most" in shown
     held = load(make_run(tmp_path / "held", repeated({"rate": 500.0})))
     assert not [a for a in held.advice if a.kind in ("backlog", "late")]
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import sqlite3
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.core import connecting_all_the_time, run_trial, spec
 from support.proven import proven_instrument as proven_instrument  # a fixture
-from support.run import command, environment, venturi
+from support.run import venturi
+from support.wait import wait_until
 
+pytestmark = pytest.mark.usefixtures("core")
 SHORT = (
     *("--duration", "200ms", "--working-set", "5k", "--repeats", "2", "--warmup", "0"),
     *("--no-report", "--no-ceilings"),
@@ -23,17 +27,11 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (path / "trials.jsonl").read_text().splitlines()]
 
 
-def test_a_file_of_our_own_is_gone_afterwards(tmp_path: Path) -> None:
+def test_a_file_of_our_own_is_gone_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = tmp_path / "tmp"
     mine.mkdir()
-    done = subprocess.run(
-        command("run", "upsert-quick", "--out", tmp_path / "r", *SHORT, "--rows-per-batch", "1,100"),
-        capture_output=True,
-        text=True,
-        env=environment(TMPDIR=str(mine)),
-        timeout=120,
-        check=False,
-    )
+    monkeypatch.setattr("tempfile.tempdir", str(mine))
+    done = venturi("run", "upsert-quick", "--out", tmp_path / "r", *SHORT, "--rows-per-batch", "1,100")
     assert (done.returncode, list(mine.iterdir())) == (0, []), done.stderr
     assert "rows/s" in done.stderr and "krows/s" in done.stdout
     found = lines(tmp_path / "r")
@@ -62,17 +60,6 @@ def test_a_users_table_is_added_up(tmp_path: Path) -> None:
     with sqlite3.connect(file) as connection:
         rows = dict(connection.execute("select k, hits from venturi_t").fetchall())
     assert rows == {k: sum(i for i in range(100) if i % 70 == k) for k in range(70)}
-
-
-def test_a_table_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
-    file = tmp_path / "own.db"
-    with sqlite3.connect(file) as connection:
-        connection.execute("create table sales (id integer primary key)")
-    done = venturi("run", "--target", f"sqlite://{file}", "--table", "sales", "--out", tmp_path / "r", *SHORT)
-    assert done.returncode == 5
-    assert "sales exists already and is not Venturi's" in done.stderr and "Traceback" not in done.stderr
-    with sqlite3.connect(file) as connection:
-        assert connection.execute("select count(*) from sales").fetchall() == [(0,)]
 
 
 def test_an_upsert_in_python(tmp_path: Path) -> None:
@@ -108,45 +95,32 @@ def test_duckdb_finds_its_library(tmp_path: Path) -> None:
     assert "duckdb" not in json.dumps(lines(tmp_path / "r")[0]["parameters"]).replace("duckdb://local", "")
 
 
-MISTAKES = [
-    (
-        ("--target", "sqlite:///nowhere/x.db"),
-        "error: --target: /nowhere: no such directory\nhint: make it: mkdir -p /nowhere\n",
-    ),
-    (
-        ("--target", "mysql://me:hush@h/db"),
-        "error: --target: a password in the URL would be stored with the run; "
-        "use user and password_env (--user, --password-env)\n",
-    ),
-    (
-        ("--target", "mysql://h", "--journal", "wal"),
-        "error: --journal: mysql:// has no option journal\nhint: it belongs to sqlite://\n",
-    ),
-    (
-        ("--target", "sqlite://local", "--no-setup"),
-        "error: --no-setup: sqlite://local is new and empty, and needs its set-up\n"
-        "hint: name a database of yours to upsert into a table that is there\n",
-    ),
-    (
-        ("--target", "mysql://h", "--password-env", "VENTURI_NOT_SET"),
-        "error: --password-env: the environment variable VENTURI_NOT_SET is not set\n"
-        "hint: set it in this shell: export VENTURI_NOT_SET=…\n",
-    ),
-]
+# ---- files of SQLite, seen with Python's own
 
 
-@pytest.mark.parametrize(("flags", "text"), MISTAKES)
-def test_mistakes_are_one_line_before_anything_starts(
-    tmp_path: Path, flags: tuple[str, ...], text: str
-) -> None:
-    done = venturi("run", *flags, cwd=tmp_path)
-    assert (done.returncode, done.stderr, done.stdout) == (3, text, "") and not list(tmp_path.iterdir())
+def test_connections_of_others_are_not_the_trial_s(tmp_path: Path) -> None:
+    with connecting_all_the_time():
+        record = run_trial(f"sqlite://{tmp_path / 'x.db'}", duration_s=0.5)
+    assert record["error"] is None
+    assert record["resources"]["client"]["sockets"] is None and record["counts"]["wire_bytes"] == 0
 
 
-def test_a_database_that_does_not_run_is_named(tmp_path: Path) -> None:
-    done = venturi("run", "--target", "postgres://127.0.0.1:9/db", "--out", tmp_path / "r", *SHORT)
-    assert done.returncode == 4
-    assert "postgres://127.0.0.1:9/db never answered; its other trials are left out" in done.stderr or (
-        "unreachable" in done.stderr
-    )
-    assert "venturi serve postgres, or --target postgres://local" in done.stderr
+def test_a_killed_client_leaves_whole_batches(tmp_path: Path) -> None:
+    file = tmp_path / "x.db"
+    document = spec(f"sqlite://{file}", duration_s=60, working_set=50_000, options={"keep": True})
+    code = "import sys; from venturi import _core; _core.run_trial(sys.argv[1], _core.Control())"
+    child = subprocess.Popen([sys.executable, "-c", code, json.dumps(document)])
+
+    def rows() -> int:
+        try:
+            with sqlite3.connect(f"file:{file}?mode=ro", uri=True) as database:
+                found: int = database.execute("SELECT count(*) FROM venturi_usage").fetchone()[0]
+                return found
+        except sqlite3.OperationalError:
+            return 0
+
+    wait_until(rows)
+    child.kill()
+    child.wait()
+    found = rows()
+    assert found > 0 and found % 100 == 0

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from test_scenario import same, scenario
 
+from support.model import ModelExecutor
+from venturi.common import toml_text
 from venturi.common.environment import usable_cores
 from venturi.common.errors import ScenarioError
-from venturi.engine.spec import build_spec
+from venturi.engine.spec import build_spec, completed, trial_line
 from venturi.inputs.files import DataStore
 from venturi.measure import preflight
 from venturi.measure.ceiling_probes import probes
 from venturi.measure.endpoints import Endpoints
+from venturi.measure.observer import outcome_text
 from venturi.plan import matrix, scale
 from venturi.plan.cell import Cell
 from venturi.plan.cell_names import labels
@@ -24,9 +30,10 @@ from venturi.plan.load import load
 from venturi.plan.resolved import to_toml
 from venturi.plan.rules.options import applies
 from venturi.plan.workload import USAGE_ROW_BYTES
+from venturi.store import tables
 from venturi.targets.options import APPLIES, DEFAULTS, PARAMETERS, Options
-from venturi.targets.system import in_process, is_charrow, is_database, is_time_series
-from venturi.targets.urls import check_url, is_loopback, place_of
+from venturi.targets.system import in_process, is_charrow, is_time_series
+from venturi.targets.urls import is_loopback, place_of
 
 
 def cell(text: str) -> Cell:
@@ -87,26 +94,16 @@ def test_an_option_at_its_default_makes_no_other_cell() -> None:
 
 
 def test_options_reach_the_spec() -> None:
-    text = target(
-        "cassandra://h",
-        "init = ['USE a,b', 'c']\nwrite = 'insert'\nbatch = 'logged'\nconsistency = 'LOCAL-QUORUM'\n"
-        "batch_form = 'statement'\n"
-        "replication = 3\npartition_key = 2\ntoken_aware = false\ncompression = 'lz4'\nkeep = true\n"
-        "[workload]\nin_flight = 4\nmax_errors = 2\nretries = 1\ngenerate = 'inline'\n",
-    )
-    spec = build_spec(cell(text), "t", "cassandra://h:9042", {"source": "usage"})
-    assert spec["options"] == {
-        "init": ["USE a,b", "c"],
-        "write": "insert",
-        "batch": "logged",
-        "batch_form": "statement",
-        "consistency": "local_quorum",
-        "replication": 3,
-        "partition_key": 2,
-        "token_aware": False,
-        "compression": "lz4",
-        "keep": True,
-    }
+    options: dict[str, Any] = {
+        "init": ["USE a,b", "c"], "write": "insert", "batch": "logged", "batch_form": "statement",
+        "consistency": "local_quorum", "replication": 3, "partition_key": 2, "token_aware": False,
+        "compression": "lz4", "keep": True,
+    }  # fmt: skip
+    workload = {"in_flight": 4, "max_errors": 2, "retries": 1, "generate": "inline"}
+    given = {"url": "cassandra://h", **options, "consistency": "LOCAL-QUORUM"}
+    found = cell(toml_text.dump({"target": given, "workload": workload}))
+    spec = build_spec(found, "t", "cassandra://h:9042", {"source": "usage"})
+    assert spec["options"] == options
     assert (spec["in_flight"], spec["max_errors"], spec["retries"], spec["generate"]) == (4, 2, 1, "inline")
     assert "upsert" not in spec
     get = build_spec(cell(""), "t", "flight://h", {})
@@ -149,11 +146,8 @@ def test_several_systems_side_by_side_keep_each_its_options() -> None:
         "[matrix]\njournal = ['wal', 'delete']\nrows_per_batch = [1, 500]"
     )
     found = matrix.cells(scenario(text))
-    assert [(c.parameters["place"], c.parameters["journal"]) for c in found] == [
-        *[("my", None)] * 2,
-        *[("lite", "wal")] * 2,
-        *[("lite", "delete")] * 2,
-    ]
+    journals = [("my", None), ("lite", "wal"), ("lite", "delete")]
+    assert [(c.parameters["place"], c.parameters["journal"]) for c in found[::2]] == journals
     two = matrix.cells(scenario("[matrix]\ntarget = ['mysql://local', 'postgres://local']"))
     assert [c.parameters["place"] for c in two] == ["mysql://local", "postgres://local"]
 
@@ -164,9 +158,8 @@ def test_another_address_takes_the_options_of_a_scenario_away() -> None:
     assert [c.parameters["rows_per_batch"] for c in matrix.cells(found)] == [1, 10, 100, 1000]
     assert found.notes == ("left out, as it means nothing to mysql://: journal, synchronous",)
     # Who says both at once has made a mistake.
-    both = Layer(
-        "", {"target": {"url": "mysql://h/db", "journal": "wal"}}, flags={("target", "journal"): "--journal"}
-    )
+    tree = {"target": {"url": "mysql://h/db", "journal": "wal"}}
+    both = Layer("", tree, flags={("target", "journal"): "--journal"})
     with pytest.raises(ScenarioError, match=r"^--journal: mysql:// has no option journal$"):
         load([file_layer("upsert-quick"), both])
 
@@ -186,22 +179,6 @@ def test_scaling_shortens_what_lasts_ten_seconds() -> None:
     assert (cell(to_toml(scaled)).parameters["duration_ns"], notes[0]) == (10**9, "duration 10s became 1s")
 
 
-URLS = [
-    ("mysql://h", "mysql://h:3306"),
-    ("mysql+tls://me@h1,h2:3307/db", "mysql+tls://me@h1:3306,h2:3307/db"),
-    ("cassandra://[::1]/ks", "cassandra://[::1]:9042/ks"),
-    ("postgres://h:1/db", "postgres://h:1/db"),
-    ("postgres://local", "postgres://local"),
-    ("sqlite:///a b/c.db", "sqlite:///a b/c.db"),
-    ("duckdb://local", "duckdb://local"),
-]
-
-
-@pytest.mark.parametrize(("url", "whole"), URLS)
-def test_addresses_get_their_ports(url: str, whole: str) -> None:
-    assert check_url(url) == whole and is_database(url)
-
-
 def test_what_an_address_is() -> None:
     assert [place_of(u) for u in ("mysql://me@a:1,b:2/d", "sqlite:///x/y.db", "duckdb://local")] == [
         "a:1,b:2", "y.db", "local",
@@ -214,12 +191,6 @@ def checked(text: str) -> None:
     found = scenario(text)
     with Endpoints(found, False, lambda level, said: None):
         pass
-
-
-def table(tmp_path: Path, text: str = "a,b,hits,name\n1,2,3,x\n1,3,4,y\n,3,4,y\n") -> str:
-    path = tmp_path / "t.csv"
-    path.write_text(text)
-    return str(path)
 
 
 def test_statements_made_inline_need_no_memory() -> None:
@@ -236,7 +207,8 @@ def test_a_file_without_duckdb_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_rows_of_a_file_are_upserted_once_each(tmp_path: Path) -> None:
-    path = table(tmp_path, "k,n\n" + "".join(f"{i},1\n" for i in range(10)))
+    path = str(tmp_path / "t.csv")
+    Path(path).write_text("k,n\n" + "".join(f"{i},1\n" for i in range(10)))
     with DataStore() as store:
         once, filled = store.prepare(path), store.prepare(path, 4)
         assert (once.rows, filled.rows) == (10, 12)
@@ -281,3 +253,76 @@ def test_usage_carries_the_time_of_the_run() -> None:
         path = Path(url.removeprefix("sqlite://"))
         assert path.parent.is_dir() and json.dumps(endpoints.options(one)) == "{}"
     assert not path.parent.exists()
+
+
+# ---- records of upserts: the schema knows them, tables have their figures
+
+
+SCHEMA = json.loads((resources.files("venturi") / "schema" / "trial.schema.json").read_text())
+
+
+def line(executor: ModelExecutor, url: str = "mysql://local", more: str = "") -> dict[str, Any]:
+    (cell,) = matrix.cells(scenario(f"[target]\nurl = '{url}'\n[workload]\nstreams = 2\n{more}"))
+    data = {"source": "usage", "working_set": 1000, "seed": 1, "loaded_unix_s": 0}
+    spec = build_spec(cell, "t", url, data)
+    record = completed(json.loads(executor.run_trial(json.dumps(spec), executor.control())))
+    made = trial_line(record, run="r", trial="t", cell=cell, repeat=0, warmup=False, order=0)
+    return {name: value for name, value in made.items() if name != "samples"}
+
+
+def row(found: Mapping[str, Any]) -> dict[str, Any]:
+    (one,) = tables.trials([found]).to_pylist()
+    return one
+
+
+def test_the_schema_knows_what_an_upsert_may_not_say() -> None:
+    good, lost = line(ModelExecutor()), line(ModelExecutor(fail="true"))
+    jsonschema.validate(good, SCHEMA)
+    jsonschema.validate(lost, SCHEMA)
+    good["verification"]["sums"][0]["found"] = 5
+    with pytest.raises(jsonschema.ValidationError, match="5 is not of type 'string'"):
+        jsonschema.validate(good, SCHEMA)
+    lost["errors"]["kinds"][0]["query"] = "INSERT"
+    with pytest.raises(jsonschema.ValidationError, match="query"):
+        jsonschema.validate(lost, SCHEMA)
+
+
+def test_figures_of_a_trial_are_columns() -> None:
+    found = line(ModelExecutor(), more="in_flight = 1\nrate = 50")
+    one = row(found)
+    assert one["stored_bytes"] == found["counts"]["stored_bytes"] > 0
+    assert (one["errors_refused"], one["errors_in_doubt"], one["batches_retried"]) == (0, 0, 0)
+    for kind in ("service", "response"):
+        figures = [one[f"{kind}_{name}_ns"] for name in ("min", "p50", "p95", "p99", "p999", "max")]
+        assert figures == sorted(figures) and figures[0] > 0
+        assert one[f"{kind}_mean_ns"] == found["latency"][kind]["mean"]
+    assert (one["working_set"], one["statement"], one["connections"]) == (1_000_000, "text", None)
+    assert one["rows_per_second"] == pytest.approx(one["bytes_per_second"] / USAGE_ROW_BYTES, rel=1e-3)
+
+
+def test_gets_have_no_figures_of_errors() -> None:
+    (cell,) = matrix.cells(scenario(""))
+    executor = ModelExecutor()
+    spec = build_spec(
+        cell, "t", "flight://h", {"source": "records", "columns": 4, "values": "random", "seed": 1}
+    )
+    record = json.loads(executor.run_trial(json.dumps(spec), executor.control()))
+    made = trial_line(record, run="r", trial="t", cell=cell, repeat=0, warmup=False, order=0)
+    one = row(made)
+    assert (one["errors_refused"], one["stored_bytes"], one["response_p50_ns"]) == (None, None, None)
+    assert tables.errors([made]).num_rows == 0
+
+
+def test_errors_are_rows_of_their_own() -> None:
+    found = line(ModelExecutor(fail="true"))
+    (one,) = tables.errors([found]).to_pylist()
+    assert (one["kind"], one["code"], one["count"], one["cell"]) == ("lost", None, 2, found["cell"])
+    assert row(found)["errors_in_doubt"] == 2
+
+
+def test_progress_counts_rows() -> None:
+    found = line(ModelExecutor())
+    per_second = found["counts"]["rows"] * 1e9 / found["times"]["interval_ns"]
+    assert outcome_text(found) == f"{per_second:,.0f} rows/s"
+    errors = line(ModelExecutor(fail="true"))["errors"]
+    assert outcome_text({**found, "errors": errors}).endswith(" rows/s, 2 batches (1,000 rows) are in doubt")

@@ -14,10 +14,14 @@ from hypothesis import strategies as st
 
 from venturi import cli
 from venturi.cluster.ray.server_host import ServerGroup
+from venturi.common import toml_text
 from venturi.common.credentials import carries_secret, is_secret, scrubbed, without_secrets
 from venturi.engine.tcp_probe import probe_tcp
-from venturi.targets.system import is_host_of, is_ours, is_remote
-from venturi.targets.urls import check_url, each_host, is_loopback, place_of, printable
+from venturi.plan import matrix
+from venturi.plan.layers import Layer
+from venturi.plan.load import load
+from venturi.targets.system import is_host_of, is_ours, is_remote, is_unix
+from venturi.targets.urls import check_url, each_host, is_loopback, place_of, printable, split_url
 
 
 @pytest.mark.parametrize(
@@ -31,6 +35,12 @@ from venturi.targets.urls import check_url, each_host, is_loopback, place_of, pr
         ("influx://a,b", "influx://a:9009,b:9009"),
         ("influx+http://a,b/db", "influx+http://a:8086,b:8086/db"),
         ("flight://[::1]:1,b", "flight://[::1]:1,b:31337"),
+        ("clickhouse://h/db", "clickhouse://h:8123/db"),
+        ("mysql://h", "mysql://h:3306"),
+        ("mysql+tls://me@h1,h2:3307/db", "mysql+tls://me@h1:3306,h2:3307/db"),
+        ("cassandra://[::1]/ks", "cassandra://[::1]:9042/ks"),
+        ("postgres://h:1/db", "postgres://h:1/db"),
+        ("clickhouse+tls://u@h", "clickhouse+tls://u@h:8443"),
     ],
 )
 def test_several_hosts(url: str, whole: str) -> None:
@@ -39,26 +49,27 @@ def test_several_hosts(url: str, whole: str) -> None:
     assert all(check_url(one) == one for one in each_host(whole))
 
 
-@pytest.mark.parametrize("url", ["adbc:///opt/x@1/100%/libx.so", "sqlite:///opt/x@1/100%.db"])
-def test_a_path_is_as_it_is(url: str) -> None:
-    assert check_url(url) == url
+AS_THEY_ARE = """
+    adbc:///opt/x@1/100%/libx.so
+    sqlite:///opt/x@1/100%.db
+    flight://h:1/a%40b/c
+    flight://h:1?command=SELECT 'a:b@c'
+    flight://h:1?ticket=base64:AAE=
+    charrow://h:1/d?query=SELECT%201
+    mysql://a%40b@h:1/d%20e
+    sqlite:///x/a@b %zz.db
+    sqlite:///tmp/my:dir@x/a.db
+    empty://
+    clickhouse://local/db
+    postgres://local
+    sqlite:///a b/c.db
+    duckdb://local
+"""
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        *("flight://h:1/a%40b/c", "flight://h:1?command=SELECT 'a:b@c'", "flight://h:1?ticket=base64:AAE="),
-        *(
-            "charrow://h:1/d?query=SELECT%201",
-            "mysql://a%40b@h:1/d%20e",
-            "sqlite:///x/a@b %zz.db",
-            "sqlite:///tmp/my:dir@x/a.db",
-            "empty://",
-        ),
-    ],
-)
+@pytest.mark.parametrize("url", AS_THEY_ARE.strip().splitlines())
 def test_what_a_url_may_have(url: str) -> None:
-    assert check_url(url) == url
+    assert check_url(url.strip()) == url.strip()
 
 
 def test_addresses_of_other_systems() -> None:
@@ -68,26 +79,16 @@ def test_addresses_of_other_systems() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "secret"),
-    [
-        *(
-            (name, True)
-            for name in ("token", "Authorization", "x-api-key", "accessToken", "PASSWORD2", "pwd")
-        ),
-        *(
-            (name, True)
-            for name in ("client_secret", "X-Amz-Signature", "keystore_password", "apikey", "auth")
-        ),
-        *(
-            (name, False)
-            for name in ("command", "key", "num_tokens", "x-tenant", "password_encryption", "author")
-        ),
-        *((name, False) for name in ("", "authenticator", "max_threads", "compass")),
-    ],
+SECRETS = (
+    "token Authorization x-api-key accessToken PASSWORD2 pwd client_secret X-Amz-Signature keystore_password "
+    "apikey auth"
 )
-def test_names_of_secrets(name: str, secret: bool) -> None:
-    assert is_secret(name) is secret
+OPEN = "command key num_tokens x-tenant password_encryption author authenticator max_threads compass"
+
+
+def test_names_of_secrets() -> None:
+    assert [name for name in SECRETS.split() if not is_secret(name)] == []
+    assert [name for name in ("", *OPEN.split()) if is_secret(name)] == []
 
 
 @pytest.mark.parametrize(
@@ -99,49 +100,37 @@ def test_names_of_secrets(name: str, secret: bool) -> None:
         ("http://h/?a=1&token=pw&b=2", "http://h/?a=1&token=***&b=2"),
         ("ALTER ROLE me PASSWORD 'pw it' VALID", "ALTER ROLE me PASSWORD *** VALID"),
         ("connect password='pw it' user=me", "connect password=*** user=me"),
-        # Nothing of these is one.
-        *((text, text) for text in ("export MY_TOKEN=…", "--set num_tokens=1", "password_env=NAME")),
-        *(
-            (text, text)
-            for text in ("mysql://me@h:1: access denied for 'me'@'localhost'", "give --token-env NAME")
-        ),
-        *(
-            (text, text)
-            for text in ("mysql://USER@HOST1,HOST2/DATABASE", "flight://h?command=SELECT 1", "a@b c:d")
-        ),
     ],
 )
 def test_secrets_in_a_text(text: str, shown: str) -> None:
     assert without_secrets(text) == shown
 
 
+def test_texts_without_a_secret_are_shown_as_they_are() -> None:
+    for text in (
+        *("export MY_TOKEN=…", "--set num_tokens=1", "password_env=NAME", "give --token-env NAME", "a@b c:d"),
+        *("mysql://me@h:1: access denied for 'me'@'localhost'", "mysql://USER@HOST1,HOST2/DATABASE"),
+        "flight://h?command=SELECT 1",
+    ):
+        assert without_secrets(text) == text
+
+
 def test_secrets_in_a_record() -> None:
-    found = scrubbed(
-        {"password": "abc", "in": [{"apiKey": "abc", "tokens": 3, "token": 3, "host": "me:abc@h"}]}
-    )
-    assert found == {
-        "password": "***",
-        "in": [{"apiKey": "***", "tokens": 3, "token": 3, "host": "me:***@h"}],
-    }
+    within = {"apiKey": "abc", "tokens": 3, "token": 3, "host": "me:abc@h"}
+    shown = {"apiKey": "***", "tokens": 3, "token": 3, "host": "me:***@h"}
+    assert scrubbed({"password": "abc", "in": [within]}) == {"password": "***", "in": [shown]}
 
 
 def test_texts_that_are_refused() -> None:
-    for text in (
+    carry = (
         "see mysql://me:pw@h",
         "url('http://:pw@h/x')",
         "CREATE USER me IDENTIFIED BY 'pw'",
         "x:/u%3Apw@h",
-    ):
-        assert carries_secret(text), text
-    for text in (
-        "SET @a:=@b",
-        "a::jsonb@>'{}'",
-        "http://h:80/a@b",
-        "mysql://me@h:1",
-        "password = 'x'",
-        "me@h:1",
-    ):
-        assert not carries_secret(text), text
+    )
+    assert [text for text in carry if not carries_secret(text)] == []
+    plain = ("SET @a:=@b", "a::jsonb@>'{}'", "http://h:80/a@b", "mysql://me@h:1", "password = 'x'", "me@h:1")
+    assert [text for text in plain if carries_secret(text)] == []
 
 
 ANY = st.text().filter(lambda text: "Hush" not in text)
@@ -168,63 +157,19 @@ def test_no_parameter_is_shown(before: str, name: str, after: str, mark: str) ->
 
 
 PIECES = (
-    *(
-        "flight",
-        "charrow",
-        "mysql",
-        "mysql+tls",
-        "postgres",
-        "clickhouse",
-        "sqlite",
-        "influx+http",
-        "akumuli",
-    ),
-    *(
-        "empty",
-        "ray",
-        "x",
-        "://",
-        ":",
-        "/",
-        "//",
-        "@",
-        "?",
-        "#",
-        "&",
-        "=",
-        ",",
-        "[",
-        "]",
-        "::1",
-        "[::1]",
-        "%",
-    ),
-    *(
-        "%3a",
-        "%40",
-        "%00",
-        "h",
-        "127.0.0.1",
-        "local",
-        "remote",
-        "1",
-        "65536",
-        "9" * 30,
-        "command",
-        "token",
-        "\0",
-    ),
-    *("query", "ticket", " ", "\n", "ä", "℀", "\udcff", "..", "'", '"', "{", "-", "--", "$", "\\", "Hush"),
+    "flight charrow mysql mysql+tls postgres clickhouse sqlite influx+http akumuli empty ray x :// : / // @ "
+    "? # & = , [ ] ::1 [::1] % %3a %40 %00 h 127.0.0.1 local remote 1 65536 command token query ticket ä ℀ "
+    ".. ' \" { - -- $ \\ Hush"
 )
+ODD = ("9" * 30, "\0", " ", "\n", "\udcff")
+BEGINNINGS = ["", "flight://", "mysql://", "sqlite:///", "influx+http://", "empty://", "flight://h:1?"]
 WRITTEN = st.tuples(
-    st.sampled_from(
-        ["", "flight://", "mysql://", "sqlite:///", "influx+http://", "empty://", "flight://h:1?"]
-    ),
-    st.lists(st.sampled_from(PIECES), max_size=8).map("".join),
+    st.sampled_from(BEGINNINGS),
+    st.lists(st.sampled_from([*PIECES.split(), *ODD]), max_size=8).map("".join),
 ).map("".join)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(url=WRITTEN, flag=st.sampled_from(["--target", "--place", "scenario"]))
 @example(url="mysql://u:pw@[::1/db", flag="--target")
 @example(url="sqlite:///\0", flag="--target")
@@ -304,3 +249,42 @@ def test_servers_that_are_one_target() -> None:
     broken = ServerGroup([Far("a"), Far("b", None, False)])  # type: ignore[list-item]
     assert not broken.running and broken.sealed_bytes() is None
     assert broken.complaint() == "b:1: no room"
+
+
+# ---- addresses with Unix sockets in the place of a host
+
+
+@pytest.mark.parametrize(
+    ("url", "place", "asked", "query"),
+    [
+        ("flight+unix:///run/s", "/run/s", "", ""),
+        ("flight+unix:///run/s:/a/b", "/run/s", "/a/b", ""),
+        ("flight+unix:///run/s?command=a:/b?c", "/run/s", "", "command=a:/b?c"),
+        ("flight+unix:///a%20b,/c:/t", "/a b,/c", "/t", ""),
+        ("charrow+unix:///run/s:/db?query=SELECT%201", "/run/s", "/db", "query=SELECT%201"),
+        ("postgres+unix://me@/var/run/postgresql:/sales", "/var/run/postgresql", "/sales", ""),
+        ("mysql+unix:///run/mysqld/mysqld.sock", "/run/mysqld/mysqld.sock", "", ""),
+        ("mysql+unix://local:/sales", "local", "/sales", ""),
+    ],
+)
+def test_addresses(url: str, place: str, asked: str, query: str) -> None:
+    assert check_url(url) == url and is_unix(url) and is_loopback(url)
+    parts = split_url(url)
+    assert (place_of(url), parts.path, parts.query) == (place, asked, query)
+    assert parts.geturl() == url
+    # What stands behind the socket goes, and the rest is an address.
+    alone = parts._replace(path="", query="").geturl()
+    assert check_url(alone) == alone and place_of(alone) == place
+
+
+def test_addresses_of_several_and_of_our_own() -> None:
+    assert each_host("flight+unix:///a,/b:/t") == ["flight+unix:///a:/t", "flight+unix:///b:/t"]
+    assert check_url("flight+unix://local/t") == "flight+unix://local:/t"
+    assert check_url("flight+unix:///run/s:") == "flight+unix:///run/s"
+    assert not is_unix("flight://local")
+
+
+def test_the_two_ways_to_one_system_are_two_places() -> None:
+    text = 'name = "x"\n[matrix]\ntarget = ["flight://local", "flight+unix://local"]\n'
+    cells = matrix.cells(load([Layer("x.toml", toml_text.parse(text, "x.toml"), text)]))
+    assert [cell.parameters["place"] for cell in cells] == ["flight://local", "flight+unix://local"]

@@ -29,6 +29,7 @@ from support.verdict import (
     verdict,
     words_are_kept,
 )
+from venturi.analysis.advice.trials import stood_still
 from venturi.analysis.cells.summary import summarise
 from venturi.analysis.results import load
 from venturi.analysis.verdict import crowding, types
@@ -309,7 +310,7 @@ def test_what_would_show_the_link_can_be_asked_there() -> None:
     "edit", [None, imported, without_server, lambda line: {"cell": "x", "outcome": "ok"}]
 )
 def test_runs_of_every_completeness(tmp_path: Any, edit: Any) -> None:
-    results = load(make_run(tmp_path / "run", edit=edit))
+    results = load(make_run(tmp_path / "run", repeats=2, edit=edit))
     assert set(results.verdicts) == {c.name for c in results.cells}
     for found in results.verdicts.values():
         assert found.sentence
@@ -351,34 +352,6 @@ def test_every_cause_is_found_by_a_proof_and_every_kind_is_one_of_the_contract()
     assert {cause.kind for cause in Cause} == set(get_args(types.Kind))
 
 
-def test_commands_are_ones_that_the_program_has(tmp_path: Any) -> None:
-    """Every command that any verdict proposes is parsed by the command line itself."""
-    from support.run import venturi
-    from venturi.cli import COMMANDS
-
-    settings = {"operation": "put", "rows_per_batch": 512, "compression": "zstd", "window": 65536,
-                "handicap": {"decode": 1}, "ack": "batch", "streams": 4, "threads": 2}  # fmt: skip
-    texts: set[str] = set()
-    ends = [RECEIVING, {"verify": 0.95}, {"await_reply": 1.0}, {"await_input": 0.5, "receive": 0.5}]
-    for operation in ("get", "put"):
-        for client in ends:
-            for server in (SENDING, {}, {"await_window": 0.9}, {"encode": 1.0}, {"await_input": 1.0}):
-                for place in (end(), end(0.99, 2), far()):
-                    changed = {**settings, "operation": operation}
-                    found = verdict(client, server, parameters=changed, client_end=place, server_end=place,
-                                    same_machine=None)  # fmt: skip
-                    texts.update(found.next)
-    commands = [t[t.index("venturi run") :] for t in texts if "venturi run" in t]
-    assert len(commands) > 5
-    assert "run" in COMMANDS
-    flags = {word.partition("=")[0] for text in commands for word in text.split() if word.startswith("--")}
-    known = venturi("run", "--help").stdout
-    assert not {flag for flag in flags if flag not in known}
-    longest = max(commands, key=lambda text: text.count("--"))
-    planned = venturi(*shlex.split(longest)[1:], "--dry-run")
-    assert planned.returncode == 0, planned.stderr
-
-
 def test_lines_of_a_run_are_judged_as_written(tmp_path: Any) -> None:
     path = make_run(tmp_path / "run", repeats=1)
     assert lines(path)
@@ -399,3 +372,19 @@ def test_lines_of_a_run_are_judged_as_written(tmp_path: Any) -> None:
 def test_a_command_repeats_what_was_typed_with_one_change(typed: str, expected: str) -> None:
     rerun = Rerun.of(cell_of(trial()), {"command": ["venturi", *shlex.split(typed)]})
     assert rerun.but(streams=8) == f"venturi {expected}"
+
+
+# ---- an end that stood still
+
+
+def test_a_short_pause_is_a_warning() -> None:
+    """It names the end that stood still longest, and in how many trials one did."""
+    still, short = (end(process={"paused_ns": ns}) for ns in (30_000_000, 20_000_000))
+    cell = cell_of(trial(client_end=short), trial(server_end=still, repeat=1), trial(repeat=2))
+    advice = stood_still([cell])
+    assert advice is not None and advice.kind == "paused"
+    assert advice.finding == "the server did not run for 0.03 s of 1 s (2 of 3 trials had a pause)"
+
+
+def test_where_nothing_stood_still_there_is_none() -> None:
+    assert stood_still([cell_of(trial())]) is None
