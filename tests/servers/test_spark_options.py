@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pyarrow as pa
 import pytest
 
 from support import needs_spark  # noqa: F401  # before what imports Spark
+from support.secret import HARD, SCHEMES, SECRET, leaks, urls
 from venturi.common.errors import VenturiError
 from venturi.spark.options import Options
 from venturi.spark.transports import ClickHouse, Flight, transport
@@ -100,3 +103,26 @@ def test_a_type_that_spark_has_not() -> None:
     tagged = pa.dictionary(pa.int8(), pa.large_string())
     found = spark_schema(pa.schema([("a", tagged), ("b", pa.map_(pa.string(), pa.uint8()))]))
     assert found.simpleString() == "struct<a:string,b:map<string,smallint>>"
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_secret_in_a_url_is_refused(scheme: str) -> None:
+    for url in urls(scheme):
+        if "unknown=" in url and scheme.startswith("clickhouse"):
+            continue  # a setting of ClickHouse's, which may be called so
+        with pytest.raises(VenturiError) as caught:
+            Options.parse({"url": url, "query": "select 1"})
+        assert not leaks("".join(traceback.format_exception(caught.value))), url
+
+
+def test_it_takes_names_of_variables() -> None:
+    given = {"url": "flight://h", "query": "q"}
+    for more in ({"token_env": HARD}, {"password_env": HARD, "user": "me"}):
+        with pytest.raises(VenturiError, match="must be the name of an environment variable") as caught:
+            Options.parse({**given, **more})
+        assert not leaks("".join(traceback.format_exception(caught.value)))
+    assert Options.parse({"url": "clickhouse://me@h/db", "query": "q"}).user == "me"
+    options = Options.parse({**given, "token_env": SECRET})
+    with pytest.raises(VenturiError, match="names no environment variable that is set") as caught:
+        options.secret("token_env")
+    assert not leaks("".join(traceback.format_exception(caught.value)))

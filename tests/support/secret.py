@@ -12,18 +12,34 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 from urllib.parse import quote, quote_plus
 
 from support.needs import require
-from support.run import TESTS, venturi
+from support.run import DATA, TESTS, venturi
 
 SECRET = "Hush9f3ZqX77"
 """Of letters and digits: it may stand anywhere in a URL."""
 HARD = "Hush+9f/3Zq:X 77%"
 """One that has other forms in a URL and in base64."""
+SCHEMES = (
+    *("flight", "flight+tls", "charrow", "charrow+tls", "clickhouse", "clickhouse+tls", "mysql", "mysql+tls"),
+    *("cassandra", "postgres", "sqlite", "duckdb", "akumuli", "akumuli+udp", "opentsdb", "influx"),
+    *("influx+http", "empty"),
+)
+ESCAPED = quote(HARD, safe="")
+IN_A_URL = [text.replace("\\n", "\n") for text in (DATA / "secrets/urls.txt").read_text().splitlines()]
+"""§ is the secret."""
+
+
+def urls(scheme: str) -> Iterator[str]:
+    """Of this system, with a secret in every place where somebody may put one."""
+    for shape in IN_A_URL:
+        for secret in (SECRET, ESCAPED):
+            yield shape.format(s=scheme).replace("§", secret)
 
 
 @functools.cache

@@ -16,7 +16,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 
@@ -25,8 +24,10 @@ from support.imports import FORMATS, SAMPLES
 from support.proven import proven_instrument as proven_instrument  # a fixture
 from support.run import DATA
 from support.secret import (
+    ESCAPED,
     HARD,
     ROWS,
+    SCHEMES,
     SECRET,
     UPSERT,
     Watch,
@@ -35,6 +36,7 @@ from support.secret import (
     leaks,
     right_and_wrong,
     stays_there,
+    urls,
 )
 from venturi import cli
 from venturi.cli.flags import command_line
@@ -42,15 +44,7 @@ from venturi.common.errors import VenturiError
 from venturi.store.importers.files import import_files
 from venturi.targets.urls import check_url
 
-SCHEMES = (
-    *("flight", "flight+tls", "charrow", "charrow+tls", "clickhouse", "clickhouse+tls", "mysql", "mysql+tls"),
-    *("cassandra", "postgres", "sqlite", "duckdb", "akumuli", "akumuli+udp", "opentsdb", "influx"),
-    *("influx+http", "empty"),
-)
 SECRETS = DATA / "secrets"
-ESCAPED = quote(HARD, safe="")
-IN_A_URL = [text.replace("\\n", "\n") for text in (SECRETS / "urls.txt").read_text().splitlines()]
-"""§ is the secret."""
 
 
 @pytest.fixture
@@ -78,12 +72,6 @@ def refused(ended: tuple[int, str], what: object) -> None:
     assert code not in (0, 1), (what, said)
     assert said.startswith("error: ") and "Traceback" not in said and not leaks(said), (what, said)
     assert not list(Path.cwd().iterdir()), what
-
-
-def urls(scheme: str) -> Iterator[str]:
-    for shape in IN_A_URL:
-        for secret in (SECRET, ESCAPED):
-            yield shape.format(s=scheme).replace("§", secret)
 
 
 WITH_URLS, WITHOUT_URLS = (
@@ -166,8 +154,6 @@ def test_a_secret_in_a_file_is_refused(
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_python_says_no_more(scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from venturi.spark.options import Options
-
     monkeypatch.chdir(tmp_path)
     for at, url in enumerate(urls(scheme)):
         acts: list[Callable[[str], object]] = [
@@ -180,11 +166,6 @@ def test_python_says_no_more(scheme: str, tmp_path: Path, monkeypatch: pytest.Mo
             with pytest.raises((ValueError, VenturiError)) as caught:
                 act(url)
             assert not leaks("".join(traceback.format_exception(caught.value))), url
-        if "unknown=" in url and scheme.startswith("clickhouse"):
-            continue  # for Spark a setting of ClickHouse's, which may be called so
-        with pytest.raises(VenturiError) as caught:
-            Options.parse({"url": url, "query": "select 1"})
-        assert not leaks("".join(traceback.format_exception(caught.value))), url
     assert not list(tmp_path.iterdir())
 
 
@@ -217,21 +198,6 @@ def test_the_core_says_no_more(scheme: str, core: Any) -> None:
         record = json.loads(core.run_trial(json.dumps(spec), core.Control()))
         assert record["error"]["kind"] == "usage", url
         assert not leaks(json.dumps(record)), record
-
-
-def test_spark_takes_names_of_variables() -> None:
-    from venturi.spark.options import Options
-
-    given = {"url": "flight://h", "query": "q"}
-    for more in ({"token_env": HARD}, {"password_env": HARD, "user": "me"}):
-        with pytest.raises(VenturiError, match="must be the name of an environment variable") as caught:
-            Options.parse({**given, **more})
-        assert not leaks("".join(traceback.format_exception(caught.value)))
-    assert Options.parse({"url": "clickhouse://me@h/db", "query": "q"}).user == "me"
-    options = Options.parse({**given, "token_env": SECRET})
-    with pytest.raises(VenturiError, match="names no environment variable that is set") as caught:
-        options.secret("token_env")
-    assert not leaks("".join(traceback.format_exception(caught.value)))
 
 
 @pytest.mark.parametrize("name", FORMATS)
