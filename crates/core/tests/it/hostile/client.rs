@@ -98,6 +98,16 @@ impl Fake {
     }
 }
 
+/// To these answers, a get or a put fails so. All at once: after a failure a trial waits a second
+/// for whoever answered its planning, who says nothing more.
+fn all_fail(cases: Vec<(&'static str, &'static str, Kind, Vec<u8>)>) {
+    std::thread::scope(|scope| {
+        for (words, operation, kind, bytes) in cases {
+            scope.spawn(move || Fake::answers(bytes).fails(words, operation, kind, words));
+        }
+    });
+}
+
 fn failed(what: &str, record: Record, kind: Kind, words: &str) {
     assert_eq!(record.outcome, Outcome::Failed, "{what}");
     let error = record.error.unwrap();
@@ -174,18 +184,20 @@ fn cut_short_at_every_byte() {
     }
     assert_eq!(cut(&whole), (true, Kind::Lost));
     // A whole trial, at some of them.
-    let position = Arc::new(AtomicUsize::new(0));
-    let now = position.clone();
-    let fake = Fake::planned(move |mut socket| {
-        await_call(&mut socket, b"DoGet");
-        let _ = socket.write_all(&whole[..now.load(Ordering::Relaxed)]);
-        let _ = socket.shutdown(Shutdown::Write);
-        linger(socket);
+    std::thread::scope(|scope| {
+        for at in (0..length).step_by(length / 29).chain([length - 1]) {
+            let part = whole[..at].to_vec();
+            scope.spawn(move || {
+                let fake = Fake::planned(move |mut socket| {
+                    await_call(&mut socket, b"DoGet");
+                    let _ = socket.write_all(&part);
+                    let _ = socket.shutdown(Shutdown::Write);
+                    linger(socket);
+                });
+                fake.fails(&format!("cut at {at}"), "get", Kind::Lost, "");
+            });
+        }
     });
-    for at in (0..length).step_by(length / 29).chain([length - 1]) {
-        position.store(at, Ordering::Relaxed);
-        fake.fails(&format!("cut at {at}"), "get", Kind::Lost, "");
-    }
 }
 
 #[test]
@@ -225,6 +237,7 @@ fn ends_that_say_why() {
         &[("grpc-status", "8"), ("grpc-message", "no%20room")],
     );
     let (lost, protocol) = (Kind::Lost, Kind::Protocol);
+    let mut cases = Vec::new();
     for (kind, words, bytes) in [
         (Kind::Server, "INTERNAL_ERROR", begun_and(reset)),
         (lost, "ENHANCE_YOUR_CALM too much", begun_and(away)),
@@ -240,11 +253,11 @@ fn ends_that_say_why() {
             begun_and(data(1, true, b"")),
         ),
     ] {
-        let fake = Fake::answers(bytes);
         for operation in ["get", "put"] {
-            fake.fails(words, operation, kind, words);
+            cases.push((words, operation, kind, bytes.clone()));
         }
     }
+    all_fail(cases);
 }
 
 #[test]
@@ -258,6 +271,7 @@ fn messages_that_lie() {
     let batch = data(1, false, &flight_data(None, batch));
     let part = |bytes: &[u8]| [begun(), data(1, false, bytes)].concat();
     let cut_off = [part(&[0, 0]), trailers(1, "0")].concat();
+    let mut cases = Vec::new();
     for (words, bytes) in [
         ("max_message_size", part(&[0, 0xff, 0xff, 0xff, 0xff])),
         ("compresses", part(&[1, 0, 0, 0, 1, 0])),
@@ -267,8 +281,9 @@ fn messages_that_lie() {
         ("outside", [begun(), schema, short].concat()),
         ("middle of a message", cut_off),
     ] {
-        Fake::answers(bytes).fails(words, "get", Kind::Protocol, words);
+        cases.push((words, "get", Kind::Protocol, bytes));
     }
+    all_fail(cases);
 }
 
 #[test]
@@ -282,6 +297,7 @@ fn frames_that_break_the_rules() {
     let wide = [settings(&[0, 4, 0x7f, 0xff, 0xff, 0xff]), update(1, &most)].concat();
     let (ok, grpc) = ((":status", "200"), ("content-type", "application/grpc"));
     let short = answer(&[ok, grpc, ("content-length", "2")]);
+    let mut cases = Vec::new();
     for (words, bytes) in [
         ("window over", behind(update(0, &most))),
         ("window over", behind(wide)),
@@ -320,8 +336,9 @@ fn frames_that_break_the_rules() {
             behind([data(1, true, b""), data(1, true, b"")].concat()),
         ),
     ] {
-        Fake::answers(bytes).fails(words, "get", Kind::Protocol, words);
+        cases.push((words, "get", Kind::Protocol, bytes));
     }
+    all_fail(cases);
 }
 
 #[test]
