@@ -5,12 +5,13 @@
 //! sampling thread has come to: whoever opens the first trial takes that row, and the trials that
 //! come while others are open have the last one before them.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use venturi_base::meter::end::{monotonic_ns, thread_cpu_ns, End};
 use venturi_base::meter::readers::network::Interface;
 use venturi_base::meter::series::Series;
@@ -29,6 +30,9 @@ const AFTER_LAST: Duration = Duration::from_secs(15);
 
 /// A row that is no older than this will do for a trial's start.
 const FRESH_NS: i64 = 20_000_000;
+
+/// When the last row was taken, of a sampler whose thread has ended.
+const ENDED: i64 = i64::MAX;
 
 /// Intervals that a client may ask for.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -61,8 +65,9 @@ struct Sampler {
     series: Mutex<Series>,
     /// A row is wanted at once: a trial's first stream begins, or its last one ends.
     nudged: AtomicBool,
-    /// When the last row was taken: known without waiting for one that is being read.
-    last_ns: AtomicI64,
+    /// When the last row was taken: known without waiting for one that is being read. `ENDED`:
+    /// there will be no other.
+    last_ns: watch::Sender<i64>,
     thread: OnceLock<Thread>,
 }
 
@@ -213,12 +218,9 @@ impl Watch {
                 )
             })?;
         // The row that was wanted at the end may not be there yet.
-        for _ in 0..200 {
-            let last = sampler.series.lock().t_ns.last().copied();
-            if ended.is_none_or(|ended| last.is_some_and(|last| last >= ended)) {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
+        if let Some(ended) = ended {
+            let mut taken = sampler.last_ns.subscribe();
+            let _ = taken.wait_for(|last| *last >= ended).await;
         }
         let mut series = {
             let series = sampler.series.lock();
@@ -290,7 +292,7 @@ impl Sampler {
     }
 
     fn is_fresh(&self) -> bool {
-        monotonic_ns() - self.last_ns.load(Relaxed) < FRESH_NS
+        monotonic_ns() - *self.last_ns.borrow() < FRESH_NS
     }
 
     /// The thread, until it is not wanted any more.
@@ -301,6 +303,7 @@ impl Sampler {
         interval: Duration,
         mut aimed: Option<Route>,
     ) {
+        let _ended = Ended(&self);
         end.begin();
         let mut stretch = 1;
         let mut due = Instant::now() + interval;
@@ -344,7 +347,7 @@ impl Sampler {
         series.begin_row(now);
         end.read(series);
         series.end_row(spent_ns);
-        self.last_ns.store(now, Relaxed);
+        self.last_ns.send_replace(now);
     }
 
     /// What to sample. `None`: nothing, or another thread does.
@@ -369,6 +372,15 @@ impl Sampler {
     }
 }
 
+/// Says that a sampler's thread takes no more rows, however it ends.
+struct Ended<'a>(&'a Sampler);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.last_ns.send_replace(ENDED);
+    }
+}
+
 /// Of the trials that are open, together.
 struct Wanted {
     interval: Duration,
@@ -378,6 +390,10 @@ struct Wanted {
 
 #[cfg(test)]
 mod tests {
+    use std::future::Future;
+    use std::pin::{pin, Pin};
+    use std::task::{Context, Waker};
+
     use super::*;
 
     fn run<T>(work: impl std::future::Future<Output = T>) -> T {
@@ -430,6 +446,31 @@ mod tests {
         assert!(run(watch.take("t")).is_none(), "handed over once");
         until(|| ended_with.strong_count() == 0);
         assert!(watch.0.book.lock().sampler.is_none());
+    }
+
+    /// However late it comes: the row is awaited without a clock, so no runtime is needed.
+    #[test]
+    fn the_row_at_the_end_of_a_trial_is_awaited() {
+        let poll = |taking: Pin<&mut dyn Future<Output = _>>| {
+            taking.poll(&mut Context::from_waker(Waker::noop()))
+        };
+        for stops in [false, true] {
+            let watch = Watch::default();
+            assert!(watch.open("t", 60_000_000_000, None));
+            watch.begin("t");
+            let connections = watch.with("t", |open, _| open.connections.clone()).unwrap();
+            let held = connections.series.lock(); // the sampling thread comes no further
+            let ended = monotonic_ns();
+            watch.end("t");
+            let mut taking = pin!(watch.take("t"));
+            assert!(poll(taking.as_mut()).is_pending());
+            if stops {
+                watch.close();
+            }
+            drop(held);
+            let series = run(taking).unwrap();
+            assert!(stops || *series.t_ns.last().unwrap() >= ended);
+        }
     }
 
     #[test]

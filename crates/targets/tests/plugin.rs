@@ -7,16 +7,18 @@ use std::time::Duration;
 use arrow_array::{Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use parking_lot::Mutex;
+use serde_json::{json, Value};
 
 use venturi_base::data::{digest, Cursor, Source};
 use venturi_base::error::{Error, Kind, Result};
-use venturi_base::spec::TrialSpec;
 use venturi_engine::{run_on, Control, Outcome, Record};
 use venturi_targets::plugin::{Consumer, Planned, Plugged, Plugin, Producer, Taken};
+use venturi_testkit::{assert_contains, parse, with};
 
 /// What goes wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Fault {
+    #[default]
     Nothing,
     Plan,
     Open,
@@ -33,6 +35,7 @@ enum Fault {
     NoDigest,
 }
 
+#[derive(Default)]
 struct Code {
     fault: Fault,
     source: Mutex<Option<Source>>,
@@ -173,7 +176,7 @@ struct Tried {
     stuck: Arc<AtomicUsize>,
 }
 
-fn tried(fault: Fault, operation: &str, more: &str) -> Tried {
+fn tried(fault: Fault, operation: &str, more: Value) -> Tried {
     let stuck = Arc::new(AtomicUsize::new(0));
     run(fault, operation, more, stuck, Arc::default())
 }
@@ -181,33 +184,24 @@ fn tried(fault: Fault, operation: &str, more: &str) -> Tried {
 fn run(
     fault: Fault,
     operation: &str,
-    more: &str,
+    more: Value,
     stuck: Arc<AtomicUsize>,
     release: Arc<Mutex<()>>,
 ) -> Tried {
-    let data = match more.contains("duration_ns") || !more.contains("remote") {
-        true => r#"{"source": "records", "columns": 2}"#,
-        false => r#"{"source": "remote"}"#,
-    };
-    let work = if more.contains("duration_ns") || more.contains("remote") {
-        ""
-    } else {
-        r#""rows_per_stream": 1000,"#
-    };
-    let more = more.trim_start_matches("remote");
-    let spec = TrialSpec::parse(&format!(
-        r#"{{"trial": "t", "target": "mine://there", "operation": "{operation}", "data": {data},
-            "rows_per_batch": 100, {work} "streams": 3, "threads": 2 {more}}}"#
-    ));
+    let mut spec = json!({
+        "target": "mine://there", "operation": operation, "rows_per_batch": 100, "streams": 3,
+        "data": {"source": "records", "columns": 2},
+    });
+    if more.get("duration_ns").is_none() && more.get("data").is_none() {
+        spec["rows_per_stream"] = json!(1000);
+    }
     let code = Arc::new(Code {
         fault,
-        source: Mutex::default(),
         rows: Some(3000),
         release,
-        calls: Arc::default(),
-        closed: AtomicUsize::new(0),
+        ..Code::default()
     });
-    let spec = Arc::new(spec.unwrap());
+    let spec = Arc::new(parse(with(spec, more)));
     let target = Plugged::new(spec.clone(), code.clone(), stuck.clone());
     Tried {
         record: run_on(&spec, Box::new(target), &Control::new()),
@@ -219,16 +213,14 @@ fn run(
 #[test]
 fn what_is_asked_for_moves_and_is_compared() {
     for operation in ["get", "put"] {
-        let tried = tried(Fault::Nothing, operation, "");
+        let tried = tried(Fault::Nothing, operation, json!({}));
         let record = tried.record;
         assert_eq!(record.error, None);
         assert_eq!((record.counts.rows, record.counts.batches), (3000, 30));
         assert_eq!(record.counts.payload_bytes, 3000 * 16);
         assert_eq!(record.verification.achieved, "checksum");
-        assert_eq!(
-            record.verification.checksum,
-            record.verification.expected_checksum
-        );
+        let verified = record.verification;
+        assert_eq!(verified.checksum, verified.expected_checksum);
         assert_eq!(record.target.software.as_deref(), Some("test 1"));
         assert_eq!(record.target.protocol, "mine");
         assert!(record.stages.client["plugin"] > 0);
@@ -239,7 +231,7 @@ fn what_is_asked_for_moves_and_is_compared() {
 
 #[test]
 fn no_more_calls_run_at_a_time_than_there_are_threads() {
-    let tried = tried(Fault::Nothing, "get", "");
+    let tried = tried(Fault::Nothing, "get", json!({}));
     let most = tried.code.calls.1.load(Ordering::Relaxed);
     assert!((1..=2).contains(&most), "{most}");
     // A stream in three waits for its turn, and that is not the code's time.
@@ -254,7 +246,7 @@ fn time_ends_a_trial_as_well() {
             "get" => Fault::Late,
             _ => Fault::Nothing,
         };
-        let record = tried(fault, operation, r#", "duration_ns": 100000000"#).record;
+        let record = tried(fault, operation, json!({"duration_ns": 100_000_000})).record;
         assert_eq!(record.outcome, Outcome::Ok, "{:?}", record.error);
         assert!(record.counts.rows > 0 && record.counts.rows.is_multiple_of(100));
         assert_eq!(record.verification.achieved, "checksum");
@@ -263,45 +255,32 @@ fn time_ends_a_trial_as_well() {
 
 #[test]
 fn rows_of_its_own_are_counted() {
-    let record = tried(Fault::Nothing, "get", "remote").record;
+    let own = json!({"data": {"source": "remote"}});
+    let record = tried(Fault::Nothing, "get", own.clone()).record;
     assert_eq!(record.error, None);
     assert_eq!(record.counts.payload_bytes, 3000 * 8);
     assert_eq!(record.verification.achieved, "count");
-    let record = tried(Fault::Early, "get", "remote").record;
+    let record = tried(Fault::Early, "get", own).record;
     assert_eq!(record.error.unwrap().kind, Kind::Verification);
 }
 
 #[test]
 fn what_it_does_wrong_is_said() {
+    use Kind::{Internal, Plugin, Verification};
     for (fault, operation, kind, said) in [
-        (Fault::Plan, "get", Kind::Plugin, "it is broken"),
-        (
-            Fault::Open,
-            "get",
-            Kind::Plugin,
-            ": ValueError: it is broken",
-        ),
-        (Fault::Stream, "get", Kind::Plugin, "it is broken"),
-        (Fault::Stream, "put", Kind::Plugin, "it is broken"),
-        (Fault::Panic, "get", Kind::Internal, "at the disco"),
-        (
-            Fault::Columns,
-            "get",
-            Kind::Plugin,
-            "the columns a: Int64; ",
-        ),
-        (Fault::Early, "get", Kind::Verification, "2700 rows arrived"),
-        (
-            Fault::Late,
-            "get",
-            Kind::Plugin,
-            "more rows than were asked",
-        ),
-        (Fault::Empty, "get", Kind::Plugin, "without a row"),
-        (Fault::Loses, "put", Kind::Verification, "took 999 rows"),
-        (Fault::Alters, "put", Kind::Verification, "digest"),
+        (Fault::Plan, "get", Plugin, "it is broken"),
+        (Fault::Open, "get", Plugin, ": ValueError: it is broken"),
+        (Fault::Stream, "get", Plugin, "it is broken"),
+        (Fault::Stream, "put", Plugin, "it is broken"),
+        (Fault::Panic, "get", Internal, "at the disco"),
+        (Fault::Columns, "get", Plugin, "the columns a: Int64; "),
+        (Fault::Early, "get", Verification, "2700 rows arrived"),
+        (Fault::Late, "get", Plugin, "more rows than were asked"),
+        (Fault::Empty, "get", Plugin, "without a row"),
+        (Fault::Loses, "put", Verification, "took 999 rows"),
+        (Fault::Alters, "put", Verification, "digest"),
     ] {
-        let tried = tried(fault, operation, "");
+        let tried = tried(fault, operation, json!({}));
         let error = tried.record.error.unwrap_or_else(|| panic!("{fault:?}"));
         assert_eq!(error.kind, kind, "{fault:?}: {error:?}");
         assert!(error.message.contains(said), "{fault:?}: {error:?}");
@@ -314,7 +293,7 @@ fn what_it_does_wrong_is_said() {
 
 #[test]
 fn without_a_digest_rows_are_counted() {
-    let verified = tried(Fault::NoDigest, "put", "").record.verification;
+    let verified = tried(Fault::NoDigest, "put", json!({})).record.verification;
     assert_eq!((verified.achieved, verified.rows), ("count", 3000));
     assert!(verified.note.unwrap().contains("no digest"));
 }
@@ -324,22 +303,22 @@ fn a_call_that_does_not_return_is_given_up_and_remembered() {
     let (stuck, release) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(())));
     let held = release.lock();
     let again = |fault| {
-        let more = r#", "timeout_ns": 200000000"#;
+        let more = json!({"timeout_ns": 200_000_000});
         let record = run(fault, "get", more, stuck.clone(), release.clone()).record;
         record.error.map(|error| (error.kind, error.message))
     };
     let (kind, message) = again(Fault::Hangs).unwrap();
     assert_eq!(kind, Kind::Timeout);
-    assert!(
-        message.contains("has not returned from a call (the next batch) for 0.2 s"),
-        "{message}"
+    assert_contains(
+        &message,
+        "has not returned from a call (the next batch) for 0.2 s",
     );
     assert_eq!(stuck.load(Ordering::Relaxed), 3);
     let (kind, message) = again(Fault::Nothing).unwrap();
     assert_eq!(kind, Kind::Plugin);
-    assert!(message.contains("earlier trial"), "{message}");
+    assert_contains(&message, "earlier trial");
     drop(held);
-    let patient = run(Fault::Nothing, "get", "", stuck.clone(), release.clone());
+    let patient = run(Fault::Nothing, "get", json!({}), stuck.clone(), release);
     assert_eq!(patient.record.error, None);
     assert_eq!(stuck.load(Ordering::Relaxed), 0);
 }

@@ -3,7 +3,9 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use crate::watch;
 
@@ -63,26 +65,48 @@ impl Drop for Peer {
     }
 }
 
-/// A way to a server that can be cut.
+/// A way to a server: it can be cut, and it may be long or narrow.
 #[derive(Debug)]
 pub struct Relay {
     peer: Peer,
     sockets: Arc<Mutex<Vec<TcpStream>>>,
 }
 
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Plain,
+    /// Every byte arrives so much later; the way itself holds any number of them.
+    Long(Duration),
+    /// So many bytes a second, in each direction.
+    Narrow(u64),
+}
+
 impl Relay {
     pub fn to(server: impl Into<String>) -> Self {
+        Self::between(server, Way::Plain)
+    }
+
+    pub fn delayed(server: impl Into<String>, delay: Duration) -> Self {
+        Self::between(server, Way::Long(delay))
+    }
+
+    pub fn slow(server: impl Into<String>, bytes_per_second: u64) -> Self {
+        Self::between(server, Way::Narrow(bytes_per_second))
+    }
+
+    fn between(server: impl Into<String>, way: Way) -> Self {
         let server = server.into();
         let sockets = Arc::<Mutex<Vec<TcpStream>>>::default();
         let kept = sockets.clone();
         let peer = Peer::start(move |near, _| {
             let far = TcpStream::connect(&server).unwrap();
             for socket in [&near, &far] {
+                socket.set_nodelay(true).unwrap();
                 kept.lock().unwrap().push(socket.try_clone().unwrap());
             }
             let (from, to) = (near.try_clone().unwrap(), far.try_clone().unwrap());
-            std::thread::spawn(move || pass(from, to));
-            pass(far, near);
+            std::thread::spawn(move || pass(from, to, way));
+            pass(far, near, way);
         });
         Self { peer, sockets }
     }
@@ -98,12 +122,46 @@ impl Relay {
     }
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream) {
+fn pass(mut from: TcpStream, mut to: TcpStream, way: Way) {
     let mut room = vec![0; 64 << 10];
+    if let Way::Long(delay) = way {
+        let (sender, receiver) = channel::<(Instant, Vec<u8>)>();
+        std::thread::spawn(move || {
+            for (due, bytes) in receiver {
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                if to.write_all(&bytes).is_err() {
+                    break;
+                }
+            }
+            let _ = to.shutdown(Shutdown::Write);
+        });
+        while let Ok(count @ 1..) = from.read(&mut room) {
+            let due = Instant::now() + delay;
+            if sender.send((due, room[..count].to_vec())).is_err() {
+                break;
+            }
+        }
+        return;
+    }
+    if let Way::Narrow(_) = way {
+        // Little in flight, or the buffers would swallow a whole trial.
+        let _ = socket2::SockRef::from(&from).set_recv_buffer_size(32 << 10);
+        room.truncate(16 << 10);
+    }
+    let mut slot = Instant::now();
     while let Ok(count @ 1..) = from.read(&mut room) {
+        if let Way::Narrow(rate) = way {
+            let takes = Duration::from_nanos(count as u64 * 1_000_000_000 / rate);
+            slot = slot.max(Instant::now()) + takes;
+            std::thread::sleep(slot.saturating_duration_since(Instant::now()));
+        }
         if to.write_all(&room[..count]).is_err() {
             break;
         }
     }
-    let _ = to.shutdown(Shutdown::Both);
+    let end = match way {
+        Way::Plain => Shutdown::Both,
+        _ => Shutdown::Write,
+    };
+    let _ = to.shutdown(end);
 }

@@ -9,10 +9,15 @@ use crate::watch;
 /// of ten rows, data of the peer.
 pub fn trial(fields: Value) -> Value {
     watch();
-    let mut spec = json!({
+    let spec = json!({
         "trial": "t", "target": "test://", "operation": "get", "data": {"source": "remote"},
         "rows_per_batch": 10, "streams": 1, "threads": 2,
     });
+    with(spec, fields)
+}
+
+/// A spec with these fields instead of those that it has.
+pub fn with(mut spec: Value, fields: Value) -> Value {
     let (Value::Object(spec_fields), Value::Object(fields)) = (&mut spec, fields) else {
         panic!("fields of a spec are an object")
     };

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::spec::{Data, Values};
+use venturi_testkit::assert_contains;
 
 mod digest;
 mod payload;
@@ -112,7 +113,7 @@ fn what_cannot_be_moved_is_refused() {
     let text = StringArray::from(vec!["x".repeat(1000)]);
     let batch = RecordBatch::try_from_iter([("s", Arc::new(text) as _)]).unwrap();
     let message = refused(Source::from_batches(batch.schema(), vec![batch], 1 << 30));
-    assert!(message.contains("rows_per_batch"), "{message}");
+    assert_contains(&message, "rows_per_batch");
 }
 
 #[test]

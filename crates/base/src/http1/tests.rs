@@ -4,6 +4,7 @@ use std::thread::JoinHandle;
 
 use super::*;
 use crate::error::Kind;
+use venturi_testkit::assert_contains;
 
 /// A server that reads one request's head and `body` bytes, says `answer` in pieces of `cut`
 /// bytes, and closes.
@@ -40,8 +41,7 @@ fn server(answer: Vec<u8>, cut: usize, body: usize) -> (Web, JoinHandle<Vec<u8>>
 }
 
 fn run<T>(work: impl std::future::Future<Output = T>) -> T {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_all().build().unwrap().block_on(work)
+    crate::net::runtime::block_on(work).unwrap()
 }
 
 fn asked(answer: &[u8], cut: usize) -> Result<Response> {
@@ -67,53 +67,34 @@ fn answers_of_every_framing() {
 
 #[test]
 fn answers_that_lie_or_end_too_soon() {
+    use Kind::{Lost, Protocol};
+    let ok = |rest: &str| format!("HTTP/1.1 200 OK\r\n{rest}").into_bytes();
+    let chunked = |rest: &str| ok(&format!("Transfer-Encoding: chunked\r\n\r\n{rest}"));
     for (answer, kind, said) in [
-        (&b"SSH-2.0-x\r\n"[..], Kind::Protocol, "no status line"),
-        (
-            b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
-            Kind::Protocol,
-            "no number",
-        ),
-        (
-            b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc",
-            Kind::Lost,
-            "closed",
-        ),
-        (
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-            Kind::Protocol,
-            "size",
-        ),
-        (
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nabc",
-            Kind::Lost,
-            "closed",
-        ),
-        (b"", Kind::Lost, "closed"),
+        (b"SSH-2.0-x\r\n".to_vec(), Protocol, "no status line"),
+        (ok("Content-Length: x\r\n\r\n"), Protocol, "no number"),
+        (ok("Content-Length: 9\r\n\r\nabc"), Lost, "closed"),
+        (chunked("zz\r\n"), Protocol, "size"),
+        (chunked("9\r\nabc"), Lost, "closed"),
+        (vec![], Lost, "closed"),
     ] {
-        let error = asked(answer, 7).unwrap_err();
+        let error = asked(&answer, 7).unwrap_err();
         assert_eq!(error.kind, kind, "{error}");
         assert!(error.message.contains(said), "{error}");
     }
     let long = [&b"HTTP/1.1 200 OK\r\nX: "[..], &vec![b'x'; 1 << 17]].concat();
-    assert!(asked(&long, 1 << 16)
-        .unwrap_err()
-        .message
-        .contains("64 KiB"));
+    assert_contains(&asked(&long, 1 << 16).unwrap_err().message, "64 KiB");
     let large = [&b"HTTP/1.1 200 OK\r\n\r\n"[..], &vec![b'x'; 2 << 20]].concat();
-    assert!(asked(&large, 1 << 16)
-        .unwrap_err()
-        .message
-        .contains("1048576 bytes"));
+    assert_contains(
+        &asked(&large, 1 << 16).unwrap_err().message,
+        "1048576 bytes",
+    );
 }
 
 #[test]
 fn a_refusal_in_the_middle_of_a_request_is_read() {
-    let (web, thread) = server(
-        b"HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno".to_vec(),
-        100,
-        0,
-    );
+    let refusal = b"HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno";
+    let (web, thread) = server(refusal.to_vec(), 100, 0);
     let body = vec![0; 64 << 20];
     // What the server has not read may make the kernel throw its answer away.
     match run(ask(&web, "POST", "/", &body, 100)) {

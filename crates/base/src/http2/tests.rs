@@ -10,6 +10,7 @@ use crate::codec::flight::{queue_message, Expect, Message};
 use crate::codec::frame;
 use crate::error::{Kind, Result};
 use crate::net::wire::Wire;
+use venturi_testkit::assert_contains;
 
 async fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -157,7 +158,7 @@ fn raw(bytes: &[u8]) -> (crate::error::Error, Vec<u8>) {
 fn an_http_1_client_is_told() {
     let (error, answer) = raw(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_eq!(error.kind, Kind::Protocol);
-    assert!(error.message.contains("not an HTTP/2 client"), "{error}");
+    assert_contains(&error.message, "not an HTTP/2 client");
     assert!(answer.windows(3).any(|w| w == b"not"));
 }
 
@@ -176,7 +177,7 @@ fn an_endless_header_block_is_refused() {
         frame::write(frame::kind::CONTINUATION, 0, 1, &[0; 1000], &mut bytes);
     }
     let (error, _) = raw(&bytes);
-    assert!(error.message.contains("over the limit"), "{error}");
+    assert_contains(&error.message, "over the limit");
 }
 
 #[test]
@@ -242,7 +243,7 @@ fn ten_thousand_frames_that_move_nothing_are_enough() {
     assert_eq!(error.kind, Kind::Lost, "{error}");
     let (error, _) = raw(&[hello(), pings(10_000)].concat());
     assert_eq!(error.kind, Kind::Protocol, "{error}");
-    assert!(error.message.contains("without any data"), "{error}");
+    assert_contains(&error.message, "without any data");
 }
 
 /// The answers wait in memory, so no more is read; whatever data is between.
@@ -349,7 +350,7 @@ fn headers_behind_a_reset_are_refused_on_a_stream_that_we_ended() {
     assert_eq!(raw(&passed_over).0.kind, Kind::Lost);
     frame::write(frame::kind::RST_STREAM, 0, 1, &[0, 0, 0, 8], &mut bytes);
     let (error, _) = raw(&[bytes, request(false)].concat());
-    assert!(error.message.contains("behind a stream's end"), "{error}");
+    assert_contains(&error.message, "behind a stream's end");
 }
 
 /// RFC 7541, 4.2: who is told that the table is smaller says so before the next header.

@@ -5,6 +5,7 @@ use venturi_base::data::archive::{Chunk, Reader};
 use venturi_base::data::metrics::Metrics;
 use venturi_base::data::points::{Block, Rows};
 use venturi_engine::Control;
+use venturi_testkit::assert_contains;
 
 struct Scratch(PathBuf);
 
@@ -96,7 +97,7 @@ fn archives_hold_the_points_of_the_workload() {
     }
     let again = generate(&order(&scratch.0, ""), &Control::new()).unwrap_err();
     assert_eq!(again.kind, Kind::Usage);
-    assert!(again.message.contains("files in it already"), "{again}");
+    assert_contains(&again.message, "files in it already");
 }
 
 #[test]
@@ -112,14 +113,14 @@ fn what_is_wrong_with_an_archive_is_said() {
 
     fs::write(&file, &whole[..whole.len() - 100]).unwrap();
     let short = Manifest::read(&scratch.0).unwrap_err();
-    assert!(short.message.contains("in the manifest"), "{short}");
+    assert_contains(&short.message, "in the manifest");
     assert!(said(chunks(&scratch.0, &manifest, 100)).contains("not whole"));
 
     let mut broken = whole.clone();
     broken[whole.len() / 2] ^= 0x55;
     fs::write(&file, &broken).unwrap();
     let text = said(chunks(&scratch.0, &manifest, 100));
-    assert!(text.contains("host_range_3_5.gz"), "{text}");
+    assert_contains(&text, "host_range_3_5.gz");
 
     fs::write(&file, &whole).unwrap();
     manifest.archives[1].crc32 = "00000000".into();
@@ -130,15 +131,15 @@ fn what_is_wrong_with_an_archive_is_said() {
         serde_json::to_string(&manifest).unwrap(),
     )
     .unwrap();
-    assert!(Manifest::read(&scratch.0)
-        .unwrap_err()
-        .message
-        .contains("no file's name"));
+    assert_contains(
+        &Manifest::read(&scratch.0).unwrap_err().message,
+        "no file's name",
+    );
     fs::remove_file(scratch.0.join(MANIFEST)).unwrap();
-    assert!(Manifest::read(&scratch.0)
-        .unwrap_err()
-        .message
-        .contains("venturi generate"));
+    assert_contains(
+        &Manifest::read(&scratch.0).unwrap_err().message,
+        "venturi generate",
+    );
 }
 
 #[test]

@@ -1,63 +1,37 @@
 //! Stages of both ends over real sockets: gap-free, and each wait under its right name.
 
-mod relay;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{json, Value};
 use venturi_core::engine::record::Stages;
 use venturi_core::engine::{run, Control, Outcome, Record};
 use venturi_core::server::flight::Server;
-use venturi_testkit::{alone, parse};
-
-use relay::Relay;
+use venturi_testkit::{alone, parse, with, Relay};
 
 fn server(more: &str) -> Server {
     let spec = format!(r#"{{"host": "127.0.0.1", "port": 0, "memory_bytes": 1000000000 {more}}}"#);
     Server::start(&spec).unwrap()
 }
 
-struct Case<'a> {
-    address: &'a str,
-    operation: &'a str,
-    streams: usize,
-    threads: usize,
-    rows_per_batch: u64,
-    rows: u64,
-    rate: &'a str,
-    options: &'a str,
-    values: &'a str,
+/// A trial of one stream that moves records, but for what these fields say.
+fn trial(address: impl AsRef<str>, operation: &str, more: Value) -> Record {
+    static TRIALS: AtomicU64 = AtomicU64::new(0);
+    let number = TRIALS.fetch_add(1, Ordering::Relaxed);
+    let spec = json!({
+        "trial": format!("stages-{number}"), "target": format!("flight://{}", address.as_ref()), "threads": 1,
+        "operation": operation, "data": {"source": "records", "values": "random"},
+        "rows_per_batch": 4096, "rows_per_stream": 4_000_000,
+    });
+    let spec = parse(with(spec, more));
+    let rows = spec.rows_per_stream.unwrap() * spec.streams as u64;
+    let record = run(spec, &Control::new());
+    assert_eq!((&record.error, record.outcome), (&None, Outcome::Ok));
+    assert_eq!(record.counts.rows, rows);
+    record
 }
 
-impl<'a> Case<'a> {
-    fn new(address: &'a str, operation: &'a str) -> Self {
-        Self {
-            address,
-            operation,
-            streams: 1,
-            threads: 1,
-            rows_per_batch: 4096,
-            rows: 4_000_000,
-            rate: "null",
-            options: "",
-            values: "random",
-        }
-    }
-
-    fn run(&self) -> Record {
-        static TRIALS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-        let number = TRIALS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let rate: Value = serde_json::from_str(self.rate).unwrap();
-        let options: Value = serde_json::from_str(&format!("{{{}}}", self.options)).unwrap();
-        let spec = json!({
-            "trial": format!("stages-{number}"), "target": format!("flight://{}", self.address),
-            "operation": self.operation, "data": {"source": "records", "values": self.values},
-            "rows_per_batch": self.rows_per_batch, "rows_per_stream": self.rows, "streams": self.streams,
-            "threads": self.threads, "rate": rate, "options": options,
-        });
-        let record = run(parse(spec), &Control::new());
-        assert_eq!((&record.error, record.outcome), (&None, Outcome::Ok));
-        assert_eq!(record.counts.rows, self.rows * self.streams as u64);
-        record
-    }
+fn shared() -> Value {
+    json!({"connections": "shared"})
 }
 
 fn spent(stages: &Stages, stage: &str) -> u64 {
@@ -78,11 +52,8 @@ fn server_stages(record: &Record) -> &Stages {
 fn assert_gap_free(record: &Record, what: &str) {
     let streams = record.streams.len() as u64;
     let (client, server) = (record.workers.client, record.workers.server.unwrap());
-    assert_eq!(
-        (client.workers, server.workers),
-        (streams, streams),
-        "{what}"
-    );
+    assert_eq!(client.workers, streams, "{what}");
+    assert_eq!(server.workers, streams, "{what}");
     for (end, stages, time) in [
         ("client", &record.stages.client, client.time_ns),
         ("server", server_stages(record), server.time_ns),
@@ -99,51 +70,34 @@ fn assert_gap_free(record: &Record, what: &str) {
 #[test]
 fn stages_are_gap_free_at_both_ends() {
     let server = server("");
-    let address = server.address();
     for operation in ["get", "put"] {
         for (streams, threads) in [(1, 1), (4, 1), (4, 4)] {
-            for options in ["", r#""connections": "shared""#, r#""window": 65535"#] {
-                let case = Case {
-                    streams,
-                    threads,
-                    rows: 1_000_000,
-                    options,
-                    ..Case::new(&address, operation)
-                };
-                let record = case.run();
-                assert_gap_free(
-                    &record,
-                    &format!("{operation} {streams}/{threads} {options}"),
-                );
+            for options in [json!({}), shared(), json!({"window": 65535})] {
+                let what = format!("{operation} {streams}/{threads} {options}");
+                let more = json!({
+                    "streams": streams, "threads": threads, "rows_per_stream": 400_000, "options": options,
+                });
+                assert_gap_free(&trial(server.address(), operation, more), &what);
             }
         }
-        let case = Case {
-            options: r#""ack": "batch""#,
-            rows: 400_000,
-            ..Case::new(&address, operation)
-        };
-        assert_gap_free(&case.run(), &format!("{operation}, acknowledged by batch"));
+        let more = json!({"options": {"ack": "batch"}, "rows_per_stream": 400_000});
+        assert_gap_free(
+            &trial(server.address(), operation, more),
+            "acknowledged by batch",
+        );
     }
 }
 
 #[test]
 fn a_schedule_that_is_kept_is_what_the_client_waits_for() {
     let server = server("");
-    let address = server.address();
     // 4 streams of 25 batches at 250 a second: 0.4 s, and next to nothing to do.
-    for (operation, options) in [
-        ("put", ""),
-        ("put", r#""connections": "shared""#),
-        ("get", ""),
-    ] {
-        let case = Case {
-            streams: 4,
-            rows: 25 * 4096,
-            rate: "250",
-            options,
-            ..Case::new(&address, operation)
-        };
-        let (record, what) = (case.run(), format!("{operation} at 250/s {options}"));
+    for (operation, options) in [("put", json!({})), ("put", shared()), ("get", json!({}))] {
+        let what = format!("{operation} at 250/s {options}");
+        let more = json!({
+            "streams": 4, "rows_per_stream": 25 * 4096, "rate": 250, "options": options,
+        });
+        let record = trial(server.address(), operation, more);
         assert_gap_free(&record, &what);
         assert_largest(&record.stages.client, "await_schedule", &what);
     }
@@ -152,26 +106,18 @@ fn a_schedule_that_is_kept_is_what_the_client_waits_for() {
 #[test]
 fn one_thread_for_many_streams_is_what_they_wait_for() {
     let server = server("");
-    let address = server.address();
     // The client is the slow end, whoever else keeps this machine busy.
-    let crowded = |threads, operation, options| {
-        let case = Case {
-            streams: 4,
-            threads,
-            rows: 1_000_000,
-            options,
-            ..Case::new(&address, operation)
-        };
-        let record = case.run();
-        spent(&record.stages.client, "await_thread")
-    };
-    for (operation, slow) in [
-        ("get", r#""handicap": {"verify": 300000}"#),
-        ("put", r#""handicap": {"encode": 300000}"#),
-    ] {
-        // 244 batches of each stream, during which the three others wait for 0.3 ms.
-        let [one, four] = [1, 4].map(|threads| crowded(threads, operation, slow));
-        assert!(one > 4 * 244 * 3 * 300_000 / 2, "{operation}: {one}");
+    for (operation, slow) in [("get", "verify"), ("put", "encode")] {
+        // 122 batches of each stream, during which the three others wait for 0.3 ms.
+        let [one, four] = [1, 4].map(|threads| {
+            let more = json!({
+                "streams": 4, "threads": threads, "rows_per_stream": 122 * 4096,
+                "options": {"handicap": {slow: 300_000}},
+            });
+            let record = trial(server.address(), operation, more);
+            spent(&record.stages.client, "await_thread")
+        });
+        assert!(one > 4 * 122 * 3 * 300_000 / 2, "{operation}: {one}");
         assert!(four < one, "{operation}: {four} of {one}");
     }
 }
@@ -183,31 +129,26 @@ fn a_window_that_is_used_up_has_its_own_name() {
     let round_trip = std::time::Duration::from_millis(10);
     let bound = window as f64 / round_trip.as_secs_f64();
     let (open, narrow) = (server(""), server(r#", "window": 65535"#));
-    for options in ["", r#""connections": "shared""#] {
+    for shares in [false, true] {
         for (operation, server) in [("get", &open), ("put", &narrow)] {
-            let relay = Relay::start(&server.address(), round_trip / 2);
-            let options = match (operation, options) {
-                ("get", "") => r#""window": 65535"#.to_owned(),
-                ("get", shared) => format!(r#"{shared}, "window": 65535"#),
-                (_, options) => options.to_owned(),
-            };
-            // Batches of 0.3 MB: most of one is sent in several parts.
-            let case = Case {
-                streams: 2,
-                rows_per_batch: 10_000,
-                rows: 50_000,
-                options: &options,
-                ..Case::new(&relay.address, operation)
-            };
-            let record = case.run();
+            let relay = Relay::delayed(server.address(), round_trip / 2);
+            let mut options = if shares { shared() } else { json!({}) };
+            if operation == "get" {
+                options["window"] = json!(window);
+            }
             let what = format!("{operation} {options}");
+            // Batches of 0.3 MB: most of one is sent in several parts.
+            let more = json!({
+                "streams": 2, "rows_per_batch": 10_000, "rows_per_stream": 50_000, "options": options,
+            });
+            let record = trial(relay.address(), operation, more);
             assert_gap_free(&record, &what);
             let stages = match operation {
                 "get" => server_stages(&record),
                 _ => &record.stages.client,
             };
             assert_largest(stages, "await_window", &what);
-            let connections = if options.contains("shared") { 1.0 } else { 2.0 };
+            let connections = if shares { 1.0 } else { 2.0 };
             let seconds = record.times.interval_ns as f64 / 1e9;
             let rate = record.counts.payload_bytes as f64 / seconds;
             // Half of the window is granted anew at a time, so two windows' halves overlap.
@@ -225,19 +166,11 @@ fn a_window_that_is_used_up_has_its_own_name() {
 fn a_reader_that_is_slow_is_what_the_writer_waits_for() {
     // A relay that takes 20 MB/s: neither window nor peer, the socket is full.
     let server = server("");
-    let relay = Relay::slow(&server.address(), 20_000_000);
-    for (operation, options) in [
-        ("get", ""),
-        ("put", ""),
-        ("put", r#""connections": "shared""#),
-    ] {
-        let case = Case {
-            rows: 300_000,
-            streams: 2,
-            options,
-            ..Case::new(&relay.address, operation)
-        };
-        let record = case.run();
+    let relay = Relay::slow(server.address(), 20_000_000);
+    for (operation, options) in [("get", json!({})), ("put", json!({})), ("put", shared())] {
+        let what = format!("{operation} {options}");
+        let more = json!({"rows_per_stream": 300_000, "streams": 2, "options": options});
+        let record = trial(relay.address(), operation, more);
         assert_gap_free(&record, operation);
         let (stages, other) = match operation {
             "get" => (server_stages(&record), &record.stages.client),
@@ -246,10 +179,7 @@ fn a_reader_that_is_slow_is_what_the_writer_waits_for() {
         // A put's last bytes wait in the socket, and their acknowledgement is what it waits for.
         let (output, reply) = (spent(stages, "await_output"), spent(stages, "await_reply"));
         let rest = stages.values().sum::<u64>() - output - reply;
-        assert!(
-            output > 0 && output + reply > rest,
-            "{operation} {options}: {stages:?}"
-        );
+        assert!(output > 0 && output + reply > rest, "{what}: {stages:?}");
         assert_eq!(spent(stages, "await_window"), 0);
         assert_largest(other, "await_input", operation);
     }
@@ -258,13 +188,9 @@ fn a_reader_that_is_slow_is_what_the_writer_waits_for() {
 #[test]
 fn acknowledgements_over_a_long_way_are_a_wait_of_their_own() {
     let server = server("");
-    let relay = Relay::start(&server.address(), std::time::Duration::from_millis(5));
-    let case = Case {
-        rows: 20 * 4096,
-        options: r#""ack": "batch""#,
-        ..Case::new(&relay.address, "put")
-    };
-    let record = case.run();
+    let relay = Relay::delayed(server.address(), std::time::Duration::from_millis(5));
+    let more = json!({"rows_per_stream": 20 * 4096, "options": {"ack": "batch"}});
+    let record = trial(relay.address(), "put", more);
     assert_gap_free(&record, "put, acknowledged by batch");
     assert_largest(&record.stages.client, "await_reply", "put");
 }
@@ -273,46 +199,20 @@ fn acknowledgements_over_a_long_way_are_a_wait_of_their_own() {
 fn a_handicap_shows_in_its_own_stage() {
     let plain = server("");
     let slow = server(r#", "handicap": {"encode": 1000000, "decode": 1000000}"#);
-    let asked = [
-        (
-            &plain,
-            "get",
-            "client",
-            "decode",
-            r#""handicap": {"decode": 1000000}"#,
-        ),
-        (
-            &plain,
-            "get",
-            "client",
-            "verify",
-            r#""handicap": {"verify": 1000000}"#,
-        ),
-        (
-            &plain,
-            "put",
-            "client",
-            "encode",
-            r#""handicap": {"encode": 1000000}"#,
-        ),
-        (
-            &plain,
-            "put",
-            "client",
-            "generate",
-            r#""handicap": {"generate": 1000000}"#,
-        ),
-        (&slow, "get", "server", "encode", ""),
-        (&slow, "put", "server", "decode", ""),
-    ];
-    for (server, operation, end, stage, options) in asked {
-        let address = server.address();
-        let case = Case {
-            rows: 100 * 4096,
-            options,
-            ..Case::new(&address, operation)
+    for (operation, end, stage) in [
+        ("get", "client", "decode"),
+        ("get", "client", "verify"),
+        ("put", "client", "encode"),
+        ("put", "client", "generate"),
+        ("get", "server", "encode"),
+        ("put", "server", "decode"),
+    ] {
+        let (server, options) = match end {
+            "client" => (&plain, json!({"handicap": {stage: 1_000_000}})),
+            _ => (&slow, json!({})),
         };
-        let record = case.run();
+        let more = json!({"rows_per_stream": 100 * 4096, "options": options});
+        let record = trial(server.address(), operation, more);
         let what = format!("{operation} with a slow {stage} of the {end}");
         assert_gap_free(&record, &what);
         let stages = match end {
@@ -329,28 +229,18 @@ fn a_handicap_shows_in_its_own_stage() {
 #[test]
 fn a_heavier_level_makes_smaller_bodies() {
     let server = server("");
-    let address = server.address();
     for operation in ["get", "put"] {
         let wire = |compression: &str| {
-            let options = format!(r#""compression": "{compression}""#);
-            let case = Case {
-                rows: 40_960,
-                options: &options,
-                values: "sequential",
-                ..Case::new(&address, operation)
-            };
-            case.run().counts.wire_bytes
+            let more = json!({
+                "rows_per_stream": 40_960, "options": {"compression": compression},
+                "data": {"source": "records", "values": "sequential"},
+            });
+            trial(server.address(), operation, more).counts.wire_bytes
         };
-        let (none, quick, usual, small) =
-            (wire("none"), wire("zstd:1"), wire("zstd"), wire("zstd:19"));
-        assert!(
-            none > usual && none > wire("lz4"),
-            "{operation}: {none}, {usual}"
-        );
-        assert!(
-            small < usual.min(quick),
-            "{operation}: {small}, {usual}, {quick}"
-        );
+        let [none, lz4, quick, usual, small] =
+            ["none", "lz4", "zstd:1", "zstd", "zstd:19"].map(wire);
+        assert!(none > usual && none > lz4, "{none}, {usual}, {lz4}");
+        assert!(small < usual.min(quick), "{small}, {usual}, {quick}");
     }
 }
 
@@ -371,26 +261,16 @@ fn a_timed_set_up_costs_the_client_what_it_costs() {
         let record = set_up(&server(""), "put", 1_000_000, true);
         // What was sampled begins just before the clock does: making the rows is in both.
         let process = record.resources.unwrap().client.unwrap().process.unwrap();
-        let (sampled, told) = (
-            process.user_ns + process.system_ns,
-            record.cpu.client.total(),
-        );
-        assert!(told as f64 > 0.9 * sampled as f64, "{told} of {sampled} ns");
-        assert!(
-            (told as f64) < 1.1 * sampled as f64,
-            "{told} of {sampled} ns"
-        );
+        let sampled = (process.user_ns + process.system_ns) as f64;
+        let share = record.cpu.client.total() as f64 / sampled;
+        assert!((0.9..1.1).contains(&share), "{share} of {sampled} ns");
     });
 }
 
 /// One batch of so many rows.
 fn set_up(server: &Server, operation: &str, rows: u64, include_setup: bool) -> Record {
-    let spec = json!({
-        "trial": format!("{operation} {include_setup}"), "target": format!("flight://{}", server.address()),
-        "operation": operation, "data": {"source": "records"}, "rows_per_batch": rows,
-        "rows_per_stream": rows, "threads": 1, "include_setup": include_setup,
+    let more = json!({
+        "rows_per_batch": rows, "rows_per_stream": rows, "include_setup": include_setup,
     });
-    let record = run(parse(spec), &Control::new());
-    assert_eq!((&record.error, record.outcome), (&None, Outcome::Ok));
-    record
+    trial(server.address(), operation, more)
 }

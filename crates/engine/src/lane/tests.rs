@@ -12,7 +12,6 @@ const MS: Duration = Duration::from_millis(1);
 /// What time it is, how often somebody was told that he is not asked for a while, and which batches
 /// nobody has begun.
 struct World {
-    start: Instant,
     now: Cell<Instant>,
     idles: Cell<u32>,
     batches: Cell<u64>,
@@ -27,12 +26,15 @@ struct Script {
     finish: Duration,
 }
 
-const QUICK: Script = Script {
-    batches: u64::MAX,
-    service: Duration::ZERO,
-    slow: None,
-    finish: Duration::ZERO,
-};
+fn script(batches: u64, service: Duration) -> Script {
+    let (slow, finish) = (None, Duration::ZERO);
+    Script {
+        batches,
+        service,
+        slow,
+        finish,
+    }
+}
 
 struct Scripted {
     script: Script,
@@ -127,10 +129,8 @@ impl Ran {
     /// Batches by the milliseconds that their percentile took, exactly but for a histogram's digits.
     fn is_ms(recorder: &Recorder, percent: f64, expected: f64) {
         let found = recorder.percentile(percent) as f64 / 1e6;
-        assert!(
-            (found - expected).abs() <= 0.002 * expected,
-            "{percent}: {found} ms, {expected}"
-        );
+        let far = (found - expected).abs();
+        assert!(far <= 0.002 * expected, "{percent}: {found} ms, {expected}");
     }
 }
 
@@ -142,7 +142,6 @@ impl Run {
     fn by_turns(&self, script: Script) -> Ran {
         let start = Instant::now();
         let world = Rc::new(World {
-            start,
             now: Cell::new(start),
             idles: Cell::default(),
             batches: Cell::default(),
@@ -164,10 +163,11 @@ impl Run {
         };
         let next = Rc::default();
         let lane = |_| {
+            let (world, ready) = (world.clone(), None);
             let session = Box::new(Scripted {
                 script,
-                world: world.clone(),
-                ready: None,
+                world,
+                ready,
             });
             let slots = self.rate.map(|rate| Slots::new(0, 1, rate));
             let pace = slots.map(|slots| Pace::new(slots, Rc::clone(&next)).unwrap());
@@ -180,10 +180,8 @@ impl Run {
                 stop.set(Failure::new(Error::cancelled(), None));
             }
             for lane in &mut lanes {
-                let readiness = Readiness {
-                    woken: now,
-                    round: None,
-                };
+                let (woken, round) = (now, None);
+                let readiness = Readiness { woken, round };
                 let mut turn = || {
                     let cx = &mut Context::from_waker(Waker::noop());
                     lane.turn(cx, now, &rules, &mut latencies, &readiness)
@@ -196,7 +194,6 @@ impl Run {
             }
             world.now.set(now + self.step);
         }
-        assert!(world.start == start);
         Ran {
             outcomes: lanes.into_iter().map(Lane::outcome).collect(),
             service: latencies.service,
@@ -225,21 +222,12 @@ fn response_times_grow_where_the_rate_cannot_be_held() {
     const BATCHES: u64 = 120;
     for (lanes, period) in [(1, 2), (4, 1)] {
         let service = Duration::from_millis(if lanes == 1 { 4 } else { 8 });
-        let run = Run {
-            lanes,
-            rate: Some(1000.0 / period as f64),
-            ..GET
-        };
-        let ran = run.of(Script {
-            batches: BATCHES,
-            service,
-            ..QUICK
-        });
+        let mut run = GET;
+        (run.lanes, run.rate) = (lanes, Some(1000.0 / period as f64));
+        let ran = run.of(script(BATCHES, service));
         let service = service.as_millis() as u64;
-        assert_eq!(
-            (ran.service.count(), ran.response.count()),
-            (BATCHES, BATCHES)
-        );
+        assert_eq!(ran.service.count(), BATCHES);
+        assert_eq!(ran.response.count(), BATCHES);
         let theory = |n: u64| service + n / lanes * (service - lanes * period);
         for percent in [10.0, 25.0, 50.0, 75.0, 90.0, 100.0] {
             let k = (percent / 100.0 * BATCHES as f64).ceil() as u64 - 1;
@@ -255,15 +243,9 @@ fn response_times_grow_where_the_rate_cannot_be_held() {
 
 #[test]
 fn a_rate_that_can_be_held_is_held() {
-    let run = Run {
-        rate: Some(500.0),
-        deadline: Some(300 * MS),
-        ..GET
-    };
-    let ran = run.of(Script {
-        service: MS,
-        ..QUICK
-    });
+    let mut run = GET;
+    (run.rate, run.deadline) = (Some(500.0), Some(300 * MS));
+    let ran = run.of(script(u64::MAX, MS));
     assert_eq!((ran.service.count(), ran.response.count()), (150, 150));
     Ran::is_ms(&ran.response, 100.0, 1.0);
     let [lane] = &ran.outcomes[..] else { panic!() };
@@ -277,15 +259,9 @@ fn a_rate_that_can_be_held_is_held() {
 #[test]
 fn what_a_thread_misses_of_its_schedule_is_its_own() {
     // It looks every 3 ms; slots are due every 5.
-    let run = Run {
-        rate: Some(200.0),
-        step: 3 * MS,
-        ..GET
-    };
-    let ran = run.of(Script {
-        batches: 3,
-        ..QUICK
-    });
+    let mut run = GET;
+    (run.rate, run.step) = (Some(200.0), 3 * MS);
+    let ran = run.of(script(3, Duration::ZERO));
     let [lane] = &ran.outcomes[..] else { panic!() };
     assert_eq!(lane.lasted(), 12 * MS);
     assert_eq!(lane.spent(Stage::AwaitSchedule), 4 * MS + 5 * MS);
@@ -297,17 +273,10 @@ fn what_a_thread_misses_of_its_schedule_is_its_own() {
 
 #[test]
 fn whichever_lane_is_free_takes_the_next_slot() {
-    let run = Run {
-        lanes: 2,
-        rate: Some(200.0),
-        ..GET
-    };
-    let ran = run.of(Script {
-        batches: 60,
-        service: MS,
-        slow: Some((3, 400 * MS)),
-        ..QUICK
-    });
+    let (mut run, mut script) = (GET, script(60, MS));
+    (run.lanes, run.rate) = (2, Some(200.0));
+    script.slow = Some((3, 400 * MS));
+    let ran = run.of(script);
     assert_eq!(ran.response.count(), 60);
     // Had each lane its own slots, half of the batches would have waited for the slow one.
     Ran::is_ms(&ran.response, 98.0, 1.0);
@@ -317,11 +286,7 @@ fn whichever_lane_is_free_takes_the_next_slot() {
 #[test]
 fn batches_of_one_stream_are_in_flight_together() {
     let run = Run { lanes: 10, ..GET };
-    let ran = run.of(Script {
-        batches: 50,
-        service: 20 * MS,
-        ..QUICK
-    });
+    let ran = run.of(script(50, 20 * MS));
     Ran::is_ms(&ran.service, 0.0, 20.0);
     Ran::is_ms(&ran.service, 100.0, 20.0);
     for lane in &ran.outcomes {
@@ -332,16 +297,10 @@ fn batches_of_one_stream_are_in_flight_together() {
 #[test]
 fn fixed_time_awaits_the_batch_in_flight() {
     // The second batch ends 200 ms after the end, no third is begun.
-    let run = Run {
-        deadline: Some(500 * MS),
-        ..GET
-    };
-    let ran = run.of(Script {
-        slow: Some((1, 700 * MS)),
-        service: 10 * MS,
-        batches: 5,
-        ..QUICK
-    });
+    let (mut run, mut script) = (GET, script(5, 10 * MS));
+    run.deadline = Some(500 * MS);
+    script.slow = Some((1, 700 * MS));
+    let ran = run.of(script);
     assert_eq!(ran.service.count(), 2);
     assert_eq!(ran.outcomes[0].lasted(), 710 * MS);
 }
@@ -353,24 +312,14 @@ fn a_put_ends_when_all_is_acknowledged_a_get_with_its_last_batch() {
         (Operation::Get, Some(20 * MS)),
         (Operation::Put, None),
     ] {
-        let run = Run {
-            operation,
-            stopped,
-            ..GET
-        };
-        let ran = run.of(Script {
-            batches: 3,
-            service: 10 * MS,
-            finish: 300 * MS,
-            ..QUICK
-        });
+        let (mut run, mut script) = (GET, script(3, 10 * MS));
+        (run.operation, run.stopped, script.finish) = (operation, stopped, 300 * MS);
+        let ran = run.of(script);
         let moved = if stopped.is_some() { 20 * MS } else { 30 * MS };
         let put = operation == Operation::Put;
         let lane = &ran.outcomes[0];
-        assert_eq!(
-            lane.lasted(),
-            moved + if put { 300 * MS } else { Duration::ZERO }
-        );
+        let finished = if put { 300 * MS } else { Duration::ZERO };
+        assert_eq!(lane.lasted(), moved + finished);
         // No gaps, and what follows a get's last batch is in no stage.
         assert_eq!(lane.stages.total(), lane.lasted().as_nanos() as u64);
         assert_eq!(lane.spent(Stage::AwaitReply), lane.lasted() - moved);

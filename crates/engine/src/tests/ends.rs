@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::peer::{Script, Step, Then, ROWS};
 use super::*;
-use venturi_testkit::until;
+use venturi_testkit::{assert_contains, until};
 
 /// Runs, and cancels once `reached`.
 fn run_cancelled(
@@ -98,11 +98,7 @@ fn a_put_that_is_not_acknowledged_is_a_timeout() {
     spec.operation = venturi_base::spec::Operation::Put;
     let error = run_peer(&spec, Peer::all(1, script)).error.unwrap();
     assert_eq!(error.kind, Kind::Timeout);
-    assert!(
-        error.message.contains("no acknowledgement for 0.2 s"),
-        "{}",
-        error.message
-    );
+    assert_contains(&error.message, "no acknowledgement for 0.2 s");
 }
 
 #[test]

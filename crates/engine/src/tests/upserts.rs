@@ -4,6 +4,24 @@ use super::peer::{Script, ROWS};
 use super::*;
 use venturi_base::error::{Fate, Kind};
 
+/// Of a trial that ends with its streams, or over the budget.
+fn within(streams: usize, in_flight: usize, max_errors: u64) -> TrialSpec {
+    upsert(
+        streams,
+        in_flight,
+        &format!(r#"{LONG}, "max_errors": {max_errors}"#),
+    )
+}
+
+/// So many batches, every n-th of which fails.
+fn failing(batches: u64, every: u64, fate: Fate) -> Script {
+    let fails = Some((every, fate));
+    Script {
+        fails,
+        ..Script::of(batches)
+    }
+}
+
 fn upsert(streams: usize, in_flight: usize, more: &str) -> TrialSpec {
     let more = format!(
         r#", "operation": "upsert", "data": {{"source": "usage"}}, "in_flight": {in_flight}{more}"#
@@ -40,14 +58,8 @@ fn each_lane_of_a_stream_is_a_worker() {
 
 #[test]
 fn refused_batches_within_the_budget_are_counted_and_the_trial_is_good() {
-    let script = Script {
-        fails: Some((5, Fate::Refused { rows: ROWS })),
-        ..Script::of(10)
-    };
-    let record = run_lanes(
-        &upsert(2, 2, &format!(r#"{LONG}, "max_errors": 4"#)),
-        script,
-    );
+    let script = failing(10, 5, Fate::Refused { rows: ROWS });
+    let record = run_lanes(&within(2, 2, 4), script);
     assert_eq!((record.outcome, &record.error), (Outcome::Ok, &None));
     // 2 of each stream's 10.
     assert_eq!(record.counts.batches, 16);
@@ -57,24 +69,17 @@ fn refused_batches_within_the_budget_are_counted_and_the_trial_is_good() {
     assert_eq!(errors.in_doubt.batches, 0);
     assert_eq!(errors.kinds.len(), 1);
     let kind = &errors.kinds[0];
-    assert_eq!(
-        (kind.kind, kind.code.as_deref(), kind.count),
-        (Kind::Server, Some("1213"), 4)
-    );
+    assert_eq!(kind.kind, Kind::Server);
+    assert_eq!(kind.code.as_deref(), Some("1213"));
+    assert_eq!(kind.count, 4);
     assert_eq!(kind.message, "batch 4: no");
     assert!(kind.first_ns > 0);
 }
 
 #[test]
 fn over_the_budget_the_trial_is_given_up_with_what_it_has() {
-    let script = Script {
-        fails: Some((5, Fate::Refused { rows: ROWS })),
-        ..Script::of(1000)
-    };
-    let record = run_lanes(
-        &upsert(1, 1, &format!(r#"{LONG}, "max_errors": 2"#)),
-        script,
-    );
+    let script = failing(1000, 5, Fate::Refused { rows: ROWS });
+    let record = run_lanes(&within(1, 1, 2), script);
     assert_eq!(record.outcome, Outcome::Failed);
     let error = record.error.unwrap();
     assert_eq!((error.kind, error.stream), (Kind::Server, Some(0)));
@@ -89,34 +94,20 @@ fn over_the_budget_the_trial_is_given_up_with_what_it_has() {
 
 #[test]
 fn batches_in_doubt_are_listed_apart() {
-    let script = Script {
-        fails: Some((4, Fate::InDoubt { rows: ROWS })),
-        ..Script::of(10)
-    };
-    let record = run_lanes(
-        &upsert(1, 2, &format!(r#"{LONG}, "max_errors": 9"#)),
-        script,
-    );
+    let script = failing(10, 4, Fate::InDoubt { rows: ROWS });
+    let record = run_lanes(&within(1, 2, 9), script);
     assert_eq!(record.error, None);
     assert_eq!(record.counts.batches, 8);
     let errors = record.errors.unwrap();
-    assert_eq!(
-        (errors.in_doubt.batches, errors.in_doubt.rows),
-        (2, 2 * ROWS)
-    );
+    assert_eq!(errors.in_doubt.batches, 2);
+    assert_eq!(errors.in_doubt.rows, 2 * ROWS);
     assert_eq!(errors.refused.batches, 0);
 }
 
 #[test]
 fn a_lost_connection_is_no_matter_of_budgets() {
-    let script = Script {
-        fails: Some((4, Fate::Fatal)),
-        ..Script::of(10)
-    };
-    let record = run_lanes(
-        &upsert(1, 1, &format!(r#"{LONG}, "max_errors": 9"#)),
-        script,
-    );
+    let script = failing(10, 4, Fate::Fatal);
+    let record = run_lanes(&within(1, 1, 9), script);
     assert_eq!(record.outcome, Outcome::Failed);
     assert_eq!(record.counts.batches, 3);
     assert_eq!(record.errors.unwrap().kinds[0].count, 1);

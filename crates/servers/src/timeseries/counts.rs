@@ -17,7 +17,7 @@ use super::totals::Totals;
 use venturi_base::data::points::series_hash;
 
 /// Points that are counted at a time: a fraction of a millisecond.
-const STEP: usize = 64 << 10;
+pub(super) const STEP: usize = 64 << 10;
 /// After a step, so that whoever waits for the head has it: locks here are not fair.
 const BREATH: Duration = Duration::from_micros(100);
 /// The second time there is what has come during the first.
@@ -92,6 +92,7 @@ struct Counted<T> {
 struct Count<'a, T> {
     store: &'a Store,
     wanted: Option<&'a Wanted>,
+    between: &'a mut dyn FnMut(),
     /// By the heads' numbers.
     counted: HashMap<u64, Counted<T>>,
 }
@@ -104,9 +105,22 @@ pub fn count<T: Tally>(
     wanted: Option<&Wanted>,
     sealed: impl FnOnce(&Catalog, &mut T),
 ) -> T {
+    let mut breathe = || std::thread::sleep(BREATH);
+    count_in_steps(store, heads, wanted, sealed, &mut breathe)
+}
+
+/// The same; calls `between` after each step, when no head is held.
+pub(super) fn count_in_steps<T: Tally>(
+    store: &Store,
+    heads: &[Arc<Mutex<Head>>],
+    wanted: Option<&Wanted>,
+    sealed: impl FnOnce(&Catalog, &mut T),
+    between: &mut dyn FnMut(),
+) -> T {
     let mut count = Count {
         store,
         wanted,
+        between,
         counted: HashMap::new(),
     };
     for _ in 0..PASSES {
@@ -151,7 +165,7 @@ impl<T: Tally> Count<'_, T> {
             if !more {
                 return;
             }
-            std::thread::sleep(BREATH);
+            (self.between)();
         }
     }
 

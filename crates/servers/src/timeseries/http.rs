@@ -21,7 +21,7 @@ const UNPACKED: usize = 64 << 20;
 pub const BUSY: &str = "too many bytes of requests are in flight at once; try again";
 /// Other connections have a turn after so many packed bytes, which are a thousand times as
 /// many at most.
-const SLICE: usize = 4 << 10;
+pub(super) const SLICE: usize = 4 << 10;
 /// A request has to be there whole, an answer taken, within this.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -139,7 +139,7 @@ async fn receive(
     Ok(Some(request))
 }
 
-async fn unpacked(body: &[u8]) -> Result<Vec<u8>, Answer> {
+pub(super) async fn unpacked(body: &[u8]) -> Result<Vec<u8>, Answer> {
     let wrong = |error| Answer::error(400, format!("the body is not gzip: {error}"));
     let mut decoder = flate2::write::MultiGzDecoder::new(Vec::new());
     for slice in body.chunks(SLICE) {

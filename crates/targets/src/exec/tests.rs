@@ -1,12 +1,10 @@
 //! Against real programs.
 
-use std::path::PathBuf;
-
 use arrow_ipc::writer::StreamWriter;
 
 use super::*;
 use venturi_engine::{run, Control, Outcome, Record};
-use venturi_testkit::until;
+use venturi_testkit::{assert_contains, until, Directory};
 
 fn trial(operation: &str, command: &[&str], more: &str) -> Record {
     let command = serde_json::to_string(command).unwrap();
@@ -24,12 +22,12 @@ fn with(data: &str, amount: &str) -> String {
     format!("{data}, {amount}")
 }
 
-/// A file that is there as long as this.
-struct Stored(PathBuf);
+/// A file of bytes.
+struct Stored(Directory);
 
 impl Stored {
     /// An Arrow stream of the rows that a trial's records are.
-    fn records(name: &str, rows: u64) -> Self {
+    fn records(rows: u64) -> Self {
         let data = serde_json::from_str(r#"{"source": "records"}"#).unwrap();
         let source = Source::make(&data, 5000).unwrap();
         let mut writer = StreamWriter::try_new(Vec::new(), &source.schema()).unwrap();
@@ -38,31 +36,25 @@ impl Stored {
             writer.write(item.batch()).unwrap();
         }
         writer.finish().unwrap();
-        Self::of(name, &writer.into_inner().unwrap())
+        Self::of(&writer.into_inner().unwrap())
     }
 
-    fn of(name: &str, bytes: &[u8]) -> Self {
-        let path = std::env::temp_dir().join(format!("venturi-exec-{name}-{}", std::process::id()));
-        std::fs::write(&path, bytes).unwrap();
-        Self(path)
+    fn of(bytes: &[u8]) -> Self {
+        let stored = Self(Directory::new());
+        std::fs::write(stored.path(), bytes).unwrap();
+        stored
     }
 
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for Stored {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+    fn path(&self) -> String {
+        self.0.file("stored")
     }
 }
 
 #[test]
 fn a_file_that_cat_writes_is_checked_to_the_last_bit() {
-    let file = Stored::records("cat", 200_100);
+    let file = Stored::records(200_100);
     let rows = r#""rows_per_stream": 200100"#;
-    let record = trial("get", &["cat", file.path()], &with(RECORDS, rows));
+    let record = trial("get", &["cat", &file.path()], &with(RECORDS, rows));
     assert_eq!(record.error, None);
     assert_eq!(record.counts.rows, 400_200);
     assert_eq!(record.counts.payload_bytes, 400_200 * 32);
@@ -70,23 +62,21 @@ fn a_file_that_cat_writes_is_checked_to_the_last_bit() {
     assert!(record.cpu.server.is_some());
     // Other rows than were expected, and fewer.
     let seed = r#"}, "data": {"source": "records", "seed": 9}"#;
-    let record = trial("get", &["cat", file.path()], &with(seed, rows));
+    let record = trial("get", &["cat", &file.path()], &with(seed, rows));
     let message = record.error.unwrap().message;
     assert!(
         message.contains("checksum") && message.contains("5000 a batch"),
         "{message}"
     );
     let more = with(RECORDS, r#""rows_per_stream": 200101"#);
-    let message = trial("get", &["cat", file.path()], &more)
-        .error
-        .unwrap()
-        .message;
-    assert!(message.contains("400200 rows arrived, 400202"), "{message}");
+    let error = trial("get", &["cat", &file.path()], &more).error;
+    let message = error.unwrap().message;
+    assert_contains(&message, "400200 rows arrived, 400202");
 }
 
 #[test]
 fn rows_that_nobody_knows_are_counted_and_held_against_what_the_program_says() {
-    let file = Stored::records("told", 12_345);
+    let file = Stored::records(12_345);
     let said = |text: &str| {
         let script = format!("cat '{}'; echo {text} >&2", file.path());
         let spec = r#"}, "data": {"source": "remote"}"#;
@@ -121,24 +111,21 @@ fn text_is_counted() {
 #[test]
 fn what_is_put_arrives_or_is_missed() {
     let rows = with(RECORDS, r#""rows_per_stream": 100000"#);
-    let target = Stored::of("put", b"");
+    let target = Stored::of(b"");
     let script = format!("cat > {}-$VENTURI_STREAM; echo rows=100000", target.path());
     let record = trial("put", &["sh", "-c", &script], &rows);
     assert_eq!(record.error, None);
     assert_eq!(record.verification.achieved, "count");
     for stream in 0..2 {
-        let written = Stored(PathBuf::from(format!("{}-{stream}", target.path())));
-        let mut file = std::fs::File::open(&written.0).unwrap();
+        let written = format!("{}-{stream}", target.path());
+        let mut file = std::fs::File::open(written).unwrap();
         let taken = crate::stream::far::take(&mut file, false).unwrap();
         assert_eq!(taken.rows, 100_000);
     }
     let record = trial("put", &["sh", "-c", "cat > /dev/null"], &rows);
     assert_eq!(record.verification.achieved, "acknowledged");
-    let lies = trial(
-        "put",
-        &["sh", "-c", "cat > /dev/null; echo rows=99999"],
-        &rows,
-    );
+    let lie = ["sh", "-c", "cat > /dev/null; echo rows=99999"];
+    let lies = trial("put", &lie, &rows);
     assert_eq!(
         lies.error.unwrap().message,
         "the program counted 199998 rows, the client 200000"
@@ -147,91 +134,46 @@ fn what_is_put_arrives_or_is_missed() {
 
 #[test]
 fn what_goes_wrong_is_told_with_the_programs_last_words() {
-    let whole = Stored::records("long", 9000);
-    let bytes = std::fs::read(&whole.0).unwrap();
-    let cut = Stored::of("short", &bytes[..bytes.len() - 100]);
-    let twice = Stored::of("twice", &[&bytes[..], &bytes[..]].concat());
+    let whole = Stored::records(9000);
+    let bytes = std::fs::read(whole.path()).unwrap();
+    let cut = Stored::of(&bytes[..bytes.len() - 100]);
+    let twice = Stored::of(&[&bytes[..], &bytes[..]].concat());
     let fixed = with(RECORDS, r#""rows_per_stream": 9000"#);
     let timed = with(REMOTE, r#""duration_ns": 60000000000"#);
     let long = with(RECORDS, r#""rows_per_stream": 10000000"#);
     let of = |script: &'static str| vec!["sh", "-c", script];
+    let (nobody, nothing) = (vec!["/no/such/program"], vec!["cat", "/no/such/file"]);
+    let words = of("echo hello, world");
+    let bad = of("echo bad luck >&2; exit 7");
+    let [whole, cut, twice] = [whole, cut, twice].map(|file| (file.path(), file));
+    let (cut, twice) = (vec!["cat", &cut.0], vec!["cat", &twice.0]);
+    let whole = || vec!["cat", &whole.0];
+    let fewer = with(REMOTE, r#""rows_per_stream": 8000"#);
+    let reads = of("head -c 100000 > /dev/null");
+    let full = of("head -c 100000 > /dev/null; echo full >&2; exit 4");
+    let late = of("cat > /dev/null; echo late >&2; exit 5");
     for (operation, command, more, parts) in [
-        (
-            "get",
-            vec!["/no/such/program"],
-            REMOTE,
-            &["cannot be started", "installed"][..],
-        ),
-        (
-            "get",
-            vec!["cat", "/no/such/file"],
-            REMOTE,
-            &["ended with status 1", "No such file"],
-        ),
-        (
-            "get",
-            of("echo bad luck >&2; exit 7"),
-            REMOTE,
-            &["ended with status 7: bad luck"],
-        ),
-        ("get", of("kill -9 $$"), REMOTE, &["was ended by signal 9"]),
-        ("get", of("true"), REMOTE, &["wrote nothing"]),
-        (
-            "get",
-            of("echo hello, world"),
-            REMOTE,
-            &["cannot be read", "Arrow stream"],
-        ),
-        (
-            "get",
-            vec!["cat", cut.path()],
-            REMOTE,
-            &["in the middle of its stream"],
-        ),
-        (
-            "get",
-            vec!["cat", twice.path()],
-            REMOTE,
-            &["after the end of its Arrow stream"],
-        ),
-        (
-            "get",
-            vec!["cat", whole.path()],
-            &timed,
-            &["9000 rows", "before the trial's time was over"],
-        ),
-        (
-            "get",
-            vec!["cat", whole.path()],
-            &with(REMOTE, r#""rows_per_stream": 8000"#),
-            &["more than the 8000"],
-        ),
-        ("put", of("exit 3"), &fixed, &["ended with status 3"]),
-        (
-            "put",
-            of("head -c 100000 > /dev/null; echo full >&2; exit 4"),
-            &long,
-            &["status 4: full"],
-        ),
-        (
-            "put",
-            of("head -c 100000 > /dev/null"),
-            &long,
-            &["stopped reading"],
-        ),
-        (
-            "put",
-            of("cat > /dev/null; echo late >&2; exit 5"),
-            &fixed,
-            &["status 5: late"],
-        ),
+        ("get", nobody, REMOTE, "cannot be started|installed"),
+        ("get", nothing, REMOTE, "with status 1|No such file"),
+        ("get", bad, REMOTE, "ended with status 7: bad luck"),
+        ("get", of("kill -9 $$"), REMOTE, "was ended by signal 9"),
+        ("get", of("true"), REMOTE, "wrote nothing"),
+        ("get", words, REMOTE, "cannot be read|Arrow stream"),
+        ("get", cut, REMOTE, "in the middle of its stream"),
+        ("get", twice, REMOTE, "after the end of its Arrow stream"),
+        ("get", whole(), &timed, "9000 rows|before the trial's time"),
+        ("get", whole(), &fewer, "more than the 8000"),
+        ("put", of("exit 3"), &fixed, "ended with status 3"),
+        ("put", full, &long, "status 4: full"),
+        ("put", reads, &long, "stopped reading"),
+        ("put", late, &fixed, "status 5: late"),
     ] {
         let record = trial(operation, &command, more);
         let message = record
             .error
             .unwrap_or_else(|| panic!("{command:?} went well"))
             .message;
-        for part in parts {
+        for part in parts.split('|') {
             assert!(message.contains(part), "{command:?}: {message}");
         }
     }
@@ -303,25 +245,16 @@ fn nothing_is_left_running() {
 #[test]
 fn what_it_cannot_do_is_refused() {
     let rows = with(RECORDS, r#""rows_per_stream": 10"#);
+    let and = |option: &str| format!(r#", {option} {rows}"#);
     for (operation, command, more, part) in [
         ("get", &[][..], rows.clone(), "names no program"),
         ("get", &["cat", "{data}"], rows.clone(), "{data}"),
-        (
-            "put",
-            &["cat"],
-            format!(r#", "format": "csv" {rows}"#),
-            "for gets",
-        ),
+        ("put", &["cat"], and(r#""format": "csv""#), "for gets"),
+        ("get", &["cat"], and(r#""format": "lines""#), "counted"),
         (
             "get",
             &["cat"],
-            format!(r#", "format": "lines" {rows}"#),
-            "counted",
-        ),
-        (
-            "get",
-            &["cat"],
-            format!(r#", "window": 1 {rows}"#),
+            and(r#""window": 1"#),
             "unknown field `window`",
         ),
     ] {

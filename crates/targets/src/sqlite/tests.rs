@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use venturi_base::error::Kind;
 use venturi_base::spec::TrialSpec;
 use venturi_engine::{run, Control, Outcome, Phase, Record};
-use venturi_testkit::{until, Directory};
+use venturi_testkit::{assert_contains, until, Directory};
 
 /// A file of a test's own.
 struct File(Directory, &'static str);
@@ -106,11 +106,7 @@ fn a_lock_that_is_kept_refuses_batches() {
     let into_it = r#""setup": false"#;
     let record = trial(&file, 1, work, into_it);
     assert_eq!(record.outcome, Outcome::Failed);
-    assert!(
-        message(&record).contains("SQLITE_BUSY"),
-        "{}",
-        message(&record)
-    );
+    assert_contains(message(&record), "SQLITE_BUSY");
     let errors = record.errors.unwrap();
     assert_eq!((errors.refused.batches, errors.in_doubt.batches), (4, 0));
     assert_eq!(errors.kinds[0].code.as_deref(), Some("SQLITE_BUSY"));
@@ -154,11 +150,7 @@ fn a_full_disk_is_a_line() {
     let few = r#""init": ["PRAGMA max_page_count = 12"]"#;
     let record = trial(&file, 1, r#""rows_per_stream": 3000"#, few);
     assert_eq!(record.outcome, Outcome::Failed);
-    assert!(
-        message(&record).contains("full (SQLITE_FULL)"),
-        "{}",
-        message(&record)
-    );
+    assert_contains(message(&record), "full (SQLITE_FULL)");
     assert_eq!(record.error.as_ref().unwrap().kind, Kind::Server);
     // Within the budget it goes on, and what was acknowledged is there, no more.
     let record = trial(
@@ -181,11 +173,7 @@ fn somebody_elses_table_is_not_dropped() {
     let kept = r#""table": "sales", "keep": true"#;
     assert_eq!(trial(&file, 1, work, kept).error, None);
     let record = trial(&file, 1, work, kept);
-    assert!(
-        message(&record).contains("--no-setup"),
-        "{}",
-        message(&record)
-    );
+    assert_contains(message(&record), "--no-setup");
     // As it is: the same keys again, and only what is new is compared.
     let record = trial(&file, 1, work, r#""table": "sales", "setup": false"#);
     assert_eq!(record.error, None);
@@ -193,11 +181,7 @@ fn somebody_elses_table_is_not_dropped() {
     assert_eq!(record.verification.rows, 1000);
     assert_eq!(file.number("SELECT count(*) FROM sales"), 1000);
     let record = trial(&file, 1, work, r#""table": "sale", "setup": false"#);
-    assert!(
-        message(&record).contains("no table sale"),
-        "{}",
-        message(&record)
-    );
+    assert_contains(message(&record), "no table sale");
 }
 
 #[test]
@@ -209,16 +193,16 @@ fn what_cannot_be_is_said() {
         message(&record).to_owned()
     };
     let said = failed("", r#", "in_flight": 2"#);
-    assert!(said.contains("in_flight"), "{said}");
+    assert_contains(&said, "in_flight");
     let said = failed(r#""method": "copy""#, "");
-    assert!(said.contains("method"), "{said}");
+    assert_contains(&said, "method");
     let said = failed(r#""init": ["PRAGMA query_only = on"]"#, "");
-    assert!(said.contains("SQLITE_READONLY"), "{said}");
+    assert_contains(&said, "SQLITE_READONLY");
     let said = failed(r#""init": ["SELEC 1"]"#, "");
     assert!(said.contains("--init") && said.contains("syntax"), "{said}");
     std::fs::write(file.path(), "no database".repeat(100)).unwrap();
     let said = failed("", "");
-    assert!(said.contains("SQLITE_NOTADB"), "{said}");
+    assert_contains(&said, "SQLITE_NOTADB");
     let nowhere = File(Directory::new(), "no/such/directory/x.db");
     let record = trial(&nowhere, 1, work, "");
     assert!(message(&record).contains("directory does not exist"));

@@ -9,6 +9,7 @@ use arrow_array::types::UInt64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt64Array};
 use parking_lot::Mutex;
 use proptest::prelude::*;
+use serde_json::{json, Value};
 
 use super::*;
 use crate::{Session, Tally, Verification};
@@ -16,7 +17,9 @@ use venturi_base::data::upsert::{key_hashes, Batches, Table};
 use venturi_base::error::{Error, Fate, Kind, Result};
 use venturi_base::halt::Halt;
 use venturi_base::meter::clock::{Stage, StageClock};
+use venturi_base::net::runtime::block_on;
 use venturi_base::spec::{TrialSpec, Upsert, Verify};
+use venturi_testkit::{assert_contains, parse, with};
 
 /// What becomes of one statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,23 +130,19 @@ impl Builder for Maker {
     }
 }
 
-fn spec(more: &str) -> TrialSpec {
-    TrialSpec::parse(&format!(
-        r#"{{"trial": "t", "target": "test://", "operation": "upsert", "data": {{"source": "usage"}},
-            "rows_per_batch": 10, {more}}}"#
-    ))
-    .unwrap()
+/// Of one stream with so many rows, which these fields may change.
+fn spec(rows: u64, more: Value) -> TrialSpec {
+    let spec = json!({
+        "operation": "upsert", "data": {"source": "usage"}, "threads": 1, "rows_per_stream": rows,
+    });
+    parse(with(spec, more))
 }
 
 /// 100 rows in 10 batches; row i has the key i % `keys` and adds i.
 fn work(spec: &TrialSpec, keys: i64) -> Arc<Work<Maker>> {
-    let columns: [(&str, ArrayRef); 2] = [
-        (
-            "k",
-            Arc::new(Int64Array::from_iter_values((0..100).map(|row| row % keys))),
-        ),
-        ("v", Arc::new(UInt64Array::from_iter_values(0..100))),
-    ];
+    let keys: ArrayRef = Arc::new(Int64Array::from_iter_values((0..100).map(|row| row % keys)));
+    let values: ArrayRef = Arc::new(UInt64Array::from_iter_values(0..100));
+    let columns = [("k", keys), ("v", values)];
     let rows = RecordBatch::try_from_iter(columns).unwrap();
     let roles = Upsert {
         key: vec!["k".into()],
@@ -167,10 +166,7 @@ struct Run {
 impl Run {
     /// One stream's way through `batches` batches; goes on after errors that are not fatal.
     fn new(batches: u64, retries: u32, database: Database) -> Self {
-        let rows = batches * 10;
-        let spec = spec(&format!(
-            r#""streams": 1, "threads": 1, "rows_per_stream": {rows}, "generate": "inline""#
-        ));
+        let spec = spec(batches * 10, json!({"generate": "inline"}));
         Self::of(work(&spec, 100), &spec, retries, database)
     }
 
@@ -183,11 +179,7 @@ impl Run {
         let mut errors = Vec::new();
         let mut clock = StageClock::start();
         let begun = clock.last();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(async {
+        block_on(async {
             loop {
                 match std::future::poll_fn(|cx| calls.poll_batch(cx, &mut clock)).await {
                     Ok(Some(_)) => {}
@@ -195,10 +187,10 @@ impl Run {
                     Err(error) => errors.push(error),
                 }
             }
-            std::future::poll_fn(|cx| calls.poll_finish(cx, &mut clock))
-                .await
-                .unwrap();
-        });
+            let finish = std::future::poll_fn(|cx| calls.poll_finish(cx, &mut clock));
+            finish.await.unwrap();
+        })
+        .unwrap();
         Self {
             work,
             database,
@@ -216,11 +208,11 @@ impl Run {
             false => Effect::Add,
         };
         let after = self.database.lock().found();
-        let tallies = [self.tally];
+        let (before, tallies) = (&self.before, [self.tally]);
         compare(
             &self.work,
             effect,
-            &self.before,
+            before,
             &after,
             &tallies,
             Verify::Checksum,
@@ -243,16 +235,13 @@ fn all_is_there_once() {
     assert_eq!((run.errors.len(), run.tally.rows), (0, 200));
     assert_eq!(run.tally.sums[0], 2 * 4950);
     let found = run.verify();
-    assert_eq!(
-        (found.mismatch, found.achieved, found.note),
-        (None, "sums", None)
-    );
+    assert_eq!(found.mismatch, None);
+    assert_eq!(found.achieved, "sums");
+    assert_eq!(found.note, None);
     assert_eq!((found.expected_rows, found.rows), (Some(100), 100));
     let sums = found.sums.unwrap();
-    assert_eq!(
-        (sums[0].column.as_str(), sums[0].found.as_str()),
-        ("v", "9900")
-    );
+    assert_eq!(sums[0].column.as_str(), "v");
+    assert_eq!(sums[0].found.as_str(), "9900");
     // Every nanosecond is in a stage.
     assert_eq!(run.stages.iter().sum::<u64>(), run.took);
     for stage in [Stage::Generate, Stage::Encode, Stage::Apply] {
@@ -273,21 +262,15 @@ fn a_refused_batch_is_not_there_and_the_next_ones_are() {
 #[test]
 fn a_refused_batch_is_tried_again_as_often_as_allowed() {
     let run = Run::new(10, 2, faulty(&[(3, Fault::Refused), (4, Fault::Refused)]));
-    assert_eq!(
-        (run.errors.len(), run.tally.rows, run.tally.retries),
-        (0, 100, 2)
-    );
+    assert_eq!(run.errors.len(), 0);
+    assert_eq!(run.tally.rows, 100);
+    assert_eq!(run.tally.retries, 2);
     assert_eq!(run.verify().mismatch, None);
-    let all = [
-        (3, Fault::Refused),
-        (4, Fault::Refused),
-        (5, Fault::Refused),
-    ];
+    let all = [3, 4, 5].map(|at| (at, Fault::Refused));
     let run = Run::new(10, 2, faulty(&all));
-    assert_eq!(
-        (run.errors.len(), run.tally.rows, run.tally.retries),
-        (1, 90, 2)
-    );
+    assert_eq!(run.errors.len(), 1);
+    assert_eq!(run.tally.rows, 90);
+    assert_eq!(run.tally.retries, 2);
     assert_eq!(run.verify().mismatch, None);
     // What is in doubt must not be: it may be there.
     let run = Run::new(10, 2, faulty(&[(3, Fault::InDoubtLost)]));
@@ -356,10 +339,9 @@ fn what_was_there_before_is_taken_off() {
     database.apply(&vec![(1, 1000), (2, 2000)]);
     let run = Run::new(10, 0, database);
     let found = run.verify();
-    assert_eq!(
-        (found.mismatch, found.expected_rows, found.rows),
-        (None, None, 102)
-    );
+    assert_eq!(found.mismatch, None);
+    assert_eq!(found.expected_rows, None);
+    assert_eq!(found.rows, 102);
     assert_eq!(found.note.unwrap(), "2 rows were there before");
     assert_eq!(found.sums.unwrap()[0].found, "4950");
     let mut database = faulty(&[(3, Fault::Doubled)]);
@@ -382,18 +364,17 @@ fn rows_that_overwrite_add_nothing_the_second_time() {
     let run = Run::new(10, 0, database(&[(3, Fault::InDoubtLost)]));
     assert_eq!(run.verify().mismatch, None);
     // Where keys come again, which row was the last is not known: rows are counted only.
-    let spec = spec(r#""streams": 1, "threads": 1, "rows_per_stream": 100"#);
+    let spec = spec(100, json!({}));
     let run = Run::of(work(&spec, 30), &spec, 0, database(&[]));
     let found = run.verify();
-    assert_eq!(
-        (found.mismatch, found.achieved, found.rows),
-        (None, "count", 30)
-    );
+    assert_eq!(found.mismatch, None);
+    assert_eq!(found.achieved, "count");
+    assert_eq!(found.rows, 30);
 }
 
 #[test]
 fn keys_that_come_again_are_counted_once() {
-    let spec = spec(r#""streams": 1, "threads": 1, "rows_per_stream": 100"#);
+    let spec = spec(100, json!({}));
     let run = Run::of(work(&spec, 30), &spec, 0, Database::default());
     let found = run.verify();
     assert_eq!((found.mismatch, found.expected_rows), (None, Some(30)));
@@ -403,9 +384,7 @@ fn keys_that_come_again_are_counted_once() {
 #[test]
 fn statements_are_built_once_ahead_or_each_time() {
     for (generate, at_first, after) in [("ahead", 10, 10), ("inline", 0, 20)] {
-        let spec = spec(&format!(
-            r#""streams": 1, "threads": 1, "rows_per_stream": 200, "generate": "{generate}""#
-        ));
+        let spec = spec(200, json!({"generate": generate}));
         let work = work(&spec, 100);
         let built = work.builder().built.clone();
         assert_eq!(built.load(SeqCst), at_first);
@@ -429,17 +408,17 @@ fn statements_that_do_not_fit_memory_are_refused_before_the_clock() {
             1 << 31
         }
     }
-    let spec = spec(r#""streams": 1, "threads": 1, "rows_per_stream": 1"#);
+    let spec = spec(1, json!({}));
     let small = work(&spec, 100);
     let made = Work::new(&spec, small.table.clone(), small.batches.clone(), Huge);
     let error = made.err().unwrap();
     assert_eq!(error.kind, Kind::Memory);
-    assert!(error.message.contains("--generate inline"), "{error}");
+    assert_contains(&error.message, "--generate inline");
 }
 
 #[test]
 fn building_ahead_ends_when_nobody_wants_it_any_more() {
-    let spec = spec(r#""streams": 1, "threads": 1, "rows_per_stream": 100"#);
+    let spec = spec(100, json!({}));
     let known = work(&spec, 100);
     let maker = Maker::default();
     let built = maker.built.clone();
@@ -451,7 +430,10 @@ fn building_ahead_ends_when_nobody_wants_it_any_more() {
 
 #[test]
 fn streams_go_round_their_own_batches() {
-    let spec = spec(r#""streams": 3, "threads": 1, "duration_ns": 1"#);
+    let spec = spec(
+        0,
+        json!({"streams": 3, "rows_per_stream": null, "duration_ns": 1}),
+    );
     let take = |stream, count, times: usize| -> Vec<u64> {
         let share = Share::new(&spec, stream, count);
         let other = share.clone(); // lanes of one stream take turns
@@ -467,7 +449,7 @@ fn streams_go_round_their_own_batches() {
 
 #[test]
 fn fixed_work_is_whole_batches() {
-    let spec = spec(r#""streams": 2, "threads": 1, "rows_per_stream": 21"#);
+    let spec = spec(21, json!({"streams": 2}));
     let share = Share::new(&spec, 1, 4);
     let all: Vec<u64> = std::iter::from_fn(|| share.take()).collect();
     assert_eq!(all, [1, 3, 1]);

@@ -8,6 +8,7 @@ use super::{flag, messages};
 use crate::codec::ipc::{schema_to_bytes, Compression, Decoder, Encoder};
 use crate::data::records;
 use crate::spec::Values;
+use venturi_testkit::assert_contains;
 
 fn pair(bytes: u64) -> (Writer, Reader) {
     let writer = Writer::make(bytes as usize).unwrap();
@@ -246,10 +247,7 @@ fn what_must_not_stand_in_the_middle_of_a_block_is_refused() {
     assert!(said(&messages::statistics("{}")).contains("flag 14 before"));
     for wrong in [0, -1, i64::MIN, i64::MAX, 24_641] {
         let found = said(&number(flag::FILLED, wrong));
-        assert!(
-            found.contains(&format!("says that {wrong} bytes of a block")),
-            "{found}"
-        );
+        assert_contains(&found, &format!("says that {wrong} bytes of a block"));
     }
     let whole = [number(flag::FILLED, 24_000), number(flag::FILLED, 5)].concat();
     assert!(said(&whole).contains("no block has begun"));

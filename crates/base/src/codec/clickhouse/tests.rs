@@ -14,6 +14,7 @@ use super::*;
 use super::{native, types::columns_for};
 use crate::data::digest;
 use crate::error::Kind;
+use venturi_testkit::assert_contains;
 
 pub(super) fn column(name: &str, kind: &str) -> Column {
     Column {
@@ -229,9 +230,10 @@ fn lies_are_errors() {
         "{said}"
     );
     assert!(decode("Enum8('a' = 1)", &[2], None).message.contains("0x2"));
-    assert!(decode("DateTime64(1)", &i64::MAX.to_le_bytes(), None)
-        .message
-        .contains("time"));
+    assert_contains(
+        &decode("DateTime64(1)", &i64::MAX.to_le_bytes(), None).message,
+        "time",
+    );
     // A byte a row that would be much more in memory.
     let long = format!("Enum8('{}' = 0)", "x".repeat(1000));
     assert_eq!(decode(&long, &[0; 4096], None).kind, Kind::Memory);

@@ -12,6 +12,7 @@ use super::*;
 use crate::data::upsert::Batches;
 use crate::data::usage::Usage;
 use crate::spec::Upsert;
+use venturi_testkit::assert_contains;
 
 mod text;
 mod types;
@@ -105,16 +106,13 @@ fn the_seeds_statement() {
         "INSERT INTO `venturi_usage` (`customer_code`, `timestamp_of_data`, `subcustomer_id`, \
          `geographic_region`, `billing_flag`, `ip_address`, `bytes`, `hits`) VALUES ("
     ));
-    assert!(mysql.contains(",'2026-09-21 14:13:20','"), "{mysql}");
+    assert_contains(&mysql, ",'2026-09-21 14:13:20','");
     assert!(mysql.ends_with(
         ") ON DUPLICATE KEY UPDATE `bytes` = VALUES(`bytes`) + `bytes`, \
          `hits` = VALUES(`hits`) + `hits`"
     ));
     let postgres = text(Dialect::Postgres, &table, &rows.slice(0, 1)).unwrap();
-    assert!(
-        postgres.contains(",'2026-09-21 14:13:20+00','"),
-        "{postgres}"
-    );
+    assert_contains(&postgres, ",'2026-09-21 14:13:20+00','");
     assert!(postgres.ends_with(
         ") ON CONFLICT (\"timestamp_of_data\", \"customer_code\", \"subcustomer_id\", \
          \"geographic_region\", \"billing_flag\", \"ip_address\") DO UPDATE SET \
@@ -134,11 +132,8 @@ fn the_seeds_statement() {
          `billing_flag`, `ip_address`))"
     );
     let postgres = created(Dialect::Postgres, &table, &rows);
-    assert!(
-        postgres.contains("\"timestamp_of_data\" timestamptz(0) NOT NULL"),
-        "{postgres}"
-    );
-    assert!(postgres.contains("\"hits\" bigint NOT NULL"), "{postgres}");
+    assert_contains(&postgres, "\"timestamp_of_data\" timestamptz(0) NOT NULL");
+    assert_contains(&postgres, "\"hits\" bigint NOT NULL");
     assert_eq!(
         Dialect::MySql.select_found(&table),
         "SELECT COUNT(*), CAST(COALESCE(SUM(`bytes`), 0) AS CHAR), \

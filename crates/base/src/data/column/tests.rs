@@ -5,6 +5,7 @@ use arrow_array::Array;
 use arrow_schema::{Field, Schema};
 
 use super::*;
+use venturi_testkit::assert_contains;
 
 fn columns(limit: usize) -> Columns {
     let item = Arc::new(Field::new_list_field(DataType::Int32, true));
@@ -140,10 +141,9 @@ fn bounds_and_types_are_kept() {
     assert!(n.push(1i64).is_err() && t.push(1i32).is_err() && b.push_bytes(b"x").is_err());
     assert!(u.push_bytes(b"abc").is_err() && l.push_bool(true).is_err());
     t.push_bytes(&[0xff]).unwrap();
-    assert!(t
-        .finish()
-        .unwrap_err()
-        .message
-        .contains("column t: text that is not UTF-8"));
+    assert_contains(
+        &t.finish().unwrap_err().message,
+        "column t: text that is not UTF-8",
+    );
     assert!(Column::new("m", &DataType::Null).is_err());
 }

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::error::Kind;
+use venturi_testkit::assert_contains;
 
 fn table(
     columns: Vec<(&str, ArrayRef)>,
@@ -21,26 +22,17 @@ fn table(
     Ok((Table::new("t", rows.schema(), &roles)?, rows))
 }
 
+const WORDS: [&str; 5] = ["x", "y", "x", "z", "x"];
+
 fn plain() -> Vec<(&'static str, ArrayRef)> {
+    let n = [Some(1), None, Some(2), Some(4), Some(8)];
     vec![
         ("a", Arc::new(Int32Array::from(vec![1, 2, 1, 3, 1]))),
-        (
-            "b",
-            Arc::new(StringArray::from(vec!["x", "y", "x", "z", "x"])),
-        ),
-        (
-            "n",
-            Arc::new(Int8Array::from(vec![
-                Some(1),
-                None,
-                Some(2),
-                Some(4),
-                Some(8),
-            ])),
-        ),
+        ("b", Arc::new(StringArray::from(WORDS.to_vec()))),
+        ("n", Arc::new(Int8Array::from(n.to_vec()))),
         (
             "f",
-            Arc::new(Float64Array::from(vec![0.1, 0.2, 0.3, 0.4, 0.5])),
+            Arc::new(Float64Array::from_iter_values([0.1, 0.2, 0.3, 0.4, 0.5])),
         ),
     ]
 }
@@ -48,10 +40,8 @@ fn plain() -> Vec<(&'static str, ArrayRef)> {
 #[test]
 fn roles() {
     let (made, _) = table(plain(), &["b", "a"], &["n"]).unwrap();
-    assert_eq!(
-        (made.key.as_slice(), made.add.as_slice()),
-        (&[1, 0][..], &[2][..])
-    );
+    assert_eq!(made.key.as_slice(), &[1, 0][..]);
+    assert_eq!(made.add.as_slice(), &[2][..]);
     assert_eq!(made.set(), [3]);
 }
 
@@ -126,13 +116,9 @@ fn a_file_is_cut_into_batches_the_last_one_short() {
 
 #[test]
 fn the_rows_of_each_batch_are_in_the_order_of_their_keys() {
-    let columns: Vec<(&str, ArrayRef)> = vec![
-        (
-            "a",
-            Arc::new(Int32Array::from(vec![3, 1, 3, 2, 9, 0, 9, 9])),
-        ),
-        ("n", Arc::new(Int8Array::from(vec![1, 2, 3, 4, 5, 6, 7, 8]))),
-    ];
+    let keys = Int32Array::from(vec![3, 1, 3, 2, 9, 0, 9, 9]);
+    let numbers = Int8Array::from_iter_values(1..9);
+    let columns: [(&str, ArrayRef); 2] = [("a", Arc::new(keys)), ("n", Arc::new(numbers))];
     let rows = RecordBatch::try_from_iter(columns).unwrap();
     let (_, batches) = file(&rows, 4).unwrap();
     let column = |batch: &RecordBatch, at: usize| -> Vec<i64> {
@@ -145,14 +131,10 @@ fn the_rows_of_each_batch_are_in_the_order_of_their_keys() {
     };
     // Equal keys stay as they came: the last of them wins.
     let (one, two) = (batches.get(0).unwrap(), batches.get(1).unwrap());
-    assert_eq!(
-        (column(&one, 0), column(&one, 1)),
-        (vec![1, 2, 3, 3], vec![2, 4, 1, 3])
-    );
-    assert_eq!(
-        (column(&two, 0), column(&two, 1)),
-        (vec![0, 9, 9, 9], vec![6, 5, 7, 8])
-    );
+    assert_eq!(column(&one, 0), vec![1, 2, 3, 3]);
+    assert_eq!(column(&one, 1), vec![2, 4, 1, 3]);
+    assert_eq!(column(&two, 0), vec![0, 9, 9, 9]);
+    assert_eq!(column(&two, 1), vec![6, 5, 7, 8]);
 }
 
 proptest! {
@@ -189,13 +171,8 @@ fn a_file_without_rows_or_with_nulls_in_its_key_is_refused() {
     let error = file(&rows.slice(0, 0), 2).unwrap_err();
     assert_eq!(error.message, "x.csv: there are no rows to upsert");
     let mut columns = plain();
-    columns[0].1 = Arc::new(Int32Array::from(vec![
-        Some(1),
-        None,
-        None,
-        Some(3),
-        Some(1),
-    ]));
+    let keys = [Some(1), None, None, Some(3), Some(1)];
+    columns[0].1 = Arc::new(Int32Array::from(keys.to_vec()));
     let error = file(&RecordBatch::try_from_iter(columns).unwrap(), 2).unwrap_err();
     assert_eq!(error.message, "key: \"a\" has nulls; a key must not");
 }
@@ -231,32 +208,21 @@ fn merged_sums_that_do_not_fit_are_an_error() {
     columns[2].1 = Arc::new(Int8Array::from(vec![100, 0, 100, 0, 0]));
     let (made, rows) = table(columns, &["a"], &["n"]).unwrap();
     let error = Batches::of(rows, 5).merged(&made).unwrap_err();
-    assert!(error.message.contains("\"n\", which is Int8"), "{error}");
+    assert_contains(&error.message, "\"n\", which is Int8");
 }
 
 #[test]
 fn hashes_are_equal_where_keys_are() {
-    let dictionary: DictionaryArray<Int32Type> = ["x", "y", "x", "z", "x"].into_iter().collect();
+    let dictionary: DictionaryArray<Int32Type> = WORDS.into_iter().collect();
+    let (odd, zeros) = ([true, false, true, false, true], [0.0, 1.0, -0.0, 2.0, 0.0]);
     let time = TimestampMicrosecondArray::from(vec![7, 8, 7, 9, 7]);
     let all: Vec<(&str, ArrayRef)> = vec![
         ("i", Arc::new(Int32Array::from(vec![1, 2, 1, 3, 1]))),
-        (
-            "s",
-            Arc::new(StringArray::from(vec!["x", "y", "x", "z", "x"])),
-        ),
-        (
-            "v",
-            Arc::new(StringViewArray::from(vec!["x", "y", "x", "z", "x"])),
-        ),
+        ("s", Arc::new(StringArray::from(WORDS.to_vec()))),
+        ("v", Arc::new(StringViewArray::from(WORDS.to_vec()))),
         ("d", Arc::new(dictionary)),
-        (
-            "b",
-            Arc::new(BooleanArray::from(vec![true, false, true, false, true])),
-        ),
-        (
-            "f",
-            Arc::new(Float64Array::from(vec![0.0, 1.0, -0.0, 2.0, 0.0])),
-        ),
+        ("b", Arc::new(BooleanArray::from(odd.to_vec()))),
+        ("f", Arc::new(Float64Array::from(zeros.to_vec()))),
         ("m", Arc::new(Decimal128Array::from(vec![1, 2, 1, 3, 1]))),
         ("t", Arc::new(time)),
         ("w", Arc::new(Int8Array::from(vec![-1, 1, -1, 2, -1]))),

@@ -8,6 +8,7 @@ use super::draws::{inverse_cube_root, permutation};
 use super::*;
 use crate::data::digest;
 use crate::data::upsert::{key_hashes, Table};
+use venturi_testkit::assert_contains;
 
 const NOW: i64 = 1_790_000_000;
 
@@ -236,7 +237,7 @@ fn a_working_set_of_a_million_has_a_million_keys() {
 #[test]
 fn a_batch_too_large_for_its_offsets_is_refused() {
     let error = Usage::new(1, MOST_ROWS + 1, 1, NOW).batch(0).unwrap_err();
-    assert!(error.message.contains("lower rows_per_batch"), "{error}");
+    assert_contains(&error.message, "lower rows_per_batch");
 }
 
 /// The rows of a seed are the same in every version: runs of different ones can be compared.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use socket2::SockAddr;
 
-use venturi_testkit::until;
+use venturi_testkit::{assert_contains, until};
 
 use super::line::{header, parse, Wait, HEADER};
 use super::probe::{self as probing, Ends};
@@ -55,21 +55,18 @@ fn free(far: &Far, flow: Flow<'_>) -> Result<Probe> {
 
 #[test]
 fn bytes_move_in_both_directions_and_every_placement() {
-    for peer in [start(), start_unix("ways")] {
-        bytes_move_with(&peer);
-    }
-}
-
-fn bytes_move_with(peer: &Peer) {
-    let last = allowed().unwrap().last().copied();
-    for operation in [Operation::Get, Operation::Put] {
+    let (peers, last) = (
+        [start(), start_unix("ways")],
+        allowed().unwrap().last().copied(),
+    );
+    let ways = peers
+        .iter()
+        .flat_map(|peer| [(peer, Operation::Get), (peer, Operation::Put)]);
+    for (peer, operation) in ways {
         for placement in [Placement::Free, Placement::OneCpu, Placement::Apart] {
             for (streams, threads, pin) in [(1, 1, None), (3, 2, None), (3, 2, last)] {
-                let wanted = Flow {
-                    threads,
-                    pin: pin.as_slice().into(),
-                    ..flow(operation, streams)
-                };
+                let mut wanted = flow(operation, streams);
+                (wanted.threads, wanted.pin) = (threads, pin.as_slice().into());
                 let probe = probe(&far(&peer.addr), wanted, placement, &never).unwrap();
                 assert!(probe.bytes > 0, "{wanted:?}, {placement:?}: {probe:?}");
                 assert!(probe.interval_ns >= SHORT.as_nanos() as u64);
@@ -123,10 +120,8 @@ fn a_cancel_ends_it() {
     // While it moves, for it asks again and again.
     let asked = AtomicU32::new(0);
     let later = || asked.fetch_add(1, Ordering::Relaxed) > 100;
-    let long = Flow {
-        duration: Duration::from_secs(3600),
-        ..flow(Operation::Get, 2)
-    };
+    let mut long = flow(Operation::Get, 2);
+    long.duration = Duration::from_secs(3600);
     let error = probe(&far(&peer.addr), long, Placement::Free, &later).unwrap_err();
     assert_eq!(error.kind, Kind::Cancelled);
 }
@@ -135,18 +130,14 @@ fn a_cancel_ends_it() {
 fn what_the_peer_will_not_do() {
     let peer = start();
     let ask = |streams, seconds| {
-        let wanted = Flow {
-            duration: Duration::from_secs(seconds),
-            ..flow(Operation::Put, streams)
-        };
+        let mut wanted = flow(Operation::Put, streams);
+        wanted.duration = Duration::from_secs(seconds);
         free(&far(&peer.addr), wanted).unwrap_err().kind
     };
     assert_eq!(ask(0, 1), Kind::Usage);
     assert_eq!(ask(1, 1 << 20), Kind::Usage);
-    let none = Flow {
-        threads: 0,
-        ..flow(Operation::Put, 1)
-    };
+    let mut none = flow(Operation::Put, 1);
+    none.threads = 0;
     assert_eq!(free(&far(&peer.addr), none).unwrap_err().kind, Kind::Usage);
     // Nonsense on the wire: it hangs up.
     let mut socket = TcpStream::connect(port(&peer)).unwrap();
@@ -181,8 +172,9 @@ fn the_header_reads_back() {
 
 #[test]
 fn only_who_was_let_in_is_served() {
+    let ticket = *b"a secret";
     let terms = Terms {
-        ticket: *b"a secret",
+        ticket,
         ..Terms::default()
     };
     let peer = Peer::start(LOOPBACK, terms).unwrap();
@@ -193,7 +185,7 @@ fn only_who_was_let_in_is_served() {
     assert!(ask(terms.ticket).unwrap().bytes > 0);
     let error = ask(OPEN).unwrap_err();
     assert_eq!(error.kind, Kind::Lost);
-    assert!(error.message.contains("it was stopped"), "{error}");
+    assert_contains(&error.message, "it was stopped");
 }
 
 #[test]

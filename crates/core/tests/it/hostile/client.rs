@@ -15,9 +15,8 @@ use venturi_core::error::Kind;
 use venturi_core::http2::{Config, Connection, Event, Role};
 use venturi_core::net::wire::Wire;
 use venturi_core::spec::TrialSpec;
+use venturi_testkit::http2::*;
 use venturi_testkit::{linger, parse, until, Peer};
-
-use super::wire::*;
 
 /// A server that follows a script.
 struct Fake(Peer);
@@ -99,6 +98,16 @@ impl Fake {
     }
 }
 
+/// To these answers, a get or a put fails so. All at once: after a failure a trial waits a second
+/// for whoever answered its planning, who says nothing more.
+fn all_fail(cases: Vec<(&'static str, &'static str, Kind, Vec<u8>)>) {
+    std::thread::scope(|scope| {
+        for (words, operation, kind, bytes) in cases {
+            scope.spawn(move || Fake::answers(bytes).fails(words, operation, kind, words));
+        }
+    });
+}
+
 fn failed(what: &str, record: Record, kind: Kind, words: &str) {
     assert_eq!(record.outcome, Outcome::Failed, "{what}");
     let error = record.error.unwrap();
@@ -175,18 +184,20 @@ fn cut_short_at_every_byte() {
     }
     assert_eq!(cut(&whole), (true, Kind::Lost));
     // A whole trial, at some of them.
-    let position = Arc::new(AtomicUsize::new(0));
-    let now = position.clone();
-    let fake = Fake::planned(move |mut socket| {
-        await_call(&mut socket, b"DoGet");
-        let _ = socket.write_all(&whole[..now.load(Ordering::Relaxed)]);
-        let _ = socket.shutdown(Shutdown::Write);
-        linger(socket);
+    std::thread::scope(|scope| {
+        for at in (0..length).step_by(length / 29).chain([length - 1]) {
+            let part = whole[..at].to_vec();
+            scope.spawn(move || {
+                let fake = Fake::planned(move |mut socket| {
+                    await_call(&mut socket, b"DoGet");
+                    let _ = socket.write_all(&part);
+                    let _ = socket.shutdown(Shutdown::Write);
+                    linger(socket);
+                });
+                fake.fails(&format!("cut at {at}"), "get", Kind::Lost, "");
+            });
+        }
     });
-    for at in (0..length).step_by(length / 29).chain([length - 1]) {
-        position.store(at, Ordering::Relaxed);
-        fake.fails(&format!("cut at {at}"), "get", Kind::Lost, "");
-    }
 }
 
 #[test]
@@ -202,11 +213,8 @@ fn servers_of_another_kind() {
     fake.fails("HTTP/1", "get", Kind::Protocol, "gRPC");
     let fake = Fake::start(|socket, _| drop(socket));
     fake.fails("hangs up", "get", Kind::Protocol, "gRPC");
-    let plain = headers(
-        1,
-        true,
-        &[(":status", "404"), ("content-type", "text/html")],
-    );
+    let list = [(":status", "404"), ("content-type", "text/html")];
+    let plain = headers(1, true, &list);
     let fake = Fake::answers([frame(kind::SETTINGS, 0, 0, &[]), plain].concat());
     fake.fails("a web server", "get", Kind::Protocol, "HTTP status 404");
 }
@@ -214,54 +222,42 @@ fn servers_of_another_kind() {
 #[test]
 fn ends_that_say_why() {
     let reset = frame(kind::RST_STREAM, 0, 1, &code::INTERNAL_ERROR.to_be_bytes());
-    let calm = [
-        &[0; 4][..],
-        &code::ENHANCE_YOUR_CALM.to_be_bytes(),
-        b"too much",
-    ]
-    .concat();
-    let away = frame(kind::GOAWAY, 0, 0, &calm);
-    let trailers_only = |list| [frame(kind::SETTINGS, 0, 0, &[]), headers(1, true, list)].concat();
-    let full = [("grpc-status", "8"), ("grpc-message", "no%20room")];
-    let refused = [(":status", "200"), ("grpc-status", "16")];
-    let cases = [
+    let why = code::ENHANCE_YOUR_CALM.to_be_bytes();
+    let away = frame(
+        kind::GOAWAY,
+        0,
+        0,
+        &[&[0; 4][..], &why, b"too much"].concat(),
+    );
+    let only = |list| [frame(kind::SETTINGS, 0, 0, &[]), headers(1, true, list)].concat();
+    let begun_and = |more: Vec<u8>| [begun(), more].concat();
+    let full = headers(
+        1,
+        true,
+        &[("grpc-status", "8"), ("grpc-message", "no%20room")],
+    );
+    let (lost, protocol) = (Kind::Lost, Kind::Protocol);
+    let mut cases = Vec::new();
+    for (kind, words, bytes) in [
+        (Kind::Server, "INTERNAL_ERROR", begun_and(reset)),
+        (lost, "ENHANCE_YOUR_CALM too much", begun_and(away)),
         (
-            "reset",
-            Kind::Server,
-            "INTERNAL_ERROR",
-            [begun(), reset].concat(),
-        ),
-        (
-            "farewell",
-            Kind::Lost,
-            "ENHANCE_YOUR_CALM too much",
-            [begun(), away].concat(),
-        ),
-        (
-            "trailers only",
             Kind::Auth,
             "UNAUTHENTICATED",
-            trailers_only(&refused),
+            only(&[(":status", "200"), ("grpc-status", "16")]),
         ),
+        (Kind::Server, "no room", begun_and(full)),
         (
-            "an error",
-            Kind::Server,
-            "no room",
-            [begun(), headers(1, true, &full)].concat(),
-        ),
-        (
-            "no status",
-            Kind::Protocol,
+            protocol,
             "without a gRPC status",
-            [begun(), data(1, true, b"")].concat(),
+            begun_and(data(1, true, b"")),
         ),
-    ];
-    for (what, kind, words, bytes) in cases {
-        let fake = Fake::answers(bytes);
+    ] {
         for operation in ["get", "put"] {
-            fake.fails(what, operation, kind, words);
+            cases.push((words, operation, kind, bytes.clone()));
         }
     }
+    all_fail(cases);
 }
 
 #[test]
@@ -274,122 +270,75 @@ fn messages_that_lie() {
     let short = data(1, false, &flight_data(None, short));
     let batch = data(1, false, &flight_data(None, batch));
     let part = |bytes: &[u8]| [begun(), data(1, false, bytes)].concat();
-    let cases = [
-        (
-            "over the limit",
-            "max_message_size",
-            part(&[0, 0xff, 0xff, 0xff, 0xff]),
-        ),
-        ("compressed", "compresses", part(&[1, 0, 0, 0, 1, 0])),
-        (
-            "not FlightData",
-            "do not add up",
-            part(&message(&[0x12, 0xff, 0x7f, 0])),
-        ),
-        ("not Arrow", "Arrow", part(&message(&[0x12, 4, 9, 9, 9, 9]))),
-        ("no schema", "schema", [begun(), batch].concat()),
-        (
-            "buffers outside of the body",
-            "outside",
-            [begun(), schema.clone(), short].concat(),
-        ),
-        (
-            "ends in a message",
-            "middle of a message",
-            [part(&[0, 0]), trailers(1, "0")].concat(),
-        ),
-    ];
-    for (what, words, bytes) in cases {
-        Fake::answers(bytes).fails(what, "get", Kind::Protocol, words);
+    let cut_off = [part(&[0, 0]), trailers(1, "0")].concat();
+    let mut cases = Vec::new();
+    for (words, bytes) in [
+        ("max_message_size", part(&[0, 0xff, 0xff, 0xff, 0xff])),
+        ("compresses", part(&[1, 0, 0, 0, 1, 0])),
+        ("do not add up", part(&message(&[0x12, 0xff, 0x7f, 0]))),
+        ("Arrow", part(&message(&[0x12, 4, 9, 9, 9, 9]))),
+        ("schema", [begun(), batch].concat()),
+        ("outside", [begun(), schema, short].concat()),
+        ("middle of a message", cut_off),
+    ] {
+        cases.push((words, "get", Kind::Protocol, bytes));
     }
+    all_fail(cases);
 }
 
 #[test]
 fn frames_that_break_the_rules() {
     let settings = |payload: &[u8]| frame(kind::SETTINGS, 0, 0, payload);
-    let begun_and = |more: Vec<u8>| [begun(), more].concat();
+    let behind = |more: Vec<u8>| [begun(), more].concat();
+    let answer = |list: &[(&str, &str)]| [settings(&[]), headers(1, false, list)].concat();
+    let end = |list: &[(&str, &str)]| behind(headers(1, true, list));
+    let update = |stream, more: &[u8]| frame(kind::WINDOW_UPDATE, 0, stream, more);
     let most = 0x7fff_ffffu32.to_be_bytes();
-    let huge = [&[0, 5][..], &1u32.to_be_bytes()].concat();
-    let ends = |list: &[(&str, &str)]| headers(1, true, list);
-    let response = |list: &[(&str, &str)]| [settings(&[]), headers(1, false, list)].concat();
-    let cases = [
-        (
-            "window over",
-            begun_and(frame(kind::WINDOW_UPDATE, 0, 0, &most)),
-        ),
-        (
-            "window over",
-            [
-                begun(),
-                settings(&[0, 4, 0x7f, 0xff, 0xff, 0xff]),
-                frame(kind::WINDOW_UPDATE, 0, 1, &most),
-            ]
-            .concat(),
-        ),
-        (
-            "of 0 bytes",
-            begun_and(frame(kind::WINDOW_UPDATE, 0, 1, &[0; 4])),
-        ),
-        ("frame size", settings(&huge)),
+    let wide = [settings(&[0, 4, 0x7f, 0xff, 0xff, 0xff]), update(1, &most)].concat();
+    let (ok, grpc) = ((":status", "200"), ("content-type", "application/grpc"));
+    let short = answer(&[ok, grpc, ("content-length", "2")]);
+    let mut cases = Vec::new();
+    for (words, bytes) in [
+        ("window over", behind(update(0, &most))),
+        ("window over", behind(wide)),
+        ("of 0 bytes", behind(update(1, &[0; 4]))),
+        ("frame size", settings(&[0, 5, 0, 0, 0, 1])),
         ("first frame", frame(kind::PING, 0, 0, &[0; 8])),
-        ("wrong length", begun_and(frame(kind::PING, 0, 0, &[0; 7]))),
-        ("wrong stream", begun_and(frame(kind::PING, 0, 1, &[0; 8]))),
+        ("wrong length", behind(frame(kind::PING, 0, 0, &[0; 7]))),
+        ("wrong stream", behind(frame(kind::PING, 0, 1, &[0; 8]))),
         (
             "nobody opened",
-            begun_and(frame(kind::RST_STREAM, 0, 9, &[0; 4])),
+            behind(frame(kind::RST_STREAM, 0, 9, &[0; 4])),
         ),
         (
             "malformed DATA",
-            begun_and(frame(kind::DATA, flag::PADDED, 1, &[9])),
+            behind(frame(kind::DATA, flag::PADDED, 1, &[9])),
         ),
         ("before headers", data(1, false, &message(b""))),
-        ("nobody opened", begun_and(data(7, false, b"x"))),
-        ("of no request", begun_and(accepted(9))),
-        (
-            "a push",
-            begun_and(frame(kind::PUSH_PROMISE, 4, 1, &[0; 8])),
-        ),
+        ("nobody opened", behind(data(7, false, b"x"))),
+        ("of no request", behind(accepted(9))),
+        ("a push", behind(frame(kind::PUSH_PROMISE, 4, 1, &[0; 8]))),
         (
             "headers:",
             [settings(&[]), frame(kind::HEADERS, 4, 1, &[0xff; 9])].concat(),
         ),
-        ("lower case", begun_and(ends(&[("Grpc-Status", "0")]))),
-        (
-            "belong",
-            begun_and(ends(&[(":status", "200"), ("grpc-status", "0")])),
-        ),
-        (
-            "must have",
-            response(&[("content-type", "application/grpc")]),
-        ),
-        (
-            "HTTP/1",
-            response(&[(":status", "200"), ("connection", "close")]),
-        ),
+        ("lower case", end(&[("Grpc-Status", "0")])),
+        ("belong", end(&[ok, ("grpc-status", "0")])),
+        ("must have", answer(&[grpc])),
+        ("HTTP/1", answer(&[ok, ("connection", "close")])),
         (
             "come twice",
-            begun_and(headers(1, false, &[("grpc-status", "0")])),
+            behind(headers(1, false, &[("grpc-status", "0")])),
         ),
-        (
-            "more data",
-            [
-                response(&[
-                    (":status", "200"),
-                    ("content-type", "application/grpc"),
-                    ("content-length", "2"),
-                ]),
-                data(1, false, &[0; 5]),
-            ]
-            .concat(),
-        ),
+        ("more data", [short, data(1, false, &[0; 5])].concat()),
         (
             "gRPC status",
-            [begun(), data(1, true, b""), data(1, true, b"")].concat(),
+            behind([data(1, true, b""), data(1, true, b"")].concat()),
         ),
-    ];
-    for (words, bytes) in cases {
-        Fake::answers(bytes).fails(words, "get", Kind::Protocol, words);
+    ] {
+        cases.push((words, "get", Kind::Protocol, bytes));
     }
+    all_fail(cases);
 }
 
 #[test]

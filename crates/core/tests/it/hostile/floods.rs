@@ -7,7 +7,7 @@ use venturi_core::codec::frame::{code, flag, kind};
 use venturi_core::server::flight::Server;
 
 use super::server::{assert_well, serve};
-use super::wire::*;
+use venturi_testkit::http2::*;
 
 /// Calls, one after the other, and what is done to each of them.
 fn calls(first: u32, each: impl Fn(u32) -> Vec<u8>) -> Vec<u8> {

@@ -5,4 +5,3 @@ mod client;
 mod floods;
 mod server;
 mod server_bounds;
-mod wire;

@@ -3,8 +3,7 @@
 
 use venturi_core::codec::frame::{code, flag, kind, write_headers, Frame};
 use venturi_core::server::flight::Server;
-
-use super::wire::*;
+use venturi_testkit::http2::*;
 
 pub fn serve(more: &str) -> Server {
     let spec = format!(r#"{{"host": "127.0.0.1", "port": 0, "memory_bytes": 16000000{more}}}"#);
@@ -20,9 +19,6 @@ pub fn assert_well(server: &Server) {
     assert!(answer.ends_with(b"ok"));
 }
 
-/// What a client sends, by name.
-type Sent = (&'static str, Vec<u8>);
-
 /// Sends this after the greeting; how the server ends the connection.
 fn farewell(server: &Server, bytes: &[u8]) -> Option<u32> {
     let mut client = Raw::greeted(&server.address());
@@ -35,106 +31,53 @@ fn farewell(server: &Server, bytes: &[u8]) -> Option<u32> {
 #[test]
 fn frames_where_they_may_not_be() {
     let server = serve("");
-    let put = call(1, false, "DoPut");
-    let ended = [call(1, false, "DoPut"), data(1, true, b"")].concat();
+    let put = || call(1, false, "DoPut");
+    let behind_put = |more: Vec<u8>| [put(), more].concat();
+    let ended = [put(), data(1, true, b"")].concat();
     let cancel = frame(kind::RST_STREAM, 0, 1, &code::CANCEL.to_be_bytes());
-    let cases: [(u32, Vec<Sent>); 3] = [
-        (
-            code::PROTOCOL_ERROR,
-            vec![
-                ("data before headers", data(1, false, b"x")),
-                ("data of stream 0", data(0, false, b"x")),
-                ("an even stream", call(2, false, "DoGet")),
-                ("headers of stream 0", call(0, false, "DoGet")),
-                (
-                    "headers of a number that goes back",
-                    [call(5, false, "DoPut"), call(3, false, "DoPut")].concat(),
-                ),
-                ("a reset of nothing", cancel.clone()),
-                (
-                    "a reset of stream 0",
-                    frame(kind::RST_STREAM, 0, 0, &[0; 4]),
-                ),
-                (
-                    "a window of nobody's stream",
-                    frame(kind::WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]),
-                ),
-                ("a ping of a stream", frame(kind::PING, 0, 3, &[0; 8])),
-                (
-                    "a stream that depends on itself",
-                    frame(kind::PRIORITY, 0, 7, &[0, 0, 0, 7, 0]),
-                ),
-                ("settings of a stream", frame(kind::SETTINGS, 0, 1, &[])),
-                (
-                    "a push setting of 2",
-                    frame(kind::SETTINGS, 0, 0, &[0, 2, 0, 0, 0, 2]),
-                ),
-                ("a farewell of a stream", frame(kind::GOAWAY, 0, 1, &[0; 8])),
-                ("a push", frame(kind::PUSH_PROMISE, 4, 1, &[0; 8])),
-                (
-                    "a continuation of nothing",
-                    frame(kind::CONTINUATION, 4, 1, &[]),
-                ),
-                (
-                    "a window of nothing",
-                    frame(kind::WINDOW_UPDATE, 0, 0, &[0; 4]),
-                ),
-                (
-                    "padding beyond the frame",
-                    [&put[..], &frame(kind::DATA, flag::PADDED, 1, &[9, 0])].concat(),
-                ),
-                (
-                    "data inside of a header block",
-                    [
-                        &put[..],
-                        &frame(kind::HEADERS, 0, 3, &[]),
-                        &data(1, false, b"x"),
-                    ]
-                    .concat(),
-                ),
-                (
-                    "a message cut short by the end",
-                    [&put[..], &data(1, true, &[0, 0])].concat(),
-                ),
-            ],
-        ),
-        (
-            code::STREAM_CLOSED,
-            vec![
-                ("headers behind the end", [&ended[..], &put].concat()),
-                (
-                    "data behind a reset",
-                    [&put[..], &cancel, &data(1, false, b"x")].concat(),
-                ),
-            ],
-        ),
-        (
-            code::FRAME_SIZE_ERROR,
-            vec![
-                (
-                    "a short window update",
-                    frame(kind::WINDOW_UPDATE, 0, 0, &[0; 3]),
-                ),
-                (
-                    "settings that acknowledge with settings",
-                    frame(kind::SETTINGS, flag::ACK, 0, &[0; 6]),
-                ),
-                (
-                    "a frame over the limit",
-                    [&put[..], &[0x80, 0, 1, kind::DATA, 0, 0, 0, 0, 1]].concat(),
-                ),
-                ("a short ping", frame(kind::PING, 0, 0, &[0; 7])),
-                ("half a setting", frame(kind::SETTINGS, 0, 0, &[0; 5])),
-            ],
-        ),
+    let unfinished = [frame(kind::HEADERS, 0, 3, &[]), data(1, false, b"x")].concat();
+    let wrong = [
+        data(1, false, b"x"), // before headers
+        data(0, false, b"x"),
+        call(2, false, "DoGet"),
+        call(0, false, "DoGet"),
+        [call(5, false, "DoPut"), call(3, false, "DoPut")].concat(), // the number goes back
+        cancel.clone(),                                              // of nothing
+        frame(kind::RST_STREAM, 0, 0, &[0; 4]),
+        frame(kind::WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]), // of nobody's stream
+        frame(kind::WINDOW_UPDATE, 0, 0, &[0; 4]),       // of nothing
+        frame(kind::PING, 0, 3, &[0; 8]),
+        frame(kind::PRIORITY, 0, 7, &[0, 0, 0, 7, 0]), // depends on itself
+        frame(kind::SETTINGS, 0, 1, &[]),
+        frame(kind::SETTINGS, 0, 0, &[0, 2, 0, 0, 0, 2]), // a push setting of 2
+        frame(kind::GOAWAY, 0, 1, &[0; 8]),
+        frame(kind::PUSH_PROMISE, 4, 1, &[0; 8]),
+        frame(kind::CONTINUATION, 4, 1, &[]),
+        behind_put(frame(kind::DATA, flag::PADDED, 1, &[9, 0])),
+        behind_put(unfinished),             // data inside of a header block
+        behind_put(data(1, true, &[0, 0])), // half a message
     ];
-    for (expected, all) in cases {
-        for (what, bytes) in all {
-            assert_eq!(farewell(&server, &bytes), Some(expected), "{what}");
+    let closed = [
+        [&ended[..], &put()].concat(),
+        [&ended[..], &data(1, false, b"x")].concat(),
+        behind_put([&cancel[..], &data(1, false, b"x")].concat()),
+    ];
+    let sizes = [
+        frame(kind::WINDOW_UPDATE, 0, 0, &[0; 3]),
+        frame(kind::SETTINGS, flag::ACK, 0, &[0; 6]),
+        behind_put(vec![0x80, 0, 1, kind::DATA, 0, 0, 0, 0, 1]), // over the limit
+        frame(kind::PING, 0, 0, &[0; 7]),
+        frame(kind::SETTINGS, 0, 0, &[0; 5]),
+    ];
+    for (expected, all) in [
+        (code::PROTOCOL_ERROR, &wrong[..]),
+        (code::STREAM_CLOSED, &closed),
+        (code::FRAME_SIZE_ERROR, &sizes),
+    ] {
+        for (at, bytes) in all.iter().enumerate() {
+            assert_eq!(farewell(&server, bytes), Some(expected), "{at}: {bytes:?}");
         }
     }
-    let late = [&ended[..], &data(1, false, b"x")].concat();
-    assert_eq!(farewell(&server, &late), Some(code::STREAM_CLOSED));
     let mut client = Raw::connect(&server.address());
     client.send(&hello()[..24]);
     client.send(&frame(kind::PING, 0, 0, &[0; 8]));
@@ -145,7 +88,7 @@ fn frames_where_they_may_not_be() {
 #[test]
 fn calls_that_are_malformed() {
     let server = serve("");
-    let put = call(1, false, "DoPut");
+    let behind_put = |more: Vec<u8>| [call(1, false, "DoPut"), more].concat();
     type Fields = Vec<(&'static str, &'static str)>;
     let list = |change: &dyn Fn(&mut Fields)| {
         let mut list = vec![
@@ -157,59 +100,34 @@ fn calls_that_are_malformed() {
         change(&mut list);
         headers(1, false, &list)
     };
+    let sized = |end, data_: &[u8]| {
+        let list = list(&|list| list.push(("content-length", "3")));
+        [list, data(1, end, data_)].concat()
+    };
     let window = |bytes: u32| frame(kind::WINDOW_UPDATE, 0, 1, &bytes.to_be_bytes());
-    let sized = list(&|list| list.push(("content-length", "3")));
-    let cases: [(u32, Vec<Sent>); 2] = [
-        (
-            code::PROTOCOL_ERROR,
-            vec![
-                ("headers twice", [&put[..], &put].concat()),
-                (
-                    "trailers with a pseudo-header",
-                    [&put[..], &headers(1, true, &[(":method", "POST")])].concat(),
-                ),
-                ("upper case", list(&|list| list.push(("X-Sum", "1")))),
-                ("no method", list(&|list| _ = list.remove(0))),
-                ("two paths", list(&|list| list.insert(0, (":path", "/")))),
-                (
-                    "an unknown pseudo-header",
-                    list(&|list| list.insert(0, (":sum", "1"))),
-                ),
-                (
-                    "a header of HTTP/1",
-                    list(&|list| list.push(("connection", "keep-alive"))),
-                ),
-                (
-                    "more data than said",
-                    [&sized[..], &data(1, false, &[0; 4])].concat(),
-                ),
-                (
-                    "less data than said",
-                    [&sized[..], &data(1, true, &[0; 2])].concat(),
-                ),
-                ("a window of nothing", [&put[..], &window(0)].concat()),
-            ],
-        ),
-        (
-            code::FLOW_CONTROL_ERROR,
-            vec![(
-                "a window that overflows",
-                [&put[..], &window(0x7fff_ffff)].concat(),
-            )],
-        ),
+    let wrong = [
+        behind_put(call(1, false, "DoPut")),
+        behind_put(headers(1, true, &[(":method", "POST")])),
+        list(&|list| list.push(("X-Sum", "1"))),
+        list(&|list| _ = list.remove(0)),             // no method
+        list(&|list| list.insert(0, (":path", "/"))), // a second one
+        list(&|list| list.insert(0, (":sum", "1"))),
+        list(&|list| list.push(("connection", "keep-alive"))),
+        sized(false, &[0; 4]),
+        sized(true, &[0; 2]),
+        behind_put(window(0)),
     ];
-    let cases = cases
-        .into_iter()
-        .flat_map(|(code, all)| all.into_iter().map(move |case| (code, case)));
-    for (expected, (what, bytes)) in cases {
+    let wrong = wrong.into_iter().map(|bytes| (code::PROTOCOL_ERROR, bytes));
+    let overflow = behind_put(window(0x7fff_ffff));
+    for (expected, bytes) in wrong.chain([(code::FLOW_CONTROL_ERROR, overflow)]) {
         let mut client = Raw::greeted(&server.address());
         assert!(client.send(&bytes));
         let given_up = ("reset".to_owned(), expected.to_be_bytes().to_vec());
-        assert_eq!(client.answer(1), given_up, "{what}");
+        assert_eq!(client.answer(1), given_up, "{bytes:?}");
         // What was in flight is passed over.
-        assert!(client.send(&data(1, true, b"late")), "{what}");
-        assert!(client.send(&action(3, "ping", b"")), "{what}");
-        assert_eq!(client.answer(3).0, "0", "{what}");
+        assert!(client.send(&data(1, true, b"late")), "{bytes:?}");
+        assert!(client.send(&action(3, "ping", b"")), "{bytes:?}");
+        assert_eq!(client.answer(3).0, "0", "{bytes:?}");
     }
     assert_well(&server);
 }

@@ -9,7 +9,7 @@ use venturi_core::server::flight::Server;
 use venturi_testkit::{alone, resident, until};
 
 use super::server::{assert_well, serve};
-use super::wire::*;
+use venturi_testkit::http2::*;
 
 fn table() -> FlightDescriptor {
     FlightDescriptor::path(vec!["t".into()])

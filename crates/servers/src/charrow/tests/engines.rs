@@ -11,13 +11,14 @@ use parquet::file::properties::WriterProperties;
 use super::*;
 use venturi_base::codec::clickhouse::state_rows;
 use venturi_base::codec::ipc::schema_to_bytes;
+use venturi_testkit::assert_contains;
 
 #[test]
 fn state_rows_become_columns() {
     let server = serve("");
     let text = "SELECT * FROM state_rows(rows = 2500, seed = 7, block_rows = 1000)";
     for encoders in [1, 3] {
-        let mut client = Client::plain(&server, encoders);
+        let mut client = Client::plain(server.address(), encoders);
         client.query("", text);
         let given = client.drain().unwrap();
         assert_eq!(given.rows, 2500);
@@ -27,7 +28,7 @@ fn state_rows_become_columns() {
         });
         assert_eq!(sorted(given.digests), sorted(expected.collect()));
     }
-    let mut client = Client::extended(&server, 1, &Parameters::default());
+    let mut client = Client::extended(server.address(), 1, &Parameters::default());
     assert_eq!(client.ask("prepare", text), b"");
     client.query("", text);
     assert_eq!(client.drain().unwrap().rows, 2500);
@@ -42,7 +43,7 @@ fn state_rows_become_columns() {
         ("state_rows(block_rows = 99999999)", "block_rows must be"),
         ("made_up()", "no function made_up"),
     ] {
-        let mut client = Client::plain(&server, 1);
+        let mut client = Client::plain(server.address(), 1);
         client.query("", &format!("SELECT * FROM {wrong}"));
         let error = client.drain().unwrap_err();
         assert!(error.contains(said), "{error}");
@@ -94,20 +95,20 @@ fn tables_and_files() {
     ));
     for name in ["memory", "f", "s", "p"] {
         for encoders in [1, 4] {
-            let mut client = Client::plain(&server, encoders);
+            let mut client = Client::plain(server.address(), encoders);
             client.query("", &format!("SELECT * FROM {name}"));
             assert_eq!(client.drain().unwrap().rows, 100_000, "{name}");
         }
         let some = |text: &str| whole(&server, &text.replace('#', name)).rows;
         assert_eq!(some("SELECT t, n FROM # LIMIT 70001"), 70_001, "{name}");
         assert_eq!(some("SELECT n FROM #"), 100_000, "{name}");
-        let mut client = Client::plain(&server, 1);
+        let mut client = Client::plain(server.address(), 1);
         client.query("", &format!("SELECT nothing FROM {name}"));
         assert!(client.drain().unwrap_err().contains("there are n, t"));
     }
     // The values themselves: the same rows in other blocks.
     for name in ["memory", "f", "s", "p"] {
-        let mut client = Client::plain(&server, 1);
+        let mut client = Client::plain(server.address(), 1);
         client.query("", &format!("SELECT t, n FROM {name}"));
         let mut sum = 0;
         loop {
@@ -187,26 +188,18 @@ fn an_engine_outside() {
             }
         });
         let outcome = |text: &str| {
-            let mut client = Client::plain(&server, 2);
+            let mut client = Client::plain(server.address(), 2);
             client.query(text, text);
             client.drain()
         };
         assert_eq!(outcome("rows").unwrap().rows, 50_000);
         assert_eq!(outcome("fails").unwrap_err(), "Code: 60. DB::Exception");
-        assert!(outcome("garbage")
-            .unwrap_err()
-            .contains("else than an Arrow IPC"));
-        assert!(outcome("changes")
-            .unwrap_err()
-            .contains("different schemas"));
-        assert!(outcome("words")
-            .unwrap_err()
-            .contains("column \"w\" is dictionary"));
-        assert!(outcome("nothing")
-            .unwrap_err()
-            .contains("gave the query up"));
+        assert_contains(&outcome("garbage").unwrap_err(), "else than an Arrow IPC");
+        assert_contains(&outcome("changes").unwrap_err(), "different schemas");
+        assert_contains(&outcome("words").unwrap_err(), "column \"w\" is dictionary");
+        assert_contains(&outcome("nothing").unwrap_err(), "gave the query up");
         // Nobody takes it to its end: the engine is told.
-        let mut client = Client::plain(&server, 1);
+        let mut client = Client::plain(server.address(), 1);
         client.begin("endless", "endless");
         drop(client);
         assert_eq!(
@@ -243,7 +236,7 @@ fn a_cut_stream_of_an_engine_is_an_error() {
             }
         });
         let rows = |length: usize| {
-            let mut client = Client::plain(&server, 1);
+            let mut client = Client::plain(server.address(), 1);
             client.query("", &length.to_string());
             client.drain().map(|given| given.rows)
         };
@@ -256,7 +249,7 @@ fn a_cut_stream_of_an_engine_is_an_error() {
             let error = rows(length).unwrap_err();
             assert!(error.starts_with("the engine"), "cut at {length}: {error}");
         }
-        let mut last = Client::plain(&server, 1);
+        let mut last = Client::plain(server.address(), 1);
         last.query("", "no more");
         assert!(last.drain().is_err());
         // The mark in its old form, without the continuation, ends a stream too.

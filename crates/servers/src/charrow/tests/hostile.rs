@@ -4,11 +4,11 @@ use std::net::Shutdown;
 
 use super::*;
 use proptest::prelude::*;
-use venturi_testkit::{alone, resident, until};
+use venturi_testkit::{alone, assert_contains, resident, until};
 
 /// Sends this, and says nothing more; what the server answers before it hangs up.
 fn answer(server: &Server, bytes: &[u8]) -> String {
-    let mut client = Client::raw(server);
+    let mut client = Client::raw(server.address());
     client.socket.write_all(bytes).unwrap();
     let told = loop {
         match client.event() {
@@ -35,11 +35,9 @@ fn handshakes_that_lie() {
     assert!(answer(&server, &numbers(&[0, 3, 1])).contains("version 3.1"));
     for minor in [-1, 0, 3, 1 << 40] {
         let said = answer(&server, &numbers(&[0, 1, minor]));
-        assert!(
-            said.contains(&format!(
-                "version 1.{minor}; this server speaks 1.1 and 1.2"
-            )),
-            "{said}"
+        assert_contains(
+            &said,
+            &format!("version 1.{minor}; this server speaks 1.1 and 1.2"),
         );
     }
     for (parameters, said) in [
@@ -72,10 +70,7 @@ fn handshakes_that_lie() {
         let at = bytes.len() - 8;
         bytes[at..].copy_from_slice(&encoders.to_be_bytes());
         let said = answer(&server, &bytes);
-        assert!(
-            said.contains(&format!("{encoders} encoders were asked for")),
-            "{said}"
-        );
+        assert_contains(&said, &format!("{encoders} encoders were asked for"));
     }
     let query = [plain(1).write(), numbers(&[0, 1 << 40])].concat();
     assert!(answer(&server, &query).contains("query id has a size"));
@@ -113,7 +108,7 @@ proptest! {
             said[at] = byte;
         }
         said.truncate(end.index(said.len()) + said.len() / 2);
-        let mut client = Client::raw(server);
+        let mut client = Client::raw(server.address());
         client.socket.write_all(&said).unwrap();
         let _ = client.socket.shutdown(Shutdown::Write);
         let mut events = 0;
@@ -131,7 +126,7 @@ fn what_does_not_come_to_its_end_is_given_up() {
     let name = numbers(&[0, 1, 1, 60_000]);
     let query_id = [plain(1).write(), numbers(&[0, 60_000])].concat();
     for (said, drips) in [(silent, false), (name, true), (query_id, true)] {
-        let mut client = Client::raw(&server);
+        let mut client = Client::raw(server.address());
         client.socket.write_all(&said).unwrap();
         client.socket.set_nonblocking(drips).unwrap();
         let told = loop {
@@ -143,7 +138,7 @@ fn what_does_not_come_to_its_end_is_given_up() {
             let _ = client.socket.write(b"q");
             std::thread::sleep(Duration::from_millis(10));
         };
-        assert!(told.contains("within 0.3 s"), "{told}");
+        assert_contains(&told, "within 0.3 s");
     }
 }
 
@@ -151,7 +146,7 @@ fn what_does_not_come_to_its_end_is_given_up() {
 fn half_a_message_and_no_more() {
     let server = serve("");
     let half = |bytes: &[u8]| {
-        let mut client = Client::raw(&server);
+        let mut client = Client::raw(server.address());
         client.socket.write_all(bytes).unwrap();
         client.socket.shutdown(Shutdown::Write).unwrap();
         match client.event() {
@@ -195,7 +190,7 @@ fn strangers_cost_little() {
         let server = serve(r#", "max_connections": 40"#);
         let before = resident();
         let stranger = |_| {
-            let mut client = Client::raw(&server);
+            let mut client = Client::raw(server.address());
             // A name that is announced and never comes.
             let announced = numbers(&[0, 1, 1, 65_536]);
             client.socket.write_all(&announced).unwrap();
@@ -221,13 +216,13 @@ fn until_open(server: &Server, count: usize) {
 fn passwords() {
     // A variable that every process has.
     let server = serve(r#", "token_env": "PATH""#);
-    let mut client = Client::raw(&server);
+    let mut client = Client::raw(server.address());
     client.socket.write_all(&plain(1).write()).unwrap();
     let Ok(Event::Error(text)) = client.event() else {
         panic!()
     };
     assert!(text.starts_with("authentication failed"), "{text}");
-    let mut client = Client::raw(&server);
+    let mut client = Client::raw(server.address());
     let right = Handshake {
         password: std::env::var("PATH").unwrap(),
         ..plain(1)
@@ -241,20 +236,20 @@ fn passwords() {
 fn only_so_many_queries_at_a_time() {
     let server = serve(r#", "max_queries": 1, "query_memory_bytes": 1000000"#);
     let endless = "SELECT * FROM records(block_rows = 10000)";
-    let mut first = Client::plain(&server, 1);
+    let mut first = Client::plain(server.address(), 1);
     first.begin("one", endless);
-    let mut second = Client::plain(&server, 1);
+    let mut second = Client::plain(server.address(), 1);
     second.query("two", endless);
     assert!(second.drain().unwrap_err().contains("--max-queries"));
     // A partition of the first is no query of its own.
-    let mut third = Client::plain(&server, 1);
+    let mut third = Client::plain(server.address(), 1);
     third.begin("one", endless);
 }
 
 #[test]
 fn questions() {
     let server = serve(r#", "environment": {"a": 1}"#);
-    let mut client = Client::extended(&server, 1, &Parameters::default());
+    let mut client = Client::extended(server.address(), 1, &Parameters::default());
     let said = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     assert_eq!(said(client.ask("environment", "")), r#"{"a":1}"#);
     assert!(said(client.ask("clock", "")).parse::<i64>().unwrap() > 0);
@@ -267,7 +262,9 @@ fn questions() {
 #[test]
 fn one_connection_too_many_is_told_so() {
     let server = serve(r#", "max_connections": 12"#);
-    let all: Vec<_> = (0..12).map(|_| Client::plain(&server, 1)).collect();
+    let all: Vec<_> = (0..12)
+        .map(|_| Client::plain(server.address(), 1))
+        .collect();
     until_open(&server, 12);
     // Also one with a query behind its handshake, and one that says nothing.
     let query = Request::Query {
@@ -279,12 +276,12 @@ fn one_connection_too_many_is_told_so() {
         [plain(1).write(), query.write()].concat(),
         vec![],
     ] {
-        let mut late = Client::raw(&server);
+        let mut late = Client::raw(server.address());
         late.socket.write_all(&said).unwrap();
         match late.event() {
             Ok(Event::Error(text)) => {
-                assert!(text.contains("12 connections are open"), "{text}");
-                assert!(text.contains("--max-connections"), "{text}");
+                assert_contains(&text, "12 connections are open");
+                assert_contains(&text, "--max-connections");
             }
             other => panic!("{other:?}"),
         }
@@ -298,7 +295,7 @@ fn one_connection_too_many_is_told_so() {
 #[test]
 fn all_questions_that_hello_lists_are_answered() {
     let server = serve("");
-    let mut client = Client::raw(&server);
+    let mut client = Client::raw(server.address());
     let hello = Handshake {
         minor: 2,
         ..plain(1)
@@ -316,7 +313,7 @@ fn all_questions_that_hello_lists_are_answered() {
         .filter(|name| *name != "leave")
         .chain(["future"])
     {
-        let mut client = Client::extended(&server, 1, &Parameters::default());
+        let mut client = Client::extended(server.address(), 1, &Parameters::default());
         client.asks(name, "");
         let unknown = match client.event().unwrap() {
             Event::Answer(_) => false,

@@ -11,6 +11,7 @@ use venturi_base::codec::charrow::handshake::pairs;
 use venturi_base::codec::charrow::ring::{Reader, SMALLEST};
 use venturi_base::codec::ipc::Compression;
 use venturi_base::net::descriptor;
+use venturi_testkit::assert_contains;
 
 struct Place {
     server: Server,
@@ -33,12 +34,7 @@ impl Place {
     fn greet(&self, parameters: &Parameters) -> (UnixStream, Result<Greeted, String>) {
         let mut socket = UnixStream::connect(&self.socket).unwrap();
         venturi_testkit::watch();
-        let hello = Handshake {
-            minor: 2,
-            client: parameters.name("test"),
-            ..plain(2)
-        };
-        socket.write_all(&hello.write()).unwrap();
+        socket.write_all(&extended(2, parameters).write()).unwrap();
         let mut receiver = Receiver::new(1 << 30);
         let mut file = None;
         loop {
@@ -76,12 +72,8 @@ impl Place {
         let (mut receiver, ring) = greeted.unwrap();
         let (reader, file) = ring.expect("a ring");
         receiver.attach(reader);
-        Sharing {
-            socket,
-            memory: file.into(),
-            receiver,
-            decoder: Decoder::default(),
-        }
+        let (client, memory) = (Client::over(socket, receiver), file.into());
+        Sharing { client, memory }
     }
 
     /// Bytes of rings that are in use.
@@ -105,31 +97,30 @@ fn ring(bytes: u64) -> Parameters {
 
 /// A client that reads from a ring.
 struct Sharing {
-    socket: UnixStream,
+    client: Client<UnixStream>,
     memory: std::fs::File,
-    receiver: Receiver,
-    decoder: Decoder,
+}
+
+impl std::ops::Deref for Sharing {
+    type Target = Client<UnixStream>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.client
+    }
+}
+
+impl std::ops::DerefMut for Sharing {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.client
+    }
 }
 
 impl Sharing {
-    fn say(&mut self, bytes: &[u8]) {
-        self.socket.write_all(bytes).unwrap();
-    }
-
-    fn query(&mut self, id: &str, text: &str) {
-        let (id, text) = (id.to_owned(), text.to_owned());
-        self.say(&Request::Query { id, text }.write());
-    }
-
     /// Copies a ring of so many bytes out without a word of it: the server then waits for room.
-    fn fill(&mut self, ring: u64) {
+    fn copy_out(&mut self, ring: u64) {
         while self.receiver.copied() < ring {
             if self.receiver.next().unwrap().is_none() && self.receiver.freed().is_none() {
-                let socket = &mut self.socket;
-                let read = self.receiver.fill(|places| socket.read(&mut places[0]));
-                let read = read.unwrap();
-                assert!(read > 0, "closed");
-                self.receiver.filled(read);
+                self.fill().unwrap();
             }
         }
     }
@@ -137,52 +128,6 @@ impl Sharing {
     /// Bytes of memory that the ring takes.
     fn pages(&self) -> u64 {
         512 * self.memory.metadata().unwrap().blocks()
-    }
-
-    fn event(&mut self) -> Result<Event, String> {
-        loop {
-            let event = self.receiver.next().map_err(|error| error.message)?;
-            if let Some(bytes) = self.receiver.freed() {
-                // Who has hung up has said why.
-                let _ = self.socket.write_all(&Request::Freed(bytes as i64).write());
-                if event.is_none() {
-                    continue;
-                }
-            }
-            if let Some(event) = event {
-                return Ok(event);
-            }
-            let socket = &mut self.socket;
-            let read = self.receiver.fill(|places| socket.read(&mut places[0]));
-            match read.map_err(|error| format!("{:?}", error.kind()))? {
-                0 => return Err("closed".into()),
-                read => self.receiver.filled(read),
-            }
-        }
-    }
-
-    fn drain(&mut self) -> Result<Given, String> {
-        let mut given = Given::default();
-        loop {
-            match self.event()? {
-                Event::Schema(bytes) => {
-                    let header = ipc_header(&bytes).unwrap();
-                    self.decoder = Decoder::default();
-                    self.decoder.message(header, None).unwrap();
-                }
-                Event::Block(block) => {
-                    block.check().unwrap();
-                    let batch = self.decoder.message(&block.header, block.body);
-                    let batch = batch.unwrap().unwrap();
-                    given.digests.push(digest(&batch).unwrap());
-                    given.rows += batch.num_rows();
-                }
-                Event::End => return Ok(given),
-                Event::Error(text) => return Err(text),
-                Event::Statistics(text) => given.statistics = Some(text),
-                Event::Hello(_) | Event::Answer(_) => {}
-            }
-        }
     }
 }
 
@@ -244,14 +189,11 @@ fn what_a_client_cannot_have_it_is_told() {
     let place = Place::new("refused", r#", "ring_memory_bytes": 200000"#);
     for bytes in [0, SMALLEST - 1, (64 << 20) + 1, u64::MAX] {
         let said = place.refusal(&ring(bytes));
-        assert!(
-            said.contains("a ring has 65536 to 67108864 bytes"),
-            "{said}"
-        );
+        assert_contains(&said, "a ring has 65536 to 67108864 bytes");
     }
     let all: Vec<_> = (0..3).map(|_| place.client(&ring(SMALLEST))).collect();
     let said = place.refusal(&ring(SMALLEST));
-    assert!(said.contains("over 200000 (--ring-memory)"), "{said}");
+    assert_contains(&said, "over 200000 (--ring-memory)");
     drop(all);
     place.until("rings are given back", |place| place.taken() == 0);
     drop(place.client(&ring(SMALLEST)));
@@ -260,13 +202,8 @@ fn what_a_client_cannot_have_it_is_told() {
     let (_, greeted) = none.greet(&ring(SMALLEST));
     assert!(greeted.unwrap().1.is_none());
     let tcp = serve("");
-    let mut client = Client::raw(&tcp);
-    let hello = Handshake {
-        minor: 2,
-        client: ring(SMALLEST).name("test"),
-        ..plain(1)
-    };
-    client.socket.write_all(&hello.write()).unwrap();
+    let mut client = Client::raw(tcp.address());
+    client.say(&extended(1, &ring(SMALLEST)).write());
     match client.event() {
         Ok(Event::Error(text)) => assert!(text.contains("over a Unix socket alone"), "{text}"),
         other => panic!("{other:?}"),
@@ -280,23 +217,20 @@ fn who_lies_about_the_ring_is_hung_up_on() {
         let mut client = place.client(&ring(SMALLEST));
         client.say(&Request::Freed(lie).write());
         let said = client.drain().unwrap_err();
-        assert!(said.contains("of a ring that has 0 in use"), "{said}");
+        assert_contains(&said, "of a ring that has 0 in use");
     }
     // More than is in use, in the middle of a block.
     let mut client = place.client(&ring(SMALLEST));
     client.query("", ENDLESS);
     client.say(&Request::Freed(SMALLEST as i64 + 1).write());
     let said = client.drain().unwrap_err();
-    assert!(said.contains("frees 65537 bytes"), "{said}");
+    assert_contains(&said, "frees 65537 bytes");
     drop(client);
     let tcp = serve("");
-    let mut without = Client::extended(&tcp, 1, &Parameters::default());
-    without
-        .socket
-        .write_all(&Request::Freed(1).write())
-        .unwrap();
+    let mut without = Client::extended(tcp.address(), 1, &Parameters::default());
+    without.say(&Request::Freed(1).write());
     let said = without.drain().unwrap_err();
-    assert!(said.contains("this connection has none"), "{said}");
+    assert_contains(&said, "this connection has none");
     place.until("rings are given back", |place| place.taken() == 0);
 }
 
@@ -311,7 +245,7 @@ fn a_client_that_takes_nothing_or_dies_is_given_up() {
     // It dies while the server waits for it.
     let mut dies = place.client(&ring(SMALLEST));
     dies.query("dies", ENDLESS);
-    dies.fill(SMALLEST);
+    dies.copy_out(SMALLEST);
     drop((silent, dies));
     place.until("both are gone", |place| {
         place.taken() == 0 && place.server.state.open.load(Ordering::Relaxed) == 0
@@ -326,7 +260,7 @@ fn a_ring_is_given_back_whoever_holds_on_to_it() {
     let mut idle = place.client(&ring(SMALLEST));
     let mut busy = place.client(&ring(SMALLEST));
     busy.query("", ENDLESS);
-    busy.fill(SMALLEST);
+    busy.copy_out(SMALLEST);
     let mut wrong = place.client(&ring(SMALLEST));
     wrong.say(&Request::Freed(1).write());
     wrong.drain().unwrap_err();
@@ -395,7 +329,7 @@ fn questions_and_a_query_may_come_in_the_middle_of_a_block() {
     client.query("fourth", ENDLESS);
     client.query("fifth", ENDLESS);
     let said = client.drain().unwrap_err();
-    assert!(said.contains("two queries wait"), "{said}");
+    assert_contains(&said, "two queries wait");
     // Or the server waits for it to copy what came before the error.
     drop(client);
     // Who has enough leaves in the middle of a block.

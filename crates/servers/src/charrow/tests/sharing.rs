@@ -1,7 +1,7 @@
 //! One query, many partitions: each block exactly once, or an error for all.
 
 use super::*;
-use venturi_testkit::until;
+use venturi_testkit::{assert_contains, until};
 
 const RECORDS: &str =
     "SELECT * FROM records(rows = 100_000, values = sequential, block_rows = 777)";
@@ -17,7 +17,7 @@ fn each_block_goes_to_exactly_one_partition() {
             let threads: Vec<_> = (0..partitions)
                 .map(|_| {
                     scope.spawn(|| {
-                        let mut client = Client::plain(&server, encoders);
+                        let mut client = Client::plain(server.address(), encoders);
                         client.query(&id, RECORDS);
                         client.drain().unwrap()
                     })
@@ -37,9 +37,9 @@ fn a_partition_that_comes_late_gets_the_rest_and_then_the_end() {
     let server = serve(r#", "query_memory_bytes": 100000"#);
     // More than the buffers of sockets hold of the first one's, however late the second one runs.
     let much = RECORDS.replace("100_000", "2_000_000");
-    let mut first = Client::plain(&server, 2);
+    let mut first = Client::plain(server.address(), 2);
     first.begin("late", &much);
-    let mut second = Client::plain(&server, 1);
+    let mut second = Client::plain(server.address(), 1);
     second.query("late", &much);
     let (one, two) = std::thread::scope(|scope| {
         let other = scope.spawn(|| second.drain().unwrap());
@@ -51,7 +51,7 @@ fn a_partition_that_comes_late_gets_the_rest_and_then_the_end() {
         (rows, other.join().unwrap())
     });
     assert!(one > 0 && two.rows > 0);
-    let mut third = Client::plain(&server, 1);
+    let mut third = Client::plain(server.address(), 1);
     third.query("late", &much);
     let given = third.drain().unwrap();
     assert_eq!(given.rows, 0, "all was dealt before it came");
@@ -63,20 +63,17 @@ fn a_partition_that_comes_late_gets_the_rest_and_then_the_end() {
 fn a_partition_that_dies_fails_the_query_for_all() {
     let server = serve(r#", "query_memory_bytes": 100000"#);
     let endless = "SELECT * FROM records(block_rows = 2000)";
-    let mut first = Client::plain(&server, 1);
+    let mut first = Client::plain(server.address(), 1);
     first.begin("dying", endless);
     assert!(matches!(first.event(), Ok(Event::Block(_))));
-    let mut second = Client::plain(&server, 1);
+    let mut second = Client::plain(server.address(), 1);
     second.begin("dying", endless);
     drop(first);
     let error = second.drain().unwrap_err();
-    assert!(
-        error.contains("query \"dying\" failed: partition 0 (127.0.0.1"),
-        "{error}"
-    );
-    assert!(error.contains("went away after"), "{error}");
+    assert_contains(&error, "query \"dying\" failed: partition 0 (127.0.0.1");
+    assert_contains(&error, "went away after");
     // Whoever comes later hears the same.
-    let mut third = Client::plain(&server, 1);
+    let mut third = Client::plain(server.address(), 1);
     third.query("dying", endless);
     assert!(third.drain().unwrap_err().contains("went away after"));
     assert_eq!(running(&server), 0);
@@ -86,14 +83,14 @@ fn a_partition_that_dies_fails_the_query_for_all() {
 fn one_that_leaves_without_a_block_harms_nobody() {
     let server = serve("");
     // Ten encoders that burn a second each: nobody has a block for a while.
-    let mut first = Client::plain(&server, 1);
+    let mut first = Client::plain(server.address(), 1);
     first.query("leaving", "SELECT * FROM nothing");
     assert!(first.drain().unwrap_err().contains("there is no table"));
     let slow = serve(r#", "handicap": {"generate": 300000000}"#);
     let text = "SELECT * FROM records(rows = 10, block_rows = 5)";
-    let mut first = Client::plain(&slow, 1);
+    let mut first = Client::plain(slow.address(), 1);
     first.query("leaving", text);
-    let mut second = Client::plain(&slow, 1);
+    let mut second = Client::plain(slow.address(), 1);
     second.query("leaving", text);
     assert!(matches!(first.event(), Ok(Event::Schema(_))));
     assert!(matches!(second.event(), Ok(Event::Schema(_))));
@@ -105,11 +102,11 @@ fn one_that_leaves_without_a_block_harms_nobody() {
     assert_eq!(rows, 10);
     // All leave: the query is nobody's, and its id is free.
     let endless = "SELECT * FROM records(block_rows = 5)";
-    let mut third = Client::plain(&slow, 1);
+    let mut third = Client::plain(slow.address(), 1);
     third.begin("free", endless);
     drop(third);
     until("the query is nobody's", || running(&slow) == 0);
-    let mut fourth = Client::plain(&slow, 1);
+    let mut fourth = Client::plain(slow.address(), 1);
     fourth.query("free", "SELECT * FROM records(rows = 5, block_rows = 5)");
     assert_eq!(fourth.drain().unwrap().rows, 5);
 }
@@ -123,10 +120,10 @@ fn running(server: &Server) -> u64 {
 fn a_client_that_stops_reading_is_bounded_and_given_up() {
     let server = serve(r#", "query_memory_bytes": 1000000, "stall_timeout_ns": 1000000000"#);
     let endless = "SELECT * FROM records(block_rows = 10000)";
-    let mut client = Client::plain(&server, 4);
+    let mut client = Client::plain(server.address(), 4);
     client.begin("stalled", endless);
     // The second one reads on all the while, and hears of it.
-    let mut second = Client::plain(&server, 1);
+    let mut second = Client::plain(server.address(), 1);
     second.query("stalled", endless);
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| second.drain().unwrap_err());
@@ -136,7 +133,7 @@ fn a_client_that_stops_reading_is_bounded_and_given_up() {
             reading.is_finished()
         });
         let error = reading.join().unwrap();
-        assert!(error.contains("went away after"), "{error}");
+        assert_contains(&error, "went away after");
     });
     assert_eq!(running(&server), 0);
 }
@@ -152,7 +149,7 @@ fn statistics_and_checksums_of_1_2() {
             partitions: Some(6),
             ..Parameters::default()
         };
-        let mut client = Client::extended(&server, 2, &parameters);
+        let mut client = Client::extended(server.address(), 2, &parameters);
         // One query after the other on one connection.
         for run in 0..2 {
             client.query(&format!("{compression} {run}"), RECORDS);
@@ -163,7 +160,7 @@ fn statistics_and_checksums_of_1_2() {
             assert_eq!(told["query"]["rows"], 100_000);
             assert_eq!(told["query"]["bytes"], 3_200_000);
         }
-        let mut other = Client::plain(&server, 1);
+        let mut other = Client::plain(server.address(), 1);
         client.begin(compression, RECORDS);
         other.query(compression, RECORDS);
         assert!(other.drain().unwrap_err().contains("another compression"));
@@ -177,7 +174,7 @@ fn numbered(server: &Server, partition: u64) -> Client {
         partitions: Some(2),
         ..Parameters::default()
     };
-    Client::extended(server, 1, &parameters)
+    Client::extended(server.address(), 1, &parameters)
 }
 
 /// A scheduler that runs a task again would take the rest, or nothing, for the task's share.
@@ -190,9 +187,9 @@ fn a_partition_that_comes_again_is_told() {
     let mut twice = numbered(&server, 0);
     twice.query("again", RECORDS);
     let error = twice.drain().unwrap_err();
-    assert!(
-        error.contains("partition 0 of query \"again\" has had its share already"),
-        "{error}"
+    assert_contains(
+        &error,
+        "partition 0 of query \"again\" has had its share already",
     );
     // That harms nobody else, and the end of the query does not make it forget.
     let mut second = numbered(&server, 1);
@@ -253,9 +250,9 @@ fn of_two_that_are_the_same_partition_one_is_served() {
     });
     let refused = given.iter().position(Result::is_err).unwrap();
     let error = given[refused].as_ref().unwrap_err();
-    assert!(
-        error.contains("partition 1 of query \"twins\" has had its share already"),
-        "{error}"
+    assert_contains(
+        error,
+        "partition 1 of query \"twins\" has had its share already",
     );
     assert_eq!(given[1 - refused].as_ref().unwrap().rows, 200);
 }
@@ -269,19 +266,19 @@ fn partitions_of_a_query_agree_on_how_many_they_are() {
             partitions: Some(partitions),
             ..Parameters::default()
         };
-        Client::extended(&server, 1, &parameters)
+        Client::extended(server.address(), 1, &parameters)
     };
     let mut first = of(0, 2);
     first.begin("unlike", RECORDS);
     let mut other = of(1, 3);
     other.query("unlike", RECORDS);
     let error = other.drain().unwrap_err();
-    assert!(
-        error.contains("query \"unlike\" has 2 partitions, and this one says that there are 3"),
-        "{error}"
+    assert_contains(
+        &error,
+        "query \"unlike\" has 2 partitions, and this one says that there are 3",
     );
     // One that does not count takes part, and nothing was lost.
-    let mut plain = Client::plain(&server, 1);
+    let mut plain = Client::plain(server.address(), 1);
     plain.query("unlike", RECORDS);
     std::thread::scope(|scope| {
         let rest = scope.spawn(|| plain.drain().unwrap().rows);

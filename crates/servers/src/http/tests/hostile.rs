@@ -9,6 +9,7 @@ use base64::Engine;
 use proptest::prelude::*;
 
 use super::*;
+use venturi_testkit::assert_contains;
 
 fn stream(rows: i64) -> Vec<u8> {
     let column = Arc::new(Int64Array::from_iter_values(0..rows)) as ArrayRef;
@@ -43,14 +44,11 @@ fn any_framing_of_a_stream_is_taken() {
     for cut in [1, 7, 1000, usize::MAX] {
         let answer = told(&server, &chunked("/t", &body, cut));
         assert_eq!(status(&answer), 200, "{answer}");
-        assert!(answer.contains("\"rows\":1000"), "{answer}");
+        assert_contains(&answer, "\"rows\":1000");
     }
     // One request behind the other, on one connection.
-    let both = [
-        put("/a", "", &body),
-        put("/b", "Connection: close\r\n", &body),
-    ]
-    .concat();
+    let last = put("/b", "Connection: close\r\n", &body);
+    let both = [put("/a", "", &body), last].concat();
     assert_eq!(told(&server, &both).matches("\"rows\":1000").count(), 2);
     let old = told(&server, b"GET /a HTTP/1.0\r\n\r\n");
     assert!(!old.contains("chunked"), "{old}");
@@ -79,93 +77,42 @@ fn leave_is_given_before_a_body_is_sent() {
 fn what_is_wrong_is_refused_and_nothing_of_it_is_kept() {
     let server = serve(r#", "max_message_size": 100000"#);
     let body = stream(100);
-    let cases: &[(Vec<u8>, u16, &str)] = &[
-        (b"GET /none HTTP/1.1\r\n\r\n".to_vec(), 404, "no table"),
-        (
-            b"BREW /t HTTP/1.1\r\n\r\n".to_vec(),
-            405,
-            "does not take BREW",
-        ),
-        (
-            b"GET /.venturi/pot HTTP/1.1\r\n\r\n".to_vec(),
-            404,
-            "\"pot\"",
-        ),
-        (
-            b"GET /records?rows=-1 HTTP/1.1\r\n\r\n".to_vec(),
-            400,
-            "rows=\"-1\"",
-        ),
-        (
-            b"GET /records?row=1 HTTP/1.1\r\n\r\n".to_vec(),
-            400,
-            "no parameter",
-        ),
-        (
-            b"GET /records?columns=10001 HTTP/1.1\r\n\r\n".to_vec(),
-            400,
-            "at most 10000",
-        ),
-        (
-            b"GET /records?rows_per_batch=2147483647 HTTP/1.1\r\n\r\n".to_vec(),
-            413,
-            "memory",
-        ),
-        (b"\x16\x03\x01\x02\x00\r\n\r\n".to_vec(), 400, "not"),
-        (
-            put("/t", "Content-Type: text/csv\r\n", &body),
-            415,
-            "arrow.stream",
-        ),
-        (
-            put("/t", "Content-Encoding: br\r\n", &body),
-            415,
-            "gzip and zstd",
-        ),
-        (
-            put("/t", "Content-Encoding: zstd\r\n", &body),
-            400,
-            "not zstd",
-        ),
+    let head = |head: &str| format!("{head}\r\n\r\n").into_bytes();
+    let get = |path: &str| head(&format!("GET {path} HTTP/1.1"));
+    let put_as = |header: &str| put("/t", &format!("{header}\r\n"), &body);
+    let pieces = |bytes: &str| {
+        let chunked = "PUT /t HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+        format!("{chunked}{bytes}\r\n").into_bytes()
+    };
+    let long = format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(70_000));
+    for (bytes, code, said) in [
+        (get("/none"), 404, "no table"),
+        (head("BREW /t HTTP/1.1"), 405, "does not take BREW"),
+        (get("/.venturi/pot"), 404, "\"pot\""),
+        (get("/records?rows=-1"), 400, "rows=\"-1\""),
+        (get("/records?row=1"), 400, "no parameter"),
+        (get("/records?columns=10001"), 400, "at most 10000"),
+        (get("/records?rows_per_batch=2147483647"), 413, "memory"),
+        (head("\u{16}\u{3}\u{1}\u{2}\0"), 400, "not"),
+        (put_as("Content-Type: text/csv"), 415, "arrow.stream"),
+        (put_as("Content-Encoding: br"), 415, "gzip and zstd"),
+        (put_as("Content-Encoding: zstd"), 400, "not zstd"),
         (put("/t", "", b"no Arrow stream at all"), 400, "Arrow"),
-        (
-            put("/t", "", &body[..body.len() - 9]),
-            400,
-            "come to its end",
-        ),
+        (put("/t", "", &body[..body.len() - 9]), 400, "to its end"),
         (put("/t", "", &[]), 400, "come to its end"),
-        (
-            put("/t", "", &[&body[..], b"!"].concat()),
-            400,
-            "follow the end",
-        ),
+        (put("/t", "", &[&body[..], b"!"].concat()), 400, "follow"),
         (put("/t", "", &stream(20_000)), 413, "bytes"),
-        (
-            b"PUT /t HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n".to_vec(),
-            400,
-            "size",
-        ),
-        (
-            b"PUT /t HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n".to_vec(),
-            400,
-            "Arrow|size|chunk",
-        ),
-        (
-            [b"GET / HTTP/1.1\r\nX: ".to_vec(), vec![b'x'; 70_000]].concat(),
-            431,
-            "longer than",
-        ),
-    ];
-    for (bytes, code, said) in cases {
-        let answer = told(&server, bytes);
-        assert_eq!(status(&answer), *code, "{answer}");
-        assert!(
-            said.split('|').any(|said| answer.contains(said)),
-            "{said}: {answer}"
-        );
+        (pieces("fffffffffffffffff"), 400, "size"),
+        (pieces("3\r\nabcd"), 400, "Arrow|size|chunk"),
+        (long.into_bytes(), 431, "longer than"),
+    ] {
+        let answer = told(&server, &bytes);
+        assert_eq!(status(&answer), code, "{answer}");
+        let found = said.split('|').any(|said| answer.contains(said));
+        assert!(found, "{said}: {answer}");
     }
     let tables = told(&server, b"GET / HTTP/1.1\r\n\r\n");
-    assert!(tables.contains("\"tables\":[]"), "{tables}");
+    assert_contains(&tables, "\"tables\":[]");
     // After all that it serves.
     assert_eq!(status(&told(&server, &put("/t", "", &body))), 200);
 }
@@ -178,14 +125,11 @@ fn a_body_that_is_not_read_is_no_request() {
     assert_eq!(status(&told(&server, &put("/t", "", &stream(10)))), 200);
     for path in ["/", "/t"] {
         let head = format!("GET {path} HTTP/1.1\r\nContent-Length: {length}\r\n\r\n");
-        let answer = told(
-            &server,
-            [head.as_bytes(), hidden.as_bytes()].concat().as_slice(),
-        );
+        let answer = told(&server, format!("{head}{hidden}").as_bytes());
         assert_eq!(status(&answer), 200, "{answer}");
     }
     let tables = told(&server, b"GET / HTTP/1.1\r\n\r\n");
-    assert!(tables.contains("\"rows\":10"), "{tables}");
+    assert_contains(&tables, "\"rows\":10");
 }
 
 #[test]
@@ -198,7 +142,7 @@ fn who_is_cut_off_leaves_nothing() {
         assert!(answer.is_empty() || status(&answer) == 400, "{answer}");
     }
     let tables = told(&server, b"GET / HTTP/1.1\r\n\r\n");
-    assert!(tables.contains("\"tables\":[]"), "{tables}");
+    assert_contains(&tables, "\"tables\":[]");
 }
 
 #[test]
@@ -232,10 +176,8 @@ fn a_token_is_demanded_of_everybody() {
         (format!("Authorization: Bearer {token}\r\n"), 200),
         (format!("Authorization: Basic {basic}\r\n"), 200),
     ] {
-        let answer = told(
-            &server,
-            format!("GET / HTTP/1.1\r\n{header}\r\n").as_bytes(),
-        );
+        let request = format!("GET / HTTP/1.1\r\n{header}\r\n");
+        let answer = told(&server, request.as_bytes());
         assert_eq!(status(&answer), code, "{header}");
     }
 }

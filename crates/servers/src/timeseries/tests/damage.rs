@@ -11,7 +11,8 @@ use super::super::config::ServerSpec;
 use super::super::files::{Damaged, Inspector, Segment};
 use super::super::recover;
 use super::super::store::Store;
-use super::{ask, connect, rows, spec, start, Folder};
+use super::{ask, connect, flushed, rows, spec, start, Folder};
+use venturi_testkit::assert_contains;
 
 /// A store of two segments, of an odd and an even host.
 fn two_segments() -> Folder {
@@ -25,7 +26,7 @@ fn two_segments() -> Folder {
     folder
 }
 
-fn files(folder: &Folder, below: &str) -> Vec<PathBuf> {
+pub fn files(folder: &Folder, below: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder.0.join(below)).unwrap();
     let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -147,12 +148,7 @@ fn every_byte_of_a_log() {
     let server = start(&folder, json!({"threads": 1}));
     let mut socket = connect(&server, "resp");
     for step in 0..3 {
-        use std::io::{BufRead, BufReader, Write};
-        let text = rows(2, step..step + 1) + "+FLUSH\r\n";
-        socket.write_all(text.as_bytes()).unwrap();
-        let mut line = String::new();
-        BufReader::new(&socket).read_line(&mut line).unwrap();
-        assert_eq!(line, format!("+OK {}\r\n", 4 * (step + 1)));
+        flushed(&mut socket, &rows(2, step..step + 1), 4 * (step + 1));
     }
     let crashed = folder.copy();
     let (log, bytes) = {
@@ -206,10 +202,7 @@ fn files_without_a_checksum_in_their_names() {
     fs::write(&path, turned).unwrap();
     let (segments, damaged) = look(&folder);
     assert_eq!((segments.len(), damaged.len()), (1, 1));
-    assert!(
-        damaged[0].why.contains("does not have its checksum"),
-        "{damaged:?}"
-    );
+    assert_contains(&damaged[0].why, "does not have its checksum");
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod protocols;
 mod segments;
 mod serving;
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -71,6 +71,22 @@ fn split(answer: &str) -> (u16, String) {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     (status, body.to_owned())
+}
+
+/// Sends this, and waits until all that has been sent is kept: so many points.
+pub fn flushed(socket: &mut TcpStream, text: &str, points: usize) {
+    socket
+        .write_all(format!("{text}+FLUSH\r\n").as_bytes())
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(socket).read_line(&mut line).unwrap();
+    assert_eq!(line, format!("+OK {points}\r\n"));
+}
+
+pub fn packed(plain: &[u8]) -> Vec<u8> {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(plain).unwrap();
+    packed.finish().unwrap()
 }
 
 /// Rows of two columns for so many hosts and steps, as RESP.

@@ -1,27 +1,31 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{json, Value};
 
 use super::super::Server;
 use super::*;
+use venturi_testkit::assert_contains;
 
 /// What has to be the same after a restart.
 fn holdings(server: &Server) -> Vec<Value> {
     let told = statistics(server);
-    let names = [
-        "points",
-        "series",
-        "checksum",
-        "first_unix_ns",
-        "last_unix_ns",
-        "min",
-        "max",
-    ];
-    names.map(|name| told[name].clone()).to_vec()
+    let names = "points series checksum first_unix_ns last_unix_ns min max".split(' ');
+    names.map(|name| told[name].clone()).collect()
+}
+
+/// What is answered to these bytes is this.
+fn answers(server: &Server, protocol: &str, text: &[u8], answer: &str) {
+    assert_eq!(ask(server, protocol, text), answer);
+}
+
+/// The fields of `told` have these values.
+fn has(told: &Value, expected: Value) {
+    for (name, value) in expected.as_object().unwrap() {
+        assert_eq!(&told[name], value, "{name}: {told}");
+    }
 }
 
 fn wait_for(server: &Server, name: &str, wanted: u64) {
@@ -33,12 +37,8 @@ fn what_was_flushed_survives_a_crash_in_every_mode_that_says_so() {
     for durable in ["os", "fsync"] {
         let folder = Folder::new();
         let server = start(&folder, json!({"durable": durable, "segment_points": 300}));
-        let text = rows(10, 0..100) + "+FLUSH\r\n";
         let mut socket = connect(&server, "resp");
-        socket.write_all(text.as_bytes()).unwrap();
-        let mut answer = [0; 10];
-        socket.read_exact(&mut answer).unwrap();
-        assert_eq!(&answer, b"+OK 2000\r\n");
+        flushed(&mut socket, &rows(10, 0..100), 2000);
         let held = holdings(&server);
         assert_eq!((&held[0], &held[1]), (&json!(2000), &json!(20)));
         // The copy is taken while heads are being sealed.
@@ -51,10 +51,8 @@ fn what_was_flushed_survives_a_crash_in_every_mode_that_says_so() {
         let again = start(&folder, json!({"durable": durable}));
         let told = statistics(&again);
         assert_eq!(holdings(&again), held, "{durable}");
-        assert_eq!(
-            (&told["recovered"]["logs"], &told["log_bytes"]),
-            (&json!(0), &json!(0))
-        );
+        assert_eq!(&told["recovered"]["logs"], &json!(0));
+        assert_eq!(&told["log_bytes"], &json!(0));
         assert!(told["stored_bytes"].as_u64().unwrap() > 0);
     }
 }
@@ -63,9 +61,11 @@ fn what_was_flushed_survives_a_crash_in_every_mode_that_says_so() {
 fn without_a_log_only_segments_are_kept() {
     let folder = Folder::new();
     let server = start(&folder, json!({"durable": "none"}));
-    assert_eq!(
-        ask(&server, "resp", (rows(2, 0..5) + "+FLUSH\r\n").as_bytes()),
-        "+OK 20\r\n"
+    answers(
+        &server,
+        "resp",
+        (rows(2, 0..5) + "+FLUSH\r\n").as_bytes(),
+        "+OK 20\r\n",
     );
     assert_eq!(statistics(&start(&folder.copy(), json!({})))["points"], 0);
     server.stop();
@@ -83,25 +83,23 @@ fn every_protocol_brings_the_same_points() {
     );
     assert!(hello.starts_with("+VENTURI 1 pid="), "{hello}");
     assert!(hello.ends_with("\r\n+OK 1\r\n"), "{hello}");
-    assert_eq!(
-        ask(&server, "opentsdb", b"put a.b 6000000000 1.5 t=1\nflush\n"),
-        "ok 1\n"
+    answers(
+        &server,
+        "opentsdb",
+        b"put a.b 6000000000 1.5 t=1\nflush\n",
+        "ok 1\n",
     );
-    assert_eq!(
-        ask(&server, "influx", b"a,t=1 b=1.5,c=2i 7000000000\n#flush\n"),
-        "ok 2\n"
+    answers(
+        &server,
+        "influx",
+        b"a,t=1 b=1.5,c=2i 7000000000\n#flush\n",
+        "ok 2\n",
     );
     let (status, _) = post(&server, "/write?db=x&precision=s", "", b"a,t=1 b=1.5 8");
     assert_eq!(status, 204);
-    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    packed.write_all(b"a,t=1 b=2.5 9000000000\n").unwrap();
-    let packed = packed.finish().unwrap();
-    let (status, _) = post(
-        &server,
-        "/api/v2/write?bucket=x",
-        "\r\nContent-Encoding: gzip",
-        &packed,
-    );
+    let packed = packed(b"a,t=1 b=2.5 9000000000\n");
+    let gzip = "\r\nContent-Encoding: gzip";
+    let (status, _) = post(&server, "/api/v2/write?bucket=x", gzip, &packed);
     assert_eq!(status, 204);
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let text = b"+a.b t=1\r\n:9000000001\r\n+9\r\n+a.b t=1\r\n:no\r\n";
@@ -111,29 +109,19 @@ fn every_protocol_brings_the_same_points() {
     let (status, body) = get(&server, "GET /api/stored?metric=a.b&series=1 HTTP/1.1");
     let line: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(status, 200);
-    assert_eq!(
-        (&line["series"], &line["points"]),
-        (&json!("a.b t=1"), &json!(6))
+    has(
+        &line,
+        json!({"series": "a.b t=1", "points": 6, "min": 1.5, "max": 9.0, "sum": 17.5}),
     );
-    assert_eq!(
-        (&line["min"], &line["max"], &line["sum"]),
-        (&json!(1.5), &json!(9.0), &json!(17.5))
-    );
-    assert_eq!(
-        (&line["first_unix_ns"], &line["last_unix_ns"]),
-        (&json!(5), &json!(9_000_000_001i64))
+    has(
+        &line,
+        json!({"first_unix_ns": 5, "last_unix_ns": 9_000_000_001i64}),
     );
     let (_, body) = get(&server, "GET /api/stored?metric=a.b HTTP/1.1");
-    assert_eq!(
-        serde_json::from_str::<Value>(&body).unwrap()["checksum"],
-        line["checksum"]
-    );
-    let (_, body) = post(
-        &server,
-        "/api/query",
-        "",
-        br#"{"aggregate": {"a.b": "count"}}"#,
-    );
+    let all: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(all["checksum"], line["checksum"]);
+    let count = br#"{"aggregate": {"a.b": "count"}}"#;
+    let (_, body) = post(&server, "/api/query", "", count);
     assert_eq!(body, "+a.b:count t=1\r\n+9000000001\r\n+6\r\n");
     let (_, body) = post(&server, "/api/query", "", br#"{"select": "x"}"#);
     assert!(body.starts_with("-the only query"), "{body}");
@@ -143,21 +131,11 @@ fn every_protocol_brings_the_same_points() {
         ("GET /api/stored HTTP/1.1", 400),
         ("GET /ping HTTP/1.1", 204),
     ] {
-        assert_eq!(
-            ask(
-                &server,
-                "http",
-                format!("{request}\r\nConnection: close\r\n\r\n").as_bytes()
-            )
-            .split(' ')
-            .nth(1),
-            Some(&*status.to_string()),
-            "{request}"
-        );
+        assert_eq!(get(&server, request).0, status, "{request}");
     }
     let (status, body) = post(&server, "/write", "", b"a,t=1 b=3 99\na,t=1 b=x\n");
     assert_eq!(status, 400);
-    assert!(body.contains("late write"), "{body}");
+    assert_contains(&body, "late write");
 }
 
 #[test]
@@ -169,32 +147,31 @@ fn errors_close_and_what_came_before_stays() {
     assert_eq!(ask(&server, "resp", text), "-DB late write - a t=1\r\n");
     let told = statistics(&server);
     assert_eq!((&told["points"], &told["late"]), (&json!(2), &json!(1)));
-    assert_eq!(
-        ask(&server, "resp", b"+a t=1\r\n:x\r\n"),
-        "-PARSER no stamp: YYYYMMDDTHHMMSS[.fraction] or nanoseconds - :x\r\n"
+    answers(
+        &server,
+        "resp",
+        b"+a t=1\r\n:x\r\n",
+        "-PARSER no stamp: YYYYMMDDTHHMMSS[.fraction] or nanoseconds - :x\r\n",
     );
-    assert_eq!(
-        ask(&server, "opentsdb", b"put a 0 2 t=1\n"),
-        "database: late write - a t=1\n"
+    answers(
+        &server,
+        "opentsdb",
+        b"put a 0 2 t=1\n",
+        "database: late write - a t=1\n",
     );
-    assert_eq!(
-        ask(&server, "influx", b"a v=true\n"),
-        "error: a field is not name=number - a v=true\n"
+    answers(
+        &server,
+        "influx",
+        b"a v=true\n",
+        "error: a field is not name=number - a v=true\n",
     );
-    assert_eq!(
-        ask(
-            &server,
-            "resp",
-            b"+a|b|c|d t=1\r\n:6\r\n*4\r\n+1\r\n+1\r\n+1\r\n+1\r\n"
-        ),
-        "-DB too many series: max_series is 3\r\n"
+    answers(
+        &server,
+        "resp",
+        b"+a|b|c|d t=1\r\n:6\r\n*4\r\n+1\r\n+1\r\n+1\r\n+1\r\n",
+        "-DB too many series: max_series is 3\r\n",
     );
-    assert_eq!(
-        ask(&server, "resp", "x".repeat(100_000).as_bytes())
-            .split(' ')
-            .next(),
-        Some("-PARSER")
-    );
+    assert!(ask(&server, "resp", "x".repeat(100_000).as_bytes()).starts_with("-PARSER "));
     wait_for(&server, "connections", 0);
 }
 
@@ -205,10 +182,9 @@ fn late_points_are_kept_when_asked_for() {
     let text = b"+a t=1\r\n:5\r\n+1\r\n+a t=1\r\n:3\r\n+2\r\n+FLUSH\r\n";
     assert_eq!(ask(&server, "resp", text), "+OK 2\r\n");
     let told = statistics(&server);
-    assert_eq!(
-        (&told["points"], &told["late"], &told["first_unix_ns"]),
-        (&json!(2), &json!(1), &json!(3))
-    );
+    assert_eq!(&told["points"], &json!(2));
+    assert_eq!(&told["late"], &json!(1));
+    assert_eq!(&told["first_unix_ns"], &json!(3));
 }
 
 /// A refused row is the first one of its series in a head, then others come.
@@ -240,10 +216,8 @@ fn a_refused_late_row_leaves_nothing_behind() {
         for (metric, (points, sum)) in [("a", a), ("b", b)] {
             let path = format!("GET /api/stored?metric={metric} HTTP/1.1");
             let told: Value = serde_json::from_str(&get(&again, &path).1).unwrap();
-            assert_eq!(
-                (&told["points"], &told["sum"]),
-                (&json!(points), &json!(sum))
-            );
+            assert_eq!(&told["points"], &json!(points));
+            assert_eq!(&told["sum"], &json!(sum));
         }
     }
 }
@@ -270,16 +244,18 @@ fn one_server_a_directory() {
     let error = Server::start(&spec(&folder, json!({})).to_string())
         .err()
         .unwrap();
-    assert!(error.message.contains("is in use"), "{error}");
+    assert_contains(&error.message, "is in use");
 }
 
 #[test]
 fn a_log_that_cannot_be_written_is_told_and_counts_are_still_served() {
     let folder = Folder::new();
     let server = start(&folder, json!({"threads": 1}));
-    assert_eq!(
-        ask(&server, "resp", b"+a t=1\r\n:5\r\n+1\r\n+FLUSH\r\n"),
-        "+OK 1\r\n"
+    answers(
+        &server,
+        "resp",
+        b"+a t=1\r\n:5\r\n+1\r\n+FLUSH\r\n",
+        "+OK 1\r\n",
     );
     server.stop();
     drop(server);
@@ -300,52 +276,32 @@ fn damage_is_told_and_the_rest_is_served() {
     let folder = Folder::new();
     for run in 0..3 {
         let server = start(&folder, json!({"threads": 1}));
-        assert_eq!(
-            ask(
-                &server,
-                "resp",
-                format!("+a t={run}\r\n:5\r\n+1\r\n+FLUSH\r\n").as_bytes()
-            ),
-            "+OK 1\r\n"
+        answers(
+            &server,
+            "resp",
+            format!("+a t={run}\r\n:5\r\n+1\r\n+FLUSH\r\n").as_bytes(),
+            "+OK 1\r\n",
         );
         server.stop();
     }
-    let mut files: Vec<_> = fs::read_dir(folder.0.join("points"))
-        .unwrap()
-        .map(|it| it.unwrap().path())
-        .collect();
-    files.sort();
+    let files = super::damage::files(&folder, "points");
     assert_eq!(files.len(), 3);
     let bytes = fs::read(&files[0]).unwrap();
     fs::write(&files[0], &bytes[..bytes.len() - 9]).unwrap();
-    let of_second = |path: &PathBuf| {
-        let number = |path: &Path| path.file_name().unwrap().to_str().unwrap()[..16].to_owned();
-        number(path) == number(&files[1])
-    };
-    let mut series = fs::read_dir(folder.0.join("series")).unwrap();
-    let other = series.find_map(|it| Some(it.unwrap().path()).filter(of_second));
-    fs::write(other.unwrap(), b"PAR1 nonsense PAR1").unwrap();
-    fs::write(
-        folder.0.join("points/0000000000000099.parquet.tmp"),
-        b"half",
-    )
-    .unwrap();
+    let series = &super::damage::files(&folder, "series")[1];
+    fs::write(series, b"PAR1 nonsense PAR1").unwrap();
+    let half = folder.0.join("points/0000000000000099.parquet.tmp");
+    fs::write(&half, b"half").unwrap();
     let server = start(&folder, json!({}));
     let told = statistics(&server);
     assert_eq!((&told["points"], &told["segments"]), (&json!(1), &json!(1)));
     let damaged = told["recovered"]["damaged"].as_array().unwrap();
     assert_eq!(damaged.len(), 2, "{damaged:?}");
-    let names: Vec<_> = damaged
-        .iter()
-        .map(|it| it["file"].as_str().unwrap())
-        .collect();
-    assert!(names[0].starts_with("points/"), "{names:?}");
-    assert!(names[1].starts_with("series/"), "{names:?}");
+    for (one, below) in damaged.iter().zip(["points/", "series/"]) {
+        assert!(one["file"].as_str().unwrap().starts_with(below), "{one}");
+    }
     assert!(files.iter().all(|file| file.exists()));
-    assert!(!folder
-        .0
-        .join("points/0000000000000099.parquet.tmp")
-        .exists());
+    assert!(!half.exists());
 }
 
 #[test]
@@ -354,23 +310,9 @@ fn a_torn_log_is_cut_and_a_damaged_one_is_kept() {
     let server = start(&folder, json!({"threads": 1}));
     let mut socket = connect(&server, "resp");
     for step in 0..3 {
-        socket
-            .write_all((rows(2, step..step + 1) + "+FLUSH\r\n").as_bytes())
-            .unwrap();
-        let mut answer = [0; 6];
-        socket.read_exact(&mut answer).unwrap();
-        // A count of two digits makes the answer longer.
-        let more = if step == 2 { 2 } else { 1 };
-        let _ = socket.read_exact(&mut answer[..more]);
+        flushed(&mut socket, &rows(2, step..step + 1), 4 * (step + 1));
     }
-    let log = |folder: &Folder| {
-        fs::read_dir(folder.0.join("log"))
-            .unwrap()
-            .next()
-            .unwrap()
-            .unwrap()
-            .path()
-    };
+    let log = |folder: &Folder| super::damage::files(folder, "log").remove(0);
     let torn = folder.copy();
     let bytes = fs::read(log(&torn)).unwrap();
     fs::write(log(&torn), &bytes[..bytes.len() - 1]).unwrap();
@@ -394,10 +336,8 @@ fn a_torn_log_is_cut_and_a_damaged_one_is_kept() {
     let told = statistics(&again);
     assert_eq!(told["points"], 4);
     let offset = told["recovered"]["damaged"][0]["offset"].as_u64().unwrap();
-    let lost = told["recovered"]["damaged"][0]["lost_bytes"]
-        .as_u64()
-        .unwrap();
-    assert_eq!(offset + lost, bytes.len() as u64);
+    let lost = &told["recovered"]["damaged"][0]["lost_bytes"];
+    assert_eq!(offset + lost.as_u64().unwrap(), bytes.len() as u64);
     assert!(log(&flipped).to_string_lossy().ends_with(".log.damaged"));
 }
 
@@ -416,9 +356,11 @@ fn a_byte_at_a_time_and_idle_ones_do_not_hold_others_up() {
     let mut answer = [0; 7];
     slow.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"+OK 1\r\n");
-    assert_eq!(
-        ask(&server, "resp", (rows(10, 0..50) + "+FLUSH\r\n").as_bytes()),
-        "+OK 1000\r\n"
+    answers(
+        &server,
+        "resp",
+        (rows(10, 0..50) + "+FLUSH\r\n").as_bytes(),
+        "+OK 1000\r\n",
     );
     assert_eq!(statistics(&server)["points"], 1001);
 }

@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::super::frame::{Request, HEAD};
 use super::super::limits::Limits;
 use super::super::link::{Call, Link, Reply};
+use venturi_base::net::runtime::block_on;
 use venturi_base::net::wire::Wire;
 
 /// A link with so many lanes, and the server's end of it.
@@ -49,11 +50,7 @@ fn done(number: i16) -> Vec<u8> {
 }
 
 fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    tokio::task::LocalSet::new().block_on(&runtime, test);
+    block_on(tokio::task::LocalSet::new().run_until(test)).unwrap();
 }
 
 const LONG: Duration = Duration::from_secs(60);

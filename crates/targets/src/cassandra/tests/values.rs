@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use arrow_array::{
-    BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int16Array, Int64Array,
-    StringArray, StringViewArray, Time64MicrosecondArray, TimestampMicrosecondArray,
+    Array, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int16Array,
+    Int64Array, StringArray, StringViewArray, Time64MicrosecondArray, TimestampMicrosecondArray,
     TimestampSecondArray, UInt32Array, UInt64Array,
 };
 use arrow_schema::{DataType, TimeUnit};
@@ -13,6 +13,7 @@ use arrow_schema::{DataType, TimeUnit};
 use super::cell;
 use crate::cassandra::values::{cql_type, encode, literal, Null};
 use venturi_base::data::view::View;
+use venturi_testkit::assert_contains;
 
 /// The bytes and the literal of the only value of a column.
 fn value(array: ArrayRef) -> (Vec<u8>, String) {
@@ -31,75 +32,53 @@ fn values_as_bytes_and_as_literals() {
     };
     let time = 3_723_000_004_000i64.to_be_bytes();
     let (not_a_number, large) = (f64::NAN.to_be_bytes(), 1e300f64.to_be_bytes());
+    fn of(array: impl Array + 'static) -> (Vec<u8>, String) {
+        value(Arc::new(array))
+    }
+    let long = "longer than a view holds";
     /// What was written as bytes and as a literal, and what should have been.
     type Case<'a> = ((Vec<u8>, String), &'a [u8], &'a str);
-    let cases: Vec<Case<'_>> = vec![
+    let cases: [Case<'_>; 16] = [
+        (of(BooleanArray::from(vec![true])), &[1], "true"),
+        (of(Int16Array::from(vec![-2])), &[0xff, 0xfe], "-2"),
+        (of(UInt32Array::from(vec![7])), &7u64.to_be_bytes(), "7"),
+        (of(StringArray::from(vec!["it's"])), b"it's", "'it''s'"),
+        (of(StringArray::from(vec![""])), b"", "''"),
         (
-            value(Arc::new(BooleanArray::from(vec![true]))),
-            &[1],
-            "true",
-        ),
-        (
-            value(Arc::new(Int16Array::from(vec![-2]))),
-            &[0xff, 0xfe],
-            "-2",
-        ),
-        (
-            value(Arc::new(UInt32Array::from(vec![7]))),
-            &[0, 0, 0, 0, 0, 0, 0, 7],
-            "7",
-        ),
-        (
-            value(Arc::new(StringArray::from(vec!["it's"]))),
-            b"it's",
-            "'it''s'",
-        ),
-        (value(Arc::new(StringArray::from(vec![""]))), b"", "''"),
-        (
-            value(Arc::new(StringViewArray::from(vec![
-                "longer than a view holds",
-            ]))),
-            b"longer than a view holds",
+            of(StringViewArray::from(vec![long])),
+            long.as_bytes(),
             "'longer than a view holds'",
         ),
         (
-            value(Arc::new(BinaryArray::from(vec![&b"\x00\xab"[..]]))),
-            b"\x00\xab",
+            of(BinaryArray::from(vec![&b"\0\xab"[..]])),
+            b"\0\xab",
             "0x00ab",
         ),
         (
-            value(Arc::new(Date32Array::from(vec![1]))),
+            of(Date32Array::from(vec![1])),
             &[0x80, 0, 0, 1],
             "2147483649",
         ),
         (
-            value(Arc::new(TimestampSecondArray::from(vec![1]))),
-            &[0, 0, 0, 0, 0, 0, 3, 0xe8],
+            of(TimestampSecondArray::from(vec![1])),
+            &1000u64.to_be_bytes(),
             "1000",
         ),
         (
-            value(Arc::new(TimestampMicrosecondArray::from(vec![1]))),
-            &[0, 0, 0, 0, 0, 0, 0, 1],
+            of(TimestampMicrosecondArray::from(vec![1])),
+            &1u64.to_be_bytes(),
             "1",
         ),
         (
-            value(Arc::new(Time64MicrosecondArray::from(vec![3_723_000_004]))),
+            of(Time64MicrosecondArray::from(vec![3_723_000_004])),
             &time,
             "'01:02:03.000004000'",
         ),
         (decimal(-1), &[0, 0, 0, 2, 0xff], "-0.01"),
         (decimal(128), &[0, 0, 0, 2, 0, 0x80], "1.28"),
         (decimal(0), &[0, 0, 0, 2, 0], "0.00"),
-        (
-            value(Arc::new(Float64Array::from(vec![f64::NAN]))),
-            &not_a_number,
-            "NaN",
-        ),
-        (
-            value(Arc::new(Float64Array::from(vec![1e300]))),
-            &large,
-            "1e300",
-        ),
+        (of(Float64Array::from(vec![f64::NAN])), &not_a_number, "NaN"),
+        (of(Float64Array::from(vec![1e300])), &large, "1e300"),
     ];
     for ((cells, text), bytes, literal) in cases {
         assert_eq!(cells, cell(bytes), "{literal}");
@@ -129,5 +108,5 @@ fn counters_take_any_integer_that_fits() {
         cell(&0i64.to_be_bytes())
     );
     let large = encode(Arc::new(UInt64Array::from(vec![u64::MAX]))).unwrap_err();
-    assert!(large.message.contains("beyond"), "{large}");
+    assert_contains(&large.message, "beyond");
 }

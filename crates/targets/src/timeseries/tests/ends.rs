@@ -3,6 +3,7 @@
 use super::*;
 use venturi_base::error::Kind;
 use venturi_engine::{Failure, Outcome};
+use venturi_testkit::assert_contains;
 
 fn failure(scheme: &str, port: u16, more: &str) -> Failure {
     let record = ingest(scheme, port, closed_port(), more);
@@ -73,9 +74,9 @@ fn an_error_line_ends_the_stream_with_its_text() {
         let error = failure("akumuli", port, r#""duration_ns": 60000000000"#);
         assert_eq!(error.kind, Kind::Server);
         let text = &error.message;
-        assert!(text.contains("-PARSER no such thing - x"), "{text}");
-        assert!(text.contains(&format!("127.0.0.1:{port}")), "{text}");
-        assert!(text.contains("sent, not stored"), "{text}");
+        assert_contains(text, "-PARSER no such thing - x");
+        assert_contains(text, &format!("127.0.0.1:{port}"));
+        assert_contains(text, "sent, not stored");
         let points = text.split("after ").nth(1).unwrap();
         let points: u64 = points.split(' ').next().unwrap().parse().unwrap();
         // 35 bytes a point; the kernel has taken some more than was read.
@@ -90,7 +91,7 @@ fn a_connection_that_is_closed_is_not_a_fast_one() {
     });
     let error = failure("opentsdb", port, r#""duration_ns": 60000000000"#);
     assert_eq!(error.kind, Kind::Lost);
-    assert!(error.message.contains("had been sent"), "{}", error.message);
+    assert_contains(&error.message, "had been sent");
 
     // Everything fits the kernel's buffers: only the end of the stream can tell.
     let port = server(|mut socket| {
@@ -108,7 +109,7 @@ fn who_does_not_read_or_does_not_close_is_waited_for_in_vain() {
     let slow = r#""duration_ns": 60000000000, "timeout_ns": 300000000"#;
     let error = failure("akumuli", port, slow);
     assert_eq!(error.kind, Kind::Timeout);
-    assert!(error.message.contains("takes nothing"), "{}", error.message);
+    assert_contains(&error.message, "takes nothing");
 
     let port = server(|mut socket| {
         drain(&mut socket, usize::MAX);
@@ -120,22 +121,14 @@ fn who_does_not_read_or_does_not_close_is_waited_for_in_vain() {
         r#""rows_per_stream": 10, "timeout_ns": 300000000"#,
     );
     assert_eq!(error.kind, Kind::Timeout);
-    assert!(
-        error.message.contains("acknowledgement"),
-        "{}",
-        error.message
-    );
+    assert_contains(&error.message, "acknowledgement");
 }
 
 #[test]
 fn nobody_there() {
     let error = failure("akumuli", closed_port(), r#""rows_per_stream": 10"#);
     assert_eq!(error.kind, Kind::Unreachable);
-    assert!(
-        error.message.contains("nothing listens"),
-        "{}",
-        error.message
-    );
+    assert_contains(&error.message, "nothing listens");
 }
 
 #[test]
@@ -146,18 +139,18 @@ fn what_cannot_be_is_said() {
     let error = says(&streams(
         r#""rows_per_stream": 10, "verify": "none", "pin": null"#,
     ));
-    assert!(error.contains("nothing listens"), "{error}");
+    assert_contains(&error, "nothing listens");
     let spec = TrialSpec::parse(
         r#"{"trial": "t", "target": "opentsdb://h", "operation": "ingest", "rows_per_batch": 1,
             "data": {"source": "metrics", "hosts": 2}, "streams": 3, "threads": 1,
             "rows_per_stream": 1, "options": {"format": "values"}}"#,
     );
     let error = run(spec.unwrap(), &Control::new()).error.unwrap().message;
-    assert!(error.contains("akumuli://"), "{error}");
+    assert_contains(&error, "akumuli://");
     let spec = TrialSpec::parse(
         r#"{"trial": "t", "target": "sqlite:///tmp/x", "operation": "ingest", "rows_per_batch": 1,
             "data": {"source": "metrics"}, "streams": 1, "threads": 1, "rows_per_stream": 1}"#,
     );
     let error = run(spec.unwrap(), &Control::new()).error.unwrap().message;
-    assert!(error.contains("ingested into akumuli://"), "{error}");
+    assert_contains(&error, "ingested into akumuli://");
 }

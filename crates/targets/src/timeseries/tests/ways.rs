@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::*;
 use venturi_base::data::archive;
 use venturi_base::error::Kind;
+use venturi_testkit::assert_contains;
 
 fn spec(scheme: &str, port: u16, more: &str) -> Record {
     let spec = TrialSpec::parse(&format!(
@@ -58,11 +59,11 @@ fn datagrams_that_are_lost_are_found_out() {
     };
     let error = failed("");
     assert_eq!(error.kind, Kind::Verification);
-    assert!(error.message.contains("200 were sent"), "{error:?}");
+    assert_contains(&error.message, "200 were sent");
     let error = failed(r#", "format": "dictionary""#);
-    assert!(error.message.contains("rows or values"), "{error:?}");
+    assert_contains(&error.message, "rows or values");
     let error = failed(r#", "user": "me""#);
-    assert!(error.message.contains("no log-in"), "{error:?}");
+    assert_contains(&error.message, "no log-in");
 }
 
 #[test]
@@ -117,7 +118,7 @@ fn a_batch_is_a_request() {
     let says = "400: {\"error\": \"partial write";
     assert!(error.message.contains(says), "{}", error.message);
     let error = ingest("other", 100).error.unwrap();
-    assert!(error.message.contains("said 404"), "{}", error.message);
+    assert_contains(&error.message, "said 404");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Names, strings and bytes: quoted so that they come back.
 
 use super::*;
+use venturi_testkit::assert_contains;
 
 #[test]
 fn literals_of_strings_and_bytes() {
@@ -29,13 +30,13 @@ fn strings_of_a_mysql_key_are_bounded_by_their_longest() {
     let (plain, short) = of(vec!["x", "grün", "ab"]);
     let rows = short.clone();
     let create = created(Dialect::MySql, &plain, &rows);
-    assert!(
-        create.contains("`a` varchar(4) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"),
-        "{create}"
+    assert_contains(
+        &create,
+        "`a` varchar(4) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL",
     );
     let (padded, rows) = of(vec!["x", "x "]);
     let create = created(Dialect::MySql, &padded, &rows);
-    assert!(create.contains("`a` varbinary(2) NOT NULL"), "{create}");
+    assert_contains(&create, "`a` varbinary(2) NOT NULL");
     let long = "x".repeat(769);
     let (long, rows) = of(vec![&long]);
     let batches = Batches::of(rows.clone(), 1);

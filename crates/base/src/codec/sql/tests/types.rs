@@ -3,73 +3,46 @@
 use super::*;
 
 fn every_type() -> Vec<(&'static str, ArrayRef)> {
+    fn of(name: &'static str, array: impl Array + 'static) -> (&'static str, ArrayRef) {
+        (name, Arc::new(array))
+    }
     let dictionary: DictionaryArray<Int32Type> = ["red", "blue"].into_iter().collect();
-    let stamp = |zone: &str| TimestampMicrosecondArray::from(vec![-1, 0]).with_timezone(zone);
+    let zoned = TimestampMicrosecondArray::from(vec![-1, 0]).with_timezone("Europe/Berlin");
+    let fixed = FixedSizeBinaryArray::try_from_iter([[1u8, 2], [3, 4]].iter()).unwrap();
+    let money = Decimal128Array::from(vec![-5, 12_345]);
+    let long = "🦀 and more than twelve";
+    let numbers = [&b"1"[..], b"2"];
     vec![
         key(2),
-        ("bool", Arc::new(BooleanArray::from(vec![true, false]))),
-        ("i8", Arc::new(Int8Array::from(vec![i8::MIN, i8::MAX]))),
-        ("i16", Arc::new(Int16Array::from(vec![i16::MIN, i16::MAX]))),
-        ("i64", Arc::new(Int64Array::from(vec![i64::MIN, i64::MAX]))),
-        ("u8", Arc::new(UInt8Array::from(vec![0, u8::MAX]))),
-        ("u16", Arc::new(UInt16Array::from(vec![0, u16::MAX]))),
-        ("u32", Arc::new(UInt32Array::from(vec![0, u32::MAX]))),
-        ("u64", Arc::new(UInt64Array::from(vec![0, i64::MAX as u64]))),
-        ("f32", Arc::new(Float32Array::from(vec![-0.5, f32::MAX]))),
-        ("f64", Arc::new(Float64Array::from(vec![1e300, -2.5]))),
-        ("s", Arc::new(StringArray::from(vec!["it's", "\\"]))),
-        ("large", Arc::new(LargeStringArray::from(vec!["", "é"]))),
-        (
-            "view",
-            Arc::new(StringViewArray::from(vec!["a", "🦀 and more than twelve"])),
-        ),
-        (
-            "blob",
-            Arc::new(BinaryArray::from(vec![&b"\0\xff"[..], b""])),
-        ),
-        (
-            "large_blob",
-            Arc::new(LargeBinaryArray::from(vec![&b"1"[..], b"2"])),
-        ),
-        (
-            "view_blob",
-            Arc::new(BinaryViewArray::from(vec![&b"1"[..], b"2"])),
-        ),
-        (
-            "fixed",
-            Arc::new(FixedSizeBinaryArray::try_from_iter([[1u8, 2], [3, 4]].iter()).unwrap()),
-        ),
-        (
-            "d32",
-            Arc::new(Date32Array::from(vec![-719_162, 2_932_896])),
-        ),
-        ("d64", Arc::new(Date64Array::from(vec![0, 86_400_000]))),
-        ("t_s", Arc::new(Time32SecondArray::from(vec![0, 86_399]))),
-        ("t_ms", Arc::new(Time32MillisecondArray::from(vec![1, 2]))),
-        ("t_us", Arc::new(Time64MicrosecondArray::from(vec![1, 2]))),
-        (
-            "t_ns",
-            Arc::new(Time64NanosecondArray::from(vec![1000, 2000])),
-        ),
-        ("s_s", Arc::new(TimestampSecondArray::from(vec![0, 1]))),
-        (
-            "s_ms",
-            Arc::new(TimestampMillisecondArray::from(vec![0, 1])),
-        ),
-        ("s_us", Arc::new(stamp("Europe/Berlin"))),
-        (
-            "s_ns",
-            Arc::new(TimestampNanosecondArray::from(vec![0, 1000])),
-        ),
-        (
-            "money",
-            Arc::new(
-                Decimal128Array::from(vec![-5, 12_345])
-                    .with_precision_and_scale(10, 2)
-                    .unwrap(),
-            ),
-        ),
-        ("colour", Arc::new(dictionary)),
+        of("bool", BooleanArray::from(vec![true, false])),
+        of("i8", Int8Array::from(vec![i8::MIN, i8::MAX])),
+        of("i16", Int16Array::from(vec![i16::MIN, i16::MAX])),
+        of("i64", Int64Array::from(vec![i64::MIN, i64::MAX])),
+        of("u8", UInt8Array::from(vec![0, u8::MAX])),
+        of("u16", UInt16Array::from(vec![0, u16::MAX])),
+        of("u32", UInt32Array::from(vec![0, u32::MAX])),
+        of("u64", UInt64Array::from(vec![0, i64::MAX as u64])),
+        of("f32", Float32Array::from(vec![-0.5, f32::MAX])),
+        of("f64", Float64Array::from(vec![1e300, -2.5])),
+        of("s", StringArray::from(vec!["it's", "\\"])),
+        of("large", LargeStringArray::from(vec!["", "é"])),
+        of("view", StringViewArray::from(vec!["a", long])),
+        of("blob", BinaryArray::from(vec![&b"\0\xff"[..], b""])),
+        of("large_blob", LargeBinaryArray::from(numbers.to_vec())),
+        of("view_blob", BinaryViewArray::from(numbers.to_vec())),
+        of("fixed", fixed),
+        of("d32", Date32Array::from(vec![-719_162, 2_932_896])),
+        of("d64", Date64Array::from(vec![0, 86_400_000])),
+        of("t_s", Time32SecondArray::from(vec![0, 86_399])),
+        of("t_ms", Time32MillisecondArray::from(vec![1, 2])),
+        of("t_us", Time64MicrosecondArray::from(vec![1, 2])),
+        of("t_ns", Time64NanosecondArray::from(vec![1000, 2000])),
+        of("s_s", TimestampSecondArray::from(vec![0, 1])),
+        of("s_ms", TimestampMillisecondArray::from(vec![0, 1])),
+        of("s_us", zoned),
+        of("s_ns", TimestampNanosecondArray::from(vec![0, 1000])),
+        of("money", money.with_precision_and_scale(10, 2).unwrap()),
+        of("colour", dictionary),
     ]
 }
 
@@ -201,23 +174,14 @@ fn values_that_a_dialect_cannot_hold_are_refused() {
     );
     for far in [i64::MIN, i64::MAX] {
         for dialect in ALL {
-            refused(
-                dialect,
-                Arc::new(TimestampSecondArray::from(vec![far])),
-                "years",
-            );
+            let far = Arc::new(TimestampSecondArray::from(vec![far]));
+            refused(dialect, far, "years");
         }
     }
-    refused(
-        Dialect::MySql,
-        Arc::new(Date32Array::from(vec![i32::MAX])),
-        "years",
-    );
-    refused(
-        Dialect::MySql,
-        Arc::new(Time32SecondArray::from(vec![-1])),
-        "24 hours",
-    );
+    let far = Arc::new(Date32Array::from(vec![i32::MAX]));
+    refused(Dialect::MySql, far, "years");
+    let before = Arc::new(Time32SecondArray::from(vec![-1]));
+    refused(Dialect::MySql, before, "24 hours");
 }
 
 #[test]
@@ -228,13 +192,8 @@ fn numbers_that_are_none() {
         literal(Dialect::DuckDb, one(f64::NEG_INFINITY)).unwrap(),
         "CAST('-Infinity' AS DOUBLE)"
     );
-    let (table, rows) = table(
-        vec![
-            key(2),
-            ("v", Arc::new(Float64Array::from(vec![f64::INFINITY, -0.0]))),
-        ],
-        &[],
-    );
+    let numbers = Arc::new(Float64Array::from(vec![f64::INFINITY, -0.0]));
+    let (table, rows) = table(vec![key(2), ("v", numbers)], &[]);
     let create = created(Dialect::Sqlite, &table, &rows);
     let upsert = text(Dialect::Sqlite, &table, &rows).unwrap();
     assert_eq!(

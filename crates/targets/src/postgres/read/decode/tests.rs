@@ -9,6 +9,7 @@ use arrow_schema::{DataType, Field, Schema};
 use proptest::prelude::*;
 
 use super::*;
+use venturi_testkit::assert_contains;
 
 fn decoder() -> Decoder {
     let fields = vec![
@@ -58,11 +59,7 @@ fn a_copy_in_any_pieces() {
     }
     let mut cut_off = decoder();
     cut_off.copied(&copy()[..40]).unwrap();
-    assert!(cut_off
-        .end_copy()
-        .unwrap_err()
-        .message
-        .contains("broke off"));
+    assert_contains(&cut_off.end_copy().unwrap_err().message, "broke off");
     let mut behind = decoder();
     let more = [copy(), vec![0]].concat();
     assert!(behind.copied(&more).is_err());
@@ -75,11 +72,10 @@ fn what_is_announced_has_a_bound() {
     assert_eq!(long.copied(&row).unwrap_err().kind, Kind::Memory);
     let mut header = HEADER;
     header[15..].copy_from_slice(&1001u32.to_be_bytes());
-    assert!(decoder()
-        .copied(&header)
-        .unwrap_err()
-        .message
-        .contains("max_block_size"));
+    assert_contains(
+        &decoder().copied(&header).unwrap_err().message,
+        "max_block_size",
+    );
     // One digit far before the point: 10 bytes are 1,201 digits.
     let schema = Schema::new(vec![Field::new("n", DataType::Utf8, true)]);
     let question = Question {

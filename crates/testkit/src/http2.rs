@@ -1,18 +1,20 @@
-//! Bytes of HTTP/2, gRPC and Flight, and a socket that speaks them without any manners.
+//! Bytes of HTTP/2, gRPC and Flight, and a client that sends them without any manners.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
 use arrow_array::RecordBatch;
 use prost::Message;
-use venturi_core::codec::chunk::SendQueue;
-use venturi_core::codec::flight::{queue_flight_data, Parts};
-use venturi_core::codec::frame::{self, flag, kind, Frame};
-use venturi_core::codec::hpack;
-use venturi_core::codec::ipc::{Compression, Encoded, Encoder};
-use venturi_core::codec::proto::{Action, FlightDescriptor};
-use venturi_core::data::records;
-use venturi_core::spec::Values;
+use venturi_base::codec::chunk::SendQueue;
+use venturi_base::codec::flight::{queue_flight_data, Parts};
+use venturi_base::codec::frame::{self, flag, kind, Frame};
+use venturi_base::codec::hpack;
+use venturi_base::codec::ipc::{Compression, Encoded, Encoder};
+use venturi_base::codec::proto::{Action, FlightDescriptor};
+use venturi_base::data::records;
+use venturi_base::spec::Values;
+
+use crate::connect;
 
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -145,7 +147,7 @@ pub struct Raw {
 impl Raw {
     pub fn connect(address: &str) -> Self {
         Self {
-            socket: venturi_testkit::connect(address),
+            socket: connect(address),
             buffer: Vec::new(),
         }
     }
