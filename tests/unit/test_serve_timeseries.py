@@ -27,13 +27,20 @@ KILLS = int(os.environ.get("VENTURI_KILLS", "2"))
 
 
 def test_it_says_where_it_listens_and_how_safe_points_are(tmp_path: Path) -> None:
-    with Store(tmp_path / "data", "--durable", "fsync", "--threads", "2") as store:
+    flags = ("--durable", "fsync", "--threads", "2", "--accept-late", "--max-series", "2")
+    with Store(tmp_path / "data", *flags) as store:
         hello = store.hello
         assert set(hello["addresses"]) >= {"resp", "opentsdb", "influx", "http"}
         assert hello["settings"]["durable"] == "fsync" and hello["settings"]["threads"] == 2
         found = store.stats()
         assert found["software"].startswith("venturi ") and found["place"]["pid"] == hello["pid"]
         assert (found["points"], found["series"], found["durable"]) == (0, 0, "fsync")
+        line = store.connect()
+        line.send(row(9, 1.0, 2.0) + row(5, 1.0, 2.0))
+        assert line.flush() == "+OK 4", "a late point is kept"
+        line.send(row(9, 1.0, 2.0, host="other"))
+        assert "too many series: max_series is 2" in line.answer()
+        line.close()
         assert store.stop() == ""
 
 
