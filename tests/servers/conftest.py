@@ -14,7 +14,15 @@ from support.proven import proven_instrument  # noqa: F401 - a fixture
 
 # Java's second compiler pays off after minutes. Without it Cassandra starts with half of the CPU time, Spark
 # with two thirds.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+# Cassandra gives a write up after 2 s, which a busy machine may need. No test is about that.
+LIMITS = ("request", "read_request", "range_request", "write_request", "counter_write_request")
+os.environ.setdefault(
+    "JDK_JAVA_OPTIONS",
+    " ".join(
+        ["-XX:TieredStopAtLevel=1", "-Dcassandra.config.allow_system_properties=true"]
+        + [f"-Dcassandra.settings.{name}_timeout=300s" for name in LIMITS]
+    ),
+)
 
 
 @pytest.fixture(scope="session")
