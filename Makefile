@@ -1,4 +1,4 @@
-# make demo    build Venturi into .venv and measure Arrow Flight on this machine with real rows: less than half a minute
+# make demo    build Venturi into .venv, then measure Arrow Flight on this machine with real rows for less than half a minute
 # make test    what every change must pass: facts, with Venturi's servers and embedded databases, some minutes
 # make test-servers  other people's servers, engines, clusters, browsers, hosts
 # make test-machine  what looks at this machine: verdicts on real bottlenecks, links, pauses; by itself

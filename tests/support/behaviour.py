@@ -283,6 +283,8 @@ def _sqlite(certificates: Certificates, place: Path) -> Iterator[Server]:
         with contextlib.closing(sqlite3.connect(path)) as database:
             return database.execute(statement).fetchall()
 
+    ask("PRAGMA user_version = 1")  # there is a file, as there is a server elsewhere
+
     def trigger(statement: str) -> Callable[[], object]:
         """Whatever is written again, this happens to it."""
         of = f"WHERE {' AND '.join(f'{name} = new.{name}' for name in KEY)}"
@@ -305,6 +307,7 @@ def _duckdb_file(certificates: Certificates, place: Path) -> Iterator[Server]:
         with duckdb.connect(str(place / "x.duckdb"), read_only=True) as database:
             return database.execute(statement).fetchall()
 
+    duckdb.connect(str(place / "x.duckdb")).close()
     library = {"library": _duckdb.__file__}
     yield Server(f"duckdb://{place / 'x.duckdb'}", library, ask=ask, tables=LIKE)
 

@@ -23,8 +23,9 @@ _REST_SECONDS = 1.0
 class HoldingRelay:
     """Passes bytes on to a port of this host and counts them.
 
-    `hold_after`: after so many bytes nothing passes any more, on no connection; `held` says so, and `release`
-    lets all go on. `pattern`: where that first comes, `instead` is passed on; `altered` counts it.
+    `hold_after`: after so many bytes it takes in no more, on no connection; what it has taken in by then
+    still passes. `held` says so, and `release` lets all go on.
+    `pattern`: where that first comes, `instead` is passed on; `altered` counts it.
     """
 
     def __init__(
@@ -56,8 +57,9 @@ class HoldingRelay:
 
     def release(self) -> None:
         """What was held passes, and whatever comes after it."""
-        self.hold_after = None
-        self._open.set()
+        with self._lock:
+            self.hold_after = None
+            self._open.set()
 
     def cut(self) -> None:
         """Ends every connection and takes no more, as a server that has died."""

@@ -1,4 +1,4 @@
-"""Every record that a run of a test leaves on disk, of any target and command, is held against the schema.
+"""The records that runs of tests leave on disk, of any target and command, are held against the schema.
 
 Runs that tests write themselves are left out: they leave fields out, or fill them wrongly, on purpose.
 """
@@ -34,15 +34,17 @@ _VALID: set[Shape] = set()
 
 
 def shape(value: Any, name: str = "") -> Shape:
-    """The kind of a line: its fields, their types and signs, and the words of which the schema lists the
-    choices. Lines of one shape differ in numbers and names."""
+    """The kind of a line: its fields, their types, the signs of numbers, and the words of which the schema
+    lists the choices. Lines of one shape differ in numbers and names."""
     if isinstance(value, dict):
         return tuple((key, shape(each, key)) for key, each in sorted(value.items()))
     if isinstance(value, list):
         return frozenset(shape(each, name) for each in value)
     if isinstance(value, str) and name in _CHOICES:
         return value
-    return f"{'-' * (isinstance(value, (int, float)) and value < 0)}{type(value).__name__}"
+    if isinstance(value, int | float):
+        return f"{type(value).__name__} {(value > 0) - (value < 0)}"
+    return type(value).__name__
 
 
 def _chosen(schema: Any) -> Iterator[str]:

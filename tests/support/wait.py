@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-_HANG_SECONDS = 600.0
+HANG_SECONDS = 600.0
 """Only what hangs takes as long; pytest-timeout is above it."""
 
 
-def wait_until(condition: Callable[[], T], said: Callable[[], object] = lambda: "") -> T:
-    """What `condition` answers once that is true. `said` explains a hang; it may also raise before."""
-    deadline = time.monotonic() + _HANG_SECONDS
+def wait_until(condition: Callable[[], T], explain: Callable[[], object] = lambda: "") -> T:
+    """What `condition` answers once that is true. `explain` says what of a hang; it may also raise before."""
+    deadline = time.monotonic() + HANG_SECONDS
     while not (found := condition()):
-        assert time.monotonic() < deadline, said()
+        assert time.monotonic() < deadline, explain()
         time.sleep(0.02)
     return found

@@ -1,5 +1,5 @@
-//! How long something may be waited for, outside of the clock. A wait inside of another one ends with
-//! it at the latest, and is asked first: the error says what was really waited for.
+//! Limits of waits, outside of the measured time. An inner wait ends no later than the outer one, and
+//! is polled first, so its error is the one that is reported.
 
 use std::cell::Cell;
 use std::future::{poll_fn, Future};

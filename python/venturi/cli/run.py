@@ -203,10 +203,17 @@ def executed_by(text: str, found: Scenario | None = None) -> contextlib.Abstract
     if text == "core":
         return placement.here(found)
     name, _, rest = text.partition(":")
+    unknown = VenturiError(f"--executor {text}: no module with a function `executor` has this name")
     try:
         module = importlib.import_module(name)
-    except ImportError:
-        raise VenturiError(f"--executor {text}: no such executor") from None
+    except (ValueError, TypeError):  # an empty name, or a relative one
+        raise unknown from None
+    except ModuleNotFoundError as error:
+        if not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise unknown from None
+    if not hasattr(module, "executor"):
+        raise unknown
     return contextlib.nullcontext(module.executor(rest))
 
 

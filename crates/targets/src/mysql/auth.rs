@@ -186,7 +186,7 @@ mod tests {
         format!("-----BEGIN PUBLIC KEY-----\n{text}\n-----END PUBLIC KEY-----\n")
     }
 
-    /// Whether another library reads it is what `tests/test_mysql_login.py` asks.
+    /// Whether another library reads it is what `tests/unit/test_mysql_login.py` asks.
     #[test]
     fn only_the_server_reads_the_password() {
         let secret = Secret::new("geheim".into());

@@ -20,7 +20,7 @@ __all__ = ["RemoteServer", "ServerGroup", "ServerHost", "address_in"]
 
 _SIOCGIFADDR = 0x8915
 _ANSWER_SECONDS = 60.0
-"""After which a host is given up. The end of a host, and of a server on it, is told before that."""
+"""A host that has not answered for so long counts as gone. Ray usually tells of its end earlier."""
 _STOP_SECONDS = 15.0
 _SEAL_SECONDS = 60.0
 _AT_ONCE = 32
