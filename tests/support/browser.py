@@ -19,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from support.wait import wait_until
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = [
     "--headless",
@@ -80,13 +82,12 @@ class Browser:
 
     def _targets(self) -> list[dict[str, Any]]:
         """The browser's pages; a busy machine answers before there is one."""
-        end = time.monotonic() + PATIENCE
-        while True:
+
+        def pages() -> list[dict[str, Any]]:
             found: list[dict[str, Any]] = self.call("Target.getTargets")["targetInfos"]
-            if any(t["type"] == "page" for t in found):
-                return found
-            assert time.monotonic() < end, "the browser opens no page"
-            time.sleep(0.05)
+            return found if any(target["type"] == "page" for target in found) else []
+
+        return wait_until(pages, lambda: "the browser opens no page")
 
     def __enter__(self) -> Browser:
         return self
@@ -171,12 +172,9 @@ class Browser:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def wait(self, condition: str, seconds: float = 60.0) -> None:
+    def wait(self, condition: str) -> None:
         """Until an expression in the page is true."""
-        end = time.monotonic() + seconds
-        while not self._holds(condition):
-            assert time.monotonic() < end, f"still not so: {condition}"
-            time.sleep(0.05)
+        wait_until(lambda: self._holds(condition), lambda: f"still not so: {condition}")
 
     def _holds(self, condition: str) -> bool:
         """False also where the page that was asked has just gone."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow.flight as flight
 
 from support.run import command, environment
+from support.wait import wait_until
 from venturi.servers.reference import ReferenceServer
 
 
@@ -42,10 +42,12 @@ def started_trial(server: ReferenceServer, path: Path, *arguments: object) -> su
         text=True,
         env=environment(),
     )
-    deadline = time.monotonic() + 120
     with flight.connect(f"grpc+tcp://{server.address}") as client:
-        # The first get warms the stream up, before the barrier; the second one is the trial's.
-        while json.loads(next(client.do_action("statistics")).body.to_pybytes())["gets"] < 2:
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.02)
+
+        def begun() -> bool:
+            # The first get warms the stream up, before the barrier; the second one is the trial's.
+            assert process.poll() is None
+            return bool(json.loads(next(client.do_action("statistics")).body.to_pybytes())["gets"] >= 2)
+
+        wait_until(begun)
     return process

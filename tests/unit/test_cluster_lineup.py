@@ -301,7 +301,7 @@ def test_a_cancel_that_overtakes_the_begin_it_means() -> None:
     # Nor is another trial's progress told.
     assert loader.progress("first")["phase"] == "ready" and loader.progress("second") == {}
     loader.cancel("first")
-    assert json.loads(loader.wait("done", 5.0)["record"] or "{}")["outcome"] == "interrupted"
+    assert json.loads(loader.wait("done", LONG)["record"] or "{}")["outcome"] == "interrupted"
     loader.cancel("second")
     second = loader.begin(json.dumps({**spec, "trial": "second"}), "done", 5.0)
     assert second["phase"] == "ended"
@@ -309,7 +309,7 @@ def test_a_cancel_that_overtakes_the_begin_it_means() -> None:
     # It was meant once.
     assert loader.begin(json.dumps({**spec, "trial": "second"}), "ready", 5.0)["phase"] == "ready"
     loader.cancel()
-    loader.wait("done", 5.0)
+    loader.wait("done", LONG)
 
 
 def test_more_loaders_than_streams(handles: Any) -> None:

@@ -133,8 +133,8 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// The lane's clock runs since the start instant. A lane reads no clock itself: it is told
-    /// what time it is, and its session marks what it does.
+    /// The lane counts time from the start instant. It reads no clock: its caller passes the time,
+    /// and its session marks the stages.
     #[allow(clippy::too_many_arguments)]
     pub fn new(
         stream: usize,

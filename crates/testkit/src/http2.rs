@@ -181,7 +181,7 @@ impl Raw {
         })
     }
 
-    /// Sends until the peer takes nothing more for now, or nothing is left.
+    /// Writes once, without waiting; how many bytes the socket took.
     pub fn send_some(&mut self, bytes: &[u8]) -> usize {
         self.socket.set_nonblocking(true).unwrap();
         let sent = self.socket.write(bytes).unwrap_or(0);

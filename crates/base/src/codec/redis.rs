@@ -6,9 +6,9 @@
 use super::sql::calendar::unsigned;
 use crate::error::{Error, Result};
 
-/// A reply of more bytes is none that Venturi has asked for.
+/// The most bytes of a reply. Nothing that Venturi asks for has a longer one.
 pub const LONGEST: usize = 64 << 20;
-/// The same of a line, which says how long something is, or what went wrong.
+/// The most bytes of a line, which says how long something is, or what went wrong.
 pub const LONGEST_LINE: usize = 64 << 10;
 /// The most values in one reply: a page of keys has a thousand.
 const MOST_VALUES: usize = 1 << 20;

@@ -142,7 +142,7 @@ mod tests {
     /// Set in a process that watches itself, and is stopped.
     const CHILD: &str = "VENTURI_TEST_PAUSES";
 
-    /// Not a test by itself: it watches until it is told to end, and says what it saw.
+    /// The part of the child process: it watches until its input ends, and prints what it saw.
     fn watches() -> bool {
         if std::env::var_os(CHILD).is_none() {
             return false;

@@ -244,7 +244,7 @@ fn a_heavier_level_makes_smaller_bodies() {
     }
 }
 
-/// A question of our own has no place in an interval that the set-up is a part of.
+/// Where the set-up is timed too, nothing is sent only to measure the round trip.
 #[test]
 fn the_round_trip_is_not_asked_for_within_the_interval() {
     let server = server("");

@@ -1,4 +1,4 @@
-//! Whose turn it is, and who is given up when: by the order of turns, and by given times.
+//! Which lane has the next turn, and when a lane is given up. The tests set the time.
 
 use super::*;
 use crate::errors::Ledger;

@@ -9,8 +9,7 @@ use venturi_targets::Moved;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// What time it is, how often somebody was told that he is not asked for a while, and which batches
-/// nobody has begun.
+/// The time, how often a session was set idle, and the batches that nobody has begun.
 struct World {
     now: Cell<Instant>,
     idles: Cell<u32>,

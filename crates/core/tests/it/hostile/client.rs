@@ -61,7 +61,7 @@ impl Fake {
         })
     }
 
-    /// Of a trial that no time-out ends, unless `more` has one.
+    /// The spec of a trial. Its time-out is too long to matter, unless `more` sets one.
     fn spec(&self, operation: &str, more: Value) -> TrialSpec {
         let (what, data) = match operation {
             "get" => ("?ticket=t", json!({"source": "remote"})),
