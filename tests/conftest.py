@@ -30,6 +30,9 @@ LONG = (
 """Groups that take long, the longest first: they begin first, so that no worker is left alone with one."""
 TEMPORARY = pytest.StashKey[tuple[str | None, str]]()
 
+# Workers share the cores already: threads of the linear algebra would only wait for one another.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # A shell starts what runs in the background with SIGINT ignored, and children inherit that: the commands
 # that tests start and interrupt would never hear it.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -356,8 +356,8 @@ def _schedule(spec: Mapping[str, Any], batches: int) -> dict[str, Any] | None:
 
 
 def _latency(noise: random.Random, mean: float, count: int) -> dict[str, object]:
-    """A log-normal round the mean; at most 1000 points carry the whole count."""
-    points = min(count, 1000)
+    """A log-normal round the mean; at most 200 points carry the whole count."""
+    points = min(count, 200)
     counts: dict[int, int] = {}
     for point in range(points):
         value = max(1, int(mean * noise.lognormvariate(-0.125, 0.5)))

@@ -329,11 +329,11 @@ def test_what_a_server_says_is_one_line_that_no_terminal_obeys(capsys: pytest.Ca
         assert said.isprintable() and 3000 < len(said) < 5000 and "way error: x" in said
 
 
-def test_an_error_of_100_mb_costs_little(here: Path) -> None:
+def test_an_error_of_20_mb_costs_little(here: Path) -> None:
     assert model("--out", here / "r", *SMALL, "--quiet").returncode == 0
     lines = (here / "r" / "trials.jsonl").read_text().splitlines()
     record = json.loads(lines[5])
-    error = {"kind": "server", "message": "no way " * 15_000_000, "stream": 0}
+    error = {"kind": "server", "message": "no way " * 3_000_000, "stream": 0}
     record |= {"outcome": "failed", "error": error}
     (here / "r" / "trials.jsonl").write_text("\n".join([*lines[:5], json.dumps(record), *lines[6:]]) + "\n")
     for words in (("show", "r"), ("report", "r", "--out", "x.html")):

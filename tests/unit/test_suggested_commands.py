@@ -30,7 +30,7 @@ from venturi.plan.typed import accepted
 from venturi.store import reference
 
 CELLS = draws(2000, 2)
-ASKED = draws(150, 5)
+ASKED = draws(150)
 """Commands of cells by chance that the command line itself is asked about; it takes 50 ms for each."""
 NUMBER = re.compile(r"(?<=[ ,])\d[\d.]*")
 

@@ -10,9 +10,9 @@ import atexit
 import contextlib
 import difflib
 import errno
+import functools
 import gc
 import importlib
-import importlib.util
 import os
 import re
 import sys
@@ -71,19 +71,23 @@ Exit codes:
 """
 
 
+@functools.cache
+def _command(name: str) -> Any:
+    """Made once: a command line asks for it several times."""
+    module = importlib.import_module(f"venturi.cli.{name}")
+    command = typer.main.get_command(module.app)
+    command.name = name
+    return command
+
+
 class LazyGroup(TyperGroup):
     """Finds subcommands as modules of this package."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [name for name in COMMANDS if importlib.util.find_spec(f"venturi.cli.{name}")]
+        return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in self.list_commands(ctx):
-            return None
-        module = importlib.import_module(f"venturi.cli.{cmd_name}")
-        command = typer.main.get_command(module.app)
-        command.name = cmd_name
-        return command
+        return _command(cmd_name) if cmd_name in COMMANDS else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0] if args else ""

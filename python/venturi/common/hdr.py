@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import bisect
+import itertools
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-__all__ = ["decode", "encode", "percentile", "summary"]
+__all__ = ["decode", "encode", "percentile", "percentiles", "summary"]
 
 _COOKIE = 0x1C849303 | 0x10
 _HEADER = struct.Struct(">IIIIQQd")
@@ -110,14 +112,18 @@ def decode(text: str) -> dict[int, int]:
 
 def percentile(counts: Mapping[int, int], percent: float) -> int:
     """The value (ns) below or at which `percent` of the recordings lie; 0 where there are none."""
-    total = sum(counts.values())
-    wanted = max(1, -(-total * percent // 100))
-    seen = 0
-    for value in sorted(counts):
-        seen += counts[value]
-        if seen >= wanted:
-            return value
-    return 0
+    return percentiles(counts, (percent,))[0]
+
+
+def percentiles(counts: Mapping[int, int], percents: Sequence[float]) -> list[int]:
+    """The values (ns) below or at which so many percent of the recordings lie; 0 where there are none."""
+    values = sorted(counts)
+    reached = list(itertools.accumulate(counts[value] for value in values))
+    total = reached[-1] if reached else 0
+    if total == 0:
+        return [0] * len(percents)
+    wanted = (max(1, -(-total * percent // 100)) for percent in percents)
+    return [values[bisect.bisect_left(reached, number)] for number in wanted]
 
 
 def summary(counts: Mapping[int, int]) -> dict[str, object]:
@@ -131,6 +137,6 @@ def summary(counts: Mapping[int, int]) -> dict[str, object]:
         "mean": round(mean, 1),
         "max": max(counts, default=0),
         "stdev": round((spread / total) ** 0.5, 1) if total else 0.0,
-        "percentiles": [[percent, percentile(counts, percent)] for percent in PERCENTILES],
+        "percentiles": [*map(list, zip(PERCENTILES, percentiles(counts, PERCENTILES), strict=True))],
         "hdr": encode(counts),
     }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import tomli_w
@@ -43,7 +44,8 @@ def _parts(dotted: str) -> list[str]:
     return [part.strip().strip("\"'") for part in re.findall(r"\"[^\"]*\"|'[^']*'|[^.]+", dotted)]
 
 
-def line_of(text: str, path: Sequence[str]) -> int | None:
+@functools.lru_cache(maxsize=256)
+def line_of(text: str, path: tuple[str, ...]) -> int | None:
     """The line (from 1) on which the key `path` stands, or the closest thing above it that does."""
     table: list[str] = []
     best: tuple[int, int] | None = None
