@@ -36,7 +36,8 @@ RELEASE_TOOLS := $(VENV)/.stamp-release-tools
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 # Whoever calls make from inside another environment means this one all the same.
-unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
+# Python keeps what it compiled: tests start it some hundred times.
+unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
