@@ -8,8 +8,6 @@ use std::time::Duration;
 
 use tokio::time::{timeout_at, Instant};
 
-pub use tokio::time::error::Elapsed;
-
 thread_local! {
     static END: Cell<Option<Instant>> = const { Cell::new(None) };
 }
@@ -17,18 +15,37 @@ thread_local! {
 /// As much as forever, where adding a time-out to the clock would overflow.
 const FOREVER: Duration = Duration::from_secs(86400 * 365 * 30);
 
+/// The time is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Elapsed {
+    /// How long this wait was: less than it was given where the one outside of it ended.
+    pub waited: Duration,
+}
+
+impl Elapsed {
+    /// For errors, to the millisecond.
+    pub fn seconds(self) -> f64 {
+        (self.waited.as_secs_f64() * 1e3).round() / 1e3
+    }
+}
+
 /// What `work` comes to, or that the time is over: after `most`, or with the wait that this one is
 /// inside of.
 pub async fn within<T>(most: Duration, work: impl Future<Output = T>) -> Result<T, Elapsed> {
     let now = Instant::now();
     let own = now.checked_add(most).unwrap_or_else(|| now + FOREVER);
     let end = END.get().map_or(own, |outer| outer.min(own));
+    let waited = if end == own {
+        most
+    } else {
+        end.saturating_duration_since(now)
+    };
     let mut work = pin!(timeout_at(end, work));
-    poll_fn(|cx| {
+    let done = poll_fn(|cx| {
         let _entered = Entered(END.replace(Some(end)));
         work.as_mut().poll(cx)
-    })
-    .await
+    });
+    done.await.map_err(|_| Elapsed { waited })
 }
 
 /// Puts back what held before.
@@ -52,9 +69,12 @@ mod tests {
         let work = async {
             // So the inner one, of as long a time, would end after the outer one.
             tokio::time::sleep(most / 2).await;
-            within(most, pending::<()>()).await.is_err()
+            within(most, pending::<()>()).await.unwrap_err().waited
         };
-        assert_eq!(within(most, work).await, Ok(true));
+        let waited = within(most, work).await.unwrap();
+        assert!(waited <= most / 2, "{waited:?}");
+        let alone = within(most, pending::<()>()).await;
+        assert_eq!(alone, Err(Elapsed { waited: most }));
         assert_eq!(END.get(), None);
     }
 

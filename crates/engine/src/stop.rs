@@ -134,13 +134,10 @@ pub async fn guarded<T>(
         let _entered = halt.enter();
         work.as_mut().poll(cx)
     });
-    let late = || {
-        let seconds = timeout.as_secs_f64();
-        Error::new(Kind::Timeout, format!("{what}: no answer for {seconds} s"))
-    };
+    let late = |seconds| Error::new(Kind::Timeout, format!("{what}: no answer for {seconds} s"));
     tokio::select! {
         biased;
-        done = limit::within(timeout, work) => done.unwrap_or_else(|_| Err(late())),
+        done = limit::within(timeout, work) => done.unwrap_or_else(|over| Err(late(over.seconds()))),
         error = watch => Err(error),
     }
 }

@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 use super::socket::prepare;
 use super::unix;
 use crate::error::{Error, Kind, Result};
-use crate::limit;
+use crate::limit::{self, Elapsed};
 
 /// A TCP connection, set up as all of ours are. Without `timeout` the caller bounds the time.
 pub async fn tcp(
@@ -24,7 +24,7 @@ pub async fn tcp(
     send_buffer: Option<usize>,
 ) -> Result<TcpStream> {
     let socket = within(timeout, TcpStream::connect(to)).await;
-    let socket = socket.map_err(|most| late("the connection request", most))?;
+    let socket = socket.map_err(|over| late("the connection request", over))?;
     let socket = socket.map_err(|error| unreachable(&error))?;
     prepare((&socket).into(), send_buffer);
     Ok(socket)
@@ -49,8 +49,8 @@ pub async fn unix(
             }
         }
     };
-    let full = |most: Duration| {
-        let seconds = most.as_secs_f64();
+    let full = |over: Elapsed| {
+        let seconds = over.seconds();
         let because = "its queue is full: does the server still take connections?";
         let line = format!("no answer to the connection request within {seconds} s: {because}");
         Error::new(Kind::Unreachable, line)
@@ -71,7 +71,7 @@ pub async fn tls(
 ) -> Result<TlsStream<TcpStream>> {
     let session = TlsConnector::from(config).connect(name, socket);
     let session = within(timeout, session).await;
-    let session = session.map_err(|most| late("the TLS handshake", most))?;
+    let session = session.map_err(|over| late("the TLS handshake", over))?;
     session.map_err(|error| {
         let text = error.to_string();
         let advice = advice(&text);
@@ -97,21 +97,20 @@ pub fn unreachable(error: &io::Error) -> Error {
     Error::new(Kind::Unreachable, format!("{error}{advice}"))
 }
 
-/// `what` went unanswered for `timeout`.
-pub fn late(what: &str, timeout: Duration) -> Error {
-    let seconds = timeout.as_secs_f64();
+/// `what` went unanswered.
+pub fn late(what: &str, over: Elapsed) -> Error {
+    let seconds = over.seconds();
     let hint = "is a firewall in the way, or the address wrong?";
     let message = format!("no answer to {what} within {seconds} s: {hint}");
     Error::new(Kind::Unreachable, message)
 }
 
-/// What it waited for is the error.
 async fn within<T>(
     timeout: Option<Duration>,
     work: impl std::future::Future<Output = T>,
-) -> std::result::Result<T, Duration> {
+) -> std::result::Result<T, Elapsed> {
     match timeout {
         None => Ok(work.await),
-        Some(most) => limit::within(most, work).await.map_err(|_| most),
+        Some(most) => limit::within(most, work).await,
     }
 }

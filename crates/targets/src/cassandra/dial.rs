@@ -31,8 +31,8 @@ impl Access {
     /// A connection to a node; `place`: for error lines.
     pub async fn open(&self, node: SocketAddr, place: &str) -> Result<Wire> {
         let opened = limit::within(self.timeout, self.try_open(node, place));
-        opened.await.unwrap_or_else(|_| {
-            let seconds = self.timeout.as_secs_f64();
+        opened.await.unwrap_or_else(|over| {
+            let seconds = over.seconds();
             let message = format!("{place}: no answer from {node} within {seconds} s");
             Err(Error::new(Kind::Unreachable, message))
         })

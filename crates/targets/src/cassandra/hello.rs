@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::upsert::{Host, Place};
 use venturi_base::error::{Error, Kind, Result};
-use venturi_base::limit;
+use venturi_base::limit::{self, Elapsed};
 use venturi_base::net::dial;
 use venturi_base::net::route::Route;
 use venturi_base::net::tls::tls_advice;
@@ -40,16 +40,16 @@ pub async fn hello(
     for host in &place.hosts {
         let name = host.authority();
         let asked = limit::within(each, ask(host, &name, tls));
-        let late = || {
+        let late = |over: Elapsed| {
             Error::new(
                 Kind::Unreachable,
                 format!(
                     "{name}: no answer within {} s: is a firewall in the way, or the address wrong, or does the server want TLS (cassandra+tls://)?",
-                    each.as_secs_f64()
+                    over.seconds()
                 ),
             )
         };
-        match asked.await.unwrap_or_else(|_| Err(late())) {
+        match asked.await.unwrap_or_else(|over| Err(late(over))) {
             Ok(hello) => return Ok(hello),
             Err(error) => first.get_or_insert(error),
         };

@@ -148,12 +148,12 @@ impl Charrow {
     ) -> Result<T> {
         match limit::within(self.timeout(), call).await {
             Ok(result) => result.map_err(|error| error.context(what)),
-            Err(_) => Err(Error::new(
+            Err(over) => Err(Error::new(
                 Kind::Timeout,
                 format!(
                     "{}: {what}: no answer within {} s",
                     self.place.address.authority(),
-                    self.timeout().as_secs_f64()
+                    over.seconds()
                 ),
             )),
         }

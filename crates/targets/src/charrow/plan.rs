@@ -17,7 +17,7 @@ use venturi_base::codec::charrow::ring;
 use venturi_base::codec::charrow::{EXTENDED, PLAIN};
 use venturi_base::codec::ipc::Compression;
 use venturi_base::error::{Error, Kind, Result};
-use venturi_base::limit;
+use venturi_base::limit::{self, Elapsed};
 use venturi_base::meter::readers::listener::pid_of;
 use venturi_base::meter::readers::network::is_own;
 use venturi_base::os::machine::Place;
@@ -184,7 +184,7 @@ impl Charrow {
             _ => {
                 let greeting = greeting(&mut channel, minor, &self.spec.trial);
                 let greeting = limit::within(self.timeout(), greeting).await;
-                greeting.map_err(|_| self.no_answer())?
+                greeting.map_err(|over| self.no_answer(over))?
             }
         };
         if let FirstMessage::Error(error) = greeting.first {
@@ -193,13 +193,13 @@ impl Charrow {
         Ok((channel, greeting))
     }
 
-    fn no_answer(&self) -> Error {
+    fn no_answer(&self, over: Elapsed) -> Error {
         Error::new(
             Kind::Timeout,
             format!(
                 "{}: no answer within {} s, neither to the handshake nor to a query",
                 self.place.address.authority(),
-                self.timeout().as_secs_f64()
+                over.seconds()
             ),
         )
     }

@@ -69,12 +69,12 @@ impl Server {
         let connecting = Client::connect(&self.access.web);
         match limit::within(self.timeout, connecting).await {
             Ok(connected) => connected,
-            Err(_) => Err(Error::new(
+            Err(over) => Err(Error::new(
                 Kind::Unreachable,
                 format!(
                     "{}: no connection within {} s: {}",
                     self.authority(),
-                    self.timeout.as_secs_f64(),
+                    over.seconds(),
                     match self.access.web.tls {
                         Some(_) => "does the server speak TLS on this port? Without TLS the URL begins with clickhouse://",
                         None => "is a firewall in the way, or the address wrong?",
@@ -116,13 +116,13 @@ impl Server {
         let call = client.call("POST", &path, &headers, statement.as_bytes(), MOST_ANSWER);
         let (head, body) = match limit::within(self.timeout, call).await {
             Ok(answer) => answer?,
-            Err(_) => {
+            Err(over) => {
                 return Err(Error::new(
                     Kind::Timeout,
                     format!(
                         "{}: no answer within {} s to {}; is it ClickHouse's HTTP port, and does it want TLS (clickhouse+tls://)?",
                         self.authority(),
-                        self.timeout.as_secs_f64(),
+                        over.seconds(),
                         shortened(statement)
                     ),
                 ))

@@ -242,8 +242,8 @@ pub async fn within(
     what: &str,
     begun: impl std::future::Future<Output = Result<()>>,
 ) -> Result<()> {
-    limit::within(timeout, begun).await.unwrap_or_else(|_| {
-        let seconds = timeout.as_secs_f64();
+    limit::within(timeout, begun).await.unwrap_or_else(|over| {
+        let seconds = over.seconds();
         let what = format!("{what} for {seconds} s; --timeout gives it longer");
         Err(program.error(Kind::Timeout, &what))
     })

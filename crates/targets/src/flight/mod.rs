@@ -180,11 +180,11 @@ impl Flight {
             Ok(result) => {
                 result.map_err(|error| first_contact(error.context(what), address, SCHEME))
             }
-            Err(_) => Err(Error::new(
+            Err(over) => Err(Error::new(
                 Kind::Timeout,
                 format!(
                     "{place}: {what}: no answer within {} s; {}",
-                    self.timeout().as_secs_f64(),
+                    over.seconds(),
                     address.doubt(SERVER, SCHEME)
                 ),
             )),

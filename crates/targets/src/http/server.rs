@@ -7,7 +7,7 @@ use venturi_base::codec::coding::Coding;
 use venturi_base::codec::flight::{SAMPLE_HEADER, TRIAL_HEADER, VERIFY_HEADER};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::http1::{Client, Head, Web};
-use venturi_base::limit;
+use venturi_base::limit::{self, Elapsed};
 use venturi_base::spec::{TrialSpec, Verify};
 
 /// Of an answer with an account, and with samples: eight million numbers at most.
@@ -67,13 +67,13 @@ impl Server {
         what: &str,
         call: impl std::future::Future<Output = Result<T>>,
     ) -> Result<T> {
-        let late = |_| {
+        let late = |over: Elapsed| {
             Err(Error::new(
                 Kind::Timeout,
                 format!(
                     "{}: {what}: no answer within {} s; is it an HTTP server, and {}",
                     self.authority(),
-                    self.timeout.as_secs_f64(),
+                    over.seconds(),
                     self.scheme_advice()
                 ),
             ))

@@ -43,7 +43,7 @@ impl Connection {
         let logging_in = Self::log_in(Channel::new(wire), host, access, database);
         limit::within(access.timeout, logging_in)
             .await
-            .map_err(|_| dial::late("the log-in", access.timeout))?
+            .map_err(|over| dial::late("the log-in", over))?
     }
 
     async fn log_in(

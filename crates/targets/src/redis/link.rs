@@ -87,7 +87,7 @@ impl Access {
 
     async fn in_time<T>(&self, what: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
         let done = limit::within(self.timeout, work).await;
-        done.unwrap_or_else(|_| Err(dial::late(what, self.timeout)))
+        done.unwrap_or_else(|over| Err(dial::late(what, over)))
     }
 
     async fn log_in(&self, sockets: Option<&Sockets>) -> Result<Link> {

@@ -99,11 +99,11 @@ impl Server {
                     false => error.context(place),
                 })
             }
-            Err(_) => Err(Error::new(
+            Err(over) => Err(Error::new(
                 Kind::Timeout,
                 format!(
                     "{place}: {what}: no answer within {} s; {} A query that takes longer wants a longer timeout",
-                    self.timeout.as_secs_f64(),
+                    over.seconds(),
                     self.address.doubt(SERVER, SCHEME)
                 ),
             )),
