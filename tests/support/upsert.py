@@ -74,10 +74,12 @@ def end(busy: float = 0.3, cores: int = 8, **parts: Any) -> dict[str, Any]:
     return made
 
 
-def process(thread: float | None = None) -> dict[str, Any]:
-    """A database's process as the client's host sees it; its busiest thread fills so much of a core."""
+def process(thread: float | None = None, waits_ns: int = 0) -> dict[str, Any]:
+    """A database's process as the client's host sees it; its busiest thread fills so much of a core, and it
+    waits so long for a CPU."""
     hidden = ("host", "cgroup", "network", "disk", "sockets")
     found = {**end(), "by": "client", **dict.fromkeys(hidden)}
+    found["process"] = {**found["process"], "run_delay_ns": waits_ns}
     if thread is not None:
         found["process"] = {**found["process"], "threads": [{"name": "mariadbd", "cpu_share": thread}]}
     return found

@@ -1,5 +1,5 @@
-"""Pools of threads as the narrow place: proof, sentence, and what to try. Their words are in
-tests/data/golden/verdicts-charrow.txt."""
+"""Pools of threads as the narrow place: proof, sentence, and what to try. The cases are in
+tests/data/verdicts/charrow.toml, their words in tests/data/golden/verdicts-charrow.txt."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from support.verdict import SECOND, Case, end, found_as_expected, trial, verdict, words_are_kept
+from support.verdict import SECOND, check_table, end, trial, verdict
 from venturi.analysis.cells.summary import summarise
-from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.findings import findings
 from venturi.analysis.verdict.judge import verdicts
 from venturi.analysis.verdict.types import Verdict
@@ -50,35 +49,8 @@ def judged(
     )
 
 
-CASES: dict[str, Case] = {
-    "encoders are busy": (Cause.POOL_BUSY, "server", "encode", lambda: judged(encoders=(4, 0.97))),
-    # No more are proposed than the server has CPUs.
-    "encoders: six of eight": (Cause.POOL_BUSY, "server", "encode", lambda: judged(encoders=(6, 0.97))),
-    "encoders: eight of eight": (Cause.POOL_BUSY, "server", "encode", lambda: judged(encoders=(8, 0.97))),
-    "encoders: near their limit": (Cause.POOL_BUSIEST, "server", "encode", lambda: judged(encoders=(2, 0.8))),
-    "decoders are busy": (Cause.POOL_BUSY, "client", "decode", lambda: judged(decoders=(1, 0.95))),
-    "decoders check values": (Cause.POOL_OWN_WORK, "client", "verify", lambda: judged(
-        decoders=(2, 0.95), client={"await_input": 0.5, "receive": 0.1, "decode": 0.1, "verify": 0.3})),
-    "two pools: the encoders are busier": (Cause.POOL_BUSY, "server", "encode", lambda: judged(
-        encoders=(2, 0.95), decoders=(1, 0.93))),
-    "two pools: the decoders are busier": (Cause.POOL_BUSY, "client", "decode", lambda: judged(
-        encoders=(2, 0.92), decoders=(1, 0.96))),
-    "full cores go before a pool": (Cause.CORES_FULL, None, "decode", lambda: judged(
-        encoders=(4, 0.99), busy=0.99)),
-    "idle pools are evidence": (Cause.NOTHING_AT_ITS_LIMIT, None, None, lambda: judged()),
-    # One partition that waits and four decoders: half of the workers' time is no whole thread's.
-    "pools are not streams that share a thread": (Cause.NOTHING_AT_ITS_LIMIT, None, None, lambda: judged(
-        decoders=(4, 0.5), client={"await_input": 0.55, "receive": 0.05, "decode": 0.4})),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_the_cause(name: str) -> None:
-    found_as_expected(CASES[name])
-
-
-def test_the_words() -> None:
-    words_are_kept("verdicts-charrow", CASES)
+def test_causes_and_words() -> None:
+    check_table("charrow", judged)
 
 
 @pytest.mark.parametrize(

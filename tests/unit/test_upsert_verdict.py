@@ -1,5 +1,5 @@
-"""Verdicts of databases on records whose narrow place is known, and what they propose. Their words are
-in tests/data/golden/verdicts-upserts.txt."""
+"""Verdicts of databases on records whose narrow place is known (tests/data/verdicts/upserts.toml), and what
+they propose. The words are in tests/data/golden/verdicts-upserts.txt."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, get_args
 
 import pytest
 
-from support.upsert import ENVIRONMENT, SECOND, end, process, repeated, sweep
-from support.verdict import Case, found_as_expected, words_are_kept
+from support.upsert import ENVIRONMENT, end, process, repeated, sweep
+from support.verdict import check_table, with_ends
 from venturi.analysis.cells.summary import summarise
 from venturi.analysis.verdict import findings, types
 from venturi.analysis.verdict.causes import Cause
@@ -23,84 +23,13 @@ def of(given: dict[str, Any] | None = None, **settings: Any) -> Verdict:
     return judge(cell, ENVIRONMENT | {"command": typed})
 
 
-SQLITE = {
-    "target": "sqlite:///tmp/x.db", "streams": 1, "threads": 1, "journal": "wal", "synchronous": "normal"
-}  # fmt: skip
-ONE = {"streams": 1, "threads": 1}
-CROWDED = {"send": 0.235, "await_thread": 0.7, "await_reply": 0.065}
-BUSY_DISK = end(disk={"busy_share": 0.97, "written_bytes": 900_000_000, "read_bytes": 0})
-POSTGRES = "postgres://local/venturi"
+def case(server_process: dict[str, Any] | None = None, **given: Any) -> Verdict:
+    seen = {"server_end": process(**server_process)} if server_process else {}
+    return of(**with_ends(given, end), **seen)
 
 
-def starved() -> dict[str, Any]:
-    """A server's process that waits for a CPU."""
-    waiting = process(0.1)
-    waiting["process"]["run_delay_ns"] = 30 * SECOND
-    return waiting
-
-
-def engine(given: dict[str, Any], cpu: float, **more: Any) -> Verdict:
-    """Of an engine in the client's process."""
-    shares = {"apply": 0.98, "generate": 0.02}
-    return of(SQLITE | given, client=shares, cpu=(cpu, None), server_end={}, round_trip=None, **more)
-
-
-CASES: dict[str, Case] = {
-    "statements built inline": (Cause.OWN_WORK, "client", "encode", lambda: of(
-        {"generate": "inline"}, client={"generate": 0.35, "encode": 0.5, "send": 0.1, "await_reply": 0.05})),
-    "too few threads for the connections": (Cause.TOO_FEW_THREADS, "client", "await_thread", lambda: of(
-        {"streams": 8, "threads": 2}, client=CROWDED, cpu=(1.9, 0.4))),
-    "batches in flight are no missing threads": (Cause.STAGE_BUSY, "client", "send", lambda: of(
-        {"streams": 2, "threads": 2, "in_flight": 4, "target": "cassandra://local/venturi"}, client=CROWDED,
-        cpu=(1.9, 0.4))),
-    "cores of one machine": (Cause.CORES_FULL, None, "send", lambda: of(
-        client={"send": 0.3, "await_reply": 0.7}, client_end=end(0.99), cpu=(1.0, 6.5))),
-    "the server's disk, on this machine": (Cause.DISK_BUSY, "server", None, lambda: of(
-        {"target": POSTGRES}, client_end=BUSY_DISK)),
-    # One connection has one thread there, so more connections come first.
-    "a server whose one thread is full": (Cause.SERVER_WAITED_FOR, "server", None, lambda: of(
-        ONE, cpu=(0.1, 0.95), server_end=process(0.96), batch_ns=4e6)),
-    "a server that works most of the time": (
-        Cause.SERVER_WAITED_FOR, "server", None, lambda: of(cpu=(0.2, 3.4))),
-    "a server elsewhere is not seen": (Cause.SERVER_WAITED_FOR, "server", None, lambda: of(
-        cpu=(0.2, None), server_end={}, client_end=end(network={"loopback": False}), same_machine=False,
-        round_trip=None)),
-    # The MySQL protocol has one statement in flight.
-    "too little in flight": (Cause.LITTLE_IN_FLIGHT, None, "await_reply", lambda: of(
-        ONE, cpu=(0.05, 0.15), batch_ns=10e6, client={"send": 0.03, "await_reply": 0.97})),
-    "too little in flight on a long path": (Cause.LITTLE_IN_FLIGHT, None, "await_reply", lambda: of(
-        ONE | {"target": "cassandra://far/venturi"}, cpu=(0.05, None), server_end={}, same_machine=False,
-        client_end=end(0.02, network={"loopback": False}), round_trip=40_000_000, batch_ns=42e6)),
-    "commits that wait for the disk": (Cause.LITTLE_IN_FLIGHT, None, "await_reply", lambda: of(
-        ONE | {"target": POSTGRES}, cpu=(0.05, 0.2),
-        client_end=end(disk={"busy_share": 0.6, "written_bytes": 10_000_000, "read_bytes": 0}))),
-    "a server that gets no CPU in a crowd": (Cause.CORES_OF_OTHERS, None, None, lambda: of(
-        cpu=(0.05, 0.4), client_end=end(1.0), server_end=starved())),
-    "a server that gets no CPU": (Cause.SERVER_WAITED_FOR, "server", None, lambda: of(
-        cpu=(0.05, 0.4), client_end=end(0.6), server_end=starved())),
-    "an engine computes": (Cause.ENGINE_BUSY, "client", "apply", lambda: engine({}, 0.97)),
-    "an engine waits for its commits": (Cause.ENGINE_WAITS, "client", "apply", lambda: engine(
-        {"synchronous": "full"}, 0.2)),
-    "an engine has one writer": (Cause.ENGINE_ONE_WRITER, "client", "apply", lambda: engine(
-        {"streams": 4, "threads": 4}, 1.0)),
-    "an engine beside others that hold the cores": (Cause.STAGE_BUSY, "client", "apply", lambda: engine(
-        {}, 0.4, client_end=end(1.0, process={"run_delay_ns": 6 * SECOND}))),
-    "an engine on all cores": (Cause.CORES_FULL, "client", "apply", lambda: engine(
-        {"streams": 8, "threads": 8}, 7.8, client_end=end(0.99))),
-    "a busy disk goes before the engine that waits for it": (Cause.DISK_BUSY, "client", None, lambda: engine(
-        {}, 0.2, client_end=BUSY_DISK)),
-    "a schedule that was kept": (Cause.SCHEDULE_KEPT, "client", "await_schedule", lambda: of(
-        {"rate": 500.0}, client={"send": 0.1, "await_reply": 0.3, "await_schedule": 0.6})),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_the_cause(name: str) -> None:
-    found_as_expected(CASES[name])
-
-
-def test_the_words() -> None:
-    words_are_kept("verdicts-upserts", CASES)
+def test_causes_and_words() -> None:
+    check_table("upserts", case)
 
 
 def test_a_sweep_tells_too_little_in_flight_from_a_lock() -> None:

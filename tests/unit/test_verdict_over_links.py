@@ -1,5 +1,5 @@
-"""Verdicts of cells over a link that was made for them, on records made to measure, and TCP's laws. Their
-words are in tests/data/golden/verdicts-links.txt."""
+"""Verdicts of cells over a link that was made for them, on records made to measure
+(tests/data/verdicts/links.toml), and TCP's laws. The words are in tests/data/golden/verdicts-links.txt."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from support.verdict import (
     BLOCKED_SERVER,
     FAR,
     IDLE_CLIENT,
-    Case,
     cell_of,
+    check_table,
     end,
     far,
-    found_as_expected,
-    raw_tcp,
     trial,
-    words_are_kept,
+    with_ends,
+    with_probes,
 )
 from venturi.analysis.models import tcp
 from venturi.analysis.models.packing import Packing
@@ -47,7 +46,8 @@ def over(
     text: str,
     bits: float | None,
     share: float,
-    *args: Any,
+    client: dict[str, float] = IDLE_CLIENT,
+    server: dict[str, float] = BLOCKED_SERVER,
     trip_ms: float = 10.0,
     cross: float | None = None,
     parameters: dict[str, Any] | None = None,
@@ -63,7 +63,7 @@ def over(
     given = {"link": text, "cross": cross, "target": "flight://local", **(parameters or {})}
     ends = {"client_end": far(), "server_end": far()} | settings
     record = trial(
-        *(args or (IDLE_CLIENT, BLOCKED_SERVER)), parameters=given, rate=share * free / 1.01, **ends,
+        client, server, parameters=given, rate=share * free / 1.01, **ends,
         link=made(text, bits, trip_ms) | (seen or {}),
     )  # fmt: skip
     return judge(
@@ -73,132 +73,17 @@ def over(
 
 FULL = {"client_end": end(0.99, 2, network=FAR), "server_end": end(0.99, 2, network=FAR), "cpu": (1.0, 0.95)}
 MOVING = {"receive": 0.9, "await_input": 0.1}, {"send": 0.9, "await_output": 0.1}
-ACKNOWLEDGED = {"await_reply": 0.9, "send": 0.1}, {"await_input": 0.95, "receive": 0.05}
 LOSSY = "200mbit 20ms loss 1% reno"
-ROWS = {"data": "records", "columns": 4, "values": "sequential"}
 LABEL = "records, 4 columns, sequential"
 PACKED = (Packing("zstd", LABEL, 100e6, 900e6, 4.0), Packing("lz4", LABEL, 900e6, 2e9, 2.5))
-TOGETHER = {"loaders": 4, "backplane": "4gbit", "streams": 4, "threads": 4}
-FOUR = "venturi run --target flight://local --link 1gbit --backplane 4gbit --loaders 4 --streams 4"
-FEW = {"rows": 1000, "batches": 100, "payload_bytes": 1_000_000, "wire_bytes": int(11.4e6)}
-CHECKED = {
-    "verification": {"achieved": "checksum", "rows": 1_000_000},
-    "counts": {"rows": 900_000, "batches": 220, "payload_bytes": 28_800_000, "wire_bytes": int(13.5e6)},
-}
-"""More of it was on its way when the trial ended, and was checked, but not counted."""
 
 
-def hundred(share: float, *args: Any, trip: float = 10, **more: Any) -> Verdict:
-    """Over 100 Mbit/s with a round trip of so many ms."""
-    return over(f"100mbit {trip}ms", 100 * MBIT, share, *args, trip_ms=trip, **more)
+def case(packed: bool = False, **given: Any) -> Verdict:
+    return over(packings=PACKED if packed else (), **with_probes(with_ends(given)))
 
 
-def two_hundred(share: float, *args: Any, text: str = "200mbit 20ms", **more: Any) -> Verdict:
-    return over(text, 200 * MBIT, share, *args, trip_ms=20, **more)
-
-
-CASES: dict[str, Case] = {
-    "full": (Cause.LINK_FULL, None, None, lambda: hundred(0.97)),
-    "full from nine tenths": (Cause.LINK_FULL, None, None, lambda: hundred(0.91)),
-    "full not below nine tenths": (Cause.NOTHING_AT_ITS_LIMIT, None, None, lambda: hundred(0.89)),
-    "full: raw TCP beside it": (Cause.LINK_FULL, None, None, lambda: hundred(
-        0.97, probes=raw_tcp(11.7e6, link="100mbit 10ms", cross=None))),
-    # What it carries was measured apart from the trial.
-    "full although its cores are": (Cause.LINK_FULL, None, None, lambda: over(
-        "1gbit", 1000 * MBIT, 0.97, client_end=end(0.93, 2, network=FAR),
-        server_end=end(0.93, 2, network=FAR))),
-    "full: others take 30 %": (Cause.LINK_SHARED, None, None, lambda: hundred(0.95, cross=30)),
-    "full: others take 5 %": (Cause.LINK_FULL, None, None, lambda: hundred(0.95, cross=5)),
-    "full: a few rows of many bytes": (Cause.LINK_FULL, None, None, lambda: hundred(
-        0.3, {"await_reply": 0.9, "send": 0.1}, {}, trip=1, counts=FEW,
-        parameters={"operation": "upsert", "target": "mysql://local", "data": "usage"})),
-    # Real: PostgreSQL's own form takes 1.7 bytes for one of payload.
-    "full: a protocol of many bytes": (Cause.LINK_FULL, None, None, lambda: hundred(
-        0.3, {"await_input": 0.93, "receive": 0.07}, {}, parameters={"target": "postgres://local"},
-        counts={"rows": 210_000, "batches": 50, "payload_bytes": 6_700_000, "wire_bytes": int(11.5e6)})),
-    "full: of what was packed": (Cause.LINK_FULL, None, None, lambda: over(
-        "100mbit 1ms", 103 * MBIT, 28.8e6 / (103e6 / 8 * PAYLOAD), trip_ms=1,
-        parameters={"compression": "lz4"}, **CHECKED)),
-    "not full: of what was packed": (Cause.NOTHING_AT_ITS_LIMIT, None, None, lambda: over(
-        "100mbit 1ms", 200 * MBIT, 28.8e6 / (200e6 / 8 * PAYLOAD), trip_ms=1,
-        parameters={"compression": "lz4"}, **CHECKED)),
-    # On a faster link the heavy codec's cores are the limit.
-    "full: the codec that pays": (Cause.LINK_FULL, None, None, lambda: hundred(
-        0.97, parameters=ROWS, packings=PACKED)),
-    "full: the codec that pays on a faster link": (Cause.LINK_FULL, None, None, lambda: over(
-        "2gbit", 2000 * MBIT, 0.97, parameters=ROWS, packings=PACKED)),
-    "full: no codec pays on the fastest": (Cause.LINK_FULL, None, None, lambda: over(
-        "10gbit", 10_000 * MBIT, 0.97, parameters=ROWS, packings=PACKED)),
-    "full: no codec was measured": (Cause.LINK_FULL, None, None, lambda: hundred(0.97, parameters=ROWS)),
-    # What loaders move together is held against what their links carry together.
-    "full: the links of four loaders": (Cause.LINK_FULL, None, None, lambda: over(
-        "1gbit", 1000 * MBIT, 4 * 0.97, parameters=TOGETHER, environment={"command": FOUR.split()})),
-    "not full: the links of four loaders": (Cause.NOTHING_AT_ITS_LIMIT, None, None, lambda: over(
-        "1gbit", 1000 * MBIT, 4 * 0.3, parameters=TOGETHER, environment={"command": FOUR.split()})),
-    # What they share bounds them as one, and without more said it is as fast as one of the links.
-    "full: a narrow backplane": (Cause.LINK_FULL, None, None, lambda: over(
-        "1gbit", 1000 * MBIT, 1.45, parameters=TOGETHER | {"backplane": "1500mbit"})),
-    "full: a backplane of one link": (Cause.LINK_FULL, None, None, lambda: over(
-        "1gbit", 1000 * MBIT, 0.97, parameters=TOGETHER | {"backplane": None})),
-    "cores: a server on another host has its own path": (Cause.CORES_FULL, None, "receive", lambda: over(
-        "10gbit", 10_000 * MBIT, 0.5, *MOVING, **FULL)),
-    "cores: that compress are not for pacing": (Cause.CORES_FULL, None, "decompress", lambda: over(
-        "50gbit bbr", 50e9, 0.03, {"decompress": 0.9, "await_input": 0.1},
-        {"compress": 0.9, "await_output": 0.1}, **FULL)),
-    # 1,448 B x 12.2 / 20 ms = 0.89 MB/s of 23.5.
-    "losses": (Cause.LOSS, None, None, lambda: two_hundred(0.0405, text=LOSSY)),
-    "losses: no faster link helps": (Cause.LOSS, None, None, lambda: over(
-        "10gbit 20ms loss 1% reno", 10_000 * MBIT, 0.045, trip_ms=20,
-        parameters={"streams": 64, "threads": 64})),
-    "losses: raw TCP suffers as much": (Cause.LOSS, None, None, lambda: two_hundred(
-        0.04, text=LOSSY, probes=raw_tcp(0.95e6, link=LOSSY, cross=None))),
-    "losses: counted": (Cause.LOSS, None, None, lambda: two_hundred(
-        0.0405, text=LOSSY, seen={"down_packets": 10_000, "down_lost": 100})),
-    "losses: not counted": (Cause.LOSS, None, None, lambda: two_hundred(
-        0.0405, text=LOSSY, seen={"down_packets": None, "down_lost": 100})),
-    # Real: CUBIC over 1 Gbit/s filled it in its start, and had seven losses in two seconds.
-    "losses: few have not yet done their worst": (Cause.LOSS, None, None, lambda: over(
-        "1gbit 20ms loss 0.01% cubic", 1000 * MBIT, 0.45, trip_ms=20)),
-    # Real: 6.2 MB/s moved, of which losses would let through 11.
-    "losses: a database is slower than they": (Cause.SERVER_WAITED_FOR, "server", None, lambda: over(
-        "1gbit 5ms loss 0.1% cubic", 1000 * MBIT, 0.05, {"await_reply": 0.95, "send": 0.05}, {}, trip_ms=5,
-        parameters={"operation": "upsert", "target": "mysql://local", "data": "usage"},
-        counts={"rows": 200_000, "batches": 200, "payload_bytes": 5_000_000, "wire_bytes": 6_200_000})),
-    "raw TCP does no more": (Cause.RAW_TCP_REACHED, None, None, lambda: hundred(
-        0.62, trip=1, probes=raw_tcp(7.6e6, link="100mbit 1ms", cross=None))),
-    "nothing of raw TCP where the link was measured": (
-        Cause.NOTHING_AT_ITS_LIMIT, None, None, lambda: hundred(
-        0.6, trip=1)),
-    # Five round trips; 100 Mbit/s x 200 ms are 16 times ten packets and a batch.
-    "TCP's start": (Cause.SLOW_START, None, None, lambda: hundred(0.12, trip=200)),
-    "TCP's start: over at once": (Cause.NOTHING_AT_ITS_LIMIT, None, None, lambda: hundred(0.5, trip=1)),
-    "TCP's start: not even that is filled": (
-        Cause.NOTHING_AT_ITS_LIMIT, None, None, lambda: hundred(0.001, trip=200)),
-    "a window": (Cause.HTTP2_WINDOW, None, "await_window", lambda: two_hundred(
-        0.14, {"await_input": 0.97, "receive": 0.03}, {"await_window": 0.95, "send": 0.05},
-        parameters={"window": 65536}, round_trip=20_000_000)),
-    "a send buffer": (Cause.SEND_BUFFER, None, None, lambda: two_hundred(
-        0.12, {"await_output": 0.95, "send": 0.05}, {"await_input": 0.95, "receive": 0.05},
-        parameters={"operation": "put", "send_buffer": 65536},
-        client_end=far(send_buffer_limited_share=0.9, send_buffer_bytes=65536, min_rtt_ns=20_000_000))),
-    "a receive window": (Cause.RECEIVE_WINDOW, None, None, lambda: two_hundred(
-        0.12, {"await_input": 0.95, "receive": 0.05}, {"await_output": 0.95, "send": 0.05},
-        server_end=far(receive_window_limited_share=0.9, min_rtt_ns=20_000_000))),
-    "answers to each batch": (Cause.ACKNOWLEDGEMENTS, None, "await_reply", lambda: hundred(
-        0.5, *ACKNOWLEDGED, trip=20, parameters={"operation": "put", "ack": "batch"}, round_trip=20_000_000)),
-    # The one answer to a whole stream is late because all before it is.
-    "an answer to the stream": (Cause.NOTHING_AT_ITS_LIMIT, None, None, lambda: hundred(
-        0.5, *ACKNOWLEDGED, trip=20, parameters={"operation": "put", "ack": "stream"})),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_the_cause(name: str) -> None:
-    found_as_expected(CASES[name])
-
-
-def test_the_words() -> None:
-    words_are_kept("verdicts-links", CASES)
+def test_causes_and_words() -> None:
+    check_table("links", case)
 
 
 @pytest.mark.parametrize(
