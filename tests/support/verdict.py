@@ -181,8 +181,12 @@ def check_table(name: str, make: Callable[..., Verdict]) -> None:
         found = make(**_with_none(given))
         if (found.cause.value, found.end, found.stage) != expected:
             wrong.append(f"{title}: {found}")
+        if found.kind != "unknown":
+            documented = {*found.cause.changes, *(found.also.cause.changes if found.also else ())}
+            assert set(found.numbers) <= set(found.cause.numbers), title
+            assert {name for remedy in found.remedies for name in remedy.changes} <= documented, title
         words.append(f"# {title}\n{_words(found)}")
-    assert wrong == []
+    assert wrong == [], "\n".join(wrong)
     kept(f"verdicts-{name}", "\n".join(words))
 
 

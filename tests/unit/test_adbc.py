@@ -12,8 +12,6 @@ import pytest
 
 from support.adbc import driver, run, trial
 from support.read import RECORDS, good, refused, sums
-from support.verdict import end, verdict
-from venturi.analysis.verdict.causes import Cause
 
 pytestmark = pytest.mark.usefixtures("core")
 ROWS = 40_000
@@ -222,24 +220,3 @@ def test_options_that_the_driver_does_not_have(trips: Path) -> None:
     for word in ("nonsense=1", "connection:nonsense=1", "statement:nonsense=1"):
         record = trial("sqlite", table="trips", driver_options=[f"uri={trips}", word])
         refused(record, "unsupported", "nonsense")
-
-
-# ---- what the verdict says of it
-
-
-@pytest.mark.parametrize(
-    ("cores", "streams", "cause"),
-    [(1.0, 1, Cause.DRIVER_BUSY), (1.1, 4, Cause.DRIVER_WAITS), (0.2, 1, Cause.DRIVER_WAITS)],
-)
-def test_the_verdict_says_that_it_was_the_driver(cores: float, streams: int, cause: Cause) -> None:
-    parameters = {"operation": "get", "streams": streams, "threads": streams, "target": "adbc://sqlite",
-                  "rows_per_batch": 65536, "split": "key", "split_by": "id"}  # fmt: skip
-    stages = {"driver": 0.98, "verify": 0.02}
-    found = verdict(stages, {}, parameters=parameters, cpu=(cores, 0.0), client_end=end(0.2))
-    assert found.cause is cause and found.title.startswith("driver: ")
-    assert "is spent in the driver: it sets the pace" in found.sentence
-    assert "raw TCP" not in found.sentence and "your code" not in found.sentence
-    assert set(found.numbers) <= set(cause.numbers)
-    changed = {name for remedy in found.remedies for name in remedy.changes}
-    assert changed == {"streams"} and changed <= set(cause.changes)
-    assert any("--driver-option" in text for text in found.next)

@@ -21,7 +21,6 @@ from support.verdict import (
     check_table,
     end,
     far,
-    raw_tcp,
     trial,
     verdict,
     with_ends,
@@ -70,30 +69,6 @@ def test_a_server_that_accounts_for_no_cpu_time_is_known_by_its_process() -> Non
 
 
 # Borders, doubts, what is missing
-
-
-@pytest.mark.parametrize(("busy", "kind"), [(0.951, "cores"), (0.949, "stage")])
-def test_the_border_of_cores(busy: float, kind: str) -> None:
-    found = verdict(RECEIVING, SENDING, client_end=end(busy, 2), server_end=end(busy, 2), cpu=(1.0, 0.85))
-    assert found.kind == kind
-    if kind == "cores":
-        assert found.confidence != "high"
-
-
-@pytest.mark.parametrize(
-    ("share", "kind", "confidence"), [(0.92, "stage", None), (0.8, "stage", "low"), (0.7, "unknown", "low")]
-)
-def test_the_border_of_a_stage(share: float, kind: str, confidence: str | None) -> None:
-    found = verdict({"receive": share, "await_input": 1 - share}, {"send": 0.5, "await_output": 0.5})
-    assert found.kind == kind, found
-    assert confidence in (None, found.confidence)
-
-
-@pytest.mark.parametrize(("share", "kind"), [(0.91, "link"), (0.77, "unknown"), (0.65, "unknown")])
-def test_the_border_of_the_link(share: float, kind: str) -> None:
-    found = verdict(IDLE_CLIENT, BLOCKED_SERVER, rate=1e8, same_machine=False, client_end=far(),
-                    server_end=far(), probes=raw_tcp(1e8 / share))  # fmt: skip
-    assert found.kind == kind
 
 
 def test_what_would_show_the_link_can_be_asked_there() -> None:

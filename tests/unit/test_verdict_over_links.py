@@ -121,32 +121,6 @@ def test_the_way_that_the_data_take_is_the_one_that_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "share", "why_not"),
-    [
-        ("200mbit 20ms loss 1% bbr", 0.04, "BBR does not slow down for losses"),
-        ("200mbit 20ms loss 1% reno", 0.30, "far more than losses would let through"),
-        ("200mbit 20ms loss 0.0001% reno", 0.04, "too few are lost"),
-        ("200mbit 20ms reno", 0.04, "none are lost"),
-        ("200mbit 20ms loss 4% reno", 0.008, "far less than losses would let through"),
-    ],
-)
-def test_what_is_not_held_back_by_losses(text: str, share: float, why_not: str) -> None:
-    assert over(text, 200 * MBIT, share, trip_ms=20).cause is not Cause.LOSS, why_not
-
-
-def test_the_congestion_control_is_that_of_the_record() -> None:
-    """Else as was asked for, else that of the host."""
-    told = {
-        (seen, host): over(
-            "200mbit 20ms loss 1%", 200 * MBIT, 0.0405, trip_ms=20, seen={"control": seen} if seen else {},
-            environment={"client": {"sysctls": {"net.ipv4.tcp_congestion_control": host}}} if host else {},
-        ).cause is Cause.LOSS
-        for seen, host in (("reno", None), ("reno", "bbr"), ("bbr", "reno"), (None, "reno"), (None, None))
-    }  # fmt: skip
-    assert [*told.values()] == [True, True, False, True, False], told
-
-
-@pytest.mark.parametrize(
     ("parameters", "seen"),
     [
         ({"loaders": 4, "backplane": "as fast as light"}, {}),
