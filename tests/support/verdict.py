@@ -183,8 +183,9 @@ def check_table(name: str, make: Callable[..., Verdict]) -> None:
             wrong.append(f"{title}: {found}")
         if found.kind != "unknown":
             documented = {*found.cause.changes, *(found.also.cause.changes if found.also else ())}
-            assert set(found.numbers) <= set(found.cause.numbers), title
-            assert {name for remedy in found.remedies for name in remedy.changes} <= documented, title
+            assert set(found.numbers) <= set(found.cause.numbers), (title, found.numbers)
+            changed = {name for remedy in found.remedies for name in remedy.changes}
+            assert changed <= documented, (title, changed - documented)
         words.append(f"# {title}\n{_words(found)}")
     assert wrong == [], "\n".join(wrong)
     kept(f"verdicts-{name}", "\n".join(words))
