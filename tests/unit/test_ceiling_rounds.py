@@ -16,6 +16,7 @@ from test_sweep import Recorder, run
 
 from support.model import ModelExecutor
 from support.run import model, venturi
+from support.scenarios import scenario
 from venturi.analysis.advice.trials import over_ceiling
 from venturi.analysis.cells.cell_table import table
 from venturi.analysis.cells.summary import Cell, summarise
@@ -25,8 +26,6 @@ from venturi.measure import runner
 from venturi.measure.ceiling_rounds import LEAST, SHARE, SHORTEST, RoundProbes
 from venturi.measure.outcome import scenario_of
 from venturi.measure.runner import execute
-from venturi.plan.layers import Layer
-from venturi.plan.load import load
 from venturi.report.text import cell as cell_text
 from venturi.report.text import summary
 from venturi.store.directory import RunDirectory
@@ -201,10 +200,7 @@ def test_once_and_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("given", "means"), [("true", "once"), ("false", "none"), ('"rounds"', "rounds")])
 def test_files_of_before_there_were_rounds(given: str, means: str) -> None:
-    from venturi.common import toml_text
-
-    text = EIGHT + f"ceilings = {given}\n"
-    assert load([Layer("s.toml", toml_text.parse(text, "s.toml"), text)]).run.ceilings == means
+    assert scenario(EIGHT + f"ceilings = {given}\n").run.ceilings == means
 
 
 @pytest.mark.parametrize(

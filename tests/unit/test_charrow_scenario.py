@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from test_scenario import scenario
 
 from support.flight import mixed, write_ipc
+from support.scenarios import cell, scenario, target
 from support.verdict import trial
 from venturi.analysis.cells.summary import Cell as Summed
 from venturi.analysis.cells.summary import summarise
@@ -22,7 +22,6 @@ from venturi.inputs.files import DataStore
 from venturi.measure.ceiling_probes import probes
 from venturi.measure.endpoints import Endpoints
 from venturi.plan import matrix, scale
-from venturi.plan.cell import Cell
 from venturi.plan.layers import file_layer
 from venturi.plan.load import load
 from venturi.plan.rules import charrow as queries
@@ -33,13 +32,8 @@ from venturi.targets.system import is_charrow
 from venturi.targets.urls import check_url, place_of
 
 
-def cell(text: str) -> Cell:
-    (found,) = matrix.cells(scenario(text))
-    return found
-
-
-def target(more: str = "", url: str = "charrow://local") -> str:
-    return f"[target]\nurl = '{url}'\n{more}"
+def charrow(more: str) -> str:
+    return target("charrow://local", more)
 
 
 def test_addresses() -> None:
@@ -48,43 +42,20 @@ def test_addresses() -> None:
     assert check_url("charrow://h:1/db?query=SELECT%201") == "charrow://h:1/db?query=SELECT%201"
     assert is_charrow("charrow+tls://h") and not is_charrow("flight://h")
     assert place_of("charrow://h:9006/db") == "h:9006"
-
-
-def test_what_a_cell_says_and_what_the_core_is_told() -> None:
-    found = cell(target("encoders = 4\ndecoders = 2\n[workload]\nstreams = 3\nrows_per_stream = '2M'"))
-    p = found.parameters
-    assert (p["operation"], p["data"], p["encoders"], p["decoders"]) == ("get", "records", 4, 2)
-    assert (p["wire_version"], p["block_checksum"], p["query"]) == ("1.2", False, None)
-    assert (p["connections"], p["window"], p["ack"]) == (None, None, None)
-    assert found.options == {"encoders": 4, "decoders": 2}
-    usual = cell(target("encoders = 'auto'\ndecoders = 1\nwire_version = '1.2'"))
-    assert usual.options == {} and usual.parameters["encoders"] is None
-    old = cell(target("wire_version = 1.1\nmax_block_size = '1MiB'"))
-    assert old.options == {"version": "1.1", "max_block_bytes": 2**20}
-    summed = cell(target("block_checksum = true\ncompression = 'lz4'"))
-    assert summed.options == {"checksum": True, "compression": "lz4"}
-
-
-def test_partitions_decoders_and_encoders_are_a_matrix() -> None:
-    text = "[matrix]\nstreams = '1..4 x2'\ndecoders = [0, 1]\nencoders = ['auto', '1..2']"
-    found = matrix.cells(scenario(target(text)))
-    assert len(found) == 3 * 2 * 3
-    assert {(c.parameters["decoders"], c.parameters["encoders"]) for c in found} == {
-        (d, e) for d in (0, 1) for e in (None, 1, 2)
-    }
+    assert "query" in best.WORKLOAD
 
 
 def test_states_are_asked_for_by_a_query() -> None:
     text = "[workload]\ndata = 'states'\nrows_per_stream = '1M'\nrows_per_batch = 1000\nstreams = 4\nseed = 7"
-    found = cell(target(text))
+    found = cell(charrow(text))
     assert queries.text(found) == "SELECT * FROM state_rows(rows = 4000000, seed = 7, block_rows = 1000)"
     assert found.parameters["row_bytes"] == STATES_ROW_BYTES and found.parameters["seed"] == 7
-    with Endpoints(scenario(target(text)), False, lambda *_: None) as endpoints:
+    with Endpoints(scenario(charrow(text)), False, lambda *_: None) as endpoints:
         (one,) = endpoints.cells
         spec = build_spec(one, "t", "charrow://h:1", endpoints.data(one), options=endpoints.options(one))
     assert spec["data"] == {"source": "remote"}
     assert spec["options"] == {"query": queries.text(found)}
-    timed = cell(target("[workload]\ndata = 'states'\nduration = '1s'"))
+    timed = cell(charrow("[workload]\ndata = 'states'\nduration = '1s'"))
     assert queries.text(timed) == "SELECT * FROM state_rows(seed = 1, block_rows = 4096)"
     # The engine has no such rows to be measured with; raw TCP is measured with messages of that size.
     assert {one.kind for one in probes([found])} == {"memory", "tcp"}
@@ -93,7 +64,7 @@ def test_states_are_asked_for_by_a_query() -> None:
 def test_a_file_becomes_a_table_of_the_server_with_values_for_dictionaries(tmp_path: Path) -> None:
     path = write_ipc(mixed(1000), tmp_path / "my table.arrow")
     text = f"[workload]\ndata = '{path}'\nrows_per_batch = 300"
-    with Endpoints(scenario(target(text)), False, lambda *_: None) as endpoints:
+    with Endpoints(scenario(charrow(text)), False, lambda *_: None) as endpoints:
         (one,) = endpoints.cells
         assert endpoints.options(one) == {"query": 'SELECT * FROM "my-table-300"'}
         assert endpoints.data(one) == {"source": "remote"}
@@ -123,15 +94,6 @@ def test_dictionaries_are_unpacked_within_lists_and_structs(tmp_path: Path) -> N
     assert found.schema.field("list").type.value_type == pa.string()
     assert found.schema.field("struct").type.field("w").type == pa.string()
     assert found.to_pylist() == table.to_pylist()
-
-
-def test_a_query_is_remote_data_and_part_of_what_is_moved() -> None:
-    for found in (
-        cell(target("query = 'SELECT a, b FROM t'")),
-        cell(target(url="charrow://h/db?query=SELECT%201")),
-    ):
-        assert (found.parameters["data"], found.parameters["rows_per_stream"]) == ("remote", None)
-    assert "query" in best.WORKLOAD
 
 
 def test_the_built_in_ones() -> None:

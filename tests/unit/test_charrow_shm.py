@@ -15,13 +15,10 @@ from support.charrow import served
 from support.charrow_peer_ring import RingServer
 from support.flight import mixed, run_trial, succeeded, write_ipc
 from support.run import venturi
+from support.scenarios import cells as cells_of
 from support.wait import wait_until
-from venturi.common import toml_text
 from venturi.common.core import load_core
 from venturi.measure.ceiling_probes import probes
-from venturi.plan import matrix
-from venturi.plan.layers import Layer
-from venturi.plan.load import load
 from venturi.targets.urls import check_url
 
 pytestmark = pytest.mark.usefixtures("core")
@@ -135,12 +132,8 @@ def test_a_stranger_that_lies_is_an_error(tmp_path: Path, lie: str, said: str) -
 # ---- scenarios and commands
 
 
-def planned(text: str) -> Any:
-    return matrix.cells(load([Layer("x.toml", toml_text.parse(text, "x.toml"), text)]))
-
-
 def test_cells_and_their_limits() -> None:
-    cells = planned(
+    cells = cells_of(
         """name = "x"
         [matrix]
         target = ["charrow+shm://local", "charrow+unix://local", "charrow://local"]

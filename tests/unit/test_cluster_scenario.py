@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.run import command, environment, model, venturi
-from venturi.common import toml_text
+from support.scenarios import scenario
 from venturi.common.errors import VenturiError
 from venturi.engine.spec import build_spec
 from venturi.measure import placement
 from venturi.measure.endpoints import Endpoints
 from venturi.plan import matrix
-from venturi.plan.layers import Layer
-from venturi.plan.load import load
 from venturi.plan.resolved import to_toml
-from venturi.plan.scenario import Scenario
 
 TEXT = '[workload]\nstreams = 8\n[hosts]\nservers = 1\nserver_resource = "big"\n[matrix]\nloaders = "1..4"\n'
-
-
-def scenario(text: str, on: str | None = None) -> Scenario:
-    return replace(load([Layer("my.toml", toml_text.parse(text, "my.toml"), text)]), on=on)
 
 
 def test_without_a_place_one_process_runs_all() -> None:
@@ -35,41 +27,16 @@ def test_without_a_place_one_process_runs_all() -> None:
     assert cell.id == plain.id
     assert cell.parameters["loaders"] is None and cell.parameters["on"] is None
     assert "loaders" not in build_spec(cell, "t", "flight://a", {})
-
-
-def test_an_axis_over_loaders() -> None:
-    cells = matrix.cells(scenario(TEXT, "ray"))
-    assert [cell.parameters["loaders"] for cell in cells] == [1, 2, 3, 4]
-    assert {cell.parameters["on"] for cell in cells} == {"ray"}
-    assert len({cell.id for cell in cells}) == 4
-    assert build_spec(cells[2], "t", "flight://a", {})["loaders"] == 3
-
-
-def test_streams_may_grow_with_loaders() -> None:
-    text = '[matrix]\nloaders = [1, 2, 4]\nstreams = [8, 16, 32]\nzip = [["loaders", "streams"]]\n'
-    cells = matrix.cells(scenario(text, "ray"))
-    assert [(c.parameters["loaders"], c.parameters["streams"]) for c in cells] == [(1, 8), (2, 16), (4, 32)]
-
-
-def test_spark_has_a_loader_a_stream_unless_told() -> None:
-    (cell,) = matrix.cells(scenario("[workload]\nstreams = 8\n", "spark"))
-    assert cell.parameters["loaders"] == 8
-    (cell,) = matrix.cells(scenario("[workload]\nstreams = 8\n[hosts]\nloaders = 2\n", "spark"))
-    assert cell.parameters["loaders"] == 2
+    shared = matrix.cells(scenario(TEXT, on="ray"))
+    assert len({cell.id for cell in shared}) == 4
+    assert build_spec(shared[2], "t", "flight://a", {})["loaders"] == 3
 
 
 def test_the_resolved_scenario_keeps_its_hosts() -> None:
-    found = scenario(TEXT, "ray")
-    again = scenario(to_toml(found), "ray")
+    found = scenario(TEXT, on="ray")
+    again = scenario(to_toml(found), on="ray")
     assert again.hosts == found.hosts and again.axes == found.axes
     assert [cell.id for cell in matrix.cells(again)] == [cell.id for cell in matrix.cells(found)]
-
-
-def test_cells_that_cannot_be_shared_may_be_excluded() -> None:
-    text = '[matrix]\nloaders = [1, 2]\nstreams = [1, 2]\nexclude = ["loaders > streams"]\n'
-    cells = matrix.cells(scenario(text, "ray"))
-    assert [(c.parameters["loaders"], c.parameters["streams"]) for c in cells] == [(1, 1), (1, 2), (2, 2)]
-    assert len(matrix.cells(scenario(text))) == 2
 
 
 def test_where_streams_may_run() -> None:

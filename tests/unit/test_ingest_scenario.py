@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_scenario import same, scenario
 
+from support.scenarios import cell, cells, same, scenario, target
 from venturi.common.errors import ScenarioError
 from venturi.common.times import SEED_NS, parse_time, spell_time
 from venturi.engine.spec import build_spec
@@ -19,35 +19,14 @@ from venturi.inputs import points as points_file
 from venturi.measure.ceiling_probes import probes
 from venturi.measure.endpoints import Endpoints
 from venturi.plan import matrix
-from venturi.plan.cell import Cell
 from venturi.plan.layers import Layer, file_layer
 from venturi.plan.load import load
 from venturi.plan.resolved import to_toml
-from venturi.plan.workload import POINT_BYTES
 from venturi.targets.urls import check_url, is_loopback, place_of
-
-
-def cell(text: str) -> Cell:
-    (found,) = matrix.cells(scenario(text))
-    return found
-
-
-def target(url: str, more: str = "") -> str:
-    return f"[target]\nurl = '{url}'\n{more}"
 
 
 def note(level: str, text: str) -> None:
     raise AssertionError(f"{level}: {text}")
-
-
-def test_a_store_takes_ingests_and_nobody_has_to_say_so() -> None:
-    found = cell(target("akumuli://h"))
-    p = found.parameters
-    assert (p["operation"], p["data"], p["target"]) == ("ingest", "metrics", "akumuli://h:8282")
-    assert (p["hosts"], p["tick_ns"], p["start_unix_ns"], p["row_bytes"]) == (100, 10**9, None, POINT_BYTES)
-    assert (p["rows_per_batch"], p["rows_per_stream"], p["generate"]) == (5000, 10_000_000, "inline")
-    assert (p["messages"], p["digits"], p["durable"], p["in_flight"]) == ("rows", "17", None, None)
-    assert found.options == {} and found.id.startswith("ingest-1x5000-")
 
 
 @pytest.mark.parametrize(
@@ -59,18 +38,6 @@ def test_addresses(url: str, port: int) -> None:
     assert check_url(f"{url}://h{path}") == f"{url}://h:{port}{path}"
     assert check_url(f"{url}://local") == f"{url}://local"
     assert place_of(f"{url}://h:1") == "h:1" and is_loopback(f"{url}://127.0.0.1:1")
-
-
-def test_a_row_of_an_ingest_is_a_point_under_either_name() -> None:
-    one = target("akumuli://h", "[workload]\npoints_per_batch = 100\npoints_per_stream = '1M'")
-    other = target("akumuli://h", "[workload]\nrows_per_batch = 100\nrows_per_stream = '1M'")
-    assert same(scenario(one), scenario(other))
-    text = target(
-        "akumuli://h",
-        "[matrix]\npoints_per_batch = [10, 100]\nstreams = [1, 2]\nzip = [['points_per_batch', 'streams']]\n"
-        "exclude = ['points_per_batch == 10']",
-    )
-    assert [c.parameters["rows_per_batch"] for c in matrix.cells(scenario(text))] == [100]
 
 
 def test_settings_reach_the_spec() -> None:
@@ -96,22 +63,12 @@ def test_settings_reach_the_spec() -> None:
     assert (spec["operation"], spec["generate"], spec["rows_per_stream"]) == ("ingest", "ahead", 1000)
     assert not {"in_flight", "max_errors", "retries", "upsert", "ingest"} & set(spec)
     # The resolved scenario reads back as an equal one.
-    assert same(load([Layer("x.toml", _toml(to_toml(found)), to_toml(found))]), found)
-
-
-def _toml(text: str) -> dict[str, Any]:
-    from venturi.common import toml_text
-
-    return toml_text.parse(text, "x.toml")
+    assert same(scenario(to_toml(found)), found)
 
 
 def test_what_a_local_store_is_started_with_is_no_option_of_the_trial() -> None:
-    text = target("akumuli://local", "[matrix]\ndurable = ['none', 'os', 'fsync']\npool = [1, 2]")
-    found = matrix.cells(scenario(text))
-    assert [(c.parameters["durable"], c.parameters["pool"]) for c in found] == [
-        (d, n) for d in ("none", "os", "fsync") for n in (1, 2)
-    ]
-    assert all(c.options == {} for c in found) and len({c.id for c in found}) == 6
+    found = cells(target("akumuli://local", "[matrix]\ndurable = ['none', 'os', 'fsync']\npool = [1, 2]"))
+    assert len({c.id for c in found}) == 6
     # os is what it does of itself.
     assert cell(target("akumuli://local", "durable = 'os'")) == cell(target("akumuli://local"))
     flags = Layer("", {"target": {"url": "akumuli://h"}}, flags={("target", "url"): "--target"})
@@ -142,16 +99,6 @@ def test_the_probes_of_an_ingest_are_those_of_this_host() -> None:
     assert (engine.name, engine.data) == ("checksum", "metrics of 100 hosts, akumuli, values, 17 digits")
     ahead = "[workload]\ngenerate = 'ahead'\npoints_per_stream = 1000"
     assert {p.kind for p in probes(matrix.cells(scenario(target("influx://h", ahead))))} == set()
-
-
-def test_points_may_go_nowhere() -> None:
-    text = "[workload]\noperation = 'ingest'\n[matrix]\ndialect = ['akumuli', 'opentsdb', 'influx']"
-    found = matrix.cells(scenario(target("empty://", text)))
-    assert [c.parameters["dialect"] for c in found] == ["akumuli", "opentsdb", "influx"]
-    (one,) = matrix.cells(scenario(target("empty://", "[workload]\noperation = 'ingest'")))
-    assert (one.parameters["dialect"], one.parameters["messages"], one.parameters["durable"]) == (
-        *("akumuli", "rows"), None
-    )  # fmt: skip
 
 
 def test_times() -> None:
@@ -219,9 +166,3 @@ def test_columns_of_a_file_reach_the_spec(tmp_path: Path) -> None:
         assert pa.ipc.open_file(spec["data"]["ipc"]).read_all().column_names == ["ts", "h", "w"]
     assert spec["ingest"] == {"time": "ts", "tags": ["h"], "values": ["w"], "metric": "cpu"}
     assert json.dumps(spec)
-
-
-@pytest.mark.parametrize("operation", ["get", "put"])
-def test_where_nothing_is_sent_no_digits_are_written(operation: str) -> None:
-    (found,) = matrix.cells(scenario(f"[target]\nurl = 'empty://'\n[workload]\noperation = '{operation}'\n"))
-    assert found.parameters["digits"] is None and found.parameters["messages"] is None

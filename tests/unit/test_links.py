@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.run import ROOT, venturi
-from venturi.common import links, toml_text
+from support.scenarios import scenario
+from venturi.common import links
 from venturi.common.links import PRESETS, Link, canonical, parse
 from venturi.common.units import bit_rate
 from venturi.lab import programs, verified
@@ -20,8 +21,6 @@ from venturi.lab.hosts import Hosts, address
 from venturi.measure import checks
 from venturi.measure.links import Looked
 from venturi.plan import matrix
-from venturi.plan.layers import Layer
-from venturi.plan.load import load
 from venturi.report.text import links as shown
 
 GBIT = (1e9, 1e9)
@@ -147,21 +146,12 @@ streams = [1, 2]
 """
 
 
-def test_near_and_far_are_cells_of_one_run() -> None:
-    """The link leads to `remote`; `local` has none, and comes once however many links there are."""
-    found = matrix.cells(load([Layer("my.toml", toml_text.parse(NEAR_AND_FAR, "my.toml"), NEAR_AND_FAR)]))
-    assert [[c.parameters[name] for name in ("place", "link", "loaders", "streams")] for c in found] == [
-        *(["local", None, 1, streams] for streams in (1, 2)),
-        *(["remote", link, 1, streams] for link in ("1gbit", "lte") for streams in (1, 2)),
-    ]
-
-
 @pytest.mark.parametrize("text", [NEAR_AND_FAR, NEAR_AND_FAR.replace(', "lte"', "")])
 def test_a_queued_cell_is_the_same_cell(text: str) -> None:
     """No other place is left where a prediction of it is checked."""
     text = text.replace("loaders = 1", "loaders = 1\ncross = 30")
     text += "also = [{ streams = [4] }]\n"
-    whole = load([Layer("my.toml", toml_text.parse(text, "my.toml"), text)])
+    whole = scenario(text)
     for cell in matrix.cells(whole):
         assert checks._cell(whole, cell.parameters, "streams").id == cell.id
 

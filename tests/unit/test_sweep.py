@@ -10,7 +10,7 @@ import pytest
 
 from support.mistakes import check
 from support.model import ModelExecutor
-from venturi.common import toml_text
+from support.scenarios import scenario
 from venturi.common.errors import ExitCode
 from venturi.engine.executor import Progress
 from venturi.measure.observer import Slot
@@ -18,8 +18,6 @@ from venturi.measure.outcome import Result, RunResult, exit_code, scenario_of
 from venturi.measure.runner import execute
 from venturi.measure.unreachable import start_a_server
 from venturi.plan.cell import Cell
-from venturi.plan.layers import Layer
-from venturi.plan.load import load
 from venturi.store.directory import RunDirectory
 
 
@@ -41,9 +39,8 @@ class Recorder:
 
 
 def run(path: Path, text: str, executor: ModelExecutor | None = None) -> tuple[RunResult, Recorder]:
-    scenario = load([Layer("s.toml", toml_text.parse(text, "s.toml"), text)])
     recorder = Recorder()
-    return execute(scenario, path, executor or ModelExecutor(), recorder), recorder
+    return execute(scenario(text), path, executor or ModelExecutor(), recorder), recorder
 
 
 EIGHT = '[workload]\nrows_per_stream = "100k"\n[matrix]\nstreams = "1..8"\n'

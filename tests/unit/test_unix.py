@@ -21,21 +21,13 @@ from support.flight import served
 from support.processes import killed
 from support.read import RECORDS, get, good, refused
 from support.run import command, environment, venturi
+from support.scenarios import cells as cells_of
 from venturi.analysis.cells.ceilings import Limits, share
 from venturi.cluster.ray.ray_executor import RayExecutor
-from venturi.common import toml_text
 from venturi.common.errors import ScenarioError
 from venturi.measure.ceiling_probes import probes
-from venturi.plan import matrix
-from venturi.plan.cell import Cell
-from venturi.plan.layers import Layer
-from venturi.plan.load import load
 from venturi.servers.local import LocalTargets
 from venturi.targets.urls import place_of
-
-
-def planned(text: str) -> list[Cell]:
-    return matrix.cells(load([Layer("x.toml", toml_text.parse(text, "x.toml"), text)]))
 
 
 @pytest.fixture(scope="module")
@@ -305,7 +297,7 @@ def test_loaders_on_other_hosts_do_not_reach_it() -> None:
 
     executor = object.__new__(RayExecutor)
     executor._loaders = [Loader()]  # type: ignore[list-item]
-    found = planned('name = "x"\n[target]\nurl = "flight+unix:///run/s"\n')
+    found = cells_of('name = "x"\n[target]\nurl = "flight+unix:///run/s"\n')
     with pytest.raises(ScenarioError, match="is a Unix socket of this machine, and loader-1 is on"):
         executor.check(found)
 
@@ -335,7 +327,7 @@ def test_raw_sockets_are_probed_beside_the_servers_own(tmp_path: Path) -> None:
 
 def test_a_cell_over_a_socket_has_that_as_its_limit() -> None:
     urls = ("flight://local", "flight+unix://local")
-    found = planned(f'name = "x"\n[matrix]\ntarget = {json.dumps(list(urls))}\n')
+    found = cells_of(f'name = "x"\n[matrix]\ntarget = {json.dumps(list(urls))}\n')
     cells = found
     kinds = [[probe.kind for probe in probes([cell])] for cell in cells]
     assert kinds[0].count("tcp") == kinds[1].count("unix") == 1

@@ -10,9 +10,9 @@ from typing import Any
 
 import jsonschema
 import pytest
-from test_scenario import same, scenario
 
 from support.model import ModelExecutor
+from support.scenarios import cell, cells, same, scenario, target
 from venturi.common import toml_text
 from venturi.common.environment import usable_cores
 from venturi.common.errors import ScenarioError
@@ -23,7 +23,6 @@ from venturi.measure.ceiling_probes import probes
 from venturi.measure.endpoints import Endpoints
 from venturi.measure.observer import outcome_text
 from venturi.plan import matrix, scale
-from venturi.plan.cell import Cell
 from venturi.plan.cell_names import labels
 from venturi.plan.layers import Layer, builtin_names, file_layer
 from venturi.plan.load import load
@@ -34,26 +33,6 @@ from venturi.store import tables
 from venturi.targets.options import APPLIES, DEFAULTS, PARAMETERS, Options
 from venturi.targets.system import in_process, is_charrow, is_time_series
 from venturi.targets.urls import is_loopback, place_of
-
-
-def cell(text: str) -> Cell:
-    (found,) = matrix.cells(scenario(text))
-    return found
-
-
-def target(url: str, more: str = "") -> str:
-    return f"[target]\nurl = '{url}'\n{more}"
-
-
-def test_a_database_takes_upserts_and_nobody_has_to_say_so() -> None:
-    found = cell(target("mysql://venturi@h/db"))
-    p = found.parameters
-    assert (p["operation"], p["data"], p["target"]) == ("upsert", "usage", "mysql://venturi@h:3306/db")
-    assert (p["place"], p["rows_per_batch"], p["working_set"]) == ("h:3306", 500, 1_000_000)
-    assert (p["duration_ns"], p["rows_per_stream"], p["row_bytes"]) == (10**10, None, USAGE_ROW_BYTES)
-    assert (p["in_flight"], p["generate"], p["max_errors"], p["retries"]) == (1, "ahead", 0, 0)
-    assert (p["statement"], p["setup"], p["columns"], p["ack"]) == ("text", True, None, None)
-    assert found.options == {} and found.id.startswith("upsert-1x500-")
 
 
 def test_gets_and_puts_are_what_they_were() -> None:
@@ -117,13 +96,6 @@ def test_a_file_brings_its_key() -> None:
         assert found.parameters["working_set"] is None and found.parameters["key"] == ["a", "b"]
 
 
-@pytest.mark.parametrize(
-    ("text", "rows"), [("'1M'", 10**6), ("5", 5), ("'69.1kB'", 1000), ("'1B'", 1), ("'64KiB'", 948)]
-)
-def test_a_working_set_is_rows_or_bytes(text: str, rows: int) -> None:
-    assert cell(target("mysql://h", f"[workload]\nworking_set = {text}")).parameters["working_set"] == rows
-
-
 def test_one_stream_for_each_cpu() -> None:
     found = scenario(target("mysql://h", "[workload]\nstreams = 'cpus'\nthreads = 'cores'"))
     (one,) = matrix.cells(found)
@@ -134,22 +106,10 @@ def test_one_stream_for_each_cpu() -> None:
 
 def test_axes_may_be_options_and_ranges() -> None:
     text = "[matrix]\nin_flight = '1..8 x2'\nwrite = ['counter', 'insert']\nconsistency = ['one', 'quorum']"
-    found = matrix.cells(scenario(target("cassandra://h", text)))
-    assert len(found) == 4 * 2 * 2 and len({one.id for one in found}) == 16
+    found = cells(target("cassandra://h", text))
+    assert len({one.id for one in found}) == len(found) == 16
     (label, *_) = labels(found).values()
     assert label == "upsert in_flight=1 write=counter consistency=one"
-
-
-def test_several_systems_side_by_side_keep_each_its_options() -> None:
-    text = (
-        "[places]\nmy = 'mysql://a/db'\nlite = 'sqlite:///x/y.db'\n"
-        "[matrix]\njournal = ['wal', 'delete']\nrows_per_batch = [1, 500]"
-    )
-    found = matrix.cells(scenario(text))
-    journals = [("my", None), ("lite", "wal"), ("lite", "delete")]
-    assert [(c.parameters["place"], c.parameters["journal"]) for c in found[::2]] == journals
-    two = matrix.cells(scenario("[matrix]\ntarget = ['mysql://local', 'postgres://local']"))
-    assert [c.parameters["place"] for c in two] == ["mysql://local", "postgres://local"]
 
 
 def test_another_address_takes_the_options_of_a_scenario_away() -> None:

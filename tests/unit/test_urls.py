@@ -14,12 +14,8 @@ from hypothesis import strategies as st
 
 from venturi import cli
 from venturi.cluster.ray.server_host import ServerGroup
-from venturi.common import toml_text
 from venturi.common.credentials import carries_secret, is_secret, scrubbed, without_secrets
 from venturi.engine.tcp_probe import probe_tcp
-from venturi.plan import matrix
-from venturi.plan.layers import Layer
-from venturi.plan.load import load
 from venturi.targets.system import is_host_of, is_ours, is_remote, is_unix
 from venturi.targets.urls import check_url, each_host, is_loopback, place_of, printable, split_url
 
@@ -282,9 +278,3 @@ def test_addresses_of_several_and_of_our_own() -> None:
     assert check_url("flight+unix://local/t") == "flight+unix://local:/t"
     assert check_url("flight+unix:///run/s:") == "flight+unix:///run/s"
     assert not is_unix("flight://local")
-
-
-def test_the_two_ways_to_one_system_are_two_places() -> None:
-    text = 'name = "x"\n[matrix]\ntarget = ["flight://local", "flight+unix://local"]\n'
-    cells = matrix.cells(load([Layer("x.toml", toml_text.parse(text, "x.toml"), text)]))
-    assert [cell.parameters["place"] for cell in cells] == ["flight://local", "flight+unix://local"]
