@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
+import tempfile
 from typing import Any
 
 from support.mistakes import check
 from venturi.common import toml_text
+from venturi.measure.ceiling_probes import probes
 from venturi.plan import matrix
 from venturi.plan.cell import Cell
 from venturi.plan.layers import Layer
@@ -41,8 +44,8 @@ def same(one: Scenario, other: Scenario) -> bool:
 
 
 def check_cells(wing: str) -> None:
-    """Compares the cells of each scenario with those in the table. It lists what the first cell has unlike the
-    cell of an empty scenario, and each other one unlike the cell before."""
+    """Compares the cells of each scenario with those in the table, which lists what the first cell has unlike
+    the cell of an empty scenario, and each other one unlike the cell before."""
     check(wing, _listed, "scenarios")
 
 
@@ -59,4 +62,8 @@ def _listed(text: str) -> str:
 
 def _facts(one: Cell) -> dict[str, Any]:
     figures = {"payload_bytes": one.payload_bytes, "message_bytes": one.message_bytes}
-    return {**one.parameters, "options": dict(one.options), **figures}
+    # Of probes of memory there are one or two, by the number of this machine's cores.
+    places = {tempfile.gettempdir(): "TMPDIR", os.getcwd(): "HERE"}
+    probed = [(p.kind, p.name, p.end, p.data, places.get(p.path or "", p.path)) for p in probes([one])]
+    limits = {" ".join(filter(None, fields)) for fields in probed}
+    return {**one.parameters, "options": dict(one.options), **figures, "limits": sorted(limits)}

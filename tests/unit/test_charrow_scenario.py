@@ -19,7 +19,6 @@ from venturi.analysis.words import labels
 from venturi.analysis.words.wording import nouns_of
 from venturi.engine.spec import build_spec
 from venturi.inputs.files import DataStore
-from venturi.measure.ceiling_probes import probes
 from venturi.measure.endpoints import Endpoints
 from venturi.plan import matrix, scale
 from venturi.plan.layers import file_layer
@@ -57,8 +56,6 @@ def test_states_are_asked_for_by_a_query() -> None:
     assert spec["options"] == {"query": queries.text(found)}
     timed = cell(charrow("[workload]\ndata = 'states'\nduration = '1s'"))
     assert queries.text(timed) == "SELECT * FROM state_rows(seed = 1, block_rows = 4096)"
-    # The engine has no such rows to be measured with; raw TCP is measured with messages of that size.
-    assert {one.kind for one in probes([found])} == {"memory", "tcp"}
 
 
 def test_a_file_becomes_a_table_of_the_server_with_values_for_dictionaries(tmp_path: Path) -> None:

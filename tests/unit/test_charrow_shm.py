@@ -15,11 +15,8 @@ from support.charrow import served
 from support.charrow_peer_ring import RingServer
 from support.flight import mixed, run_trial, succeeded, write_ipc
 from support.run import venturi
-from support.scenarios import cells as cells_of
 from support.wait import wait_until
 from venturi.common.core import load_core
-from venturi.measure.ceiling_probes import probes
-from venturi.targets.urls import check_url
 
 pytestmark = pytest.mark.usefixtures("core")
 ROWS = 40_000
@@ -129,25 +126,7 @@ def test_a_stranger_that_lies_is_an_error(tmp_path: Path, lie: str, said: str) -
         assert record["outcome"] == "failed" and said in record["error"]["message"], record["error"]
 
 
-# ---- scenarios and commands
-
-
-def test_cells_and_their_limits() -> None:
-    cells = cells_of(
-        """name = "x"
-        [matrix]
-        target = ["charrow+shm://local", "charrow+unix://local", "charrow://local"]
-        [workload]
-        rows_per_stream = 10
-        """
-    )
-    assert [cell.parameters["place"] for cell in cells] == [cell.parameters["target"] for cell in cells]
-    kinds = [{probe.kind for probe in probes([cell])} for cell in cells]
-    assert kinds == [{"memory", "engine"}, {"memory", "engine", "unix"}, {"memory", "engine", "tcp"}]
-
-
-def test_addresses() -> None:
-    assert check_url("charrow+shm:///run/s:/db") == "charrow+shm:///run/s:/db"
+# ---- a run
 
 
 def test_a_run(tmp_path: Path) -> None:

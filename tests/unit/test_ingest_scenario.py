@@ -16,9 +16,7 @@ from venturi.common.errors import ScenarioError
 from venturi.common.times import SEED_NS, parse_time, spell_time
 from venturi.engine.spec import build_spec
 from venturi.inputs import points as points_file
-from venturi.measure.ceiling_probes import probes
 from venturi.measure.endpoints import Endpoints
-from venturi.plan import matrix
 from venturi.plan.layers import Layer, file_layer
 from venturi.plan.load import load
 from venturi.plan.resolved import to_toml
@@ -90,15 +88,6 @@ def test_points_of_later_trials_are_later_where_a_store_keeps_them() -> None:
         (one,) = endpoints.cells
         endpoints.moved(one, {"streams": [{"rows": 1000}]})
         assert endpoints.data(one)["start_unix_ns"] == SEED_NS
-
-
-def test_the_probes_of_an_ingest_are_those_of_this_host() -> None:
-    found = probes(matrix.cells(scenario(target("akumuli://local", "messages = 'values'"))))
-    assert {p.kind for p in found} == {"engine"}
-    (engine,) = (p for p in found if p.kind == "engine")
-    assert (engine.name, engine.data) == ("checksum", "metrics of 100 hosts, akumuli, values, 17 digits")
-    ahead = "[workload]\ngenerate = 'ahead'\npoints_per_stream = 1000"
-    assert {p.kind for p in probes(matrix.cells(scenario(target("influx://h", ahead))))} == set()
 
 
 def test_times() -> None:

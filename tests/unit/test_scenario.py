@@ -26,7 +26,7 @@ def axis(found: Scenario, name: str) -> list[Any]:
     return [cell.parameters[name] for cell in matrix.cells(found)]
 
 
-@pytest.mark.parametrize("wing", ["transfers", "databases"])
+@pytest.mark.parametrize("wing", ["transfers", "databases", "limits"])
 def test_cells_of_a_scenario(wing: str) -> None:
     check_cells(wing)
 

@@ -329,9 +329,6 @@ def test_a_cell_over_a_socket_has_that_as_its_limit() -> None:
     urls = ("flight://local", "flight+unix://local")
     found = cells_of(f'name = "x"\n[matrix]\ntarget = {json.dumps(list(urls))}\n')
     cells = found
-    kinds = [[probe.kind for probe in probes([cell])] for cell in cells]
-    assert kinds[0].count("tcp") == kinds[1].count("unix") == 1
-    assert "unix" not in kinds[0] and "tcp" not in kinds[1]
     lines = [
         {
             **dataclasses.asdict(dataclasses.replace(probe, cell=None)),

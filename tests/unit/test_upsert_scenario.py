@@ -19,7 +19,6 @@ from venturi.common.errors import ScenarioError
 from venturi.engine.spec import build_spec, completed, trial_line
 from venturi.inputs.files import DataStore
 from venturi.measure import preflight
-from venturi.measure.ceiling_probes import probes
 from venturi.measure.endpoints import Endpoints
 from venturi.measure.observer import outcome_text
 from venturi.plan import matrix, scale
@@ -179,25 +178,6 @@ def test_rows_of_a_file_are_upserted_once_each(tmp_path: Path) -> None:
 
         with pa.OSFile(endpoints.data(one)["ipc"]) as file:
             assert pa.ipc.open_file(file).read_all().num_rows == 10
-
-
-def kinds(url: str, more: str = "") -> dict[str, Any]:
-    found = probes(matrix.cells(scenario(target(url, more))))
-    return {probe.kind: probe for probe in found}
-
-
-def test_limits_of_upserts() -> None:
-    assert set(kinds("cassandra://local")) == {"memory", "engine"}
-    assert set(kinds("mysql://local")) == {"memory", "engine", "disk"}
-    assert set(kinds("mysql://far")) == {"memory", "engine"}
-    assert set(kinds("sqlite:///x/y.db")) == {"memory", "engine"}
-    full = kinds("sqlite:///x/y.db", "synchronous = 'full'")
-    assert full["disk"].path == "/x" and full["engine"].name == "none"
-    assert full["engine"].data == "usage, statements built ahead"
-    inline = "[workload]\ngenerate = 'inline'"
-    assert kinds("postgres://h", inline)["engine"].data == "usage, statements of postgres built inline"
-    # The empty target makes no statements of Cassandra's.
-    assert set(kinds("cassandra://h", inline)) == {"memory"}
 
 
 def test_usage_carries_the_time_of_the_run() -> None:
