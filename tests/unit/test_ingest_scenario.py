@@ -20,22 +20,10 @@ from venturi.measure.endpoints import Endpoints
 from venturi.plan.layers import Layer, file_layer
 from venturi.plan.load import load
 from venturi.plan.resolved import to_toml
-from venturi.targets.urls import check_url, is_loopback, place_of
 
 
 def note(level: str, text: str) -> None:
     raise AssertionError(f"{level}: {text}")
-
-
-@pytest.mark.parametrize(
-    ("url", "port"),
-    [("akumuli", 8282), ("akumuli+udp", 8383), ("opentsdb", 4242), ("influx", 9009), ("influx+http", 8086)],
-)
-def test_addresses(url: str, port: int) -> None:
-    path = "/db" if url == "influx+http" else ""
-    assert check_url(f"{url}://h{path}") == f"{url}://h:{port}{path}"
-    assert check_url(f"{url}://local") == f"{url}://local"
-    assert place_of(f"{url}://h:1") == "h:1" and is_loopback(f"{url}://127.0.0.1:1")
 
 
 def test_settings_reach_the_spec() -> None:

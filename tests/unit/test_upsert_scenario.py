@@ -30,8 +30,7 @@ from venturi.plan.rules.options import applies
 from venturi.plan.workload import USAGE_ROW_BYTES
 from venturi.store import tables
 from venturi.targets.options import APPLIES, DEFAULTS, PARAMETERS, Options
-from venturi.targets.system import in_process, is_charrow, is_time_series
-from venturi.targets.urls import is_loopback, place_of
+from venturi.targets.system import is_charrow, is_time_series
 
 
 def test_gets_and_puts_are_what_they_were() -> None:
@@ -136,14 +135,6 @@ def test_builtin_scenarios_can_be_aimed_at_any_database(name: str) -> None:
 def test_scaling_shortens_what_lasts_ten_seconds() -> None:
     scaled, notes = scale.scale(scenario(target("mysql://h")), 0.1)
     assert (cell(to_toml(scaled)).parameters["duration_ns"], notes[0]) == (10**9, "duration 10s became 1s")
-
-
-def test_what_an_address_is() -> None:
-    assert [place_of(u) for u in ("mysql://me@a:1,b:2/d", "sqlite:///x/y.db", "duckdb://local")] == [
-        "a:1,b:2", "y.db", "local",
-    ]  # fmt: skip
-    assert is_loopback("mysql://u@127.0.0.1:1,localhost:2/d") and is_loopback("sqlite:///x.db")
-    assert not is_loopback("mysql://127.0.0.1:1,node7:2/d") and not in_process("mysql://h")
 
 
 def checked(text: str) -> None:
