@@ -14,9 +14,11 @@ import pytest
 from support.charrow import served
 from support.charrow_peer_ring import RingServer
 from support.flight import mixed, run_trial, succeeded, write_ipc
+from support.measured import ONCE, measured
 from support.run import venturi
 from support.wait import wait_until
 from venturi.common.core import load_core
+from venturi.store.directory import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("core")
 ROWS = 40_000
@@ -131,16 +133,12 @@ def test_a_stranger_that_lies_is_an_error(tmp_path: Path, lie: str, said: str) -
 
 def test_a_run(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    done = venturi(
-        "run", "--target", "charrow+shm://local", "--ring", "64Ki,1Mi", "--rows-per-stream", "400k",
-        "--streams", "1", "--repeats", "1", "--warmup", "0", "--no-report", "--out", out,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    trials = [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()]
+    words = ("--ring", "64Ki,1Mi", "--rows-per-stream", "400k", "--streams", "1", *ONCE[:-1])
+    trials = measured(out, "charrow+shm://local", *words)
     assert {trial["parameters"]["ring"] for trial in trials} == {65536, 1 << 20}
     assert all(trial["outcome"] == "ok" for trial in trials)
-    probed = [json.loads(line) for line in (out / "ceilings.jsonl").read_text().splitlines()]
-    assert "memory" in {line["kind"] for line in probed} <= {"memory", "engine"}
+    probed = {line["kind"] for line in RunDirectory(out).ceiling_records()}
+    assert "memory" in probed <= {"memory", "engine"}
     assert "  memory copy" in venturi("show", out, "--cell", "best").stdout
     done = venturi("ceilings", "charrow+shm:///run/s")
     assert done.returncode == 2 and "memory copy is its limit" in done.stderr

@@ -14,6 +14,7 @@ import pytest
 
 from support.charrow import NewServer, OldServer, Partition
 from support.flight import failed, run_trial, succeeded
+from support.measured import ONCE, measured
 from support.run import venturi
 from support.xxh3 import digest
 
@@ -180,10 +181,8 @@ def test_a_server_that_answers_every_question_by_an_error_is_measured(tmp_path: 
         assert record["verification"]["achieved"] == "count"
         assert "this server does not answer account" in record["verification"]["note"]
         server.answers.update(offered)
-        out = tmp_path / "run"
-        arguments = ["--repeats", "1", "--warmup", "0", "--no-report", "--out", out]
-        done = venturi("run", "--target", f"charrow://{server.address}", "--query", TEXT, *arguments)
-        assert done.returncode == 0, done.stderr
+        # With its ceilings.
+        measured(tmp_path / "run", f"charrow://{server.address}", "--query", TEXT, *ONCE[:-1])
 
 
 def test_values_are_compared_with_a_strangers_server_that_sums_them_up() -> None:
@@ -289,11 +288,8 @@ def test_a_duration_ends_where_the_server_has_no_stop() -> None:
 def test_venturi_run_measures_a_strangers_server(tmp_path: Path) -> None:
     out = tmp_path / "run"
     with NewServer(batches(), account(ROWS)) as server:
-        words = "--streams 1,2 --repeats 2 --warmup 0 --no-report --no-ceilings --query"
-        target = ("--target", f"charrow://{server.address}", "--out", out)
-        done = venturi("run", *target, *words.split(), TEXT)
-    assert done.returncode == 0, done.stderr
-    records = [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()]
+        words = ("--streams", "1,2", *ONCE, "--repeats", 2, "--query", TEXT)
+        records = measured(out, f"charrow://{server.address}", *words)
     assert [record["outcome"] for record in records] == ["ok"] * 4
     assert {record["verification"]["achieved"] for record in records} == {"count"}
     assert "Values were not compared; rows were" in shown(out)
@@ -302,9 +298,7 @@ def test_venturi_run_measures_a_strangers_server(tmp_path: Path) -> None:
 def test_what_was_not_compared_is_not_said_to_be(tmp_path: Path) -> None:
     out = tmp_path / "run"
     with old_that("left out") as server:
-        arguments = ["--repeats", "2", "--warmup", "0", "--no-report", "--no-ceilings", "--out", out]
-        done = venturi("run", "--target", f"charrow://{server.address}", "--query", TEXT, *arguments)
-    assert done.returncode == 0, done.stderr
+        measured(out, f"charrow://{server.address}", *ONCE, "--query", TEXT)
     assert "Neither values nor rows were compared" in shown(out)
 
 

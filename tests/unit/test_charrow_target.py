@@ -12,6 +12,7 @@ import pytest
 
 from support.charrow import served
 from support.flight import mixed, run_trial, succeeded
+from support.measured import ONCE, measured
 from support.run import venturi
 
 pytestmark = pytest.mark.usefixtures("core")
@@ -72,22 +73,11 @@ def test_a_block_over_the_limit_is_refused(server: str) -> None:
     assert record["outcome"] == "failed" and "block" in record["error"]["message"]
 
 
-def run_lines(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "trials.jsonl").read_text().splitlines()]
-
-
-SHORT = ("--repeats", "2", "--warmup", "0", "--no-report", "--no-ceilings")
-
-
 @pytest.mark.usefixtures("servers_in_process")
 def test_a_run_with_a_server_of_our_own(tmp_path: Path) -> None:
     out = tmp_path / "run"
     axes = ["--streams", "2", "--encoders", "1,2", "--decoders", "0,1", "--data", "states"]
-    done = venturi(
-        "run", "--target", "charrow://local", *axes, "--rows-per-stream", "20k", *SHORT, "--out", out
-    )
-    assert done.returncode == 0, done.stderr
-    lines = run_lines(out)
+    lines = measured(out, "charrow://local", *axes, "--rows-per-stream", "20k", *ONCE, "--repeats", 2)
     assert len(lines) == 8 and all(line["outcome"] == "ok" for line in lines)
     assert json.loads((out / "environment.json").read_text())["server"]["cores"]["usable"] > 0
     shown = venturi("show", out)
@@ -98,12 +88,8 @@ def test_a_run_with_a_server_of_our_own(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("servers_in_process")
 def test_a_file_over_charrow_is_moved_once_whatever_the_partitions(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    axes = ["--streams", "1,3", "--rows-per-batch", "1000,5000"]
-    data = ["--data", "builtin:birdstrikes"]
-    done = venturi("run", "--target", "charrow://local", *axes, *data, *SHORT, "--out", out)
-    assert done.returncode == 0, done.stderr
-    for line in run_lines(out):
+    words = ("--streams", "1,3", "--rows-per-batch", "1000,5000", "--data", "builtin:birdstrikes", *ONCE)
+    for line in measured(tmp_path / "run", "charrow://local", *words):
         assert (line["outcome"], line["counts"]["rows"]) == ("ok", 10_000)
         assert line["counts"]["batches"] == 10_000 / line["parameters"]["rows_per_batch"]
         assert line["verification"]["achieved"] == "checksum"

@@ -31,10 +31,9 @@ from support.flight import (
     write_ipc,
 )
 from support.flight_peer import peer
-from support.run import venturi
+from support.measured import ONCE, measured
 
 pytestmark = pytest.mark.usefixtures("core")
-ONCE = ("--repeats", 1, "--warmup", 0, "--no-report", "--no-ceilings", "--quiet")
 
 
 def read_back(server: ServerProcess, *path: str) -> pa.Table:
@@ -270,7 +269,6 @@ def test_a_run_puts_a_parquet_file(pyarrow_server: ServerProcess, tmp_path: Path
     table = mixed(300).drop_columns(["lasts", "nothing"])  # Parquet keeps no duration of pyarrow's
     pq.write_table(table, tmp_path / "mixed.parquet")
     words = ("--data", tmp_path / "mixed.parquet", "--rows-per-stream", "1k", "--rows-per-batch", 100)
-    target = ("--target", f"flight://{pyarrow_server.address}/from-run", "--operation", "put")
-    done = venturi("run", *target, *words, "--streams", 2, *ONCE, "--out", tmp_path / "run")
-    assert done.returncode == 0, done.stderr
+    target = f"flight://{pyarrow_server.address}/from-run"
+    measured(tmp_path / "run", target, "--operation", "put", *words, "--streams", 2, *ONCE)
     assert read_back(pyarrow_server, "from-run").num_rows == 2000

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from support.flight import served
+from support.measured import ONCE, measured
 from support.processes import killed
 from support.read import RECORDS, get, good, refused
 from support.run import command, environment, venturi
@@ -143,23 +144,10 @@ def test_a_table_of_flight_lies_behind_the_colon(flight: str, tmp_path: Path) ->
 
     file = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"n": pa.array(range(5000), pa.int64())}), file)
-    words = ["--rows-per-stream", "5k", "--repeats", "1", "--warmup", "0", "--no-ceilings", "--no-report"]
-    done = venturi(
-        "run",
-        "--target",
-        f"flight+unix://{flight}:/t",
-        "--operation",
-        "put",
-        "--data",
-        file,
-        *words,
-        "--out",
-        tmp_path / "put",
-    )
-    assert done.returncode == 0, done.stderr
-    done = venturi("run", "--target", f"flight+unix://{flight}:/t", *words[2:], "--out", tmp_path / "get")
-    assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in (tmp_path / "get" / "trials.jsonl").read_text().splitlines()]
+    table = f"flight+unix://{flight}:/t"
+    words = ("--operation", "put", "--data", file, "--rows-per-stream", "5k", *ONCE)
+    measured(tmp_path / "put", table, *words)
+    lines = measured(tmp_path / "get", table, *ONCE)
     assert lines and {line["counts"]["rows"] / line["parameters"]["streams"] for line in lines} == {5000}
 
 

@@ -7,24 +7,18 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from support.core import connecting_all_the_time, run_trial, spec
+from support.measured import ONCE, measured
 from support.proven import proven_instrument as proven_instrument  # a fixture
 from support.run import venturi
+from support.synthetic import lines
 from support.wait import wait_until
 
 pytestmark = pytest.mark.usefixtures("core")
-SHORT = (
-    *("--duration", "200ms", "--working-set", "5k", "--repeats", "2", "--warmup", "0"),
-    *("--no-report", "--no-ceilings"),
-)
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (path / "trials.jsonl").read_text().splitlines()]
+SHORT = ("--duration", "200ms", "--working-set", "5k", *ONCE, "--repeats", 2)
 
 
 def test_a_file_of_our_own_is_gone_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,13 +41,9 @@ def test_a_file_of_our_own_is_gone_afterwards(tmp_path: Path, monkeypatch: pytes
 def test_a_users_table_is_added_up(tmp_path: Path) -> None:
     data, file = tmp_path / "t.csv", tmp_path / "own.db"
     data.write_text("k,note,hits\n" + "".join(f"{i % 70},n{i},{i}\n" for i in range(100)))
-    done = venturi(
-        *("run", "--target", f"sqlite://{file}", "--data", data, "--key", "k", "--add", "hits", "--keep"),
-        *("--rows-per-batch", "30", "--rows-per-stream", "100", "--repeats", "1", "--warmup", "0"),
-        *("--no-report", "--no-ceilings", "--out", tmp_path / "r"),
-    )
-    assert done.returncode == 0, done.stderr
-    (line,) = lines(tmp_path / "r")
+    words = ("--data", data, "--key", "k", "--add", "hits", "--keep")
+    size = ("--rows-per-batch", "30", "--rows-per-stream", "100")
+    (line,) = measured(tmp_path / "r", f"sqlite://{file}", *words, *size, *ONCE)
     assert line["verification"]["rows"] == line["verification"]["expected_rows"] == 70
     # Whole batches: 30, 30, 30 and the 10 that are left.
     assert (line["counts"]["rows"], line["counts"]["batches"]) == (100, 4)
@@ -77,22 +67,15 @@ def test_an_upsert_in_python(tmp_path: Path) -> None:
 
 
 def test_statements_go_nowhere(tmp_path: Path) -> None:
-    done = venturi(
-        "run", "--target", "empty://", "--operation", "upsert", "--generate", "inline",
-        "--dialect", "mysql,postgres,sqlite,duckdb", "--out", tmp_path / "r", *SHORT,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert all(line["counts"]["rows"] > 0 for line in lines(tmp_path / "r"))
+    words = ["--operation", "upsert", "--generate", "inline", "--dialect", "mysql,postgres,sqlite,duckdb"]
+    assert all(line["counts"]["rows"] > 0 for line in measured(tmp_path / "r", "empty://", *words, *SHORT))
 
 
 def test_duckdb_finds_its_library(tmp_path: Path) -> None:
-    done = venturi(
-        *("run", "--target", "duckdb://local", "--method", "upsert,copy", "--out", tmp_path / "r", *SHORT)
-    )
-    assert done.returncode == 0, done.stderr
-    assert {line["verification"]["achieved"] for line in lines(tmp_path / "r")} == {"sums"}
+    found = measured(tmp_path / "r", "duckdb://local", "--method", "upsert,copy", *SHORT)
+    assert {line["verification"]["achieved"] for line in found} == {"sums"}
     # Where the library lies is this machine's affair and no part of a run.
-    assert "duckdb" not in json.dumps(lines(tmp_path / "r")[0]["parameters"]).replace("duckdb://local", "")
+    assert "duckdb" not in json.dumps(found[0]["parameters"]).replace("duckdb://local", "")
 
 
 # ---- files of SQLite, seen with Python's own
