@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from support.run import venturi
-from venturi.analysis import results
 from venturi.analysis.cells.summary import summarise
 from venturi.analysis.search import best
 from venturi.analysis.statistics.gain import effect
@@ -53,25 +52,6 @@ def records(
 def found(*args: Any, **named: Any) -> best.Best:
     (one,) = best.find(summarise(records(*args, **named)), cores=4)
     return one
-
-
-def test_seed_000_in_its_authors_words() -> None:
-    """ "Encoders: same as CPU cores; decoders: 1 or 2 should be enough"; partitions make no difference."""
-    loaded = results.load("reference:chspark")
-    (one,) = best.find(loaded.cells, cores=16)
-    by_name = {a.name: a for a in one.advised}
-    assert one.fastest.cell.parameters["encoders"] == 64
-    assert by_name["encoders"].enough == 16 == by_name["encoders"].cores
-    assert by_name["decoders"].enough in (1, 2)
-    partitions = by_name["partitions"].effect
-    assert partitions is not None and not partitions.significant
-    text = venturi("best", "reference:chspark").stdout
-    assert "encoders: 16, as many as the machine has CPUs: 96 % of the best (64)" in text
-    assert "partitions: no significant difference from 1 to 64" in text
-    assert one.cheapest.cell.parameters["encoders"] == 16
-    # One trial each has no margin, so nothing is called enough.
-    assert "is enough" not in text
-    assert "tell: any partitions, encoders 16 (as many as CPUs), decoders 2" in " ".join(text.split())
 
 
 def test_a_known_optimum() -> None:
