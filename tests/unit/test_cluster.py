@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import subprocess
 import sys
@@ -12,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from support.run import ROOT, venturi
+from support.golden import kept
+from support.run import venturi
 from venturi.cluster.up import access, node, slurm_task
 from venturi.cluster.up.kubernetes import Pods, manifest
 from venturi.cluster.up.remote import Remote, listed, raise_errors
@@ -23,13 +23,6 @@ from venturi.common.errors import ExitCode, VenturiError
 # Stands in for ssh: forgets the host's name and runs the words here.
 HERE = """sh -c 'shift; exec "$@"' ssh"""
 ALIKE = {"venturi": "0.1.0", "ray": "2.60.0", "python": "3.11.7"}
-
-
-def expected(name: str, text: str) -> None:
-    path = ROOT / "tests" / "data" / name
-    if os.environ.get("VENTURI_UPDATE") == "1":
-        path.write_text(text)
-    assert text == path.read_text()
 
 
 def test_hosts_are_named(tmp_path: Path) -> None:
@@ -133,7 +126,7 @@ def test_the_batch_script() -> None:
         options=["--constraint=haswell"], interface="10.0.0.0/24",
     )  # fmt: skip
     text = script(job)
-    expected("slurm.sh", text)
+    kept("slurm", text)
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
     with pytest.raises(VenturiError, match="must be an option of sbatch"):
         script(Job(nodes=1, run=["quick"], python="python3", options=["--comment=x\nrm -rf /"]))
@@ -159,7 +152,7 @@ def test_ports_of_a_job_are_its_own() -> None:
 def test_the_manifest(host_network: bool) -> None:
     pods = Pods(image="registry.example/venturi:0.1.0", hosts=4, ray="2.60.0", host_network=host_network)
     text = manifest(pods)
-    expected(f"kubernetes{'-host-network' if host_network else ''}.yaml", text)
+    kept("kubernetes-host-network", text) if host_network else kept("kubernetes", text)
     home, cluster = yaml.safe_load_all(text)
     assert (home["kind"], home["apiVersion"]) == ("ConfigMap", "v1")
     assert yaml.safe_load(home["data"]["ray_bootstrap_config.yaml"]) == {"provider": {"type": "local"}}

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.golden import kept
 from support.run import ROOT, venturi
 from support.scenarios import scenario
 from venturi.common import links
@@ -220,8 +221,7 @@ def looked(**more: Any) -> Looked:
 
 
 def test_what_was_asked_stands_over_what_was_found() -> None:
-    golden = ROOT / "tests" / "data" / "links.txt"
-    assert "".join(f"{line}\n" for line in shown.lines(looked())) == golden.read_text()
+    kept("links", "".join(f"{line}\n" for line in shown.lines(looked())))
     assert next(iter(shown.lines(looked(wrong="rate")))) == "200mbit 20ms loss 0.1%/0%: NOT as asked: rate"
     (told,) = shown.document([looked()])["links"]
     assert told["as_asked"] and told["asked"]["raw_tcp_at_most"] == pytest.approx([188.296e6] * 2, rel=1e-4)

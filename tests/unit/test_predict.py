@@ -6,13 +6,12 @@ import json
 import shlex
 import shutil
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import pytest
 
 from support import synthetic
 from support.mistakes import check
-from support.run import venturi
+from support.run import model, venturi
 from venturi.analysis import results
 from venturi.report.figures import models
 
@@ -27,10 +26,6 @@ RUN = (
     3,
     "--no-report",
 )
-
-
-def model(*arguments: object) -> CompletedProcess[str]:
-    return venturi("run", "--executor", "support.model", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -51,15 +46,6 @@ def document(*arguments: object) -> dict:
     assert found.returncode == 0, found.stderr
     assert found.stderr == ""
     return dict(json.loads(found.stdout))
-
-
-def test_fit_tells_law_knee_and_gain(measured: Path) -> None:
-    found = venturi("fit", measured)
-    assert found.returncode == 0 and found.stderr == ""
-    text = " ".join(found.stdout.split())
-    assert "get over streams" in text and "linear then flat: l = " in text
-    assert "] per stream" in text and "knee (90 % of the peak) at 3" in text
-    assert "flat from 3 streams" in text
 
 
 def test_fit_as_json_holds_what_the_text_says(measured: Path) -> None:
@@ -96,14 +82,6 @@ def test_what_cannot_be_done_is_said_in_a_line(measured: Path) -> None:
         return f"{done.stderr.replace(str(measured), 'RUN')}exit code {done.returncode}"
 
     check("predictions", refused)
-
-
-def test_a_prediction_outside_says_how_far(measured: Path) -> None:
-    found = venturi("predict", measured, "--streams", "32")
-    assert found.returncode == 0
-    assert "outside what was measured: 8 times as far as 4 streams" in " ".join(found.stdout.split())
-    inside = venturi("predict", measured, "--streams", "3")
-    assert "outside" not in inside.stdout
 
 
 def test_sizes_are_predicted_by_the_line_over_sizes() -> None:
