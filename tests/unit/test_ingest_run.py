@@ -1,4 +1,4 @@
-"""Ingests into the reference store, from the command line to the table and the report."""
+"""Ingests into the reference store, from the command line to the table and the report, in points."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from pathlib import Path
 import pytest
 
 from support.measured import ONCE, measured
-from support.run import command, environment, venturi
+from support.run import command, environment, model, venturi
 from support.store import Store, row
 from support.synthetic import lines
 from support.wait import wait_until
+from venturi.analysis.cells import ingest
+from venturi.analysis.results import load
+from venturi.report.figures import registry as figures
+from venturi.store import reference
 
 pytestmark = pytest.mark.usefixtures("core")
 SIZE = ("--hosts", "10", "--points-per-stream", "20k", "--points-per-batch", "1000")
 SMALL = (*SIZE, *ONCE, "--quiet")
 
 
-def ingest(folder: Path, *words: object, out: str = "r", code: int = 0) -> subprocess.CompletedProcess[str]:
+def ingested(folder: Path, *words: object, out: str = "r", code: int = 0) -> subprocess.CompletedProcess[str]:
     done = venturi("run", *words, "--out", out, cwd=folder)
     assert done.returncode == code and "Traceback" not in done.stderr, done.stderr
     return done
@@ -29,7 +33,7 @@ def ingest(folder: Path, *words: object, out: str = "r", code: int = 0) -> subpr
 
 @pytest.mark.parametrize("scheme", ["akumuli", "influx+http"])
 def test_points_are_stored_and_verified(tmp_path: Path, scheme: str) -> None:
-    done = ingest(tmp_path, "--target", f"{scheme}://local", *SMALL, "--streams", "2")
+    done = ingested(tmp_path, "--target", f"{scheme}://local", *SMALL, "--streams", "2")
     (trial,) = lines(tmp_path / "r")
     assert trial["outcome"] == "ok" and trial["counts"]["rows"] == 40_000
     assert trial["counts"]["payload_bytes"] == 40_000 * 16
@@ -96,7 +100,7 @@ def test_a_file_of_yours(tmp_path: Path, scheme: str) -> None:
 
 def test_what_a_run_says(tmp_path: Path) -> None:
     often = ("--streams", 2, "--repeats", 2, "--warmup", 0, "--no-ceilings")
-    done = ingest(tmp_path, "--target", "akumuli://local", *SIZE, *often)
+    done = ingested(tmp_path, "--target", "akumuli://local", *SIZE, *often)
     assert re.search(r"^\[1/2\] ingest repeat 0: [\d,]+ points/s$", done.stderr, re.M), done.stderr
     assert re.search(r"points/s", done.stdout) and "rows" not in done.stdout
     shown = venturi("show", "r", "--cell", "best", cwd=tmp_path).stdout
@@ -127,7 +131,7 @@ def test_a_store_of_yours_keeps_growing_and_what_others_put_there_does_not_pass_
         line = store.connect()
         line.send(row(1, 1.0, 2.0))
         assert line.flush() == "+OK 2"
-        ingest(tmp_path, *store.flags, *SMALL, "--repeats", 3, "--warmup", 1)
+        ingested(tmp_path, *store.flags, *SMALL, "--repeats", 3, "--warmup", 1)
         assert store.stats()["points"] == 4 * 20_000 + 2
         assert all(t["verification"]["rows"] == 20_000 for t in lines(tmp_path / "r"))
 
@@ -135,8 +139,8 @@ def test_a_store_of_yours_keeps_growing_and_what_others_put_there_does_not_pass_
 def test_a_late_write_ends_the_trial_with_the_stores_words(tmp_path: Path) -> None:
     with Store(tmp_path / "data") as store:
         flags = (*store.flags, *SMALL, "--start", "2020-01-01")
-        ingest(tmp_path, *flags, out="a")
-        assert "late write" in ingest(tmp_path, *flags, out="b", code=5).stderr
+        ingested(tmp_path, *flags, out="a")
+        assert "late write" in ingested(tmp_path, *flags, out="b", code=5).stderr
         (trial,) = lines(tmp_path / "b")
         assert trial["error"]["kind"] == "server" and "late write" in trial["error"]["message"]
 
@@ -163,3 +167,62 @@ def test_an_interrupted_run_ends_its_store(tmp_path: Path) -> None:
     assert run.returncode == 130, said
     assert not list(tmp_path.glob("venturi-store-*"))
     assert lines(tmp_path / "r")[0]["outcome"] == "interrupted"
+
+
+# ---- what is said of ingests, on trials by a formula
+
+
+@pytest.fixture(scope="module")
+def modelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ingest")
+    words = ("ingest-quick", "--streams", "1,2,4,8", "--points-per-batch", "1000,5000", "--repeats", 3)
+    done = model(*words, "--quiet", "--no-report", "--out", "r", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "r"
+
+
+def test_everything_is_told_in_points(modelled: Path) -> None:
+    for words in (("show",), ("show", "--explain"), ("show", "--format", "markdown"), ("best",), ("fit",)):
+        said = venturi(words[0], modelled, *words[1:])
+        assert said.returncode == 0, said.stderr
+        text = said.stdout.split("## Method")[0]
+        assert "points/s" in text, text
+        # The keys are rows_per_batch and rows_per_stream all the same.
+        assert not re.search(r"\brows?\b", re.sub(r"rows[-\\_]+per", "", text)), text
+    compared = venturi("compare", modelled, "--by", "durable", "--metric", "cpu-per-byte")
+    assert "µs/point" in compared.stdout, compared.stdout
+    predicted = venturi("predict", modelled, "--streams", 16)
+    assert re.search(r"ingest with 16 streams: [\d.]+ Mpoints/s", predicted.stdout), predicted.stdout
+
+
+def test_what_a_point_costs(modelled: Path) -> None:
+    cell = load(modelled).cells[0]
+    assert ingest.wire_point(cell).text("B") == "35.50 B [35.50..35.50]"
+    for end in ("client", "server"):
+        cost, rate = ingest.cpu_point(cell, end).value, cell.per_cpu[end].value
+        assert cost is not None and rate is not None and cost == pytest.approx(1e9 / rate, rel=0.05)
+    assert ingest.fairness(cell).value is None  # of one stream there is none
+    several = next(c for c in load(modelled).cells if c.parameters["streams"] == 4)
+    assert 0.9 < (ingest.fairness(several).value or 0) < 1.0
+    assert "the slowest of 4 streams got" in (ingest.fairness_text(several) or "")
+
+
+def test_figures_draw_cores_beside_the_rate(modelled: Path) -> None:
+    results = load(modelled)
+    panels = {panel.title: panel for panel in figures.one(results, "timeline").panels}
+    assert list(panels)[:2] == ["points", "machine: each core"]
+    assert [s.name for s in panels["machine: each core"].series][:2] == ["core 0", "core 1"]
+
+
+def test_the_published_load_is_laid_over(modelled: Path) -> None:
+    figure = figures.one(load(modelled), "throughput-streams", "akumuli")
+    (line,) = (s for s in figure.panels[0].series if s.colour == "$reference")
+    assert line.name == "Akumuli, c3.8xlarge, 32 streams" and line.y == [16.0, 16.0]
+    assert reference.SETS["akumuli"].rows()[-1]["rows_per_second"] == 16e6
+
+
+def test_cells_for_machines(modelled: Path) -> None:
+    document = json.loads(venturi("show", modelled, "--format", "json").stdout)
+    first = document["cells"][0]
+    assert first["hosts"] == 100 and first["durable"] in ("none", "os") and first["digits"] == "17"
+    assert first["rows_per_second"] > 0 and first["stored_bytes_per_row"] == pytest.approx(2.93, rel=0.01)

@@ -1,5 +1,5 @@
-"""Each verdict on records made to measure (tests/data/verdicts/transfers.toml), the borders between them, and
-what is missing. The words are in tests/data/golden/verdicts-transfers.txt."""
+"""Each verdict on records made to measure, the borders between them, and what is missing. The cases are in
+tests/data/verdicts, their words in tests/data/golden/verdicts-*.txt."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
+from support import upsert as upserts
 from support.synthetic import imported, lines, make_run, without_server
 from support.verdict import (
     BLOCKED_SERVER,
@@ -27,10 +28,12 @@ from support.verdict import (
     with_probes,
 )
 from venturi.analysis.advice.trials import stood_still
+from venturi.analysis.cells.summary import summarise
 from venturi.analysis.results import load
 from venturi.analysis.verdict import crowding, types
 from venturi.analysis.verdict.causes import Cause
-from venturi.analysis.verdict.judge import judge
+from venturi.analysis.verdict.findings import findings
+from venturi.analysis.verdict.judge import judge, verdicts
 from venturi.analysis.verdict.proof import ORDER, unknown
 from venturi.analysis.verdict.rerun import Rerun
 from venturi.analysis.verdict.types import Verdict
@@ -173,3 +176,136 @@ def test_a_short_pause_is_a_warning() -> None:
 
 def test_where_nothing_stood_still_there_is_none() -> None:
     assert stood_still([cell_of(trial())]) is None
+
+
+# ---- databases
+
+
+def of(given: dict[str, Any] | None = None, **settings: Any) -> Verdict:
+    """The verdict of five like trials."""
+    (cell,) = summarise(upserts.repeated(given, **settings))
+    typed = ["venturi", "run", "--target", cell.parameters["target"], "--operation", "upsert"]
+    return judge(cell, upserts.ENVIRONMENT | {"command": typed})
+
+
+def database(server_process: dict[str, Any] | None = None, **given: Any) -> Verdict:
+    seen = {"server_end": upserts.process(**server_process)} if server_process else {}
+    return of(**with_ends(given, upserts.end), **seen)
+
+
+def test_causes_of_databases() -> None:
+    check_table("upserts", database)
+
+
+def test_a_sweep_tells_too_little_in_flight_from_a_lock() -> None:
+    cells = summarise(upserts.sweep((4, 16)))
+    few, many = verdicts(cells, upserts.ENVIRONMENT).values()
+    assert few.kind == "server"
+    assert (many.kind, many.title) == ("server", "server: a limit within it")
+    assert "4 batches in flight did as much" in many.sentence and "as 16" in many.sentence
+    assert "more connections" not in " | ".join(many.next)
+    # Real: four connections to the same rows did 15 % more than two, each batch 1.7 times as long.
+    lines = [*upserts.repeated({"streams": 2}, batch_ns=41.6e6, cpu=(0.1, 0.1)),
+             *upserts.repeated({"streams": 4}, batch_ns=70.7e6, cpu=(0.1, 0.1))]  # fmt: skip
+    _, queued = verdicts(summarise(lines), upserts.ENVIRONMENT).values()
+    assert queued.cause is Cause.SERVER_LIMIT and 0.1 < queued.numbers["gain"] < 0.2
+    assert "4 only 18 % more; each batch took 75.73 ms in place of 44.36 ms" in queued.sentence
+    # Twice as many that do nearly twice as much do not queue.
+    lines[5:] = upserts.repeated({"streams": 4}, batch_ns=44e6, cpu=(0.1, 0.1))
+    _, free = verdicts(summarise(lines), upserts.ENVIRONMENT).values()
+    assert free.cause is Cause.LITTLE_IN_FLIGHT
+    # Without the cell beside it nobody could know.
+    (alone,) = verdicts([c for c in cells if c.parameters["streams"] == 16], upserts.ENVIRONMENT).values()
+    assert alone.title == "too little in flight"
+
+
+@pytest.mark.parametrize("rows", [1, 10, 500])
+def test_cassandra_is_not_asked_for_batches_that_it_refuses(rows: int) -> None:
+    found = of({"target": "cassandra://local/venturi", "rows_per_batch": rows, "batch": "unlogged"})
+    larger = [text for text in found.next if "larger batches" in text]
+    assert bool(larger) == (rows < 500)
+    assert all(int(text.rpartition(" ")[2]) <= 500 for text in larger)
+
+
+def test_a_swept_knob_is_measured_not_proposed() -> None:
+    cells = summarise(upserts.sweep((1, 4), (1, 500)))
+    told = findings(cells, verdicts(cells, upserts.ENVIRONMENT), upserts.ENVIRONMENT)
+    said = " ".join(f.sentence for f in told)
+    assert "fix: 1 -> 500 rows per batch, " in said and "times as fast" in said
+    assert all(f.title.startswith("upsert") for f in told)
+
+
+def test_kinds_are_those_that_are_documented() -> None:
+    assert {"flow-control", "server", "stage", "disk"} <= set(get_args(types.Kind))
+
+
+# ---- pools of threads
+
+
+OF_CHARROW = {"command": ["venturi", "run", "--target", "charrow://10.0.0.2:9006"]}
+
+
+def pool(threads: int, busy: float) -> dict[str, int]:
+    return {"threads": threads, "busy_ns": int(busy * threads * SECOND), "time_ns": threads * SECOND}
+
+
+def judged(
+    encoders: tuple[int, float] = (1, 0.3),
+    decoders: tuple[int, float] = (1, 0.3),
+    *,
+    client: dict[str, float] | None = None,
+    server: dict[str, float] | None = None,
+    cores: int = 8,
+    busy: float = 0.4,
+    streams: int = 1,
+    **parameters: Any,
+) -> Verdict:
+    settings = {
+        "target": "charrow://10.0.0.2:9006", "streams": streams, "threads": streams,
+        "encoders": encoders[0], "decoders": decoders[0], **parameters,
+    }  # fmt: skip
+    host = end(busy, cores)
+    half = busy * cores / 2
+    return verdict(
+        client if client is not None else {"await_input": 0.7, "receive": 0.1, "decode": 0.2},
+        server if server is not None else {"await_input": 0.3, "generate": 0.1, "encode": 0.4, "send": 0.2},
+        parameters=settings,
+        client_end=host,
+        server_end=host,
+        cpu=(half, half),
+        pools={"client": {"decoders": pool(*decoders)}, "server": {"encoders": pool(*encoders)}},
+        environment=OF_CHARROW,
+    )
+
+
+def test_causes_of_pools() -> None:
+    check_table("charrow", judged)
+
+
+@pytest.mark.parametrize(
+    "missing", [None, {}, {"client": None, "server": None}, {"server": {"encoders": None}}]
+)
+def test_records_without_pools_are_judged_as_ever(missing: Any) -> None:
+    line = trial({"await_input": 0.05, "receive": 0.9}, parameters={"target": "charrow://h:9006"}) | {
+        "pools": missing
+    }
+    found = verdicts(summarise([line]), OF_CHARROW)
+    assert [v.title for v in found.values()] == ["client: receive"]
+
+
+def test_a_sweep_says_partitions_and_what_opens_it() -> None:
+    lines = []
+    for encoders, rate in ((1, 120e6), (2, 237e6), (4, 458e6)):
+        for streams in (1, 2):
+            settings = {"target": "charrow://h:9006", "streams": streams, "threads": streams,
+                        "encoders": encoders, "decoders": 1}  # fmt: skip
+            for repeat in range(5):
+                line = trial(parameters=settings, rate=rate * (1 + 0.001 * repeat), repeat=repeat,
+                             cell=f"{streams}-{encoders}")  # fmt: skip
+                lines.append(line | {"pools": {"client": None, "server": {"encoders": pool(encoders, 0.96)}}})
+    cells = summarise(lines)
+    found = findings(cells, verdicts(cells, OF_CHARROW), OF_CHARROW)
+    texts = [f"{one.title}; {one.sentence}" for one in found]
+    assert any("linear up to 4 encoders" in text for text in texts), texts
+    assert any("1 partition already moves" in text for text in texts), texts
+    assert not any(" stream" in text for text in texts), texts
