@@ -6,6 +6,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +16,7 @@ import duckdb
 import pytest
 
 from support import read as read_support
+from support.mistakes import check
 from support.read import by_splits, cancelled, get, good, refused, spec, sums
 from support.run import DATA
 from venturi.servers.local import duckdb_library
@@ -87,23 +89,6 @@ def test_expressions_are_what_their_first_value_is(file: str) -> None:
     good(get(file, query="SELECT 1 AS a WHERE 0"), 0)
 
 
-def test_mistakes_are_lines(file: str, tmp_path: Path) -> None:
-    refused(
-        get(file, table="mixed"),
-        "protocol",
-        "column v holds a text where it is read as Int64",
-        "CAST(v AS TEXT)",
-    )
-    refused(get(file, table="keyed", streams=2, split="parts"), "usage", "goes by rowid", "split key or hash")
-    refused(
-        get(file, table="t", streams=2, split="key", split_by="name"), "usage", "column name is VARCHAR(9)"
-    )
-    assert get(f"sqlite://{tmp_path}/none.db", table="t")["error"] is not None
-    assert not (tmp_path / "none.db").exists()
-    (tmp_path / "text.db").write_text("no database" * 100)
-    refused(get(f"sqlite://{tmp_path}/text.db", table="t"), "usage", "NOTADB")
-
-
 def test_it_stops_in_the_midst(file: str) -> None:
     """The library is asked within a statement too that gives no rows; the behaviour `cancelled` holds the
     rest."""
@@ -113,6 +98,27 @@ def test_it_stops_in_the_midst(file: str) -> None:
 
 
 # ---- duckdb
+
+
+@pytest.mark.parametrize("system", ["sqlite", "duckdb"])
+def test_mistakes_are_lines(system: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    read = get if system == "sqlite" else get_duckdb
+    url: str = request.getfixturevalue("file" if system == "sqlite" else "duckdb_file")
+
+    def answer(text: str) -> str:
+        record = read(url, **tomllib.loads(text))
+        if record["error"] is None:
+            return f"{record['counts']['rows']} rows"
+        assert record["outcome"] == "failed"
+        message = record["error"]["message"].replace(url.partition("://")[2], "FILE")
+        return f"{record['error']['kind']}: {message}"
+
+    check(f"read-{system}", answer)
+    assert read(f"{system}://{tmp_path}/none.db", table="t")["error"] is not None
+    assert not (tmp_path / "none.db").exists()
+    (tmp_path / "text.db").write_text("no database" * 100)
+    said = "NOTADB" if system == "sqlite" else "valid DuckDB"
+    refused(read(f"{system}://{tmp_path}/text.db", table="t"), "usage", said)
 
 
 def get_duckdb(url: str, **choices: Any) -> dict[str, Any]:
@@ -162,48 +168,6 @@ def test_sums_of_the_other_columns(duckdb_file: str, path: Path) -> None:
             "sum(octet_length(raw)), sum(strlen(mood::VARCHAR)), sum(strlen(j)) FROM t"
         ).fetchall()[0]
     assert list(found.values()) == [int(sum_) % 2**64 for sum_ in wanted]
-
-
-def test_mistakes_of_duckdb_are_lines(duckdb_file: str, tmp_path: Path) -> None:
-    refused(
-        get_duckdb(duckdb_file, query="SELECT '101'::BIT AS bits"),
-        "usage",
-        "column bits is BIT",
-        "bits::VARCHAR",
-    )
-    refused(get_duckdb(duckdb_file, query="SELECT [{'a': '1'::BIT}] AS m"), "usage", "column m is of others")
-    good(get_duckdb(duckdb_file, query="SELECT 1 AS a, 2 AS a"), 1)
-    refused(
-        get_duckdb(duckdb_file, table="seen", streams=2, split="parts"),
-        "usage",
-        "goes by rowid",
-        "split key or hash",
-    )
-    refused(
-        get_duckdb(duckdb_file, table="t", streams=2, split="key", split_by="name"),
-        "usage",
-        "column name is VARCHAR",
-    )
-    refused(
-        get_duckdb(duckdb_file, query="SELECT d FROM ends"),
-        "protocol",
-        "a date without an end",
-        "NULLIF(d, 'infinity')",
-    )
-    refused(get_duckdb(duckdb_file, query="SELECT s FROM ends"), "protocol", "a timestamp without an end")
-    good(get_duckdb(duckdb_file, query="SELECT NULLIF(d, 'infinity') AS d FROM ends"), 3, "count")
-    wide = "SELECT -170141183460469231731687303715884105727::HUGEINT AS h"
-    refused(get_duckdb(duckdb_file, query=wide), "protocol", "column h: -1701411", "no Decimal128(38, 0)")
-    far = "SELECT INTERVAL '3000000 hours' AS h"
-    refused(get_duckdb(duckdb_file, query=far), "protocol", "column h: a time so far away")
-    refused(
-        get_duckdb(duckdb_file, query="SELECT repeat('x', 200000) FROM range(9)", max_block_bytes=1 << 20),
-        "memory",
-    )
-    refused(get_duckdb(f"duckdb://{tmp_path}/none.duckdb", table="t"), "usage", "no such file", "a get")
-    assert not (tmp_path / "none.duckdb").exists()
-    (tmp_path / "text.db").write_text("no database" * 100)
-    refused(get_duckdb(f"duckdb://{tmp_path}/text.db", table="t"), "usage", "valid DuckDB")
 
 
 def test_a_file_that_others_read_is_read(duckdb_file: str, path: Path) -> None:
