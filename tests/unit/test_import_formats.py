@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from support.golden import kept
+from support.golden import kept, known
 from support.imports import FORMATS, SAMPLES, imported
 from venturi.analysis.cells.figures import per_second, throughput
 from venturi.analysis.results import Results
@@ -54,14 +54,6 @@ PARTS = (
     "streams",
     "resources",
 )
-
-
-def known(value: Any) -> Any:
-    """What is known of it: without nulls and what is empty."""
-    if isinstance(value, dict):
-        found = {name: known(one) for name, one in value.items()}
-        return {name: one for name, one in found.items() if one not in (None, {}, [])}
-    return [known(one) for one in value] if isinstance(value, list) else value
 
 
 def figures(results: Results) -> list[dict[str, Any]]:
