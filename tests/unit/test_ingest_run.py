@@ -109,7 +109,6 @@ def test_what_a_run_says(tmp_path: Path) -> None:
     # A server that worked for less than a tick tells no CPU time.
     assert "fairness the slowest" in shown and "client CPU a point" in shown
     page = (tmp_path / "r" / "report.html").read_text()
-    # Cores beside the rate need a trial of more than one sample: tests/unit/test_ingest_figures.py.
     assert "points/s" in page
     sql = venturi(
         "sql", "r", "select rows, hosts, durable, messages from trials", "--format", "json", cwd=tmp_path
