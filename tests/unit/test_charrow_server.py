@@ -29,7 +29,7 @@ from support.charrow import (
     shared,
     together,
 )
-from support.charrow_peer import ERROR, number, sized
+from support.charrow_peer import ERROR, number
 from support.flight import Certificates, assert_same, mixed, write_ipc
 from support.xxh3 import digest, xxh3
 
@@ -139,25 +139,6 @@ def test_checksums_cover_what_the_page_says(server: str) -> None:
         assert all(xxh3(payload) == checksum for checksum, payload in partition.checksums)
         account = json.loads(partition.question("account", trial))
         assert int(account["checksum"], 16) == sum(map(digest, found)) % 2**64
-
-
-def test_an_endless_query_ends_by_stop_and_by_leave(server: str) -> None:
-    trial, identity = fresh("endless"), fresh("leaves")
-    with NewPartition(server, trial=trial) as partition:
-        partition.ask(fresh("endless"), "SELECT * FROM records(block_rows = 1000)")
-        assert partition.block() is not None
-        with NewPartition(server) as other:
-            assert other.question("stop", trial) == b""
-        assert sum(1 for _ in partition.blocks()) >= 0 and partition.statistics is not None
-    with NewPartition(server, partition=0, partitions=2) as leaves:
-        leaves.ask(identity, TEXT)
-        assert leaves.block() is not None
-        leaves.send(number(1) + sized("leave") + sized(""))
-        with contextlib.suppress(EOFError, ConnectionResetError):
-            while leaves.block() is not None:
-                pass
-    with NewPartition(server, partition=1, partitions=2) as stays:
-        assert stays.table(identity, TEXT).num_rows < ROWS  # it did not fail
 
 
 def test_handshake_and_query_in_one_packet(server: str) -> None:

@@ -18,7 +18,6 @@ from support.hosts_records import both_places, placed, record, shown, spread
 from support.packed import unpacked
 from support.synthetic import HOSTILE, Edit, cells, make_run
 from venturi.analysis.cells import efficiency, flows, places
-from venturi.analysis.cells import hosts as loaders
 from venturi.analysis.cells.summary import Cell, summarise
 from venturi.analysis.models import splits
 from venturi.analysis.results import load
@@ -96,20 +95,6 @@ def test_published_hosts() -> None:
     (one,) = efficiency.scaled(load("reference:memsql").cells)
     # 547,466, 2,672,233 and 5,198,350 rows a second.
     assert [round(step.efficiency.value or 0, 3) for step in one.steps] == [1.0, 0.976, 0.95]
-
-
-def test_loaders_in_figures(several: Path) -> None:
-    cell = next(c for c in load(several).cells if c.parameters["loaders"] == 4)
-    found = loaders.hosts(cell)
-    assert [(h.name, h.address, h.node, h.streams) for h in found] == [
-        (f"loader-{i}", f"10.77.0.{i + 1}", f"node{i}", 2) for i in (1, 2, 3, 4)
-    ]
-    assert [h.share for h in found] == pytest.approx([0.25] * 4)
-    assert [h.late_ns for h in found] == [100_000, 200_000, 300_000, 400_000]
-    assert found[2].offset_ns == -3_000_000 and found[2].uncertainty_ns == 40_000
-    assert [h.cores for h in found] == pytest.approx([0.5] * 4, rel=1e-3)
-    assert found[1].rate == pytest.approx(found[0].rate / 2, rel=1e-3)
-    assert sum(h.rows for h in found) == 80_000_000
 
 
 def test_who_sent_how_much_to_whom(several: Path) -> None:

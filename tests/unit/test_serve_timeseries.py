@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import random
@@ -10,8 +9,6 @@ import signal
 import socket
 import subprocess
 import threading
-import urllib.error
-import urllib.request
 from functools import partial
 from pathlib import Path
 
@@ -61,38 +58,6 @@ def test_who_reads_it_himself_is_told_what_is_there(tmp_path: Path) -> None:
         out, error = store.communicate(timeout=60)
         assert store.returncode == 0
         assert "stopped: 2 points of 2 series" in out + error and str(tmp_path / "data") in out + error
-
-
-def test_points_by_every_protocol_are_one_set(tmp_path: Path) -> None:
-    with StoreInProcess(tmp_path / "data") as store:
-        lines = {
-            "resp": (row(1, 1.5, 2.5), b"+FLUSH\r\n", "+OK 2"),
-            "opentsdb": (b"put cpu.user 1577836802 3.5 host=a\n", b"flush\n", "ok 1"),
-            "influx": (b"cpu,host=a user=4.5,sys=5i 1577836803000000000\n", b"#flush\n", "ok 2"),
-        }
-        for name, (message, flush, said) in lines.items():
-            line = store.connect(name)
-            line.send(message)
-            assert line.flush(flush) == said
-            line.close()
-        host, port = store.address("http")
-        body = gzip.compress(b"cpu,host=a user=6.5 1577836804000000000\n")
-        asked = urllib.request.Request(f"http://{host}:{port}/api/v2/write?bucket=x", body, method="POST")
-        asked.add_header("Content-Encoding", "gzip")
-        assert urllib.request.urlopen(asked, timeout=10).status == 204
-        assert (store.stats()["points"], store.stats()["series"]) == (6, 2)
-        found = store.get("/api/stored?metric=cpu.user")
-        assert (found["points"], found["min"], found["max"], found["sum"]) == (4, 1.5, 6.5, 16.0)
-    done = venturi("sql", tmp_path / "data", "select series, metric, time, value from points order by value")
-    assert done.stderr == ""
-    values = [float(line.split()[-1]) for line in done.stdout.splitlines()[2:]]
-    assert values == [1.5, 2.5, 3.5, 4.5, 5, 6.5]
-    query = "select metric, points, sum from series order by metric"
-    done = venturi("sql", tmp_path / "data", query, "--format", "json")
-    assert json.loads(done.stdout) == [
-        {"metric": "cpu.sys", "points": 2, "sum": 7.5},
-        {"metric": "cpu.user", "points": 4, "sum": 16.0},
-    ]
 
 
 def test_other_programs_read_every_kind_of_page(tmp_path: Path) -> None:
