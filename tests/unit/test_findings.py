@@ -1,4 +1,4 @@
-"""What a sweep says as a whole: cases in tests/data/findings.toml, words in tests/data/golden/findings.txt."""
+"""What a sweep says as a whole: cases are in tests/data/findings.toml, words in golden/findings.txt there."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def trials(
     spread: float = 0.01,
     **more: Any,
 ) -> list[dict[str, Any]]:
-    """Trials of a sweep in the table. `rates`: those of each trial; `unpaired`: a slow repeat of one point is a
-    fast one of its neighbour."""
+    """Trials of a sweep in the table. `rates`: those of each trial; `unpaired`: a slow repeat of one point is
+    a fast one of its neighbour."""
     made: list[dict[str, Any]] = []
     for number, (x, rate) in enumerate((points or {}).items()):
         turned = spread * (-1) ** number if unpaired else spread
@@ -62,7 +62,7 @@ def trials(
 
 
 CASES: dict[str, Any] = tomllib.loads((DATA / "findings.toml").read_text())
-RISING, FAILED = [trials(**one) for one in CASES["rising, and the next failed in every trial"]["sweeps"]]
+RISING, FAILED = (trials(**one) for one in CASES["rising, and the next failed in every trial"]["sweeps"])
 
 
 def test_kinds_axes_places_and_words() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pickle
 import shlex
+from collections.abc import Callable
 from typing import Any, get_args
 
 import pytest
@@ -53,10 +54,6 @@ def case(two_of_five: dict[str, Any] | None = None, **given: Any) -> Verdict:
     if two_of_five is None:
         return verdict(**given)
     return judge(cell_of(*[trial(**given)] * 3, *[trial(**given | two_of_five)] * 2))
-
-
-def test_causes_and_words() -> None:
-    check_table("transfers", case)
 
 
 def test_a_verdict_can_be_sent_to_another_process() -> None:
@@ -196,10 +193,6 @@ def database(server_process: dict[str, Any] | None = None, **given: Any) -> Verd
     return of(**with_ends(given, upserts.end), **seen)
 
 
-def test_causes_of_databases() -> None:
-    check_table("upserts", database)
-
-
 def test_a_sweep_tells_too_little_in_flight_from_a_lock() -> None:
     cells = summarise(upserts.sweep((4, 16)))
     few, many = verdicts(cells, upserts.ENVIRONMENT).values()
@@ -279,10 +272,6 @@ def judged(
         pools={"client": {"decoders": pool(*decoders)}, "server": {"encoders": pool(*encoders)}},
         environment=OF_CHARROW,
     )
-
-
-def test_causes_of_pools() -> None:
-    check_table("charrow", judged)
 
 
 @pytest.mark.parametrize(
@@ -372,8 +361,12 @@ def link(packed: bool = False, **given: Any) -> Verdict:
     return over(packings=PACKED if packed else (), **with_probes(with_ends(given)))
 
 
-def test_causes_over_links() -> None:
-    check_table("links", link)
+@pytest.mark.parametrize(
+    ("table", "make"),
+    [("transfers", case), ("upserts", database), ("charrow", judged), ("links", link)],
+)
+def test_causes_and_words(table: str, make: Callable[..., Verdict]) -> None:
+    check_table(table, make)
 
 
 @pytest.mark.parametrize(
