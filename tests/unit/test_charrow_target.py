@@ -125,7 +125,7 @@ RING = {"ring_bytes": 65536}
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a shared in this process."""
+    """The URL of a server in this process."""
     place = tmp_path_factory.mktemp("charrow-shm")
     table = mixed(30_000)
     at = table.schema.get_field_index("colour")
@@ -193,7 +193,7 @@ def test_a_server_without_room_for_a_ring_says_so(tmp_path: Path) -> None:
         assert "offers no shared memory" in said and "charrow+unix://" in said
 
 
-# ---- a stranger's shared
+# ---- a stranger's server
 
 
 def batches() -> list[pa.RecordBatch]:
