@@ -189,15 +189,6 @@ def test_every_round_has_its_probes(tmp_path: Path) -> None:
     assert all(c.paired and c.share.has_margin for c in cells)
 
 
-def test_once_and_none(tmp_path: Path) -> None:
-    run(tmp_path / "once", EIGHT + 'repeats = 1\nceilings = "once"\n')
-    lines = lines_of(tmp_path / "once")
-    assert {line["round"] for line in lines} == {None} and {line["repeat"] for line in lines} == {0, 1, 2}
-    assert not any(c.paired for c in load_run(tmp_path / "once").cells)
-    run(tmp_path / "none", EIGHT + 'repeats = 1\nceilings = "none"\n')
-    assert lines_of(tmp_path / "none") == []
-
-
 @pytest.mark.parametrize(("given", "means"), [("true", "once"), ("false", "none"), ('"rounds"', "rounds")])
 def test_files_of_before_there_were_rounds(given: str, means: str) -> None:
     assert scenario(EIGHT + f"ceilings = {given}\n").run.ceilings == means

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from support.golden import kept, known
 from support.imports import FORMATS, SAMPLES, imported
+from support.mistakes import check
 from support.synthetic import cells, make_run
 from venturi.analysis.cells.figures import per_second, throughput
 from venturi.analysis.results import Results, load
@@ -96,31 +97,17 @@ def test_directories(tmp_path: Path) -> None:
         import_files([empty], tmp_path / "other")
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("perf_stats.txt", LINE + "0\t2\t2\n", r"perf_stats.txt:2: 3 columns"),
-        ("perf_stats.txt", LINE + LINE.replace("0\t2", "7\t2", 1), r"perf_stats.txt:2: test type '7'"),
-        ("perf_stats.txt", LINE.replace("0.0122776", "0"), r"perf_stats.txt:1: not such numbers"),
-        ("perf_stats.txt", LINE.replace("2\t2\t100000", "20\t20\t" + "9" * 17),
-         r"perf_stats.txt:1: more bytes than can be counted"),
-        ("perf_stats.txt", LINE[2:], r"perf_stats.txt:1: lines of seven columns do not say"),
-        ("ch.txt", "partitions: 1, decoders: 4, encoders: 1, bytes/s: 9\npartitions: 2, decod", "ch.txt:2: "),
-        ("a.txt", "Transferred 1 records totaling 8 bytes at 1.0 MiB/s.\nTransferred 1 records totaling",
-         "a.txt:2"),
-        ("i.json", '{"start": {"version": "iperf 3.12"}, "intervals": [', r"i.json:1: the JSON ends early"),
-        ("i.json", '{"start": {"version": "iperf 3"}, "intervals": [], "end": {}}', "i.json:1: no bytes and"),
-        ("x.txt", "\n  hello, world\n", r"x.txt: of no format that is known; it begins with 'hello, world'"),
-        ("x.txt", " \n", r"x.txt: the file is empty"),
-        ("x.txt", "\0\0", r"x.txt: not a text file"),
-        ("l.json", '{"conf": {}, "result": {"cycle_throughput": 1}}', r"l.json:1: no conf, result.elapsed"),
-    ],
-)  # fmt: skip
-def test_errors_name_file_and_line(tmp_path: Path, name: str, text: str, message: str) -> None:
-    with pytest.raises(ScenarioError, match=message) as caught:
-        import_files([put_file(tmp_path, text, name)], tmp_path / "run")
-    assert caught.value.hint and caught.value.exit_code == ExitCode.SCENARIO
-    assert not (tmp_path / "run").exists()
+def test_errors_name_file_and_line(tmp_path: Path) -> None:
+    """A case is the file's name, and its text with escapes."""
+
+    def said(case: str) -> str:
+        name, _, text = case.partition("\n")
+        with pytest.raises(ScenarioError) as caught:
+            import_files([put_file(tmp_path, text.encode().decode("unicode_escape"), name)], tmp_path / "run")
+        assert caught.value.exit_code == ExitCode.SCENARIO and not (tmp_path / "run").exists()
+        return f"{caught.value.message}\nhint: {caught.value.hint}".replace(f"{tmp_path}/", "")
+
+    check("imports", said)
 
 
 def test_unknown_format_lists_what_is_known(tmp_path: Path) -> None:

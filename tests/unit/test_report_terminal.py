@@ -109,13 +109,6 @@ def test_cpu_of_trials_shorter_than_a_tick_is_not_known(tmp_path: Path) -> None:
     assert "CPU client" in shown(run)
 
 
-def test_torn_last_line_is_left_out(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", cells(("get",), (1,)), repeats=2, warmup=0)
-    with (run / "trials.jsonl").open("a") as file:
-        file.write('{"format": 1, "trial": "torn')
-    assert "1 cell, 2 trials" in shown(run)
-
-
 def test_columns_that_find_room_are_kept_and_a_long_text_is_cut() -> None:
     def column(head: str, width: int, rank: int, text: bool = False) -> summary.Column:
         return summary.Column(head, "", ["x" * width], rank, text)

@@ -11,6 +11,7 @@ import pytest
 from support.mistakes import check
 from support.model import ModelExecutor
 from support.scenarios import scenario
+from venturi.analysis.results import load
 from venturi.common.errors import ExitCode
 from venturi.engine.executor import Progress
 from venturi.measure.observer import Slot
@@ -169,6 +170,8 @@ def test_ceilings_are_measured_once_for_each_kind_of_trial(tmp_path: Path) -> No
     lines = RunDirectory(tmp_path / "r").ceiling_records()
     tcp = [line for line in lines if line["kind"] == "tcp"]
     assert len(tcp) == 8 * 3 and {line["message_bytes"] for line in tcp} == {None}
+    assert {line["round"] for line in lines} == {None} and {line["repeat"] for line in lines} == {0, 1, 2}
+    assert not any(cell.paired for cell in load(tmp_path / "r").cells)
     assert {line["kind"] for line in lines} == {"tcp", "memory", "engine"}
     # Interrupted while it probed, a resumed run makes the missing ones.
     path = tmp_path / "r" / "ceilings.jsonl"

@@ -57,20 +57,6 @@ def test_a_users_table_is_added_up(tmp_path: Path) -> None:
     assert rows == {k: sum(i for i in range(100) if i % 70 == k) for k in range(70)}
 
 
-def test_an_upsert_in_python(tmp_path: Path) -> None:
-    import venturi as package
-
-    run = package.run(
-        target="sqlite://local", rows_per_batch=[10, 100], duration="100ms", working_set="2k", repeats=1,
-        warmup=0, ceilings=False, out=tmp_path / "r",
-    )  # fmt: skip
-    found = run.trials.to_pylist()
-    assert [row["operation"] for row in found] == ["upsert"] * 2
-    assert all(row["rows"] > 0 and row["errors_refused"] == 0 for row in found)
-    assert all(row["service_min_ns"] <= row["service_p50_ns"] <= row["service_max_ns"] for row in found)
-    assert run.table("errors").num_rows == 0
-
-
 def test_statements_go_nowhere(tmp_path: Path) -> None:
     words = ["--operation", "upsert", "--generate", "inline", "--dialect", "mysql,postgres,sqlite,duckdb"]
     assert all(line["counts"]["rows"] > 0 for line in measured(tmp_path / "r", "empty://", *words, *SHORT))
