@@ -133,18 +133,6 @@ def test_two_runs_in_one_directory_are_refused(tmp_path: Path) -> None:
         process.communicate()
 
 
-def test_a_newer_run_is_refused(tmp_path: Path) -> None:
-    model("--out", tmp_path / "r", *SMALL, "--quiet")
-    path = tmp_path / "r" / "environment.json"
-    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
-    done = model("--resume", tmp_path / "r")
-    assert (done.returncode, done.stderr) == (
-        7,
-        f"error: {path}: written in format 2, this Venturi reads up to 1\n"
-        "hint: install a newer Venturi: pip install --upgrade venturi\n",
-    )
-
-
 def test_a_full_disk_ends_the_run_and_prints_what_was_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,7 @@ def read(text: str) -> str:
 
 
 def test_links_are_read() -> None:
-    check("links", read, "addresses")
+    check("links", read, "texts")
 
 
 _RATES = st.integers(100_000, 400 * 10**9).map(float)

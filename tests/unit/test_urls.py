@@ -52,7 +52,7 @@ def read(url: str) -> str:
 
 
 def test_addresses() -> None:
-    check("addresses", read, "addresses")
+    check("addresses", read, "texts")
 
 
 def test_addresses_of_other_systems() -> None:
