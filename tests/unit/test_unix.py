@@ -314,19 +314,12 @@ def test_raw_sockets_are_probed_beside_the_servers_own(tmp_path: Path) -> None:
 
 
 def test_a_cell_over_a_socket_has_that_as_its_limit() -> None:
-    urls = ("flight://local", "flight+unix://local")
-    found = cells_of(f'name = "x"\n[matrix]\ntarget = {json.dumps(list(urls))}\n')
-    cells = found
-    lines = [
-        {
-            **dataclasses.asdict(dataclasses.replace(probe, cell=None)),
-            "bytes": size,
-            "interval_ns": 1_000_000_000,
-        }
-        for cell, size in zip(cells, (5_000_000_000, 9_000_000_000), strict=True)
-        for probe in probes([cell])
-        if probe.kind in ("tcp", "unix")
-    ]
+    cells = cells_of('[matrix]\ntarget = ["flight://local", "flight+unix://local"]\n')
+    lines = []
+    for cell, size in zip(cells, (5 * 10**9, 9 * 10**9), strict=True):
+        (probe,) = (one for one in probes([cell]) if one.kind in ("tcp", "unix"))
+        line = dataclasses.asdict(dataclasses.replace(probe, cell=None))
+        lines.append({**line, "bytes": size, "interval_ns": 10**9})
     limits = Limits(lines)
     one, other = (limits.of(cell.parameters, None) for cell in cells)
     assert set(one) == {"raw TCP"} and one["raw TCP"].rate.median == 5e9

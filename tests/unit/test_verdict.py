@@ -231,10 +231,6 @@ def test_a_swept_knob_is_measured_not_proposed() -> None:
     assert all(f.title.startswith("upsert") for f in told)
 
 
-def test_kinds_are_those_that_are_documented() -> None:
-    assert {"flow-control", "server", "stage", "disk"} <= set(get_args(types.Kind))
-
-
 # ---- pools of threads
 
 
