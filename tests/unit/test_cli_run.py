@@ -1,4 +1,4 @@
-"""The command line as text, with the deterministic executor: progress, kill -9, Ctrl-C, resume; and what users
+"""The command line as text, with the deterministic executor: progress, kill -9, Ctrl-C, resume; what users
 get wrong, as they type it: one clear line, the right exit code, nothing lost."""
 
 from __future__ import annotations
