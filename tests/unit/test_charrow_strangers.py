@@ -27,6 +27,7 @@ from support.charrow import (
     Refused,
     fresh,
     handshake,
+    plain,
     query,
     served,
     serving,
@@ -336,12 +337,6 @@ def test_a_1_1_client_is_served_by_the_strangers_server_of_1_2() -> None:
 
 
 BLOCKS = 30
-
-
-def plain(table: pa.Table) -> pa.Table:
-    """With values for dictionaries, as the server has to send them."""
-    at = table.schema.get_field_index("colour")
-    return table.set_column(at, "colour", table["colour"].cast(pa.string())) if at >= 0 else table
 
 
 @pytest.fixture(scope="module")

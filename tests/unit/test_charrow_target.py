@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from support.charrow import served
+from support.charrow import plain, served
 from support.charrow_peer_ring import RingServer
 from support.flight import mixed, run_trial, succeeded, write_ipc
 from support.measured import ONCE, measured
@@ -28,21 +28,18 @@ ROWS = 120_000
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("charrow-target")
     table = pa.table({"n": pa.array(range(ROWS), pa.int64()), "t": [f"row {i}" for i in range(ROWS)]})
-    other = mixed(3000)
-    at = other.schema.get_field_index("colour")
-    other = other.set_column(at, "colour", other["colour"].cast(pa.string()))
-    for name, rows in (("numbers", table), ("mixed", other)):
+    for name, rows in (("numbers", table), ("mixed", plain(mixed(3000)))):
         with pa.ipc.new_file(folder / f"{name}.arrow", rows.schema) as writer:
             writer.write_table(rows, max_chunksize=1000)
     tables = {name: folder / f"{name}.arrow" for name in ("numbers", "mixed")}
     with served(tables, environment={"cores": {"usable": 2}}) as address:
-        yield address
+        yield f"charrow://{address}"
 
 
-def get(address: str, text: str | None = None, **changes: Any) -> dict[str, Any]:
+def get(url: str, text: str | None = None, **changes: Any) -> dict[str, Any]:
     options = changes.pop("options", {}) | ({"query": text} if text is not None else {})
     data = {"source": "remote"} if text is not None else {"source": "records", "columns": 4, "seed": 1}
-    return run_trial(f"charrow://{address}", options=options, **{"data": data, **changes})
+    return run_trial(url, options=options, **{"data": data, **changes})
 
 
 @pytest.mark.parametrize("options", [{"compression": "lz4"}, {"compression": "zstd"}, {"checksum": True}])
@@ -103,7 +100,7 @@ def test_a_file_over_charrow_is_moved_once_whatever_the_partitions(tmp_path: Pat
 def test_raw_tcp_is_measured_through_the_same_server(server: str) -> None:
     from venturi import _core
 
-    spec = {"target": f"charrow://{server}", "options": {}, "direction": "get", "streams": 1,
+    spec = {"target": server, "options": {}, "direction": "get", "streams": 1,
             "duration_ns": 50_000_000}  # fmt: skip
     answer = json.loads(_core.probe_tcp(json.dumps(spec), _core.Control()))
     assert answer["outcome"] == "ok" and answer["bytes"] > 0, answer
@@ -112,7 +109,7 @@ def test_raw_tcp_is_measured_through_the_same_server(server: str) -> None:
 def test_the_server_tells_its_environment(server: str) -> None:
     from venturi import _core
 
-    answer = _core.charrow_environment(f"charrow://{server}", "{}")
+    answer = _core.charrow_environment(server, "{}")
     assert json.loads(answer)["cores"]["usable"] > 0
 
 
@@ -127,9 +124,7 @@ RING = {"ring_bytes": 65536}
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a server in this process."""
     place = tmp_path_factory.mktemp("charrow-shm")
-    table = mixed(30_000)
-    at = table.schema.get_field_index("colour")
-    write_ipc(table.set_column(at, "colour", table["colour"].cast(pa.string())), place / "mixed.arrow")
+    write_ipc(plain(mixed(30_000)), place / "mixed.arrow")
     with served({"mixed": place / "mixed.arrow"}, unix=str(place / "s")) as path:
         yield f"charrow+shm://{path}"
 
@@ -142,12 +137,6 @@ def until_there_are_none() -> None:
     wait_until(lambda: not rings(), rings)
 
 
-def get_shared(url: str, text: str | None = None, **changes: Any) -> dict[str, Any]:
-    options = changes.pop("options", {}) | ({"query": text} if text is not None else {})
-    data = {"source": "remote"} if text is not None else {"source": "records", "columns": 4, "seed": 1}
-    return run_trial(url, options=options, **{"data": data, **changes})
-
-
 @pytest.mark.parametrize("more", [{}, {"compression": "lz4"}, {"compression": "zstd"}, {"checksum": True}])
 @pytest.mark.parametrize(("streams", "decoders", "ring"), [(1, 0, {}), (3, 2, RING)])
 def test_what_came_is_what_was_sent(
@@ -156,7 +145,7 @@ def test_what_came_is_what_was_sent(
     options = {**more, **ring, "decoders": decoders, "encoders": 2}
     for text in ("SELECT * FROM mixed", "SELECT * FROM state_rows(rows = 40000)", None):
         rows = {} if text else {"rows_per_stream": 90_000}
-        record = succeeded(get_shared(shared, text, streams=streams, options=options, **rows))
+        record = succeeded(get(shared, text, streams=streams, options=options, **rows))
         assert record["verification"]["achieved"] == "checksum"
         assert record["verification"]["checksum"] == record["verification"]["expected_checksum"]
         assert record["resources"]["same_machine"] is True
@@ -166,7 +155,7 @@ def test_what_came_is_what_was_sent(
 
 
 def test_a_duration_ends_an_endless_query(shared: str) -> None:
-    record = succeeded(get_shared(shared, None, streams=2, duration_ns=300_000_000))
+    record = succeeded(get(shared, None, streams=2, duration_ns=300_000_000))
     assert record["counts"]["rows"] > 0 and record["verification"]["achieved"] == "checksum"
 
 
@@ -180,16 +169,16 @@ def test_a_reader_leaves_in_the_middle(shared: str) -> None:
     assert rings()
     del reader
     until_there_are_none()
-    assert succeeded(get_shared(shared, text))["counts"]["rows"] == 100_000
+    assert succeeded(get(shared, text))["counts"]["rows"] == 100_000
 
 
 def test_a_server_without_room_for_a_ring_says_so(tmp_path: Path) -> None:
     with served(unix=str(tmp_path / "small"), ring_memory_bytes=150_000) as path:
-        said = get_shared(f"charrow+shm://{path}", rows_per_stream=1000)["error"]["message"]
+        said = get(f"charrow+shm://{path}", rows_per_stream=1000)["error"]["message"]
         assert "over 150000 (--ring-memory)" in said
-        succeeded(get_shared(f"charrow+shm://{path}", rows_per_stream=1000, options=RING))
+        succeeded(get(f"charrow+shm://{path}", rows_per_stream=1000, options=RING))
     with served(unix=str(tmp_path / "none"), ring_memory_bytes=0) as path:
-        said = get_shared(f"charrow+shm://{path}", rows_per_stream=1000)["error"]["message"]
+        said = get(f"charrow+shm://{path}", rows_per_stream=1000)["error"]["message"]
         assert "offers no shared memory" in said and "charrow+unix://" in said
 
 
@@ -207,7 +196,7 @@ def batches() -> list[pa.RecordBatch]:
 def test_a_stranger_that_keeps_to_the_protocol(tmp_path: Path, streams: int) -> None:
     with RingServer(tmp_path / "s", batches()) as stranger:
         url = f"charrow+shm://{stranger.address}"
-        record = succeeded(get_shared(url, "SELECT 1", streams=streams, options=RING, verify="count"))
+        record = succeeded(get(url, "SELECT 1", streams=streams, options=RING, verify="count"))
         assert record["counts"]["rows"] == SHARED_ROWS
         assert stranger.freed > 65536
 
@@ -224,7 +213,7 @@ def test_a_stranger_that_keeps_to_the_protocol(tmp_path: Path, streams: int) -> 
 )
 def test_a_stranger_that_lies_is_an_error(tmp_path: Path, lie: str, said: str) -> None:
     with RingServer(tmp_path / "s", batches(), lie) as stranger:
-        record = get_shared(f"charrow+shm://{stranger.address}", "SELECT 1", options=RING, verify="count")
+        record = get(f"charrow+shm://{stranger.address}", "SELECT 1", options=RING, verify="count")
         assert record["outcome"] == "failed" and said in record["error"]["message"], record["error"]
 
 
