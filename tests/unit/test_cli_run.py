@@ -198,10 +198,6 @@ def errors(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("error: ")]
 
 
-def hints(text: str) -> list[str]:
-    return [line.removeprefix("hint: ") for line in text.splitlines() if line.startswith("hint: ")]
-
-
 def test_a_cpu_that_is_not_there(tmp_path: Path) -> None:
     if not hasattr(os, "sched_getaffinity"):
         pytest.skip("this system pins no threads")
