@@ -1,5 +1,5 @@
-"""Drivers and their hosts without Spark and Ray: calls to loaders in tasks, over real sockets, and what is said
-of `--on spark`; servers on hosts of a cluster, with stand-ins whose ports are known."""
+"""Drivers and their hosts without Spark and Ray: calls to loaders in tasks, over real sockets, and what is
+said of `--on spark`; servers on hosts of a cluster, with stand-ins whose ports are known."""
 
 from __future__ import annotations
 
