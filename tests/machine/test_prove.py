@@ -78,7 +78,7 @@ def test_databases_as_far_as_it_goes(scheme: str) -> None:
 
 
 def test_the_command_tells_lies_here() -> None:
-    """Twin: test_prove_runs.py, test_the_command_says_what_was_expected_and_found."""
+    """Twin: test_prove.py, test_the_command_says_what_was_expected_and_found."""
     told = json.loads(command("prove", "--only", "lies", "--format", "json", "-q").stdout)
     (one,) = told["proofs"]
     assert told["outcome"] == one["outcome"] == "passed" and one["name"] == "lies"

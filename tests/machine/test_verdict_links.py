@@ -1,7 +1,7 @@
 """Verdicts on link bottlenecks made to measure: real links of the laboratory, each narrow in one known place.
 A busy machine may keep a verdict from being found, or be the true one: it must never be another place.
 
-Twin: tests/unit/test_verdict_over_links.py.
+Twin: tests/unit/test_verdict.py.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 
+import pyarrow as pa
+
 from support import flight
 from support.charrow_peer import (
     HELLO,
@@ -31,6 +33,7 @@ __all__ = [
     "Refused",
     "fresh",
     "handshake",
+    "plain",
     "query",
     "serve_command",
     "served",
@@ -56,3 +59,9 @@ def serving(*arguments: object, **environment: str) -> Iterator[ServerProcess]:
         yield server
     finally:
         server.stop()
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """With values for dictionaries, as the server has to send them."""
+    at = table.schema.get_field_index("colour")
+    return table.set_column(at, "colour", table["colour"].cast(pa.string()))

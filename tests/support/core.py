@@ -55,39 +55,17 @@ def connecting_all_the_time() -> Iterator[None]:
     """Another part of this process opens connections, as Ray does, for as long as a trial runs."""
     ended, opened = threading.Event(), threading.Event()
 
-    def connect(address: tuple[str, int]) -> None:
-        held: list[socket.socket] = []
+    def connect() -> None:
         while not ended.wait(0.002):
-            held.append(socket.create_connection(address))
-            opened.set()
-            if len(held) > 50:
-                held.pop(0).close()
-        for each in held:
-            each.close()
+            with socket.create_connection(server.getsockname()), server.accept()[0]:
+                opened.set()
 
-    with socket.create_server(("127.0.0.1", 0), backlog=1000) as server:
-        server.settimeout(0.1)
-
-        def accept() -> None:
-            held: list[socket.socket] = []
-            while not ended.is_set():
-                try:
-                    held.append(server.accept()[0])
-                except TimeoutError:
-                    continue
-            for each in held:
-                each.close()
-
-        threads = [
-            threading.Thread(target=connect, args=(server.getsockname(),)),
-            threading.Thread(target=accept),
-        ]
-        for thread in threads:
-            thread.start()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=connect)
+        thread.start()
         try:
             assert opened.wait(60)
             yield
         finally:
             ended.set()
-            for thread in threads:
-                thread.join()
+            thread.join()
