@@ -1,5 +1,5 @@
-//! What the tests of several crates share: specs of trials, peers that follow a script, a relay
-//! that can be cut, directories, and how a test waits. Unit tests of `venturi-base` see another
+//! What the tests of several crates share: specs of trials, Arrow's batches and files, peers that
+//! follow a script, a relay that can be cut, directories, and how a test waits. Unit tests of `venturi-base` see another
 //! copy of that crate's types than this crate does, so they use only what has none of them.
 
 pub mod arrow;
