@@ -14,4 +14,6 @@ mod sampling;
 mod shell;
 mod state;
 mod store;
+#[cfg(test)]
+mod tests;
 pub mod timeseries;

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_array::{Int64Array, RecordBatch};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use parking_lot::Mutex;
 use serde_json::{json, Value};
 
@@ -13,7 +13,8 @@ use venturi_base::data::{digest, Cursor, Source};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_engine::{run_on, Control, Outcome, Record};
 use venturi_targets::plugin::{Consumer, Planned, Plugged, Plugin, Producer, Taken};
-use venturi_testkit::{assert_contains, parse, with};
+use venturi_testkit::arrow::numbers;
+use venturi_testkit::{assert_error, parse, with};
 
 /// What goes wrong.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +69,7 @@ impl Plugin for Code {
             return broken();
         }
         let source = self.source.lock().clone();
-        let own = || Source::from_batches(one_column(), vec![batch(100)], 100);
+        let own = || Source::from_batches(one_column(), vec![numbers(0..100)], 100);
         let source = source.map_or_else(own, Ok)?;
         let rows = match self.fault {
             Fault::Early => 900,
@@ -84,13 +85,9 @@ impl Plugin for Code {
     }
 
     fn consume(&self, _: usize) -> Result<Box<dyn Consumer>> {
-        Ok(Box::new(Takes {
-            fault: self.fault,
-            taken: Taken {
-                rows: 0,
-                checksum: Some(0),
-            },
-        }))
+        let (fault, rows, checksum) = (self.fault, 0, Some(0));
+        let taken = Taken { rows, checksum };
+        Ok(Box::new(Takes { fault, taken }))
     }
 
     fn close(&self) -> Result<()> {
@@ -162,32 +159,22 @@ impl Consumer for Takes {
 }
 
 fn one_column() -> SchemaRef {
-    Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, true)]))
-}
-
-fn batch(rows: i64) -> RecordBatch {
-    let column = Int64Array::from_iter_values(0..rows);
-    RecordBatch::try_new(one_column(), vec![Arc::new(column)]).unwrap()
+    numbers(0..1).schema()
 }
 
 struct Tried {
     record: Record,
     code: Arc<Code>,
-    stuck: Arc<AtomicUsize>,
+    stuck: Stuck,
 }
 
 fn tried(fault: Fault, operation: &str, more: Value) -> Tried {
-    let stuck = Arc::new(AtomicUsize::new(0));
-    run(fault, operation, more, stuck, Arc::default())
+    run(fault, operation, more, Arc::default(), Arc::default())
 }
 
-fn run(
-    fault: Fault,
-    operation: &str,
-    more: Value,
-    stuck: Arc<AtomicUsize>,
-    release: Arc<Mutex<()>>,
-) -> Tried {
+type Stuck = Arc<AtomicUsize>;
+
+fn run(fault: Fault, operation: &str, more: Value, stuck: Stuck, release: Arc<Mutex<()>>) -> Tried {
     let mut spec = json!({
         "target": "mine://there", "operation": operation, "rows_per_batch": 100, "streams": 3,
         "data": {"source": "records", "columns": 2},
@@ -218,8 +205,8 @@ fn what_is_asked_for_moves_and_is_compared() {
         assert_eq!(record.error, None);
         assert_eq!((record.counts.rows, record.counts.batches), (3000, 30));
         assert_eq!(record.counts.payload_bytes, 3000 * 16);
-        assert_eq!(record.verification.achieved, "checksum");
         let verified = record.verification;
+        assert_eq!(verified.achieved, "checksum");
         assert_eq!(verified.checksum, verified.expected_checksum);
         assert_eq!(record.target.software.as_deref(), Some("test 1"));
         assert_eq!(record.target.protocol, "mine");
@@ -241,11 +228,8 @@ fn no_more_calls_run_at_a_time_than_there_are_threads() {
 
 #[test]
 fn time_ends_a_trial_as_well() {
-    for operation in ["get", "put"] {
-        let fault = match operation {
-            "get" => Fault::Late,
-            _ => Fault::Nothing,
-        };
+    for (operation, fault) in [("get", Fault::Late), ("put", Fault::Nothing)] {
+        // Whoever gives rows gives them without end.
         let record = tried(fault, operation, json!({"duration_ns": 100_000_000})).record;
         assert_eq!(record.outcome, Outcome::Ok, "{:?}", record.error);
         assert!(record.counts.rows > 0 && record.counts.rows.is_multiple_of(100));
@@ -273,7 +257,7 @@ fn what_it_does_wrong_is_said() {
         (Fault::Stream, "get", Plugin, "it is broken"),
         (Fault::Stream, "put", Plugin, "it is broken"),
         (Fault::Panic, "get", Internal, "at the disco"),
-        (Fault::Columns, "get", Plugin, "the columns a: Int64; "),
+        (Fault::Columns, "get", Plugin, "the columns n: Int64; "),
         (Fault::Early, "get", Verification, "2700 rows arrived"),
         (Fault::Late, "get", Plugin, "more rows than were asked"),
         (Fault::Empty, "get", Plugin, "without a row"),
@@ -282,8 +266,7 @@ fn what_it_does_wrong_is_said() {
     ] {
         let tried = tried(fault, operation, json!({}));
         let error = tried.record.error.unwrap_or_else(|| panic!("{fault:?}"));
-        assert_eq!(error.kind, kind, "{fault:?}: {error:?}");
-        assert!(error.message.contains(said), "{fault:?}: {error:?}");
+        assert_error!(error, kind, said);
         // Where nothing was planned, there is nothing to close.
         let closed = usize::from(fault != Fault::Plan);
         let found = tried.code.closed.load(Ordering::Relaxed);
@@ -300,23 +283,17 @@ fn without_a_digest_rows_are_counted() {
 
 #[test]
 fn a_call_that_does_not_return_is_given_up_and_remembered() {
-    let (stuck, release) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(())));
+    let (stuck, release) = (Stuck::default(), Arc::<Mutex<()>>::default());
     let held = release.lock();
     let again = |fault| {
         let more = json!({"timeout_ns": 200_000_000});
         let record = run(fault, "get", more, stuck.clone(), release.clone()).record;
-        record.error.map(|error| (error.kind, error.message))
+        record.error.unwrap()
     };
-    let (kind, message) = again(Fault::Hangs).unwrap();
-    assert_eq!(kind, Kind::Timeout);
-    assert_contains(
-        &message,
-        "has not returned from a call (the next batch) for 0.2 s",
-    );
+    let said = "has not returned from a call (the next batch) for 0.2 s";
+    assert_error!(again(Fault::Hangs), Kind::Timeout, said);
     assert_eq!(stuck.load(Ordering::Relaxed), 3);
-    let (kind, message) = again(Fault::Nothing).unwrap();
-    assert_eq!(kind, Kind::Plugin);
-    assert_contains(&message, "earlier trial");
+    assert_error!(again(Fault::Nothing), Kind::Plugin, "earlier trial");
     drop(held);
     let patient = run(Fault::Nothing, "get", json!({}), stuck.clone(), release);
     assert_eq!(patient.record.error, None);

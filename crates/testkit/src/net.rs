@@ -1,5 +1,6 @@
 //! Peers that follow a script, and a relay between two ends.
 
+use std::future::Future;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +21,38 @@ pub fn connect(address: impl AsRef<str>) -> TcpStream {
     let socket = TcpStream::connect(address.as_ref()).unwrap();
     socket.set_nodelay(true).unwrap();
     socket
+}
+
+/// Both ends of a connection.
+pub async fn pair() -> (tokio::net::TcpStream, tokio::net::TcpStream) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = tokio::net::TcpStream::connect(listener.local_addr().unwrap());
+    let (client, server) = tokio::join!(client, listener.accept());
+    (client.unwrap(), server.unwrap().0)
+}
+
+/// Runs a test whose tasks stay on its thread.
+pub fn run<T>(test: impl Future<Output = T>) -> T {
+    watch();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().unwrap();
+    runtime.block_on(tokio::task::LocalSet::new().run_until(test))
+}
+
+/// The head of the next request of HTTP, which is read with its body; `None`: none comes whole.
+pub fn request(socket: &mut TcpStream) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        socket.read_exact(&mut byte).ok()?;
+        head.extend(byte);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let mut lines = head.lines();
+    let length = lines.find_map(|line| line.strip_prefix("Content-Length: "));
+    let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+    socket.read_exact(&mut body).ok()?;
+    Some(head)
 }
 
 /// Reads on until the other end hangs up.

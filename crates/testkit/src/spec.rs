@@ -1,7 +1,7 @@
 //! Specs of trials.
 
 use serde_json::{json, Value};
-use venturi_base::spec::TrialSpec;
+use venturi_base::spec::{TrialSpec, Upsert};
 
 use crate::watch;
 
@@ -33,4 +33,10 @@ pub fn parse(fields: Value) -> TrialSpec {
 pub fn refusal(fields: Value) -> String {
     let parsed = TrialSpec::parse(&trial(fields).to_string());
     parsed.unwrap_err().message
+}
+
+/// Columns by their roles in an upsert.
+pub fn roles(key: &[&str], add: &[&str]) -> Upsert {
+    let [key, add] = [key, add].map(|all| all.iter().map(|name| (*name).to_owned()).collect());
+    Upsert { key, add }
 }

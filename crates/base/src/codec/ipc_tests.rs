@@ -16,44 +16,55 @@ use super::ipc::{
     quietly, schema_from_bytes, schema_to_bytes, Compression, Decoder, Encoded, Encoder,
 };
 use super::ipc_read;
-use super::ipc_tables::{mixed, odd};
 use super::ipc_unpack::BodyUnpacker;
 use venturi_testkit::assert_contains;
+use venturi_testkit::tables::{mixed, odd};
 
-fn body(encoded: &Encoded) -> Option<Buffer> {
-    let bytes: Vec<u8> = encoded
-        .body
-        .iter()
-        .flat_map(|chunk: &Chunk| chunk.as_slice().to_vec())
-        .collect();
+fn bytes(encoded: &Encoded) -> Vec<u8> {
+    let pieces = encoded.body.iter().map(Chunk::as_slice);
+    let bytes = pieces.collect::<Vec<_>>().concat();
     assert_eq!(bytes.len(), encoded.body_length);
-    // Through an aligned allocation, as the receiver's slabs are.
-    (encoded.body_length > 0).then(|| {
-        Buffer::from_vec(
-            bytes
-                .chunks(8)
-                .map(|c| {
-                    let mut word = [0; 8];
-                    word[..c.len()].copy_from_slice(c);
-                    u64::from_ne_bytes(word)
-                })
-                .collect::<Vec<_>>(),
-        )
-        .slice_with_length(0, encoded.body_length)
-    })
+    bytes
 }
 
-fn round_trip(batches: &[RecordBatch], compression: Compression) -> Vec<RecordBatch> {
+/// Its allocation is aligned, as the receiver's slabs are.
+fn body(encoded: &Encoded) -> Option<Buffer> {
+    (encoded.body_length > 0).then(|| Buffer::from_slice_ref(bytes(encoded)))
+}
+
+/// The messages of these batches, behind that of their schema.
+fn written(batches: &[RecordBatch], compression: Compression) -> Vec<Encoded> {
     let mut encoder = Encoder::new(&batches[0].schema(), compression).unwrap();
     let mut messages = vec![encoder.schema_message()];
     for batch in batches {
         encoder.encode(batch, &mut messages).unwrap();
     }
-    let mut decoder = Decoder::default();
     messages
+}
+
+fn round_trip(batches: &[RecordBatch], compression: Compression) -> Vec<RecordBatch> {
+    let mut decoder = Decoder::default();
+    let messages = written(batches, compression);
+    let read = messages
         .iter()
-        .filter_map(|m| decoder.message(&m.header, body(m)).unwrap())
-        .collect()
+        .map(|it| decoder.message(&it.header, body(it)));
+    read.filter_map(Result::unwrap).collect()
+}
+
+fn any_compression() -> impl Strategy<Value = Compression> {
+    prop::sample::select(vec![
+        Compression::None,
+        Compression::Lz4,
+        Compression::Zstd(1),
+    ])
+}
+
+fn any_numbers(most: usize) -> impl Strategy<Value = Vec<Option<i64>>> {
+    prop::collection::vec(any::<Option<i64>>(), 1..most)
+}
+
+fn any_words() -> impl Strategy<Value = Vec<Option<String>>> {
+    prop::collection::vec(prop::option::of("[a-zé]{0,12}"), 1..9)
 }
 
 /// What arrow-ipc makes of the same: the last message's body, and what its header says.
@@ -62,7 +73,7 @@ fn stock(batches: &[RecordBatch]) -> Vec<(Said, Vec<u8>)> {
     let mut encoder = StreamEncoder::try_new_with_options(&batches[0].schema(), options).unwrap();
     let encode = |batch| {
         let bytes = encoder.encode(batch).unwrap();
-        let bytes: Vec<u8> = bytes.iter().flat_map(|b: &Buffer| b.to_vec()).collect();
+        let bytes = bytes.iter().map(|it| &**it).collect::<Vec<_>>().concat();
         let mut rest = &bytes[..];
         let mut last = None;
         while !rest.is_empty() {
@@ -87,13 +98,15 @@ fn said(header: &[u8]) -> Said {
     let Some(batch) = message.header_as_record_batch() else {
         return (message.bodyLength(), 0, vec![], vec![], aligned);
     };
-    let nodes = batch.nodes().into_iter().flatten();
-    let buffers = batch.buffers().into_iter().flatten();
+    let (nodes, buffers) = (batch.nodes().unwrap(), batch.buffers().unwrap());
+    let nodes = nodes.iter().map(|it| (it.length(), it.null_count()));
+    let buffers = buffers.iter().map(|it| (it.offset(), it.length()));
+    let (nodes, buffers) = (nodes.collect(), buffers.collect());
     (
         message.bodyLength(),
         batch.length(),
-        nodes.map(|it| (it.length(), it.null_count())).collect(),
-        buffers.map(|it| (it.offset(), it.length())).collect(),
+        nodes,
+        buffers,
         aligned,
     )
 }
@@ -127,22 +140,19 @@ proptest! {
 
     #[test]
     fn what_is_written_is_what_arrow_ipc_writes(
-        ints in prop::collection::vec(any::<Option<i64>>(), 1..700),
-        words in prop::collection::vec(prop::option::of("[a-zé]{0,12}"), 1..9),
-        from in 0usize..700,
+        ints in any_numbers(700), words in any_words(), from in 0usize..700,
     ) {
         let whole = odd(&ints, &words);
         let from = from % ints.len();
         let tail = whole.slice(from, ints.len() - from);
         let batches = [whole.clone(), tail.clone(), whole.slice(from / 2, 1), tail, whole];
         let mut encoder = Encoder::new(&batches[0].schema(), Compression::None).unwrap();
-        for (batch, (expected, bytes)) in batches.iter().zip(stock(&batches)) {
+        for (batch, (expected, expected_bytes)) in batches.iter().zip(stock(&batches)) {
             let mut messages = vec![];
             encoder.encode(batch, &mut messages).unwrap();
             let last = messages.last().unwrap();
             prop_assert_eq!(said(&last.header), expected);
-            let body: Vec<u8> = last.body.iter().flat_map(|chunk| chunk.as_slice().to_vec()).collect();
-            prop_assert_eq!(body, bytes);
+            prop_assert_eq!(bytes(last), expected_bytes);
         }
         prop_assert_eq!(round_trip(&batches, Compression::None), batches);
     }
@@ -150,16 +160,10 @@ proptest! {
     /// Of bytes that were changed anywhere: what is read the short way is what arrow-ipc reads.
     #[test]
     fn nothing_is_read_that_arrow_ipc_refuses(
-        ints in prop::collection::vec(any::<Option<i64>>(), 1..40),
-        words in prop::collection::vec(prop::option::of("[a-zé]{0,12}"), 1..9),
+        ints in any_numbers(40), words in any_words(), compression in any_compression(),
         flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), any::<bool>()), 0..4),
-        compression in 0..3,
     ) {
-        let compression = [Compression::None, Compression::Lz4, Compression::Zstd(1)][compression as usize];
-        let batch = odd(&ints, &words);
-        let mut encoder = Encoder::new(&batch.schema(), compression).unwrap();
-        let mut messages = vec![encoder.schema_message()];
-        encoder.encode(&batch, &mut messages).unwrap();
+        let messages = written(&[odd(&ints, &words)], compression);
         let mut decoder = Decoder::default();
         for message in &messages {
             prop_assert!(decoder.message(&message.header, body(message)).is_ok());
@@ -194,11 +198,8 @@ proptest! {
 
     #[test]
     fn any_table_comes_back(
-        ints in prop::collection::vec(any::<Option<i64>>(), 1..200),
-        words in prop::collection::vec(prop::option::of("[a-zé]{0,12}"), 1..9),
-        from in 0usize..100, compression in 0..3,
+        ints in any_numbers(200), words in any_words(), from in 0usize..100, compression in any_compression(),
     ) {
-        let compression = [Compression::None, Compression::Lz4, Compression::Zstd(1)][compression as usize];
         let batch = mixed(&ints, &words);
         let from = from.min(ints.len() - 1);
         let slice = batch.slice(from, ints.len() - from);
@@ -220,11 +221,8 @@ proptest! {
         let mut decoder = Decoder::default();
         let _ = decoder.message(&header, None);
         let batch = mixed(&[Some(1), None, Some(3)], &[Some("x".into()), None]);
-        let mut encoder = Encoder::new(&batch.schema(), Compression::None).unwrap();
-        let mut messages = vec![encoder.schema_message()];
-        encoder.encode(&batch, &mut messages).unwrap();
         let mut decoder = Decoder::default();
-        for message in &messages {
+        for message in &written(&[batch], Compression::None) {
             let mut bent = message.header.to_vec();
             for (index, byte) in &flips {
                 let at = index.index(bent.len());
@@ -238,42 +236,27 @@ proptest! {
 #[test]
 fn a_schema_survives_its_bytes() {
     let schema = mixed(&[Some(1)], &[None]).schema();
-    assert_eq!(
-        &schema_from_bytes(&schema_to_bytes(&schema).unwrap()).unwrap(),
-        schema.as_ref()
-    );
+    let bytes = schema_to_bytes(&schema).unwrap();
+    assert_eq!(&schema_from_bytes(&bytes).unwrap(), schema.as_ref());
 }
 
 #[test]
 fn a_batch_before_the_schema_is_refused() {
-    let batch = mixed(&[Some(1)], &[None]);
-    let mut encoder = Encoder::new(&batch.schema(), Compression::None).unwrap();
-    let mut messages = vec![];
-    encoder.encode(&batch, &mut messages).unwrap();
+    let messages = written(&[mixed(&[Some(1)], &[None])], Compression::None);
     let last = messages.last().unwrap();
-    let error = Decoder::default()
-        .message(&last.header, body(last))
-        .unwrap_err();
-    assert_contains(&error.message, "first message");
+    let read = Decoder::default().message(&last.header, body(last));
+    assert_contains(&read.unwrap_err().message, "first message");
 }
 
 #[test]
 fn one_field_that_stands_for_many_is_refused() {
     let fields = |count: usize| {
-        let names = (0..count).map(|at| match at {
-            0 => "n".repeat(10_000),
-            at => at.to_string(),
-        });
-        let fields: Vec<_> = names
-            .map(|name| Field::new(name, DataType::Int64, true))
-            .collect();
-        schema_to_bytes(&arrow_schema::Schema::new(fields)).unwrap()
+        let names = std::iter::once("n".repeat(10_000)).chain((1..count).map(|at| at.to_string()));
+        let fields = names.map(|name| Field::new(name, DataType::Int64, true));
+        schema_to_bytes(&Schema::new(fields.collect::<Vec<_>>())).unwrap()
     };
-    assert_eq!(
-        schema_from_bytes(&fields(20_000)).unwrap().fields().len(),
-        20_000
-    );
     let mut bytes = fields(20_000);
+    assert_eq!(schema_from_bytes(&bytes).unwrap().fields().len(), 20_000);
     // All of the offsets lead to the first field.
     let places = {
         let message = arrow_ipc::root_as_message(&bytes[8..]).unwrap();

@@ -28,6 +28,4 @@ pub mod sql;
 pub mod timeseries;
 
 #[cfg(test)]
-mod ipc_tables;
-#[cfg(test)]
 mod ipc_tests;

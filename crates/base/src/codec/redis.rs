@@ -98,12 +98,12 @@ impl Reply {
         let reply = Self::take(&mut rest, 0)?;
         match rest {
             [] => Ok(reply),
-            _ => Err(strange()),
+            _ => Err(refuse_reply()),
         }
     }
 
     fn take(rest: &mut &[u8], depth: usize) -> Result<Self> {
-        let (kind, line, used) = head(rest)?.ok_or_else(strange)?;
+        let (kind, line, used) = head(rest)?.ok_or_else(refuse_reply)?;
         *rest = &rest[used..];
         Ok(match kind {
             b'+' => Self::Text(line.to_vec()),
@@ -112,14 +112,14 @@ impl Reply {
             b'$' => match usize::try_from(number(line)?) {
                 Err(_) => Self::Nothing,
                 Ok(length) => {
-                    let (text, after) = rest.split_at_checked(length).ok_or_else(strange)?;
-                    *rest = after.strip_prefix(b"\r\n").ok_or_else(strange)?;
+                    let (text, after) = rest.split_at_checked(length).ok_or_else(refuse_reply)?;
+                    *rest = after.strip_prefix(b"\r\n").ok_or_else(refuse_reply)?;
                     Self::Text(text.to_vec())
                 }
             },
             _ => match number(line)? {
                 ..0 => Self::Nothing,
-                _ if depth == DEEPEST => return Err(strange()),
+                _ if depth == DEEPEST => return Err(refuse_reply()),
                 count => {
                     let values = (0..count).map(|_| Self::take(rest, depth + 1));
                     Self::Array(values.collect::<Result<_>>()?)
@@ -141,7 +141,7 @@ pub fn length(bytes: &[u8]) -> Result<Option<usize>> {
         if kind == b'$' {
             if let Ok(length) = usize::try_from(number(line)?) {
                 if length > LONGEST {
-                    return Err(strange());
+                    return Err(refuse_reply());
                 }
                 at += length + 2;
             }
@@ -149,7 +149,7 @@ pub fn length(bytes: &[u8]) -> Result<Option<usize>> {
             let count = usize::try_from(number(line)?).unwrap_or(0);
             values = values.saturating_add(count);
             if values > MOST_VALUES {
-                return Err(strange());
+                return Err(refuse_reply());
             }
             left += count;
         }
@@ -163,24 +163,24 @@ fn head(bytes: &[u8]) -> Result<Option<(u8, &[u8], usize)>> {
         return Ok(None);
     };
     if !b"+-:$*".contains(kind) {
-        return Err(strange());
+        return Err(refuse_reply());
     }
     let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
         return match rest.len() > LONGEST_LINE {
-            true => Err(strange()),
+            true => Err(refuse_reply()),
             false => Ok(None),
         };
     };
-    let line = rest[..end].strip_suffix(b"\r").ok_or_else(strange)?;
+    let line = rest[..end].strip_suffix(b"\r").ok_or_else(refuse_reply)?;
     Ok(Some((*kind, line, end + 2)))
 }
 
 fn number(line: &[u8]) -> Result<i64> {
-    let text = std::str::from_utf8(line).map_err(|_| strange())?;
-    text.parse().map_err(|_| strange())
+    let text = std::str::from_utf8(line).map_err(|_| refuse_reply())?;
+    text.parse().map_err(|_| refuse_reply())
 }
 
-pub fn strange() -> Error {
+pub fn refuse_reply() -> Error {
     Error::protocol("what it says is no reply of Redis' protocol: is it a Redis server?")
 }
 

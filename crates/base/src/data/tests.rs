@@ -1,32 +1,21 @@
-use std::sync::Arc;
-
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Int64Array, StringArray};
-use arrow_schema::{DataType, Field, Schema};
+use arrow_array::StringArray;
 use proptest::prelude::*;
 
 use super::*;
 use crate::spec::{Data, Values};
-use venturi_testkit::assert_contains;
+use venturi_testkit::arrow::{array, batch, numbers, write_file};
+use venturi_testkit::{assert_contains, Directory};
 
 mod digest;
 mod payload;
-mod tables;
-
-fn numbers(range: std::ops::Range<i64>) -> RecordBatch {
-    let schema = Schema::new(vec![Field::new("n", DataType::Int64, true)]);
-    let array = Int64Array::from_iter_values(range);
-    RecordBatch::try_new(Arc::new(schema), vec![Arc::new(array)]).unwrap()
-}
 
 /// A table of `length` numbered rows, given in pieces.
 fn numbered(length: usize, pieces: usize, rows_per_batch: usize) -> Source {
     let step = length.div_ceil(pieces);
-    let batches: Vec<RecordBatch> = (0..length)
-        .step_by(step)
-        .map(|start| numbers(start as i64..(start + step).min(length) as i64))
-        .collect();
+    let piece = |start: usize| numbers(start as i64..(start + step).min(length) as i64);
+    let batches: Vec<RecordBatch> = (0..length).step_by(step).map(piece).collect();
     Source::from_batches(batches[0].schema(), batches, rows_per_batch).unwrap()
 }
 
@@ -76,9 +65,7 @@ fn a_ready_made_batch_keeps_its_place_and_memory() {
     let source = numbered(10, 1, 4);
     assert_eq!(source.cycle(), 5);
     let mut cursor = source.cursor(None);
-    let places: Vec<_> = (0..7)
-        .map(|_| cursor.next().unwrap().place.unwrap())
-        .collect();
+    let places = [(); 7].map(|()| cursor.next().unwrap().place.unwrap());
     assert_eq!(places, [0, 1, 2, 3, 4, 0, 1]);
     // 10 rows and the 2 that the batch at 8 needs behind them.
     assert_eq!(source.0.table.num_rows(), 12);
@@ -94,8 +81,7 @@ fn records_are_one_batch_sent_again() {
     let source = Source::make(&data, 4096).unwrap();
     assert_eq!(source.cycle(), 1);
     let whole = source.expected(10_000_000).unwrap();
-    assert_eq!(whole.payload, 320_000_000);
-    assert_eq!(whole.batches, 2442);
+    assert_eq!((whole.payload, whole.batches), (320_000_000, 2442));
 }
 
 #[test]
@@ -104,39 +90,25 @@ fn what_cannot_be_moved_is_refused() {
     let empty = numbers(0..0);
     assert!(refused(Source::from_batches(empty.schema(), vec![empty], 5)).contains("no rows"));
     assert!(refused(Source::make(&Data::Remote, 5)).contains("remote"));
-    let file = Data::File {
-        path: "/data/birds.parquet".into(),
-        ipc: "/nowhere/prepared.arrow".into(),
-    };
-    let message = refused(Source::make(&file, 5));
-    assert!(message.starts_with("/data/birds.parquet: "), "{message}");
-    let text = StringArray::from(vec!["x".repeat(1000)]);
-    let batch = RecordBatch::try_from_iter([("s", Arc::new(text) as _)]).unwrap();
+    let batch = batch([("s", array(StringArray::from(vec!["x".repeat(1000)])))]);
     let message = refused(Source::from_batches(batch.schema(), vec![batch], 1 << 30));
     assert_contains(&message, "rows_per_batch");
 }
 
 #[test]
 fn a_file_gives_its_rows() {
-    let path = std::env::temp_dir().join(format!("venturi-data-{}.arrow", std::process::id()));
-    let first = numbers(0..3);
-    let mut writer = arrow_ipc::writer::FileWriter::try_new(
-        std::fs::File::create(&path).unwrap(),
-        &first.schema(),
-    )
-    .unwrap();
-    writer.write(&first).unwrap();
-    writer.write(&numbers(3..5)).unwrap();
-    writer.finish().unwrap();
-    let data = |ipc: &std::path::Path| Data::File {
+    let place = Directory::new();
+    let data = |name: &str| Data::File {
         path: "numbers.csv".into(),
-        ipc: ipc.to_string_lossy().into_owned(),
+        ipc: place.file(name),
     };
-    let source = Source::make(&data(&path), 4).unwrap();
+    write_file(place.file("good"), &[numbers(0..3), numbers(3..5)]);
+    let source = Source::make(&data("good"), 4).unwrap();
     let (rows, _) = walk(&mut source.cursor(Some(8)));
     assert_eq!(rows, [0, 1, 2, 3, 4, 0, 1, 2]);
-    std::fs::write(&path, b"ARROW1 but not really").unwrap();
-    let error = Source::make(&data(&path), 4).unwrap_err();
-    std::fs::remove_file(&path).unwrap();
-    assert!(error.message.starts_with("numbers.csv: "), "{error}");
+    std::fs::write(place.file("bad"), b"ARROW1 but not really").unwrap();
+    for wrong in ["bad", "none"] {
+        let error = Source::make(&data(wrong), 4).unwrap_err();
+        assert!(error.message.starts_with("numbers.csv: "), "{error}");
+    }
 }

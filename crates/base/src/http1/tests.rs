@@ -1,54 +1,31 @@
 use std::io::{Read, Write};
-use std::net::TcpListener;
-use std::thread::JoinHandle;
 
 use super::*;
 use crate::error::Kind;
-use venturi_testkit::assert_contains;
+use venturi_testkit::{assert_contains, assert_error, request, run, Peer};
 
-/// A server that reads one request's head and `body` bytes, says `answer` in pieces of `cut`
-/// bytes, and closes.
-fn server(answer: Vec<u8>, cut: usize, body: usize) -> (Web, JoinHandle<Vec<u8>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let thread = std::thread::spawn(move || {
-        let (mut socket, _) = listener.accept().unwrap();
-        socket.set_nodelay(true).unwrap();
-        let mut asked = Vec::new();
-        let whole = |asked: &Vec<u8>| {
-            let end = asked.windows(4).position(|four| four == b"\r\n\r\n");
-            end.is_some_and(|end| asked.len() >= end + 4 + body)
-        };
-        while !whole(&asked) {
-            let mut some = [0; 4096];
-            let got = socket.read(&mut some).unwrap();
-            asked.extend(&some[..got]);
-        }
-        for piece in answer.chunks(cut) {
-            if socket.write_all(piece).is_err() {
-                break; // the client has heard enough
-            }
-        }
-        asked
-    });
-    let web = Web {
+fn web(peer: &Peer) -> Web {
+    Web {
         host: "127.0.0.1".into(),
-        port,
-        authority: format!("127.0.0.1:{port}"),
+        port: peer.port(),
+        authority: peer.address.to_string(),
         tls: None,
-    };
-    (web, thread)
+    }
 }
 
-fn run<T>(work: impl std::future::Future<Output = T>) -> T {
-    crate::net::runtime::block_on(work).unwrap()
-}
-
+/// What comes of an answer in pieces of `cut` bytes.
 fn asked(answer: &[u8], cut: usize) -> Result<Response> {
-    let (web, thread) = server(answer.to_vec(), cut, 2);
-    let got = run(ask(&web, "POST", "/x", b"ab", 1 << 20));
-    assert!(thread.join().unwrap().ends_with(b"\r\n\r\nab"));
-    got
+    let answer = answer.to_vec();
+    let peer = Peer::start(move |mut socket, _| {
+        socket.set_nodelay(true).unwrap();
+        let head = request(&mut socket).unwrap();
+        assert!(head.starts_with("POST /x HTTP/1.1\r\n"), "{head}");
+        // Or the client has heard enough.
+        let _ = answer
+            .chunks(cut)
+            .try_for_each(|piece| socket.write_all(piece));
+    });
+    run(ask(&web(&peer), "POST", "/x", b"ab", 1 << 20))
 }
 
 #[test]
@@ -78,28 +55,25 @@ fn answers_that_lie_or_end_too_soon() {
         (chunked("9\r\nabc"), Lost, "closed"),
         (vec![], Lost, "closed"),
     ] {
-        let error = asked(&answer, 7).unwrap_err();
-        assert_eq!(error.kind, kind, "{error}");
-        assert!(error.message.contains(said), "{error}");
+        assert_error!(asked(&answer, 7).unwrap_err(), kind, said);
     }
     let long = [&b"HTTP/1.1 200 OK\r\nX: "[..], &vec![b'x'; 1 << 17]].concat();
     assert_contains(&asked(&long, 1 << 16).unwrap_err().message, "64 KiB");
     let large = [&b"HTTP/1.1 200 OK\r\n\r\n"[..], &vec![b'x'; 2 << 20]].concat();
-    assert_contains(
-        &asked(&large, 1 << 16).unwrap_err().message,
-        "1048576 bytes",
-    );
+    let said = asked(&large, 1 << 16).unwrap_err().message;
+    assert_contains(&said, "1048576 bytes");
 }
 
 #[test]
 fn a_refusal_in_the_middle_of_a_request_is_read() {
-    let refusal = b"HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno";
-    let (web, thread) = server(refusal.to_vec(), 100, 0);
+    let peer = Peer::start(|mut socket, _| {
+        socket.read_exact(&mut [0; 100]).unwrap();
+        let _ = socket.write_all(b"HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno");
+    });
     let body = vec![0; 64 << 20];
     // What the server has not read may make the kernel throw its answer away.
-    match run(ask(&web, "POST", "/", &body, 100)) {
+    match run(ask(&web(&peer), "POST", "/", &body, 100)) {
         Ok(answer) => assert_eq!(answer.status, 413),
         Err(error) => assert_eq!(error.kind, Kind::Lost),
     }
-    thread.join().unwrap();
 }

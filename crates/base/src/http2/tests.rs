@@ -1,34 +1,20 @@
 //! Two of our connections face to face, and raw bytes against one of them.
 
 use std::future::poll_fn;
+use std::task::Poll;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 use super::{Config, Connection, Event, Role};
 use crate::codec::flight::{queue_message, Expect, Message};
 use crate::codec::frame;
 use crate::error::{Kind, Result};
 use crate::net::wire::Wire;
-use venturi_testkit::assert_contains;
+use venturi_testkit::{assert_contains, assert_error, pair, run as block_on};
 
-async fn pair() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let client = TcpStream::connect(listener.local_addr().unwrap());
-    let (client, server) = tokio::join!(client, listener.accept());
-    (client.unwrap(), server.unwrap().0)
-}
-
-fn block_on<T>(future: impl std::future::Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        tokio::time::timeout(std::time::Duration::from_secs(20), future)
-            .await
-            .unwrap()
-    })
+fn connection(socket: TcpStream, role: Role) -> Connection {
+    Connection::new(Wire::Tcp(socket), Config::new(role))
 }
 
 fn headers(path: &str) -> Vec<(String, Vec<u8>)> {
@@ -70,17 +56,13 @@ async fn echo(socket: TcpStream, config: Config) -> Result<()> {
 fn exchange(window: u32, sizes: &[usize], streams: usize) {
     block_on(async {
         let (client, server) = pair().await;
-        let server_config = Config {
+        let config = |role| Config {
             window,
-            ..Config::new(Role::Server)
+            ..Config::new(role)
         };
-        let echoing = echo(server, server_config);
+        let echoing = echo(server, config(Role::Server));
         let client = async {
-            let config = Config {
-                window,
-                ..Config::new(Role::Client)
-            };
-            let mut connection = Connection::new(Wire::Tcp(client), config);
+            let mut connection = Connection::new(Wire::Tcp(client), config(Role::Client));
             let ids: Vec<u32> = (0..streams)
                 .map(|_| connection.request(&headers("/echo"), Expect::Other))
                 .collect();
@@ -119,18 +101,10 @@ fn exchange(window: u32, sizes: &[usize], streams: usize) {
 }
 
 #[test]
-fn messages_of_all_sizes_both_ways() {
+fn messages_of_all_sizes_both_ways_by_any_window_and_number_of_streams() {
     exchange(frame::MAX_WINDOW, &[0, 1, 5, 16_384, 100_000, 3_000_000], 1);
-}
-
-#[test]
-fn small_windows_only_slow_down() {
     exchange(100, &[0, 1, 99, 100, 101, 5_000], 1);
     exchange(frame::DEFAULT_WINDOW, &[70_000, 200_000], 3);
-}
-
-#[test]
-fn many_streams_share_a_connection() {
     exchange(1 << 20, &[10_000; 5], 20);
 }
 
@@ -157,35 +131,8 @@ fn raw(bytes: &[u8]) -> (crate::error::Error, Vec<u8>) {
 #[test]
 fn an_http_1_client_is_told() {
     let (error, answer) = raw(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_eq!(error.kind, Kind::Protocol);
-    assert_contains(&error.message, "not an HTTP/2 client");
+    assert_error!(error, Kind::Protocol, "not an HTTP/2 client");
     assert!(answer.windows(3).any(|w| w == b"not"));
-}
-
-#[test]
-fn a_frame_over_the_limit_is_refused() {
-    let mut bytes = frame::PREFACE.to_vec();
-    frame::write(frame::kind::HEADERS, 4, 1, &vec![0; 70_000], &mut bytes);
-    assert_eq!(raw(&bytes).0.kind, Kind::Protocol);
-}
-
-#[test]
-fn an_endless_header_block_is_refused() {
-    let mut bytes = hello();
-    frame::write(frame::kind::HEADERS, 0, 1, &[0; 1000], &mut bytes);
-    for _ in 0..200 {
-        frame::write(frame::kind::CONTINUATION, 0, 1, &[0; 1000], &mut bytes);
-    }
-    let (error, _) = raw(&bytes);
-    assert_contains(&error.message, "over the limit");
-}
-
-#[test]
-fn a_connection_that_ends_in_a_frame_is_lost() {
-    let mut bytes = frame::PREFACE.to_vec();
-    bytes.extend_from_slice(&[0, 0, 8, 6]);
-    let (error, _) = raw(&bytes);
-    assert_eq!(error.kind, Kind::Lost);
 }
 
 proptest::proptest! {
@@ -208,7 +155,7 @@ fn a_ping_is_answered_with_its_own_number() {
         let (client, server) = pair().await;
         let echoing = echo(server, Config::new(Role::Server));
         let asking = async {
-            let mut connection = Connection::new(Wire::Tcp(client), Config::new(Role::Client));
+            let mut connection = connection(client, Role::Client);
             assert_eq!(connection.pong(), None);
             for number in [1, u64::MAX] {
                 connection.ping(number);
@@ -216,17 +163,14 @@ fn a_ping_is_answered_with_its_own_number() {
                     // No event comes: the answer is all that is read.
                     assert!(connection.poll_event(cx).is_pending());
                     match connection.pong() == Some(number) {
-                        true => std::task::Poll::Ready(()),
-                        false => std::task::Poll::Pending,
+                        true => Poll::Ready(()),
+                        false => Poll::Pending,
                     }
                 })
                 .await;
             }
         };
-        tokio::select! {
-            () = asking => {}
-            ended = echoing => panic!("{ended:?}"),
-        }
+        tokio::select! { () = asking => {}, ended = echoing => panic!("{ended:?}") }
     });
 }
 
@@ -239,11 +183,12 @@ fn pings(count: usize) -> Vec<u8> {
 #[test]
 fn ten_thousand_frames_that_move_nothing_are_enough() {
     // The settings are the first of them.
-    let (error, _) = raw(&[hello(), pings(9_999)].concat());
-    assert_eq!(error.kind, Kind::Lost, "{error}");
-    let (error, _) = raw(&[hello(), pings(10_000)].concat());
-    assert_eq!(error.kind, Kind::Protocol, "{error}");
-    assert_contains(&error.message, "without any data");
+    for (count, kind, words) in [
+        (9_999, Kind::Lost, ""),
+        (10_000, Kind::Protocol, "without any data"),
+    ] {
+        assert_error!(raw(&[hello(), pings(count)].concat()).0, kind, words);
+    }
 }
 
 /// The answers wait in memory, so no more is read; whatever data is between.
@@ -253,13 +198,7 @@ fn a_peer_that_does_not_read_is_not_read() {
         let (client, server) = pair().await;
         let (mut reading, mut writing) = client.into_split();
         let sending = async move {
-            writing.write_all(&hello()).await.unwrap();
-            let mut request = Vec::new();
-            for (name, value) in headers("/echo") {
-                crate::codec::hpack::encode(&name, &value, &mut request);
-            }
-            let mut first = Vec::new();
-            frame::write_headers(1, false, &request, 16_384, &mut first);
+            let mut first = [hello(), request(false)].concat();
             // A message of which a byte comes now and then.
             frame::write(frame::kind::DATA, 0, 1, &[0, 0, 0xf0, 0, 0], &mut first);
             writing.write_all(&first).await.unwrap();
@@ -267,15 +206,15 @@ fn a_peer_that_does_not_read_is_not_read() {
             frame::write(frame::kind::DATA, 0, 1, &[0], &mut again);
             while writing.write_all(&again).await.is_ok() {}
         };
-        let mut connection = Connection::new(Wire::Tcp(server), Config::new(Role::Server));
+        let mut connection = connection(server, Role::Server);
         // It stops with the socket full and its answers queued, however long the peer goes on.
         let waiting = poll_fn(|cx| loop {
             match connection.poll_event(cx) {
-                std::task::Poll::Ready(event) => drop(event.unwrap()),
-                std::task::Poll::Pending if connection.is_congested() => {
-                    return std::task::Poll::Ready(connection.unsent(0));
+                Poll::Ready(event) => drop(event.unwrap()),
+                Poll::Pending if connection.is_congested() => {
+                    return Poll::Ready(connection.unsent(0))
                 }
-                std::task::Poll::Pending => return std::task::Poll::Pending,
+                Poll::Pending => return Poll::Pending,
             }
         });
         let unsent = tokio::select! {
@@ -328,13 +267,8 @@ fn a_window_update_of_nothing_is_refused_on_a_stream_that_is_over() {
 #[test]
 fn a_clients_goaway_ends_nothing_whatever_its_code() {
     let mut bytes = hello();
-    frame::write(
-        frame::kind::GOAWAY,
-        0,
-        0,
-        &[0, 0, 0, 0, 0, 0, 0, 0xff],
-        &mut bytes,
-    );
+    let code = [0, 0, 0, 0, 0, 0, 0, 0xff];
+    frame::write(frame::kind::GOAWAY, 0, 0, &code, &mut bytes);
     frame::write(frame::kind::PING, 0, 0, b"are here", &mut bytes);
     let (_, answer) = raw(&bytes);
     let pong = (frame::kind::PING, &b"are here"[..]);
@@ -361,12 +295,9 @@ fn a_smaller_header_table_is_acknowledged() {
         frame::write_settings(&[(frame::setting::HEADER_TABLE_SIZE, size)], &mut bytes);
         bytes.extend(request(true));
         let (_, answer) = raw(&bytes);
-        let blocks = frames(&answer).into_iter();
-        let blocks: Vec<u8> = blocks
-            .filter(|(kind, _)| *kind == frame::kind::HEADERS)
-            .map(|(_, block)| block[0])
-            .collect();
-        assert_eq!(blocks, [if said { 0x20 } else { 0 }], "{size}");
+        let mut answer = frames(&answer).into_iter();
+        let block = answer.find(|(kind, _)| *kind == frame::kind::HEADERS);
+        assert_eq!(block.unwrap().1[0] == 0x20, said, "{size}");
     }
 }
 
@@ -375,11 +306,9 @@ fn a_smaller_header_table_is_acknowledged() {
 fn a_fault_is_told_to_a_peer_that_is_still_sending() {
     block_on(async {
         let (mut client, server) = pair().await;
-        let mut connection = Connection::new(Wire::Tcp(server), Config::new(Role::Server));
-        client
-            .write_all(&[hello(), vec![0xff; 1_000]].concat())
-            .await
-            .unwrap();
+        let mut connection = connection(server, Role::Server);
+        let wrong = [hello(), vec![0xff; 1_000]].concat();
+        client.write_all(&wrong).await.unwrap();
         assert!(next(&mut connection).await.is_err());
         let client = async move {
             client.write_all(&[0; 500_000]).await.unwrap();

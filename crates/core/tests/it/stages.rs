@@ -49,6 +49,14 @@ fn server_stages(record: &Record) -> &Stages {
     record.stages.server.as_ref().unwrap()
 }
 
+/// The end that sends, then the one that receives.
+fn ends<'a>(record: &'a Record, operation: &str) -> (&'a Stages, &'a Stages) {
+    match operation {
+        "get" => (server_stages(record), &record.stages.client),
+        _ => (&record.stages.client, server_stages(record)),
+    }
+}
+
 fn assert_gap_free(record: &Record, what: &str) {
     let streams = record.streams.len() as u64;
     let (client, server) = (record.workers.client, record.workers.server.unwrap());
@@ -81,10 +89,8 @@ fn stages_are_gap_free_at_both_ends() {
             }
         }
         let more = json!({"options": {"ack": "batch"}, "rows_per_stream": 400_000});
-        assert_gap_free(
-            &trial(server.address(), operation, more),
-            "acknowledged by batch",
-        );
+        let record = trial(server.address(), operation, more);
+        assert_gap_free(&record, "acknowledged by batch");
     }
 }
 
@@ -143,21 +149,14 @@ fn a_window_that_is_used_up_has_its_own_name() {
             });
             let record = trial(relay.address(), operation, more);
             assert_gap_free(&record, &what);
-            let stages = match operation {
-                "get" => server_stages(&record),
-                _ => &record.stages.client,
-            };
-            assert_largest(stages, "await_window", &what);
+            let (sender, receiver) = ends(&record, operation);
+            assert_largest(sender, "await_window", &what);
             let connections = if shares { 1.0 } else { 2.0 };
             let seconds = record.times.interval_ns as f64 / 1e9;
             let rate = record.counts.payload_bytes as f64 / seconds;
             // Half of the window is granted anew at a time, so two windows' halves overlap.
             assert!(rate < 1.1 * bound * connections, "{what}: {rate} B/s");
-            let other = match operation {
-                "get" => &record.stages.client,
-                _ => server_stages(&record),
-            };
-            assert_largest(other, "await_input", &what);
+            assert_largest(receiver, "await_input", &what);
         }
     }
 }
@@ -172,10 +171,7 @@ fn a_reader_that_is_slow_is_what_the_writer_waits_for() {
         let more = json!({"rows_per_stream": 300_000, "streams": 2, "options": options});
         let record = trial(relay.address(), operation, more);
         assert_gap_free(&record, operation);
-        let (stages, other) = match operation {
-            "get" => (server_stages(&record), &record.stages.client),
-            _ => (&record.stages.client, server_stages(&record)),
-        };
+        let (stages, other) = ends(&record, operation);
         // A put's last bytes wait in the socket, and their acknowledgement is what it waits for.
         let (output, reply) = (spent(stages, "await_output"), spent(stages, "await_reply"));
         let rest = stages.values().sum::<u64>() - output - reply;
@@ -237,8 +233,8 @@ fn a_heavier_level_makes_smaller_bodies() {
             });
             trial(server.address(), operation, more).counts.wire_bytes
         };
-        let [none, lz4, quick, usual, small] =
-            ["none", "lz4", "zstd:1", "zstd", "zstd:19"].map(wire);
+        let ways = ["none", "lz4", "zstd:1", "zstd", "zstd:19"];
+        let [none, lz4, quick, usual, small] = ways.map(wire);
         assert!(none > usual && none > lz4, "{none}, {usual}, {lz4}");
         assert!(small < usual.min(quick), "{small}, {usual}, {quick}");
     }

@@ -14,7 +14,7 @@ use venturi_targets::{Moved, Session, Tally};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Has a batch at each turn, or with a waker that is called at the next one only.
+/// Has a batch at each turn, or waits with a waker.
 #[derive(Clone, Default)]
 struct Stream {
     waits: bool,
@@ -22,12 +22,17 @@ struct Stream {
     waker: Rc<RefCell<Option<Waker>>>,
 }
 
+type Polled = Poll<Result<Option<Moved>>>;
+
+fn waiting() -> Stream {
+    Stream {
+        waits: true,
+        ..Stream::default()
+    }
+}
+
 impl Session for Stream {
-    fn poll_batch(
-        &mut self,
-        cx: &mut Context<'_>,
-        clock: &mut StageClock,
-    ) -> Poll<Result<Option<Moved>>> {
+    fn poll_batch(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Polled {
         self.turns.set(self.turns.get() + 1);
         if self.waits {
             *self.waker.borrow_mut() = Some(cx.waker().clone());
@@ -79,11 +84,8 @@ fn round(driver: &mut Driver<'_>) -> Poll<()> {
 /// 200 streams that wait and 2 that never do: nobody starves another, and nobody has a turn in vain.
 #[test]
 fn each_that_is_ready_has_a_turn_in_a_round() {
-    let waits = |waits| Stream {
-        waits,
-        ..Stream::default()
-    };
-    let streams: Vec<Stream> = (0..202).map(|at| waits(at < 200)).collect();
+    let mut streams: Vec<Stream> = (0..200).map(|_| waiting()).collect();
+    streams.extend([Stream::default(), Stream::default()]);
     driven(&streams, &Stop::default(), |driver, _| {
         // The first round asks all of them.
         assert!(round(driver).is_pending());
@@ -107,12 +109,8 @@ fn each_that_is_ready_has_a_turn_in_a_round() {
 fn a_stop_is_seen_between_batches_and_gives_up_who_is_blocked_after_its_grace() {
     let failed = Error::new(Kind::Server, "no more");
     for (error, grace) in [(Error::cancelled(), CANCEL_GRACE), (failed, FAILURE_GRACE)] {
-        let blocked = Stream {
-            waits: true,
-            ..Stream::default()
-        };
         let stop = Stop::default();
-        driven(&[blocked, Stream::default()], &stop, |driver, start| {
+        driven(&[waiting(), Stream::default()], &stop, |driver, start| {
             assert!(round(driver).is_pending());
             let before = Instant::now();
             stop.set(Failure::new(error, None));
@@ -131,12 +129,8 @@ fn a_stop_is_seen_between_batches_and_gives_up_who_is_blocked_after_its_grace() 
 
 #[test]
 fn who_makes_no_progress_for_the_time_out_fails() {
-    let blocked = Stream {
-        waits: true,
-        ..Stream::default()
-    };
     let stop = Stop::default();
-    driven(&[Stream::default(), blocked], &stop, |driver, start| {
+    driven(&[Stream::default(), waiting()], &stop, |driver, start| {
         assert!(round(driver).is_pending());
         driver.tick(start);
         for late in [TIMEOUT - Duration::from_nanos(1), TIMEOUT] {

@@ -26,12 +26,11 @@ struct Script {
 }
 
 fn script(batches: u64, service: Duration) -> Script {
-    let (slow, finish) = (None, Duration::ZERO);
     Script {
         batches,
         service,
-        slow,
-        finish,
+        slow: None,
+        finish: Duration::ZERO,
     }
 }
 
@@ -54,12 +53,10 @@ impl Scripted {
     }
 }
 
+type Polled = Poll<Result<Option<Moved>>>;
+
 impl Session for Scripted {
-    fn poll_batch(
-        &mut self,
-        _: &mut Context<'_>,
-        clock: &mut StageClock,
-    ) -> Poll<Result<Option<Moved>>> {
+    fn poll_batch(&mut self, _: &mut Context<'_>, clock: &mut StageClock) -> Polled {
         if self.ready.is_none() {
             let number = self.world.batches.get();
             if number == self.script.batches {
@@ -135,7 +132,7 @@ impl Ran {
 
 impl Run {
     fn of(&self, script: Script) -> Ran {
-        venturi_base::net::runtime::block_on(async { self.by_turns(script) }).unwrap()
+        venturi_testkit::run(async { self.by_turns(script) })
     }
 
     fn by_turns(&self, script: Script) -> Ran {
@@ -162,11 +159,10 @@ impl Run {
         };
         let next = Rc::default();
         let lane = |_| {
-            let (world, ready) = (world.clone(), None);
             let session = Box::new(Scripted {
                 script,
-                world,
-                ready,
+                world: world.clone(),
+                ready: None,
             });
             let slots = self.rate.map(|rate| Slots::new(0, 1, rate));
             let pace = slots.map(|slots| Pace::new(slots, Rc::clone(&next)).unwrap());
@@ -225,8 +221,7 @@ fn response_times_grow_where_the_rate_cannot_be_held() {
         (run.lanes, run.rate) = (lanes, Some(1000.0 / period as f64));
         let ran = run.of(script(BATCHES, service));
         let service = service.as_millis() as u64;
-        assert_eq!(ran.service.count(), BATCHES);
-        assert_eq!(ran.response.count(), BATCHES);
+        assert_eq!([ran.service.count(), ran.response.count()], [BATCHES; 2]);
         let theory = |n: u64| service + n / lanes * (service - lanes * period);
         for percent in [10.0, 25.0, 50.0, 75.0, 90.0, 100.0] {
             let k = (percent / 100.0 * BATCHES as f64).ceil() as u64 - 1;
@@ -330,17 +325,11 @@ fn a_put_ends_when_all_is_acknowledged_a_get_with_its_last_batch() {
 fn who_is_woken_and_not_looked_at_waits_for_its_thread() {
     let at = |ms: u32, base: Instant| base + ms * MS;
     let base = Instant::now();
-    for (round, expected) in [
-        (None, 3),
-        (Some((5, 6)), 4),
-        (Some((0, 6)), 9),
-        (Some((5, 9)), 3),
-    ] {
-        let readiness = Readiness {
-            woken: at(7, base),
-            round: round.map(|(from, to)| (at(from, base), at(to, base))),
-        };
-        let found = readiness.thread_time(at(0, base), at(10, base));
-        assert_eq!(found, expected * MS, "{round:?}");
-    }
+    let rounds = [None, Some((5, 6)), Some((0, 6)), Some((5, 9))];
+    let found = rounds.map(|round| {
+        let round = round.map(|(from, to)| (at(from, base), at(to, base)));
+        let woken = at(7, base);
+        Readiness { woken, round }.thread_time(base, at(10, base))
+    });
+    assert_eq!(found, [3, 4, 9, 3].map(|ms| ms * MS));
 }

@@ -2,15 +2,15 @@
 
 use std::sync::atomic::Ordering;
 
-use super::peer::{Script, Step, Then, ROWS};
+use super::peer::{Script, Then, ROWS};
 use super::*;
-use venturi_testkit::{assert_contains, until};
+use venturi_testkit::{assert_error, until};
 
 /// Runs, and cancels once `reached`.
-fn run_cancelled(
+fn run_cancelled<F: Fn(&Control) -> bool + Sync>(
     spec: &TrialSpec,
     peer: Peer,
-    reached: impl Fn(&Control) -> bool + Sync,
+    reached: F,
 ) -> Record {
     let control = Control::new();
     std::thread::scope(|scope| {
@@ -30,12 +30,9 @@ fn batches(count: u64) -> impl Fn(&Control) -> bool {
 fn fixed_work_ends_with_the_streams() {
     let peer = Peer::new(vec![Script::of(3), Script::of(5), Script::of(4)]);
     let record = run_peer(&spec(3, 2, ""), peer);
-    assert_eq!(record.error, None);
-    assert_eq!(record.outcome, Outcome::Ok);
-    let batches: Vec<u64> = record.streams.iter().map(|stream| stream.batches).collect();
-    assert_eq!(batches, [3, 5, 4]);
-    let threads: Vec<usize> = record.streams.iter().map(|stream| stream.thread).collect();
-    assert_eq!(threads, [0, 1, 0]);
+    assert_eq!((&record.error, record.outcome), (&None, Outcome::Ok));
+    let streams = record.streams.iter().map(|it| (it.batches, it.thread));
+    assert_eq!(streams.collect::<Vec<_>>(), [(3, 0), (5, 1), (4, 0)]);
     assert_eq!(record.counts.rows, 12 * ROWS);
     assert_eq!(record.counts.wire_bytes, 12 * 321);
     assert_eq!(record.latency.service.count, 12);
@@ -43,17 +40,13 @@ fn fixed_work_ends_with_the_streams() {
 
 #[test]
 fn one_failing_stream_ends_all_and_is_named() {
-    let peer = Peer::new(vec![
-        Script::ENDLESS,
-        Script::of(3).then(Then::Fail),
-        Script::ENDLESS,
-    ]);
+    let failing = Script::of(3).then(Then::Fail);
+    let peer = Peer::new(vec![Script::ENDLESS, failing, Script::ENDLESS]);
     let cleaned = peer.cleaned.clone();
     let record = run_peer(&spec(3, 2, ""), peer);
     assert_eq!(record.outcome, Outcome::Failed);
     let error = record.error.unwrap();
-    assert_eq!(error.kind, Kind::Server);
-    assert_eq!(error.stream, Some(1));
+    assert_eq!((error.kind, error.stream), (Kind::Server, Some(1)));
     assert_eq!(error.message, "stream 1: no more today");
     assert_eq!(record.streams[1].rows, 3 * ROWS);
     assert!(record.streams[1].batches == 3 && record.streams.len() == 3);
@@ -79,12 +72,8 @@ fn a_plan_that_fails_is_cleaned_up_after() {
 fn a_stall_is_a_timeout_that_tells_how_far_it_came() {
     let peer = Peer::new(vec![Script::of(2), Script::of(4).then(Then::Stall)]);
     let record = run_peer(&spec(2, 1, r#", "timeout_ns": 200000000"#), peer);
-    let error = record.error.unwrap();
-    assert_eq!(error.kind, Kind::Timeout);
-    assert_eq!(
-        error.message,
-        "stream 1: no data for 0.2 s (rows so far: 40)"
-    );
+    let said = "stream 1: no data for 0.2 s (rows so far: 40)";
+    assert_error!(record.error.unwrap(), Kind::Timeout, said);
     assert_eq!(record.counts.rows, 60);
 }
 
@@ -97,8 +86,7 @@ fn a_put_that_is_not_acknowledged_is_a_timeout() {
     let mut spec = spec(1, 1, r#", "timeout_ns": 200000000"#);
     spec.operation = venturi_base::spec::Operation::Put;
     let error = run_peer(&spec, Peer::all(1, script)).error.unwrap();
-    assert_eq!(error.kind, Kind::Timeout);
-    assert_contains(&error.message, "no acknowledgement for 0.2 s");
+    assert_error!(error, Kind::Timeout, "no acknowledgement for 0.2 s");
 }
 
 #[test]
@@ -112,8 +100,7 @@ fn a_panic_is_an_internal_failure_and_keeps_the_counts() {
     let mut peer = Peer::all(1, Script::of(1));
     peer.plan_panics = true;
     let error = run_peer(&spec_one(), peer).error.unwrap();
-    assert_eq!(error.kind, Kind::Internal);
-    assert!(error.message.contains("planned to panic"));
+    assert_error!(error, Kind::Internal, "planned to panic");
 }
 
 fn spec_one() -> TrialSpec {
@@ -149,12 +136,9 @@ fn a_set_up_that_hangs_is_cancelled_or_times_out() {
     for hangs_at_once in [true, false] {
         let peer = || {
             let mut peer = Peer::all(2, Script::of(3));
-            let step = if hangs_at_once {
-                &mut peer.plan
-            } else {
-                &mut peer.open
-            };
-            *step = Step::HANGS();
+            let (plan, open) = (&mut peer.plan, &mut peer.open);
+            let step = if hangs_at_once { plan } else { open };
+            step.never_ends = true;
             (step.clone(), peer)
         };
         let (step, hanging) = peer();
@@ -162,20 +146,16 @@ fn a_set_up_that_hangs_is_cancelled_or_times_out() {
         assert_eq!(record.outcome, Outcome::Interrupted);
         assert_eq!(record.counts.batches, 0);
         let record = run_peer(&spec(2, 2, r#", "timeout_ns": 100000000"#), peer().1);
-        let error = record.error.unwrap();
         let what = if hangs_at_once { "plan" } else { "connect" };
-        assert_eq!(error.kind, Kind::Timeout);
         let said = format!("{what}: no answer for 0.1 s");
-        assert!(error.message.contains(&said), "{}", error.message);
+        assert_error!(record.error.unwrap(), Kind::Timeout, &said);
     }
 }
 
 #[test]
 fn a_cpu_that_is_not_there_is_an_error_of_the_user() {
-    let record = run_peer(
-        &spec(1, 1, r#", "pin": [100000]"#),
-        Peer::all(1, Script::of(1)),
-    );
+    let spec = spec(1, 1, r#", "pin": [100000]"#);
+    let record = run_peer(&spec, Peer::all(1, Script::of(1)));
     assert_eq!(record.error.unwrap().kind, Kind::Usage);
     assert_eq!(record.pin, Some(vec![100_000]));
 }

@@ -9,7 +9,7 @@ use super::peer::{Script, Then, ROWS};
 use super::*;
 use crate::conductor::unix_ns;
 use venturi_base::error::Kind;
-use venturi_testkit::{assert_contains, refusal, trial};
+use venturi_testkit::{assert_contains, assert_error, refusal, trial};
 
 /// Only what hangs takes that long.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -32,31 +32,24 @@ pub fn line_up(
     let (lead, others) = controls.split_first().unwrap();
     std::thread::scope(|scope| {
         let run = &run;
-        let mut running = parts
-            .iter()
-            .zip(&controls)
-            .map(|(spec, control)| scope.spawn(move || run(spec, control)));
+        let parts = parts.iter().zip(&controls);
+        let mut running = parts.map(|(spec, control)| scope.spawn(move || run(spec, control)));
         let mut begun = vec![running.next().unwrap()];
         assert!(lead.wait(Phase::Planned, LIMIT));
         begun.extend(running);
         let all = |phase| assert!(controls.iter().all(|control| control.wait(phase, LIMIT)));
         all(Phase::Ready);
         let start = unix_ns() + 50_000_000;
-        controls
-            .iter()
-            .for_each(|control| control.start_at(start).unwrap());
+        let all_controls = controls.iter();
+        all_controls.for_each(|control| control.start_at(start).unwrap());
         all(Phase::Counted);
-        let told = |control: &Control| -> Vec<Value> {
-            let tallies = control.tallies().unwrap_or_else(|| "[]".into());
-            serde_json::from_str(&tallies).unwrap()
-        };
-        let mut tallies: Vec<Value> = others.iter().flat_map(told).collect();
+        let tallies = others.iter().filter_map(Control::tallies);
+        let tallies = tallies.map(|it| serde_json::from_str::<Vec<Value>>(&it).unwrap());
+        let mut tallies = tallies.collect::<Vec<_>>().concat();
         change(&mut tallies);
         lead.conclude(&json!(tallies).to_string()).unwrap();
-        begun
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .collect()
+        let records = begun.into_iter().map(|thread| thread.join().unwrap());
+        records.collect()
     })
 }
 
@@ -74,9 +67,7 @@ fn scripted(spec: &TrialSpec, control: &Control) -> Record {
 fn parts_start_together_and_the_lead_verifies_all() {
     let whole = whole(5, json!({"rate": 1000}));
     let records = line_up(&[part(&whole, 0, 2), part(&whole, 2, 3)], scripted, |_| {});
-    let [lead, other] = &records[..] else {
-        panic!("two records")
-    };
+    let (lead, other) = (&records[0], &records[1]);
     for record in &records {
         assert_eq!(record.error, None);
         // The same instant on one clock, however late each has heard of it.
@@ -85,10 +76,9 @@ fn parts_start_together_and_the_lead_verifies_all() {
             assert!(latest - skew <= other.times.started_unix_ns);
         }
     }
-    let numbers = |record: &Record| -> Vec<usize> {
-        record.streams.iter().map(|stream| stream.stream).collect()
-    };
-    assert_eq!((numbers(lead), numbers(other)), (vec![0, 1], vec![2, 3, 4]));
+    let streams = records.iter().flat_map(|record| &record.streams);
+    let numbers: Vec<usize> = streams.map(|stream| stream.stream).collect();
+    assert_eq!((numbers, lead.streams.len()), (vec![0, 1, 2, 3, 4], 2));
     assert_eq!(lead.counts.rows, 10 * ROWS);
     assert_eq!(other.counts.rows, 15 * ROWS);
     // The peer says how many rows it was told of.
@@ -100,11 +90,8 @@ fn parts_start_together_and_the_lead_verifies_all() {
     assert_eq!(verified.note.as_deref(), Some("verified by the lead"));
     assert!(other.stages.server.is_none());
     // Slots of the whole schedule: stream 4's fifth is its number 24, one each millisecond.
-    let schedules = records.iter().map(|record| record.schedule.unwrap());
-    assert_eq!(
-        schedules.map(|schedule| schedule.rate).collect::<Vec<_>>(),
-        [400.0, 600.0]
-    );
+    let rates = [lead, other].map(|record| record.schedule.unwrap().rate);
+    assert_eq!(rates, [400.0, 600.0]);
     assert!(other.streams[2].end_ns >= 24_000_000);
 }
 
@@ -159,15 +146,8 @@ fn a_start_may_be_given_before_anything_is_ready() {
 #[test]
 fn nobody_gives_the_start() {
     let record = alone(json!({"timeout_ns": 200_000_000}), 1, |_| {});
-    let error = record.error.unwrap();
-    assert_eq!(error.kind, Kind::Timeout);
-    assert!(
-        error
-            .message
-            .starts_with("nobody gave the start for 0.2 s: "),
-        "{}",
-        error.message
-    );
+    let said = "nobody gave the start for 0.2 s: ";
+    assert_error!(record.error.unwrap(), Kind::Timeout, said);
     assert_eq!(record.counts.batches, 0);
 }
 
@@ -177,9 +157,7 @@ fn a_start_in_the_far_future_is_a_clock_that_is_wrong() {
         let hour = 3_600_000_000_000;
         control.start_at(unix_ns() + hour).unwrap();
     });
-    let error = record.error.unwrap();
-    assert_eq!(error.kind, Kind::Usage);
-    assert_contains(&error.message, "is the clock right?");
+    assert_error!(record.error.unwrap(), Kind::Usage, "is the clock right?");
 }
 
 #[test]
@@ -199,10 +177,9 @@ fn a_cancel_ends_every_wait() {
     let forgotten = alone(json!({"timeout_ns": 100_000_000}), 0, |control| {
         control.start_at(unix_ns()).unwrap();
     });
-    let error = forgotten.error.unwrap();
-    assert_eq!(error.kind, Kind::Timeout);
     // Whatever the time-out, others may need a second.
-    assert_contains(&error.message, "nobody told within 1 s");
+    let said = "nobody told within 1 s";
+    assert_error!(forgotten.error.unwrap(), Kind::Timeout, said);
 }
 
 #[test]
@@ -256,5 +233,5 @@ fn shares_that_cannot_be_are_said() {
     assert!(refused(json!({"first": 0, "count": 2}), more).contains("one process"));
     let unknown = Phase::of_name("begun").unwrap_err().message;
     let known = "known: set-up, planned, ready, running, counted, verifying, done";
-    assert!(unknown.contains(known));
+    assert_contains(&unknown, known);
 }

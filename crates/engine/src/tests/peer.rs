@@ -13,6 +13,7 @@ use venturi_base::meter::align::Clock;
 use venturi_base::meter::clock::{Stage, StageClock, StageTotals, Workers};
 use venturi_base::meter::sampler::monotonic_at;
 use venturi_base::meter::series::Series;
+use venturi_base::spec::Verify;
 use venturi_targets::{
     Identity, LocalFuture, Moved, ServerReport, Session, Tally, Target, Verification, Watched,
 };
@@ -73,11 +74,6 @@ pub struct Step {
 }
 
 impl Step {
-    pub const HANGS: fn() -> Step = || Step {
-        never_ends: true,
-        ..Step::default()
-    };
-
     async fn take(&self) {
         self.taken_unix_ns.store(unix_ns(), Ordering::SeqCst);
         if self.never_ends {
@@ -90,16 +86,17 @@ impl Step {
     }
 }
 
-#[derive(Clone)]
+#[derive(Default)]
 pub struct Peer {
     pub scripts: Vec<Script>,
     pub plan: Step,
     pub plan_panics: bool,
     pub open: Step,
     pub grouped: bool,
-    /// Sessions a stream.
+    /// Sessions per stream, where there is more than one.
     pub in_flight: usize,
-    pub verified: std::result::Result<Option<&'static str>, Kind>,
+    pub verify_fails: Option<Kind>,
+    pub mismatch: Option<&'static str>,
     pub report: Option<Kind>,
     /// The server samples, by a clock that is so far ahead of ours.
     pub ahead_ns: Option<i64>,
@@ -112,17 +109,7 @@ impl Peer {
     pub fn new(scripts: Vec<Script>) -> Self {
         Self {
             scripts,
-            plan: Step::default(),
-            plan_panics: false,
-            open: Step::default(),
-            grouped: false,
-            in_flight: 1,
-            verified: Ok(None),
-            report: None,
-            ahead_ns: None,
-            plan_fails: None,
-            clean: None,
-            cleaned: Arc::default(),
+            ..Self::default()
         }
     }
 
@@ -136,9 +123,7 @@ impl Target for Peer {
         assert!(!self.plan_panics, "planned to panic");
         Box::pin(async {
             self.plan.take().await;
-            if let Some(kind) = self.plan_fails {
-                return Err(Error::new(kind, "cannot plan"));
-            }
+            fail(self.plan_fails, "cannot plan")?;
             Ok(Identity {
                 address: "127.0.0.1:1".into(),
                 protocol: "test".into(),
@@ -165,7 +150,7 @@ impl Target for Peer {
             let mut sessions: Vec<Box<dyn Session>> = Vec::new();
             for &stream in group {
                 let next = Rc::new(Cell::new(0));
-                for _ in 0..self.in_flight {
+                for _ in 0..self.in_flight.max(1) {
                     sessions.push(Box::new(Stream {
                         script: self.scripts[stream],
                         next: next.clone(),
@@ -181,43 +166,28 @@ impl Target for Peer {
 
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
         Box::pin(async move {
-            let mismatch = self
-                .verified
-                .map_err(|kind| Error::new(kind, "cannot verify"))?;
-            Ok(Verification {
-                requested: venturi_base::spec::Verify::Checksum,
-                achieved: "count",
-                expected_rows: None,
-                rows: tallies.iter().map(|tally| tally.rows).sum(),
-                expected_checksum: None,
-                checksum: None,
-                sums: None,
-                stored_bytes: None,
-                note: None,
-                mismatch: mismatch.map(str::to_owned),
-            })
+            fail(self.verify_fails, "cannot verify")?;
+            let rows = tallies.iter().map(|tally| tally.rows).sum();
+            let mut verified = Verification::of(Verify::Checksum, rows);
+            verified.achieved = "count";
+            verified.mismatch = self.mismatch.map(str::to_owned);
+            Ok(verified)
         })
     }
 
     fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
         Box::pin(async {
-            match self.report {
-                Some(kind) => Err(Error::new(kind, "no report today")),
-                None => Ok(Some(ServerReport {
-                    pools: Default::default(),
-                    stages: {
-                        let mut stages = StageTotals::default();
-                        stages.0[Stage::Encode as usize] = 5;
-                        stages
-                    },
-                    workers: Some(Workers {
-                        workers: 1,
-                        time_ns: 5,
-                    }),
-                    user_ns: 7,
-                    system_ns: 8,
-                })),
-            }
+            fail(self.report, "no report today")?;
+            let mut stages = StageTotals::default();
+            stages.0[Stage::Encode as usize] = 5;
+            let (workers, time_ns) = (1, 5);
+            Ok(Some(ServerReport {
+                pools: Default::default(),
+                stages,
+                workers: Some(Workers { workers, time_ns }),
+                user_ns: 7,
+                system_ns: 8,
+            }))
         })
     }
 
@@ -227,14 +197,11 @@ impl Target for Peer {
                 let mut series = Series::default();
                 series.begin_row(monotonic_at(Instant::now()) + offset_ns);
                 series.end_row(0);
-                let uncertainty_ns = 0;
-                Watched {
-                    series,
-                    clock: Clock {
-                        offset_ns,
-                        uncertainty_ns,
-                    },
-                }
+                let clock = Clock {
+                    offset_ns,
+                    uncertainty_ns: 0,
+                };
+                Watched { series, clock }
             }))
         })
     }
@@ -242,12 +209,13 @@ impl Target for Peer {
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
         Box::pin(async {
             self.cleaned.store(true, Ordering::SeqCst);
-            match self.clean {
-                Some(kind) => Err(Error::new(kind, "it sticks")),
-                None => Ok(()),
-            }
+            fail(self.clean, "it sticks")
         })
     }
+}
+
+fn fail(kind: Option<Kind>, message: &str) -> Result<()> {
+    kind.map_or(Ok(()), |kind| Err(Error::new(kind, message)))
 }
 
 struct Stream {
@@ -263,9 +231,8 @@ struct Stream {
 impl Stream {
     fn poll_sleep(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let wait = Duration::from_millis(1);
-        let sleep = self
-            .sleep
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(wait)));
+        let start = || Box::pin(tokio::time::sleep(wait));
+        let sleep = self.sleep.get_or_insert_with(start);
         let slept = std::future::Future::poll(sleep.as_mut(), cx);
         if slept.is_ready() {
             self.sleep = None;
@@ -314,10 +281,8 @@ impl Session for Stream {
         }
         self.tally.rows += ROWS;
         self.tally.wire_bytes += BYTES + 1;
-        Poll::Ready(Ok(Some(Moved {
-            rows: ROWS,
-            bytes: BYTES,
-        })))
+        let (rows, bytes) = (ROWS, BYTES);
+        Poll::Ready(Ok(Some(Moved { rows, bytes })))
     }
 
     fn is_spent(&self) -> bool {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::peer::{Script, BYTES, ROWS};
 use super::*;
 use crate::conductor::unix_ns;
-use venturi_testkit::{alone, assert_contains, until};
+use venturi_testkit::{alone, assert_contains, assert_error, until};
 
 /// Where an object is in a record, and the names of its fields.
 const FIELDS: &str = "\
@@ -36,12 +36,8 @@ fn the_fields_are_those_of_the_format() {
     for line in FIELDS.lines() {
         let (path, names) = line.split_once(": ").unwrap();
         let found = json.pointer(path).unwrap().as_object().unwrap().keys();
-        let names: BTreeSet<&str> = names.split(' ').collect();
-        assert_eq!(
-            found.map(String::as_str).collect::<BTreeSet<_>>(),
-            names,
-            "{path}"
-        );
+        let found: BTreeSet<&str> = found.map(String::as_str).collect();
+        assert_eq!(found, names.split(' ').collect(), "{path}");
     }
     assert_eq!(json["outcome"], "ok");
     assert_eq!(json["stages"]["server"]["encode"], 5);
@@ -51,29 +47,26 @@ fn the_fields_are_those_of_the_format() {
 
 #[test]
 fn a_mismatch_fails_the_trial_and_trouble_around_it_is_a_note() {
-    let mut peer = Peer::all(1, Script::of(5));
-    peer.verified = Ok(Some("49 rows instead of 50"));
-    let record = run_peer(&spec(1, 1, ""), peer);
+    let run = |more: &str, change: &dyn Fn(&mut Peer)| {
+        let mut peer = Peer::all(1, Script::of(5));
+        change(&mut peer);
+        run_peer(&spec(1, 1, more), peer)
+    };
+    let record = run("", &|peer| peer.mismatch = Some("49 rows instead of 50"));
     assert_eq!(record.outcome, Outcome::Failed);
     let error = record.error.unwrap();
-    assert_eq!(error.kind, Kind::Verification);
-    assert_eq!(error.message.as_str(), "49 rows instead of 50");
-    let mut peer = Peer::all(1, Script::of(5));
-    peer.clean = Some(Kind::Server);
-    peer.report = Some(Kind::Lost);
-    let record = run_peer(&spec(1, 1, ""), peer);
+    assert_error!(error, Kind::Verification, "49 rows instead of 50");
+    let record = run("", &|peer| {
+        (peer.clean, peer.report) = (Some(Kind::Server), Some(Kind::Lost));
+    });
     assert_eq!(record.outcome, Outcome::Ok);
     let note = record.verification.note.unwrap();
     assert_contains(&note, "it sticks");
     assert_contains(&note, "no report today");
-    let mut peer = Peer::all(1, Script::of(5));
-    peer.verified = Err(Kind::Lost);
-    let record = run_peer(&spec(1, 1, ""), peer);
-    assert_eq!(record.error.unwrap().kind, Kind::Lost);
+    let cannot = |peer: &mut Peer| peer.verify_fails = Some(Kind::Lost);
+    assert_eq!(run("", &cannot).error.unwrap().kind, Kind::Lost);
     // Not asked for: not done.
-    let mut peer = Peer::all(1, Script::of(5));
-    peer.verified = Err(Kind::Lost);
-    let record = run_peer(&spec(1, 1, r#", "verify": "none""#), peer);
+    let record = run(r#", "verify": "none""#, &cannot);
     assert_eq!(record.outcome, Outcome::Ok);
     assert_eq!(record.verification.achieved, "none");
 }
@@ -141,9 +134,8 @@ fn samples_and_the_steady_window_follow_the_streams() {
             let threads = process.threads.as_ref().unwrap();
             // They have ended by now, and what they used until then is known.
             for thread in ["client-0", "client-1"] {
-                let of_it = threads.iter().filter(|of| of.name == thread);
-                let most = of_it.map(|of| of.cpu_share).fold(0.0, f64::max);
-                assert!(most > 0.0, "{threads:?}");
+                let mut of_it = threads.iter().filter(|of| of.name == thread);
+                assert!(of_it.any(|of| of.cpu_share > 0.0), "{threads:?}");
             }
             assert!((0.0..=1.0).contains(&client.host.as_ref().unwrap().busy_share));
         }

@@ -3,31 +3,41 @@
 use serde_json::{json, Value};
 
 use super::line_up::part;
-use super::shares::{flight_server, in_two, numbers, real, records, same, trial};
+use super::shares::{flight_server, in_two, numbers, real, records, run_one, same, trial};
 use super::*;
 use venturi_base::error::Kind;
 use venturi_servers::{flight, timeseries};
-use venturi_testkit::{assert_contains, closed_port, until, with, Directory, Relay};
+use venturi_testkit::{
+    assert_contains, assert_error, closed_port, told, until, with, Directory, Relay,
+};
 
-fn run_one(spec: &Value) -> Record {
-    crate::run(
-        TrialSpec::parse(&spec.to_string()).unwrap(),
-        &Control::new(),
-    )
+fn failure(spec: &Value) -> Failure {
+    run_one(spec).error.unwrap()
 }
 
-fn failure(spec: &Value) -> (Kind, String) {
-    let error = run_one(spec).error.unwrap();
-    (error.kind, error.message)
+/// All points or rows are there, as the checksum shows.
+fn assert_verified(record: &Record, rows: u64) {
+    assert_eq!(record.error, None);
+    let verified = &record.verification;
+    assert_eq!((verified.achieved, verified.rows), ("checksum", rows));
+}
+
+/// The server behind this relay dies: the stream that it had, and the server, are named.
+fn assert_dies(spec: &Value, relay: &Relay) {
+    let record = while_it_runs(spec, || relay.cut());
+    let error = record.error.unwrap();
+    assert_error!(error, Kind::Lost, &relay.address());
+    assert!(matches!(error.stream, Some(1 | 3)), "{:?}", error.stream);
+    assert!(record.counts.rows > 0);
+}
+
+fn count(server: &flight::Server, what: &str) -> u64 {
+    told(&server.statistics())[what].as_u64().unwrap()
 }
 
 fn url(servers: &[flight::Server]) -> String {
     let all: Vec<String> = servers.iter().map(|server| server.address()).collect();
     format!("flight://{}", all.join(","))
-}
-
-fn told(statistics: &str) -> Value {
-    serde_json::from_str(statistics).unwrap()
 }
 
 /// Runs a trial without an end of its own until it moves, then does `act`.
@@ -51,25 +61,18 @@ fn flight_is_the_same_over_one_two_and_three() {
         for options in [json!({}), json!({"connections": "shared"})] {
             let mut sums = Vec::new();
             for count in 1..=3 {
-                let whole = records(
-                    &url(&servers[..count]),
-                    operation,
-                    json!({"options": options}),
-                );
+                let url = url(&servers[..count]);
+                let whole = records(&url, operation, json!({"options": options}));
                 // By one process and by two.
                 let (one, two) = same(&whole);
                 // The lead alone has heard of the servers' work.
                 assert!(two[1].workers.server.is_none());
                 assert!(two[1].samples.as_ref().unwrap().server.is_none());
                 for record in [&one, &two[0]] {
-                    let verified = &record.verification;
-                    assert_eq!((verified.achieved, verified.rows), ("checksum", 152_500));
+                    assert_verified(record, 152_500);
                     let target = &record.target;
                     assert_eq!((target.servers, target.reference), (count, true));
-                    assert_eq!(
-                        format!("flight://{}", target.address),
-                        url(&servers[..count])
-                    );
+                    assert_eq!(format!("flight://{}", target.address), url);
                     assert!(target.round_trip_ns.is_some());
                     assert_eq!(record.workers.server.unwrap().workers, 5);
                     assert!(record.cpu.server.unwrap().total() > 0);
@@ -81,14 +84,12 @@ fn flight_is_the_same_over_one_two_and_three() {
                 }
                 sums.push(one.verification.checksum);
             }
-            assert_eq!(sums[0], sums[1]);
-            assert_eq!(sums[0], sums[2]);
+            assert!(sums[0] == sums[1] && sums[0] == sums[2], "{sums:?}");
         }
     }
     // Streams 0 and 3 at the first, 1 and 4 at the second, 2 at the third; 16 times in all.
-    let moved = |server: &flight::Server, what: &str| told(&server.statistics())[what].clone();
-    assert!(moved(&servers[2], "rows_sent").as_u64() >= Some(30_500 * 4));
-    assert!(moved(&servers[2], "rows_received").as_u64() >= Some(30_500 * 4));
+    assert!(count(&servers[2], "rows_sent") >= 30_500 * 4);
+    assert!(count(&servers[2], "rows_received") >= 30_500 * 4);
 }
 
 #[test]
@@ -100,8 +101,7 @@ fn fewer_streams_than_servers() {
         assert_eq!(record.verification.achieved, "checksum");
         assert_eq!(record.target.servers, 3);
     }
-    let gets = |server: &flight::Server| told(&server.statistics())["gets"].as_u64().unwrap();
-    assert!(gets(&servers[0]) > 0 && gets(&servers[1]) == 0);
+    assert!(count(&servers[0], "gets") > 0 && count(&servers[1], "gets") == 0);
 }
 
 #[test]
@@ -130,10 +130,10 @@ fn a_file_is_given_to_all_servers_and_taken_back() {
     let small = r#"{"host": "127.0.0.1", "port": 0, "memory_bytes": 1000}"#;
     let small = flight::Server::start(small).unwrap();
     let target = format!("{},{}", url(&servers[..1]), small.address());
-    let (_, message) = failure(&records(&target, "get", json!({"data": data})));
-    assert!(message.contains(&small.address()), "{message}");
+    let error = failure(&records(&target, "get", json!({"data": data})));
+    assert_contains(&error.message, &small.address());
     for server in servers.iter().chain([&small]) {
-        assert_eq!(told(&server.statistics())["tables"], 0);
+        assert_eq!(count(server, "tables"), 0);
     }
 }
 
@@ -160,22 +160,18 @@ fn a_table_is_read_from_all_servers_that_hold_the_same() {
     assert_eq!(two.verification.rows, 5 * 2500);
     assert_eq!(one.verification.checksum, two.verification.checksum);
     // Streams 1 and 3, by one process and by two.
-    assert_eq!(told(&servers[1].statistics())["gets"].as_u64(), Some(4));
+    assert_eq!(count(&servers[1], "gets"), 4);
     // The third has none, then another one.
-    let (kind, message) = failure(&get(&servers));
-    assert_eq!(kind, Kind::Server);
-    assert!(message.contains(&servers[2].address()), "{message}");
-    assert_contains(&message, "there is no table");
+    let third = &servers[2].address();
+    let error = failure(&get(&servers));
+    assert_error!(error, Kind::Server, "there is no table");
+    assert_contains(&error.message, third);
     put(&servers[2..], 2400);
-    let (kind, message) = failure(&get(&servers));
-    assert_eq!(kind, Kind::Usage);
-    for says in [
-        &servers[0].address(),
-        &servers[2].address(),
-        "1 endpoint, 2500 rows; 1 endpoint, 2400 rows",
-    ] {
-        assert!(message.contains(says), "{message}");
-    }
+    let error = failure(&get(&servers));
+    assert_error!(error, Kind::Usage, &servers[0].address());
+    let said = "1 endpoint, 2500 rows; 1 endpoint, 2400 rows";
+    assert_contains(&error.message, third);
+    assert_contains(&error.message, said);
 }
 
 #[test]
@@ -184,10 +180,9 @@ fn a_flight_server_that_is_down_is_named() {
     let down = format!("127.0.0.1:{}", closed_port());
     for operation in ["get", "put"] {
         let target = format!("{},{down}", url(std::slice::from_ref(&up)));
-        let (kind, message) = failure(&records(&target, operation, json!({})));
-        assert_eq!(kind, Kind::Unreachable);
-        assert!(message.contains(&down), "{message}");
-        assert!(!message.contains(&up.address()), "{message}");
+        let error = failure(&records(&target, operation, json!({})));
+        assert_error!(error, Kind::Unreachable, &down);
+        assert!(!error.message.contains(&up.address()));
     }
 }
 
@@ -198,16 +193,7 @@ fn a_flight_server_that_dies_is_named() {
         let relay = Relay::to(servers[1].address());
         let target = format!("{},{}", url(&servers[..1]), relay.address());
         let more = json!({"rows_per_stream": null, "duration_ns": 600_000_000_000u64});
-        let record = while_it_runs(&records(&target, operation, more), || relay.cut());
-        let error = record.error.unwrap();
-        assert_eq!(error.kind, Kind::Lost, "{}", error.message);
-        assert!(
-            error.message.contains(&relay.address()),
-            "{}",
-            error.message
-        );
-        assert!(matches!(error.stream, Some(1 | 3)), "{:?}", error.stream);
-        assert!(record.counts.rows > 0);
+        assert_dies(&records(&target, operation, more), &relay);
     }
     // Nothing of it is left over.
     let record = run_one(&records(&url(&servers), "get", json!({"trial": "next"})));
@@ -262,43 +248,39 @@ impl Stores {
 
 #[test]
 fn points_are_the_same_over_one_two_and_three_stores() {
-    for (scheme, protocol) in [
+    let schemes = [
         ("akumuli", "resp"),
         ("opentsdb", "opentsdb"),
         ("influx", "influx"),
-    ] {
+    ];
+    for (scheme, protocol) in schemes {
         let mut sums = Vec::new();
         for count in 1..=3 {
             let stores = Stores::new(count);
             let spec = stores.ingest(scheme, &stores.addresses(protocol), json!({}));
             let record = run_one(&spec);
-            assert_eq!(record.error, None);
-            let verified = &record.verification;
-            assert_eq!((verified.achieved, verified.rows), ("checksum", 100_000));
+            assert_verified(&record, 100_000);
             assert_eq!(record.target.servers, count);
             assert!(record.target.reference);
             assert!(record.counts.stored_bytes.unwrap() > 0);
             assert!(record.cpu.server.is_some());
-            sums.push(verified.checksum.clone());
+            sums.push(record.verification.checksum);
             let points = stores
                 .all
                 .iter()
-                .map(|store| told(&store.statistics())["points"].as_u64().unwrap());
-            let shares = [vec![5], vec![3, 2], vec![2, 2, 1]];
-            let shares: Vec<u64> = shares[count - 1].iter().map(|it| it * 20_000).collect();
-            assert_eq!(points.collect::<Vec<_>>(), shares);
+                .map(|it| told(&it.statistics())["points"].clone());
+            let shares = [&[100_000][..], &[60_000, 40_000], &[40_000, 40_000, 20_000]];
+            assert_eq!(points.collect::<Vec<_>>(), shares[count - 1]);
         }
-        assert_eq!(sums[0], sums[1]);
-        assert_eq!(sums[0], sums[2]);
+        assert!(sums[0] == sums[1] && sums[0] == sums[2], "{sums:?}");
     }
 }
 
 #[test]
 fn points_of_all_parts_are_in_all_stores() {
     let mut stores = Stores::new(0);
-    for (scheme, protocol, generate) in
-        [("akumuli", "resp", "ahead"), ("influx", "influx", "inline")]
-    {
+    let ways = [("akumuli", "resp", "ahead"), ("influx", "influx", "inline")];
+    for (scheme, protocol, generate) in ways {
         stores = Stores::new(2);
         let more = json!({"generate": generate});
         let two = in_two(&stores.ingest(scheme, &stores.addresses(protocol), more));
@@ -306,8 +288,7 @@ fn points_of_all_parts_are_in_all_stores() {
             assert_eq!(record.error, None);
             assert_eq!(record.target.servers, 2);
         }
-        let verified = &two[0].verification;
-        assert_eq!((verified.achieved, verified.rows), ("checksum", 100_000));
+        assert_verified(&two[0], 100_000);
         assert_eq!(two[0].counts.rows, 40_000);
     }
     // The same by requests; and what was there before is taken off.
@@ -317,11 +298,9 @@ fn points_of_all_parts_are_in_all_stores() {
         "data": {"source": "metrics", "hosts": 11, "start_unix_ns": 1_583_228_800_000_000_000i64},
     });
     let record = run_one(&stores.ingest("influx", &[], more));
-    assert_eq!(record.error, None);
-    let verified = &record.verification;
-    assert_eq!((verified.achieved, verified.rows), ("checksum", 100_000));
-    let note = verified.note.as_ref().unwrap();
-    assert_contains(note, "100000 points were there before");
+    assert_verified(&record, 100_000);
+    let note = record.verification.note.unwrap();
+    assert_contains(&note, "100000 points were there before");
 }
 
 #[test]
@@ -334,18 +313,16 @@ fn a_store_that_does_not_tell_is_named() {
     let record = run_one(&stores.ingest("influx", &places, options));
     assert_eq!(record.error, None);
     assert!(!record.target.reference);
-    let verified = &record.verification;
-    assert_eq!(verified.achieved, "acknowledged");
-    assert_eq!(verified.rows, 100_000);
-    let note = verified.note.as_ref().unwrap();
-    assert!(
-        note.contains(&places[1]) && !note.contains(&places[0]),
-        "{note}"
+    let verified = record.verification;
+    assert_eq!(
+        (verified.achieved, verified.rows),
+        ("acknowledged", 100_000)
     );
+    let note = verified.note.unwrap();
+    assert!(note.contains(&places[1]) && !note.contains(&places[0]));
     let one = json!({"options": {"http_port": [8181]}});
-    let (kind, message) = failure(&stores.ingest("influx", &places, one));
-    assert_eq!(kind, Kind::Usage);
-    assert_contains(&message, "1 ports for 2 hosts");
+    let error = failure(&stores.ingest("influx", &places, one));
+    assert_error!(error, Kind::Usage, "1 ports for 2 hosts");
 }
 
 #[test]
@@ -354,21 +331,11 @@ fn a_store_that_is_down_or_dies_is_named() {
     let mut places = stores.addresses("resp");
     let relay = Relay::to(places[1].clone());
     places[1] = format!("127.0.0.1:{}", closed_port());
-    let (kind, message) = failure(&stores.ingest("akumuli", &places, json!({})));
-    assert_eq!(kind, Kind::Unreachable);
-    assert!(message.contains(&places[1]), "{message}");
+    let error = failure(&stores.ingest("akumuli", &places, json!({})));
+    assert_error!(error, Kind::Unreachable, &places[1]);
     places[1] = relay.address();
     let more = json!({"rows_per_stream": null, "duration_ns": 600_000_000_000u64});
-    let spec = stores.ingest("akumuli", &places, more);
-    let record = while_it_runs(&spec, || relay.cut());
-    let error = record.error.unwrap();
-    assert_eq!(error.kind, Kind::Lost, "{}", error.message);
-    assert!(
-        error.message.contains(&relay.address()),
-        "{}",
-        error.message
-    );
-    assert!(matches!(error.stream, Some(1 | 3)), "{:?}", error.stream);
+    assert_dies(&stores.ingest("akumuli", &places, more), &relay);
 }
 
 #[test]
@@ -379,11 +346,7 @@ fn the_second_part_alone_speaks_to_its_own_servers() {
     let parts = [part(&whole, 0, 3), part(&whole, 3, 1)];
     let records = super::line_up::line_up(&parts, real, |_| {});
     assert!(records.iter().all(|record| record.error.is_none()));
-    let rows = |server: &flight::Server| {
-        let told = told(&server.statistics());
-        told["rows_received"].as_u64().unwrap()
-    };
     // Warm-up batches are rows as well.
-    assert_eq!(rows(&servers[0]), rows(&servers[1]));
-    assert!(rows(&servers[1]) >= 2 * 30_500);
+    let [first, second] = servers.map(|server| count(&server, "rows_received"));
+    assert!(first == second && second >= 2 * 30_500, "{first}, {second}");
 }

@@ -1,15 +1,12 @@
 //! Parts of one trial against real targets: what the lead verifies is what all have moved.
 
-use std::sync::Arc;
-
-use arrow_array::{Int64Array, RecordBatch};
 use serde_json::{json, Value};
 
 use super::line_up::{line_up, part};
 use super::*;
 use venturi_base::error::Kind;
 use venturi_servers::{charrow, flight};
-use venturi_testkit::{assert_contains, with, Directory};
+use venturi_testkit::{arrow, assert_error, told, with, Directory};
 
 pub fn trial(more: Value) -> Value {
     let shared = json!({"trial": "shared", "streams": 5, "sample_interval_ns": 20_000_000});
@@ -27,34 +24,31 @@ pub fn in_two(whole: &Value) -> Vec<Record> {
 
 /// By one process, and by two: the same is verified.
 pub fn same(whole: &Value) -> (Record, Vec<Record>) {
-    let one = crate::run(
-        TrialSpec::parse(&whole.to_string()).unwrap(),
-        &Control::new(),
-    );
+    let one = run_one(whole);
     assert_eq!(one.error, None);
     let two = in_two(whole);
     for record in &two {
         assert_eq!(record.error, None);
     }
     let (lead, other) = (&two[0], &two[1]);
-    assert_eq!(
-        lead.counts.rows + other.counts.rows,
-        one.counts.rows,
-        "{whole}"
-    );
+    let rows = lead.counts.rows + other.counts.rows;
+    assert_eq!(rows, one.counts.rows, "{whole}");
     assert_eq!(other.verification.achieved, "none");
-    let (here, there) = (&lead.verification, &one.verification);
-    assert_eq!(here.achieved, there.achieved);
-    assert_eq!(here.rows, there.rows);
-    assert_eq!(here.expected_rows, there.expected_rows);
-    assert_eq!(here.checksum, there.checksum);
-    assert_eq!(here.sums, there.sums);
+    let verified = |record: &Record| serde_json::to_value(&record.verification).unwrap();
+    assert_eq!(verified(lead), verified(&one));
     (one, two)
 }
 
+pub fn run_one(spec: &Value) -> Record {
+    real(
+        &TrialSpec::parse(&spec.to_string()).unwrap(),
+        &Control::new(),
+    )
+}
+
 pub fn flight_server() -> flight::Server {
-    flight::Server::start(r#"{"host": "127.0.0.1", "port": 0, "memory_bytes": 1000000000}"#)
-        .unwrap()
+    let spec = r#"{"host": "127.0.0.1", "port": 0, "memory_bytes": 1000000000}"#;
+    flight::Server::start(spec).unwrap()
 }
 
 pub fn records(server: &str, operation: &str, more: Value) -> Value {
@@ -77,19 +71,13 @@ fn a_file_is_given_to_the_server_once() {
     other["data"]["ipc"] = json!("/nowhere");
     let two = line_up(&[part(&whole, 0, 2), part(&other, 2, 3)], real, |_| {});
     assert!(two.iter().all(|record| record.error.is_none()));
-    let statistics: Value = serde_json::from_str(&server.statistics()).unwrap();
-    assert_eq!(statistics["tables"], 0);
+    assert_eq!(told(&server.statistics())["tables"], 0);
 }
 
 /// Numbers as a file that Rust reads.
 pub fn numbers(place: &Directory, rows: i64) -> Value {
     let ipc = place.file("numbers.arrow");
-    let numbers = Arc::new(Int64Array::from_iter_values(0..rows));
-    let batch = RecordBatch::try_from_iter([("n", numbers as _)]).unwrap();
-    let file = std::fs::File::create(&ipc).unwrap();
-    let mut writer = arrow_ipc::writer::FileWriter::try_new(file, &batch.schema()).unwrap();
-    writer.write(&batch).unwrap();
-    writer.finish().unwrap();
+    arrow::write_file(&ipc, &[arrow::numbers(0..rows)]);
     json!({"source": "file", "path": "numbers.csv", "ipc": ipc})
 }
 
@@ -121,11 +109,12 @@ fn upsert(place: &Directory, more: Value) -> Value {
 fn rows_of_all_parts_are_found_and_their_sums() {
     let place = Directory::new();
     // Two of each stream's three batches, and all of them more than once.
-    for (rows, generate, keys) in [
+    let ways = [
         (200, "ahead", 1000),
         (200, "inline", 1000),
         (700, "ahead", 1500),
-    ] {
+    ];
+    for (rows, generate, keys) in ways {
         let more = json!({"rows_per_stream": rows, "generate": generate});
         let (_, two) = same(&upsert(&place, more));
         let verified = &two[0].verification;
@@ -133,10 +122,8 @@ fn rows_of_all_parts_are_found_and_their_sums() {
     }
     // Fewer batches than streams.
     let data = json!({"source": "usage", "working_set": 300, "seed": 7, "loaded_unix_s": 1});
-    same(&upsert(
-        &place,
-        json!({"data": data, "rows_per_stream": 300}),
-    ));
+    let more = json!({"data": data, "rows_per_stream": 300});
+    same(&upsert(&place, more));
 }
 
 #[test]
@@ -154,24 +141,19 @@ fn a_wrong_tally_is_found() {
         records[0].error.clone().unwrap()
     };
     let error = lie("/sums/0", json!("12"));
-    assert_eq!(error.kind, Kind::Verification);
-    assert_contains(&error.message, "the sum of");
+    assert_error!(error, Kind::Verification, "the sum of");
     let error = lie("/batches", json!([[1, 1], [0, 2]]));
-    assert_eq!(error.kind, Kind::Verification);
-    assert_contains(&error.message, "1000 rows are there, 900 were acknowledged");
+    let said = "1000 rows are there, 900 were acknowledged";
+    assert_error!(error, Kind::Verification, said);
     let error = lie("/batches", json!([[1, 7]]));
     assert!(error.message.contains("7 batches, of 15 it has 3"));
     let server = flight_server();
-    let whole = records(
-        &format!("flight://{}", server.address()),
-        "get",
-        json!({"trial": "lie"}),
-    );
+    let url = format!("flight://{}", server.address());
+    let whole = records(&url, "get", json!({"trial": "lie"}));
     let parts = [part(&whole, 0, 2), part(&whole, 2, 3)];
     let records = line_up(&parts, real, |tallies| tallies[0]["rows"] = json!(1));
     let error = records[0].error.clone().unwrap();
-    assert_eq!(error.kind, Kind::Verification);
-    assert_contains(&error.message, "rows");
+    assert_error!(error, Kind::Verification, "rows");
 }
 
 #[test]
@@ -181,6 +163,5 @@ fn a_file_of_one_process_is_not_shared() {
         "data": {"source": "usage"},
     }));
     let error = real(&part(&whole, 0, 2), &Control::new()).error.unwrap();
-    assert_eq!(error.kind, Kind::Usage);
-    assert!(error.message.contains("run it on one host"));
+    assert_error!(error, Kind::Usage, "run it on one host");
 }

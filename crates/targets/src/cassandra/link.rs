@@ -139,6 +139,11 @@ impl Link {
         self.inner.borrow().lost.is_some()
     }
 
+    #[cfg(test)]
+    pub fn set_timeout(&self, timeout: Duration) {
+        self.inner.borrow_mut().timeout = timeout;
+    }
+
     /// Sends a request and waits for its answer; one at a time of each lane.
     pub fn ask(self: &Rc<Self>, lane: usize, call: Call) -> Asking {
         Asking {

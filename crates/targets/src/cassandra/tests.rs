@@ -23,14 +23,11 @@ use super::statement::FirstRow;
 use super::Cassandra;
 use venturi_base::data::upsert::Table;
 use venturi_base::error::{Error, Fate, Kind};
-use venturi_base::spec::{TrialSpec, Upsert};
-use venturi_testkit::assert_contains;
+use venturi_testkit::{assert_contains, assert_error, parse, roles, with};
 
 fn options(all: Value) -> Result<Options, Error> {
-    let Value::Object(all) = all else {
-        panic!("not an object")
-    };
-    Options::parse(&all.into_iter().collect::<BTreeMap<_, _>>())
+    let all: BTreeMap<String, Value> = serde_json::from_value(all).unwrap();
+    Options::parse(&all)
 }
 
 #[test]
@@ -74,15 +71,19 @@ fn options_are_strict() {
     assert!(options(json!({"consistency": "any", "write": "insert"})).is_ok());
 }
 
+/// The target of a trial of these rows.
+fn target(data: Value, more: Value) -> Result<Cassandra, Error> {
+    let spec = json!({
+        "target": "cassandra://h/space", "operation": "upsert", "data": data, "rows_per_stream": 10,
+    });
+    Cassandra::new(Arc::new(parse(with(spec, more))))
+}
+
 #[test]
 fn impossible_specs_are_refused_at_once() {
     let spec = |rows: usize, options: Value| {
-        let spec = json!({
-            "trial": "t", "target": "cassandra://h", "operation": "upsert",
-            "data": {"source": "usage"}, "rows_per_batch": rows, "streams": 1, "threads": 1,
-            "duration_ns": 1, "options": options
-        });
-        let made = Cassandra::new(Arc::new(TrialSpec::parse(&spec.to_string()).unwrap()));
+        let usage = json!({"source": "usage"});
+        let made = target(usage, json!({"rows_per_batch": rows, "options": options}));
         made.err().map(|error| error.message)
     };
     assert_eq!(spec(500, json!({})), None);
@@ -95,22 +96,19 @@ fn impossible_specs_are_refused_at_once() {
 }
 
 fn shop() -> SchemaRef {
-    let field = |name: &str, kind| Field::new(name, kind, true);
-    Arc::new(Schema::new(vec![
-        field("shop", DataType::UInt32),
-        field("day", DataType::Date32),
-        field("Sold", DataType::Int16),
-        field("name", DataType::Utf8),
-    ]))
+    use DataType::{Date32, Int16, UInt32, Utf8};
+    let fields = [
+        ("shop", UInt32),
+        ("day", Date32),
+        ("Sold", Int16),
+        ("name", Utf8),
+    ];
+    let fields = fields.map(|(name, kind)| Field::new(name, kind, true));
+    Arc::new(Schema::new(fields.to_vec()))
 }
 
 fn layout(schema: SchemaRef, key: &[&str], add: &[&str], all: Value) -> Result<Layout, Error> {
-    let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect();
-    let roles = Upsert {
-        key: names(key),
-        add: names(add),
-    };
-    let table = Table::new("t", schema, &roles).unwrap();
+    let table = Table::new("t", schema, &roles(key, add)).unwrap();
     Layout::new("ks", table, false, &options(all).unwrap())
 }
 
@@ -182,8 +180,8 @@ fn the_driver_reads_the_first_row_for_its_token() {
     };
     let mut out = Vec::new();
     let mut writer = RowWriter::new(&mut out);
-    row.serialize(&RowSerializationContext::empty(), &mut writer)
-        .unwrap();
+    let context = RowSerializationContext::empty();
+    row.serialize(&context, &mut writer).unwrap();
     assert_eq!(writer.value_count(), 3);
     assert_eq!(out, cells[..cells.len() - 5]);
 }
@@ -208,10 +206,9 @@ fn what_an_answer_means_for_the_batch() {
         alive: 1,
     });
     assert_eq!(unavailable.fate, Fate::Refused { rows: 5 });
-    let in_part = of_server("h:1", &DbError::Overloaded, "why", written(false));
-    assert_eq!(in_part.fate, Fate::InDoubt { rows: 5 });
-    let invalid = of_server("h:1", &DbError::Invalid, "why", written(false));
-    assert_eq!(invalid.fate, Fate::Refused { rows: 5 });
+    let in_part = |error: DbError| of_server("h:1", &error, "why", written(false)).fate;
+    assert_eq!(in_part(DbError::Overloaded), Fate::InDoubt { rows: 5 });
+    assert_eq!(in_part(DbError::Invalid), Fate::Refused { rows: 5 });
     assert_eq!(unavailable.code.as_deref(), Some("0x1000"));
     assert_contains(&unavailable.message, "LOCAL_QUORUM needs 2 replicas");
     let late = of(DbError::WriteTimeout {
@@ -220,11 +217,10 @@ fn what_an_answer_means_for_the_batch() {
         required: 1,
         write_type: WriteType::Counter,
     });
-    assert_eq!(late.kind, Kind::Timeout);
-    assert_eq!(late.fate, Fate::InDoubt { rows: 5 });
+    let fate = Fate::InDoubt { rows: 5 };
+    assert_eq!((late.kind, late.fate), (Kind::Timeout, fate));
     let refused = of(DbError::Invalid);
-    assert_eq!(refused.message, "h:1: why");
-    assert_eq!(refused.kind, Kind::Server);
+    assert_error!(refused, Kind::Server, "h:1: why");
     assert_eq!(refused.code.as_deref(), Some("0x2200"));
     let login = of(DbError::AuthenticationError);
     assert_eq!((login.kind, login.fate), (Kind::Auth, Fate::Fatal));
@@ -235,25 +231,20 @@ fn what_an_answer_means_for_the_batch() {
 
 #[test]
 fn the_name_that_the_user_gave_is_never_cut() {
-    let target = |data: Value, options: Value| {
-        let spec = json!({
-            "trial": "t", "target": "cassandra://h/space", "operation": "upsert", "data": data,
-            "rows_per_batch": 10, "rows_per_stream": 10, "streams": 1, "threads": 1,
-            "options": options, "upsert": {"key": ["k"], "add": []},
-        });
-        Cassandra::new(Arc::new(TrialSpec::parse(&spec.to_string()).unwrap()))
+    let named = |name: &str| {
+        let more = json!({"options": {"table": name}});
+        target(json!({"source": "usage"}), more)
     };
-    let usage = json!({"source": "usage", "working_set": 10, "seed": 1, "loaded_unix_s": 0});
     // The second one has a character in the middle of which a cut would be.
     for name in ["x".repeat(49), format!("{}ä", "x".repeat(47))] {
-        let error = target(usage.clone(), json!({"table": name})).err().unwrap();
+        let error = named(&name).err().unwrap();
         assert_contains(&error.message, "at most 48 of them");
     }
     let longest = "x".repeat(48);
-    let named = target(usage, json!({"table": longest})).unwrap();
-    assert_eq!(named.table_name(), longest);
+    assert_eq!(named(&longest).unwrap().table_name(), longest);
     let file = json!({"source": "file", "path": format!("/{}ä.csv", "x".repeat(39)), "ipc": "/x"});
-    let named = target(file, json!({})).unwrap().table_name();
+    let keyed = json!({"upsert": {"key": ["k"], "add": []}});
+    let named = target(file, keyed).unwrap().table_name();
     assert_eq!(named, format!("venturi_{}_", "x".repeat(39)));
     assert!(check_name("table", &named).is_ok());
 }

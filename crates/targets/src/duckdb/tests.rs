@@ -5,7 +5,9 @@
 use std::path::PathBuf;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Decimal128Type, Int32Type, Int64Type, IntervalMonthDayNanoType};
+use arrow_array::types::{
+    Decimal128Type, Int32Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
+};
 use arrow_array::{Array, RecordBatch};
 
 use super::api::Api;
@@ -14,6 +16,7 @@ use super::vectors;
 use crate::read;
 use venturi_base::data::column::Columns;
 use venturi_base::error::Result;
+use venturi_testkit::arrow::{items, texts, values};
 use venturi_testkit::assert_contains;
 
 fn library() -> Option<PathBuf> {
@@ -23,10 +26,8 @@ fn library() -> Option<PathBuf> {
 /// All rows, taken in parts of `most`.
 fn rows(sql: &str, most: usize) -> Option<Result<Vec<RecordBatch>>> {
     let api = Api::load(&library()?).unwrap();
-    let mut connection = Database::open(&api, ":memory:", true)
-        .unwrap()
-        .connect()
-        .unwrap();
+    let database = Database::open(&api, ":memory:", true).unwrap();
+    let mut connection = database.connect().unwrap();
     let mut prepared = connection.prepare(sql).unwrap();
     let mut answer = connection.stream(&mut prepared).unwrap();
     let found = answer.columns().into_iter();
@@ -63,24 +64,21 @@ fn values_of_their_own_layout() {
     let uuid = batch.column(0).as_fixed_size_binary().value(0);
     let known: Vec<u8> = (0..16u8).map(|byte| byte * 0x11).collect();
     assert_eq!(uuid, known);
-    let interval = batch
-        .column(1)
-        .as_primitive::<IntervalMonthDayNanoType>()
-        .value(0);
-    assert_eq!(interval.months, 3);
-    assert_eq!(interval.days, -2);
-    assert_eq!(interval.nanoseconds, 5000);
-    let decimal = |at: usize| batch.column(at).as_primitive::<Decimal128Type>().value(0);
-    let decimals: Vec<i128> = (2..8).map(decimal).collect();
-    let large = -999_999_999_999_999_999_995;
+    let interval = IntervalMonthDayNano::new(3, -2, 5000);
     assert_eq!(
-        decimals,
-        [-170_000_000_000_000_000_000, 7, -15, -225, -3125, large]
+        values::<IntervalMonthDayNanoType>(&batch, 1),
+        [Some(interval)]
     );
+    let (wide, large) = (-170_000_000_000_000_000_000, -999_999_999_999_999_999_995);
+    for (at, decimal) in (2..8).zip([wide, 7, -15, -225, -3125, large]) {
+        assert_eq!(values::<Decimal128Type>(&batch, at), [Some(decimal)]);
+    }
     assert!(batch.column(8).as_boolean().value(0));
-    let text = |at: usize| batch.column(at).as_string::<i32>().value(0).to_owned();
-    assert_eq!(&*text(9), "glad");
-    assert_eq!(&*text(10), "a text of more than twelve bytes");
+    assert_eq!(texts(&batch, 9), [Some("glad")]);
+    assert_eq!(
+        texts(&batch, 10),
+        [Some("a text of more than twelve bytes")]
+    );
     assert_eq!(batch.column(11).as_binary::<i32>().value(0), [0, 0xff]);
 }
 
@@ -98,39 +96,23 @@ fn nulls_and_lists_in_any_parts() {
         };
         let mut row = 0i64;
         for batch in batches.unwrap() {
-            let n = batch.column(0).as_primitive::<Int64Type>();
-            let (list, nested) = (
-                batch.column(1).as_list::<i32>(),
-                batch.column(2).as_list::<i32>(),
-            );
-            let (pair, constant) = (
-                batch.column(3).as_list::<i32>(),
-                batch.column(4).as_list::<i32>(),
-            );
-            for at in 0..batch.num_rows() {
-                assert_eq!(
-                    n.is_valid(at).then(|| n.value(at)),
-                    (row % 3 > 0).then_some(row)
-                );
+            let numbers = values::<Int64Type>(&batch, 0);
+            let lists = [1, 2, 3, 4].map(|at| batch.column(at).as_list::<i32>());
+            let [list, nested, pair, constant] = lists;
+            for (at, number) in numbers.into_iter().enumerate() {
+                assert_eq!(number, (row % 3 > 0).then_some(row));
                 assert_eq!(list.is_null(at), row % 4 == 0);
                 if row % 4 > 0 {
-                    let found: Vec<_> = list.value(at).as_primitive::<Int64Type>().iter().collect();
+                    let found = items::<Int64Type>(&list.value(at));
                     assert_eq!(found, [Some(row), None, Some(-row)]);
                 }
                 let inner = nested.value(at);
                 let inner = inner.as_list::<i32>();
-                assert_eq!(inner.len(), 3);
-                assert!(inner.is_null(1));
-                assert_eq!(inner.value(2).len(), 0);
+                assert!(inner.len() == 3 && inner.is_null(1) && inner.value(2).is_empty());
                 assert_eq!(inner.value(0).as_string::<i32>().value(0), row.to_string());
-                let found: Vec<_> = pair.value(at).as_primitive::<Int32Type>().iter().collect();
+                let found = items::<Int32Type>(&pair.value(at));
                 assert_eq!(found, [Some(row as i32), Some(row as i32 + 1)]);
-                let found: Vec<_> = constant
-                    .value(at)
-                    .as_primitive::<Int32Type>()
-                    .iter()
-                    .collect();
-                assert_eq!(found, [Some(7), None]);
+                assert_eq!(items::<Int32Type>(&constant.value(at)), [Some(7), None]);
                 row += 1;
             }
         }

@@ -1,25 +1,31 @@
 //! Against real programs.
 
-use arrow_ipc::writer::StreamWriter;
+use serde_json::{json, Value};
 
 use super::*;
 use venturi_engine::{run, Control, Outcome, Record};
-use venturi_testkit::{assert_contains, until, Directory};
+use venturi_testkit::arrow::write_stream;
+use venturi_testkit::{assert_contains, assert_error, parse, until, with, Directory};
 
-fn trial(operation: &str, command: &[&str], more: &str) -> Record {
-    let command = serde_json::to_string(command).unwrap();
-    let spec = TrialSpec::parse(&format!(
-        r#"{{"trial": "t", "target": "exec://", "operation": "{operation}", "streams": 2, "threads": 2,
-            "rows_per_batch": 5000, "timeout_ns": 600000000000, "options": {{"command": {command} {more}}}"#
-    ));
-    run(spec.unwrap(), &Control::new())
+fn spec(operation: &str, command: &[&str], more: Value) -> TrialSpec {
+    let spec = json!({
+        "target": "exec://", "operation": operation, "streams": 2, "rows_per_batch": 5000,
+        "timeout_ns": 600_000_000_000u64, "options": {"command": command},
+    });
+    parse(with(spec, more))
 }
 
-const RECORDS: &str = r#"}, "data": {"source": "records"}"#;
-const REMOTE: &str = r#"}, "data": {"source": "remote"}"#;
+fn trial(operation: &str, command: &[&str], more: Value) -> Record {
+    run(spec(operation, command, more), &Control::new())
+}
 
-fn with(data: &str, amount: &str) -> String {
-    format!("{data}, {amount}")
+/// So many rows of each stream.
+fn records(rows: u64) -> Value {
+    json!({"data": {"source": "records"}, "rows_per_stream": rows})
+}
+
+fn remote() -> Value {
+    json!({"data": {"source": "remote"}})
 }
 
 /// A file of bytes.
@@ -30,13 +36,9 @@ impl Stored {
     fn records(rows: u64) -> Self {
         let data = serde_json::from_str(r#"{"source": "records"}"#).unwrap();
         let source = Source::make(&data, 5000).unwrap();
-        let mut writer = StreamWriter::try_new(Vec::new(), &source.schema()).unwrap();
         let mut cursor = source.cursor(Some(rows));
-        while let Some(item) = cursor.next() {
-            writer.write(item.batch()).unwrap();
-        }
-        writer.finish().unwrap();
-        Self::of(&writer.into_inner().unwrap())
+        let batches = std::iter::from_fn(|| cursor.next().map(|item| item.batch().clone()));
+        Self::of(&write_stream(&batches.collect::<Vec<_>>()))
     }
 
     fn of(bytes: &[u8]) -> Self {
@@ -53,24 +55,19 @@ impl Stored {
 #[test]
 fn a_file_that_cat_writes_is_checked_to_the_last_bit() {
     let file = Stored::records(200_100);
-    let rows = r#""rows_per_stream": 200100"#;
-    let record = trial("get", &["cat", &file.path()], &with(RECORDS, rows));
+    let cat = |more: Value| trial("get", &["cat", &file.path()], more);
+    let record = cat(records(200_100));
     assert_eq!(record.error, None);
     assert_eq!(record.counts.rows, 400_200);
     assert_eq!(record.counts.payload_bytes, 400_200 * 32);
     assert_eq!(record.verification.achieved, "checksum");
     assert!(record.cpu.server.is_some());
     // Other rows than were expected, and fewer.
-    let seed = r#"}, "data": {"source": "records", "seed": 9}"#;
-    let record = trial("get", &["cat", &file.path()], &with(seed, rows));
-    let message = record.error.unwrap().message;
-    assert!(
-        message.contains("checksum") && message.contains("5000 a batch"),
-        "{message}"
-    );
-    let more = with(RECORDS, r#""rows_per_stream": 200101"#);
-    let error = trial("get", &["cat", &file.path()], &more).error;
-    let message = error.unwrap().message;
+    let seed = json!({"data": {"source": "records", "seed": 9}});
+    let message = cat(with(records(200_100), seed)).error.unwrap().message;
+    assert_contains(&message, "checksum");
+    assert_contains(&message, "5000 a batch");
+    let message = cat(records(200_101)).error.unwrap().message;
     assert_contains(&message, "400200 rows arrived, 400202");
 }
 
@@ -79,8 +76,7 @@ fn rows_that_nobody_knows_are_counted_and_held_against_what_the_program_says() {
     let file = Stored::records(12_345);
     let said = |text: &str| {
         let script = format!("cat '{}'; echo {text} >&2", file.path());
-        let spec = r#"}, "data": {"source": "remote"}"#;
-        trial("get", &["sh", "-c", &script], spec)
+        trial("get", &["sh", "-c", &script], remote())
     };
     let record = said("rows=12345");
     assert_eq!(record.error, None);
@@ -88,19 +84,16 @@ fn rows_that_nobody_knows_are_counted_and_held_against_what_the_program_says() {
     assert_eq!(record.verification.achieved, "count");
     let record = said("done");
     assert_eq!(record.verification.achieved, "acknowledged");
-    let record = said("rows=12344");
-    assert_eq!(
-        record.error.unwrap().message,
-        "the client counted 24690 rows, the program 24688"
-    );
+    let message = said("rows=12344").error.unwrap().message;
+    assert_eq!(message, "the client counted 24690 rows, the program 24688");
 }
 
 #[test]
 fn text_is_counted() {
     for (format, rows) in [("lines", 30_001), ("csv", 30_000)] {
         let script = r#"i=0; echo "x,y"; seq 1 30000"#;
-        let more = format!(r#", "format": "{format}" }}, "data": {{"source": "remote"}}"#);
-        let record = trial("get", &["sh", "-c", script], &more);
+        let options = json!({"command": ["sh", "-c", script], "format": format});
+        let record = trial("get", &[], with(remote(), json!({"options": options})));
         assert_eq!(record.error, None);
         assert_eq!(record.counts.rows, 2 * rows, "{format}");
         // x,y and 1 to 30000 with their line ends.
@@ -110,10 +103,10 @@ fn text_is_counted() {
 
 #[test]
 fn what_is_put_arrives_or_is_missed() {
-    let rows = with(RECORDS, r#""rows_per_stream": 100000"#);
+    let put = |script: &str| trial("put", &["sh", "-c", script], records(100_000));
     let target = Stored::of(b"");
     let script = format!("cat > {}-$VENTURI_STREAM; echo rows=100000", target.path());
-    let record = trial("put", &["sh", "-c", &script], &rows);
+    let record = put(&script);
     assert_eq!(record.error, None);
     assert_eq!(record.verification.achieved, "count");
     for stream in 0..2 {
@@ -122,14 +115,13 @@ fn what_is_put_arrives_or_is_missed() {
         let taken = crate::stream::far::take(&mut file, false).unwrap();
         assert_eq!(taken.rows, 100_000);
     }
-    let record = trial("put", &["sh", "-c", "cat > /dev/null"], &rows);
+    let record = put("cat > /dev/null");
     assert_eq!(record.verification.achieved, "acknowledged");
-    let lie = ["sh", "-c", "cat > /dev/null; echo rows=99999"];
-    let lies = trial("put", &lie, &rows);
-    assert_eq!(
-        lies.error.unwrap().message,
-        "the program counted 199998 rows, the client 200000"
-    );
+    let lies = put("cat > /dev/null; echo rows=99999")
+        .error
+        .unwrap()
+        .message;
+    assert_eq!(lies, "the program counted 199998 rows, the client 200000");
 }
 
 #[test]
@@ -138,9 +130,9 @@ fn what_goes_wrong_is_told_with_the_programs_last_words() {
     let bytes = std::fs::read(whole.path()).unwrap();
     let cut = Stored::of(&bytes[..bytes.len() - 100]);
     let twice = Stored::of(&[&bytes[..], &bytes[..]].concat());
-    let fixed = with(RECORDS, r#""rows_per_stream": 9000"#);
-    let timed = with(REMOTE, r#""duration_ns": 60000000000"#);
-    let long = with(RECORDS, r#""rows_per_stream": 10000000"#);
+    let (fixed, long) = (records(9000), records(10_000_000));
+    let timed = with(remote(), json!({"duration_ns": 60_000_000_000u64}));
+    let fewer = with(remote(), json!({"rows_per_stream": 8000}));
     let of = |script: &'static str| vec!["sh", "-c", script];
     let (nobody, nothing) = (vec!["/no/such/program"], vec!["cat", "/no/such/file"]);
     let words = of("echo hello, world");
@@ -148,19 +140,19 @@ fn what_goes_wrong_is_told_with_the_programs_last_words() {
     let [whole, cut, twice] = [whole, cut, twice].map(|file| (file.path(), file));
     let (cut, twice) = (vec!["cat", &cut.0], vec!["cat", &twice.0]);
     let whole = || vec!["cat", &whole.0];
-    let fewer = with(REMOTE, r#""rows_per_stream": 8000"#);
     let reads = of("head -c 100000 > /dev/null");
     let full = of("head -c 100000 > /dev/null; echo full >&2; exit 4");
     let late = of("cat > /dev/null; echo late >&2; exit 5");
+    let any = remote();
     for (operation, command, more, parts) in [
-        ("get", nobody, REMOTE, "cannot be started|installed"),
-        ("get", nothing, REMOTE, "with status 1|No such file"),
-        ("get", bad, REMOTE, "ended with status 7: bad luck"),
-        ("get", of("kill -9 $$"), REMOTE, "was ended by signal 9"),
-        ("get", of("true"), REMOTE, "wrote nothing"),
-        ("get", words, REMOTE, "cannot be read|Arrow stream"),
-        ("get", cut, REMOTE, "in the middle of its stream"),
-        ("get", twice, REMOTE, "after the end of its Arrow stream"),
+        ("get", nobody, &any, "cannot be started|installed"),
+        ("get", nothing, &any, "with status 1|No such file"),
+        ("get", bad, &any, "ended with status 7: bad luck"),
+        ("get", of("kill -9 $$"), &any, "was ended by signal 9"),
+        ("get", of("true"), &any, "wrote nothing"),
+        ("get", words, &any, "cannot be read|Arrow stream"),
+        ("get", cut, &any, "in the middle of its stream"),
+        ("get", twice, &any, "after the end of its Arrow stream"),
         ("get", whole(), &timed, "9000 rows|before the trial's time"),
         ("get", whole(), &fewer, "more than the 8000"),
         ("put", of("exit 3"), &fixed, "ended with status 3"),
@@ -168,30 +160,27 @@ fn what_goes_wrong_is_told_with_the_programs_last_words() {
         ("put", reads, &long, "stopped reading"),
         ("put", late, &fixed, "status 5: late"),
     ] {
-        let record = trial(operation, &command, more);
-        let message = record
-            .error
-            .unwrap_or_else(|| panic!("{command:?} went well"))
-            .message;
-        for part in parts.split('|') {
-            assert!(message.contains(part), "{command:?}: {message}");
-        }
+        let error = trial(operation, &command, more.clone()).error;
+        let message = error.unwrap_or_else(|| panic!("{command:?}")).message;
+        parts
+            .split('|')
+            .for_each(|part| assert_contains(&message, part));
     }
 }
 
 #[test]
 fn a_program_that_neither_writes_nor_reads_is_given_up() {
     for (operation, data, part) in [
-        ("get", REMOTE, "has written nothing for 0.5 s"),
-        ("put", RECORDS, "has not read its standard input for 0.5 s"),
+        ("get", remote(), "has written nothing for 0.5 s"),
+        (
+            "put",
+            records(10),
+            "has not read its standard input for 0.5 s",
+        ),
     ] {
-        let spec = TrialSpec::parse(&format!(
-            r#"{{"trial": "t", "target": "exec://", "operation": "{operation}", "streams": 1, "threads": 1,
-                "rows_per_batch": 10, "rows_per_stream": 10, "timeout_ns": 500000000,
-                "options": {{"command": ["sleep", "1000"] {data}}}"#
-        ));
-        let message = run(spec.unwrap(), &Control::new()).error.unwrap().message;
-        assert!(message.contains(part), "{message}");
+        let more = with(data, json!({"streams": 1, "timeout_ns": 500_000_000}));
+        let record = trial(operation, &["sleep", "1000"], more);
+        assert_contains(&record.error.unwrap().message, part);
     }
 }
 
@@ -218,22 +207,25 @@ fn nothing_is_left_running() {
     let stays = format!("venturi-stays-{}", std::process::id());
     // It ends by no signal but the last, and has started another one.
     let script = format!("trap '' TERM; sh -c 'sleep 1000; : {stays}' & yes {stays}");
-    let lines = r#", "format": "lines" }, "data": {"source": "remote"}, "duration_ns": 100000000"#;
-    let record = trial("get", &["sh", "-c", &script], lines);
+    let for_ns = |duration: u64| {
+        let options = json!({"command": ["sh", "-c", script], "format": "lines"});
+        spec(
+            "get",
+            &[],
+            with(
+                remote(),
+                json!({"duration_ns": duration, "options": options}),
+            ),
+        )
+    };
+    let record = run(for_ns(100_000_000), &Control::new());
     assert_eq!(record.outcome, Outcome::Ok, "{:?}", record.error);
     assert!(record.counts.rows > 0);
     all_end(&stays);
     // Cancelled in its middle.
-    let command = serde_json::to_string(&["sh", "-c", &script]).unwrap();
-    let spec = TrialSpec::parse(&format!(
-        r#"{{"trial": "t", "target": "exec://", "operation": "get", "streams": 2, "threads": 1,
-            "rows_per_batch": 100, "duration_ns": 3600000000000, "data": {{"source": "remote"}},
-            "options": {{"command": {command}, "format": "lines"}}}}"#
-    ))
-    .unwrap();
     let control = Control::new();
     let record = std::thread::scope(|scope| {
-        let trial = scope.spawn(|| run(spec, &control));
+        let trial = scope.spawn(|| run(for_ns(3_600_000_000_000), &control));
         until("rows", || control.progress().rows > 0);
         control.cancel();
         trial.join().unwrap()
@@ -244,22 +236,27 @@ fn nothing_is_left_running() {
 
 #[test]
 fn what_it_cannot_do_is_refused() {
-    let rows = with(RECORDS, r#""rows_per_stream": 10"#);
-    let and = |option: &str| format!(r#", {option} {rows}"#);
-    for (operation, command, more, part) in [
-        ("get", &[][..], rows.clone(), "names no program"),
-        ("get", &["cat", "{data}"], rows.clone(), "{data}"),
-        ("put", &["cat"], and(r#""format": "csv""#), "for gets"),
-        ("get", &["cat"], and(r#""format": "lines""#), "counted"),
+    for (operation, options, part) in [
+        ("get", json!({"command": []}), "names no program"),
+        ("get", json!({"command": ["cat", "{data}"]}), "{data}"),
+        (
+            "put",
+            json!({"command": ["cat"], "format": "csv"}),
+            "for gets",
+        ),
         (
             "get",
-            &["cat"],
-            and(r#""window": 1"#),
+            json!({"command": ["cat"], "format": "lines"}),
+            "counted",
+        ),
+        (
+            "get",
+            json!({"command": ["cat"], "window": 1}),
             "unknown field `window`",
         ),
     ] {
-        let error = trial(operation, command, &more).error.unwrap();
-        assert_eq!(error.kind, Kind::Usage, "{}", error.message);
-        assert!(error.message.contains(part), "{}", error.message);
+        let more = with(records(10), json!({"options": options}));
+        let error = trial(operation, &[], more).error.unwrap();
+        assert_error!(error, Kind::Usage, part);
     }
 }

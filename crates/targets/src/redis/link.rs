@@ -9,7 +9,7 @@ use rustls::ClientConfig;
 use tokio_rustls::TlsStream;
 
 use crate::upsert::{Executing, Executor, Host, Login, Place, Prepared};
-use venturi_base::codec::redis::{length, strange, Command, Refusal, Reply, LONGEST};
+use venturi_base::codec::redis::{length, refuse_reply, Command, Refusal, Reply, LONGEST};
 use venturi_base::error::{Error, Fate, Kind, Result};
 use venturi_base::limit;
 use venturi_base::meter::clock::Stage;
@@ -132,7 +132,7 @@ impl Access {
     /// The answer to one command, outside the clock.
     pub async fn ask(&self, link: &mut Link, command: &Command) -> Result<Reply> {
         let mut answers = self.ask_all(link, &command.packed(), 1).await?;
-        answers.pop().ok_or_else(strange).and_then(|answer| {
+        answers.pop().ok_or_else(refuse_reply).and_then(|answer| {
             let done = self.done(answer);
             done.map_err(|error| error.context(self.host.authority()))
         })
@@ -276,7 +276,7 @@ impl Link {
             self.read = 0;
             let had = self.incoming.len();
             if had > LONGEST {
-                return Err(strange());
+                return Err(refuse_reply());
             }
             self.incoming.resize(had + ROOM, 0);
             let (wire, incoming) = (&mut self.wire, &mut self.incoming);

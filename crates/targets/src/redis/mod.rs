@@ -18,7 +18,7 @@ use crate::upsert::{
     Work,
 };
 use crate::{each, planned, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
-use venturi_base::codec::redis::{strange, Command, Reply};
+use venturi_base::codec::redis::{refuse_reply, Command, Reply};
 use venturi_base::codec::sql::{self, Dialect};
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::{Error, Kind, Result};
@@ -124,7 +124,7 @@ impl Redis {
     ) -> Result<(Identity, Vec<String>)> {
         let info = match self.access.ask(link, &Command::new("INFO")).await? {
             Reply::Text(text) => String::from_utf8_lossy(&text).into_owned(),
-            _ => return Err(strange().context(self.access.host.authority())),
+            _ => return Err(refuse_reply().context(self.access.host.authority())),
         };
         let field = |name: &str| {
             let of = |line: &str| {
@@ -186,7 +186,7 @@ impl Redis {
             .arg(PAGE.to_string());
         let page = self.access.ask(link, &scan).await?;
         halt::check()?;
-        scanned(page).ok_or_else(|| strange().context(self.access.host.authority()))
+        scanned(page).ok_or_else(|| refuse_reply().context(self.access.host.authority()))
     }
 
     async fn exists(&self, link: &mut Link) -> Result<bool> {

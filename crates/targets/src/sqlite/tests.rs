@@ -1,13 +1,16 @@
 //! Against real files; SQLite is a part of this program.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use rusqlite::Connection;
+use serde_json::{json, Value};
 
-use venturi_base::error::Kind;
-use venturi_base::spec::TrialSpec;
+use super::busy;
+use venturi_base::error::{Error, Kind};
+use venturi_base::halt::Halt;
 use venturi_engine::{run, Control, Outcome, Phase, Record};
-use venturi_testkit::{assert_contains, until, Directory};
+use venturi_testkit::{assert_contains, assert_error, parse, with, Directory};
 
 /// A file of a test's own.
 struct File(Directory, &'static str);
@@ -31,60 +34,74 @@ impl File {
 }
 
 /// 1,000 rows in batches of 100, with more fields and options in JSON.
-fn trial(file: &File, streams: usize, work: &str, options: &str) -> Record {
-    controlled(file, streams, work, options, &Control::new())
+fn trial(file: &File, streams: usize, more: Value, options: Value) -> Record {
+    controlled(file, streams, more, options, &Control::new())
 }
 
-fn controlled(file: &File, streams: usize, work: &str, options: &str, control: &Control) -> Record {
-    let target = file.path();
-    let spec = TrialSpec::parse(&format!(
-        r#"{{"trial": "t", "target": "sqlite://{target}", "operation": "upsert",
-            "data": {{"source": "usage", "working_set": 1000, "seed": 7, "loaded_unix_s": 1790000000}},
-            "rows_per_batch": 100, "streams": {streams}, "threads": {streams},
-            "options": {{{options}}}, {work}}}"#
-    ))
-    .unwrap();
-    run(spec, control)
+fn controlled(
+    file: &File,
+    streams: usize,
+    more: Value,
+    options: Value,
+    control: &Control,
+) -> Record {
+    let spec = json!({
+        "target": format!("sqlite://{}", file.path()), "operation": "upsert", "options": options,
+        "data": {"source": "usage", "working_set": 1000, "seed": 7, "loaded_unix_s": 1_790_000_000},
+        "rows_per_batch": 100, "streams": streams, "threads": streams,
+    });
+    run(parse(with(spec, more)), control)
+}
+
+fn rows(count: u64) -> Value {
+    json!({"rows_per_stream": count})
+}
+
+fn keep() -> Value {
+    json!({"keep": true})
 }
 
 fn message(record: &Record) -> &str {
     &record.error.as_ref().unwrap().message
 }
 
+/// All that was acknowledged is there.
+fn assert_good(record: &Record) {
+    assert_eq!(record.error, None);
+    assert_eq!(record.verification.achieved, "sums");
+}
+
 #[test]
 fn every_row_is_there_once_and_what_is_added_is_the_sum() {
     for options in [
-        r#""keep": true"#,
-        r#""keep": true, "statement": "text""#,
-        r#""keep": true, "without_rowid": false, "journal": "delete", "synchronous": "full""#,
+        json!({}),
+        json!({"statement": "text"}),
+        json!({"without_rowid": false, "journal": "delete", "synchronous": "full"}),
     ] {
         let file = File::new();
         // Three times over the working set.
-        let record = trial(&file, 1, r#""rows_per_stream": 3000"#, options);
-        assert_eq!(record.error, None);
+        let record = trial(&file, 1, rows(3000), with(keep(), options));
+        assert_good(&record);
         assert_eq!((record.counts.rows, record.counts.batches), (3000, 30));
         assert!(record.counts.stored_bytes.unwrap() > 50_000);
         let checked = &record.verification;
-        assert_eq!((checked.achieved, checked.rows), ("sums", 1000));
-        assert_eq!(checked.expected_rows, Some(1000));
+        assert_eq!((checked.rows, checked.expected_rows), (1000, Some(1000)));
         let hits = &checked.sums.as_ref().unwrap()[1];
         assert_eq!(hits.found, hits.expected);
         let found = file.number("SELECT sum(hits) FROM venturi_usage");
         assert_eq!(found.to_string(), hits.found);
-        let time = file.number(
-            "SELECT count(*) FROM venturi_usage WHERE timestamp_of_data = '2026-09-21 14:13:20'",
-        );
-        assert_eq!(time, 1000);
+        let loaded = "timestamp_of_data = '2026-09-21 14:13:20'";
+        let select = format!("SELECT count(*) FROM venturi_usage WHERE {loaded}");
+        assert_eq!(file.number(&select), 1000);
     }
 }
 
 #[test]
 fn streams_contend_for_one_lock() {
     let file = File::new();
-    let record = trial(&file, 4, r#""rows_per_stream": 2000"#, "");
-    assert_eq!(record.error, None);
+    let record = trial(&file, 4, rows(2000), json!({}));
+    assert_good(&record);
     assert_eq!(record.counts.rows, 8000);
-    assert_eq!(record.verification.achieved, "sums");
     assert!(record.errors.is_none());
     // It has cleaned up, for nobody has asked to keep the table.
     assert_eq!(file.number("SELECT count(*) FROM sqlite_schema"), 0);
@@ -93,18 +110,14 @@ fn streams_contend_for_one_lock() {
 #[test]
 fn a_lock_that_is_kept_refuses_batches() {
     let file = File::new();
-    let keep = r#""keep": true"#;
-    assert_eq!(
-        trial(&file, 1, r#""rows_per_stream": 1000"#, keep).error,
-        None
-    );
+    assert_good(&trial(&file, 1, rows(1000), keep()));
     // Somebody else writes, all the time. Were the lock taken while the stream is at work, it
     // would be luck who gets it: SQLite's waiters poll.
     let holder = file.open();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let work = r#""rows_per_stream": 3000, "timeout_ns": 50000000, "max_errors": 3"#;
-    let into_it = r#""setup": false"#;
-    let record = trial(&file, 1, work, into_it);
+    let limits = json!({"timeout_ns": 50_000_000, "max_errors": 3});
+    let into_it = json!({"setup": false});
+    let record = trial(&file, 1, with(rows(3000), limits), into_it.clone());
     assert_eq!(record.outcome, Outcome::Failed);
     assert_contains(message(&record), "SQLITE_BUSY");
     let errors = record.errors.unwrap();
@@ -112,31 +125,27 @@ fn a_lock_that_is_kept_refuses_batches() {
     assert_eq!(errors.kinds[0].code.as_deref(), Some("SQLITE_BUSY"));
     assert_eq!(record.counts.batches, 0);
     holder.execute_batch("ROLLBACK").unwrap();
-    let record = trial(&file, 1, r#""rows_per_stream": 3000"#, into_it);
-    assert_eq!(record.error, None);
+    let record = trial(&file, 1, rows(3000), into_it);
+    assert_good(&record);
     assert!(record.errors.is_none());
-    assert_eq!(record.verification.achieved, "sums");
 }
 
 #[test]
 fn a_cancel_ends_a_wait_for_the_lock() {
     let file = File::new();
-    let keep = r#""keep": true"#;
-    let made = trial(&file, 1, r#""rows_per_stream": 1000"#, keep);
-    assert_eq!(made.error, None);
+    assert_good(&trial(&file, 1, rows(1000), keep()));
     let holder = file.open();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let work = r#""rows_per_stream": 3000, "timeout_ns": 3600000000000"#;
-    // A stream that waits, and a plan that wants to drop the table.
-    for (phase, options) in [(Phase::Running, r#""setup": false"#), (Phase::SetUp, "")] {
+    let work = with(rows(3000), json!({"timeout_ns": 3_600_000_000_000u64}));
+    // A stream that has to wait, and a plan that wants to drop the table.
+    for (phase, options) in [
+        (Phase::Running, json!({"setup": false})),
+        (Phase::SetUp, json!({})),
+    ] {
         let control = Control::new();
         let record = std::thread::scope(|scope| {
-            let running = scope.spawn(|| controlled(&file, 1, work, options, &control));
+            let running = scope.spawn(|| controlled(&file, 1, work.clone(), options, &control));
             assert!(control.wait(phase, Duration::from_secs(300)));
-            // The clock runs from a millisecond ahead; by then its first batch waits.
-            until("the wait", || {
-                phase == Phase::SetUp || control.progress().elapsed_ns > 100_000_000
-            });
             control.cancel();
             running.join().unwrap()
         });
@@ -144,23 +153,32 @@ fn a_cancel_ends_a_wait_for_the_lock() {
     }
 }
 
+/// The wait asks whether it shall go on before each new try: twice it shall, then no more.
+#[test]
+fn a_wait_ends_when_nobody_wants_it_any_more() {
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    let file = File::new();
+    let holder = file.open();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut waiting = file.open();
+    busy::wait(&mut waiting, Duration::from_secs(3600)).unwrap();
+    let asked = || ASKED.fetch_add(1, Relaxed);
+    let _entered = Halt::new(move || (asked() >= 2).then(Error::cancelled)).enter();
+    let error = waiting.execute_batch("BEGIN IMMEDIATE").unwrap_err();
+    assert_contains(&error.to_string(), "locked");
+    assert_eq!(ASKED.load(Relaxed), 3);
+}
+
 #[test]
 fn a_full_disk_is_a_line() {
     let file = File::new();
-    let few = r#""init": ["PRAGMA max_page_count = 12"]"#;
-    let record = trial(&file, 1, r#""rows_per_stream": 3000"#, few);
+    let few = json!({"init": ["PRAGMA max_page_count = 12"]});
+    let record = trial(&file, 1, rows(3000), few.clone());
     assert_eq!(record.outcome, Outcome::Failed);
-    assert_contains(message(&record), "full (SQLITE_FULL)");
-    assert_eq!(record.error.as_ref().unwrap().kind, Kind::Server);
+    assert_error!(record.error.unwrap(), Kind::Server, "full (SQLITE_FULL)");
     // Within the budget it goes on, and what was acknowledged is there, no more.
-    let record = trial(
-        &file,
-        1,
-        r#""rows_per_stream": 3000, "max_errors": 100"#,
-        few,
-    );
-    assert_eq!(record.error, None);
-    assert_eq!(record.verification.achieved, "sums");
+    let record = trial(&file, 1, with(rows(3000), json!({"max_errors": 100})), few);
+    assert_good(&record);
     let errors = record.errors.unwrap();
     assert!(errors.refused.batches > 5, "{errors:?}");
     assert_eq!(record.counts.batches + errors.refused.batches, 30);
@@ -169,42 +187,40 @@ fn a_full_disk_is_a_line() {
 #[test]
 fn somebody_elses_table_is_not_dropped() {
     let file = File::new();
-    let work = r#""rows_per_stream": 1000"#;
-    let kept = r#""table": "sales", "keep": true"#;
-    assert_eq!(trial(&file, 1, work, kept).error, None);
-    let record = trial(&file, 1, work, kept);
-    assert_contains(message(&record), "--no-setup");
+    let sales = |more: Value| trial(&file, 1, rows(1000), with(json!({"table": "sales"}), more));
+    assert_good(&sales(keep()));
+    assert_contains(message(&sales(keep())), "--no-setup");
     // As it is: the same keys again, and only what is new is compared.
-    let record = trial(&file, 1, work, r#""table": "sales", "setup": false"#);
-    assert_eq!(record.error, None);
-    assert_eq!(record.verification.achieved, "sums");
+    let record = sales(json!({"setup": false}));
+    assert_good(&record);
     assert_eq!(record.verification.rows, 1000);
     assert_eq!(file.number("SELECT count(*) FROM sales"), 1000);
-    let record = trial(&file, 1, work, r#""table": "sale", "setup": false"#);
+    let record = sales(json!({"table": "sale", "setup": false}));
     assert_contains(message(&record), "no table sale");
 }
 
 #[test]
 fn what_cannot_be_is_said() {
     let file = File::new();
-    let work = r#""rows_per_stream": 100"#;
-    let failed = |options: &str, more: &str| {
-        let record = trial(&file, 1, &format!("{work}{more}"), options);
-        message(&record).to_owned()
+    let check = |more: Value, options: Value, said: &str| {
+        let record = trial(&file, 1, with(rows(100), more), options);
+        assert_contains(message(&record), said);
     };
-    let said = failed("", r#", "in_flight": 2"#);
-    assert_contains(&said, "in_flight");
-    let said = failed(r#""method": "copy""#, "");
-    assert_contains(&said, "method");
-    let said = failed(r#""init": ["PRAGMA query_only = on"]"#, "");
-    assert_contains(&said, "SQLITE_READONLY");
-    let said = failed(r#""init": ["SELEC 1"]"#, "");
-    assert!(said.contains("--init") && said.contains("syntax"), "{said}");
+    check(json!({"in_flight": 2}), json!({}), "in_flight");
+    for (options, said) in [
+        (json!({"method": "copy"}), "method"),
+        (
+            json!({"init": ["PRAGMA query_only = on"]}),
+            "SQLITE_READONLY",
+        ),
+        (json!({"init": ["SELEC 1"]}), "--init"),
+        (json!({"init": ["SELEC 1"]}), "syntax"),
+    ] {
+        check(json!({}), options, said);
+    }
     std::fs::write(file.path(), "no database".repeat(100)).unwrap();
-    let said = failed("", "");
-    assert_contains(&said, "SQLITE_NOTADB");
+    check(json!({}), json!({}), "SQLITE_NOTADB");
     let nowhere = File(Directory::new(), "no/such/directory/x.db");
-    let record = trial(&nowhere, 1, work, "");
-    assert!(message(&record).contains("directory does not exist"));
-    assert_eq!(record.error.unwrap().kind, Kind::Unreachable);
+    let error = trial(&nowhere, 1, rows(100), json!({})).error.unwrap();
+    assert_error!(error, Kind::Unreachable, "directory does not exist");
 }

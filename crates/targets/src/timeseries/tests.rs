@@ -8,9 +8,10 @@ mod ways;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use venturi_base::spec::TrialSpec;
+use serde_json::{json, Value};
+
 use venturi_engine::{run, Control, Record};
-use venturi_testkit::{closed_port, Peer};
+use venturi_testkit::{closed_port, parse, request, with, Peer};
 
 /// A server: each connection is given to `serve`, on a thread that nobody waits for.
 pub fn server(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> u16 {
@@ -34,42 +35,42 @@ pub fn drain(socket: &mut TcpStream, most: usize) -> bool {
     false
 }
 
-/// A server of HTTP that answers a request's first line with a whole response.
-pub fn web(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> u16 {
-    server(move |mut socket| {
-        let mut request = Vec::new();
-        let mut byte = [0];
-        while !request.ends_with(b"\r\n\r\n") {
-            match socket.read(&mut byte) {
-                Ok(1) => request.push(byte[0]),
-                _ => return,
-            }
-        }
-        let text = String::from_utf8_lossy(&request).into_owned();
-        let length = text
-            .lines()
-            .find_map(|line| line.strip_prefix("Content-Length: "));
-        drain(
-            &mut socket,
-            length.map_or(0, |length| length.parse().unwrap()),
-        );
-        let _ = socket.write_all(answer(text.lines().next().unwrap()).as_bytes());
+/// A server that reads all, and says nothing.
+pub fn sink() -> u16 {
+    server(|mut socket| {
+        drain(&mut socket, usize::MAX);
     })
 }
 
-pub fn ok(body: &str) -> String {
-    format!(
-        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )
+/// A server of HTTP that answers requests, by their first lines, with whole responses.
+pub fn web(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> u16 {
+    server(move |mut socket| {
+        while let Some(head) = request(&mut socket) {
+            let _ = socket.write_all(answer(head.lines().next().unwrap()).as_bytes());
+        }
+    })
 }
 
-pub fn ingest(scheme: &str, port: u16, http_port: u16, more: &str) -> Record {
-    let spec = TrialSpec::parse(&format!(
-        r#"{{"trial": "t", "target": "{scheme}://127.0.0.1:{port}", "operation": "ingest",
-            "data": {{"source": "metrics", "hosts": 7}}, "rows_per_batch": 1000,
-            "generate": "inline", "streams": 2, "threads": 2,
-            "options": {{"http_port": {http_port}}}, {more}}}"#
-    ));
-    run(spec.unwrap(), &Control::new())
+pub fn response(status: &str, body: &str) -> String {
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}")
+}
+
+pub fn ok(body: &str) -> String {
+    response("200 OK", body)
+}
+
+/// A trial of points of seven hosts, by two streams, with these fields.
+pub fn ingest(scheme: &str, port: u16, http_port: u16, more: Value) -> Record {
+    let spec = json!({
+        "target": format!("{scheme}://127.0.0.1:{port}"), "operation": "ingest",
+        "data": {"source": "metrics", "hosts": 7}, "rows_per_batch": 1000, "streams": 2,
+        "generate": "inline", "options": {"http_port": http_port},
+    });
+    run(parse(with(spec, more)), &Control::new())
+}
+
+/// So many points of each stream.
+pub fn points(count: u64) -> Value {
+    json!({"rows_per_stream": count})
 }

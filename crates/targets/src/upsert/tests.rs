@@ -1,12 +1,13 @@
 //! Calls, work and the comparison against a database in memory that fails as it is told to.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt64Array};
+use arrow_array::{Int64Array, RecordBatch, UInt64Array};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use serde_json::{json, Value};
@@ -17,22 +18,20 @@ use venturi_base::data::upsert::{key_hashes, Batches, Table};
 use venturi_base::error::{Error, Fate, Kind, Result};
 use venturi_base::halt::Halt;
 use venturi_base::meter::clock::{Stage, StageClock};
-use venturi_base::net::runtime::block_on;
-use venturi_base::spec::{TrialSpec, Upsert, Verify};
-use venturi_testkit::{assert_contains, parse, with};
+use venturi_base::spec::{TrialSpec, Verify};
+use venturi_testkit::arrow::{array, batch};
+use venturi_testkit::{assert_contains, assert_error, parse, roles, run, with};
 
 /// What becomes of one statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     /// An error, nothing applied.
     Refused,
-    /// No answer, applied.
+    /// No answer.
     InDoubtApplied,
-    /// No answer, not applied.
     InDoubtLost,
-    /// The connection breaks; applied.
+    /// The connection breaks.
     BrokenApplied,
-    /// The connection breaks; not applied.
     BrokenLost,
     /// Acknowledged, not applied.
     Dropped,
@@ -140,15 +139,10 @@ fn spec(rows: u64, more: Value) -> TrialSpec {
 
 /// 100 rows in 10 batches; row i has the key i % `keys` and adds i.
 fn work(spec: &TrialSpec, keys: i64) -> Arc<Work<Maker>> {
-    let keys: ArrayRef = Arc::new(Int64Array::from_iter_values((0..100).map(|row| row % keys)));
-    let values: ArrayRef = Arc::new(UInt64Array::from_iter_values(0..100));
-    let columns = [("k", keys), ("v", values)];
-    let rows = RecordBatch::try_from_iter(columns).unwrap();
-    let roles = Upsert {
-        key: vec!["k".into()],
-        add: vec!["v".into()],
-    };
-    let table = Table::new("t", rows.schema(), &roles).unwrap();
+    let keys = Int64Array::from_iter_values((0..100).map(|row| row % keys));
+    let values = UInt64Array::from_iter_values(0..100);
+    let rows = batch([("k", array(keys)), ("v", array(values))]);
+    let table = Table::new("t", rows.schema(), &roles(&["k"], &["v"])).unwrap();
     let batches = Batches::of(rows, spec.rows_per_batch);
     Arc::new(Work::new(spec, table, batches, Maker::default()).unwrap())
 }
@@ -179,18 +173,17 @@ impl Run {
         let mut errors = Vec::new();
         let mut clock = StageClock::start();
         let begun = clock.last();
-        block_on(async {
+        run(async {
             loop {
-                match std::future::poll_fn(|cx| calls.poll_batch(cx, &mut clock)).await {
+                match poll_fn(|cx| calls.poll_batch(cx, &mut clock)).await {
                     Ok(Some(_)) => {}
                     Ok(None) => break,
                     Err(error) => errors.push(error),
                 }
             }
-            let finish = std::future::poll_fn(|cx| calls.poll_finish(cx, &mut clock));
+            let finish = poll_fn(|cx| calls.poll_finish(cx, &mut clock));
             finish.await.unwrap();
-        })
-        .unwrap();
+        });
         Self {
             work,
             database,
@@ -207,17 +200,13 @@ impl Run {
             true => Effect::Overwrite,
             false => Effect::Add,
         };
-        let after = self.database.lock().found();
-        let (before, tallies) = (&self.before, [self.tally]);
-        compare(
-            &self.work,
-            effect,
-            before,
-            &after,
-            &tallies,
-            Verify::Checksum,
-        )
-        .unwrap()
+        let (before, after) = (&self.before, &self.database.lock().found());
+        let (work, tallies) = (&self.work, &[self.tally]);
+        compare(work, effect, before, after, tallies, Verify::Checksum).unwrap()
+    }
+
+    fn mismatch(&self) -> Option<String> {
+        self.verify().mismatch
     }
 }
 
@@ -235,13 +224,13 @@ fn all_is_there_once() {
     assert_eq!((run.errors.len(), run.tally.rows), (0, 200));
     assert_eq!(run.tally.sums[0], 2 * 4950);
     let found = run.verify();
-    assert_eq!(found.mismatch, None);
-    assert_eq!(found.achieved, "sums");
-    assert_eq!(found.note, None);
+    assert_eq!(
+        (found.mismatch, found.achieved, found.note),
+        (None, "sums", None)
+    );
     assert_eq!((found.expected_rows, found.rows), (Some(100), 100));
     let sums = found.sums.unwrap();
-    assert_eq!(sums[0].column.as_str(), "v");
-    assert_eq!(sums[0].found.as_str(), "9900");
+    assert_eq!((&*sums[0].column, &*sums[0].found), ("v", "9900"));
     // Every nanosecond is in a stage.
     assert_eq!(run.stages.iter().sum::<u64>(), run.took);
     for stage in [Stage::Generate, Stage::Encode, Stage::Apply] {
@@ -261,17 +250,12 @@ fn a_refused_batch_is_not_there_and_the_next_ones_are() {
 
 #[test]
 fn a_refused_batch_is_tried_again_as_often_as_allowed() {
-    let run = Run::new(10, 2, faulty(&[(3, Fault::Refused), (4, Fault::Refused)]));
-    assert_eq!(run.errors.len(), 0);
-    assert_eq!(run.tally.rows, 100);
-    assert_eq!(run.tally.retries, 2);
-    assert_eq!(run.verify().mismatch, None);
     let all = [3, 4, 5].map(|at| (at, Fault::Refused));
-    let run = Run::new(10, 2, faulty(&all));
-    assert_eq!(run.errors.len(), 1);
-    assert_eq!(run.tally.rows, 90);
-    assert_eq!(run.tally.retries, 2);
-    assert_eq!(run.verify().mismatch, None);
+    for (faults, errors, rows) in [(&all[..2], 0, 100), (&all, 1, 90)] {
+        let run = Run::new(10, 2, faulty(faults));
+        assert_eq!((run.errors.len(), run.tally.rows), (errors, rows));
+        assert_eq!((run.tally.retries, run.mismatch()), (2, None));
+    }
     // What is in doubt must not be: it may be there.
     let run = Run::new(10, 2, faulty(&[(3, Fault::InDoubtLost)]));
     assert_eq!((run.errors.len(), run.tally.retries), (1, 0));
@@ -296,37 +280,42 @@ fn a_batch_in_doubt_may_be_there_or_not() {
         assert_eq!(sums[0].found, sum.to_string());
         // The doubt is no excuse for another batch.
         let run = Run::new(10, 0, faulty(&[(3, fault), (5, Fault::Dropped)]));
-        assert!(run.verify().mismatch.is_some());
+        assert!(run.mismatch().is_some());
     }
 }
 
 #[test]
 fn a_dropped_or_doubled_batch_is_found() {
-    let run = Run::new(10, 0, faulty(&[(3, Fault::Dropped)]));
-    assert_eq!((run.errors.len(), run.tally.rows), (0, 100));
-    assert_eq!(
-        run.verify().mismatch.unwrap(),
-        "90 rows are there, 100 were acknowledged; the sum of v is 4605, 4950 was acknowledged"
-    );
-    let run = Run::new(10, 0, faulty(&[(3, Fault::Doubled)]));
-    assert_eq!(
-        run.verify().mismatch.unwrap(),
-        "the sum of v is 5295, 4950 was acknowledged"
-    );
-    // In the second round no key is missing, but the sum is.
-    let run = Run::new(20, 0, faulty(&[(13, Fault::Dropped)]));
-    assert_eq!(
-        run.verify().mismatch.unwrap(),
-        "the sum of v is 9555, 9900 was acknowledged"
-    );
+    let missing =
+        "90 rows are there, 100 were acknowledged; the sum of v is 4605, 4950 was acknowledged";
+    for (batches, at, fault, said) in [
+        (10, 3, Fault::Dropped, missing),
+        (
+            10,
+            3,
+            Fault::Doubled,
+            "the sum of v is 5295, 4950 was acknowledged",
+        ),
+        // In the second round no key is missing, but the sum is.
+        (
+            20,
+            13,
+            Fault::Dropped,
+            "the sum of v is 9555, 9900 was acknowledged",
+        ),
+    ] {
+        let run = Run::new(batches, 0, faulty(&[(at, fault)]));
+        assert_eq!((run.errors.len(), run.tally.rows), (0, 10 * batches));
+        assert_eq!(run.mismatch().unwrap(), said);
+    }
 }
 
 #[test]
 fn a_broken_connection_ends_the_stream_and_leaves_a_doubt() {
     for (fault, keys) in [(Fault::BrokenApplied, 40), (Fault::BrokenLost, 30)] {
         let run = Run::new(10, 5, faulty(&[(3, fault)]));
-        assert_eq!(run.errors.len(), 1);
-        assert_eq!(run.errors[0].fate, Fate::Fatal);
+        let fates = run.errors.iter().map(|error| error.fate);
+        assert_eq!(fates.collect::<Vec<_>>(), [Fate::Fatal]);
         assert_eq!((run.tally.rows, run.tally.doubt.batches), (30, 1));
         let found = run.verify();
         assert_eq!((found.mismatch, found.rows), (None, keys));
@@ -337,16 +326,16 @@ fn a_broken_connection_ends_the_stream_and_leaves_a_doubt() {
 fn what_was_there_before_is_taken_off() {
     let mut database = Database::default();
     database.apply(&vec![(1, 1000), (2, 2000)]);
-    let run = Run::new(10, 0, database);
-    let found = run.verify();
-    assert_eq!(found.mismatch, None);
-    assert_eq!(found.expected_rows, None);
-    assert_eq!(found.rows, 102);
+    let found = Run::new(10, 0, database).verify();
+    assert_eq!(
+        (found.mismatch, found.expected_rows, found.rows),
+        (None, None, 102)
+    );
     assert_eq!(found.note.unwrap(), "2 rows were there before");
     assert_eq!(found.sums.unwrap()[0].found, "4950");
     let mut database = faulty(&[(3, Fault::Doubled)]);
     database.apply(&vec![(1, 1000)]);
-    assert!(Run::new(10, 0, database).verify().mismatch.is_some());
+    assert!(Run::new(10, 0, database).mismatch().is_some());
 }
 
 #[test]
@@ -355,21 +344,20 @@ fn rows_that_overwrite_add_nothing_the_second_time() {
         overwrite: true,
         ..faulty(faults)
     };
-    let run = Run::new(20, 0, database(&[]));
-    let found = run.verify();
+    let found = Run::new(20, 0, database(&[])).verify();
     assert_eq!((found.mismatch, found.achieved), (None, "sums"));
     assert_eq!(found.sums.unwrap()[0].expected, "4950");
     let run = Run::new(10, 0, database(&[(3, Fault::Dropped)]));
-    assert!(run.verify().mismatch.unwrap().contains("90 rows"));
+    assert_contains(&run.mismatch().unwrap(), "90 rows");
     let run = Run::new(10, 0, database(&[(3, Fault::InDoubtLost)]));
-    assert_eq!(run.verify().mismatch, None);
+    assert_eq!(run.mismatch(), None);
     // Where keys come again, which row was the last is not known: rows are counted only.
     let spec = spec(100, json!({}));
-    let run = Run::of(work(&spec, 30), &spec, 0, database(&[]));
-    let found = run.verify();
-    assert_eq!(found.mismatch, None);
-    assert_eq!(found.achieved, "count");
-    assert_eq!(found.rows, 30);
+    let found = Run::of(work(&spec, 30), &spec, 0, database(&[])).verify();
+    assert_eq!(
+        (found.mismatch, found.achieved, found.rows),
+        (None, "count", 30)
+    );
 }
 
 #[test]
@@ -411,9 +399,7 @@ fn statements_that_do_not_fit_memory_are_refused_before_the_clock() {
     let spec = spec(1, json!({}));
     let small = work(&spec, 100);
     let made = Work::new(&spec, small.table.clone(), small.batches.clone(), Huge);
-    let error = made.err().unwrap();
-    assert_eq!(error.kind, Kind::Memory);
-    assert_contains(&error.message, "--generate inline");
+    assert_error!(made.err().unwrap(), Kind::Memory, "--generate inline");
 }
 
 #[test]
@@ -430,10 +416,8 @@ fn building_ahead_ends_when_nobody_wants_it_any_more() {
 
 #[test]
 fn streams_go_round_their_own_batches() {
-    let spec = spec(
-        0,
-        json!({"streams": 3, "rows_per_stream": null, "duration_ns": 1}),
-    );
+    let more = json!({"streams": 3, "rows_per_stream": null, "duration_ns": 1});
+    let spec = spec(0, more);
     let take = |stream, count, times: usize| -> Vec<u64> {
         let share = Share::new(&spec, stream, count);
         let other = share.clone(); // lanes of one stream take turns

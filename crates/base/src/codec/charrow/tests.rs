@@ -1,27 +1,19 @@
-use std::sync::Arc;
-
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_array::RecordBatch;
 use proptest::prelude::*;
 
 use super::handshake::{Fault, Handshake, Parameters, Request};
 use super::messages;
 use super::receive::{Event, Receiver};
 use crate::codec::ipc::{schema_to_bytes, Compression, Decoder, Encoder};
+use venturi_testkit::arrow::numbers_and_texts;
 
 fn batch(rows: usize) -> RecordBatch {
-    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows as i64));
-    let texts: ArrayRef = Arc::new(StringArray::from_iter(
-        (0..rows).map(|row| (row % 3 > 0).then(|| format!("row {row}"))),
-    ));
-    RecordBatch::try_from_iter_with_nullable([("n", numbers, false), ("t", texts, true)]).unwrap()
+    numbers_and_texts(0..rows as i64)
 }
 
 fn bytes(wrapped: &messages::Wrapped) -> Vec<u8> {
-    let all: Vec<_> = wrapped
-        .pieces
-        .iter()
-        .flat_map(|piece| piece.as_slice().to_vec())
-        .collect();
+    let pieces = wrapped.pieces.iter().map(|piece| piece.as_slice());
+    let all = pieces.collect::<Vec<_>>().concat();
     assert_eq!(all.len(), wrapped.length);
     all
 }
@@ -210,26 +202,17 @@ fn parameters_travel_in_the_name() {
     let name = said.name("venturi 0.1.0");
     assert!(name.starts_with("venturi 0.1.0\ncompression=zstd:7\nchecksum=xxh3\n"));
     assert_eq!(Parameters::parse(&name).unwrap(), said);
-    assert_eq!(
-        Parameters::parse("CHSpark 1.0; whatever=1\nunknown=2").unwrap(),
-        Parameters::default()
-    );
+    let unknown = Parameters::parse("CHSpark 1.0; whatever=1\nunknown=2").unwrap();
+    assert_eq!(unknown, Parameters::default());
     assert!(Parameters::parse("x\npartition=-1").is_err());
     assert!(Parameters::parse("x\ncompression=brotli").is_err());
 }
 
 #[test]
 fn handshakes_that_lie_are_told_what_is_wrong() {
-    let right = Handshake {
-        minor: 1,
-        client: "c".into(),
-        database: String::new(),
-        user: String::new(),
-        password: String::new(),
-        encoders: 1,
-    };
+    let right = venturi_testkit::charrow::plain(1).write();
     let refused = |change: &dyn Fn(&mut Vec<u8>)| {
-        let mut bytes = right.write();
+        let mut bytes = right.clone();
         change(&mut bytes);
         match Handshake::read(&mut &bytes[..]) {
             Err(Fault::Wrong(text)) => text,
@@ -242,7 +225,7 @@ fn handshakes_that_lie_are_told_what_is_wrong() {
     assert!(refused(&|bytes| bytes[24] = 0xff).contains("name has a size of -"));
     assert!(refused(&|bytes| bytes[28] = 1).contains("0 to 65536"));
     assert!(refused(&|bytes| bytes[32] = 0xff).contains("not UTF-8"));
-    let end = right.write().len();
+    let end = right.len();
     assert!(refused(&|bytes| bytes[end - 17] = b'W').contains("unknown encoder \"ArroW\""));
     assert!(refused(&|bytes| bytes[end - 1] = 0).contains("0 encoders"));
     assert!(refused(&|bytes| bytes[end - 2] = 5).contains("1281 encoders"));

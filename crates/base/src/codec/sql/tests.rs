@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::types::Int32Type;
+use arrow_array::types::{Int32Type, UInt64Type};
 use arrow_array::*;
 use arrow_schema::{Field, Schema};
 use proptest::prelude::*;
@@ -12,17 +12,15 @@ use super::*;
 use crate::data::upsert::Batches;
 use crate::data::usage::Usage;
 use crate::spec::Upsert;
+use venturi_testkit::arrow::{array, values};
 use venturi_testkit::assert_contains;
 
 mod text;
 mod types;
 
-const ALL: [Dialect; 4] = [
-    Dialect::MySql,
-    Dialect::Postgres,
-    Dialect::Sqlite,
-    Dialect::DuckDb,
-];
+use Dialect::{DuckDb, MySql, Postgres, Sqlite};
+
+const ALL: [Dialect; 4] = [MySql, Postgres, Sqlite, DuckDb];
 
 /// A table called t of these columns; the first is its key, `add` are added.
 fn table(columns: Vec<(&str, ArrayRef)>, add: &[&str]) -> (Table, RecordBatch) {
@@ -40,15 +38,13 @@ fn table(columns: Vec<(&str, ArrayRef)>, add: &[&str]) -> (Table, RecordBatch) {
 }
 
 fn key(rows: usize) -> (&'static str, ArrayRef) {
-    ("k", Arc::new(Int32Array::from_iter_values(0..rows as i32)))
+    ("k", array(Int32Array::from_iter_values(0..rows as i32)))
 }
 
+type Outcome = std::result::Result<String, String>;
+
 /// The statement as text, or the error's words.
-fn text(
-    dialect: Dialect,
-    table: &Table,
-    rows: &RecordBatch,
-) -> std::result::Result<String, String> {
+fn text(dialect: Dialect, table: &Table, rows: &RecordBatch) -> Outcome {
     let mut out = Vec::new();
     let done = dialect.upsert_text(table, rows, &mut out);
     done.map_err(|error| error.to_string())?;
@@ -56,15 +52,11 @@ fn text(
 }
 
 /// One column's literal of one row beside a key.
-fn literal(dialect: Dialect, column: ArrayRef) -> std::result::Result<String, String> {
-    let (table, rows) = table(vec![key(1), ("v", column)], &[]);
+fn literal(dialect: Dialect, column: impl Array + 'static) -> Outcome {
+    let (table, rows) = table(vec![key(1), ("v", array(column))], &[]);
     let text = text(dialect, &table, &rows)?;
     let (_, rest) = text.split_once("VALUES (0,").unwrap();
-    let end = match dialect {
-        Dialect::MySql => ") ON DUPLICATE",
-        _ => ") ON CONFLICT",
-    };
-    Ok(rest.split_once(end).unwrap().0.to_owned())
+    Ok(rest.split_once(") ON ").unwrap().0.to_owned())
 }
 
 fn created(dialect: Dialect, table: &Table, rows: &RecordBatch) -> String {
@@ -84,9 +76,8 @@ fn usage() -> (Table, RecordBatch) {
 fn sqlite(statements: &[&str], select: &str) -> Vec<Vec<Value>> {
     let database = rusqlite::Connection::open_in_memory().unwrap();
     for statement in statements {
-        database
-            .execute(statement, ())
-            .unwrap_or_else(|error| panic!("{error}: {statement}"));
+        let done = database.execute(statement, ());
+        done.unwrap_or_else(|error| panic!("{error}: {statement}"));
     }
     let mut select = database.prepare(select).unwrap();
     let columns = select.column_count();
@@ -101,7 +92,7 @@ fn sqlite(statements: &[&str], select: &str) -> Vec<Vec<Value>> {
 #[test]
 fn the_seeds_statement() {
     let (table, rows) = usage();
-    let mysql = text(Dialect::MySql, &table, &rows.slice(0, 1)).unwrap();
+    let mysql = text(MySql, &table, &rows.slice(0, 1)).unwrap();
     assert!(mysql.starts_with(
         "INSERT INTO `venturi_usage` (`customer_code`, `timestamp_of_data`, `subcustomer_id`, \
          `geographic_region`, `billing_flag`, `ip_address`, `bytes`, `hits`) VALUES ("
@@ -111,7 +102,7 @@ fn the_seeds_statement() {
         ") ON DUPLICATE KEY UPDATE `bytes` = VALUES(`bytes`) + `bytes`, \
          `hits` = VALUES(`hits`) + `hits`"
     ));
-    let postgres = text(Dialect::Postgres, &table, &rows.slice(0, 1)).unwrap();
+    let postgres = text(Postgres, &table, &rows.slice(0, 1)).unwrap();
     assert_contains(&postgres, ",'2026-09-21 14:13:20+00','");
     assert!(postgres.ends_with(
         ") ON CONFLICT (\"timestamp_of_data\", \"customer_code\", \"subcustomer_id\", \
@@ -120,10 +111,10 @@ fn the_seeds_statement() {
          \"hits\" = \"venturi_usage\".\"hits\" + excluded.\"hits\""
     ));
     assert_eq!(mysql.matches("),(").count(), 0);
-    let three = text(Dialect::MySql, &table, &rows).unwrap();
+    let three = text(MySql, &table, &rows).unwrap();
     assert_eq!(three.matches("),(").count(), 2);
     assert_eq!(
-        created(Dialect::MySql, &table, &rows),
+        created(MySql, &table, &rows),
         "CREATE TABLE `venturi_usage` (`customer_code` int unsigned NOT NULL, `timestamp_of_data` \
          timestamp NOT NULL, `subcustomer_id` char(12) NOT NULL, `geographic_region` int unsigned \
          NOT NULL, `billing_flag` int unsigned NOT NULL, `ip_address` char(20) NOT NULL, `bytes` \
@@ -131,11 +122,11 @@ fn the_seeds_statement() {
          (`timestamp_of_data`, `customer_code`, `subcustomer_id`, `geographic_region`, \
          `billing_flag`, `ip_address`))"
     );
-    let postgres = created(Dialect::Postgres, &table, &rows);
+    let postgres = created(Postgres, &table, &rows);
     assert_contains(&postgres, "\"timestamp_of_data\" timestamptz(0) NOT NULL");
     assert_contains(&postgres, "\"hits\" bigint NOT NULL");
     assert_eq!(
-        Dialect::MySql.select_found(&table),
+        MySql.select_found(&table),
         "SELECT COUNT(*), CAST(COALESCE(SUM(`bytes`), 0) AS CHAR), \
          CAST(COALESCE(SUM(`hits`), 0) AS CHAR) FROM `venturi_usage`"
     );
@@ -144,33 +135,25 @@ fn the_seeds_statement() {
 #[test]
 fn sqlite_adds_what_it_is_told() {
     let (table, rows) = usage();
-    let create = created(Dialect::Sqlite, &table, &rows);
-    let upsert = text(Dialect::Sqlite, &table, &rows).unwrap();
-    let found = Dialect::Sqlite.select_found(&table);
-    let sum = |at: usize| {
-        let column = rows
-            .column(at)
-            .as_any()
-            .downcast_ref::<UInt64Array>()
-            .unwrap();
-        Value::Text((2 * column.values().iter().sum::<u64>()).to_string())
+    let create = created(Sqlite, &table, &rows);
+    let upsert = text(Sqlite, &table, &rows).unwrap();
+    let found = Sqlite.select_found(&table);
+    let sum = |at| {
+        let all = values::<UInt64Type>(&rows, at).into_iter().flatten();
+        Value::Text((2 * all.sum::<u64>()).to_string())
     };
-    assert_eq!(
-        sqlite(&[&create, &upsert, &upsert], &found),
-        [[Value::Integer(3), sum(6), sum(7)]]
-    );
-    let none = Value::Text("0".into());
-    assert_eq!(
-        sqlite(&[&create], &found),
-        [[Value::Integer(0), none.clone(), none]]
-    );
+    let twice = sqlite(&[&create, &upsert, &upsert], &found);
+    assert_eq!(twice, [[Value::Integer(3), sum(6), sum(7)]]);
+    let none = || Value::Text("0".into());
+    let nothing = sqlite(&[&create], &found);
+    assert_eq!(nothing, [[Value::Integer(0), none(), none()]]);
     // The same by placeholders.
     let database = rusqlite::Connection::open_in_memory().unwrap();
     database.execute(&create, ()).unwrap();
-    let upsert = Dialect::Sqlite.upsert_placeholders(&table, 3);
+    let upsert = Sqlite.upsert_placeholders(&table, 3);
     let mut upsert = database.prepare(&upsert).unwrap();
     assert_eq!(upsert.parameter_count(), 24);
-    let mut plain = Rows::new(Dialect::Sqlite, &table, &rows).unwrap();
+    let mut plain = Rows::new(Sqlite, &table, &rows).unwrap();
     for at in 0..24 {
         let mut value = Vec::new();
         assert!(plain.text(at % 8, at / 8, &mut value).unwrap());
@@ -182,17 +165,15 @@ fn sqlite_adds_what_it_is_told() {
 
 #[test]
 fn placeholders_are_numbered_where_they_have_numbers() {
-    let (table, _) = table(
-        vec![key(1), ("n", Arc::new(Int64Array::from(vec![1])))],
-        &["n"],
-    );
+    let n = ("n", array(Int64Array::from(vec![1])));
+    let (table, _) = table(vec![key(1), n], &["n"]);
     assert_eq!(
-        Dialect::Postgres.upsert_placeholders(&table, 2),
+        Postgres.upsert_placeholders(&table, 2),
         "INSERT INTO \"t\" (\"k\", \"n\") VALUES ($1,$2),($3,$4) ON CONFLICT (\"k\") DO UPDATE SET \
          \"n\" = \"t\".\"n\" + excluded.\"n\""
     );
     assert_eq!(
-        Dialect::MySql.upsert_placeholders(&table, 1),
+        MySql.upsert_placeholders(&table, 1),
         "INSERT INTO `t` (`k`, `n`) VALUES (?,?) ON DUPLICATE KEY UPDATE `n` = VALUES(`n`) + `n`"
     );
 }
@@ -200,33 +181,24 @@ fn placeholders_are_numbered_where_they_have_numbers() {
 #[test]
 fn a_key_alone_changes_nothing_and_other_columns_are_overwritten() {
     let (only, _) = table(vec![key(1)], &[]);
+    for (dialect, tail) in [
+        (MySql, " ON DUPLICATE KEY UPDATE `k` = `k`"),
+        (DuckDb, " ON CONFLICT (\"k\") DO NOTHING"),
+    ] {
+        assert_eq!(dialect.upsert_tail(&only), tail);
+    }
+    let n = ("n", array(Int64Array::from(vec![Some(5), None])));
+    let s = ("s", array(StringArray::from(vec![Some("x"), None])));
+    let (table, rows) = table(vec![key(2), n, s], &["n"]);
     assert_eq!(
-        Dialect::MySql.upsert_tail(&only),
-        " ON DUPLICATE KEY UPDATE `k` = `k`"
-    );
-    assert_eq!(
-        Dialect::DuckDb.upsert_tail(&only),
-        " ON CONFLICT (\"k\") DO NOTHING"
-    );
-    let n: ArrayRef = Arc::new(Int64Array::from(vec![Some(5), None]));
-    let s: ArrayRef = Arc::new(StringArray::from(vec![Some("x"), None]));
-    let (table, rows) = table(vec![key(2), ("n", n), ("s", s)], &["n"]);
-    assert_eq!(
-        Dialect::MySql.upsert_tail(&table),
+        MySql.upsert_tail(&table),
         " ON DUPLICATE KEY UPDATE `n` = COALESCE(`n`, 0) + COALESCE(VALUES(`n`), 0), `s` = VALUES(`s`)"
     );
-    let create = created(Dialect::Sqlite, &table, &rows);
-    let upsert = text(Dialect::Sqlite, &table, &rows).unwrap();
+    let create = created(Sqlite, &table, &rows);
+    let upsert = text(Sqlite, &table, &rows).unwrap();
     let all = "SELECT k, n, s FROM t ORDER BY k";
-    assert_eq!(
-        sqlite(&[&create, &upsert, &upsert], all),
-        [
-            [
-                Value::Integer(0),
-                Value::Integer(10),
-                Value::Text("x".into())
-            ],
-            [Value::Integer(1), Value::Integer(0), Value::Null]
-        ]
-    );
+    let found = sqlite(&[&create, &upsert, &upsert], all);
+    use Value::{Integer, Null, Text};
+    assert_eq!(found[0], [Integer(0), Integer(10), Text("x".into())]);
+    assert_eq!(found[1..], [[Integer(1), Integer(0), Null]]);
 }

@@ -5,6 +5,7 @@ use arrow_array::Array;
 use arrow_schema::{Field, Schema};
 
 use super::*;
+use venturi_testkit::arrow::{items, texts, values};
 use venturi_testkit::assert_contains;
 
 fn columns(limit: usize) -> Columns {
@@ -46,17 +47,17 @@ fn values_and_nulls_one_batch_after_another() {
         let made = columns.finish().unwrap().unwrap();
         assert_eq!(made.num_rows(), 2000);
         let there = 2000 - made.column(0).null_count();
-        assert!(made
-            .columns()
-            .iter()
-            .all(|c| c.len() - c.null_count() == there));
+        let mut all = made.columns().iter();
+        assert!(all.all(|it| it.len() - it.null_count() == there));
         let at = if batch == 0 { 2 } else { 3 };
-        let n = made.column(0).as_primitive::<Decimal128Type>();
-        assert_eq!((n.value(at), n.is_null(batch as usize)), (at as i128, true));
+        let numbers = values::<Decimal128Type>(&made, 0);
+        assert_eq!(
+            (numbers[at], numbers[batch as usize]),
+            (Some(at as i128), None)
+        );
         let list = made.column(4).as_list::<i32>().value(at);
-        assert_eq!(list.as_primitive::<Int32Type>().value(0), at as i32);
-        assert!(list.is_null(1) && list.len() == 2);
-        assert_eq!(made.column(1).as_string::<i32>().value(at), "ab");
+        assert_eq!(items::<Int32Type>(&list), [Some(at as i32), None]);
+        assert_eq!(texts(&made, 1)[at], Some("ab"));
     }
 }
 
@@ -70,8 +71,7 @@ fn numbers_that_lie_as_arrow_has_them() {
     column.extend(&bytes, Some(&there)).unwrap();
     assert!(column.extend(&bytes[1..], None).is_err());
     assert!(column.extend(&bytes[4..], Some(&there)).is_err());
-    let made = column.finish().unwrap();
-    let found: Vec<_> = made.as_primitive::<Int32Type>().iter().collect();
+    let found = items::<Int32Type>(&column.finish().unwrap());
     let known = [None, Some(0), Some(1), Some(2), Some(3), Some(4)];
     assert_eq!(found[..6], known);
     assert_eq!(found[6..], [Some(0), None, Some(2), Some(3), None]);
@@ -83,10 +83,8 @@ fn numbers_that_lie_as_arrow_has_them() {
 fn structs_and_maps() {
     let pair = |nullable| {
         let key = Field::new("key", DataType::Utf8, nullable);
-        DataType::Struct(Fields::from(vec![
-            key,
-            Field::new("value", DataType::Int32, true),
-        ]))
+        let value = Field::new("value", DataType::Int32, true);
+        DataType::Struct(Fields::from(vec![key, value]))
     };
     let mut structs = Column::new("s", &pair(true)).unwrap();
     let entries = Arc::new(Field::new("entries", pair(false), false));
@@ -104,31 +102,22 @@ fn structs_and_maps() {
     .unwrap();
     maps.push_null();
     let (structs, maps) = (structs.finish().unwrap(), maps.finish().unwrap());
-    assert_eq!((structs.len(), structs.null_count()), (2, 1));
-    assert_eq!(
-        structs
-            .as_struct()
-            .column(1)
-            .as_primitive::<Int32Type>()
-            .value(0),
-        7
-    );
+    assert_eq!(structs.null_count(), 1);
+    let numbers = items::<Int32Type>(structs.as_struct().column(1));
+    assert_eq!(numbers, [Some(7), None]);
     let map = maps.as_map();
     assert_eq!((map.value(0).len(), map.is_null(1)), (2, true));
     assert_eq!(map.keys().as_string::<i32>().value(1), "b");
     // Each of its columns has a value, and a map's key is none that is null.
-    let mut lame = Column::new("s", &pair(true)).unwrap();
-    assert!(lame
-        .push_struct(|columns| columns[0].push_bytes(b"a"))
-        .is_err());
+    let mut half = Column::new("s", &pair(true)).unwrap();
+    let pushed = half.push_struct(|columns| columns[0].push_bytes(b"a"));
+    assert!(pushed.is_err());
     let mut keyless = Column::new("s", &pair(false)).unwrap();
-    keyless
-        .push_struct(|columns| {
-            columns.iter_mut().for_each(Column::push_null);
-            Ok(())
-        })
-        .unwrap();
-    assert!(keyless.finish().is_err());
+    let pushed = keyless.push_struct(|columns| {
+        columns[0].push_null();
+        columns[1].push(7i32)
+    });
+    assert!(pushed.is_ok() && keyless.finish().is_err());
 }
 
 #[test]
@@ -141,9 +130,7 @@ fn bounds_and_types_are_kept() {
     assert!(n.push(1i64).is_err() && t.push(1i32).is_err() && b.push_bytes(b"x").is_err());
     assert!(u.push_bytes(b"abc").is_err() && l.push_bool(true).is_err());
     t.push_bytes(&[0xff]).unwrap();
-    assert_contains(
-        &t.finish().unwrap_err().message,
-        "column t: text that is not UTF-8",
-    );
+    let said = t.finish().unwrap_err().message;
+    assert_contains(&said, "column t: text that is not UTF-8");
     assert!(Column::new("m", &DataType::Null).is_err());
 }

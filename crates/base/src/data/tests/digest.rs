@@ -1,23 +1,24 @@
 use std::sync::Arc;
 
-use arrow_array::types::Int8Type;
+use arrow_array::types::{Int64Type, Int8Type};
 use arrow_array::*;
 use arrow_buffer::NullBuffer;
+use arrow_schema::{DataType, Field};
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 
-use super::tables::{batch, Row};
 use crate::data::digest;
+use venturi_testkit::arrow::{array, batch as columns, read_stream, write_stream};
+use venturi_testkit::assert_contains;
+use venturi_testkit::tables::{batch, Row};
 
 fn rows(lengths: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Row>> {
-    let row = (
-        of(-9i64..9),
-        of("[a-c]{0,20}"),
-        any::<bool>(),
-        vec(of(0i32..5), 0..4),
-    );
-    vec(row, lengths)
+    let list = vec(of(0i32..5), 0..4);
+    vec(
+        (of(-9i64..9), of("[a-c]{0,20}"), any::<bool>(), list),
+        lengths,
+    )
 }
 
 fn of_batch(batch: &RecordBatch) -> u64 {
@@ -25,12 +26,7 @@ fn of_batch(batch: &RecordBatch) -> u64 {
 }
 
 fn by_stream(batch: &RecordBatch) -> RecordBatch {
-    let mut bytes = Vec::new();
-    let mut writer = arrow_ipc::writer::StreamWriter::try_new(&mut bytes, &batch.schema()).unwrap();
-    writer.write(batch).unwrap();
-    writer.finish().unwrap();
-    let mut reader = arrow_ipc::reader::StreamReader::try_new(&bytes[..], None).unwrap();
-    reader.next().unwrap().unwrap()
+    read_stream(&write_stream(std::slice::from_ref(batch)))
 }
 
 proptest! {
@@ -89,8 +85,8 @@ proptest! {
     }
 }
 
-fn single(array: impl Array + 'static) -> u64 {
-    of_batch(&RecordBatch::try_from_iter([("x", Arc::new(array) as ArrayRef)]).unwrap())
+fn single(values: impl Array + 'static) -> u64 {
+    of_batch(&columns([("x", array(values))]))
 }
 
 #[test]
@@ -106,47 +102,32 @@ fn garbage_under_nulls_and_an_all_valid_bitmap_do_not_count() {
 
 #[test]
 fn a_dictionary_is_the_values_it_stands_for() {
-    let values = |v: Vec<Option<&str>>| Arc::new(StringArray::from(v)) as ArrayRef;
-    let one = DictionaryArray::<Int8Type>::new(
-        vec![Some(0), Some(1), None].into(),
-        values(vec![Some("x"), Some("y")]),
-    );
+    let texts = |values: &[Option<&str>]| StringArray::from(values.to_vec());
+    let of = |keys: Vec<Option<i8>>, values: &[Option<&str>]| {
+        single(DictionaryArray::<Int8Type>::new(
+            keys.into(),
+            array(texts(values)),
+        ))
+    };
+    let one = of(vec![Some(0), Some(1), None], &[Some("x"), Some("y")]);
     // Another order, an unused value, a null value instead of a null key.
-    let two = DictionaryArray::<Int8Type>::new(
-        vec![2, 1, 3].into(),
-        values(vec![Some("unused"), Some("y"), Some("x"), None]),
-    );
-    assert_eq!(single(one.clone()), single(two));
-    assert_eq!(
-        single(one),
-        single(StringArray::from(vec![Some("x"), Some("y"), None]))
-    );
+    let values = [Some("unused"), Some("y"), Some("x"), None];
+    assert_eq!(one, of(vec![Some(2), Some(1), Some(3)], &values));
+    assert_eq!(one, single(texts(&[Some("x"), Some("y"), None])));
 }
 
 #[test]
 fn list_views_and_binary_views_by_their_values() {
-    let list = |o: Vec<i32>, s: Vec<i32>, v: Vec<i32>| {
-        let field = Arc::new(arrow_schema::Field::new(
-            "item",
-            arrow_schema::DataType::Int32,
-            true,
-        ));
-        ListViewArray::new(
-            field,
-            o.into(),
-            s.into(),
-            Arc::new(Int32Array::from(v)),
-            None,
-        )
+    let list = |offsets: [i32; 2], sizes: [i32; 2], values: [i32; 3]| {
+        let field = Arc::new(Field::new_list_field(DataType::Int32, true));
+        let (offsets, sizes) = (offsets.to_vec().into(), sizes.to_vec().into());
+        let values = array(Int32Array::from(values.to_vec()));
+        single(ListViewArray::new(field, offsets, sizes, values, None))
     };
     // [[2, 3], [1]] in two layouts.
-    let one = list(vec![1, 0], vec![2, 1], vec![1, 2, 3]);
-    let two = list(vec![0, 2], vec![2, 1], vec![2, 3, 1]);
-    assert_eq!(single(one.clone()), single(two));
-    assert_ne!(
-        single(one),
-        single(list(vec![0, 1], vec![1, 2], vec![2, 3, 1]))
-    );
+    let one = list([1, 0], [2, 1], [1, 2, 3]);
+    assert_eq!(one, list([0, 2], [2, 1], [2, 3, 1]));
+    assert_ne!(one, list([0, 1], [1, 2], [2, 3, 1]));
     let long = "longer than twelve bytes".as_bytes();
     let views = BinaryViewArray::from(vec![Some(long), None, Some(b"x".as_slice())]);
     let same = views.gc();
@@ -155,50 +136,30 @@ fn list_views_and_binary_views_by_their_values() {
 
 #[test]
 fn the_order_of_columns_counts() {
-    let (a, b) = (Int64Array::from(vec![1]), Int64Array::from(vec![2]));
-    let pair = |x: &Int64Array, y: &Int64Array| {
-        of_batch(
-            &RecordBatch::try_from_iter([
-                ("a", Arc::new(x.clone()) as ArrayRef),
-                ("b", Arc::new(y.clone()) as ArrayRef),
-            ])
-            .unwrap(),
-        )
-    };
-    assert_ne!(pair(&a, &b), pair(&b, &a));
+    let one = |value| array(Int64Array::from(vec![value]));
+    let pair = |a, b| of_batch(&columns([("a", one(a)), ("b", one(b))]));
+    assert_ne!(pair(1, 2), pair(2, 1));
 }
 
 /// A few bytes that say they stand for more than any machine holds.
 #[test]
 fn a_column_that_stands_for_too_much_is_an_error() {
-    let told = |array: ArrayRef| {
-        let batch = RecordBatch::try_from_iter([("c", array)]).unwrap();
-        digest(&batch).unwrap_err().message
-    };
+    fn check(values: impl Array + 'static) {
+        let told = digest(&columns([("c", array(values))])).unwrap_err();
+        assert_contains(&told.message, "stands for more than");
+    }
     let long = "x".repeat(1 << 20);
-    let texts: ArrayRef = Arc::new(LargeStringArray::from(vec![long.as_str()]));
+    let texts = LargeStringArray::from(vec![long.as_str()]);
     let keys = Int8Array::from(vec![0; 1 << 20]);
-    let dictionary = DictionaryArray::<Int8Type>::try_new(keys, texts.clone()).unwrap();
-    assert!(told(Arc::new(dictionary)).contains("stands for more than"));
-    let ends = Int64Array::from(vec![1i64 << 60]);
-    let numbers = Int64Array::from(vec![7]);
-    let runs = RunArray::<arrow_array::types::Int64Type>::try_new(&ends, &numbers).unwrap();
-    assert!(told(Arc::new(runs)).contains("stands for more than"));
-    let ends = Int64Array::from(vec![1i64 << 20]);
-    let runs = RunArray::<arrow_array::types::Int64Type>::try_new(&ends, &texts).unwrap();
-    assert!(told(Arc::new(runs)).contains("stands for more than"));
-    let lists = {
-        let field = Arc::new(arrow_schema::Field::new(
-            "item",
-            arrow_schema::DataType::Null,
-            true,
-        ));
-        let values: ArrayRef = Arc::new(NullArray::new(1 << 40));
-        let (offsets, sizes) = (vec![0i64; 3], vec![1i64 << 40; 3]);
-        LargeListViewArray::try_new(field, offsets.into(), sizes.into(), values, None).unwrap()
-    };
-    assert!(told(Arc::new(lists)).contains("stands for more than"));
+    check(DictionaryArray::<Int8Type>::try_new(keys, array(texts.clone())).unwrap());
+    let ends = |end: i64| Int64Array::from(vec![end]);
+    check(RunArray::<Int64Type>::try_new(&ends(1 << 60), &ends(7)).unwrap());
+    check(RunArray::<Int64Type>::try_new(&ends(1 << 20), &texts).unwrap());
+    let field = Arc::new(Field::new_list_field(DataType::Null, true));
+    let values = array(NullArray::new(1 << 40));
+    let (offsets, sizes) = (vec![0i64; 3].into(), vec![1i64 << 40; 3].into());
+    check(LargeListViewArray::try_new(field, offsets, sizes, values, None).unwrap());
     let mut views = builder::StringViewBuilder::new().with_deduplicate_strings();
     (0..2_000).for_each(|_| views.append_value(&long));
-    assert!(told(Arc::new(views.finish())).contains("stands for more than"));
+    check(views.finish());
 }

@@ -1,14 +1,13 @@
 //! Against numbers worked out by hand from METHOD's definition.
 
-use std::sync::Arc;
-
 use arrow_array::types::{Int16Type, Int32Type};
 use arrow_array::*;
 
 use crate::data::payload_bytes;
+use venturi_testkit::arrow::{self, batch};
 
 fn of(array: impl Array + 'static) -> u64 {
-    payload_bytes(&RecordBatch::try_from_iter([("x", Arc::new(array) as ArrayRef)]).unwrap())
+    payload_bytes(&batch([("x", arrow::array(array))]))
 }
 
 #[test]
@@ -32,34 +31,27 @@ fn strings_are_offsets_and_the_data_in_use() {
     assert_eq!(of(text.clone()), 5 * 4 + 9);
     assert_eq!(of(text.slice(1, 2)), 3 * 4 + 2);
     assert_eq!(of(LargeStringArray::from(vec!["abc"])), 2 * 8 + 3);
-    let views = StringViewArray::from(vec![
+    let texts = [
         Some("short"),
         Some("just 12 long"),
         None,
         Some("13 bytes long"),
-    ]);
+    ];
+    let views = StringViewArray::from(texts.to_vec());
     assert_eq!(of(views.clone()), 4 * 16 + 13 + 1);
     assert_eq!(of(views.slice(0, 2)), 32);
 }
 
 #[test]
 fn nested_columns_are_their_children_in_use() {
-    let list = ListArray::from_iter_primitive::<Int32Type, _, _>([
-        Some(vec![Some(1), Some(2)]),
-        None,
-        Some(vec![Some(3)]),
-    ]);
+    let lists = [Some(vec![Some(1), Some(2)]), None, Some(vec![Some(3)])];
+    let list = ListArray::from_iter_primitive::<Int32Type, _, _>(lists);
     assert_eq!(of(list.clone()), 4 * 4 + 3 * 4 + 1);
     assert_eq!(of(list.slice(2, 1)), 2 * 4 + 4);
-    let pair = StructArray::try_from(vec![
-        ("n", Arc::new(Int64Array::from(vec![1, 2])) as ArrayRef),
-        (
-            "s",
-            Arc::new(StringArray::from(vec!["a", "bc"])) as ArrayRef,
-        ),
-    ])
-    .unwrap();
-    assert_eq!(of(pair), 16 + 3 * 4 + 3);
+    let numbers = arrow::array(Int64Array::from(vec![1, 2]));
+    let texts = arrow::array(StringArray::from(vec!["a", "bc"]));
+    let pair = StructArray::try_from(vec![("n", numbers), ("s", texts)]);
+    assert_eq!(of(pair.unwrap()), 16 + 3 * 4 + 3);
 }
 
 #[test]

@@ -1,39 +1,30 @@
-use std::sync::Arc;
-
-use arrow_array::types::Int32Type;
+use arrow_array::types::{Int32Type, Int8Type};
 use arrow_array::*;
 use proptest::prelude::*;
 
 use super::*;
 use crate::error::Kind;
-use venturi_testkit::assert_contains;
+use venturi_testkit::arrow::{array, batch, values, write_file};
+use venturi_testkit::{assert_contains, assert_error, Directory};
 
-fn table(
-    columns: Vec<(&str, ArrayRef)>,
-    key: &[&str],
-    add: &[&str],
-) -> Result<(Table, RecordBatch)> {
-    let rows = RecordBatch::try_from_iter(columns).unwrap();
-    let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect();
-    let roles = Upsert {
-        key: names(key),
-        add: names(add),
-    };
-    Ok((Table::new("t", rows.schema(), &roles)?, rows))
+type Columns<'a> = Vec<(&'a str, ArrayRef)>;
+
+fn table(columns: Columns<'_>, key: &[&str], add: &[&str]) -> Result<(Table, RecordBatch)> {
+    let rows = batch(columns);
+    let [key, add] = [key, add].map(|all| all.iter().map(|name| (*name).to_owned()).collect());
+    Ok((Table::new("t", rows.schema(), &Upsert { key, add })?, rows))
 }
 
 const WORDS: [&str; 5] = ["x", "y", "x", "z", "x"];
 
-fn plain() -> Vec<(&'static str, ArrayRef)> {
+fn plain() -> Columns<'static> {
     let n = [Some(1), None, Some(2), Some(4), Some(8)];
+    let f = [0.1, 0.2, 0.3, 0.4, 0.5];
     vec![
-        ("a", Arc::new(Int32Array::from(vec![1, 2, 1, 3, 1]))),
-        ("b", Arc::new(StringArray::from(WORDS.to_vec()))),
-        ("n", Arc::new(Int8Array::from(n.to_vec()))),
-        (
-            "f",
-            Arc::new(Float64Array::from_iter_values([0.1, 0.2, 0.3, 0.4, 0.5])),
-        ),
+        ("a", array(Int32Array::from(vec![1, 2, 1, 3, 1]))),
+        ("b", array(StringArray::from(WORDS.to_vec()))),
+        ("n", array(Int8Array::from(n.to_vec()))),
+        ("f", array(Float64Array::from(f.to_vec()))),
     ]
 }
 
@@ -47,69 +38,57 @@ fn roles() {
 
 #[test]
 fn roles_that_cannot_be_are_refused_by_name() {
-    let refused = |key: &[&str], add: &[&str]| {
-        let error = table(plain(), key, add).unwrap_err();
-        assert_eq!(error.kind, Kind::Usage);
-        error.message
-    };
-    assert_eq!(
-        refused(&["c"], &[]),
-        "key: there is no column \"c\"; the data has a, b, n, f"
-    );
-    assert_eq!(refused(&["a", "a"], &[]), "key: \"a\" is named twice");
-    assert_eq!(refused(&[], &[]), "key: name at least one column");
-    assert_eq!(refused(&["a"], &["a"]), "add: \"a\" is a part of the key");
-    assert!(refused(&["a"], &["f"]).starts_with("add: \"f\" is Float64; only integers"));
-    let many: Vec<(String, ArrayRef)> = (0..10)
-        .map(|n| -> (String, ArrayRef) { (format!("c{n}"), Arc::new(Int32Array::from(vec![1]))) })
-        .collect();
-    let names: Vec<&str> = many.iter().map(|(name, _)| name.as_str()).collect();
-    let columns = many
-        .iter()
-        .map(|(name, column)| (name.as_str(), column.clone()));
-    let error = table(columns.collect(), &names[..1], &names[1..]).unwrap_err();
-    assert_eq!(error.message, "add: at most 8 columns can be summed up");
-}
-
-fn write(rows: &RecordBatch) -> String {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let name = format!(
-        "venturi-upsert-{}-{}.arrow",
-        std::process::id(),
-        NEXT.fetch_add(1, Ordering::Relaxed)
-    );
-    let path = std::env::temp_dir().join(name);
-    let file = std::fs::File::create(&path).unwrap();
-    let mut writer = arrow_ipc::writer::FileWriter::try_new(file, &rows.schema()).unwrap();
-    writer.write(rows).unwrap();
-    writer.finish().unwrap();
-    path.to_str().unwrap().to_owned()
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+    let many = || names.map(|name| (name, array(Int32Array::from(vec![1]))));
+    for (columns, key, add, said) in [
+        (
+            plain(),
+            &["c"][..],
+            &[][..],
+            "key: there is no column \"c\"; the data has a, b, n, f",
+        ),
+        (plain(), &["a", "a"], &[], "key: \"a\" is named twice"),
+        (plain(), &[], &[], "key: name at least one column"),
+        (plain(), &["a"], &["a"], "add: \"a\" is a part of the key"),
+        (
+            plain(),
+            &["a"],
+            &["f"],
+            "add: \"f\" is Float64; only integers",
+        ),
+        (
+            many().into(),
+            &["a"],
+            &names[1..],
+            "add: at most 8 columns can be summed up",
+        ),
+    ] {
+        let error = table(columns, key, add).unwrap_err();
+        assert_error!(error, Kind::Usage, said);
+    }
 }
 
 fn file(rows: &RecordBatch, rows_per_batch: usize) -> Result<(Table, Batches)> {
-    let path = write(rows);
+    let place = Directory::new();
+    let path = place.file("rows.arrow");
+    write_file(&path, std::slice::from_ref(rows));
     let spec = TrialSpec::parse(&format!(
         r#"{{"trial": "t", "target": "empty://", "operation": "upsert", "streams": 1, "threads": 1,
             "data": {{"source": "file", "path": "x.csv", "ipc": {path:?}}}, "rows_per_stream": 1,
             "rows_per_batch": {rows_per_batch}, "upsert": {{"key": ["a"], "add": ["n"]}}}}"#
     ))
     .unwrap();
-    let made = Batches::make(&spec, "t");
-    std::fs::remove_file(path).unwrap();
-    made
+    Batches::make(&spec, "t")
 }
 
 #[test]
 fn a_file_is_cut_into_batches_the_last_one_short() {
-    let rows = RecordBatch::try_from_iter(plain()).unwrap();
+    let rows = batch(plain());
     let (_, batches) = file(&rows, 2).unwrap();
     assert_eq!(batches.count(), 3);
     let parts: Vec<RecordBatch> = (0..3).map(|at| batches.get(at).unwrap()).collect();
-    assert_eq!(
-        parts.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(),
-        [2, 2, 1]
-    );
+    let sizes: Vec<usize> = parts.iter().map(RecordBatch::num_rows).collect();
+    assert_eq!(sizes, [2, 2, 1]);
     assert_eq!(one_piece(&rows.schema(), &parts).unwrap(), rows);
     assert_eq!(file(&rows, 1000).unwrap().1.count(), 1);
 }
@@ -118,23 +97,17 @@ fn a_file_is_cut_into_batches_the_last_one_short() {
 fn the_rows_of_each_batch_are_in_the_order_of_their_keys() {
     let keys = Int32Array::from(vec![3, 1, 3, 2, 9, 0, 9, 9]);
     let numbers = Int8Array::from_iter_values(1..9);
-    let columns: [(&str, ArrayRef); 2] = [("a", Arc::new(keys)), ("n", Arc::new(numbers))];
-    let rows = RecordBatch::try_from_iter(columns).unwrap();
+    let rows = batch([("a", array(keys)), ("n", array(numbers))]);
     let (_, batches) = file(&rows, 4).unwrap();
-    let column = |batch: &RecordBatch, at: usize| -> Vec<i64> {
-        let one = batch.column(at).slice(0, batch.num_rows());
-        let wide = (0..one.len()).map(|row| match at {
-            0 => i64::from(one.as_primitive::<Int32Type>().value(row)),
-            _ => i64::from(one.as_primitive::<types::Int8Type>().value(row)),
-        });
-        wide.collect()
-    };
     // Equal keys stay as they came: the last of them wins.
-    let (one, two) = (batches.get(0).unwrap(), batches.get(1).unwrap());
-    assert_eq!(column(&one, 0), vec![1, 2, 3, 3]);
-    assert_eq!(column(&one, 1), vec![2, 4, 1, 3]);
-    assert_eq!(column(&two, 0), vec![0, 9, 9, 9]);
-    assert_eq!(column(&two, 1), vec![6, 5, 7, 8]);
+    for (at, keys, numbers) in [
+        (0, [1, 2, 3, 3], [2, 4, 1, 3]),
+        (1, [0, 9, 9, 9], [6, 5, 7, 8]),
+    ] {
+        let found = batches.get(at).unwrap();
+        assert_eq!(values::<Int32Type>(&found, 0), keys.map(Some));
+        assert_eq!(values::<Int8Type>(&found, 1), numbers.map(Some));
+    }
 }
 
 proptest! {
@@ -146,9 +119,7 @@ proptest! {
         let numbers = Int32Array::from_iter_values(keys.iter().map(|key| key.0));
         let words: DictionaryArray<Int32Type> = keys.iter().map(|key| key.1.as_str()).collect();
         let places = UInt32Array::from_iter_values(0..keys.len() as u32);
-        let columns: Vec<(&str, ArrayRef)> = vec![
-            ("n", Arc::new(places)), ("b", Arc::new(words)), ("a", Arc::new(numbers)),
-        ];
+        let columns = vec![("n", array(places)), ("b", array(words)), ("a", array(numbers))];
         let (made, rows) = table(columns, &["a", "b"], &["n"]).unwrap();
         let batches = Batches::of(rows, size).in_order(&made).unwrap();
         for (at, chunk) in keys.chunks(size).enumerate() {
@@ -156,24 +127,20 @@ proptest! {
                 chunk.iter().zip((at * size) as u32..).collect();
             right.sort();
             let found = batches.get(at as u64).unwrap();
-            let places = found.column(0).as_primitive::<types::UInt32Type>();
-            prop_assert_eq!(
-                places.values().to_vec(),
-                right.iter().map(|(_, place)| *place).collect::<Vec<_>>()
-            );
+            let right: Vec<_> = right.iter().map(|(_, place)| Some(*place)).collect();
+            prop_assert_eq!(values::<types::UInt32Type>(&found, 0), right);
         }
     }
 }
 
 #[test]
 fn a_file_without_rows_or_with_nulls_in_its_key_is_refused() {
-    let rows = RecordBatch::try_from_iter(plain()).unwrap();
-    let error = file(&rows.slice(0, 0), 2).unwrap_err();
+    let error = file(&batch(plain()).slice(0, 0), 2).unwrap_err();
     assert_eq!(error.message, "x.csv: there are no rows to upsert");
     let mut columns = plain();
     let keys = [Some(1), None, None, Some(3), Some(1)];
-    columns[0].1 = Arc::new(Int32Array::from(keys.to_vec()));
-    let error = file(&RecordBatch::try_from_iter(columns).unwrap(), 2).unwrap_err();
+    columns[0].1 = array(Int32Array::from(keys.to_vec()));
+    let error = file(&batch(columns), 2).unwrap_err();
     assert_eq!(error.message, "key: \"a\" has nulls; a key must not");
 }
 
@@ -182,17 +149,13 @@ fn equal_keys_of_a_batch_become_one_row() {
     let (made, rows) = table(plain(), &["a", "b"], &["n"]).unwrap();
     let (batches, gone) = Batches::of(rows.clone(), 5).merged(&made).unwrap();
     assert_eq!((batches.count(), gone), (1, 2));
-    let one = batches.get(0).unwrap();
-    let right = RecordBatch::try_new(
-        rows.schema(),
-        vec![
-            Arc::new(Int32Array::from(vec![1, 2, 3])),
-            Arc::new(StringArray::from(vec!["x", "y", "z"])),
-            Arc::new(Int8Array::from(vec![Some(11), None, Some(4)])),
-            Arc::new(Float64Array::from(vec![0.5, 0.2, 0.4])),
-        ],
-    );
-    assert_eq!(one, right.unwrap());
+    let right = batch([
+        ("a", array(Int32Array::from(vec![1, 2, 3]))),
+        ("b", array(StringArray::from(vec!["x", "y", "z"]))),
+        ("n", array(Int8Array::from(vec![Some(11), None, Some(4)]))),
+        ("f", array(Float64Array::from(vec![0.5, 0.2, 0.4]))),
+    ]);
+    assert_eq!(batches.get(0).unwrap().columns(), right.columns());
     // Not across batches; and where there is nothing to do, nothing is done.
     let (batches, gone) = Batches::of(rows.clone(), 2).merged(&made).unwrap();
     assert_eq!((batches.count(), gone), (3, 0));
@@ -205,7 +168,7 @@ fn equal_keys_of_a_batch_become_one_row() {
 #[test]
 fn merged_sums_that_do_not_fit_are_an_error() {
     let mut columns = plain();
-    columns[2].1 = Arc::new(Int8Array::from(vec![100, 0, 100, 0, 0]));
+    columns[2].1 = array(Int8Array::from(vec![100, 0, 100, 0, 0]));
     let (made, rows) = table(columns, &["a"], &["n"]).unwrap();
     let error = Batches::of(rows, 5).merged(&made).unwrap_err();
     assert_contains(&error.message, "\"n\", which is Int8");
@@ -216,16 +179,16 @@ fn hashes_are_equal_where_keys_are() {
     let dictionary: DictionaryArray<Int32Type> = WORDS.into_iter().collect();
     let (odd, zeros) = ([true, false, true, false, true], [0.0, 1.0, -0.0, 2.0, 0.0]);
     let time = TimestampMicrosecondArray::from(vec![7, 8, 7, 9, 7]);
-    let all: Vec<(&str, ArrayRef)> = vec![
-        ("i", Arc::new(Int32Array::from(vec![1, 2, 1, 3, 1]))),
-        ("s", Arc::new(StringArray::from(WORDS.to_vec()))),
-        ("v", Arc::new(StringViewArray::from(WORDS.to_vec()))),
-        ("d", Arc::new(dictionary)),
-        ("b", Arc::new(BooleanArray::from(odd.to_vec()))),
-        ("f", Arc::new(Float64Array::from(zeros.to_vec()))),
-        ("m", Arc::new(Decimal128Array::from(vec![1, 2, 1, 3, 1]))),
-        ("t", Arc::new(time)),
-        ("w", Arc::new(Int8Array::from(vec![-1, 1, -1, 2, -1]))),
+    let all = vec![
+        ("i", array(Int32Array::from(vec![1, 2, 1, 3, 1]))),
+        ("s", array(StringArray::from(WORDS.to_vec()))),
+        ("v", array(StringViewArray::from(WORDS.to_vec()))),
+        ("d", array(dictionary)),
+        ("b", array(BooleanArray::from(odd.to_vec()))),
+        ("f", array(Float64Array::from(zeros.to_vec()))),
+        ("m", array(Decimal128Array::from(vec![1, 2, 1, 3, 1]))),
+        ("t", array(time)),
+        ("w", array(Int8Array::from(vec![-1, 1, -1, 2, -1]))),
     ];
     let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
     for count in 1..=names.len() {
@@ -246,7 +209,7 @@ proptest! {
         let keys: Vec<(u32, String)> = keys.into_iter().collect();
         let numbers = UInt32Array::from_iter_values(keys.iter().map(|key| key.0));
         let texts = StringArray::from_iter_values(keys.iter().map(|key| &key.1));
-        let columns: Vec<(&str, ArrayRef)> = vec![("a", Arc::new(numbers)), ("b", Arc::new(texts))];
+        let columns = vec![("a", array(numbers)), ("b", array(texts))];
         let (made, rows) = table(columns, &["a", "b"], &[]).unwrap();
         let mut hashes = key_hashes(&made, &rows).unwrap();
         hashes.sort_unstable();

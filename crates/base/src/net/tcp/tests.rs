@@ -1,11 +1,12 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use socket2::SockAddr;
 
-use venturi_testkit::{assert_contains, until};
+use venturi_testkit::{assert_error, until};
 
 use super::line::{header, parse, Wait, HEADER};
 use super::probe::{self as probing, Ends};
@@ -55,14 +56,11 @@ fn free(far: &Far, flow: Flow<'_>) -> Result<Probe> {
 
 #[test]
 fn bytes_move_in_both_directions_and_every_placement() {
-    let (peers, last) = (
-        [start(), start_unix("ways")],
-        allowed().unwrap().last().copied(),
-    );
-    let ways = peers
-        .iter()
-        .flat_map(|peer| [(peer, Operation::Get), (peer, Operation::Put)]);
-    for (peer, operation) in ways {
+    let last = allowed().unwrap().last().copied();
+    let peers = [start(), start_unix("ways")];
+    let ways = [Operation::Get, Operation::Put]
+        .map(|operation| peers.each_ref().map(|peer| (peer, operation)));
+    for (peer, operation) in ways.concat() {
         for placement in [Placement::Free, Placement::OneCpu, Placement::Apart] {
             for (streams, threads, pin) in [(1, 1, None), (3, 2, None), (3, 2, last)] {
                 let mut wanted = flow(operation, streams);
@@ -146,16 +144,6 @@ fn what_the_peer_will_not_do() {
 }
 
 #[test]
-fn a_peer_that_was_dropped_does_not_listen() {
-    let peer = start();
-    let (addr, there) = (peer.addr.clone(), port(&peer));
-    drop(peer);
-    until("nobody listens", || TcpStream::connect(there).is_err());
-    let error = free(&far(&addr), flow(Operation::Get, 1)).unwrap_err();
-    assert_eq!(error.kind, Kind::Unreachable);
-}
-
-#[test]
 fn the_header_reads_back() {
     for cpu in [None, Some(0), Some(127)] {
         for wait in Wait::ALL {
@@ -164,8 +152,7 @@ fn the_header_reads_back() {
             assert_eq!(read, (Operation::Put, cpu, wait, SHORT));
         }
     }
-    let made = header(OPEN, Operation::Put, SHORT, None, Wait::Asleep);
-    let mut other = made;
+    let mut other = header(OPEN, Operation::Put, SHORT, None, Wait::Asleep);
     other[0] = 0;
     assert!(parse(&other, OPEN).is_err());
 }
@@ -182,10 +169,8 @@ fn only_who_was_let_in_is_served() {
         let addr = peer.addr.clone();
         free(&Far { addr, ticket }, flow(Operation::Get, 5))
     };
-    assert!(ask(terms.ticket).unwrap().bytes > 0);
-    let error = ask(OPEN).unwrap_err();
-    assert_eq!(error.kind, Kind::Lost);
-    assert_contains(&error.message, "it was stopped");
+    assert!(ask(ticket).unwrap().bytes > 0);
+    assert_error!(ask(OPEN).unwrap_err(), Kind::Lost, "it was stopped");
 }
 
 #[test]
@@ -196,11 +181,8 @@ fn a_peer_that_nobody_asks_for_does_not_listen() {
     };
     let peer = Peer::start(LOOPBACK, terms).unwrap();
     let connect = || TcpStream::connect(port(&peer));
-    let open = |count| {
-        until("connections", || {
-            peer.shared.open.load(Ordering::SeqCst) == count
-        })
-    };
+    let now_open = || peer.shared.open.load(Ordering::SeqCst);
+    let open = |count| until("connections", || now_open() == count);
     let long_ago = || *peer.shared.asked.lock() = Instant::now().checked_sub(2 * terms.unasked);
     let first = connect().unwrap();
     open(1);
@@ -219,14 +201,16 @@ fn a_peer_that_nobody_asks_for_does_not_listen() {
 }
 
 #[test]
-fn the_file_of_a_unix_socket_goes_with_its_peer() {
-    let peer = start_unix("goes");
-    let addr = peer.addr.clone();
-    let path = addr.as_pathname().unwrap();
-    assert!(path.exists());
-    drop(peer);
-    until("the file goes", || !path.exists());
-    let error = free(&far(&addr), flow(Operation::Get, 1)).unwrap_err();
-    assert_eq!(error.kind, Kind::Unreachable);
-    assert!(error.message.starts_with("raw Unix socket, /"), "{error}");
+fn a_peer_that_was_dropped_does_not_listen_and_its_file_is_gone() {
+    for (peer, said) in [(start(), ""), (start_unix("goes"), "raw Unix socket, /")] {
+        let addr = peer.addr.clone();
+        let path = addr.as_pathname();
+        assert!(path.is_none_or(Path::exists));
+        drop(peer);
+        until("nobody listens", || {
+            let asked = free(&far(&addr), flow(Operation::Get, 1));
+            asked.is_err_and(|it| it.kind == Kind::Unreachable && it.message.starts_with(said))
+        });
+        until("the file goes", || !path.is_some_and(Path::exists));
+    }
 }

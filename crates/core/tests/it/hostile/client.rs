@@ -16,7 +16,7 @@ use venturi_core::http2::{Config, Connection, Event, Role};
 use venturi_core::net::wire::Wire;
 use venturi_core::spec::TrialSpec;
 use venturi_testkit::http2::*;
-use venturi_testkit::{linger, parse, until, Peer};
+use venturi_testkit::{linger, parse, until, with, Peer};
 
 /// A server that follows a script.
 struct Fake(Peer);
@@ -33,8 +33,7 @@ impl Fake {
                 return then(socket);
             }
             await_call(&mut socket, b"DoAction");
-            let settings = frame(kind::SETTINGS, 0, 0, &[]);
-            let unknown = [settings, accepted(1), trailers(1, "12")].concat();
+            let unknown = [begun(), trailers(1, "12")].concat();
             let _ = socket.write_all(&unknown);
             linger(socket);
         })
@@ -71,12 +70,10 @@ impl Fake {
             "target": format!("flight://{}{what}", self.0.address), "operation": operation, "data": data,
             "rows_per_batch": 1000, "threads": 1, "timeout_ns": 600_000_000_000u64, "sample_interval_ns": 0,
         });
-        let (fields_, more) = (fields.as_object_mut().unwrap(), more.as_object().unwrap());
-        fields_.extend(more.clone());
         if operation == "put" {
-            fields_.insert("rows_per_stream".into(), json!(2_000_000));
+            fields["rows_per_stream"] = json!(2_000_000);
         }
-        parse(fields)
+        parse(with(fields, more))
     }
 
     fn run(&self, operation: &str, more: Value) -> Record {
@@ -89,11 +86,7 @@ impl Fake {
 
     /// It is given up because nothing comes for so long, which the first answers may take, too.
     fn stalls(&self, what: &str, operation: &str, more: Value, words: &str) {
-        let mut limited = json!({"timeout_ns": 2_000_000_000});
-        limited
-            .as_object_mut()
-            .unwrap()
-            .extend(more.as_object().unwrap().clone());
+        let limited = with(json!({"timeout_ns": 2_000_000_000}), more);
         failed(what, self.run(operation, limited), Kind::Timeout, words);
     }
 }
@@ -106,6 +99,16 @@ fn all_fail(cases: Vec<(&'static str, &'static str, Kind, Vec<u8>)>) {
             scope.spawn(move || Fake::answers(bytes).fails(words, operation, kind, words));
         }
     });
+}
+
+/// To these answers, a get fails because they break the protocol.
+fn get_fails(cases: Vec<(&'static str, Vec<u8>)>) {
+    let cases = cases.into_iter();
+    all_fail(
+        cases
+            .map(|(words, bytes)| (words, "get", Kind::Protocol, bytes))
+            .collect(),
+    );
 }
 
 fn failed(what: &str, record: Record, kind: Kind, words: &str) {
@@ -129,6 +132,10 @@ fn await_call(socket: &mut TcpStream, method: &[u8]) {
 
 fn begun() -> Vec<u8> {
     [frame(kind::SETTINGS, 0, 0, &[]), accepted(1)].concat()
+}
+
+fn behind(more: Vec<u8>) -> Vec<u8> {
+    [begun(), more].concat()
 }
 
 #[test]
@@ -223,41 +230,29 @@ fn servers_of_another_kind() {
 fn ends_that_say_why() {
     let reset = frame(kind::RST_STREAM, 0, 1, &code::INTERNAL_ERROR.to_be_bytes());
     let why = code::ENHANCE_YOUR_CALM.to_be_bytes();
-    let away = frame(
-        kind::GOAWAY,
-        0,
-        0,
-        &[&[0; 4][..], &why, b"too much"].concat(),
-    );
-    let only = |list| [frame(kind::SETTINGS, 0, 0, &[]), headers(1, true, list)].concat();
-    let begun_and = |more: Vec<u8>| [begun(), more].concat();
-    let full = headers(
-        1,
-        true,
-        &[("grpc-status", "8"), ("grpc-message", "no%20room")],
-    );
-    let (lost, protocol) = (Kind::Lost, Kind::Protocol);
-    let mut cases = Vec::new();
-    for (kind, words, bytes) in [
-        (Kind::Server, "INTERNAL_ERROR", begun_and(reset)),
-        (lost, "ENHANCE_YOUR_CALM too much", begun_and(away)),
-        (
-            Kind::Auth,
-            "UNAUTHENTICATED",
-            only(&[(":status", "200"), ("grpc-status", "16")]),
-        ),
-        (Kind::Server, "no room", begun_and(full)),
-        (
-            protocol,
-            "without a gRPC status",
-            begun_and(data(1, true, b"")),
-        ),
-    ] {
-        for operation in ["get", "put"] {
-            cases.push((words, operation, kind, bytes.clone()));
-        }
-    }
-    all_fail(cases);
+    let away = [&[0; 4][..], &why, b"too much"].concat();
+    let away = frame(kind::GOAWAY, 0, 0, &away);
+    let refused = headers(1, true, &[(":status", "200"), ("grpc-status", "16")]);
+    let refused = [frame(kind::SETTINGS, 0, 0, &[]), refused].concat();
+    let full = [("grpc-status", "8"), ("grpc-message", "no%20room")];
+    let full = behind(headers(1, true, &full));
+    let silent = behind(data(1, true, b""));
+    use Kind::{Auth, Lost, Protocol, Server};
+    let cases = ["get", "put"].map(|operation| {
+        [
+            ("INTERNAL_ERROR", operation, Server, behind(reset.clone())),
+            (
+                "ENHANCE_YOUR_CALM too much",
+                operation,
+                Lost,
+                behind(away.clone()),
+            ),
+            ("UNAUTHENTICATED", operation, Auth, refused.clone()),
+            ("no room", operation, Server, full.clone()),
+            ("without a gRPC status", operation, Protocol, silent.clone()),
+        ]
+    });
+    all_fail(cases.concat());
 }
 
 #[test]
@@ -266,30 +261,24 @@ fn messages_that_lie() {
     let mut short = batch.clone();
     short.body.truncate(0);
     short.body_length = 0;
-    let schema = data(1, false, &flight_data(None, schema));
-    let short = data(1, false, &flight_data(None, short));
-    let batch = data(1, false, &flight_data(None, batch));
-    let part = |bytes: &[u8]| [begun(), data(1, false, bytes)].concat();
+    let [schema, short, batch] =
+        [schema, short, batch].map(|it| data(1, false, &flight_data(None, it)));
+    let part = |bytes: &[u8]| behind(data(1, false, bytes));
     let cut_off = [part(&[0, 0]), trailers(1, "0")].concat();
-    let mut cases = Vec::new();
-    for (words, bytes) in [
+    get_fails(vec![
         ("max_message_size", part(&[0, 0xff, 0xff, 0xff, 0xff])),
         ("compresses", part(&[1, 0, 0, 0, 1, 0])),
         ("do not add up", part(&message(&[0x12, 0xff, 0x7f, 0]))),
         ("Arrow", part(&message(&[0x12, 4, 9, 9, 9, 9]))),
-        ("schema", [begun(), batch].concat()),
+        ("schema", behind(batch)),
         ("outside", [begun(), schema, short].concat()),
         ("middle of a message", cut_off),
-    ] {
-        cases.push((words, "get", Kind::Protocol, bytes));
-    }
-    all_fail(cases);
+    ]);
 }
 
 #[test]
 fn frames_that_break_the_rules() {
     let settings = |payload: &[u8]| frame(kind::SETTINGS, 0, 0, payload);
-    let behind = |more: Vec<u8>| [begun(), more].concat();
     let answer = |list: &[(&str, &str)]| [settings(&[]), headers(1, false, list)].concat();
     let end = |list: &[(&str, &str)]| behind(headers(1, true, list));
     let update = |stream, more: &[u8]| frame(kind::WINDOW_UPDATE, 0, stream, more);
@@ -297,8 +286,10 @@ fn frames_that_break_the_rules() {
     let wide = [settings(&[0, 4, 0x7f, 0xff, 0xff, 0xff]), update(1, &most)].concat();
     let (ok, grpc) = ((":status", "200"), ("content-type", "application/grpc"));
     let short = answer(&[ok, grpc, ("content-length", "2")]);
-    let mut cases = Vec::new();
-    for (words, bytes) in [
+    let padded = frame(kind::DATA, flag::PADDED, 1, &[9]);
+    let block = frame(kind::HEADERS, 4, 1, &[0xff; 9]);
+    let twice = headers(1, false, &[("grpc-status", "0")]);
+    get_fails(vec![
         ("window over", behind(update(0, &most))),
         ("window over", behind(wide)),
         ("of 0 bytes", behind(update(1, &[0; 4]))),
@@ -310,35 +301,20 @@ fn frames_that_break_the_rules() {
             "nobody opened",
             behind(frame(kind::RST_STREAM, 0, 9, &[0; 4])),
         ),
-        (
-            "malformed DATA",
-            behind(frame(kind::DATA, flag::PADDED, 1, &[9])),
-        ),
+        ("malformed DATA", behind(padded)),
         ("before headers", data(1, false, &message(b""))),
         ("nobody opened", behind(data(7, false, b"x"))),
         ("of no request", behind(accepted(9))),
         ("a push", behind(frame(kind::PUSH_PROMISE, 4, 1, &[0; 8]))),
-        (
-            "headers:",
-            [settings(&[]), frame(kind::HEADERS, 4, 1, &[0xff; 9])].concat(),
-        ),
+        ("headers:", [settings(&[]), block].concat()),
         ("lower case", end(&[("Grpc-Status", "0")])),
         ("belong", end(&[ok, ("grpc-status", "0")])),
         ("must have", answer(&[grpc])),
         ("HTTP/1", answer(&[ok, ("connection", "close")])),
-        (
-            "come twice",
-            behind(headers(1, false, &[("grpc-status", "0")])),
-        ),
+        ("come twice", behind(twice)),
         ("more data", [short, data(1, false, &[0; 5])].concat()),
-        (
-            "gRPC status",
-            behind([data(1, true, b""), data(1, true, b"")].concat()),
-        ),
-    ] {
-        cases.push((words, "get", Kind::Protocol, bytes));
-    }
-    all_fail(cases);
+        ("gRPC status", behind(data(1, true, b"").repeat(2))),
+    ]);
 }
 
 #[test]
@@ -354,13 +330,11 @@ fn floods() {
         Fake::floods(begun(), again).fails(what, "get", Kind::Protocol, "without any data");
     }
     let endless = frame(kind::CONTINUATION, 0, 1, &[0; 1000]);
-    let fake = Fake::floods(frame(kind::HEADERS, 0, 1, &[]), endless.clone());
+    let block = frame(kind::HEADERS, 0, 1, &[]);
+    let fake = Fake::floods(block.clone(), endless.clone());
     fake.fails("continuations first", "get", Kind::Protocol, "first frame");
-    let started = [
-        frame(kind::SETTINGS, 0, 0, &[]),
-        frame(kind::HEADERS, 0, 1, &[]),
-    ];
-    let fake = Fake::floods(started.concat(), endless);
+    let started = [frame(kind::SETTINGS, 0, 0, &[]), block].concat();
+    let fake = Fake::floods(started, endless);
     fake.fails("continuations", "get", Kind::Protocol, "over the limit");
     let fake = Fake::floods(begun(), ping);
     fake.fails("pings to a put", "put", Kind::Protocol, "without any data");
@@ -422,7 +396,7 @@ fn an_answer_without_end_has_a_bound() {
         let piece = data(1, false, &message(&[7; 1 << 20]));
         let reader = socket.try_clone().unwrap();
         std::thread::spawn(move || linger(reader));
-        let _ = socket.write_all(&[frame(kind::SETTINGS, 0, 0, &[]), accepted(1)].concat());
+        let _ = socket.write_all(&begun());
         while socket.write_all(&piece).is_ok() {}
     });
     fake.fails("no end", "get", Kind::Protocol, "no end");

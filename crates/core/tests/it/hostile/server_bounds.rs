@@ -2,11 +2,11 @@
 
 use prost::Message;
 use venturi_core::codec::frame::{code, kind};
-use venturi_core::codec::ipc::Compression;
+use venturi_core::codec::ipc::{Compression, Encoded};
 use venturi_core::codec::perf::Perf;
 use venturi_core::codec::proto::FlightDescriptor;
 use venturi_core::server::flight::Server;
-use venturi_testkit::{alone, resident, until};
+use venturi_testkit::{alone, resident, told, until};
 
 use super::server::{assert_well, serve};
 use venturi_testkit::http2::*;
@@ -15,10 +15,18 @@ fn table() -> FlightDescriptor {
     FlightDescriptor::path(vec!["t".into()])
 }
 
+/// A client that has begun to put into the table.
+fn putting(server: &Server, schema: Encoded) -> Raw {
+    let mut client = Raw::greeted(&server.address());
+    assert!(client.send(&call(1, false, "DoPut")));
+    assert!(client.send(&data(1, false, &flight_data(Some(&table()), schema))));
+    client
+}
+
 fn used(server: &Server) -> u64 {
-    let text = server.statistics();
-    let statistics: serde_json::Value = serde_json::from_str(&text).unwrap();
-    statistics["memory_used_bytes"].as_u64().unwrap()
+    told(&server.statistics())["memory_used_bytes"]
+        .as_u64()
+        .unwrap()
 }
 
 /// Whoever never comes to an end of what it says has to go, however often it says a byte more.
@@ -35,18 +43,12 @@ fn one_byte_now_and_then() {
     let called = [hello(), call(1, false, "DoGet")].concat();
     let announced = message(&[0; 15_000]);
     let byte_by_byte = announced.iter().flat_map(|byte| data(1, false, &[*byte]));
-    let drips: [(&str, Vec<u8>, Vec<u8>); 4] = [
-        (
-            "settings",
-            hello()[..24].to_vec(),
-            begins(kind::SETTINGS, 0, 0),
-        ),
+    let preface = hello()[..24].to_vec();
+    let continuation = begins(kind::CONTINUATION, 0, 1);
+    let drips = [
+        ("settings", preface, begins(kind::SETTINGS, 0, 0)),
         ("headers", hello(), begins(kind::HEADERS, 4, 1)),
-        (
-            "header block",
-            header_block,
-            begins(kind::CONTINUATION, 0, 1),
-        ),
+        ("header block", header_block, continuation),
         ("request", called, byte_by_byte.collect()),
     ];
     std::thread::scope(|scope| {
@@ -99,9 +101,7 @@ fn a_put_without_end_meets_the_bound() {
     let server = serve("");
     let (schema, batch) = schema_and_batch(&rows(50_000), Compression::None);
     let batch = flight_data(None, batch);
-    let mut client = Raw::greeted(&server.address());
-    assert!(client.send(&call(1, false, "DoPut")));
-    assert!(client.send(&data(1, false, &flight_data(Some(&table()), schema))));
+    let mut client = putting(&server, schema);
     // 400 kB each, in frames of 16 kB: the bound of 16 MB is reached with the 40th.
     for _ in 0..50 {
         for piece in batch.chunks(16_384) {
@@ -121,9 +121,7 @@ fn small_and_empty_batches_weigh_too() {
     for (count, expected) in [(0, "0"), (1, "8")] {
         let (schema, batch) = schema_and_batch(&rows(count), Compression::None);
         let batch = data(1, false, &flight_data(None, batch));
-        let mut client = Raw::greeted(&server.address());
-        assert!(client.send(&call(1, false, "DoPut")));
-        assert!(client.send(&data(1, false, &flight_data(Some(&table()), schema))));
+        let mut client = putting(&server, schema);
         client.send(&batch.repeat(5_000));
         client.send(&data(1, true, b""));
         assert_eq!(client.answer(1).0, expected, "{count} rows a batch");
@@ -137,13 +135,7 @@ fn a_put_that_goes_away_is_forgotten() {
     let server = serve("");
     let (schema, batch) = schema_and_batch(&rows(1000), Compression::None);
     for how in 0..3 {
-        let mut client = Raw::greeted(&server.address());
-        assert!(client.send(&call(1, false, "DoPut")));
-        assert!(client.send(&data(
-            1,
-            false,
-            &flight_data(Some(&table()), schema.clone())
-        )));
+        let mut client = putting(&server, schema.clone());
         assert!(client.send(&data(1, false, &flight_data(None, batch.clone()))));
         until("it is being put", || used(&server) > 0);
         match how {
@@ -164,9 +156,7 @@ fn a_decompression_bomb() {
     let length = 80_000u64.to_le_bytes();
     let at = bomb.windows(8).position(|eight| eight == length).unwrap();
     bomb[at..at + 8].copy_from_slice(&(3u64 << 30).to_le_bytes());
-    let mut client = Raw::greeted(&server.address());
-    assert!(client.send(&call(1, false, "DoPut")));
-    assert!(client.send(&data(1, false, &flight_data(Some(&table()), schema))));
+    let mut client = putting(&server, schema);
     for piece in bomb.chunks(16_384) {
         client.send(&data(1, false, piece));
     }
@@ -211,9 +201,8 @@ fn a_client_that_does_not_read() {
     let preface = hello();
     assert!(client.send(&[&preface[..24], &none].concat()));
     let calls = (0..2_000).flat_map(|k| action(2 * k + 1, "statistics", b""));
-    let said: Vec<u8> = calls
-        .chain(frame(kind::PING, 0, 0, &[0; 8]).repeat(100))
-        .collect();
+    let pings = frame(kind::PING, 0, 0, &[0; 8]).repeat(100);
+    let said: Vec<u8> = calls.chain(pings).collect();
     let mut sent = 0;
     // Until all is sent, or no more is taken while another client was served twenty times.
     let mut refused = 0;

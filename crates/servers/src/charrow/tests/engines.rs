@@ -1,26 +1,28 @@
 //! Where the rows come from: made as states, files, an engine outside.
 
 use std::fs::File;
-use std::sync::Arc;
 
-use arrow_array::{ArrayRef, DictionaryArray, Int64Array, RecordBatch, StringArray};
-use arrow_ipc::writer::{FileWriter, StreamWriter};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::{DictionaryArray, RecordBatch};
+use arrow_ipc::writer::StreamWriter;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 
 use super::*;
 use venturi_base::codec::clickhouse::state_rows;
 use venturi_base::codec::ipc::schema_to_bytes;
-use venturi_testkit::assert_contains;
+use venturi_testkit::arrow::{array, batch, numbers_and_texts as table, write_file, write_stream};
+use venturi_testkit::{assert_contains, Directory};
 
 #[test]
 fn state_rows_become_columns() {
     let server = serve("");
     let text = "SELECT * FROM state_rows(rows = 2500, seed = 7, block_rows = 1000)";
     for encoders in [1, 3] {
-        let mut client = Client::plain(server.address(), encoders);
-        client.query("", text);
-        let given = client.drain().unwrap();
+        let given = Client::plain(server.address(), encoders)
+            .outcome(text)
+            .unwrap();
         assert_eq!(given.rows, 2500);
         let expected = (0..3).map(|index| {
             let batch = state_rows::batch(7, index, 1000).unwrap();
@@ -30,63 +32,38 @@ fn state_rows_become_columns() {
     }
     let mut client = Client::extended(server.address(), 1, &Parameters::default());
     assert_eq!(client.ask("prepare", text), b"");
-    client.query("", text);
-    assert_eq!(client.drain().unwrap().rows, 2500);
-    let one = whole(
-        &server,
-        "SELECT l_shipmode, l_orderkey FROM state_rows() LIMIT 10",
-    );
-    assert_eq!(one.rows, 10);
+    assert_eq!(client.outcome(text).unwrap().rows, 2500);
+    let two = "SELECT l_shipmode, l_orderkey FROM state_rows() LIMIT 10";
+    assert_eq!(whole(&server, two).rows, 10);
     for (wrong, said) in [
         ("state_rows(columns = 3)", "no argument columns"),
         ("state_rows(block_rows = 0)", "block_rows must be"),
         ("state_rows(block_rows = 99999999)", "block_rows must be"),
         ("made_up()", "no function made_up"),
     ] {
-        let mut client = Client::plain(server.address(), 1);
-        client.query("", &format!("SELECT * FROM {wrong}"));
-        let error = client.drain().unwrap_err();
-        assert!(error.contains(said), "{error}");
+        let error = refused(&server, &format!("SELECT * FROM {wrong}"));
+        assert_contains(&error, said);
     }
 }
 
-pub fn table(rows: std::ops::Range<i64>) -> RecordBatch {
-    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.clone()));
-    let texts: ArrayRef = Arc::new(StringArray::from_iter(
-        rows.map(|row| (row % 5 > 0).then(|| format!("text {row}"))),
-    ));
-    RecordBatch::try_from_iter_with_nullable([("n", numbers, false), ("t", texts, true)]).unwrap()
-}
-
-fn write_files(place: &std::path::Path) -> [String; 3] {
-    let paths = ["a.arrow", "a.arrows", "a.parquet"].map(|name| {
-        let path = place.join(name);
-        path.to_string_lossy().into_owned()
-    });
+fn write_files(place: &Directory) -> [String; 3] {
+    let paths = ["a.arrow", "a.arrows", "a.parquet"].map(|name| place.file(name));
     let batches = [table(0..40_000), table(40_000..100_000)];
-    let schema = batches[0].schema();
-    let open = |path: &String| File::create(path).unwrap();
-    let mut file = FileWriter::try_new(open(&paths[0]), &schema).unwrap();
-    let mut stream = StreamWriter::try_new(open(&paths[1]), &schema).unwrap();
-    let groups = WriterProperties::builder()
-        .set_max_row_group_row_count(Some(30_000))
-        .build();
-    let mut parquet = ArrowWriter::try_new(open(&paths[2]), schema, Some(groups)).unwrap();
-    for batch in &batches {
-        file.write(batch).unwrap();
-        stream.write(batch).unwrap();
-        parquet.write(batch).unwrap();
-    }
-    file.finish().unwrap();
-    stream.finish().unwrap();
+    write_file(&paths[0], &batches);
+    std::fs::write(&paths[1], write_stream(&batches)).unwrap();
+    let groups = WriterProperties::builder().set_max_row_group_row_count(Some(30_000));
+    let (file, schema) = (File::create(&paths[2]).unwrap(), batches[0].schema());
+    let mut parquet = ArrowWriter::try_new(file, schema, Some(groups.build())).unwrap();
+    batches
+        .iter()
+        .for_each(|batch| parquet.write(batch).unwrap());
     parquet.close().unwrap();
     paths
 }
 
 #[test]
 fn tables_and_files() {
-    let place = std::env::temp_dir().join(format!("charrow-{}", std::process::id()));
-    std::fs::create_dir_all(&place).unwrap();
+    let place = Directory::new();
     let [arrow, stream, parquet] = write_files(&place);
     let server = serve(&format!(
         r#", "tables": [{{"name": "memory", "ipc": "{arrow}"}}],
@@ -96,55 +73,44 @@ fn tables_and_files() {
     for name in ["memory", "f", "s", "p"] {
         for encoders in [1, 4] {
             let mut client = Client::plain(server.address(), encoders);
-            client.query("", &format!("SELECT * FROM {name}"));
-            assert_eq!(client.drain().unwrap().rows, 100_000, "{name}");
+            let given = client.outcome(&format!("SELECT * FROM {name}")).unwrap();
+            assert_eq!(given.rows, 100_000, "{name}");
         }
         let some = |text: &str| whole(&server, &text.replace('#', name)).rows;
         assert_eq!(some("SELECT t, n FROM # LIMIT 70001"), 70_001, "{name}");
         assert_eq!(some("SELECT n FROM #"), 100_000, "{name}");
-        let mut client = Client::plain(server.address(), 1);
-        client.query("", &format!("SELECT nothing FROM {name}"));
-        assert!(client.drain().unwrap_err().contains("there are n, t"));
+        let error = refused(&server, &format!("SELECT nothing FROM {name}"));
+        assert_contains(&error, "there are n, t");
     }
     // The values themselves: the same rows in other blocks.
     for name in ["memory", "f", "s", "p"] {
-        let mut client = Client::plain(server.address(), 1);
-        client.query("", &format!("SELECT t, n FROM {name}"));
+        let mut client = client(&server);
+        client.begin("", &format!("SELECT t, n FROM {name}"));
         let mut sum = 0;
-        loop {
-            match client.event().unwrap() {
-                Event::Block(block) => {
-                    let batch = client.decoder.message(&block.header, block.body);
-                    let batch = batch.unwrap().unwrap();
-                    assert_eq!(batch.schema().field(0).name(), "t");
-                    let numbers = batch.column(1).as_any().downcast_ref::<Int64Array>();
-                    sum += numbers.unwrap().values().iter().sum::<i64>();
-                }
-                Event::End => break,
-                _ => {}
-            }
+        while let Event::Block(block) = client.event().unwrap() {
+            let batch = client.decoder.message(&block.header, block.body);
+            let batch = batch.unwrap().unwrap();
+            assert_eq!(batch.schema().field(0).name(), "t");
+            let numbers = batch.column(1).as_primitive::<Int64Type>();
+            sum += numbers.values().iter().sum::<i64>();
         }
         assert_eq!(sum, (0..100_000).sum::<i64>(), "{name}");
     }
     drop(server);
-    let refused = |name: &str, path: &str| {
-        let spec = format!(
-            r#"{{"host": "127.0.0.1", "port": 0, "streams": [{{"name": "{name}", "path": "{path}"}}]}}"#
-        );
-        Server::start(&spec).map(|_| ()).unwrap_err().message
-    };
-    assert!(refused("x", "/nowhere/at/all").contains("/nowhere/at/all"));
-    let text = place.join("text.csv");
+    let text = place.file("text.csv");
     std::fs::write(&text, "a,b\n1,2\n").unwrap();
-    assert!(refused("x", &text.to_string_lossy()).contains("neither Parquet nor Arrow"));
-    std::fs::remove_dir_all(&place).unwrap();
+    for (path, said) in [
+        ("/nowhere/at/all", "/nowhere/at/all"),
+        (&text, "neither Parquet nor Arrow"),
+    ] {
+        let streams = format!(r#""streams": [{{"name": "x", "path": "{path}"}}]"#);
+        let spec = format!(r#"{{"host": "127.0.0.1", "port": 0, {streams}}}"#);
+        assert_contains(&Server::start(&spec).err().unwrap().message, said);
+    }
 }
 
-pub fn ipc(batch: &RecordBatch) -> Vec<u8> {
-    let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
-    writer.write(batch).unwrap();
-    writer.finish().unwrap();
-    writer.into_inner().unwrap()
+pub fn ipc(batch: RecordBatch) -> Vec<u8> {
+    write_stream(&[batch])
 }
 
 #[test]
@@ -157,32 +123,30 @@ fn an_engine_outside() {
                 match query.text() {
                     "rows" => {
                         for at in 0..50 {
-                            assert!(query.push(ipc(&table(at * 1000..(at + 1) * 1000))));
+                            assert!(query.push(ipc(table(at * 1000..(at + 1) * 1000))));
                         }
                         query.finish(None);
                         assert!(!query.push(vec![]));
                     }
                     "fails" => {
-                        query.push(ipc(&table(0..10)));
+                        query.push(ipc(table(0..10)));
                         query.finish(Some("Code: 60. DB::Exception".into()));
                     }
                     "garbage" => {
                         query.push(b"what is this".to_vec());
                     }
                     "changes" => {
-                        query.push(ipc(&table(0..10)));
-                        query.push(ipc(&table(0..10).project(&[0]).unwrap()));
+                        query.push(ipc(table(0..10)));
+                        query.push(ipc(table(0..10).project(&[0]).unwrap()));
                         query.finish(None);
                     }
                     "words" => {
-                        let words: DictionaryArray<arrow_array::types::Int32Type> =
-                            vec!["a", "b", "a"].into_iter().collect();
-                        let words: ArrayRef = Arc::new(words);
-                        query.push(ipc(&RecordBatch::try_from_iter([("w", words)]).unwrap()));
+                        let words = DictionaryArray::<Int32Type>::from_iter(["a", "b", "a"]);
+                        query.push(ipc(batch([("w", array(words))])));
                         query.finish(None);
                     }
                     "rows-again" => return,
-                    "endless" => while query.push(ipc(&table(0..10_000))) {},
+                    "endless" => while query.push(ipc(table(0..10_000))) {},
                     _ => drop(query), // given up
                 }
             }
@@ -199,13 +163,9 @@ fn an_engine_outside() {
         assert_contains(&outcome("words").unwrap_err(), "column \"w\" is dictionary");
         assert_contains(&outcome("nothing").unwrap_err(), "gave the query up");
         // Nobody takes it to its end: the engine is told.
-        let mut client = Client::plain(server.address(), 1);
-        client.begin("endless", "endless");
-        drop(client);
-        assert_eq!(
-            outcome("rows-again").unwrap_err(),
-            "the engine gave the query up"
-        );
+        client(&server).begin("endless", "endless");
+        let error = outcome("rows-again").unwrap_err();
+        assert_eq!(error, "the engine gave the query up");
     });
 }
 
@@ -229,16 +189,15 @@ fn a_cut_stream_of_an_engine_is_an_error() {
                 let Ok(length) = query.text().parse::<usize>() else {
                     return;
                 };
-                query.push(ipc(&table(0..10)));
+                query.push(ipc(table(0..10)));
                 query.push(whole[..length].to_vec());
-                query.push(ipc(&table(40..50)));
+                query.push(ipc(table(40..50)));
                 query.finish(None);
             }
         });
         let rows = |length: usize| {
-            let mut client = Client::plain(server.address(), 1);
-            client.query("", &length.to_string());
-            client.drain().map(|given| given.rows)
+            let given = client(&server).outcome(&length.to_string());
+            given.map(|given| given.rows)
         };
         assert_eq!(rows(whole.len()), Ok(60));
         let near = |length: &usize| {
@@ -249,9 +208,7 @@ fn a_cut_stream_of_an_engine_is_an_error() {
             let error = rows(length).unwrap_err();
             assert!(error.starts_with("the engine"), "cut at {length}: {error}");
         }
-        let mut last = Client::plain(server.address(), 1);
-        last.query("", "no more");
-        assert!(last.drain().is_err());
+        refused(&server, "no more");
         // The mark in its old form, without the continuation, ends a stream too.
         let mut old = whole[..before_the_mark].to_vec();
         old.extend([0; 4]);

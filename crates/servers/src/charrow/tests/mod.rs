@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use super::Server;
-use venturi_base::codec::charrow::handshake::{Handshake, Parameters, Request};
+use venturi_base::codec::charrow::handshake::{Parameters, Request};
 use venturi_base::codec::charrow::receive::{Event, Receiver};
 use venturi_base::data::digest;
 use venturi_testkit::charrow::{extended, plain, Client, Given};
@@ -20,6 +20,17 @@ const LONG: Duration = Duration::from_secs(300);
 fn serve(more: &str) -> Server {
     let spec = format!(r#"{{"server": "charrow", "host": "127.0.0.1", "port": 0{more}}}"#);
     Server::start(&spec).unwrap()
+}
+
+/// The error of a query.
+fn refused(server: &Server, text: &str) -> String {
+    Client::plain(server.address(), 1)
+        .outcome(text)
+        .unwrap_err()
+}
+
+fn client(server: &Server) -> Client {
+    Client::plain(server.address(), 1)
 }
 
 /// All of it through one connection: what any number of them must be given together.

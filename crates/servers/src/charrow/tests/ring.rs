@@ -1,5 +1,6 @@
 //! Blocks through shared memory, between a whole server and clients of any kind.
 
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
@@ -23,10 +24,8 @@ impl Place {
         let name = format!("venturi-ring-{name}-{}", std::process::id());
         let socket = std::env::temp_dir().join(name);
         let path = socket.display();
-        let server = Server::start(&format!(
-            r#"{{"server": "charrow", "unix": "{path}"{more}}}"#
-        ));
-        let server = server.unwrap();
+        let spec = format!(r#"{{"server": "charrow", "unix": "{path}"{more}}}"#);
+        let server = Server::start(&spec).unwrap();
         Self { server, socket }
     }
 
@@ -63,17 +62,17 @@ impl Place {
         }
     }
 
-    fn refusal(&self, parameters: &Parameters) -> String {
-        self.greet(parameters).1.err().expect("an error")
-    }
-
-    fn client(&self, parameters: &Parameters) -> Sharing {
+    /// A client that reads from a ring, and the ring's memory.
+    fn sharing(&self, parameters: &Parameters) -> (Client<UnixStream>, File) {
         let (socket, greeted) = self.greet(parameters);
         let (mut receiver, ring) = greeted.unwrap();
         let (reader, file) = ring.expect("a ring");
         receiver.attach(reader);
-        let (client, memory) = (Client::over(socket, receiver), file.into());
-        Sharing { client, memory }
+        (Client::over(socket, receiver), file.into())
+    }
+
+    fn client(&self, parameters: &Parameters) -> Client<UnixStream> {
+        self.sharing(parameters).0
     }
 
     /// Bytes of rings that are in use.
@@ -81,8 +80,8 @@ impl Place {
         self.server.state.rings.taken()
     }
 
-    fn until(&self, what: &str, there: impl Fn(&Self) -> bool) {
-        venturi_testkit::until(what, || there(self));
+    fn assert_given_back(&self) {
+        venturi_testkit::until("rings are given back", || self.taken() == 0);
     }
 }
 
@@ -95,40 +94,20 @@ fn ring(bytes: u64) -> Parameters {
     }
 }
 
-/// A client that reads from a ring.
-struct Sharing {
-    client: Client<UnixStream>,
-    memory: std::fs::File,
-}
-
-impl std::ops::Deref for Sharing {
-    type Target = Client<UnixStream>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.client
-    }
-}
-
-impl std::ops::DerefMut for Sharing {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.client
-    }
-}
-
-impl Sharing {
-    /// Copies a ring of so many bytes out without a word of it: the server then waits for room.
-    fn copy_out(&mut self, ring: u64) {
-        while self.receiver.copied() < ring {
-            if self.receiver.next().unwrap().is_none() && self.receiver.freed().is_none() {
-                self.fill().unwrap();
-            }
+/// Asks for rows without end, and copies a ring out without a word of it: the server then waits
+/// for room.
+fn copy_out(client: &mut Client<UnixStream>) {
+    client.query("", ENDLESS);
+    while client.receiver.copied() < SMALLEST {
+        if client.receiver.next().unwrap().is_none() && client.receiver.freed().is_none() {
+            client.fill().unwrap();
         }
     }
+}
 
-    /// Bytes of memory that the ring takes.
-    fn pages(&self) -> u64 {
-        512 * self.memory.metadata().unwrap().blocks()
-    }
+/// Bytes of memory that a ring takes.
+fn pages(memory: &File) -> u64 {
+    512 * memory.metadata().unwrap().blocks()
 }
 
 const ENDLESS: &str = "SELECT * FROM records(block_rows = 30000)";
@@ -157,13 +136,13 @@ fn the_same_blocks_as_over_a_socket() {
                 });
                 // Its ring goes on where it was.
                 for _ in 0..2 {
-                    client.query("", text);
-                    assert_eq!(sorted(client.drain().unwrap().digests), expected);
+                    let given = client.outcome(text).unwrap();
+                    assert_eq!(sorted(given.digests), expected);
                 }
             }
         }
     }
-    place.until("rings are given back", |place| place.taken() == 0);
+    place.assert_given_back();
 }
 
 #[test]
@@ -187,15 +166,17 @@ fn partitions_with_rings_and_without_share_a_query() {
 #[test]
 fn what_a_client_cannot_have_it_is_told() {
     let place = Place::new("refused", r#", "ring_memory_bytes": 200000"#);
+    let refuses = |bytes, said| {
+        let (_, greeted) = place.greet(&ring(bytes));
+        assert_contains(&greeted.err().unwrap(), said);
+    };
     for bytes in [0, SMALLEST - 1, (64 << 20) + 1, u64::MAX] {
-        let said = place.refusal(&ring(bytes));
-        assert_contains(&said, "a ring has 65536 to 67108864 bytes");
+        refuses(bytes, "a ring has 65536 to 67108864 bytes");
     }
-    let all: Vec<_> = (0..3).map(|_| place.client(&ring(SMALLEST))).collect();
-    let said = place.refusal(&ring(SMALLEST));
-    assert_contains(&said, "over 200000 (--ring-memory)");
+    let all = [(); 3].map(|()| place.client(&ring(SMALLEST)));
+    refuses(SMALLEST, "over 200000 (--ring-memory)");
     drop(all);
-    place.until("rings are given back", |place| place.taken() == 0);
+    place.assert_given_back();
     drop(place.client(&ring(SMALLEST)));
 
     let none = Place::new("none", r#", "ring_memory_bytes": 0"#);
@@ -216,22 +197,19 @@ fn who_lies_about_the_ring_is_hung_up_on() {
     for lie in [0, -1, 5, i64::MAX, i64::MIN] {
         let mut client = place.client(&ring(SMALLEST));
         client.say(&Request::Freed(lie).write());
-        let said = client.drain().unwrap_err();
-        assert_contains(&said, "of a ring that has 0 in use");
+        assert_contains(&client.drain().unwrap_err(), "of a ring that has 0 in use");
     }
     // More than is in use, in the middle of a block.
     let mut client = place.client(&ring(SMALLEST));
     client.query("", ENDLESS);
     client.say(&Request::Freed(SMALLEST as i64 + 1).write());
-    let said = client.drain().unwrap_err();
-    assert_contains(&said, "frees 65537 bytes");
+    assert_contains(&client.drain().unwrap_err(), "frees 65537 bytes");
     drop(client);
     let tcp = serve("");
     let mut without = Client::extended(tcp.address(), 1, &Parameters::default());
     without.say(&Request::Freed(1).write());
-    let said = without.drain().unwrap_err();
-    assert_contains(&said, "this connection has none");
-    place.until("rings are given back", |place| place.taken() == 0);
+    assert_contains(&without.drain().unwrap_err(), "this connection has none");
+    place.assert_given_back();
 }
 
 #[test]
@@ -244,42 +222,38 @@ fn a_client_that_takes_nothing_or_dies_is_given_up() {
     while silent.socket.read(&mut bytes).unwrap() > 0 {}
     // It dies while the server waits for it.
     let mut dies = place.client(&ring(SMALLEST));
-    dies.query("dies", ENDLESS);
-    dies.copy_out(SMALLEST);
+    copy_out(&mut dies);
     drop((silent, dies));
-    place.until("both are gone", |place| {
-        place.taken() == 0 && place.server.state.open.load(Ordering::Relaxed) == 0
-    });
-    assert_eq!(place.server.state.totals.lost.load(Ordering::Relaxed), 2);
+    place.assert_given_back();
+    let state = &place.server.state;
+    let open = || state.open.load(Ordering::Relaxed);
+    venturi_testkit::until("both are gone", || open() == 0);
+    assert_eq!(state.totals.lost.load(Ordering::Relaxed), 2);
 }
 
 /// Whoever holds on to a ring would take more memory than the account says.
 #[test]
 fn a_ring_is_given_back_whoever_holds_on_to_it() {
     let place = Place::new("held", "");
-    let mut idle = place.client(&ring(SMALLEST));
-    let mut busy = place.client(&ring(SMALLEST));
-    busy.query("", ENDLESS);
-    busy.copy_out(SMALLEST);
-    let mut wrong = place.client(&ring(SMALLEST));
-    wrong.say(&Request::Freed(1).write());
-    wrong.drain().unwrap_err();
-    for held in [&mut idle, &mut busy, &mut wrong] {
-        assert_eq!(held.pages(), SMALLEST);
-        held.socket.shutdown(std::net::Shutdown::Both).unwrap();
+    let [mut idle, mut busy, mut wrong] = [(); 3].map(|()| place.sharing(&ring(SMALLEST)));
+    copy_out(&mut busy.0);
+    wrong.0.say(&Request::Freed(1).write());
+    wrong.0.drain().unwrap_err();
+    for (client, memory) in [&mut idle, &mut busy, &mut wrong] {
+        assert_eq!(pages(memory), SMALLEST);
+        client.socket.shutdown(std::net::Shutdown::Both).unwrap();
     }
-    place.until("rings are given back", |place| place.taken() == 0);
-    assert_eq!([&idle, &busy, &wrong].map(Sharing::pages), [0; 3]);
+    place.assert_given_back();
+    assert_eq!([idle, busy, wrong].map(|held| pages(&held.1)), [0; 3]);
 }
 
 #[test]
 fn a_server_that_stops_leaves_a_client_what_it_has_to_copy() {
     let place = Place::new("stops", "");
-    let mut client = place.client(&ring(SMALLEST));
-    client.query("", "SELECT * FROM records(rows = 10)");
-    client.drain().unwrap();
+    let (mut client, memory) = place.sharing(&ring(SMALLEST));
+    client.outcome("SELECT * FROM records(rows = 10)").unwrap();
     place.server.stop();
-    assert_eq!((place.taken(), client.pages()), (0, SMALLEST));
+    assert_eq!((place.taken(), pages(&memory)), (0, SMALLEST));
 }
 
 /// It would be counted until it is seen to be too large.
@@ -302,17 +276,11 @@ fn one_that_is_refused_takes_no_room_from_another() {
 fn questions_and_a_query_may_come_in_the_middle_of_a_block() {
     let place = Place::new("asks", "");
     let mut client = place.client(&ring(SMALLEST));
-    client.query(
-        "first",
-        "SELECT * FROM records(rows = 600000, block_rows = 100000)",
-    );
-    let ask = |name: &str| Request::Ask {
-        name: name.into(),
-        payload: String::new(),
-    };
+    let text = "SELECT * FROM records(rows = 600000, block_rows = 100000)";
+    client.query("first", text);
     client.query("second", "SELECT * FROM records(rows = 5)");
     for _ in 0..3 {
-        client.say(&ask("clock").write());
+        client.asks("clock", "");
     }
     let (mut answers, mut ends, mut blocks) = (0, 0, 0);
     while ends < 2 {
@@ -325,19 +293,18 @@ fn questions_and_a_query_may_come_in_the_middle_of_a_block() {
     }
     assert_eq!((answers, blocks), (3, 7));
     // One may wait, not more.
-    client.query("third", ENDLESS);
-    client.query("fourth", ENDLESS);
-    client.query("fifth", ENDLESS);
-    let said = client.drain().unwrap_err();
-    assert_contains(&said, "two queries wait");
+    ["third", "fourth", "fifth"]
+        .iter()
+        .for_each(|id| client.query(id, ENDLESS));
+    assert_contains(&client.drain().unwrap_err(), "two queries wait");
     // Or the server waits for it to copy what came before the error.
     drop(client);
     // Who has enough leaves in the middle of a block.
     let mut leaves = place.client(&ring(SMALLEST));
     leaves.query("left", ENDLESS);
-    leaves.say(&ask("leave").write());
+    leaves.asks("leave", "");
     // What the server has not read by then is a reset connection.
     let said = leaves.drain().unwrap_err();
     assert!(["closed", "ConnectionReset"].contains(&&*said), "{said}");
-    place.until("rings are given back", |place| place.taken() == 0);
+    place.assert_given_back();
 }

@@ -1,7 +1,8 @@
 //! One query, many partitions: each block exactly once, or an error for all.
 
 use super::*;
-use venturi_testkit::{assert_contains, until};
+use venturi_testkit::arrow::numbers;
+use venturi_testkit::{assert_contains, told, until};
 
 const RECORDS: &str =
     "SELECT * FROM records(rows = 100_000, values = sequential, block_rows = 777)";
@@ -14,15 +15,12 @@ fn each_block_goes_to_exactly_one_partition() {
     for (partitions, encoders) in [(1, 1), (2, 3), (7, 1), (64, 1), (64, 8)] {
         let id = format!("q{partitions}-{encoders}");
         let given: Vec<Given> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..partitions)
-                .map(|_| {
-                    scope.spawn(|| {
-                        let mut client = Client::plain(server.address(), encoders);
-                        client.query(&id, RECORDS);
-                        client.drain().unwrap()
-                    })
-                })
-                .collect();
+            let read = || {
+                let mut client = Client::plain(server.address(), encoders);
+                client.query(&id, RECORDS);
+                client.drain().unwrap()
+            };
+            let threads: Vec<_> = (0..partitions).map(|_| scope.spawn(read)).collect();
             threads.into_iter().map(|one| one.join().unwrap()).collect()
         });
         let rows: usize = given.iter().map(|one| one.rows).sum();
@@ -39,8 +37,7 @@ fn a_partition_that_comes_late_gets_the_rest_and_then_the_end() {
     let much = RECORDS.replace("100_000", "2_000_000");
     let mut first = Client::plain(server.address(), 2);
     first.begin("late", &much);
-    let mut second = Client::plain(server.address(), 1);
-    second.query("late", &much);
+    let mut second = querying(&server, "late", &much);
     let (one, two) = std::thread::scope(|scope| {
         let other = scope.spawn(|| second.drain().unwrap());
         // The schema has been read already.
@@ -51,8 +48,7 @@ fn a_partition_that_comes_late_gets_the_rest_and_then_the_end() {
         (rows, other.join().unwrap())
     });
     assert!(one > 0 && two.rows > 0);
-    let mut third = Client::plain(server.address(), 1);
-    third.query("late", &much);
+    let mut third = querying(&server, "late", &much);
     let given = third.drain().unwrap();
     assert_eq!(given.rows, 0, "all was dealt before it came");
     third.query("late", "SELECT * FROM records(rows = 1)");
@@ -63,35 +59,28 @@ fn a_partition_that_comes_late_gets_the_rest_and_then_the_end() {
 fn a_partition_that_dies_fails_the_query_for_all() {
     let server = serve(r#", "query_memory_bytes": 100000"#);
     let endless = "SELECT * FROM records(block_rows = 2000)";
-    let mut first = Client::plain(server.address(), 1);
+    let mut first = client(&server);
     first.begin("dying", endless);
     assert!(matches!(first.event(), Ok(Event::Block(_))));
-    let mut second = Client::plain(server.address(), 1);
+    let mut second = client(&server);
     second.begin("dying", endless);
     drop(first);
     let error = second.drain().unwrap_err();
     assert_contains(&error, "query \"dying\" failed: partition 0 (127.0.0.1");
     assert_contains(&error, "went away after");
     // Whoever comes later hears the same.
-    let mut third = Client::plain(server.address(), 1);
-    third.query("dying", endless);
-    assert!(third.drain().unwrap_err().contains("went away after"));
+    let error = querying(&server, "dying", endless).drain().unwrap_err();
+    assert_contains(&error, "went away after");
     assert_eq!(running(&server), 0);
 }
 
 #[test]
 fn one_that_leaves_without_a_block_harms_nobody() {
-    let server = serve("");
-    // Ten encoders that burn a second each: nobody has a block for a while.
-    let mut first = Client::plain(server.address(), 1);
-    first.query("leaving", "SELECT * FROM nothing");
-    assert!(first.drain().unwrap_err().contains("there is no table"));
+    // Nobody has a block for a while.
     let slow = serve(r#", "handicap": {"generate": 300000000}"#);
     let text = "SELECT * FROM records(rows = 10, block_rows = 5)";
-    let mut first = Client::plain(slow.address(), 1);
-    first.query("leaving", text);
-    let mut second = Client::plain(slow.address(), 1);
-    second.query("leaving", text);
+    let mut first = querying(&slow, "leaving", text);
+    let mut second = querying(&slow, "leaving", text);
     assert!(matches!(first.event(), Ok(Event::Schema(_))));
     assert!(matches!(second.event(), Ok(Event::Schema(_))));
     drop(first);
@@ -102,18 +91,23 @@ fn one_that_leaves_without_a_block_harms_nobody() {
     assert_eq!(rows, 10);
     // All leave: the query is nobody's, and its id is free.
     let endless = "SELECT * FROM records(block_rows = 5)";
-    let mut third = Client::plain(slow.address(), 1);
-    third.begin("free", endless);
-    drop(third);
+    client(&slow).begin("free", endless);
     until("the query is nobody's", || running(&slow) == 0);
-    let mut fourth = Client::plain(slow.address(), 1);
-    fourth.query("free", "SELECT * FROM records(rows = 5, block_rows = 5)");
+    let mut fourth = querying(&slow, "free", "SELECT * FROM records(rows = 5)");
     assert_eq!(fourth.drain().unwrap().rows, 5);
 }
 
 fn running(server: &Server) -> u64 {
-    let told: serde_json::Value = serde_json::from_str(&server.statistics()).unwrap();
-    told["queries_running"].as_u64().unwrap()
+    told(&server.statistics())["queries_running"]
+        .as_u64()
+        .unwrap()
+}
+
+/// A client that has asked.
+fn querying(server: &Server, id: &str, text: &str) -> Client {
+    let mut client = client(server);
+    client.query(id, text);
+    client
 }
 
 #[test]
@@ -123,8 +117,7 @@ fn a_client_that_stops_reading_is_bounded_and_given_up() {
     let mut client = Client::plain(server.address(), 4);
     client.begin("stalled", endless);
     // The second one reads on all the while, and hears of it.
-    let mut second = Client::plain(server.address(), 1);
-    second.query("stalled", endless);
+    let mut second = querying(&server, "stalled", endless);
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| second.drain().unwrap_err());
         until("the end", || {
@@ -145,9 +138,7 @@ fn statistics_and_checksums_of_1_2() {
         let parameters = Parameters {
             compression: venturi_base::codec::ipc::Compression::of_name(compression).unwrap(),
             checksum,
-            partition: Some(5),
-            partitions: Some(6),
-            ..Parameters::default()
+            ..counted(5, 6)
         };
         let mut client = Client::extended(server.address(), 2, &parameters);
         // One query after the other on one connection.
@@ -155,26 +146,28 @@ fn statistics_and_checksums_of_1_2() {
             client.query(&format!("{compression} {run}"), RECORDS);
             let given = client.drain().unwrap();
             assert_eq!(given.rows, 100_000);
-            let told: serde_json::Value = serde_json::from_str(&given.statistics.unwrap()).unwrap();
+            let told = told(&given.statistics.unwrap());
             assert_eq!(told["partition"]["index"], 5);
             assert_eq!(told["query"]["rows"], 100_000);
             assert_eq!(told["query"]["bytes"], 3_200_000);
         }
-        let mut other = Client::plain(server.address(), 1);
         client.begin(compression, RECORDS);
-        other.query(compression, RECORDS);
+        let mut other = querying(&server, compression, RECORDS);
         assert!(other.drain().unwrap_err().contains("another compression"));
         assert!(matches!(client.event(), Ok(Event::Block(_))));
     }
 }
 
-fn numbered(server: &Server, partition: u64) -> Client {
-    let parameters = Parameters {
+fn counted(partition: u64, partitions: u64) -> Parameters {
+    Parameters {
         partition: Some(partition),
-        partitions: Some(2),
+        partitions: Some(partitions),
         ..Parameters::default()
-    };
-    Client::extended(server.address(), 1, &parameters)
+    }
+}
+
+fn numbered(server: &Server, partition: u64) -> Client {
+    Client::extended(server.address(), 1, &counted(partition, 2))
 }
 
 /// A scheduler that runs a task again would take the rest, or nothing, for the task's share.
@@ -186,11 +179,8 @@ fn a_partition_that_comes_again_is_told() {
     assert!(matches!(first.event(), Ok(Event::Block(_))));
     let mut twice = numbered(&server, 0);
     twice.query("again", RECORDS);
-    let error = twice.drain().unwrap_err();
-    assert_contains(
-        &error,
-        "partition 0 of query \"again\" has had its share already",
-    );
+    let said = "partition 0 of query \"again\" has had its share already";
+    assert_contains(&twice.drain().unwrap_err(), said);
     // That harms nobody else, and the end of the query does not make it forget.
     let mut second = numbered(&server, 1);
     second.query("again", RECORDS);
@@ -239,9 +229,7 @@ fn of_two_that_are_the_same_partition_one_is_served() {
         all.iter().any(|query| query.came() == 2)
     });
     for at in 0..20 {
-        engine.push(super::engines::ipc(&super::engines::table(
-            at * 10..at * 10 + 10,
-        )));
+        engine.push(super::engines::ipc(numbers(at * 10..at * 10 + 10)));
     }
     engine.finish(None);
     let given = std::thread::scope(|scope| {
@@ -249,37 +237,22 @@ fn of_two_that_are_the_same_partition_one_is_served() {
         all.map(|one| one.join().unwrap())
     });
     let refused = given.iter().position(Result::is_err).unwrap();
-    let error = given[refused].as_ref().unwrap_err();
-    assert_contains(
-        error,
-        "partition 1 of query \"twins\" has had its share already",
-    );
+    let said = "partition 1 of query \"twins\" has had its share already";
+    assert_contains(given[refused].as_ref().unwrap_err(), said);
     assert_eq!(given[1 - refused].as_ref().unwrap().rows, 200);
 }
 
 #[test]
 fn partitions_of_a_query_agree_on_how_many_they_are() {
     let server = serve(r#", "query_memory_bytes": 100000"#);
-    let of = |partition: u64, partitions: u64| {
-        let parameters = Parameters {
-            partition: Some(partition),
-            partitions: Some(partitions),
-            ..Parameters::default()
-        };
-        Client::extended(server.address(), 1, &parameters)
-    };
-    let mut first = of(0, 2);
+    let mut first = numbered(&server, 0);
     first.begin("unlike", RECORDS);
-    let mut other = of(1, 3);
+    let mut other = Client::extended(server.address(), 1, &counted(1, 3));
     other.query("unlike", RECORDS);
-    let error = other.drain().unwrap_err();
-    assert_contains(
-        &error,
-        "query \"unlike\" has 2 partitions, and this one says that there are 3",
-    );
+    let said = "query \"unlike\" has 2 partitions, and this one says that there are 3";
+    assert_contains(&other.drain().unwrap_err(), said);
     // One that does not count takes part, and nothing was lost.
-    let mut plain = Client::plain(server.address(), 1);
-    plain.query("unlike", RECORDS);
+    let mut plain = querying(&server, "unlike", RECORDS);
     std::thread::scope(|scope| {
         let rest = scope.spawn(|| plain.drain().unwrap().rows);
         assert_eq!(first.drain().unwrap().rows + rest.join().unwrap(), 100_000);

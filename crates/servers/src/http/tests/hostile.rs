@@ -1,22 +1,15 @@
 //! Clients that say what they should not, too slowly, or never to the end.
 
-use std::sync::Arc;
-
-use arrow_array::{ArrayRef, Int64Array, RecordBatch};
-use arrow_ipc::writer::StreamWriter;
 use base64::engine::general_purpose::STANDARD;
 use base64::Engine;
 use proptest::prelude::*;
 
 use super::*;
+use venturi_testkit::arrow::{numbers, write_stream};
 use venturi_testkit::assert_contains;
 
 fn stream(rows: i64) -> Vec<u8> {
-    let column = Arc::new(Int64Array::from_iter_values(0..rows)) as ArrayRef;
-    let batch = RecordBatch::try_from_iter([("n", column)]).unwrap();
-    let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
-    writer.write(&batch).unwrap();
-    writer.into_inner().unwrap()
+    write_stream(&[numbers(0..rows)])
 }
 
 fn put(path: &str, headers: &str, body: &[u8]) -> Vec<u8> {

@@ -7,9 +7,8 @@ use std::net::{Shutdown, TcpStream};
 use super::Server;
 
 fn serve(more: &str) -> Server {
-    let spec = format!(
-        r#"{{"server": "http", "host": "127.0.0.1", "port": 0, "memory_bytes": 67108864{more}}}"#
-    );
+    let place = r#""server": "http", "host": "127.0.0.1", "port": 0"#;
+    let spec = format!(r#"{{{place}, "memory_bytes": 67108864{more}}}"#);
     Server::start(&spec).unwrap()
 }
 
@@ -33,6 +32,7 @@ fn status(answer: &str) -> u16 {
     let code = answer
         .strip_prefix("HTTP/1.1 ")
         .and_then(|rest| rest.get(..3));
-    code.and_then(|code| code.parse().ok())
-        .unwrap_or_else(|| panic!("{answer:?}"))
+    code.unwrap_or_else(|| panic!("{answer:?}"))
+        .parse()
+        .unwrap()
 }

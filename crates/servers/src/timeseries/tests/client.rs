@@ -7,16 +7,12 @@ use venturi_base::codec::timeseries::{Digits, Form, Influx, Names, OpenTsdb, Res
 use venturi_base::data::points::{Block, Layout, Metric};
 
 fn layout() -> Layout {
-    let metric = |name: &str, integer| Metric {
+    let metric = |name: &str| Metric {
         name: name.into(),
-        integer,
+        integer: name == "iops",
     };
-    let mut layout = Layout::new(vec![
-        metric("cpu.user", false),
-        metric("cpu.sys", false),
-        metric("idle", false),
-        metric("iops", true),
-    ]);
+    let names = ["cpu.user", "cpu.sys", "idle", "iops"];
+    let mut layout = Layout::new(names.map(metric).into());
     for host in 0..5 {
         layout.add(format!("arch=x64 host=host_{host} region=eu").as_bytes());
     }
@@ -28,10 +24,9 @@ fn block(digits: Digits) -> Block {
     let mut walk = 10.0f64;
     for step in 0..300 {
         for key in 0..5 {
+            let time = 1_483_228_800_000_000_000 + step * 250_000_000;
             block.keys.push(key);
-            block
-                .times
-                .push(1_483_228_800_000_000_000 + step * 250_000_000);
+            block.times.push(time);
             for column in 0..3 {
                 // Steps that no short decimal has.
                 walk += ((step * 31 + i64::from(key) * 7 + column) as f64).sin() / 97.0;
@@ -57,39 +52,29 @@ fn every_form() {
     for digits in [Digits::Seventeen, Digits::Shortest] {
         let block = block(digits);
         let resp = |form| Writer::Resp(Resp::new(form, digits, &layout));
-        let forms = [
-            ("resp", resp(Form::Rows)),
-            ("resp", resp(Form::Values)),
-            ("resp", resp(Form::Dictionary)),
-            ("opentsdb", Writer::OpenTsdb(OpenTsdb::new(digits, &layout))),
-            (
-                "influx",
-                Writer::Influx(Influx::new(digits, Names::AsTheyAre, &layout)),
-            ),
-        ];
-        for (protocol, mut writer) in forms {
+        let opentsdb = Writer::OpenTsdb(OpenTsdb::new(digits, &layout));
+        let influx = Writer::Influx(Influx::new(digits, Names::AsTheyAre, &layout));
+        for (protocol, flush, mut writer) in [
+            ("resp", "+FLUSH\r\n", resp(Form::Rows)),
+            ("resp", "+FLUSH\r\n", resp(Form::Values)),
+            ("resp", "+FLUSH\r\n", resp(Form::Dictionary)),
+            ("opentsdb", "flush\n", opentsdb),
+            ("influx", "#flush\n", influx),
+        ] {
             let folder = Folder::new();
             let server = start(&folder, json!({"segment_points": 1000}));
             let mut out = Text::default();
             writer.write(&block, &layout, &mut out);
-            let flush = match protocol {
-                "resp" => "+FLUSH\r\n",
-                "opentsdb" => "flush\n",
-                _ => "#flush\n",
-            };
             let text = [&writer.preamble(&layout), out.bytes(), flush.as_bytes()].concat();
             let answer = ask(&server, protocol, &text);
-            assert!(
-                answer.ends_with(&format!(" {}\n", block.points()))
-                    || answer.ends_with(&format!(" {}\r\n", block.points())),
-                "{protocol}: {answer}"
-            );
+            let points = format!(" {}", block.points());
+            assert!(answer.trim_end().ends_with(&points), "{answer}");
             let told = statistics(&server);
             let expected = format!("{:016x}", block.digest(&layout));
             assert_eq!(told["checksum"], expected, "{protocol} {digits:?}");
             assert_eq!(told["series"], 20);
             let (status, body) = post(&server, "/api/seal", "", b"");
-            let told: serde_json::Value = serde_json::from_str(&body).unwrap();
+            let told = super::told(&body);
             assert_eq!((status, &told["checksum"]), (200, &json!(expected)));
             assert_eq!(told["log_bytes"], 0);
             assert!(told["stored_bytes"].as_u64().unwrap() > 10_000);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
-use serde_json::{json, Value};
+use serde_json::json;
 
 use super::super::config::ServerSpec;
 use super::super::counts::{count, count_in_steps, series_of, Wanted, STEP};
@@ -18,7 +18,7 @@ use super::super::recover;
 use super::super::sealer::{announce, seal};
 use super::super::store::{Catalog, Store};
 use super::super::totals::Totals;
-use super::{ask, get, packed, post, spec, start, Folder};
+use super::{ask, get, packed, post, spec, start_one, stored, Folder};
 use venturi_base::codec::timeseries::parse::Sink;
 use venturi_base::data::points::series_hash;
 use venturi_testkit::assert_contains;
@@ -45,8 +45,8 @@ fn push(head: &mut Head, times: std::ops::Range<i64>) {
     let group = group.unwrap_or_else(|| turn.define(b"key", &[], &names).unwrap());
     for time in times {
         let value = time as f64;
-        turn.push(group, time, &[value, value + 0.5, -value])
-            .unwrap();
+        let values = [value, value + 0.5, -value];
+        turn.push(group, time, &values).unwrap();
     }
 }
 
@@ -135,7 +135,7 @@ fn only_what_is_wanted() {
 #[test]
 fn series_that_do_not_fit_an_answer() {
     let folder = Folder::new();
-    let server = start(&folder, json!({"threads": 1}));
+    let server = start_one(&folder);
     let series = 220_000;
     let mut text = String::new();
     for number in 0..series {
@@ -143,11 +143,11 @@ fn series_that_do_not_fit_an_answer() {
     }
     text += "+b t=1\r\n:1\r\n+7\r\n+FLUSH\r\n";
     assert_eq!(ask(&server, "resp", text.as_bytes()), "+OK 220001\r\n");
-    let (status, body) = get(&server, "GET /api/stored?metric=a HTTP/1.1");
-    let told: Value = serde_json::from_str(&body).unwrap();
-    assert_eq!(status, 200);
-    assert_eq!(&told["points"], &json!(series));
-    assert_eq!(&told["series"], &json!(series));
+    let told = stored(&server, "a");
+    assert_eq!(
+        (&told["points"], &told["series"]),
+        (&json!(series), &json!(series))
+    );
     let (status, body) = get(&server, "GET /api/stored?metric=a&series=1 HTTP/1.1");
     assert_eq!(status, 413);
     assert_contains(&body, "without series=1");
@@ -161,17 +161,14 @@ fn series_that_do_not_fit_an_answer() {
 
 #[test]
 fn others_have_their_turn_while_a_body_is_unpacked() {
-    let lines: Vec<u8> = (0..100_000)
-        .flat_map(|number: u32| format!("{number} no point\n").into_bytes())
-        .collect();
+    let lines = (0..100_000).flat_map(|number| format!("{number} no point\n").into_bytes());
+    let lines: Vec<u8> = lines.collect();
     let body = packed(&lines);
     let mut unpacking = pin!(unpacked(&body));
     let mut turns = 0;
     let found: Vec<u8> = loop {
-        match unpacking
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()))
-        {
+        let cx = &mut Context::from_waker(Waker::noop());
+        match unpacking.as_mut().poll(cx) {
             Poll::Ready(found) => break found.unwrap(),
             Poll::Pending => turns += 1,
         }
@@ -182,15 +179,11 @@ fn others_have_their_turn_while_a_body_is_unpacked() {
 #[test]
 fn bodies_that_are_packed() {
     let folder = Folder::new();
-    let server = start(&folder, json!({"threads": 1}));
+    let server = start_one(&folder);
     let gzip = "\r\nContent-Encoding: gzip";
     let one = packed(b"a value=1 1\n");
-    let several = [
-        &one[..],
-        &packed(b""),
-        &packed(b"a value=1 2\na value=1 3\n"),
-    ]
-    .concat();
+    let two = packed(b"a value=1 2\na value=1 3\n");
+    let several = [one.clone(), packed(b""), two].concat();
     assert_eq!(post(&server, "/write", gzip, &several).0, 204);
     for (body, status, said) in [
         (&one[..one.len() - 3], 400, "not gzip"),
@@ -203,7 +196,5 @@ fn bodies_that_are_packed() {
         assert_eq!(found, status, "{text}");
         assert!(text.contains(said), "{text}");
     }
-    let (_, body) = get(&server, "GET /api/stored?metric=a HTTP/1.1");
-    let told: Value = serde_json::from_str(&body).unwrap();
-    assert_eq!(told["points"], 3);
+    assert_eq!(stored(&server, "a")["points"], 3);
 }

@@ -11,14 +11,14 @@ use super::super::config::ServerSpec;
 use super::super::files::{Damaged, Inspector, Segment};
 use super::super::recover;
 use super::super::store::Store;
-use super::{ask, connect, flushed, rows, spec, start, Folder};
+use super::{ask, connect, flushed, rows, spec, start_one, Folder};
 use venturi_testkit::assert_contains;
 
 /// A store of two segments, of an odd and an even host.
 fn two_segments() -> Folder {
     let folder = Folder::new();
     for host in 0..2 {
-        let server = start(&folder, json!({"threads": 1}));
+        let server = start_one(&folder);
         let text = rows(host + 1, 10 * host..10 * host + 10) + "+FLUSH\r\n";
         assert!(ask(&server, "resp", text.as_bytes()).starts_with("+OK"));
         server.stop();
@@ -46,14 +46,10 @@ fn open(folder: &Folder) -> Arc<Store> {
 /// Points, series and checksum, and the damaged files.
 fn told(store: &Store) -> (Value, Vec<String>) {
     let told = store.statistics(&[]);
-    let named = told["recovered"]["damaged"].as_array().unwrap();
-    let named = named
-        .iter()
-        .map(|it| it["file"].as_str().unwrap().to_owned());
-    (
-        json!([told["points"], told["series"], told["checksum"]]),
-        named.collect(),
-    )
+    let named = told["recovered"]["damaged"].as_array().unwrap().iter();
+    let named = named.map(|it| it["file"].as_str().unwrap().to_owned());
+    let held = json!([told["points"], told["series"], told["checksum"]]);
+    (held, named.collect())
 }
 
 fn name(folder: &Folder, path: &Path) -> String {
@@ -71,14 +67,14 @@ fn every_byte_of_a_segment() {
     for place in 0..2 {
         let (bad, good) = (&segments[place], &segments[1 - place]);
         let moved = [&bad.points, &bad.series].map(|path| (path, fs::read(path).unwrap()));
-        moved
-            .iter()
-            .for_each(|(path, _)| fs::remove_file(path).unwrap());
+        for (path, _) in &moved {
+            fs::remove_file(path).unwrap();
+        }
         let (rest, named) = told(&open(&folder));
         assert!(named.is_empty() && rest != whole.0);
-        moved
-            .iter()
-            .for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
+        for (path, bytes) in &moved {
+            fs::write(path, bytes).unwrap();
+        }
         for (path, bytes) in &moved {
             for at in 0..bytes.len() {
                 let mut turned = bytes.clone();
@@ -145,7 +141,7 @@ fn every_byte_of_a_segments_names() {
 #[test]
 fn every_byte_of_a_log() {
     let folder = Folder::new();
-    let server = start(&folder, json!({"threads": 1}));
+    let server = start_one(&folder);
     let mut socket = connect(&server, "resp");
     for step in 0..3 {
         flushed(&mut socket, &rows(2, step..step + 1), 4 * (step + 1));

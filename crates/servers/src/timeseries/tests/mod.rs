@@ -8,23 +8,30 @@ mod serving;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 use serde_json::{json, Value};
 
 use super::Server;
 
-pub use venturi_testkit::Directory as Folder;
+use venturi_testkit::with;
+pub use venturi_testkit::{told, Directory as Folder};
+
+/// A server of one thread.
+pub fn start_one(folder: &Folder) -> Server {
+    start(folder, json!({"threads": 1}))
+}
+
+/// What is stored of a metric.
+pub fn stored(server: &Server, metric: &str) -> Value {
+    told(&get(server, &format!("GET /api/stored?metric={metric} HTTP/1.1")).1)
+}
 
 pub fn spec(folder: &Folder, more: Value) -> Value {
-    let mut spec = json!({
+    let spec = json!({
         "server": "timeseries", "data": folder.0, "resp": 0, "opentsdb": 0, "influx": 0,
         "http": 0, "udp": 0, "threads": 2,
     });
-    for (name, value) in more.as_object().unwrap() {
-        spec[name] = value.clone();
-    }
-    spec
+    with(spec, more)
 }
 
 pub fn start(folder: &Folder, more: Value) -> Server {
@@ -32,16 +39,11 @@ pub fn start(folder: &Folder, more: Value) -> Server {
 }
 
 pub fn statistics(server: &Server) -> Value {
-    serde_json::from_str(&server.statistics()).unwrap()
+    told(&server.statistics())
 }
 
 pub fn connect(server: &Server, protocol: &str) -> TcpStream {
-    let address = server.address_of(protocol).unwrap();
-    let socket = TcpStream::connect(address).unwrap();
-    socket
-        .set_read_timeout(Some(Duration::from_secs(300)))
-        .unwrap();
-    socket
+    venturi_testkit::connect(server.address_of(protocol).unwrap())
 }
 
 /// Sends, says that this was all, and reads the answer to its end.
@@ -60,10 +62,8 @@ pub fn get(server: &Server, request: &str) -> (u16, String) {
 }
 
 pub fn post(server: &Server, path: &str, more: &str, body: &[u8]) -> (u16, String) {
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}{more}\r\n\r\n",
-        body.len()
-    );
+    let more = format!("Connection: close\r\nContent-Length: {}{more}", body.len());
+    let head = format!("POST {path} HTTP/1.1\r\n{more}\r\n\r\n");
     split(&ask(server, "http", &[head.as_bytes(), body].concat()))
 }
 
@@ -75,9 +75,8 @@ fn split(answer: &str) -> (u16, String) {
 
 /// Sends this, and waits until all that has been sent is kept: so many points.
 pub fn flushed(socket: &mut TcpStream, text: &str, points: usize) {
-    socket
-        .write_all(format!("{text}+FLUSH\r\n").as_bytes())
-        .unwrap();
+    let text = format!("{text}+FLUSH\r\n");
+    socket.write_all(text.as_bytes()).unwrap();
     let mut line = String::new();
     BufReader::new(socket).read_line(&mut line).unwrap();
     assert_eq!(line, format!("+OK {points}\r\n"));
@@ -95,10 +94,8 @@ pub fn rows(hosts: usize, steps: std::ops::Range<usize>) -> String {
     for step in steps {
         for host in 0..hosts {
             let value = 10.0 + (step * 7 + host) as f64 / 1000.0;
-            text += &format!(
-                "+cpu.user|cpu.sys host=h{host}\r\n:{}\r\n*2\r\n+{value}\r\n+{host}\r\n",
-                1_000_000_000 * step
-            );
+            let (time, values) = (1_000_000_000 * step, format!("+{value}\r\n+{host}"));
+            text += &format!("+cpu.user|cpu.sys host=h{host}\r\n:{time}\r\n*2\r\n{values}\r\n");
         }
     }
     text

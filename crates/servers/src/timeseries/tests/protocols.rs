@@ -5,12 +5,12 @@
 
 use serde_json::json;
 
-use super::{ask, start, statistics, Folder};
+use super::{ask, start, start_one, statistics, Folder};
 
 /// A text, then one of another protocol: what it is told, and the points that are stored of both.
 fn after(first: (&str, &str, &str), second: (&str, &str), told: &str, points: u64) {
     let folder = Folder::new();
-    let server = start(&folder, json!({"threads": 1}));
+    let server = start_one(&folder);
     let (protocol, text, answer) = first;
     assert_eq!(ask(&server, protocol, text.as_bytes()), answer);
     let (protocol, text) = second;

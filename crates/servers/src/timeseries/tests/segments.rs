@@ -11,8 +11,10 @@ use super::super::totals::Totals;
 use super::super::{checks, page_header, segment, series_file};
 use super::Folder;
 use venturi_base::data::points::series_hash;
+use venturi_testkit::assert_contains;
 
-type Point = (String, String, i64, u64);
+/// Its series, its metric, and the bits of its value.
+type Point = (String, String, u64);
 /// Names of series, and rows of a stamp and their values.
 type Source<'a> = (Vec<&'a str>, Vec<(i64, Vec<f64>)>);
 
@@ -23,13 +25,7 @@ fn points(path: &Path) -> Vec<Point> {
     rows.map(|row| {
         let row = row.unwrap();
         let text = |at| row.get_string(at).unwrap().clone();
-        let time = row.get_long(2).or_else(|_| row.get_timestamp_micros(2));
-        (
-            text(0),
-            text(1),
-            time.unwrap_or(0),
-            row.get_double(3).unwrap().to_bits(),
-        )
+        (text(0), text(1), row.get_double(3).unwrap().to_bits())
     })
     .collect()
 }
@@ -66,22 +62,13 @@ fn check(parts: &[Source<'_>]) {
         }
     }
     expected.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
-    let found = points(&path);
-    let values = |points: &[Point]| -> Vec<(String, u64)> {
-        points
-            .iter()
-            .map(|(name, _, _, value)| (name.clone(), *value))
-            .collect()
-    };
-    let wanted: Vec<(String, u64)> = expected.iter().map(|it| (it.0.clone(), it.2)).collect();
-    assert_eq!(values(&found), wanted);
-    assert!(found
-        .iter()
-        .all(|(name, metric, _, _)| name.split(' ').next() == Some(metric)));
-    assert_eq!(
-        times(&path),
-        expected.iter().map(|it| it.1).collect::<Vec<_>>()
-    );
+    let wanted = expected.iter().map(|(name, _, value)| {
+        let metric = name.split(' ').next().unwrap();
+        (name.clone(), metric.to_owned(), *value)
+    });
+    assert_eq!(points(&path), wanted.collect::<Vec<_>>());
+    let stamps: Vec<i64> = expected.iter().map(|it| it.1).collect();
+    assert_eq!(times(&path), stamps);
     for line in &lines {
         let name = std::str::from_utf8(&line.name).unwrap();
         let own = expected.iter().filter(|it| it.0 == name);
@@ -93,11 +80,8 @@ fn check(parts: &[Source<'_>]) {
     series_file::write(&path, &lines, false).unwrap();
     assert_eq!(checks::rows(&path).unwrap(), lines.len() as u64);
     let read = series_file::read(&path).unwrap();
-    let written: Vec<_> = lines
-        .iter()
-        .map(|it| (it.name.to_vec(), it.totals))
-        .collect();
-    assert_eq!(read, written);
+    let written = lines.iter().map(|it| (it.name.to_vec(), it.totals));
+    assert_eq!(read, written.collect::<Vec<_>>());
     assert_eq!(series_file::points(&path).unwrap(), expected.len() as u64);
 }
 
@@ -112,9 +96,9 @@ fn times(path: &Path) -> Vec<i64> {
         let mut column = get_typed_column_reader::<Int64Type>(group.get_column_reader(2).unwrap());
         let wanted = times.len() + rows;
         while times.len() < wanted {
-            column
-                .read_records(wanted - times.len(), None, None, &mut times)
-                .unwrap();
+            let missing = wanted - times.len();
+            let read = column.read_records(missing, None, None, &mut times);
+            read.unwrap();
         }
     }
     times
@@ -133,24 +117,20 @@ fn long_and_short_series_late_points_and_several_sources() {
         (vec!["c host=1"], same.clone()),
         (vec!["c host=1"], same),
     ]);
-    check(&[(
-        vec!["a x=y"],
-        vec![(i64::MAX, vec![1.0]), (i64::MIN + 1, vec![2.0])],
-    )]);
+    let far = vec![(i64::MAX, vec![1.0]), (i64::MIN + 1, vec![2.0])];
+    check(&[(vec!["a x=y"], far)]);
 }
 
 /// Some values of so many, in any order.
 fn levels(rows: usize, many: u64, from: u64) -> Vec<(i64, Vec<f64>)> {
     let mut state = from;
     let mut next = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        const FACTOR: u64 = 6_364_136_223_846_793_005;
+        state = state.wrapping_mul(FACTOR).wrapping_add(1);
         (from + (state >> 33) % many) as f64 * 0.1
     };
-    (0..rows)
-        .map(|at| (at as i64 * 1_000_000_000, vec![next()]))
-        .collect()
+    let rows = (0..rows as i64).map(|at| (at * 1_000_000_000, vec![next()]));
+    rows.collect()
 }
 
 /// Numbers of a byte, of two, and pages without: of noise, and once the dictionary is full.
@@ -179,10 +159,8 @@ fn a_byte_that_is_not_what_was_written() {
     let folder = Folder::new();
     let registry = Registry::new(1000);
     let rows: Vec<(i64, Vec<f64>)> = (0..50).map(|at| (at, vec![at as f64 * 0.7])).collect();
-    let frozen = frozen(
-        &registry,
-        &[(vec!["a x=y"], rows.clone()), (vec!["b x=y"], rows)],
-    );
+    let parts = [(vec!["a x=y"], rows.clone()), (vec!["b x=y"], rows)];
+    let frozen = frozen(&registry, &parts);
     let path = folder.0.join("points.parquet");
     let (lines, _) = segment::write(&path, &frozen, &registry, false).unwrap();
     let other = folder.0.join("series.parquet");
@@ -209,10 +187,7 @@ fn a_byte_that_is_not_what_was_written() {
             bytes[place] ^= 0x10;
             std::fs::write(&path, &bytes).unwrap();
             let said = checks::rows(&path).unwrap_err().to_string();
-            assert!(
-                said.contains("does not have its checksum"),
-                "{place}: {said}"
-            );
+            assert_contains(&said, "does not have its checksum");
         }
         // Anywhere else: a clear answer, or one that changes nothing, and never a panic.
         for place in 0..whole.len() {

@@ -28,6 +28,17 @@ fn has(told: &Value, expected: Value) {
     }
 }
 
+/// These rows are stored: so many points.
+fn stores(server: &Server, rows: &str, points: usize) {
+    let text = format!("{rows}+FLUSH\r\n");
+    answers(
+        server,
+        "resp",
+        text.as_bytes(),
+        &format!("+OK {points}\r\n"),
+    );
+}
+
 fn wait_for(server: &Server, name: &str, wanted: u64) {
     venturi_testkit::until(name, || statistics(server)[name] == wanted);
 }
@@ -51,8 +62,10 @@ fn what_was_flushed_survives_a_crash_in_every_mode_that_says_so() {
         let again = start(&folder, json!({"durable": durable}));
         let told = statistics(&again);
         assert_eq!(holdings(&again), held, "{durable}");
-        assert_eq!(&told["recovered"]["logs"], &json!(0));
-        assert_eq!(&told["log_bytes"], &json!(0));
+        assert_eq!(
+            (&told["recovered"]["logs"], &told["log_bytes"]),
+            (&json!(0), &json!(0))
+        );
         assert!(told["stored_bytes"].as_u64().unwrap() > 0);
     }
 }
@@ -61,12 +74,7 @@ fn what_was_flushed_survives_a_crash_in_every_mode_that_says_so() {
 fn without_a_log_only_segments_are_kept() {
     let folder = Folder::new();
     let server = start(&folder, json!({"durable": "none"}));
-    answers(
-        &server,
-        "resp",
-        (rows(2, 0..5) + "+FLUSH\r\n").as_bytes(),
-        "+OK 20\r\n",
-    );
+    stores(&server, &rows(2, 0..5), 20);
     assert_eq!(statistics(&start(&folder.copy(), json!({})))["points"], 0);
     server.stop();
     assert_eq!(statistics(&start(&folder.copy(), json!({})))["points"], 20);
@@ -76,25 +84,14 @@ fn without_a_log_only_segments_are_kept() {
 fn every_protocol_brings_the_same_points() {
     let folder = Folder::new();
     let server = start(&folder, json!({}));
-    let hello = ask(
-        &server,
-        "resp",
-        b"+VENTURI\r\n+a.b t=1\r\n:5\r\n+1.5\r\n+FLUSH\r\n",
-    );
+    let text = b"+VENTURI\r\n+a.b t=1\r\n:5\r\n+1.5\r\n+FLUSH\r\n";
+    let hello = ask(&server, "resp", text);
     assert!(hello.starts_with("+VENTURI 1 pid="), "{hello}");
     assert!(hello.ends_with("\r\n+OK 1\r\n"), "{hello}");
-    answers(
-        &server,
-        "opentsdb",
-        b"put a.b 6000000000 1.5 t=1\nflush\n",
-        "ok 1\n",
-    );
-    answers(
-        &server,
-        "influx",
-        b"a,t=1 b=1.5,c=2i 7000000000\n#flush\n",
-        "ok 2\n",
-    );
+    let text = b"put a.b 6000000000 1.5 t=1\nflush\n";
+    answers(&server, "opentsdb", text, "ok 1\n");
+    let text = b"a,t=1 b=1.5,c=2i 7000000000\n#flush\n";
+    answers(&server, "influx", text, "ok 2\n");
     let (status, _) = post(&server, "/write?db=x&precision=s", "", b"a,t=1 b=1.5 8");
     assert_eq!(status, 204);
     let packed = packed(b"a,t=1 b=2.5 9000000000\n");
@@ -103,23 +100,18 @@ fn every_protocol_brings_the_same_points() {
     assert_eq!(status, 204);
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let text = b"+a.b t=1\r\n:9000000001\r\n+9\r\n+a.b t=1\r\n:no\r\n";
-    udp.send_to(text, server.address_of("udp").unwrap())
-        .unwrap();
+    let address = server.address_of("udp").unwrap();
+    udp.send_to(text, address).unwrap();
     wait_for(&server, "points", 7);
     let (status, body) = get(&server, "GET /api/stored?metric=a.b&series=1 HTTP/1.1");
-    let line: Value = serde_json::from_str(&body).unwrap();
+    let line = told(&body);
     assert_eq!(status, 200);
-    has(
-        &line,
-        json!({"series": "a.b t=1", "points": 6, "min": 1.5, "max": 9.0, "sum": 17.5}),
-    );
-    has(
-        &line,
-        json!({"first_unix_ns": 5, "last_unix_ns": 9_000_000_001i64}),
-    );
-    let (_, body) = get(&server, "GET /api/stored?metric=a.b HTTP/1.1");
-    let all: Value = serde_json::from_str(&body).unwrap();
-    assert_eq!(all["checksum"], line["checksum"]);
+    let numbers = json!({
+        "series": "a.b t=1", "points": 6, "min": 1.5, "max": 9.0, "sum": 17.5,
+        "first_unix_ns": 5, "last_unix_ns": 9_000_000_001i64,
+    });
+    has(&line, numbers);
+    assert_eq!(stored(&server, "a.b")["checksum"], line["checksum"]);
     let count = br#"{"aggregate": {"a.b": "count"}}"#;
     let (_, body) = post(&server, "/api/query", "", count);
     assert_eq!(body, "+a.b:count t=1\r\n+9000000001\r\n+6\r\n");
@@ -147,30 +139,21 @@ fn errors_close_and_what_came_before_stays() {
     assert_eq!(ask(&server, "resp", text), "-DB late write - a t=1\r\n");
     let told = statistics(&server);
     assert_eq!((&told["points"], &told["late"]), (&json!(2), &json!(1)));
-    answers(
-        &server,
-        "resp",
-        b"+a t=1\r\n:x\r\n",
-        "-PARSER no stamp: YYYYMMDDTHHMMSS[.fraction] or nanoseconds - :x\r\n",
-    );
-    answers(
-        &server,
-        "opentsdb",
-        b"put a 0 2 t=1\n",
-        "database: late write - a t=1\n",
-    );
-    answers(
-        &server,
-        "influx",
-        b"a v=true\n",
-        "error: a field is not name=number - a v=true\n",
-    );
-    answers(
-        &server,
-        "resp",
-        b"+a|b|c|d t=1\r\n:6\r\n*4\r\n+1\r\n+1\r\n+1\r\n+1\r\n",
-        "-DB too many series: max_series is 3\r\n",
-    );
+    let stamp = "-PARSER no stamp: YYYYMMDDTHHMMSS[.fraction] or nanoseconds - :x\r\n";
+    let four = "+a|b|c|d t=1\r\n:6\r\n*4\r\n+1\r\n+1\r\n+1\r\n+1\r\n";
+    let field = "error: a field is not name=number - a v=true\n";
+    for (protocol, text, answer) in [
+        ("resp", "+a t=1\r\n:x\r\n", stamp),
+        (
+            "opentsdb",
+            "put a 0 2 t=1\n",
+            "database: late write - a t=1\n",
+        ),
+        ("influx", "a v=true\n", field),
+        ("resp", four, "-DB too many series: max_series is 3\r\n"),
+    ] {
+        answers(&server, protocol, text.as_bytes(), answer);
+    }
     assert!(ask(&server, "resp", "x".repeat(100_000).as_bytes()).starts_with("-PARSER "));
     wait_for(&server, "connections", 0);
 }
@@ -179,19 +162,16 @@ fn errors_close_and_what_came_before_stays() {
 fn late_points_are_kept_when_asked_for() {
     let folder = Folder::new();
     let server = start(&folder, json!({"accept_late": true}));
-    let text = b"+a t=1\r\n:5\r\n+1\r\n+a t=1\r\n:3\r\n+2\r\n+FLUSH\r\n";
-    assert_eq!(ask(&server, "resp", text), "+OK 2\r\n");
-    let told = statistics(&server);
-    assert_eq!(&told["points"], &json!(2));
-    assert_eq!(&told["late"], &json!(1));
-    assert_eq!(&told["first_unix_ns"], &json!(3));
+    stores(&server, "+a t=1\r\n:5\r\n+1\r\n+a t=1\r\n:3\r\n+2\r\n", 2);
+    let expected = json!({"points": 2, "late": 1, "first_unix_ns": 3});
+    has(&statistics(&server), expected);
 }
 
 /// A refused row is the first one of its series in a head, then others come.
 #[test]
 fn a_refused_late_row_leaves_nothing_behind() {
     let folder = Folder::new();
-    let server = start(&folder, json!({"threads": 1}));
+    let server = start_one(&folder);
     let late = "-DB late write - a t=1\r\n";
     let tell = |row: &str| ask(&server, "resp", format!("{row}+FLUSH\r\n").as_bytes());
     assert_eq!(tell("+a t=1\r\n:50\r\n+1\r\n"), "+OK 1\r\n");
@@ -214,10 +194,10 @@ fn a_refused_late_row_leaves_nothing_behind() {
         assert_eq!(statistics(&again)["points"], a.0 + b.0);
         assert_eq!(statistics(&again)["recovered"]["damaged"], json!([]));
         for (metric, (points, sum)) in [("a", a), ("b", b)] {
-            let path = format!("GET /api/stored?metric={metric} HTTP/1.1");
-            let told: Value = serde_json::from_str(&get(&again, &path).1).unwrap();
-            assert_eq!(&told["points"], &json!(points));
-            assert_eq!(&told["sum"], &json!(sum));
+            has(
+                &stored(&again, metric),
+                json!({"points": points, "sum": sum}),
+            );
         }
     }
 }
@@ -231,42 +211,33 @@ fn more_connections_than_allowed_are_told() {
     let mut third = connect(&server, "resp");
     let mut answer = String::new();
     third.read_to_string(&mut answer).unwrap();
-    assert_eq!(
-        answer,
-        "-DB too many connections: max_connections is reached\r\n"
-    );
+    let expected = "-DB too many connections: max_connections is reached\r\n";
+    assert_eq!(answer, expected);
 }
 
 #[test]
 fn one_server_a_directory() {
     let folder = Folder::new();
     let _server = start(&folder, json!({}));
-    let error = Server::start(&spec(&folder, json!({})).to_string())
-        .err()
-        .unwrap();
-    assert_contains(&error.message, "is in use");
+    let second = Server::start(&spec(&folder, json!({})).to_string());
+    assert_contains(&second.err().unwrap().message, "is in use");
 }
 
 #[test]
 fn a_log_that_cannot_be_written_is_told_and_counts_are_still_served() {
     let folder = Folder::new();
-    let server = start(&folder, json!({"threads": 1}));
-    answers(
-        &server,
-        "resp",
-        b"+a t=1\r\n:5\r\n+1\r\n+FLUSH\r\n",
-        "+OK 1\r\n",
-    );
+    let server = start_one(&folder);
+    stores(&server, "+a t=1\r\n:5\r\n+1\r\n", 1);
     server.stop();
     drop(server);
-    let server = start(&folder, json!({"threads": 1}));
+    let server = start_one(&folder);
     fs::remove_dir(folder.0.join("log")).unwrap();
-    let answer = ask(&server, "resp", b"+a t=1\r\n:6\r\n+1\r\n+FLUSH\r\n");
-    assert!(answer.starts_with("-DB cannot make "), "{answer}");
-    let answer = ask(&server, "resp", b"+a t=1\r\n:7\r\n+1\r\n");
-    assert!(answer.starts_with("-DB cannot make "), "{answer}");
+    for text in ["+a t=1\r\n:6\r\n+1\r\n+FLUSH\r\n", "+a t=1\r\n:7\r\n+1\r\n"] {
+        let answer = ask(&server, "resp", text.as_bytes());
+        assert!(answer.starts_with("-DB cannot make "), "{answer}");
+    }
     let (status, body) = get(&server, "GET /api/stats HTTP/1.1");
-    let told: Value = serde_json::from_str(&body).unwrap();
+    let told = told(&body);
     assert_eq!((status, &told["points"]), (200, &json!(1)));
     assert!(told["failure"].as_str().unwrap().starts_with("cannot make"));
 }
@@ -275,13 +246,8 @@ fn a_log_that_cannot_be_written_is_told_and_counts_are_still_served() {
 fn damage_is_told_and_the_rest_is_served() {
     let folder = Folder::new();
     for run in 0..3 {
-        let server = start(&folder, json!({"threads": 1}));
-        answers(
-            &server,
-            "resp",
-            format!("+a t={run}\r\n:5\r\n+1\r\n+FLUSH\r\n").as_bytes(),
-            "+OK 1\r\n",
-        );
+        let server = start_one(&folder);
+        stores(&server, &format!("+a t={run}\r\n:5\r\n+1\r\n"), 1);
         server.stop();
     }
     let files = super::damage::files(&folder, "points");
@@ -307,7 +273,7 @@ fn damage_is_told_and_the_rest_is_served() {
 #[test]
 fn a_torn_log_is_cut_and_a_damaged_one_is_kept() {
     let folder = Folder::new();
-    let server = start(&folder, json!({"threads": 1}));
+    let server = start_one(&folder);
     let mut socket = connect(&server, "resp");
     for step in 0..3 {
         flushed(&mut socket, &rows(2, step..step + 1), 4 * (step + 1));
@@ -344,7 +310,7 @@ fn a_torn_log_is_cut_and_a_damaged_one_is_kept() {
 #[test]
 fn a_byte_at_a_time_and_idle_ones_do_not_hold_others_up() {
     let folder = Folder::new();
-    let server = start(&folder, json!({"threads": 1}));
+    let server = start_one(&folder);
     let _idle: Vec<_> = (0..200).map(|_| connect(&server, "resp")).collect();
     let mut slow = connect(&server, "resp");
     slow.set_nodelay(true).unwrap();
@@ -356,12 +322,7 @@ fn a_byte_at_a_time_and_idle_ones_do_not_hold_others_up() {
     let mut answer = [0; 7];
     slow.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"+OK 1\r\n");
-    answers(
-        &server,
-        "resp",
-        (rows(10, 0..50) + "+FLUSH\r\n").as_bytes(),
-        "+OK 1000\r\n",
-    );
+    stores(&server, &rows(10, 0..50), 1000);
     assert_eq!(statistics(&server)["points"], 1001);
 }
 
@@ -376,8 +337,7 @@ fn a_head_full_of_names_makes_room() {
         for pair in 0..pairs {
             text += &format!("+a{round} t={pair}\r\n:{pair}\r\n");
         }
-        text += ":7\r\n:1\r\n+1\r\n+FLUSH\r\n";
-        assert_eq!(ask(&server, "resp", text.as_bytes()), "+OK 1\r\n");
+        stores(&server, &(text + ":7\r\n:1\r\n+1\r\n"), 1);
     }
     assert_eq!(statistics(&server)["points"], 3);
 }

@@ -40,10 +40,8 @@ fn whole(rows: usize) -> Request {
 #[test]
 fn requests_are_what_the_protocol_says() {
     let made = batch(1, Consistency::LocalOne);
-    assert_eq!(
-        made.head(258),
-        [4, 0, 1, 2, 0x0d, 0, 0, 0, made.body.len() as u8]
-    );
+    let head = [4, 0, 1, 2, 0x0d, 0, 0, 0, made.body.len() as u8];
+    assert_eq!(made.head(258), head);
     let expected = [
         &[1, 0, 1][..],
         &[1, 0, 2, b'i', b'd', 0, 2, 0, 0, 0, 1, 0, 255, 255, 255, 255],
@@ -54,10 +52,8 @@ fn requests_are_what_the_protocol_says() {
         put_unprepared(body, "x");
         Ok(())
     });
-    assert_eq!(
-        texts.unwrap().body,
-        [0, 0, 1, 0, 0, 0, 0, 1, b'x', 0, 0, 0, 1, 0]
-    );
+    let expected = [0, 0, 1, 0, 0, 0, 0, 1, b'x', 0, 0, 0, 1, 0];
+    assert_eq!(texts.unwrap().body, expected);
     let query = Request::query("x", Consistency::Two);
     assert_eq!(query.head(0)[4], opcode::QUERY);
     assert_eq!(query.body, [0, 0, 0, 1, b'x', 0, 2, 0]);
@@ -111,12 +107,8 @@ fn answers() {
     let done = head(&[0x84, 0, 0, 7, 8, 0, 0, 0, 4]).unwrap().unwrap();
     assert_eq!((done.stream, done.length), (7, 4));
     assert!(done.is_done(true));
-    for wrong in [
-        [4, 0, 0, 7, 8, 0, 0, 0, 4],
-        [0x84, 0, 0, 7, 8, 255, 0, 0, 4],
-    ] {
-        assert!(head(&wrong).is_err());
-    }
+    assert!(head(&[4, 0, 0, 7, 8, 0, 0, 0, 4]).is_err());
+    assert!(head(&[0x84, 0, 0, 7, 8, 255, 0, 0, 4]).is_err());
     let warned = head(&[0x84, 8, 0, 0, 8, 0, 0, 0, 9]).unwrap().unwrap();
     assert!(warned.is_done(false) && !warned.is_done(true));
     let said = Answer::parse(&warned, b"\0\x01\0\x01w\0\0\0\x01", None, LONGEST).unwrap();
@@ -127,17 +119,15 @@ fn answers() {
     assert!(!failed.is_done(false));
     let said = Answer::parse(&failed, b"\0\0\x22\0\0\x01w", None, LONGEST).unwrap();
     let refusal = said.refusal.unwrap();
-    assert_eq!(refusal.error, DbError::Invalid);
-    assert_eq!(refusal.reason.as_str(), "w");
+    assert_eq!((refusal.error, &*refusal.reason), (DbError::Invalid, "w"));
 }
 
 /// What compresses best is taken; what says that it is more than anything compresses to is refused
 /// before there is memory for it.
 #[test]
 fn compressed_answers() {
-    let head = Head::parse(&[0x84, 1, 0, 0, 8, 0, 0, 0, 4])
-        .unwrap()
-        .unwrap();
+    let head = Head::parse(&[0x84, 1, 0, 0, 8, 0, 0, 0, 4]);
+    let head = head.unwrap().unwrap();
     for by in [Compression::Lz4, Compression::Snappy] {
         let mut packed = Vec::new();
         compress_append(&vec![0; 16 << 20], by, &mut packed).unwrap();

@@ -1,28 +1,39 @@
 //! A connection shared by lanes, against a server that answers as it is told to.
 
-use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use scylla::statement::Consistency;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 
 use super::super::frame::{Request, HEAD};
 use super::super::limits::Limits;
 use super::super::link::{Call, Link, Reply};
-use venturi_base::net::runtime::block_on;
 use venturi_base::net::wire::Wire;
+use venturi_testkit::{pair, run};
 
 /// A link with so many lanes, and the server's end of it.
 async fn link(lanes: usize, timeout: Duration) -> (Rc<Link>, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let here = TcpStream::connect(listener.local_addr().unwrap()).await;
-    let (there, _) = listener.accept().await.unwrap();
+    let (here, there) = pair().await;
     let limits = Arc::new(Limits::default());
-    let link = Link::new(Wire::Tcp(here.unwrap()), lanes, None, limits, timeout);
+    let link = Link::new(Wire::Tcp(here), lanes, None, limits, timeout);
     (Rc::new(link), there)
+}
+
+/// What becomes of a request, of which a task takes care.
+fn asked(link: &Rc<Link>, lane: usize) -> JoinHandle<Reply> {
+    let asking = link.ask(lane, query("x"));
+    tokio::task::spawn_local(asking)
+}
+
+/// Answers so many requests: done.
+async fn answer(server: &mut TcpStream, count: usize) {
+    for number in numbers(server, count).await {
+        server.write_all(&done(number)).await.unwrap();
+    }
 }
 
 fn query(text: &str) -> Call {
@@ -49,27 +60,21 @@ fn done(number: i16) -> Vec<u8> {
     vec![0x84, 0, high, low, 8, 0, 0, 0, 4, 0, 0, 0, 1]
 }
 
-fn run(test: impl Future<Output = ()>) {
-    block_on(tokio::task::LocalSet::new().run_until(test)).unwrap();
-}
-
 const LONG: Duration = Duration::from_secs(60);
 
 #[test]
 fn answers_find_their_lanes_in_any_order() {
     run(async {
         let (link, mut server) = link(8, LONG).await;
-        let lanes: Vec<_> = (0..8)
-            .map(|lane| {
-                let link = link.clone();
-                tokio::task::spawn_local(async move {
-                    for _ in 0..50 {
-                        let reply = link.ask(lane, query("x")).await;
-                        assert!(matches!(reply, Reply::Done), "{reply:?}");
-                    }
-                })
+        let lanes = [0, 1, 2, 3, 4, 5, 6, 7].map(|lane| {
+            let link = link.clone();
+            tokio::task::spawn_local(async move {
+                for _ in 0..50 {
+                    let reply = link.ask(lane, query("x")).await;
+                    assert!(matches!(reply, Reply::Done), "{reply:?}");
+                }
             })
-            .collect();
+        });
         for round in 0..50 {
             let mut all = numbers(&mut server, 8).await;
             all.reverse();
@@ -89,22 +94,22 @@ fn answers_find_their_lanes_in_any_order() {
 #[test]
 fn a_late_answer_is_not_taken_for_the_next_one() {
     run(async {
-        let (link, mut server) = link(1, Duration::from_millis(200)).await;
-        let server = tokio::task::spawn_local(async move {
-            let first = numbers(&mut server, 1).await[0];
-            let second = numbers(&mut server, 1).await[0];
-            assert_ne!(first, second);
-            let late = [0x84, 0, 0, first as u8, 0, 0, 0, 0, 7];
-            server.write_all(&late).await.unwrap();
-            server.write_all(b"\0\0\x22\0\0\x01w").await.unwrap();
-            server.write_all(&done(second)).await.unwrap();
-            server
-        });
+        let (link, mut server) = link(1, Duration::from_millis(1)).await;
         let reply = link.ask(0, query("slow")).await;
         assert!(matches!(reply, Reply::Late(_)), "{reply:?}");
-        let reply = link.ask(0, query("next")).await;
+        // The next one has as long as it takes.
+        link.set_timeout(LONG);
+        let next = asked(&link, 0);
+        let [first, second] = numbers(&mut server, 2).await[..] else {
+            panic!()
+        };
+        assert_ne!(first, second);
+        let late = [0x84, 0, 0, first as u8, 0, 0, 0, 0, 7];
+        server.write_all(&late).await.unwrap();
+        server.write_all(b"\0\0\x22\0\0\x01w").await.unwrap();
+        server.write_all(&done(second)).await.unwrap();
+        let reply = next.await.unwrap();
         assert!(matches!(reply, Reply::Done), "{reply:?}");
-        server.await.unwrap();
     });
 }
 
@@ -112,22 +117,17 @@ fn a_late_answer_is_not_taken_for_the_next_one() {
 fn a_lane_that_gives_up_leaves_the_others_their_answers() {
     run(async {
         let (link, mut server) = link(2, LONG).await;
-        let other = {
-            let link = link.clone();
-            tokio::task::spawn_local(async move { link.ask(1, query("stays")).await })
-        };
-        let gone = tokio::time::timeout(Duration::from_millis(20), link.ask(0, query("goes")));
+        let (gone, other) = (asked(&link, 0), asked(&link, 1));
+        let both = numbers(&mut server, 2).await;
+        gone.abort();
         assert!(gone.await.is_err());
-        for number in numbers(&mut server, 2).await {
+        for number in both {
             server.write_all(&done(number)).await.unwrap();
         }
         let reply = other.await.unwrap();
         assert!(matches!(reply, Reply::Done), "{reply:?}");
         let again = link.ask(0, query("back"));
-        let (reply, _) = tokio::join!(again, async {
-            let number = numbers(&mut server, 1).await[0];
-            server.write_all(&done(number)).await.unwrap();
-        });
+        let (reply, ()) = tokio::join!(again, answer(&mut server, 1));
         assert!(matches!(reply, Reply::Done), "{reply:?}");
     });
 }
@@ -136,12 +136,7 @@ fn a_lane_that_gives_up_leaves_the_others_their_answers() {
 fn a_broken_connection_tells_all_who_wait() {
     run(async {
         let (link, mut server) = link(3, LONG).await;
-        let lanes: Vec<_> = (0..3)
-            .map(|lane| {
-                let link = link.clone();
-                tokio::task::spawn_local(async move { link.ask(lane, query("x")).await })
-            })
-            .collect();
+        let lanes = [0, 1, 2].map(|lane| asked(&link, lane));
         numbers(&mut server, 3).await;
         drop(server);
         for lane in lanes {
@@ -158,15 +153,8 @@ fn a_request_larger_than_the_sockets_buffers() {
     run(async {
         let (link, mut server) = link(2, LONG).await;
         let large = "x".repeat(8 << 20);
-        let (one, two, _) = tokio::join!(
-            link.ask(0, query(&large)),
-            link.ask(1, query("small")),
-            async {
-                for number in numbers(&mut server, 2).await {
-                    server.write_all(&done(number)).await.unwrap();
-                }
-            }
-        );
+        let (one, two) = (link.ask(0, query(&large)), link.ask(1, query("small")));
+        let (one, two, ()) = tokio::join!(one, two, answer(&mut server, 2));
         assert!(matches!((one, two), (Reply::Done, Reply::Done)));
     });
 }

@@ -1,12 +1,12 @@
-use std::time::Duration;
-
-use arrow_array::{Int64Array, RecordBatch};
+use std::io::Cursor;
 
 use super::*;
 use venturi_base::codec::charrow::messages;
 use venturi_base::codec::charrow::receive::{ipc_header, Event, Receiver};
 use venturi_base::codec::ipc::{schema_to_bytes, Compression, Encoder};
 use venturi_base::meter::handicap::Handicap;
+use venturi_testkit::arrow::numbers;
+use venturi_testkit::charrow::Client;
 use venturi_testkit::until;
 
 fn pool(decoders: usize) -> Pool {
@@ -19,28 +19,16 @@ fn pool(decoders: usize) -> Pool {
 }
 
 fn schema_and_block() -> (Arc<[u8]>, Block) {
-    let numbers = Arc::new(Int64Array::from_iter_values(0..100));
-    let batch = RecordBatch::try_from_iter([("n", numbers as _)]).unwrap();
+    let batch = numbers(0..100);
     let mut encoder = Encoder::new(&batch.schema(), Compression::None).unwrap();
     let mut encoded = Vec::new();
     encoder.encode(&batch, &mut encoded).unwrap();
     let wrapped = messages::block(encoded.pop().unwrap(), true);
-    let mut rest: Vec<u8> = Vec::new();
-    for piece in &wrapped.pieces {
-        rest.extend(piece.as_slice());
-    }
-    let mut receiver = Receiver::new(1 << 20);
-    let block = loop {
-        if let Some(Event::Block(block)) = receiver.next().unwrap() {
-            break block;
-        }
-        let read = receiver.fill(|places| {
-            let here = places[0].len().min(rest.len());
-            places[0][..here].copy_from_slice(&rest[..here]);
-            rest.drain(..here);
-            here
-        });
-        receiver.filled(read);
+    let pieces = wrapped.pieces.iter().map(|piece| piece.as_slice());
+    let socket = Cursor::new(pieces.collect::<Vec<_>>().concat());
+    let mut client = Client::over(socket, Receiver::new(1 << 20));
+    let Event::Block(block) = client.event().unwrap() else {
+        panic!("no block")
     };
     let schema = schema_to_bytes(&batch.schema()).unwrap();
     (ipc_header(&schema).unwrap().into(), block)
@@ -49,13 +37,16 @@ fn schema_and_block() -> (Arc<[u8]>, Block) {
 #[test]
 fn a_lent_decoder_is_one_of_so_many() {
     let pool = pool(1);
+    until("the decoder waits", || pool.shared.jobs().idle == 1);
     let inbox = Arc::new(Inbox::default());
     let lent = pool.lend().unwrap();
     assert!(pool.lend().is_none());
     let (schema, block) = schema_and_block();
     pool.submit(block, 0, &schema, &inbox);
-    std::thread::sleep(Duration::from_millis(20));
-    assert!(inbox.take().is_none(), "two at work");
+    // Whoever looks for a block now finds none; of a pool that is closed, it does not wait for one.
+    pool.shared.jobs().closed = true;
+    assert!(pool.shared.next(false).is_none(), "two at work");
+    pool.shared.jobs().closed = false;
     // Where blocks wait, nobody overtakes them.
     assert!(pool.lend().is_none());
     let (schema, block) = schema_and_block();

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
-
 use super::Link;
 use venturi_base::codec::flight::{queue_message, Expect, Message};
 use venturi_base::http2::{Config, Connection, Event, Role};
 use venturi_base::net::wire::Wire;
+use venturi_testkit::{pair, run};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -74,11 +73,9 @@ struct Ends {
 
 impl Ends {
     async fn with(calls: usize) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap());
-        let (client, server) = tokio::join!(client, listener.accept());
+        let (client, server) = pair().await;
         let connection = |socket, role| Connection::new(Wire::Tcp(socket), Config::new(role));
-        let client = connection(client.unwrap(), Role::Client);
+        let client = connection(client, Role::Client);
         let link = Link::new(client, "test".into(), false, vec![]);
         let calls = (0..calls).map(|_| Call {
             stream: link.call("DoGet", &[], Expect::Other),
@@ -89,7 +86,7 @@ impl Ends {
         let mut ends = Self {
             calls: calls.collect(),
             link,
-            server: connection(server.unwrap().0, Role::Server),
+            server: connection(server, Role::Server),
         };
         let mut begun = 0;
         while begun < ends.calls.len() {
@@ -151,10 +148,6 @@ impl Ends {
     }
 }
 
-fn run(work: impl std::future::Future<Output = ()>) {
-    venturi_base::net::runtime::block_on(work).unwrap();
-}
-
 #[test]
 fn who_takes_an_event_wakes_nobody() {
     run(async {
@@ -165,12 +158,7 @@ fn who_takes_an_event_wakes_nobody() {
         assert!(!ends.took(2));
         assert!(ends.took(0) && !ends.took(0));
         ends.settle().await;
-        let after = ends.wakes();
-        assert_eq!(
-            after,
-            [before[0] + 1, before[1], before[2] + 1],
-            "{before:?}"
-        );
+        assert_eq!(ends.wakes(), [before[0] + 1, before[1], before[2] + 1]);
     });
 }
 
@@ -245,9 +233,8 @@ fn no_wake_is_lost() {
         run(async move {
             let mut state = seed;
             let mut dice = move |sides: u64| {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(seed);
+                const FACTOR: u64 = 6_364_136_223_846_793_005;
+                state = state.wrapping_mul(FACTOR).wrapping_add(seed);
                 (state >> 33) % sides
             };
             let mut ends = Ends::with(5).await;
@@ -289,10 +276,8 @@ fn no_wake_is_lost() {
             let calls: Vec<usize> = sent.keys().copied().collect();
             calls.iter().for_each(|&call| asks[call] |= idle[call]);
             let arrived = async {
-                while calls
-                    .iter()
-                    .any(|call| ends.calls[*call].taken != sent[call])
-                {
+                let is_missing = |ends: &Ends, call: &usize| ends.calls[*call].taken != sent[call];
+                while calls.iter().any(|call| is_missing(&ends, call)) {
                     ends.serve().await;
                     for &call in &calls {
                         if asks[call] || ends.calls[call].is_woken() {

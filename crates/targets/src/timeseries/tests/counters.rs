@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use super::*;
 use venturi_base::error::Kind;
-use venturi_testkit::assert_contains;
+use venturi_testkit::{assert_contains, assert_error};
 
 const PING: &str = "GET /ping HTTP/1.1";
 
-fn sink() -> u16 {
-    server(|mut socket| {
-        drain(&mut socket, usize::MAX);
-    })
+/// A trial of 1,000 points.
+fn counted(http: u16) -> Record {
+    ingest("influx", sink(), http, points(500))
 }
 
 /// An answer to `/ping` with these headers.
@@ -31,11 +30,7 @@ fn questdb(step: u64, most: u64) -> u16 {
             return ok(r#"{"dataset": [["Build Information: QuestDB 9.2.2, JDK 17"]]}"#);
         }
         if !request.contains("/exec?query=select%20count%28%22user%22%29%20from%20%22cpu%22") {
-            let nothing = r#"{"error": "table does not exist [table=x]"}"#;
-            return format!(
-                "HTTP/1.1 400 Bad\r\nContent-Length: {}\r\n\r\n{nothing}",
-                nothing.len()
-            );
+            return response("400 Bad", r#"{"error": "table does not exist [table=x]"}"#);
         }
         let before = asked.fetch_add(1, Relaxed);
         let points = (7 + before * step).min(most);
@@ -45,25 +40,16 @@ fn questdb(step: u64, most: u64) -> u16 {
 
 #[test]
 fn questdb_is_asked_until_it_has_counted_all() {
-    let (tcp, http) = (sink(), questdb(40, 1007));
-    let record = ingest("influx", tcp, http, r#""rows_per_stream": 500"#);
+    let record = counted(questdb(40, 1007));
     assert_eq!(record.error, None);
     assert_eq!(record.target.software.as_deref(), Some("QuestDB 9.2.2"));
     let found = record.verification;
     assert_eq!(found.achieved, "count");
     assert_eq!((found.rows, found.expected_rows), (1000, Some(1000)));
     // One that stops short has lost some.
-    let error = ingest(
-        "influx",
-        tcp,
-        questdb(400, 1006),
-        r#""rows_per_stream": 500"#,
-    )
-    .error;
-    let error = error.unwrap();
-    assert_eq!(error.kind, Kind::Verification);
+    let error = counted(questdb(400, 1006)).error.unwrap();
     let says = "holds 999 points of this trial, 1000 were sent";
-    assert!(error.message.contains(says), "{}", error.message);
+    assert_error!(error, Kind::Verification, says);
 }
 
 /// InfluxDB with so many points of `cpu.user` at first and afterwards.
@@ -80,28 +66,26 @@ fn influxdb(before: u64, after: u64) -> u16 {
             0 => before,
             _ => after,
         };
-        ok(&format!(
-            r#"{{"results": [{{"series": [{{"name": "cpu", "values": [[0, {points}]]}}]}}]}}"#
-        ))
+        let series = format!(r#"[{{"name": "cpu", "values": [[0, {points}]]}}]"#);
+        ok(&format!(r#"{{"results": [{{"series": {series}}}]}}"#))
     })
 }
 
 #[test]
 fn influxdb_keeps_one_of_equal_points() {
-    let ingest = |before, after| {
-        let http = influxdb(before, after);
-        ingest("influx", sink(), http, r#""rows_per_stream": 500"#)
-    };
-    let record = ingest(0, 1000);
-    assert_eq!(record.error, None);
-    assert_eq!(record.target.software.as_deref(), Some("InfluxDB 1.6.4"));
-    assert_eq!(record.verification.achieved, "count");
-    assert_eq!(ingest(5, 1005).verification.achieved, "count");
-    let found = ingest(1000, 1000);
-    assert_eq!(found.error, None);
-    assert_eq!(found.verification.achieved, "acknowledged");
-    assert!(found.verification.note.unwrap().contains("keeps one"));
-    let error = ingest(0, 999).error.unwrap();
+    for (before, after, achieved, note) in [
+        (0, 1000, "count", None),
+        (5, 1005, "count", None),
+        (1000, 1000, "acknowledged", Some("keeps one")),
+    ] {
+        let record = counted(influxdb(before, after));
+        assert_eq!(record.error, None);
+        assert_eq!(record.target.software.as_deref(), Some("InfluxDB 1.6.4"));
+        assert_eq!(record.verification.achieved, achieved);
+        let found = record.verification.note.unwrap_or_default();
+        assert_contains(&found, note.unwrap_or_default());
+    }
+    let error = counted(influxdb(0, 999)).error.unwrap();
     assert_contains(&error.message, "holds 999 points");
 }
 
@@ -112,7 +96,7 @@ fn who_cannot_count_is_said() {
             true => pong("X-Influxdb-Build: OSS\r\nX-Influxdb-Version: 2.7"),
             false => ok(body),
         });
-        let record = ingest("influx", sink(), http, r#""rows_per_stream": 500"#);
+        let record = counted(http);
         assert_eq!(record.error, None);
         assert_eq!(record.verification.achieved, "acknowledged");
         record.verification.note.unwrap()
@@ -123,8 +107,7 @@ fn who_cannot_count_is_said() {
     assert!(refusing(r#"{"error": "unauthorized access"}"#).contains("unauthorized"));
     assert!(refusing(r#"{"results": [{"series": [{}]}]}"#).contains("series"));
     // Others that take these lines.
-    let http = web(|_| pong("X-Influxdb-Version: 1.8.0"));
-    let record = ingest("influx", sink(), http, r#""rows_per_stream": 500"#);
+    let record = counted(web(|_| pong("X-Influxdb-Version: 1.8.0")));
     let note = record.verification.note.unwrap();
     assert_contains(&note, "is not Venturi's store, InfluxDB or QuestDB");
 }

@@ -3,9 +3,11 @@
 use super::*;
 use venturi_base::error::Kind;
 use venturi_engine::{Failure, Outcome};
-use venturi_testkit::assert_contains;
+use venturi_testkit::{assert_contains, assert_error};
 
-fn failure(scheme: &str, port: u16, more: &str) -> Failure {
+const LONG: u64 = 60_000_000_000;
+
+fn failure(scheme: &str, port: u16, more: Value) -> Failure {
     let record = ingest(scheme, port, closed_port(), more);
     assert_eq!(record.outcome, Outcome::Failed);
     record.error.unwrap()
@@ -13,29 +15,14 @@ fn failure(scheme: &str, port: u16, more: &str) -> Failure {
 
 #[test]
 fn a_server_that_closes_after_us_has_read_all() {
-    for (scheme, generate) in [
+    let ways = [
         ("akumuli", "inline"),
         ("opentsdb", "ahead"),
         ("influx", "inline"),
-    ] {
-        let port = server(|mut socket| {
-            drain(&mut socket, usize::MAX);
-        });
-        let more = format!(r#""rows_per_stream": 50000, "generate": "{generate}""#);
-        let more = more.replace(r#""generate": "inline""#, r#""verify": "checksum""#);
-        let record = match generate {
-            "ahead" => {
-                let spec = format!(
-                    r#"{{"trial": "t", "target": "{scheme}://127.0.0.1:{port}", "operation": "ingest",
-                        "data": {{"source": "metrics"}}, "rows_per_batch": 1000, "streams": 2,
-                        "threads": 1, "rows_per_stream": 50000,
-                        "options": {{"http_port": {}}}}}"#,
-                    closed_port()
-                );
-                run(TrialSpec::parse(&spec).unwrap(), &Control::new())
-            }
-            _ => ingest(scheme, port, closed_port(), &more),
-        };
+    ];
+    for (scheme, generate) in ways {
+        let more = with(points(50_000), json!({"generate": generate}));
+        let record = ingest(scheme, sink(), closed_port(), more);
         assert_eq!(record.error, None);
         assert_eq!(record.counts.rows, 100_000);
         assert_eq!(record.counts.batches, 100);
@@ -53,10 +40,8 @@ fn a_server_that_closes_after_us_has_read_all() {
 
 #[test]
 fn a_stream_without_end_ends_in_time() {
-    let port = server(|mut socket| {
-        drain(&mut socket, usize::MAX);
-    });
-    let record = ingest("akumuli", port, closed_port(), r#""duration_ns": 50000000"#);
+    let more = json!({"duration_ns": 50_000_000});
+    let record = ingest("akumuli", sink(), closed_port(), more);
     assert_eq!(record.error, None);
     assert!(record.counts.rows > 0);
     assert_eq!(record.verification.rows, record.counts.rows);
@@ -71,10 +56,9 @@ fn an_error_line_ends_the_stream_with_its_text() {
         }
     });
     for _ in 0..5 {
-        let error = failure("akumuli", port, r#""duration_ns": 60000000000"#);
-        assert_eq!(error.kind, Kind::Server);
+        let error = failure("akumuli", port, json!({"duration_ns": LONG}));
+        assert_error!(error, Kind::Server, "-PARSER no such thing - x");
         let text = &error.message;
-        assert_contains(text, "-PARSER no such thing - x");
         assert_contains(text, &format!("127.0.0.1:{port}"));
         assert_contains(text, "sent, not stored");
         let points = text.split("after ").nth(1).unwrap();
@@ -89,68 +73,45 @@ fn a_connection_that_is_closed_is_not_a_fast_one() {
     let port = server(|mut socket| {
         drain(&mut socket, 200_000);
     });
-    let error = failure("opentsdb", port, r#""duration_ns": 60000000000"#);
-    assert_eq!(error.kind, Kind::Lost);
-    assert_contains(&error.message, "had been sent");
+    let error = failure("opentsdb", port, json!({"duration_ns": LONG}));
+    assert_error!(error, Kind::Lost, "had been sent");
 
     // Everything fits the kernel's buffers: only the end of the stream can tell.
     let port = server(|mut socket| {
         drain(&mut socket, 1000);
     });
-    let error = failure("influx", port, r#""rows_per_stream": 200"#);
-    assert!(matches!(error.kind, Kind::Lost), "{error:?}");
+    let error = failure("influx", port, points(200));
+    assert_eq!(error.kind, Kind::Lost, "{error:?}");
 }
 
 #[test]
 fn who_does_not_read_or_does_not_close_is_waited_for_in_vain() {
-    let port = server(|socket| {
-        std::mem::forget(socket);
-    });
-    let slow = r#""duration_ns": 60000000000, "timeout_ns": 300000000"#;
-    let error = failure("akumuli", port, slow);
-    assert_eq!(error.kind, Kind::Timeout);
-    assert_contains(&error.message, "takes nothing");
+    let silent = server(std::mem::forget);
+    let slow = json!({"duration_ns": LONG, "timeout_ns": 300_000_000});
+    let error = failure("akumuli", silent, slow);
+    assert_error!(error, Kind::Timeout, "takes nothing");
 
-    let port = server(|mut socket| {
+    let open = server(|mut socket| {
         drain(&mut socket, usize::MAX);
         std::mem::forget(socket);
     });
-    let error = failure(
-        "akumuli",
-        port,
-        r#""rows_per_stream": 10, "timeout_ns": 300000000"#,
-    );
-    assert_eq!(error.kind, Kind::Timeout);
-    assert_contains(&error.message, "acknowledgement");
+    let slow = with(points(10), json!({"timeout_ns": 300_000_000}));
+    let error = failure("akumuli", open, slow);
+    assert_error!(error, Kind::Timeout, "acknowledgement");
 }
 
 #[test]
 fn nobody_there() {
-    let error = failure("akumuli", closed_port(), r#""rows_per_stream": 10"#);
-    assert_eq!(error.kind, Kind::Unreachable);
-    assert_contains(&error.message, "nothing listens");
+    let error = failure("akumuli", closed_port(), points(10));
+    assert_error!(error, Kind::Unreachable, "nothing listens");
 }
 
 #[test]
 fn what_cannot_be_is_said() {
-    let port = closed_port();
-    let says = |more: &str| failure("opentsdb", port, more).message;
-    let streams = |more: &str| more.to_owned();
-    let error = says(&streams(
-        r#""rows_per_stream": 10, "verify": "none", "pin": null"#,
-    ));
-    assert_contains(&error, "nothing listens");
-    let spec = TrialSpec::parse(
-        r#"{"trial": "t", "target": "opentsdb://h", "operation": "ingest", "rows_per_batch": 1,
-            "data": {"source": "metrics", "hosts": 2}, "streams": 3, "threads": 1,
-            "rows_per_stream": 1, "options": {"format": "values"}}"#,
-    );
-    let error = run(spec.unwrap(), &Control::new()).error.unwrap().message;
-    assert_contains(&error, "akumuli://");
-    let spec = TrialSpec::parse(
-        r#"{"trial": "t", "target": "sqlite:///tmp/x", "operation": "ingest", "rows_per_batch": 1,
-            "data": {"source": "metrics"}, "streams": 1, "threads": 1, "rows_per_stream": 1}"#,
-    );
-    let error = run(spec.unwrap(), &Control::new()).error.unwrap().message;
-    assert_contains(&error, "ingested into akumuli://");
+    let options = json!({"options": {"format": "values"}});
+    let error = failure("opentsdb", closed_port(), with(points(1), options));
+    assert_contains(&error.message, "akumuli://");
+    let elsewhere = json!({"target": "sqlite:///tmp/x", "options": {}});
+    let error = failure("sqlite", 0, with(points(1), elsewhere));
+    assert_contains(&error.message, "ingested into akumuli://");
 }

@@ -7,15 +7,7 @@ use std::sync::Arc;
 use super::*;
 use venturi_base::data::archive;
 use venturi_base::error::Kind;
-use venturi_testkit::assert_contains;
-
-fn spec(scheme: &str, port: u16, more: &str) -> Record {
-    let spec = TrialSpec::parse(&format!(
-        r#"{{"trial": "t", "target": "{scheme}://127.0.0.1:{port}", "operation": "ingest",
-            "rows_per_batch": 1000, "generate": "inline", "streams": 2, "threads": 2, {more}}}"#
-    ));
-    run(spec.unwrap(), &Control::new())
-}
+use venturi_testkit::{assert_contains, assert_error, Directory};
 
 #[test]
 fn datagrams_hold_whole_messages() {
@@ -24,11 +16,8 @@ fn datagrams_hold_whole_messages() {
     room.set_recv_buffer_size(1 << 20).unwrap();
     let port = socket.local_addr().unwrap().port();
     // Twelve datagrams: the kernel has room for them.
-    let more = format!(
-        r#""data": {{"source": "metrics"}}, "rows_per_stream": 2500, "options": {{"http_port": {}}}"#,
-        closed_port()
-    );
-    let record = spec("akumuli+udp", port, &more);
+    let more = with(points(2500), json!({"data": {"source": "metrics"}}));
+    let record = ingest("akumuli+udp", port, closed_port(), more);
     assert_eq!(record.error, None);
     assert_eq!(record.counts.rows, 5_000);
     assert_eq!(record.verification.achieved, "none");
@@ -50,63 +39,38 @@ fn datagrams_that_are_lost_are_found_out() {
     let port = socket.local_addr().unwrap().port();
     let stats = r#"{"software": "venturi 1", "points": 5, "checksum": "0"}"#;
     let http = web(|_| ok(stats));
-    let failed = |options: &str| {
-        let more = format!(
-            r#""data": {{"source": "metrics"}}, "rows_per_stream": 100,
-               "options": {{"http_port": {http}{options}}}"#
-        );
-        spec("akumuli+udp", port, &more).error.unwrap()
-    };
-    let error = failed("");
-    assert_eq!(error.kind, Kind::Verification);
-    assert_contains(&error.message, "200 were sent");
-    let error = failed(r#", "format": "dictionary""#);
-    assert_contains(&error.message, "rows or values");
-    let error = failed(r#", "user": "me""#);
-    assert_contains(&error.message, "no log-in");
+    use Kind::{Usage, Verification};
+    for (options, kind, said) in [
+        (json!({}), Verification, "200 were sent"),
+        (json!({"format": "dictionary"}), Usage, "rows or values"),
+        (json!({"user": "me"}), Usage, "no log-in"),
+    ] {
+        let options = with(json!({"http_port": http}), options);
+        let more = with(points(100), json!({"options": options}));
+        let error = ingest("akumuli+udp", port, http, more).error.unwrap();
+        assert_error!(error, kind, said);
+    }
 }
 
 #[test]
 fn a_batch_is_a_request() {
     let posts = Arc::new(AtomicUsize::new(0));
     let counted = posts.clone();
-    let port = server(move |mut socket| loop {
-        let mut head = Vec::new();
-        let mut byte = [0];
-        while !head.ends_with(b"\r\n\r\n") {
-            match socket.read(&mut byte) {
-                Ok(1) => head.push(byte[0]),
-                _ => return,
-            }
-        }
-        let head = String::from_utf8(head).unwrap();
-        let answer = match head.starts_with("POST /write?db=d&precision=ns HTTP/1.1\r\n") {
-            false => "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_owned(),
-            true if counted.fetch_add(1, Relaxed) >= 30 => {
-                let body = r#"{"error": "partial write: points beyond retention"}"#;
-                let length = body.len();
-                format!("HTTP/1.1 400 Bad\r\nContent-Length: {length}\r\n\r\n{body}")
-            }
-            true => "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
-        };
-        let length = head
-            .lines()
-            .find_map(|line| line.strip_prefix("Content-Length: "));
-        drain(
-            &mut socket,
-            length.map_or(0, |length| length.parse().unwrap()),
-        );
-        if socket.write_all(answer.as_bytes()).is_err() {
-            return;
+    let port = web(move |request| {
+        let known = request == "POST /write?db=d&precision=ns HTTP/1.1";
+        match known.then(|| counted.fetch_add(1, Relaxed)) {
+            None => response("404 Not Found", ""),
+            Some(..30) => "HTTP/1.1 204 No Content\r\n\r\n".into(),
+            Some(_) => response(
+                "400 Bad",
+                r#"{"error": "partial write: points beyond retention"}"#,
+            ),
         }
     });
-    let ingest = |database: &str, points: u64| {
-        let spec = TrialSpec::parse(&format!(
-            r#"{{"trial": "t", "target": "influx+http://127.0.0.1:{port}/{database}",
-                "operation": "ingest", "rows_per_batch": 1000, "data": {{"source": "metrics"}},
-                "generate": "inline", "streams": 2, "threads": 2, "rows_per_stream": {points}}}"#
-        ));
-        run(spec.unwrap(), &Control::new())
+    let ingest = |database: &str, count: u64| {
+        let target = format!("influx+http://127.0.0.1:{port}/{database}");
+        let more = json!({"target": target, "data": {"source": "metrics"}, "options": {}});
+        ingest("", port, port, with(points(count), more))
     };
     let record = ingest("d", 10_000);
     assert_eq!(record.error, None);
@@ -114,21 +78,21 @@ fn a_batch_is_a_request() {
     assert_eq!(record.verification.achieved, "acknowledged");
     assert!(record.stages.client.contains_key("await_reply"));
     let error = ingest("d", 100_000).error.unwrap();
-    assert_eq!(error.kind, Kind::Server);
     let says = "400: {\"error\": \"partial write";
-    assert!(error.message.contains(says), "{}", error.message);
+    assert_error!(error, Kind::Server, says);
     let error = ingest("other", 100).error.unwrap();
     assert_contains(&error.message, "said 404");
 }
 
 #[test]
 fn archives_are_sent_as_they_are() {
-    let directory = venturi_testkit::Directory::new();
+    let directory = Directory::new();
     let path = directory.file("sent");
-    let order = format!(
-        r#"{{"path": {path:?}, "data": {{"source": "metrics", "hosts": 9}}, "archives": 3,
-            "steps": 200, "threads": 1, "level": 1}}"#
-    );
+    let order = json!({
+        "path": path, "data": {"source": "metrics", "hosts": 9}, "archives": 3, "steps": 200,
+        "threads": 1, "level": 1,
+    });
+    let order = order.to_string();
     let manifest = venturi_core::archives::generate(&order, &Control::new()).unwrap();
     let manifest: archive::Manifest = serde_json::from_str(&manifest).unwrap();
     let bytes = Arc::new(AtomicUsize::new(0));
@@ -139,28 +103,25 @@ fn archives_are_sent_as_they_are() {
             counted.fetch_add(more, Relaxed);
         }
     });
-    let data = format!(r#""data": {{"source": "archive", "path": {path:?}}}"#);
-    let options = format!(r#""options": {{"http_port": {}}}"#, closed_port());
-    let record = spec("akumuli", port, &format!("{data}, {options}"));
+    let sent = |scheme: &str, more: Value| {
+        let data = json!({"data": {"source": "archive", "path": path}});
+        ingest(scheme, port, closed_port(), with(data, more))
+    };
+    let record = sent("akumuli", json!({}));
     assert_eq!(record.error, None);
     assert_eq!((record.counts.rows, manifest.points), (18_000, 18_000));
     assert_eq!(bytes.load(Relaxed) as u64, manifest.bytes);
     assert_eq!(record.counts.wire_bytes, manifest.bytes);
-    let more = format!(r#"{data}, {options}, "rows_per_stream": 1500"#);
-    let record = spec("akumuli", port, &more);
-    assert_eq!(record.error, None);
-    assert_eq!(record.counts.rows, 4_000);
-    let record = spec("empty", port, &data);
+    let record = sent("akumuli", points(1500));
+    assert_eq!((record.error, record.counts.rows), (None, 4_000));
+    let record = sent("empty", json!({"options": {}}));
     assert_eq!((record.error, record.counts.rows), (None, 18_000));
 
-    let says = |scheme: &str, more: &str| {
-        let record = spec(scheme, port, &format!("{data}, {more}"));
-        record.error.unwrap().message
-    };
-    assert!(says("influx", &options).contains("akumuli://"));
-    let format = options.replace("}", r#", "format": "rows"}"#);
-    assert!(says("akumuli", &format).contains("text already"));
+    let says = |scheme: &str, more: Value| sent(scheme, more).error.unwrap().message;
+    assert!(says("influx", json!({})).contains("akumuli://"));
+    let format = json!({"options": {"format": "rows"}});
+    assert!(says("akumuli", format).contains("text already"));
     let third = &manifest.archives[2].file;
     std::fs::write(format!("{path}/{third}"), b"no gzip").unwrap();
-    assert!(says("akumuli", &options).contains("host_range_6_8.gz"));
+    assert!(says("akumuli", json!({})).contains("host_range_6_8.gz"));
 }

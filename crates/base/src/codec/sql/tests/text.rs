@@ -1,96 +1,69 @@
 //! Names, strings and bytes: quoted so that they come back.
 
 use super::*;
-use venturi_testkit::assert_contains;
 
 #[test]
 fn literals_of_strings_and_bytes() {
-    let s = |text: &str| -> ArrayRef { Arc::new(StringArray::from(vec![text])) };
-    let of = |dialect, text| literal(dialect, s(text)).unwrap();
-    assert_eq!(of(Dialect::MySql, "a'b\\c\"d\0\n"), "'a''b\\\\c\"d\\0\n'");
-    assert_eq!(of(Dialect::Postgres, "a'b\\c"), "'a''b\\c'");
-    assert_eq!(of(Dialect::Sqlite, "a\0'"), "CAST(x'610027' AS TEXT)");
-    assert_eq!(of(Dialect::DuckDb, "a\0"), "decode('\\x61\\x00'::BLOB)");
-    let b: ArrayRef = Arc::new(BinaryArray::from(vec![&b"\x00'\xff"[..]]));
-    let of = |dialect| literal(dialect, b.clone()).unwrap();
-    assert_eq!(of(Dialect::MySql), "x'0027ff'");
-    assert_eq!(of(Dialect::Postgres), "'\\x0027ff'");
-    assert_eq!(of(Dialect::DuckDb), "'\\x00\\x27\\xff'::BLOB");
+    let of = |dialect, text| literal(dialect, StringArray::from(vec![text])).unwrap();
+    assert_eq!(of(MySql, "a'b\\c\"d\0\n"), "'a''b\\\\c\"d\\0\n'");
+    assert_eq!(of(Postgres, "a'b\\c"), "'a''b\\c'");
+    assert_eq!(of(Sqlite, "a\0'"), "CAST(x'610027' AS TEXT)");
+    assert_eq!(of(DuckDb, "a\0"), "decode('\\x61\\x00'::BLOB)");
+    let bytes = BinaryArray::from(vec![&b"\x00'\xff"[..]]);
+    let of = |dialect| literal(dialect, bytes.clone()).unwrap();
+    assert_eq!(of(MySql), "x'0027ff'");
+    assert_eq!(of(Postgres), "'\\x0027ff'");
+    assert_eq!(of(DuckDb), "'\\x00\\x27\\xff'::BLOB");
 }
 
 #[test]
 fn strings_of_a_mysql_key_are_bounded_by_their_longest() {
     let of = |values: Vec<&str>| -> (Table, RecordBatch) {
-        let n: ArrayRef = Arc::new(Int64Array::from(vec![1; values.len()]));
-        table(
-            vec![("a", Arc::new(StringArray::from(values))), ("n", n)],
-            &["n"],
-        )
+        let n = ("n", array(Int64Array::from(vec![1; values.len()])));
+        table(vec![("a", array(StringArray::from(values))), n], &["n"])
     };
     let (plain, short) = of(vec!["x", "grün", "ab"]);
-    let rows = short.clone();
-    let create = created(Dialect::MySql, &plain, &rows);
-    assert_contains(
-        &create,
-        "`a` varchar(4) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL",
-    );
+    let create = created(MySql, &plain, &short);
+    let key = "`a` varchar(4) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL";
+    assert_contains(&create, key);
     let (padded, rows) = of(vec!["x", "x "]);
-    let create = created(Dialect::MySql, &padded, &rows);
+    let create = created(MySql, &padded, &rows);
     assert_contains(&create, "`a` varbinary(2) NOT NULL");
     let long = "x".repeat(769);
     let (long, rows) = of(vec![&long]);
     let batches = Batches::of(rows.clone(), 1);
-    let error = Dialect::MySql
-        .create_table(&long, &batches, &Extra::default())
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("\"a\" takes 3076") && error.contains("digest"),
-        "{error}"
-    );
-    Dialect::Postgres
-        .create_table(&long, &batches, &Extra::default())
-        .unwrap();
+    let create = |dialect: Dialect| dialect.create_table(&long, &batches, &Extra::default());
+    let error = create(MySql).unwrap_err().to_string();
+    assert_contains(&error, "\"a\" takes 3076");
+    assert_contains(&error, "digest");
+    create(Postgres).unwrap();
     let extra = Extra {
         kind: "ROWSTORE",
         inside: &["SHARD KEY (`a`)".to_owned()],
         after: "ENGINE=x",
     };
-    let batches = Batches::of(short, 1);
-    let create = Dialect::MySql
-        .create_table(&plain, &batches, &extra)
+    let create = MySql
+        .create_table(&plain, &Batches::of(short, 1), &extra)
         .unwrap();
-    assert!(
-        create.starts_with("CREATE ROWSTORE TABLE `t` ("),
-        "{create}"
-    );
-    assert!(
-        create.ends_with("PRIMARY KEY (`a`), SHARD KEY (`a`)) ENGINE=x"),
-        "{create}"
-    );
+    assert!(create.starts_with("CREATE ROWSTORE TABLE `t` ("));
+    assert!(create.ends_with("PRIMARY KEY (`a`), SHARD KEY (`a`)) ENGINE=x"));
 }
 
 #[test]
 fn names_are_quoted() {
-    assert_eq!(Dialect::MySql.quoted("a`b\"c"), "`a``b\"c`");
-    assert_eq!(Dialect::Postgres.quoted("a`b\"c"), "\"a`b\"\"c\"");
+    assert_eq!(MySql.quoted("a`b\"c"), "`a``b\"c`");
+    assert_eq!(Postgres.quoted("a`b\"c"), "\"a`b\"\"c\"");
     for dialect in ALL {
         assert_eq!(Dialect::from_name(dialect.name()).unwrap(), dialect);
     }
     let error = Dialect::from_name("oracle").unwrap_err().to_string();
-    assert!(
-        error.contains("oracle") && error.contains("duckdb"),
-        "{error}"
-    );
+    assert!(error.contains("oracle") && error.contains("duckdb"));
 }
 
 /// Reads a quoted literal back as MySQL does (string-literals in its manual), or as SQL does.
 fn unquoted(literal: &str, backslashes: bool) -> String {
-    let inside = literal
-        .strip_prefix('\'')
-        .unwrap()
-        .strip_suffix('\'')
-        .unwrap();
+    let inside = literal.strip_prefix('\'').unwrap();
+    let inside = inside.strip_suffix('\'').unwrap();
     let mut text = String::new();
     let mut characters = inside.chars();
     while let Some(character) = characters.next() {
@@ -128,10 +101,10 @@ fn any_text() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn strings_come_back_from_every_dialect(text in any_text()) {
-        let column = || -> ArrayRef { Arc::new(StringArray::from(vec![text.as_str()])) };
-        prop_assert_eq!(&unquoted(&literal(Dialect::MySql, column()).unwrap(), true), &text);
+        let column = || StringArray::from(vec![text.as_str()]);
+        prop_assert_eq!(&unquoted(&literal(MySql, column()).unwrap(), true), &text);
         if !text.contains('\0') {
-            for dialect in [Dialect::Postgres, Dialect::DuckDb, Dialect::Sqlite] {
+            for dialect in [Postgres, DuckDb, Sqlite] {
                 prop_assert_eq!(&unquoted(&literal(dialect, column()).unwrap(), false), &text);
             }
         }
@@ -162,8 +135,8 @@ proptest! {
             ("f", Arc::new(floats)),
         ];
         let (table, batch) = table(columns, &[]);
-        let create = created(Dialect::Sqlite, &table, &batch);
-        let upsert = text(Dialect::Sqlite, &table, &batch).unwrap();
+        let create = created(Sqlite, &table, &batch);
+        let upsert = text(Sqlite, &table, &batch).unwrap();
         let found = sqlite(&[&create, &upsert, &upsert], "SELECT * FROM t ORDER BY k");
         prop_assert_eq!(found.len(), rows.len());
         for (row, found) in rows.into_iter().zip(found) {

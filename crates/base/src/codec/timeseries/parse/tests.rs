@@ -5,6 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
+use venturi_testkit::assert_contains;
 
 /// Keeps every point; guesses that groups go round.
 #[derive(Default)]
@@ -33,11 +34,9 @@ impl Sink for Kept {
 
     fn define(&mut self, key: &[u8], cuts: &[u32], series: &[Vec<u8>]) -> Result<Group> {
         let group = self.groups.len() as Group;
-        let names = series
-            .iter()
-            .map(|name| String::from_utf8(name.clone()).unwrap());
-        self.groups
-            .push((key.to_vec(), cuts.to_vec(), names.collect()));
+        let name = |name: &Vec<u8>| String::from_utf8(name.clone()).unwrap();
+        let names = series.iter().map(name).collect();
+        self.groups.push((key.to_vec(), cuts.to_vec(), names));
         self.keys.insert(key.to_vec(), group);
         Ok(group)
     }
@@ -173,7 +172,7 @@ const RESP_MISTAKES: [(&str, &str); 15] = [
     ("*999999998\r\n+a b=c\r\n+x\r\n", "begins with :"),
     (":7\r\n+1\r\n+1\r\n", "no such number"),
     ("+a\r\n", "no tag"),
-    ("+ a=b\r\n", "not name=value|no tag"),
+    ("+ a=b\r\n", "no tag"),
     ("+a b=c b=d\r\n", "twice"),
     ("+a b\r\n", "not name=value"),
     ("+a| b=c\r\n", "no name"),
@@ -210,31 +209,23 @@ fn what_is_wrong_is_told() {
         format!("+0{}1\r\n", "0".repeat(990)).repeat(80)
     );
     use Language::{Influx, Opentsdb, Resp};
-    let tables: [(Language, &[(&str, &str)]); 3] = [
-        (Resp, &RESP_MISTAKES),
+    let large = [
+        (&*long, "longer than 1024"),
+        (&compound, "more than 256"),
+        (&message, "longer than 65536"),
+    ];
+    for (language, cases) in [
+        (Resp, &RESP_MISTAKES[..]),
         (Opentsdb, &OPENTSDB_MISTAKES),
         (Influx, &INFLUX_MISTAKES),
-    ];
-    let longest = [
-        (Resp, &*long, "longer than 1024"),
-        (Opentsdb, &long, "longer than 1024"),
-    ];
-    let large = [
-        (Resp, &*compound, "more than 256"),
-        (Resp, &message, "longer than 65536"),
-    ];
-    let cases = tables.iter().flat_map(|(language, cases)| {
-        cases
-            .iter()
-            .map(|(text, expected)| (*language, *text, *expected))
-    });
-    for (language, text, expected) in cases.chain(longest).chain(large) {
-        match read(language, text.as_bytes(), &[], false).2 {
-            Some(Wrong::Parser { why, .. }) => {
-                let found = expected.split('|').any(|it| why.contains(it));
-                assert!(found, "{text}: {why}");
+        (Resp, &large),
+        (Opentsdb, &large[..1]),
+    ] {
+        for (text, expected) in cases {
+            match read(language, text.as_bytes(), &[], false).2 {
+                Some(Wrong::Parser { why, .. }) => assert_contains(&why, expected),
+                other => panic!("{text}: {other:?}"),
             }
-            other => panic!("{text}: {other:?}"),
         }
     }
     let pairs: String = (0..150).map(|i| format!("+a b={i}\r\n:{i}\r\n")).collect();
@@ -268,20 +259,16 @@ fn room_for_dictionaries_comes_back() {
     let room = Arc::new(AtomicUsize::new(3));
     let mut reader = resp::Reader::new(room.clone());
     let text = b"*4\r\n+a b=1\r\n:1\r\n+a b=2\r\n:1\r\n";
-    reader
-        .read(text, &mut Kept::default(), &mut Scratch::default())
-        .unwrap();
+    let (mut kept, mut scratch) = (Kept::default(), Scratch::default());
+    reader.read(text, &mut kept, &mut scratch).unwrap();
     assert_eq!(room.load(std::sync::atomic::Ordering::Relaxed), 2);
     drop(reader);
     assert_eq!(room.load(std::sync::atomic::Ordering::Relaxed), 3);
 }
 
 fn any_language() -> impl Strategy<Value = Language> {
-    prop_oneof![
-        Just(Language::Resp),
-        Just(Language::Opentsdb),
-        Just(Language::Influx)
-    ]
+    use Language::{Influx, Opentsdb, Resp};
+    prop::sample::select(vec![Resp, Opentsdb, Influx])
 }
 
 /// Text that is nearly right: pieces of the languages in any order.

@@ -2,27 +2,31 @@
 
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::Array;
 use arrow_schema::{DataType, Field, Schema};
 use proptest::prelude::*;
 
 use super::*;
+use venturi_testkit::arrow::{texts, values};
 use venturi_testkit::assert_contains;
 
-fn decoder() -> Decoder {
-    let fields = vec![
-        Field::new("n", DataType::Int64, true),
-        Field::new("t", DataType::Utf8, true),
-    ];
+fn decoder_of(columns: Vec<(Form, DataType)>) -> Decoder {
+    let (forms, types): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
+    let fields = types.into_iter().map(|kind| Field::new("c", kind, true));
     let question = Question {
         statement: String::new(),
-        schema: Arc::new(Schema::new(fields)),
+        schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
         rows_per_batch: 3,
         limit: 1000,
     };
-    Decoder::of(vec![Form::Int8, Form::Bytes], &question).unwrap()
+    Decoder::of(forms, &question).unwrap()
+}
+
+fn decoder() -> Decoder {
+    decoder_of(vec![
+        (Form::Int8, DataType::Int64),
+        (Form::Bytes, DataType::Utf8),
+    ])
 }
 
 fn copy() -> Vec<u8> {
@@ -50,11 +54,8 @@ fn a_copy_in_any_pieces() {
         decoder.end_copy().unwrap();
         assert!(decoder.is_full());
         let batch = decoder.finish().unwrap().unwrap();
-        assert_eq!(
-            batch.column(0).as_primitive::<Int64Type>().values(),
-            &[0, 1, 2]
-        );
-        assert!(batch.column(1).is_null(1));
+        assert_eq!(values::<Int64Type>(&batch, 0), [Some(0), Some(1), Some(2)]);
+        assert_eq!(texts(&batch, 1), [Some("ab"), None, Some("ab")]);
         assert!(decoder.finish().unwrap().is_none());
     }
     let mut cut_off = decoder();
@@ -72,19 +73,10 @@ fn what_is_announced_has_a_bound() {
     assert_eq!(long.copied(&row).unwrap_err().kind, Kind::Memory);
     let mut header = HEADER;
     header[15..].copy_from_slice(&1001u32.to_be_bytes());
-    assert_contains(
-        &decoder().copied(&header).unwrap_err().message,
-        "max_block_size",
-    );
+    let refused = decoder().copied(&header).unwrap_err();
+    assert_contains(&refused.message, "max_block_size");
     // One digit far before the point: 10 bytes are 1,201 digits.
-    let schema = Schema::new(vec![Field::new("n", DataType::Utf8, true)]);
-    let question = Question {
-        statement: String::new(),
-        schema: Arc::new(schema),
-        rows_per_batch: 3,
-        limit: 1000,
-    };
-    let mut numbers = Decoder::of(vec![Form::Numeric], &question).unwrap();
+    let mut numbers = decoder_of(vec![(Form::Numeric, DataType::Utf8)]);
     let value: [u8; 10] = [0, 1, 1, 44, 0, 0, 0, 0, 0, 1];
     let refused = numbers.row(|_| Ok(Some(&value))).unwrap_err();
     assert_eq!(refused.kind, Kind::Memory);
