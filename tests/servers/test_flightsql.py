@@ -114,23 +114,6 @@ def test_a_put_by_time_and_compressed(parted: Server) -> None:
     assert record["counts"]["rows"] >= 1000
 
 
-def test_a_put_into_a_table_that_is_there(parted: Server) -> None:
-    parted.ask("DROP TABLE IF EXISTS theirs")
-    parted.ask("CREATE TABLE theirs (a INTEGER, b INTEGER, c INTEGER, d INTEGER)")
-    parted.ask("INSERT INTO theirs VALUES (1, 2, 3, 4)")
-    taken = put(parted.url, rows=1000, table="theirs")
-    refused(taken, "usage", "table theirs exists already and is not Venturi's")
-    record = good(put(parted.url, rows=1000, table="theirs", setup=False), 1000)
-    assert "1 rows were there before" in record["verification"]["note"]
-    assert parted.ask("SELECT count(*) FROM theirs") == [(1001,)]
-    kept = put(parted.url, rows=1000, keep=True)
-    good(kept, 1000)
-    assert parted.ask("SELECT count(*) FROM venturi_put") == [(1000,)]
-    # What is ours is made anew.
-    good(put(parted.url, rows=10), 10)
-    parted.ask("DROP TABLE theirs")
-
-
 @pytest.mark.parametrize(
     ("fault", "kind", "part"),
     [

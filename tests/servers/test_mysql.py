@@ -12,7 +12,7 @@ import pytest
 from support.core import connecting_all_the_time
 from support.database import Database
 from support.holding import HoldingRelay
-from support.mysql import WORKING_SET, found_sums, refusal, run
+from support.mysql import found_sums, refusal, run
 from support.read import file_of
 
 pytestmark = pytest.mark.usefixtures("core")
@@ -61,28 +61,6 @@ def test_batches_of_ten_thousand_rows(mariadb: Database) -> None:
     assert "80000 parameters" in line and "--rows-per-batch 8191" in line and "--statement text" in line
 
 
-def test_again_and_again_adds_up(mariadb: Database) -> None:
-    """Three times round the working set: the same rows, three times their hits."""
-    once, thrice = (
-        run(mariadb.url, "venturi_again", rows_per_stream=rounds * WORKING_SET, streams=1, threads=1)
-        for rounds in (1, 3)
-    )
-    assert once["verification"]["rows"] == thrice["verification"]["rows"]
-    assert found_sums(thrice)["hits"] == 3 * found_sums(once)["hits"]
-
-
-def test_who_was_measured(mariadb: Database) -> None:
-    record = run(mariadb.url, "venturi_who", duration_ns=300_000_000, generate="inline")
-    assert record["outcome"] == "ok", record["error"]
-    target = record["target"]
-    assert target["protocol"] == "mysql text"
-    assert target["address"] == f"127.0.0.1:{mariadb.port}"
-    assert target["round_trip_ns"] > 0
-    assert record["cpu"]["server"]["user_ns"] > 0
-    assert record["stages"]["client"]["await_reply"] > 0
-    assert record["stages"]["client"]["encode"] > 0
-
-
 def test_a_users_table(mariadb: Database, tmp_path: Path) -> None:
     """Keys, what is added, what is overwritten; awkward text; nulls; a last batch that is shorter."""
     count = 1_203
@@ -126,28 +104,6 @@ def test_a_users_table(mariadb: Database, tmp_path: Path) -> None:
     )
     assert last[5] == datetime.datetime(2026, 1, 1, 12, 0, 0, 1_199)
     mariadb.run_sql("DROP TABLE venturi_sales")
-
-
-def test_into_a_table_that_is_there(mariadb: Database) -> None:
-    """--no-setup: what was there before stays, and is not taken for what was written."""
-    kept = run(mariadb.url, "venturi_there", options={"keep": True})
-    before = found_sums(kept)
-    again = run(mariadb.url, "venturi_there", options={"setup": False})
-    assert again["outcome"] == "ok", again["error"]
-    assert "rows were there before" in again["verification"]["note"]
-    total = mariadb.run_sql("SELECT SUM(hits) FROM venturi_there")[0][0]
-    assert total == before["hits"] + found_sums(again)["hits"]
-    mariadb.run_sql("DROP TABLE venturi_there")
-
-
-def test_only_tables_of_its_own_are_dropped(mariadb: Database) -> None:
-    mariadb.run_sql("CREATE OR REPLACE TABLE my_sales (a int)")
-    line = refusal(mariadb.url, "my_sales")
-    assert "table my_sales exists already and is not Venturi's" in line and "--no-setup" in line
-    assert mariadb.run_sql("SELECT COUNT(*) FROM my_sales") == [(0,)]
-    mariadb.run_sql("DROP TABLE my_sales")
-    assert run(mariadb.url, "my_new_sales")["outcome"] == "ok"
-    assert mariadb.run_sql("SHOW TABLES LIKE 'my_new%'") == []
 
 
 def test_options_of_the_server_and_of_others(mariadb: Database) -> None:

@@ -119,18 +119,6 @@ def test_numbers_of_databases(server: throwaway.ThrowawayServer, client: Client)
     assert kind == "usage" and f"{url}/0" in message
 
 
-def test_tables_that_are_there(server: throwaway.ThrowawayServer, client: Client) -> None:
-    client.ask("HSET", "sales:x", "hits", "5", "bytes", "7")
-    kind, message = refused(server.url, options={"table": "sales"})
-    assert kind == "usage" and "--no-setup" in message
-    record = run_trial(server.url, rows=1000, options={"table": "sales", "setup": False})
-    assert record["outcome"] == "ok" and record["verification"]["rows"] == 1001, record
-    assert "1 rows were there before" in record["verification"]["note"]
-    assert client.ask("HGET", "sales:x", "hits") == b"5"
-    kind, message = refused(server.url, options={"table": "nothing", "setup": False})
-    assert kind == "usage" and "no key begins with nothing:" in message
-
-
 def test_a_key_that_is_no_hash(server: throwaway.ThrowawayServer, client: Client, tmp_path: Path) -> None:
     client.ask("SET", "mine:1", "text")
     options = {"table": "mine", "setup": False}

@@ -60,8 +60,6 @@ class Server:
     """Takes rows out of the table while they are written."""
     alter: Callable[[], object] | None = None
     """Changes them; None where bytes can be changed on their way."""
-    database: database_support.Database | None = None
-    """The same as a database, where it is one of support/database.py."""
     needle: tuple[str, Mapping[str, Any]] = ("", {})
     """What is behind the URL, and the options, of a get of what `needle` made."""
 
@@ -139,21 +137,6 @@ def _readable(source: Path, place: Path, owner: str | None) -> str:
     return str(copied)
 
 
-def _key_store(certificates: Certificates, place: Path) -> Path:
-    """The server's certificate and key, as Java reads them, with the password `venturi`."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.serialization import pkcs12
-
-    (certificate,) = x509.load_pem_x509_certificates(certificates.server.read_bytes())
-    key: Any = serialization.load_pem_private_key(certificates.server_key.read_bytes(), None)
-    secret = serialization.BestAvailableEncryption(b"venturi")
-    path = place / "server.p12"
-    path.write_bytes(pkcs12.serialize_key_and_certificates(b"server", key, certificate, None, secret))
-    path.chmod(0o644)
-    return path
-
-
 LIKE = "SELECT table_name FROM information_schema.tables WHERE table_name LIKE 'venturi%'"
 KEY = (
     "timestamp_of_data",
@@ -185,29 +168,21 @@ STATEMENTS = {
 
 @contextlib.contextmanager
 def _database(name: str, certificates: Certificates, place: Path) -> Iterator[Server]:
-    """A database of `throwaway`, with one server for plain and secured connections."""
+    """A database of `throwaway`, with one server for plain and secured connections; Cassandra is that of all
+    tests."""
     if name == "cassandra":
-        keys = (
-            f"keystore: '{_key_store(certificates, place)}', keystore_password: venturi, store_type: PKCS12"
-        )
-        settings = {
-            "client_encryption_options": f"{{enabled: true, optional: true, {keys}}}",
-            # Tests of rights and limits use this server too: tests/servers/test_cassandra.py.
-            "authorizer": "CassandraAuthorizer",
-            "batch_size_fail_threshold": "64KiB",
-            "batch_size_warn_threshold": "5KiB",
-        }
+        database = database_support.SHARED[name]
     else:
         owner = "postgres" if name == "postgres" else None  # it refuses a key that others may read
         files = [_readable(path, place, owner) for path in (certificates.server, certificates.server_key)]
         names = ("ssl_cert", "ssl_key") if name == "mariadb" else ("ssl_cert_file", "ssl_key_file")
         settings = dict(zip(names, files, strict=True)) | ({"ssl": "on"} if name == "postgres" else {})
-    database = database_support.start(name, settings=settings, password_env=RIGHT_ENV)
+        database = database_support.start(name, settings=settings, password_env=RIGHT_ENV)
     tables, lose = STATEMENTS[name]
 
     def ask(statement: str) -> Rows:
         if name == "cassandra":
-            statement = statement.replace(f" {TABLE}", f" venturi.{TABLE}")
+            statement = re.sub(rf" ({TABLE}|sales)\b", r" venturi.\1", statement)
         return database.run_sql(statement)
 
     def lose_one() -> None:
@@ -218,15 +193,15 @@ def _database(name: str, certificates: Certificates, place: Path) -> Iterator[Se
         login = {"password_env": RIGHT_ENV}
         needle = ("", {"query": NEEDLES[name]} if name in NEEDLES else {})
         if name == "cassandra":
-            ask("CREATE TABLE venturi.trips (id int PRIMARY KEY, name text)")
+            ask("CREATE TABLE IF NOT EXISTS venturi.trips (id int PRIMARY KEY, name text)")
             for n in range(1000):
                 database.run_sql("INSERT INTO venturi.trips (id, name) VALUES (%s, %s)", n, f"n{n}")
         yield Server(
-            database.url, login, database.pid, ask=ask, tables=tables, lose=lose_one, needle=needle,
-            database=database,
+            database.url, login, database.pid, ask=ask, tables=tables, lose=lose_one, needle=needle
         )  # fmt: skip
     finally:
-        database.stop()
+        if name not in database_support.SHARED:
+            database.stop()
 
 
 @contextlib.contextmanager
@@ -304,7 +279,7 @@ def _duckdb_file(certificates: Certificates, place: Path) -> Iterator[Server]:
     import _duckdb
 
     def ask(statement: str) -> Rows:
-        with duckdb.connect(str(place / "x.duckdb"), read_only=True) as database:
+        with duckdb.connect(str(place / "x.duckdb")) as database:
             return database.execute(statement).fetchall()
 
     duckdb.connect(str(place / "x.duckdb")).close()
@@ -470,6 +445,8 @@ class System:
     ours: bool = False
     """Its server is Venturi's, or it is a file."""
     reads: Reads | None = None
+    theirs: str = ""
+    """A statement that makes a table `sales` of somebody else's."""
     shared: bool = False
     """Others use its server too, so its connections are cut where it would be killed."""
 
@@ -478,6 +455,7 @@ def _ways(operation: str, *options: Mapping[str, Any], number: Bytes = _little) 
     return tuple(Way(operation, given, number) for given in options or ({},))
 
 
+THEIRS = "CREATE TABLE sales (hits int PRIMARY KEY)"
 UPSERT = ("--duration", "60s", "--working-set", "1k")
 INGEST = ("--duration", "60s", "--hosts", "10")
 LOCAL = {
@@ -517,6 +495,7 @@ def _clickhouse(engine: str, version: str, *forms: str) -> System:
         amount=300_000,
         flags=("--rows-per-stream", "5M"),
         without={"fair": "how much each stream does is known beforehand"},
+        theirs="CREATE TABLE sales (hits Int64) ENGINE = Log",
     )
 
 
@@ -556,6 +535,7 @@ SYSTEMS: dict[str, System] = {
         "db_name sqlite 3",
         stranger="is it a gRPC server|speak HTTP/2|a malformed DATA frame",
         denied="UNAUTHENTICATED",
+        theirs=THEIRS,
         blocks=True,
         amount=300_000,
         reads=Reads(
@@ -625,6 +605,7 @@ SYSTEMS: dict[str, System] = {
         ),
         password=f"{HARD} ö",
         denied=f"error 1045.*is what {WRONG_ENV} holds the password",
+        theirs=THEIRS,
         flags=UPSERT,
         amount=300_000,
     ),
@@ -653,6 +634,7 @@ SYSTEMS: dict[str, System] = {
             r"\(42601\)",
             r"\(42P01\)",
         ),
+        theirs=THEIRS,
         flags=UPSERT,
         amount=300_000,
     ),
@@ -676,6 +658,7 @@ SYSTEMS: dict[str, System] = {
         stranger="is it a Cassandra|is a firewall in the way",
         gone="is the server still running",
         denied="does not accept the user or the password",
+        theirs=THEIRS,
         flags=UPSERT,
         amount=300_000,
         shared=True,
@@ -696,6 +679,7 @@ SYSTEMS: dict[str, System] = {
         stranger="is it a Redis server|is a firewall in the way",
         gone="is the server still running",
         denied=f"WRONGPASS.*is what {WRONG_ENV} holds the password",
+        theirs="HSET sales:x hits 5",
         flags=UPSERT,
         amount=300_000,
     ),
@@ -720,6 +704,7 @@ SYSTEMS: dict[str, System] = {
             "syntax error",
             "no such table",
         ),
+        theirs=THEIRS,
         without=LOCAL,
         ours=True,
     ),
@@ -742,6 +727,7 @@ SYSTEMS: dict[str, System] = {
             "Parser Error",
             "nowhere",
         ),
+        theirs=THEIRS,
         without={**LOCAL, **dict.fromkeys(("lost", "altered", "shared"), "one process has its file open")},
         ours=True,
     ),

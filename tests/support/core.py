@@ -42,12 +42,17 @@ def spec(
     return document | more
 
 
-def run_trial(target: str, **choices: Any) -> dict[str, Any]:
-    """The record of a trial, as JSON says it."""
+def run(document: dict[str, Any]) -> dict[str, Any]:
+    """The record of the trial of a spec, as JSON says it."""
     from venturi import _core
 
-    record: dict[str, Any] = json.loads(_core.run_trial(json.dumps(spec(target, **choices)), _core.Control()))
+    record: dict[str, Any] = json.loads(_core.run_trial(json.dumps(document), _core.Control()))
     return record
+
+
+def run_trial(target: str, **choices: Any) -> dict[str, Any]:
+    """The record of a trial of `usage`."""
+    return run(spec(target, **choices))
 
 
 @contextmanager

@@ -20,9 +20,14 @@ from typing import Any
 
 import pytest
 
+from support.flight import Certificates
+from support.secret import HARD
 from support.wait import wait_until
 from venturi.common.errors import VenturiError
 from venturi.servers import throwaway
+
+PASSWORD_ENV = "VENTURI_TEST_CASSANDRA"
+"""The variable with the password of the shared Cassandra."""
 
 
 class Database:
@@ -66,6 +71,16 @@ class Database:
             connection.execute(statement)
             yield
             connection.rollback()
+
+    def cluster(self) -> Any:
+        """Cassandra's driver, logged in. Its limits of 2 s and 5 s are too short for a server that has just
+        started on a busy machine."""
+        from cassandra.auth import PlainTextAuthProvider
+        from cassandra.cluster import Cluster
+
+        login = PlainTextAuthProvider("venturi", self.password) if self.password is not None else None
+        patience = {"connect_timeout": 60, "control_connection_timeout": 60}
+        return Cluster(["127.0.0.1"], port=self.port, auth_provider=login, **patience)
 
     def login_error(self, password: str) -> str | None:
         """What the server says to another password."""
@@ -124,25 +139,12 @@ def _postgres(database: Database, statement: str, values: tuple[Any, ...], admin
 
 
 def _cassandra(database: Database, statement: str, values: tuple[Any, ...], administrator: bool) -> list[Any]:
-    from cassandra.auth import PlainTextAuthProvider
-
     if database.sessions.get(database.password) is None:
-        login = None
-        if database.password is not None:
-            login = PlainTextAuthProvider("venturi", database.password)
-        cluster = cassandra_cluster(database.port, auth_provider=login)
+        cluster = database.cluster()
         database.ends.callback(cluster.shutdown)
         session = database.sessions[database.password] = cluster.connect()
         session.default_timeout = 60
     return [tuple(row) for row in database.sessions[database.password].execute(statement, values or None)]
-
-
-def cassandra_cluster(port: int, **more: Any) -> Any:
-    """One that waits for a server that has just started on a busy machine: the driver's own limits are
-    2 s and 5 s."""
-    from cassandra.cluster import Cluster
-
-    return Cluster(["127.0.0.1"], port=port, connect_timeout=60, control_connection_timeout=60, **more)
 
 
 def available(name: str) -> None:
@@ -161,6 +163,10 @@ def start(name: str, **choices: Any) -> Database:
     return Database(throwaway.named(name)(**choices).start())
 
 
+SHARED: dict[str, Database] = {}
+"""Servers that behaviours and other tests use together."""
+
+
 def _shared(name: str) -> Iterator[Database]:
     database = start(name)
     yield database
@@ -177,9 +183,40 @@ def postgres() -> Iterator[Database]:
     yield from _shared("postgres")
 
 
+def _key_store(certificates: Certificates, place: Path) -> Path:
+    """The server's certificate and key as Java reads them; the password is `venturi`."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.serialization import pkcs12
+
+    (certificate,) = x509.load_pem_x509_certificates(certificates.server.read_bytes())
+    key: Any = serialization.load_pem_private_key(certificates.server_key.read_bytes(), None)
+    secret = serialization.BestAvailableEncryption(b"venturi")
+    path = place / "server.p12"
+    path.write_bytes(pkcs12.serialize_key_and_certificates(b"server", key, certificate, None, secret))
+    path.chmod(0o644)
+    return path
+
+
 @pytest.fixture(scope="session")
-def cassandra() -> Iterator[Database]:
-    yield from _shared("cassandra")
+def cassandra(certificates: Certificates) -> Iterator[Database]:
+    """It demands a log-in, has rights, TLS beside plain connections, and Cassandra's default limits of
+    batches. The behaviours use it too."""
+    os.environ[PASSWORD_ENV] = HARD
+    with tempfile.TemporaryDirectory(prefix="venturi-keys-") as place:
+        os.chmod(place, 0o755)  # the account which a server runs as for root can enter it
+        store = _key_store(certificates, Path(place))
+        keys = f"keystore: '{store}', keystore_password: venturi, store_type: PKCS12"
+        settings = {
+            "client_encryption_options": f"{{enabled: true, optional: true, {keys}}}",
+            "authorizer": "CassandraAuthorizer",
+            "batch_size_fail_threshold": "64KiB",
+            "batch_size_warn_threshold": "5KiB",
+        }
+        SHARED["cassandra"] = database = start("cassandra", settings=settings, password_env=PASSWORD_ENV)
+        yield database
+        del SHARED["cassandra"]
+        database.stop()
 
 
 def skewed(offset: str) -> dict[str, str]:

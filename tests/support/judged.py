@@ -173,9 +173,41 @@ def verified(place: Place) -> None:
         assert all(column["found"] == column["expected"] for column in sums.values())
         if way.operation == "upsert":
             assert place.scheme == "cassandra" or record["counts"]["stored_bytes"] > 0
+            if place.server.pid is not None:
+                assert target["round_trip_ns"] > 0 and record["stages"]["client"]["await_reply"] > 0
+                assert target["address"] == f"127.0.0.1:{place.server.port}"
+                assert record["cpu"]["server"] is not None
             assert place.server.held() == (found["rows"], int(sums["hits"]["found"])), way.name
-    good(place.trial(place.first))  # which takes the table away
+    inline = {"generate": "inline"} if place.first.operation == "upsert" else {}
+    good(place.trial(place.first, **inline))  # which takes the table away
     assert place.left() == set()
+
+
+@behaviour
+def tables(place: Place) -> None:
+    """Somebody else's table is left alone, and rows that were there before are no part of the result."""
+    server, way = place.server, place.first
+    assert server.ask is not None
+    if place.server.pid is None:
+        good(place.trial(way))  # for there to be a file
+    server.ask(place.system.theirs)
+    before = server.ask("SELECT hits FROM sales")
+    kind, message = place.refused(way, options={"table": "sales"})
+    assert kind == "usage" and re.search("not Venturi's|does not begin with venturi_", message), message
+    assert "--no-setup" in message or place.scheme == "cassandra", message
+    kind, message = place.refused(way, options={"table": "venturi_nowhere", "setup": False})
+    assert kind in ("server", "usage") and "venturi_nowhere" in message, message
+    assert server.ask("SELECT hits FROM sales") == before
+    first, again = (
+        good(place.trial(way, options={choice: choice == "keep"})) for choice in ("keep", "setup")
+    )
+    assert "were there before" in again["verification"]["note"]
+    assert again["verification"]["rows"] == first["verification"]["rows"]
+    assert again["verification"]["sums"] == first["verification"]["sums"]
+    if way.operation == "upsert":
+        hits = {line["column"]: int(line["found"]) for line in first["verification"]["sums"]}["hits"]
+        assert server.held() == (first["verification"]["rows"], 2 * hits)
+    good(place.trial(way))
 
 
 def gets(place: Place) -> list[Way]:
@@ -484,7 +516,8 @@ def secrets(place: Place) -> None:
     amount = ("--duration", "200ms", "--working-set", "1k") if place.first.operation == "upsert" else SOME
     what = ("--operation", place.first.operation, *amount, "--no-ceilings")
     right_and_wrong(place.folder, "MY_WORD", "run", *flags, *what, right=place.system.password)
-    assert place.watch.seen and not place.watch.found
+    # A server that others use too was started before: tests/servers/test_serve_databases.py looks at that.
+    assert (place.watch.seen or place.system.shared) and not place.watch.found
 
 
 @behaviour
@@ -530,7 +563,7 @@ def killed(place: Place) -> None:
 
 
 @pytest.fixture(scope="session")
-def judged(certificates: Certificates) -> Iterator[Callable[[str], Place]]:
+def judged(certificates: Certificates, request: pytest.FixtureRequest) -> Iterator[Callable[[str], Place]]:
     """The place of a system; its server is up until another system is asked for."""
     stack = contextlib.ExitStack()
     found: list[Place] = []
@@ -549,6 +582,8 @@ def judged(certificates: Certificates) -> Iterator[Callable[[str], Place]]:
             patch.setenv(WRONG_ENV, WRONG)
             patch.delenv(UNSET_ENV, raising=False)
             system = SYSTEMS[scheme]
+            if system.shared:
+                request.getfixturevalue(scheme)
             patch.setenv(RIGHT_ENV, system.password)
             watch = stack.enter_context(Watch(system.password))
             server = stack.enter_context(system.start(certificates, folder))
@@ -572,6 +607,9 @@ def cases(ours: bool) -> pytest.MarkDecorator:
             pytest.param(scheme, name, id=f"{scheme}-{name}", marks=pytest.mark.xdist_group(scheme))
             for scheme, system in SYSTEMS.items()
             for name in BEHAVIOURS
-            if name not in system.without and system.ours is ours and (name not in READ or system.reads)
+            if name not in system.without
+            and system.ours is ours
+            and (name not in READ or system.reads)
+            and (name != "tables" or system.theirs)
         ],
     )

@@ -82,9 +82,13 @@ class Client:
 
 
 def rows(server: throwaway.ThrowawayServer, statement: str) -> list[list[Any]]:
-    """Names of keys, by `KEYS pattern`; or one column of a table, by `SELECT column FROM table`."""
+    """Names of keys, by `KEYS pattern`; one column of a table, by `SELECT column FROM table`; other commands
+    have no rows."""
     with Client(server) as client:
         words = statement.split()
+        if words[0] == "HSET":
+            client.ask(*words)
+            return []
         if words[0] == "KEYS":
             return [[key.decode()] for key in client.ask(*words)]
         _, column, _, table = words
