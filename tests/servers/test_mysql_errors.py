@@ -61,7 +61,7 @@ def test_refused_batches_are_counted_and_the_rest_is_verified(mariadb: Database)
 def test_an_engine_that_undoes_nothing_leaves_doubt(mariadb: Database) -> None:
     """A full MEMORY table keeps the first rows of the batch that did not fit."""
     options = {"storage": "MEMORY", "init": ["SET SESSION max_heap_table_size = 1048576"]}
-    record = run(mariadb.url, "venturi_full", options=options, streams=1, threads=1, max_errors=100)
+    record = run(mariadb.url, "venturi_full", options=options, streams=1, max_errors=100)
     assert record["outcome"] == "ok", record["error"]
     errors = record["errors"]
     assert errors["in_doubt"]["batches"] > 0 and errors["refused"]["batches"] == 0
@@ -112,14 +112,14 @@ def test_tables_without_setup(mariadb: Database) -> None:
 
 def test_limits_of_the_server(start_database: Start) -> None:
     database = start_database("mariadb", settings={"max_connections": "10", "max_allowed_packet": "1M"})
-    line = refusal(database.url, "venturi_many", streams=20, threads=2)
+    line = refusal(database.url, "venturi_many", streams=20)
     assert "error 1040" in line and "max_connections" in line and "--streams" in line
     line = refusal(database.url, "venturi_large", rows_per_batch=30_000)
     assert "max_allowed_packet is 1048576" in line and "SET GLOBAL max_allowed_packet =" in line
     largest = int(line.split("--rows-per-batch ")[1].split(",")[0])
     assert 5_000 < largest < 20_000
     assert database.run_sql("SHOW TABLES LIKE 'venturi_large'") == []  # nothing was left behind
-    record = run(database.url, "venturi_large", rows_per_batch=largest, rows_per_stream=largest)
+    record = run(database.url, "venturi_large", rows_per_batch=largest, rows=largest)
     assert record["outcome"] == "ok", record["error"]
     line = refusal(database.url, "venturi_large", rows_per_batch=30_000, generate="inline")
     assert "max_allowed_packet" in line

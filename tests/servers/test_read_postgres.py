@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.core import run_trial
 from support.database import Database, postgres_connection
-from support.read import RECORDS, by_splits, file_of, get, good, refused, sums
+from support.read import RECORDS, by_splits, get, good, refused, sums
 
 pytestmark = pytest.mark.usefixtures("core")
 
@@ -40,23 +39,6 @@ def types(postgres: Database) -> Iterator[Database]:
     yield postgres
     postgres.run_sql("DROP TABLE types")
     postgres.run_sql("DROP TYPE mood")
-
-
-def test_a_file_comes_back(postgres: Database, tmp_path: Path) -> None:
-    import pyarrow as pa
-
-    table = pa.table({
-        "n": pa.array([1, None, 3], pa.int32()), "s": ["a", None, "ü"], "b": [b"\0", b"", None],
-        "t": pa.array([1, 2, None], pa.timestamp("us", "UTC")), "ok": [True, None, False],
-        "f": pa.array([0.5, None, -1e300]), "d": pa.array([-1, 20000, None], pa.date32()),
-    })  # fmt: skip
-    data = file_of(tmp_path / "x.arrow", table)
-    good(get(postgres.url, data=data, streams=2, rows=1000), 2000, "checksum")
-    # An integer without a sign is a numeric there: the sums hold, row by row it is another type.
-    wide = pa.table({"n": pa.array([2**64 - 1, 5], pa.uint64())})
-    data = file_of(tmp_path / "x.arrow", wide)
-    record = good(get(postgres.url, data=data, rows=1000), 1000, "sums")
-    assert sums(record)["n"] == (2**64 - 1 + 5) * 500 % 2**64
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from support import redis as redis_support
-from support.core import run_trial, spec
-from support.flight import write_ipc
+from support.core import refused, run_trial, spec
 from support.holding import while_held
+from support.read import file_of
 from support.redis import Client
 from venturi.common.errors import VenturiError
 from venturi.servers import throwaway
@@ -36,27 +36,10 @@ def client(server: throwaway.ThrowawayServer) -> Iterator[Client]:
 
 def upserted(url: str, place: Path, rows: dict[str, Any], key: list[str], add: list[str], **more: Any) -> Any:
     """The record of a trial of these rows, in one batch, which stay."""
-    path = write_ipc(pa.table(rows), place / "rows.arrow")
-    options = {"keep": True, **more.pop("options", {})}
-    data = {"source": "file", "path": "rows.parquet", "ipc": str(path)}
+    data = file_of(place / "rows.arrow", pa.table(rows))
     count = len(next(iter(rows.values())))
-    return run_trial(
-        url,
-        rows=count,
-        data=data,
-        upsert={"key": key, "add": add},
-        options=options,
-        rows_per_batch=count,
-        **more,
-    )
-
-
-def refused(url: str, **more: Any) -> tuple[str, str]:
-    record = run_trial(url, rows=1000, **more)
-    assert record["outcome"] == "failed", record
-    message = record["error"]["message"]
-    assert "\n" not in message and len(message) < 600
-    return record["error"]["kind"], message
+    given = {"data": data, "upsert": {"key": key, "add": add}, "rows": count, "rows_per_batch": count}
+    return run_trial(url, options={"keep": True, **more.pop("options", {})}, **given, **more)
 
 
 def test_a_row_is_a_hash(server: throwaway.ThrowawayServer, client: Client, tmp_path: Path) -> None:

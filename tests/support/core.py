@@ -55,6 +55,15 @@ def run_trial(target: str, **choices: Any) -> dict[str, Any]:
     return run(spec(target, **choices))
 
 
+def refused(target: str, **choices: Any) -> tuple[str, str]:
+    """Kind and line of the error of a trial that must fail."""
+    record = run_trial(target, **{"rows": 1000, **choices})
+    assert record["outcome"] == "failed", record
+    message = record["error"]["message"]
+    assert "\n" not in message and len(message) < 600, message
+    return record["error"]["kind"], message
+
+
 @contextmanager
 def connecting_all_the_time() -> Iterator[None]:
     """Another part of this process opens connections, as Ray does, for as long as a trial runs."""

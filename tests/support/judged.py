@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from support.behaviour import (
@@ -48,6 +49,7 @@ from support.stranger import stranger
 from support.wait import HANG_SECONDS
 
 STREAMS = 3
+ONE_BATCH = ("rows_per_stream", "rows_per_batch")
 SOME = ("--rows-per-stream", "20k")
 
 
@@ -208,6 +210,33 @@ def tables(place: Place) -> None:
         hits = {line["column"]: int(line["found"]) for line in first["verification"]["sums"]}["hits"]
         assert server.held() == (first["verification"]["rows"], 2 * hits)
     good(place.trial(way))
+
+
+@behaviour
+def users_table(place: Place) -> None:
+    """A file with every type that is kept, awkward text and nulls. Of two rows with one key the last one
+    stays, and their counters are added up."""
+    reads = place.system.reads
+    assert reads is not None and place.server.ask is not None
+    columns = {name: reads.file[name] for name in reads.file.column_names}
+    columns |= {"id": pa.array([1, 2, 1], pa.int32()), "hits": pa.array([2**40, 5, 7])}
+    columns["awkward"] = pa.array(["\\", 'it\'s \\ "ö" \U0001f30d', "\\x'"])
+    ipc = write_ipc(pa.table(columns), place.folder / "users.arrow")
+    given = {"data": {"source": "file", "path": "x", "ipc": str(ipc)}, **dict.fromkeys(ONE_BATCH, 3)}
+    second, third = pa.table(columns).to_pylist()[1:]
+    expected = [{**third, "hits": 2**40 + 7}, second]
+    for way in place.unlike:
+        if way.operation != "upsert":
+            continue
+        record = place.trial(
+            way, **given, upsert={"key": ["id"], "add": ["hits"]}, streams=1, options={"keep": True}
+        )
+        # These two take no key twice in one statement.
+        noted = "1 rows of the file" in (good(record)["verification"]["note"] or "")
+        assert noted is (place.scheme in ("postgres", "duckdb"))
+        found = place.server.ask(f"SELECT {', '.join(columns)} FROM {TABLE} ORDER BY id")
+        assert [dict(zip(columns, row, strict=True)) for row in found] == expected, way.name
+    good(place.trial(place.first))
 
 
 def gets(place: Place) -> list[Way]:
@@ -595,8 +624,12 @@ def judged(certificates: Certificates, request: pytest.FixtureRequest) -> Iterat
     ended()
 
 
-READ = ("comes_back", "asked_wrong", "commanded")
-"""Of databases that are read."""
+NEEDS: dict[str, Callable[[System], object]] = {
+    **dict.fromkeys(("comes_back", "asked_wrong", "commanded"), lambda system: system.reads),
+    "tables": lambda system: system.theirs,
+    "users_table": lambda system: system.reads and system.ways[0].operation == "upsert",
+}
+"""What a system must have for a behaviour to apply to it."""
 
 
 def cases(ours: bool) -> pytest.MarkDecorator:
@@ -607,9 +640,6 @@ def cases(ours: bool) -> pytest.MarkDecorator:
             pytest.param(scheme, name, id=f"{scheme}-{name}", marks=pytest.mark.xdist_group(scheme))
             for scheme, system in SYSTEMS.items()
             for name in BEHAVIOURS
-            if name not in system.without
-            and system.ours is ours
-            and (name not in READ or system.reads)
-            and (name != "tables" or system.theirs)
+            if name not in system.without and system.ours is ours and NEEDS.get(name, lambda _: True)(system)
         ],
     )
