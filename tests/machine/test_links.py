@@ -62,17 +62,8 @@ def test_raw_tcp_that_its_ends_limit_is_tried_on_one_cpu_and_on_two(tmp_path: Pa
 
     Twin: tests/unit/test_ceilings.py."""
     words = (
-        "--target",
-        "flight://local",
-        "--operation",
-        "get",
-        "--duration",
-        "200ms",
-        "--repeats",
-        1,
-        "--warmup",
-        0,
-        "--no-report",
+        *("--target", "flight://local", "--operation", "get", "--duration", "200ms", "--repeats", 1),
+        *("--warmup", 0, "--no-report"),
     )
     out = tmp_path / "run"
     done = venturi("run", "--link", "unshaped,100mbit", *words, "--quiet", "--out", out)

@@ -6,7 +6,6 @@ On recorded trials the same proofs are judged by tests/unit/test_prove.py, unbro
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 
 import pytest
@@ -15,11 +14,9 @@ import venturi
 from support import redis as redis_support
 from support.flight_peer import Tables
 from support.needs import require_server
-from support.run import venturi as command
 from venturi.measure.prove.bench import Bench
 from venturi.measure.prove.outcome import Name, Outcome, What
 from venturi.measure.prove.registry import proofs
-from venturi.measure.prove.relay import Lie
 from venturi.targets.system import FILES
 
 
@@ -75,13 +72,3 @@ def test_databases_as_far_as_it_goes(scheme: str) -> None:
     assert told.outcome in (Outcome.PASSED, Outcome.UNTOLD)
     if told.outcome is Outcome.PASSED and scheme != "clickhouse":
         assert [check.found for check in told.checks if check.what is What.DOUBT] == [1]
-
-
-def test_the_command_tells_lies_here() -> None:
-    """Twin: test_prove_runs.py, test_the_command_says_what_was_expected_and_found."""
-    told = json.loads(command("prove", "--only", "lies", "--format", "json", "-q").stdout)
-    (one,) = told["proofs"]
-    assert told["outcome"] == one["outcome"] == "passed" and one["name"] == "lies"
-    assert {check["of"]["lie"] for check in one["checks"] if "lie" in check["of"]} == {
-        lie.value for lie in Lie
-    }

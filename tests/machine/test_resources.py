@@ -7,12 +7,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from support.flight import ServerProcess, run_trial, serve_command, succeeded
+from support.flight import ServerProcess, run_trial, succeeded
 from support.path import SERVER_ADDRESS, hosts, server
 from support.run import environment
 
@@ -24,19 +23,13 @@ print(json.dumps(run_trial(sys.argv[1], **json.loads(sys.argv[2]))))
 """
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    process = ServerProcess(serve_command())
-    yield f"flight://{process.address}"
-    process.stop()
-
-
 def cpu(process: dict[str, Any]) -> int:
     return int(process["user_ns"] + process["system_ns"])
 
 
 @pytest.mark.parametrize("operation", ["get", "put"])
-def test_both_ends_of_a_trial(address: str, operation: str) -> None:
+def test_both_ends_of_a_trial(reference_server: ServerProcess, operation: str) -> None:
+    address = f"flight://{reference_server.address}"
     record = succeeded(run_trial(address, operation, streams=2, duration_ns=1_200_000_000, **RECORDS))
     found = record["resources"]
     assert found["same_machine"] is True

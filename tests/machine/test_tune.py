@@ -13,15 +13,6 @@ from support.path import SERVER_ADDRESS, hosts, server
 from support.run import command, environment, venturi
 
 
-def test_a_live_target(tmp_path: Path) -> None:
-    ended = venturi(
-        *("tune", "flight://local", "--streams", "1,2", "--rows-per-batch", "1k,16k", "--duration", "100ms"),
-        *("--trials", 5, "--no-ceilings", "--out", tmp_path / "run"),
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert "best found: " in ended.stdout and "learned" in ended.stdout
-
-
 @pytest.mark.parametrize(("rate", "pays"), [("100mbit", True), (None, False)])
 def test_a_link_decides_about_compression(tmp_path: Path, core: object, rate: str | None, pays: bool) -> None:
     """A slow one carries more rows where they are smaller; two cores are busy enough without a codec where

@@ -226,11 +226,8 @@ with pa.ipc.new_stream(sys.stdout.buffer, schema) as stream:
 def test_what_an_engine_in_a_child_process_uses_is_the_servers(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(IN_A_CHILD)
     (tmp_path / "child.py").write_text(THE_CHILD)
-    running = ServerProcess([sys.executable, str(tmp_path / "server.py"), str(tmp_path / "child.py")])
-    try:
+    with ServerProcess([sys.executable, str(tmp_path / "server.py"), str(tmp_path / "child.py")]) as running:
         record = get(running.address, "1.5")
-    finally:
-        running.stop()
     assert record["counts"]["rows"] == 3
     for told in of_server(record):
         assert told >= 1.4

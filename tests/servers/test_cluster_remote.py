@@ -147,11 +147,8 @@ def database(cluster: RayCluster) -> Iterator[str]:
     available("mariadb")
     host = cluster.hosts[4]
     words = command("serve", "mariadb", "--host", host.address, "--port", 0, "--json", "--exit-with-parent")
-    server = ServerProcess([*host.inside(), *words], environment())
-    try:
+    with ServerProcess([*host.inside(), *words], environment()) as server:
         yield f"mysql://venturi@{host.address}:{server.ready['url'].rpartition(':')[2]}"
-    finally:
-        server.stop()
 
 
 def test_upsert_scale(cluster: RayCluster, database: str, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import shlex
@@ -32,11 +31,7 @@ def nothing_runs(made: Slurm) -> None:
     """No Ray, no Venturi: Slurm's own daemons are all that is left."""
 
     def left() -> list[str]:
-        lines = []
-        for host in made.hosts:
-            for pid in host.processes():
-                with contextlib.suppress(OSError):
-                    lines.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode())
+        lines = [line for host in made.hosts for line in host.commands().values()]
         return [line for line in lines if line and "slurm" not in line.split()[0]]
 
     wait_until(lambda: not left(), left)

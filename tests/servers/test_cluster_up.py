@@ -46,12 +46,7 @@ def cluster(three: Hosts) -> Iterator[RayCluster]:
 
 
 def left(on: Hosts) -> list[str]:
-    found = []
-    for host in on:
-        for pid in host.processes():
-            line = Path(f"/proc/{pid}/cmdline")
-            found.append(line.read_bytes().replace(b"\0", b" ").decode() if line.exists() else "")
-    return [line for line in found if line]
+    return [line for host in on for line in host.commands().values() if line]
 
 
 def asks_nobody_outside(host: Host) -> bool:

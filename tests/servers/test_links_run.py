@@ -132,14 +132,6 @@ def test_the_link_leads_to_remote_and_local_is_beside_the_client(tmp_path: Path)
         assert found["remote"]["target"]["address"].startswith(f"{address('server')}:")
 
 
-def test_links_from_python(tmp_path: Path) -> None:
-    run = api.run(
-        target="flight://local", operation="get", link=["50mbit 2ms", "100mbit 2ms"], duration="200ms",
-        repeats=1, warmup=0, ceilings=False, out=tmp_path / "run",
-    )  # fmt: skip
-    assert {cell["link"] for cell in run.cells.to_pylist()} == {"50mbit 2ms", "100mbit 2ms"}
-
-
 def test_a_loader_that_is_killed_fails_its_trial(tmp_path: Path) -> None:
     """As soon as the first of its rows are heard of: a trial that only this ends."""
     killed: list[int] = []
@@ -235,12 +227,6 @@ def test_a_client_decides_how_it_ends() -> None:
     assert over("unshaped", "--client", "sh -c 'kill -9 $$'").returncode == 128 + 9
     done = over("unshaped", "--server", SERVES + "{server}", "--client", "false")
     assert (done.returncode, done.stderr) == (1, "")
-
-
-def test_a_server_that_does_not_serve() -> None:
-    done = over("unshaped", "--server", "sh -c 'echo no disk; exit 3'", "--client", "true")
-    assert done.returncode == 4
-    assert done.stderr == "error: --server sh: ended before anybody could connect to it: no disk\n"
 
 
 def test_a_server_that_only_its_own_host_comes_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,14 +101,9 @@ Start = Callable[[Certificates, Path], AbstractContextManager[Server]]
 def _ours(scheme: str, certificates: Certificates, place: Path) -> Iterator[Server]:
     """`venturi serve flight`, `charrow`, `http`; with TLS it speaks nothing else, so that is another one."""
 
-    @contextlib.contextmanager
-    def start(*words: object) -> Iterator[ServerProcess]:
+    def start(*words: object) -> ServerProcess:
         common = ("--port", 0, "--json", "--exit-with-parent", "--token-env", RIGHT_ENV)
-        process = ServerProcess(command("serve", scheme.partition("+")[0], *common, *words))
-        try:
-            yield process
-        finally:
-            process.stop()
+        return ServerProcess(command("serve", scheme.partition("+")[0], *common, *words))
 
     @contextlib.contextmanager
     def secure() -> Iterator[str]:

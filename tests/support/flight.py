@@ -200,6 +200,12 @@ class ServerProcess:
             _, stderr = self.process.communicate()
             raise AssertionError(f"{self.process.args} did not get ready: {stderr}") from error
 
+    def __enter__(self) -> ServerProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def stop(self) -> tuple[int, str]:
         """Ends it politely; its exit status and stderr."""
         self.process.terminate()

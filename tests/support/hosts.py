@@ -18,7 +18,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,14 +77,9 @@ class Host:
     def venturi(self, *words: object, **variables: str) -> subprocess.CompletedProcess[str]:
         return self.run(*command(*words), env=environment(**variables), cwd=ROOT, timeout=None)
 
-    @contextlib.contextmanager
-    def server(self, *arguments: str) -> Iterator[ServerProcess]:
-        """`venturi serve flight` on this host's address."""
-        made = ServerProcess([*self.inside(), *serve_command("--host", self.address, *arguments)])
-        try:
-            yield made
-        finally:
-            made.stop()
+    def server(self, *arguments: str, command: Callable[..., list[str]] = serve_command) -> ServerProcess:
+        """A reference server on this host's address, as long as the block lasts."""
+        return ServerProcess([*self.inside(), *command("--host", self.address, *arguments)])
 
     def shape(self, rate: str, burst: str = "256kb") -> None:
         """What this host sends and what it is sent, each at most this fast, with a queue of 50 ms."""
@@ -119,12 +114,20 @@ class Host:
                     return found
         return set()
 
-    def signal(self, number: int, containing: str = "") -> list[int]:
-        """To all processes of this host, or to those with that text in their command line: these."""
-        sent = []
+    def commands(self) -> dict[int, str]:
+        """The command lines of this host's processes, by their ids."""
+        found = {}
         for pid in self.processes():
             with contextlib.suppress(OSError):
                 line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                found[pid] = line
+        return found
+
+    def signal(self, number: int, containing: str = "") -> list[int]:
+        """To all processes of this host, or to those with that text in their command line: these."""
+        sent = []
+        for pid, line in self.commands().items():
+            with contextlib.suppress(OSError):
                 if containing in line:
                     os.kill(pid, number)
                     sent.append(pid)
@@ -271,15 +274,9 @@ def records(out: Path) -> list[dict[str, Any]]:
 
 def busy(on: Iterable[Host]) -> list[str]:
     """Command lines of loaders, servers and drivers that run on any of these hosts."""
-    found = []
-    for host in on:
-        for pid in host.processes():
-            path = Path(f"/proc/{pid}/cmdline")
-            with contextlib.suppress(OSError):
-                line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                if any(word in line for word in ("ray::Ray", "venturi serve", "-m venturi")):
-                    found.append(f"{host.name}: {line}")
-    return found
+    words = ("ray::Ray", "venturi serve", "-m venturi")
+    lines = [f"{host.name}: {line}" for host in on for line in host.commands().values()]
+    return [line for line in lines if any(word in line for word in words)]
 
 
 def nothing_is_left(on: Iterable[Host]) -> None:

@@ -11,7 +11,7 @@ import ssl
 import subprocess
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from support.flight import ServerProcess, serve_command
@@ -81,16 +81,9 @@ def hosts(rate: str | None = None) -> Iterator[Hosts]:
         made.remove()
 
 
-@contextlib.contextmanager
-def server(
-    *arguments: str, within: list[str] | None = None, host: str = "127.0.0.1"
-) -> Iterator[ServerProcess]:
-    """A reference server, in a namespace where one is given."""
-    made = ServerProcess([*(within or []), *serve_command("--host", host, *arguments)])
-    try:
-        yield made
-    finally:
-        made.stop()
+def server(*arguments: str, within: Sequence[str] = (), host: str = "127.0.0.1") -> ServerProcess:
+    """A reference server, in a namespace where one is given, as long as the block lasts."""
+    return ServerProcess([*within, *serve_command("--host", host, *arguments)])
 
 
 @contextlib.contextmanager

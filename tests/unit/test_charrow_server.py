@@ -16,20 +16,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from support.charrow import (
+from support.charrow import served, serving
+from support.charrow_peer import (
+    ERROR,
     HELLO,
     NewPartition,
     Partition,
     Refused,
     fresh,
     handshake,
+    number,
     query,
-    served,
-    serving,
     shared,
+    sized,
     together,
 )
-from support.charrow_peer import ERROR, number, sized
 from support.flight import Certificates, assert_same, mixed, write_ipc
 from support.xxh3 import digest, xxh3
 

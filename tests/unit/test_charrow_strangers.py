@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from support.charrow import NewServer, OldServer, Partition
+from support.charrow_peer import Partition
+from support.charrow_peer_server import NewServer, OldServer
 from support.flight import failed, run_trial, succeeded
 from support.run import venturi
 from support.xxh3 import digest
