@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from support.hosts import records
 from support.link import laboratory
+from support.read import records
 from support.run import venturi
 from venturi.analysis import results
 from venturi.common.links import parse

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.hosts import records
 from support.path import SERVER_ADDRESS, hosts, server
+from support.read import records
 from support.run import command, environment, venturi
 
 

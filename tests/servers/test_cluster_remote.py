@@ -13,8 +13,9 @@ import pytest
 
 from support.database import available
 from support.flight import ServerProcess
-from support.hosts import NETWORK, RayCluster, hosts, ray_cluster, records
+from support.hosts import NETWORK, RayCluster, hosts, ray_cluster
 from support.needs import require
+from support.read import records
 from support.run import ROOT, command, environment
 from venturi.analysis.results import load
 from venturi.cluster.up.up import own_versions

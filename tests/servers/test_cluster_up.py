@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 
 from support.hosts import NETWORK, Host, Hosts, RayCluster, hosts
 from support.needs import require
+from support.read import records
 from support.run import ROOT, command, environment
 from support.ssh import ssh
 from support.wait import wait_until
@@ -193,7 +193,7 @@ def test_by_ssh_from_a_host_outside(three: Hosts, cluster: RayCluster, tmp_path:
         more = ("--loaders", 2, "--repeats", 1, "--warmup", 0, "--no-ceilings", "--no-report", "--quiet")
         done = said("run", *trial, *more, "--on", on, "--out", tmp_path / "run")
         assert done.returncode == 0, done.stderr
-        record = json.loads((tmp_path / "run" / "trials.jsonl").read_text())
+        (record,) = records(tmp_path / "run")
         assert {host["address"] for host in record["hosts"]} == {"10.77.0.1", "10.77.0.2"}
         done = said("cluster", "down")
         assert (done.returncode, done.stdout) == (0, "2 nodes ended on 2 hosts\n"), done.stderr

@@ -14,6 +14,7 @@ import pytest
 
 from support import timeseries as stores
 from support.needs import require
+from support.read import records
 from support.run import venturi
 from support.wait import wait_until
 from venturi.common.errors import ExitCode
@@ -76,8 +77,7 @@ def ingested(target: str, place: Path, *more: str) -> dict[str, Any]:
     once = ["--repeats", "1", "--warmup", "0", "--no-ceilings", "--no-report", "--out", str(place / "run")]
     done = venturi("run", *words, *once, *more)
     assert done.returncode == 0, done.stderr
-    (line,) = (place / "run" / "trials.jsonl").read_text().splitlines()
-    record: dict[str, Any] = json.loads(line)
+    (record,) = records(place / "run")
     assert record["outcome"] == "ok" and record["counts"]["rows"] == POINTS
     return record
 

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 import venturi as api
-from support.hosts import records
 from support.link import (
     alive,
     for_others,
@@ -31,6 +30,7 @@ from support.link import (
     until,
 )  # fmt: skip
 from support.needs import require
+from support.read import records
 from support.run import command, environment, venturi
 from support.wait import wait_until
 from venturi.common.errors import VenturiError

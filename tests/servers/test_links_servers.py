@@ -12,9 +12,9 @@ import pytest
 
 import venturi as api
 from support.adbc import driver
-from support.hosts import records
 from support.link import gone, laboratory, only_the_first, started, tree, until
 from support.plugin import package, venturi_with
+from support.read import records
 from support.run import venturi
 from support.wait import wait_until
 from venturi.common.links import Link

@@ -15,7 +15,8 @@ import pytest
 
 from support import needs_spark  # noqa: F401  # before what imports Spark
 from support.charrow import serve_command
-from support.hosts import hosts, records
+from support.hosts import hosts
+from support.read import records
 from support.run import environment
 from support.spark_cluster import Cluster, spark_cluster
 from support.wait import wait_until

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support import needs_spark  # noqa: F401  # before what imports Spark
+from support import needs_spark, read  # noqa: F401  # before what imports Spark
 from support.run import command, environment
 
 pytestmark = pytest.mark.usefixtures("core")
@@ -29,9 +29,7 @@ def run(out: Path, *words: str) -> tuple[int, str, list[dict[str, Any]]]:
         stdin=subprocess.DEVNULL,
         check=False,
     )
-    trials = out / "trials.jsonl"
-    lines = trials.read_text().splitlines() if trials.exists() else []
-    return done.returncode, done.stderr, [json.loads(line) for line in lines]
+    return done.returncode, done.stderr, read.records(out)
 
 
 def test_partitions_encoders_and_decoders_within_spark_and_beside_it(tmp_path: Path) -> None:

@@ -14,17 +14,17 @@ import psycopg
 import pytest
 
 from support.needs import require_server
+from support.read import records
 from support.run import command, environment, venturi
 from support.wait import wait_until
 
 pytestmark = pytest.mark.usefixtures("core")
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (path / "trials.jsonl").read_text().splitlines()]
+SOFTWARE = {"mysql": "MariaDB", "postgres": "PostgreSQL"}
 
 
-@pytest.mark.parametrize("scheme", ["mysql", "postgres"])
+@pytest.mark.parametrize("scheme", SOFTWARE)
 def test_streams_that_meet_in_the_same_rows_do_not_wait_for_each_other_in_a_ring(
     scheme: str, tmp_path: Path
 ) -> None:
@@ -43,7 +43,10 @@ def test_streams_that_meet_in_the_same_rows_do_not_wait_for_each_other_in_a_ring
     )
     done = subprocess.run(words, capture_output=True, text=True, env=environment(), check=False)
     assert done.returncode == 0, done.stderr
-    for line in lines(tmp_path / "r"):
+    server = json.loads((tmp_path / "r" / "environment.json").read_text())["server"]
+    assert server["software"]["server"].startswith(SOFTWARE[scheme]) and server["settings"]
+    for line in records(tmp_path / "r"):
+        assert line["target"]["software"].startswith(SOFTWARE[scheme])
         assert (line["outcome"], line["errors"]) == ("ok", None), line["error"]
         assert line["verification"]["achieved"] == "sums" and line["counts"]["rows"] > 1000
         (hits,) = line["verification"]["sums"]
@@ -85,7 +88,7 @@ def test_a_server_that_dies_is_a_failed_trial_and_the_sweep_can_be_finished(tmp_
     _, said = process.communicate()
     assert process.returncode == 5, said
     assert "warning: the server of postgres://local died" in said and "starting another" in said
-    found = lines(path)
+    found = records(path)
     assert [line["outcome"] for line in found] == ["ok", "failed", "ok"]
     failed = found[1]
     assert failed["error"]["kind"] == "lost" and failed["error"]["stream"] is not None
@@ -95,25 +98,6 @@ def test_a_server_that_dies_is_a_failed_trial_and_the_sweep_can_be_finished(tmp_
     assert failed["errors"]["in_doubt"]["rows"] == 50 * failed["errors"]["in_doubt"]["batches"]
     done = venturi("run", "--resume", path, "--retry-failed", "--quiet")
     assert done.returncode == 0, done.stderr
-    again = lines(path)
+    again = records(path)
     assert again[:3] == found and [line["outcome"] for line in again[3:]] == ["ok"]
     assert (again[3]["repeat"], again[3]["warmup"]) == (failed["repeat"], failed["warmup"])
-
-
-def test_the_environment_says_how_a_server_of_ours_is_set(tmp_path: Path) -> None:
-    require_server("postgres")
-    done = venturi(
-        "run",
-        "--target",
-        "postgres://local",
-        "--out",
-        tmp_path / "r",
-        *("--duration", "200ms", "--working-set", "5k", "--repeats", "1", "--warmup", "0"),
-        "--no-report",
-        "--no-ceilings",
-    )
-    assert done.returncode == 0, done.stderr
-    server = json.loads((tmp_path / "r" / "environment.json").read_text())["server"]
-    assert server["software"]["server"].startswith("PostgreSQL") and server["settings"]
-    (name,) = {line["target"]["software"] for line in lines(tmp_path / "r")}
-    assert name.startswith("PostgreSQL")

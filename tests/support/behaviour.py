@@ -391,31 +391,34 @@ def _file(*left_out: str, **more: Any) -> pa.Table:
     return pa.table({name: column for name, column in columns.items() if name not in left_out})
 
 
-def _gets(*forms: str, endless: str, number: Mapping[str, Bytes] | None = None) -> tuple[Way, ...]:
+def _ways(operation: str, *options: Mapping[str, Any], **more: Any) -> tuple[Way, ...]:
+    return tuple(Way(operation, given, **more) for given in options or ({},))
+
+
+def _gets(*forms: str, endless: str, **more: Any) -> tuple[Way, ...]:
     """Gets of a database, by each form of its rows on the wire."""
-    numbers = number or {}
-    return tuple(
-        Way(
-            "get", {"format": form} if form else {}, numbers.get(form, _little), endless=endless,
-            verified="checksum",
-        )
-        for form in forms
-    )  # fmt: skip
+    options = [{"format": form} if form else {} for form in forms]
+    return _ways("get", *options, endless=endless, verified="checksum", **more)
 
 
 NO_SERVER = "it runs in this process: there is no server"
 NO_LOGIN = "its store asks nobody who he is"
 NO_TLS = "its protocol has no TLS"
+TELLS_LENGTHS = "its messages have lengths, so one that is short is a broken message, and no lost row"
+LOCAL = {
+    name: NO_SERVER for name in ("fair", "killed", "severed", "strangers", "tls", "credentials", "secrets")
+}
+SIZES = {"upsert": ("--working-set", "1k"), "ingest": ("--hosts", "10")}
 
 
 @dataclass(frozen=True)
 class System:
     start: Start
     ways: tuple[Way, ...]
-    verified: str
-    """What verification by checksum achieves at best."""
-    software: str
+    software: str = "venturi "
     """How its server calls itself."""
+    verified: str = "sums"
+    """What verification by checksum achieves at best."""
     stranger: str = ""
     """What is said where something else answers on its port, as a pattern."""
     blocks: bool = False
@@ -430,65 +433,68 @@ class System:
     message: bytes | None = None
     """What a value is a part of on the wire and can be left out, as a pattern with the value; None: rows are
     taken out of the table."""
-    long: Mapping[str, Any] = field(default_factory=lambda: {"duration_ns": 60_000_000_000})
-    """Fields of the spec of a trial that is long enough to be ended; for the command: `flags`."""
-    flags: tuple[str, ...] = ("--duration", "60s")
-    amount: int = 20_000_000
-    """Bytes after which it is in the middle of it."""
+    rows: int | None = None
+    """Rows per stream of a trial that is long enough to be ended; None: it has a minute."""
     without: Mapping[str, str] = field(default_factory=dict)
     """Behaviours that it cannot have, and why."""
     ours: bool = False
     """Its server is Venturi's, or it is a file."""
     reads: Reads | None = None
-    theirs: str = ""
-    """A statement that makes a table `sales` of somebody else's."""
+    theirs: str = "CREATE TABLE sales (hits int PRIMARY KEY)"
+    """A statement that makes a table of somebody else's."""
     shared: bool = False
     """Others use its server too, so its connections are cut where it would be killed."""
 
+    @property
+    def long(self) -> dict[str, Any]:
+        """Fields of the spec of a trial that is long enough."""
+        if self.rows is not None:
+            return {"rows_per_stream": self.rows, "verify": "none"}
+        return {"duration_ns": 60_000_000_000}
 
-def _ways(operation: str, *options: Mapping[str, Any], number: Bytes = _little) -> tuple[Way, ...]:
-    return tuple(Way(operation, given, number) for given in options or ({},))
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The same for the command, which takes longer."""
+        length = ("--rows-per-stream", str(5 * self.rows)) if self.rows else ("--duration", "60s")
+        return (*length, *SIZES.get(self.ways[0].operation, ()))
 
+    @property
+    def amount(self) -> int:
+        """Bytes after which such a trial is in the middle of it."""
+        return 20_000_000 if self.ours else 300_000
 
-THEIRS = "CREATE TABLE sales (hits int PRIMARY KEY)"
-UPSERT = ("--duration", "60s", "--working-set", "1k")
-INGEST = ("--duration", "60s", "--hosts", "10")
-LOCAL = {
-    name: NO_SERVER for name in ("fair", "killed", "severed", "strangers", "tls", "credentials", "secrets")
-}
-TELLS_LENGTHS = "its messages have lengths, so one that is short is a broken message, and no lost row"
+    @property
+    def has_tables(self) -> bool:
+        return self.ways[0].operation == "upsert" or self.blocks
 
 
 def _store(scheme: str, message: bytes, *options: Mapping[str, Any], **without: str) -> System:
     return System(
         partial(_store_server, scheme),
         _ways("ingest", *options, number=_text),
-        "checksum",
-        "venturi ",
+        verified="checksum",
         stranger="the server said|the connection was lost|HTTP: ",
         quotes=True,
         message=message,
-        flags=INGEST,
         without={"tls": NO_TLS, "credentials": NO_LOGIN, "secrets": NO_LOGIN, **without},
         ours=True,
     )
 
 
 def _clickhouse(engine: str, version: str, *forms: str) -> System:
-    rows = "SELECT number FROM system.numbers LIMIT 30000000"
-    puts = [Way("put", {"format": form}) for form in forms]
-    gets = [Way("get", {"format": form}, endless=rows) for form in forms]
+    options = [{"format": form} for form in forms]
     return System(
         partial(_clickhouse_server, engine),
-        (*puts, *gets, Way("get", {"format": "rowbinary", "split": "key"}, alike=True)),
-        "sums",
+        (
+            *_ways("put", *options),
+            *_ways("get", *options, endless="SELECT number FROM system.numbers LIMIT 30000000"),
+            Way("get", {"format": "rowbinary", "split": "key"}, alike=True),
+        ),
         f"ClickHouse {version}",
         stranger="HTTP",
         denied="Code: ",
         blocks=True,
-        long={"rows_per_stream": 1_000_000, "verify": "none"},
-        amount=300_000,
-        flags=("--rows-per-stream", "5M"),
+        rows=1_000_000,
         without={"fair": "how much each stream does is known beforehand"},
         theirs="CREATE TABLE sales (hits Int64) ENGINE = Log",
     )
@@ -501,13 +507,14 @@ SMALL: dict[str, pa.Array] = {
     "at": pa.array([0, 86_399_999_999_999, None], pa.time64("ns")),
 }
 RANGE = "WITH RECURSIVE r(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM r"
+GRPC = "is it a gRPC server|speak HTTP/2|a malformed DATA frame"
+TEXT, INSERT = {"statement": "text"}, {"write": "insert"}
 SYSTEMS: dict[str, System] = {
     "flight": System(
         partial(_ours, "flight"),
         (*_ways("get", {}, {"connections": "shared"}), *_ways("put", {}, {"ack": "batch"})),
-        "checksum",
-        "venturi ",
-        stranger="is it a gRPC server|speak HTTP/2|a malformed DATA frame",
+        verified="checksum",
+        stranger=GRPC,
         denied="the token is wrong",
         without={"lost": TELLS_LENGTHS},
         ours=True,
@@ -516,23 +523,18 @@ SYSTEMS: dict[str, System] = {
         _flightsql,
         (
             Way("put"),
-            *(
-                Way(
-                    "get",
-                    {"statement": how},
-                    endless="SELECT a.id FROM needle AS a, needle AS b, needle AS c",
-                    verified="checksum",
-                )
-                for how in ("text", "prepared")
+            *_ways(
+                "get",
+                TEXT,
+                {"statement": "prepared"},
+                endless="SELECT a.id FROM needle AS a, needle AS b, needle AS c",
+                verified="checksum",
             ),
         ),
-        "sums",
         "db_name sqlite 3",
-        stranger="is it a gRPC server|speak HTTP/2|a malformed DATA frame",
+        stranger=GRPC,
         denied="UNAUTHENTICATED",
-        theirs=THEIRS,
         blocks=True,
-        amount=300_000,
         reads=Reads(
             _file("d", "t", "o", "u", "f32", "i32", "p", "b"),
             "SELECT id, hits AS name FROM needle",
@@ -552,8 +554,7 @@ SYSTEMS: dict[str, System] = {
     "http+arrow": System(
         partial(_ours, "http+arrow"),
         (*_ways("get", {}), *_ways("put", {}, {"http_method": "PUT"})),
-        "checksum",
-        "venturi ",
+        verified="checksum",
         denied="token|password",
         without={
             "lost": TELLS_LENGTHS,
@@ -564,8 +565,7 @@ SYSTEMS: dict[str, System] = {
     "charrow": System(
         partial(_ours, "charrow"),
         _ways("get", {}, {"decoders": 0}, {"encoders": 2, "decoders": 2}),
-        "checksum",
-        "venturi ",
+        verified="checksum",
         stranger="is it a charrow server",
         denied="password",
         without={"lost": TELLS_LENGTHS},
@@ -574,16 +574,13 @@ SYSTEMS: dict[str, System] = {
     "mysql": System(
         partial(_database, "mariadb"),
         (
-            *_ways("upsert", {"statement": "text"}, number=_text),
+            *_ways("upsert", TEXT, number=_text),
             *_ways("upsert", {"statement": "prepared"}),
             *_gets(
-                "binary",
-                "text",
-                number={"text": _text},
-                endless="SELECT seq, REPEAT('x', 100) AS s FROM seq_1_to_100000000",
+                "binary", endless=(endless := "SELECT seq, REPEAT('x', 100) AS s FROM seq_1_to_100000000")
             ),
+            *_gets("text", endless=endless, number=_text),
         ),
-        "sums",
         "MariaDB 1|MySQL",
         stranger="speak MySQL's protocol|is it a MySQL server|is a firewall in the way",
         gone="does the server still run",
@@ -600,25 +597,20 @@ SYSTEMS: dict[str, System] = {
         ),
         password=f"{HARD} ö",
         denied=f"error 1045.*is what {WRONG_ENV} holds the password",
-        theirs=THEIRS,
-        flags=UPSERT,
-        amount=300_000,
     ),
     "postgres": System(
         partial(_database, "postgres"),
         (
             *_ways("upsert", {}, {"method": "copy"}, number=_big),
-            *_ways("upsert", {"statement": "text"}, number=_text),
+            *_ways("upsert", TEXT, number=_text),
             Way("upsert", {"synchronous": "off"}, alike=True),
             Way("upsert", {}, more={"in_flight": 4}, alike=True),
             *_gets(
-                "copy",
-                "rows",
-                number={"copy": _big, "rows": _big},
+                *("copy", "rows"),
+                number=_big,
                 endless="SELECT generate_series(1, 100000000) AS n, repeat('x', 100) AS s",
             ),
         ),
-        "sums",
         "PostgreSQL ",
         stranger="is it a PostgreSQL server",
         denied=r"\(28P01\)",
@@ -629,34 +621,26 @@ SYSTEMS: dict[str, System] = {
             r"\(42601\)",
             r"\(42P01\)",
         ),
-        theirs=THEIRS,
-        flags=UPSERT,
-        amount=300_000,
     ),
     "cassandra": System(
         partial(_database, "cassandra"),
         (
-            *_ways("upsert", {"write": "counter"}, {"write": "insert"}, number=_big),
-            *_ways("upsert", {"write": "insert", "statement": "text"}, number=_text),
-            *(
-                Way("upsert", options, alike=True)
-                for options in (
-                    {"write": "insert", "batch": "logged"},
-                    {"write": "insert", "batch": "logged", "statement": "text"},
-                    {"write": "counter", "compression": "lz4"},
-                )
+            *_ways("upsert", {"write": "counter"}, INSERT, number=_big),
+            *_ways("upsert", INSERT | TEXT, number=_text),
+            *_ways(
+                "upsert",
+                INSERT | {"batch": "logged"},
+                INSERT | TEXT | {"batch": "logged"},
+                {"write": "counter", "compression": "lz4"},
+                alike=True,
             ),
             Way("get", alike=True, verified="checksum"),
         ),
-        "sums",
         r"Cassandra 5\.",
         stranger="is it a Cassandra|is a firewall in the way",
         gone="is the server still running",
         denied="does not accept the user or the password",
         without={"users_table": "its counters are in tables apart: tests/servers/test_cassandra.py"},
-        theirs=THEIRS,
-        flags=UPSERT,
-        amount=300_000,
         shared=True,
         reads=Reads(
             _file("t", "u", "p", t_ms=pa.array([-1, None, 5], pa.timestamp("ms", "UTC")), **SMALL),
@@ -670,24 +654,17 @@ SYSTEMS: dict[str, System] = {
     "redis": System(
         _redis,
         _ways("upsert", number=_text),
-        "sums",
         "Redis |Valkey ",
         stranger="is it a Redis server|is a firewall in the way",
         gone="is the server still running",
         denied=f"WRONGPASS.*is what {WRONG_ENV} holds the password",
         theirs="HSET sales:x hits 5",
-        flags=UPSERT,
-        amount=300_000,
     ),
     "clickhouse": _clickhouse("chdb", "26.", "arrow", "native", "rowbinary"),
     "clickhouse-2018": _clickhouse("server", "18.16.1", "native", "rowbinary"),
     "sqlite": System(
         _sqlite,
-        (
-            *_ways("upsert", {}, {"statement": "text"}),
-            *_gets("", endless=f"{RANGE}) SELECT id FROM r"),
-        ),
-        "sums",
+        (*_ways("upsert", {}, TEXT), *_gets("", endless=f"{RANGE}) SELECT id FROM r")),
         r"SQLite 3\.",
         reads=Reads(
             _file("d", "t", "o", "u", "f32", "i32", "p"),
@@ -700,17 +677,15 @@ SYSTEMS: dict[str, System] = {
             "syntax error",
             "no such table",
         ),
-        theirs=THEIRS,
         without=LOCAL,
         ours=True,
     ),
     "duckdb": System(
         _duckdb_file,
         (
-            *_ways("upsert", {}, {"statement": "text"}, {"method": "copy"}),
+            *_ways("upsert", {}, TEXT, {"method": "copy"}),
             *_gets("", endless="SELECT i FROM range(9000000000000000) AS r(i)"),
         ),
-        "sums",
         "DuckDB v",
         reads=Reads(
             _file(),
@@ -723,7 +698,6 @@ SYSTEMS: dict[str, System] = {
             "Parser Error",
             "nowhere",
         ),
-        theirs=THEIRS,
         without={**LOCAL, **dict.fromkeys(("lost", "altered", "shared"), "one process has its file open")},
         ours=True,
     ),

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import json
 import os
 import signal
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +20,6 @@ import pytest
 
 from support.flight import Certificates
 from support.secret import HARD
-from support.wait import wait_until
 from venturi.common.errors import VenturiError
 from venturi.servers import throwaway
 
@@ -250,25 +247,3 @@ def start_database() -> Iterator[Callable[..., Database]]:
     yield begin
     for database in running:
         database.stop()
-
-
-def once_it_runs(
-    spec: dict[str, Any],
-    act: Callable[[], None] | None = None,
-    batches: int = 20,
-    until: Callable[[], bool] | None = None,
-) -> dict[str, Any]:
-    """The record of a trial during which `act` happens, once `batches` have been acknowledged or `until`
-    holds. Without `act` the trial is cancelled."""
-    from venturi import _core
-
-    control = _core.Control()
-    records: list[Any] = []
-    trial = threading.Thread(target=lambda: records.append(_core.run_trial(json.dumps(spec), control)))
-    trial.start()
-    until = until or (lambda: control.progress()["batches"] >= batches)
-    wait_until(lambda: until() or not trial.is_alive())
-    (act or control.cancel)()
-    trial.join()
-    record: dict[str, Any] = json.loads(records[0])
-    return record

@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import itertools
-import json
 import os
 import re
 import shutil
@@ -262,14 +261,6 @@ def ray_cluster(on: Hosts, *options: object) -> Iterator[RayCluster]:
         yield made
     finally:
         made.remove()
-
-
-def records(out: Path) -> list[dict[str, Any]]:
-    """The trials of a run that may still go on."""
-    path = out / "trials.jsonl"
-    # Not yet a line: one whose end is not there.
-    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def busy(on: Iterable[Host]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -17,11 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from support.needs import DEBIAN
 from support.wait import wait_until
 from venturi.servers.throwaway import network
-
-# Before a test has a cache of its own.
-_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi" / "debian"
 
 
 def rows(count: int, start: int = 0) -> pa.Table:
@@ -68,7 +65,7 @@ def python_server(folder: Path) -> Iterator[str]:
 
 
 def nginx() -> Path | None:
-    found = shutil.which("nginx") or shutil.which("nginx", path=str(_CACHE / "usr" / "sbin"))
+    found = shutil.which("nginx") or shutil.which("nginx", path=str(DEBIAN / "usr" / "sbin"))
     return Path(found) if found else None
 
 

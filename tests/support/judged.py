@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import operator
 import os
 import random
 import re
@@ -39,9 +40,9 @@ from support.behaviour import (
     Way,
     needle_spec,
 )
-from support.database import once_it_runs
 from support.flight import Certificates, write_ipc
-from support.holding import HoldingRelay, while_held
+from support.holding import HoldingRelay, during, while_held
+from support.read import records
 from support.records_schema import offences
 from support.run import venturi
 from support.secret import ONCE, WRONG, Watch, right_and_wrong
@@ -141,6 +142,7 @@ def good(record: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
+CANCEL = operator.methodcaller("cancel")
 Behaviour = Callable[[Place], None]
 BEHAVIOURS: dict[str, Behaviour] = {}
 
@@ -307,13 +309,13 @@ def commanded(place: Place) -> None:
         "--no-ceilings", "--no-report", "--out", out,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    records = [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()]
-    assert len(records) == 2 * max(1, len(forms))
-    for record in records:
-        found = record["parameters"]
-        assert record["verification"]["achieved"] in ("sums", "count") and found["operation"] == "get"
+    found = records(out)
+    assert len(found) == 2 * max(1, len(forms))
+    for record in found:
+        given = record["parameters"]
+        assert record["verification"]["achieved"] in ("sums", "count") and given["operation"] == "get"
         # What belongs to upserts is not set.
-        assert not {found.get(name) for name in ("write", "statement", "journal")} - {None}
+        assert not {given.get(name) for name in ("write", "statement", "journal")} - {None}
 
 
 @behaviour
@@ -390,7 +392,7 @@ def lost(place: Place) -> None:
 def cancelled(place: Place) -> None:
     """In the middle: what was done is told, nothing is left, and the server is as well as before."""
     for way in place.unlike:
-        record = once_it_runs(place.long(way), batches=5)
+        record = during(place.long(way), lambda control: control.progress()["batches"] >= 5, CANCEL)
         assert record["outcome"] == "interrupted" and record["error"]["kind"] == "cancelled", record
         assert record["counts"]["rows"] > 0
     good(place.trial(place.first))
@@ -418,7 +420,7 @@ def fair(place: Place) -> None:
     spec = {**place.long(place.first, streams=4), "threads": 1}
     with HoldingRelay(place.server.port) as relay:
         spec["target"] = place.server.on(relay.own_port, spec["target"])
-        record = once_it_runs(spec, until=lambda: sum(n > 200_000 for n in relay.connections) >= 4)
+        record = during(spec, lambda _: sum(n > 200_000 for n in relay.connections) >= 4, CANCEL)
     assert record["outcome"] == "interrupted", record
     rows = [stream["rows"] for stream in record["streams"]]
     assert len(rows) == 4 and min(rows) > 0 and sum(rows) == record["counts"]["rows"]
@@ -576,8 +578,7 @@ def killed(place: Place) -> None:
         )  # fmt: skip
         assert relay.held.is_set()
     assert done.returncode == 5 and "Traceback" not in done.stderr, done.stderr
-    (line,) = (out / "trials.jsonl").read_text().splitlines()
-    record = json.loads(line)
+    (record,) = records(out)
     assert record["outcome"] == "failed" and record["error"]["kind"] == "lost", record["error"]
     assert f"127.0.0.1:{relay.own_port}" in record["error"]["message"] and record["counts"]["rows"] > 0
     assert re.search(place.system.gone, record["error"]["message"]), record["error"]
@@ -626,7 +627,7 @@ def judged(certificates: Certificates, request: pytest.FixtureRequest) -> Iterat
 
 NEEDS: dict[str, Callable[[System], object]] = {
     **dict.fromkeys(("comes_back", "asked_wrong", "commanded"), lambda system: system.reads),
-    "tables": lambda system: system.theirs,
+    "tables": lambda system: system.has_tables,
     "users_table": lambda system: system.reads and system.ways[0].operation == "upsert",
 }
 """What a system must have for a behaviour to apply to it."""

@@ -12,11 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from support.hosts import Hosts
-from support.needs import require
+from support.needs import DEBIAN, require, unpacked_libraries
 from support.wait import wait_until
 
-# Fixtures give the tests another cache directory; what tools/install-servers unpacked is in the user's.
-_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi" / "debian"
 # sshd wants a user of its own and a directory of root's: in a view of the file system that only it has.
 _AS_INSTALLED = """
 set -eu
@@ -50,7 +48,7 @@ Host *
 
 
 def _sshd() -> str | None:
-    places = (_CACHE / "usr/sbin/sshd", Path("/usr/sbin/sshd"))
+    places = (DEBIAN / "usr/sbin/sshd", Path("/usr/sbin/sshd"))
     return next((str(place) for place in places if place.exists()), None)
 
 
@@ -73,7 +71,7 @@ def ssh(on: Hosts) -> Iterator[str]:
         (folder / "sshd_config").write_text(_SERVER.format(folder=folder))
         names = "".join(f"Host h{host.number}\n  HostName {host.address}\n" for host in on)
         (folder / "config").write_text(names + _CLIENT.format(folder=folder))
-        libraries = os.pathsep.join(str(p) for p in (_CACHE / "usr/lib").glob("*-linux-gnu*"))
+        libraries = unpacked_libraries()
         for host in on:
             prepared = ["unshare", "--mount", "sh", "-c", _AS_INSTALLED, "sh", folder]
             server = [program, "-D", "-e", "-f", folder / "sshd_config"]

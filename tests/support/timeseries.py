@@ -16,10 +16,11 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
+from support.needs import CACHE, DEBIAN
+
 TICK = os.sysconf("SC_CLK_TCK")
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi"
 # Programs of Debian's packages that need no installation (tools/install-servers).
-UNPACKED = CACHE / "debian/usr/bin"
+UNPACKED = DEBIAN / "usr/bin"
 
 
 def program(name: str) -> str | None:
