@@ -49,10 +49,6 @@ def test_a_query_by_text_and_prepared(plain: Server) -> None:
         assert sums(record)["name"] == sum(len(f"ä{n}".encode()) for n in range(1, ROWS + 1) if n % 7)
         kind = "statement" if statement == "text" else "prepared"
         assert record["target"]["protocol"] == f"flightsql-{kind}"
-        assert record["target"]["software"] == "db_name sqlite 3"
-        assert record["target"]["pid"] == plain.process.pid
-        assert record["counts"]["wire_bytes"] > record["counts"]["payload_bytes"]
-        assert {"receive", "decode", "verify"} <= set(record["stages"]["client"])
 
 
 @pytest.mark.parametrize("statement", ["text", "prepared"])
@@ -132,8 +128,6 @@ def test_a_server_that_does_not_count(tmp_path: Path) -> None:
 
 
 def test_what_goes_wrong_with_a_query(plain: Server) -> None:
-    record = get(plain.url, table="nosuch")
-    refused(record, "server", plain.address, 'SELECT * FROM "nosuch"', "no such table: nosuch")
     record = get(plain.url, query="SELECT *\nFROM things WHERE", statement="prepared")
     refused(record, "server", "SELECT * FROM things WHERE", "incomplete input")
     record = get(plain.url, streams=2, table="things", split="key", split_by="name")

@@ -79,16 +79,6 @@ def charrow_url(core: object, file: Path) -> Iterator[str]:
         yield f"charrow://{server.address}"
 
 
-@pytest.mark.parametrize("partitions", [1, 5])
-def test_charrow(spark: Any, charrow_url: str, partitions: int) -> None:
-    frame = read(spark, charrow_url, table="sales", partitions=partitions, checksum=True)
-    assert frame.rdd.getNumPartitions() == partitions
-    assert frame.selectExpr("count(*)", "sum(id)", "count(ratio)").collect()[0] == (
-        *(ROWS, ROWS * (ROWS - 1) // 2),
-        ROWS - len(range(0, ROWS, 7)),
-    )
-
-
 def test_what_the_server_does(spark: Any, charrow_url: str) -> None:
     """Columns and a limit; a schema of one's own is a list of columns too."""
     few = read(spark, charrow_url, table="sales", columns="name,id", limit=1000, partitions=2)
@@ -137,8 +127,6 @@ def test_the_dead_fail_the_job(spark: Any, charrow_url: str) -> None:
     [
         ({"table": "nothing"}, "nothing"),
         ({"table": "sales", "columns": "id,nothing"}, "nothing"),
-        ({"table": "sales", "encoder": "2"}, "option 'encoder' is not known"),
-        ({}, "'query' or 'table' is missing"),
     ],
 )
 def test_mistakes_are_named(spark: Any, charrow_url: str, options: dict[str, str], said: str) -> None:

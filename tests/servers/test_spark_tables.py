@@ -63,7 +63,9 @@ def whole(frame: Any, expected: tuple[Any, ...], source: Any) -> None:
 
 def test_charrow(spark: Any, file: Path, source: Any, expected: tuple[Any, ...]) -> None:
     with charrow_support.serving("--table", f"sales={file}") as server:
-        frame = read(spark, f"charrow://{server.address}", table="sales", partitions=2, encoders=2)
+        options = {"partitions": 2, "encoders": 2, "checksum": True}
+        frame = read(spark, f"charrow://{server.address}", table="sales", **options)
+        assert frame.rdd.getNumPartitions() == 2
         whole(frame, expected, source)
 
 

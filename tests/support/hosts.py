@@ -23,6 +23,7 @@ from typing import Any
 
 from support.flight import ServerProcess, serve_command
 from support.needs import require
+from support.processes import command_line
 from support.run import ROOT, command, environment
 from support.wait import wait_until
 
@@ -118,8 +119,7 @@ class Host:
         found = {}
         for pid in self.processes():
             with contextlib.suppress(OSError):
-                line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                found[pid] = line
+                found[pid] = command_line(pid)
         return found
 
     def signal(self, number: int, containing: str = "") -> list[int]:

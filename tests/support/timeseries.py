@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from support.needs import CACHE, DEBIAN
+from support.processes import cpu_seconds
 
-TICK = os.sysconf("SC_CLK_TCK")
 # Programs of Debian's packages that need no installation (tools/install-servers).
 UNPACKED = DEBIAN / "usr/bin"
 
@@ -88,8 +88,7 @@ class Server(ABC):
     def cpu_seconds(self) -> float:
         """User and system time of its process, all threads."""
         assert self.process is not None
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / TICK
+        return cpu_seconds(self.process.pid)
 
     def settle(self) -> None:
         """Has what it holds in memory written to its files, as far as it can be asked to."""
