@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from support.link import laboratory
-from support.read import records
+from support.link import host_has_namespaces  # noqa: F401 - a fixture
+from support.read import ran, records
 from support.run import venturi
 from venturi.analysis import results
 from venturi.common.links import parse
@@ -21,17 +21,10 @@ TRIAL = ("--duration", "1s", "--warmup", "0", "--no-report", "--unproven")
 PART = parse("1gbit").payload_part
 
 
-@pytest.fixture(scope="module", autouse=True)
-def host_has_namespaces() -> None:
-    with laboratory():
-        pass
-
-
 def _measured(tmp_path: Path, *more: str) -> dict[tuple[Any, ...], Any]:
     """The run's cells by operation and loaders."""
     out = tmp_path / "run"
-    done = venturi("run", "--target", "flight://local", "--out", out, *TRIAL, *more, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    ran(out, "--target", "flight://local", *TRIAL, *more, cwd=tmp_path)
     cells = results.load(str(out)).cells
     return {(cell.parameters["operation"], cell.parameters["loaders"]): cell for cell in cells}
 
@@ -61,14 +54,10 @@ def test_raw_tcp_that_its_ends_limit_is_tried_on_one_cpu_and_on_two(tmp_path: Pa
     """Over a link that is as fast as it goes, each placement of the ends has a third of the time.
 
     Twin: tests/unit/test_ceilings.py."""
-    words = (
-        *("--target", "flight://local", "--operation", "get", "--duration", "200ms", "--repeats", 1),
-        *("--warmup", 0, "--no-report"),
-    )
-    out = tmp_path / "run"
-    done = venturi("run", "--link", "unshaped,100mbit", *words, "--quiet", "--out", out)
-    assert done.returncode == 0, done.stderr
-    lines = map(json.loads, (out / "ceilings.jsonl").read_text().splitlines())
+    words = ("--target", "flight://local", "--operation", "get", "--link", "unshaped,100mbit")
+    once = ("--duration", "200ms", "--repeats", 1, "--warmup", 0, "--no-report", "--quiet")
+    ran(tmp_path / "run", *words, *once)
+    lines = map(json.loads, (tmp_path / "run" / "ceilings.jsonl").read_text().splitlines())
     spent = {line["link"]: line["interval_ns"] for line in lines if line["kind"] == "tcp"}
     # A busy machine stretches both.
     assert spent["unshaped"] < spent["100mbit"] / 2

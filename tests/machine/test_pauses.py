@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from support.flight import ServerProcess, failed, peer_command, succeeded
+from support.flight import ServerProcess, failed, peer_command, succeeded, trial_spec
 from support.run import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux tells how long a thread waited")
@@ -44,18 +44,9 @@ def trial(target: str, stopped: int | None = None) -> tuple[dict[str, Any], floa
     `stopped` is that process, 0 the client. A get of a table lasts as long as the table wants.
     """
     table = "/" in target.split("://")[1]
-    spec = {
-        "trial": "paused",
-        "target": target,
-        "options": {},
-        "operation": "get",
-        "data": {"source": "remote"} if table else {"source": "records", "columns": 4, "seed": 1},
-        "rows_per_batch": 4096,
-        "streams": 1,
-        "threads": 1,
-        "duration_ns": None if table else 3_000_000_000,
-        "timeout_ns": 60_000_000_000,
-    }
+    ours = {"data": {"source": "records", "columns": 4, "seed": 1}, "duration_ns": 3_000_000_000}
+    given = {"rows_per_batch": 4096, "timeout_ns": 60_000_000_000}
+    spec = trial_spec(target, **given, **({} if table else ours))
     client = subprocess.Popen(
         [sys.executable, "-c", TRIAL, json.dumps(spec)], stdout=subprocess.PIPE, text=True, cwd=ROOT
     )

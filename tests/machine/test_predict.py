@@ -9,23 +9,22 @@ from statistics import median
 
 import pytest
 
-from support import synthetic
-from support.path import hosts
+from support.link import laboratory
+from support.read import ran, records
 from support.run import venturi
 from venturi.analysis import results
 
 
 def test_real_trials_check_a_prediction(core: object, tmp_path: Path) -> None:
-    with hosts():  # skips where no network namespaces can be made
+    with laboratory():  # skips where no network namespaces can be made
         pass
     path = tmp_path / "run"
     over = "50mbit 5ms,100mbit 20ms,200mbit 5ms,100mbit"
-    run = venturi(
-        *("run", "--target", "flight://local", "--operation", "get", "--link", over, "--window", "1Mi"),
+    ran(
+        path,
+        *("--target", "flight://local", "--operation", "get", "--link", over, "--window", "1Mi", "-q"),
         *("--duration", "700ms", "--repeats", "2", "--warmup", "0", "--ceilings", "none", "--no-report"),
-        *("-q", "--out", path),
     )
-    assert run.returncode == 0, run.stderr
     queued = venturi("predict", path, "--link", "150mbit 10ms", "--queue")
     assert queued.returncode == 0, queued.stderr
     (line,) = [json.loads(text) for text in (path / "predictions.jsonl").read_text().splitlines()]
@@ -35,7 +34,7 @@ def test_real_trials_check_a_prediction(core: object, tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stderr
     assert "get with link 150mbit 10ms: predicted" in " ".join(checked.stdout.split())
     (one,) = results.load(path).predictions
-    trials = synthetic.lines(path)
+    trials = records(path)
     assert {trial["outcome"] for trial in trials} == {"ok"}
     new = [trial for trial in trials if trial["parameters"]["link"] == "150mbit 10ms"]
     assert len(new) == 2, "as many repeats as the run has"

@@ -136,12 +136,6 @@ def test_what_goes_wrong_with_a_query(plain: Server) -> None:
     refused(record, "usage", "split_by x: there is no such column")
 
 
-def test_rows_are_not_counted_where_nobody_asks(plain: Server) -> None:
-    record = get(plain.url, table="things", verify="none")
-    assert record["error"] is None and record["counts"]["rows"] == ROWS
-    good(get(plain.url, table="things", verify="count"), ROWS, "count")
-
-
 def test_a_token_and_a_server_of_tls_alone(
     tmp_path: Path, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:

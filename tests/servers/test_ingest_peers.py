@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
-import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from support import timeseries as stores
+from support.adbc import QUIET
 from support.needs import require
-from support.read import records
+from support.read import ran
 from support.run import venturi
 from support.wait import wait_until
 from venturi.common.errors import ExitCode
@@ -26,7 +25,7 @@ POINTS = 200_000
 class GuardedInfluxDb(stores.InfluxDb):
     """It answers to `loader` and its password only."""
 
-    LOG_IN = urllib.parse.urlencode({"u": "loader", "p": "s3cret pass&word"})
+    log_in: ClassVar = {"u": "loader", "p": "s3cret pass&word"}
 
     def command(self) -> list[str]:
         command = super().command()
@@ -37,14 +36,7 @@ class GuardedInfluxDb(stores.InfluxDb):
     def answers(self) -> bool:
         there = f"http://127.0.0.1:{self.ports['http']}/query"
         stores.fetch(there, b"q=CREATE USER loader WITH PASSWORD 's3cret pass%26word' WITH ALL PRIVILEGES")
-        stores.fetch(f"{there}?{self.LOG_IN}", b"q=CREATE DATABASE bench")
-        return True
-
-    def _query(self, text: str) -> list[dict[str, object]]:
-        query = urllib.parse.urlencode({"db": "bench", "q": text})
-        there = f"http://127.0.0.1:{self.ports['http']}/query?{self.LOG_IN}&{query}"
-        series: list[dict[str, object]] = json.loads(stores.fetch(there))["results"][0].get("series", [])
-        return series
+        return super().answers()
 
 
 Peers = Callable[[type[stores.Server]], stores.Server]
@@ -74,10 +66,7 @@ def until_stored(server: stores.Server, wanted: int) -> None:
 
 def ingested(target: str, place: Path, *more: str) -> dict[str, Any]:
     words = ["--target", target, "--hosts", "20", "--streams", "2", "--points-per-stream", str(POINTS // 2)]
-    once = ["--repeats", "1", "--warmup", "0", "--no-ceilings", "--no-report", "--out", str(place / "run")]
-    done = venturi("run", *words, *once, *more)
-    assert done.returncode == 0, done.stderr
-    (record,) = records(place / "run")
+    (record,) = ran(place / "run", *words, *QUIET, *more)
     assert record["outcome"] == "ok" and record["counts"]["rows"] == POINTS
     return record
 

@@ -21,6 +21,7 @@ from support.link import (
     alive,
     for_others,
     gone,
+    host_has_namespaces,  # noqa: F401 - a fixture
     laboratory,
     networks,
     nothing_left,
@@ -30,7 +31,7 @@ from support.link import (
     until,
 )  # fmt: skip
 from support.needs import require
-from support.read import records
+from support.read import ran, records
 from support.run import command, environment, venturi
 from support.wait import wait_until
 from venturi.common.errors import VenturiError
@@ -45,12 +46,6 @@ LOCAL = ("--target", "flight://local", "--operation", "get", *QUIET)
 TRIAL, KEEPER = "venturi.engine.apart", "venturi.lab.keeper"
 """The process of a trial that runs in a namespace, and that which holds the namespaces."""
 LONG = ("--duration", "600s")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def host_has_namespaces() -> None:
-    with laboratory():
-        pass
 
 
 @pytest.mark.parametrize(
@@ -120,11 +115,9 @@ def test_the_link_leads_to_remote_and_local_is_beside_the_client(tmp_path: Path)
         "influx": ("--operation", "ingest", "--points-per-stream", "200k"),
     }
     for scheme, words in given.items():
-        out = tmp_path / scheme
         places = (f"--place={place}={scheme}://{place}" for place in ("local", "remote"))
-        done = venturi("run", *places, "--link", "100mbit", "--repeats", 1, *QUIET, *words, "--out", out)
-        assert done.returncode == 0, done.stderr
-        found = {line["parameters"]["place"]: line for line in records(out)}
+        trials = ran(tmp_path / scheme, *places, "--link", "100mbit", "--repeats", 1, *QUIET, *words)
+        found = {line["parameters"]["place"]: line for line in trials}
         far = found["remote"]
         assert far["counts"]["wire_bytes"] / far["times"]["interval_ns"] * 1e9 < 1.03 * 12.5e6
         assert found["local"]["parameters"]["link"] is None and "link" not in found["local"]

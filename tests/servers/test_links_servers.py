@@ -12,9 +12,9 @@ import pytest
 
 import venturi as api
 from support.adbc import driver
-from support.link import gone, laboratory, only_the_first, started, tree, until
+from support.link import gone, host_has_namespaces, only_the_first, started, tree, until  # noqa: F401 - a fixture
 from support.plugin import package, venturi_with
-from support.read import records
+from support.read import ran, records
 from support.run import venturi
 from support.wait import wait_until
 from venturi.common.links import Link
@@ -80,12 +80,6 @@ class Target:
         connection = socket.create_connection((self.place.hostname, self.place.port))
         return pa.ipc.open_stream(connection.makefile("rb"))
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def host_has_namespaces() -> None:
-    with laboratory():
-        pass
 
 
 FAR = "flight://{server}:5000/t"
@@ -155,9 +149,8 @@ def test_one_that_takes_its_time_beside_ours(tmp_path: Path) -> None:
     server = script(tmp_path, f"import time\ntime.sleep(2)\n{FLIGHT}")
     places = ("--place", f"own={FAR}", "--place", "ours=flight://local")
     words = ("--server", f"{server} {{server}}", "--operation", "get", "--link", "40mbit")
-    done = venturi("run", *places, *words, *QUIET, "--out", tmp_path / "run")
-    assert done.returncode == 0, done.stderr
-    assert [line["outcome"] for line in records(tmp_path / "run")] == ["ok", "ok"]
+    found = ran(tmp_path / "run", *places, *words, *QUIET)
+    assert [line["outcome"] for line in found] == ["ok", "ok"]
 
 
 def test_one_that_does_not_serve(tmp_path: Path) -> None:

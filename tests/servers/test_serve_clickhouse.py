@@ -12,7 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from support.adbc import QUIET
 from support.clickhouse import Server, engine, has_chdb, old_server  # noqa: F401 - a fixture
+from support.read import ran
 from support.run import command, venturi
 from venturi.servers.throwaway.chdb_http import joined
 
@@ -112,11 +114,8 @@ def served_and_kept(kind: str, tmp_path: Path) -> None:
             assert hello["settings"] == {"max_threads": "1"}
             words = ["--target", hello["url"], "--operation", "put", "--data", "builtin:birdstrikes"]
             words += ["--no-setup"] if there else ["--keep"]
-            done = venturi(
-                "run", *words, "--rows-per-stream", "10k", "--wire-format", "native", "--repeats", "1",
-                "--warmup", "0", "--no-ceilings", "--no-report", "--out", tmp_path / f"run{there}",
-            )  # fmt: skip
-            assert done.returncode == 0, done.stderr
+            words += ["--rows-per-stream", "10k", "--wire-format", "native", *QUIET]
+            ran(tmp_path / f"run{there}", *words)
         finally:
             said = process.communicate()[1]
         assert process.returncode == 0 and not Path(hello["directory"]).exists(), said

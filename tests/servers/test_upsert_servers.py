@@ -6,16 +6,16 @@ import json
 import os
 import random
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from support.link import started
 from support.needs import require_server
-from support.read import records
-from support.run import command, environment, venturi
+from support.read import ran, records
+from support.run import venturi
 from support.wait import wait_until
 
 pytestmark = pytest.mark.usefixtures("core")
@@ -36,16 +36,15 @@ def test_streams_that_meet_in_the_same_rows_do_not_wait_for_each_other_in_a_ring
     rows = [key for _ in range(100) for key in draw.sample(keys, 500)]
     clicks = tmp_path / "clicks.csv"
     clicks.write_text("day,page,hits\n" + "".join(f"{day},{page},1\n" for day, page in rows))
-    words = command(
-        *("run", "--operation", "upsert", "--target", f"{scheme}://local", "--data", clicks),
+    found = ran(
+        tmp_path / "r",
+        *("--operation", "upsert", "--target", f"{scheme}://local", "--data", clicks),
         *("--key", "day,page", "--add", "hits", "--streams", "4", "--duration", "1s", "--repeats", "2"),
-        *("--warmup", "0", "--no-report", "--no-ceilings", "--out", tmp_path / "r"),
+        *("--warmup", "0", "--no-report", "--no-ceilings"),
     )
-    done = subprocess.run(words, capture_output=True, text=True, env=environment(), check=False)
-    assert done.returncode == 0, done.stderr
     server = json.loads((tmp_path / "r" / "environment.json").read_text())["server"]
     assert server["software"]["server"].startswith(SOFTWARE[scheme]) and server["settings"]
-    for line in records(tmp_path / "r"):
+    for line in found:
         assert line["target"]["software"].startswith(SOFTWARE[scheme])
         assert (line["outcome"], line["errors"]) == ("ok", None), line["error"]
         assert line["verification"]["achieved"] == "sums" and line["counts"]["rows"] > 1000
@@ -63,17 +62,11 @@ def has_rows(connection: psycopg.Connection[Any]) -> bool:
 def test_a_server_that_dies_is_a_failed_trial_and_the_sweep_can_be_finished(tmp_path: Path) -> None:
     require_server("postgres")
     path = tmp_path / "r"
-    process = subprocess.Popen(
-        command(
-            *("run", "--target", "postgres://local", "--out", path, "--json", "--no-report", "--no-ceilings"),
-            *("--duration", "5s", "--working-set", "5k", "--rows-per-batch", "50", "--streams", "2"),
-            *("--repeats", "2", "--warmup", "1", "--timeout", "10s"),
-        ),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
+    process = started(
+        *("run", "--target", "postgres://local", "--out", path, "--json", "--no-report", "--no-ceilings"),
+        *("--duration", "5s", "--working-set", "5k", "--rows-per-batch", "50", "--streams", "2"),
+        *("--repeats", "2", "--warmup", "1", "--timeout", "10s"),
+        cwd=tmp_path,
     )
     assert process.stdout is not None
     first = json.loads(process.stdout.readline())

@@ -116,11 +116,9 @@ def write_ipc(table: pa.Table, path: Path) -> Path:
     return path
 
 
-def run_trial(target: str, operation: str = "get", **changes: Any) -> dict[str, Any]:
-    """The record of one small trial; `changes` are fields of the spec (docs/format.md)."""
-    from venturi import _core
-
-    spec: dict[str, Any] = {
+def trial_spec(target: str, operation: str = "get", **changes: Any) -> dict[str, Any]:
+    """One small trial; `changes` are fields of the spec (docs/format.md)."""
+    return {
         "trial": uuid.uuid4().hex,
         "target": target,
         "options": {},
@@ -134,7 +132,13 @@ def run_trial(target: str, operation: str = "get", **changes: Any) -> dict[str, 
         "timeout_ns": 10_000_000_000,
         **changes,
     }
-    record = _core.run_trial(json.dumps(spec), _core.Control())
+
+
+def run_trial(target: str, operation: str = "get", **changes: Any) -> dict[str, Any]:
+    """The record of such a trial."""
+    from venturi import _core
+
+    record = _core.run_trial(json.dumps(trial_spec(target, operation, **changes)), _core.Control())
     result: dict[str, Any] = json.loads(record) if isinstance(record, str) else record
     return result
 

@@ -81,9 +81,9 @@ class Host:
         """A reference server on this host's address, as long as the block lasts."""
         return ServerProcess([*self.inside(), *command("--host", self.address, *arguments)])
 
-    def shape(self, rate: str, burst: str = "256kb") -> None:
+    def shape(self, rate: str, burst: str = "256kb", sent_only: bool = False) -> None:
         """What this host sends and what it is sent, each at most this fast, with a queue of 50 ms."""
-        for namespace, device in ((self.name, "eth0"), (self._switch, self._port)):
+        for namespace, device in ((self.name, "eth0"), (self._switch, self._port))[: 1 if sent_only else 2]:
             words = ["netns", "exec", namespace, "tc", "qdisc", "replace", "dev", device, "root", "tbf"]
             ip(*words, "rate", rate, "burst", burst, "latency", "50ms")
 

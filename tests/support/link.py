@@ -15,6 +15,8 @@ from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from support.needs import require
 from support.processes import command_line, fields
 from support.run import command, environment
@@ -39,6 +41,13 @@ def laboratory() -> Iterator[Laboratory]:
         raise
     with contextlib.closing(made):
         yield made
+
+
+@pytest.fixture(scope="module", autouse=True)
+def host_has_namespaces() -> None:
+    """For modules that import it: all of their tests need network namespaces."""
+    with laboratory():
+        pass
 
 
 def inside(lab: Laboratory, end: str, *words: object) -> list[str]:

@@ -1,4 +1,4 @@
-"""Gets from databases straight through the core, and what a good record of one must say."""
+"""Gets and puts straight through the core, runs by the command, and what a good record must say."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from support.holding import during
+from support.run import venturi
 
 RECORDS = {"source": "records", "columns": 4, "seed": 3}
 REMOTE = {"source": "remote"}
@@ -55,6 +56,13 @@ def records(out: Path) -> list[dict[str, Any]]:
     # Not yet a line: one whose end is not there.
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def ran(out: Path, *words: object, **given: Any) -> list[dict[str, Any]]:
+    """The trials of `venturi run` with these words, which ends well."""
+    done = venturi("run", *words, "--out", out, **given)
+    assert done.returncode == 0, done.stderr
+    return records(out)
 
 
 def file_of(path: Path, table: Any) -> dict[str, Any]:
