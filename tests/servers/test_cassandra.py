@@ -46,30 +46,19 @@ def passed(record: dict[str, Any]) -> dict[str, Any]:
     return verification
 
 
-def count(database: Database, table: str, column: str = "hits") -> tuple[int, int]:
-    """Rows and sum, as somebody else's driver reads them."""
-    found = database.run_sql(f"SELECT {column} FROM venturi.{table}")
-    return len(found), sum(row[0] for row in found)
-
-
 @pytest.mark.parametrize("write", ["insert", "counter"])
 @pytest.mark.parametrize("statement", ["prepared", "text"])
-def test_batches_as_one_statement(cassandra: Database, write: str, statement: str, tmp_path: Path) -> None:
-    options = {"write": write, "statement": statement, "batch_form": "statement", "keep": True}
-    table = f"venturi_whole_{write}_{statement}"
-    compression = "lz4" if write == "counter" else None
-    record = upsert(cassandra, table, options={**options, "compression": compression})
-    verification = passed(record)
-    assert record["counts"]["batches"] == 20
-    assert count(cassandra, table) == (verification["rows"], int(verification["sums"][-1]["found"]))
-    # A file's last batch is shorter, and a statement of its own.
+def test_a_shorter_last_batch_as_one_statement(
+    cassandra: Database, write: str, statement: str, tmp_path: Path
+) -> None:
     rows = pa.table({"id": pa.array(range(50), pa.int32()), "sold": pa.array(range(50), pa.int64())})
     given: dict[str, Any] = {
         "data": file_of(tmp_path / "table.arrow", rows),
         "upsert": {"key": ["id"], "add": ["sold"]},
+        "options": {"write": write, "statement": statement, "batch_form": "statement"},
         **{"rows": 60, "rows_per_batch": 20, "streams": 1},
     }
-    verification = passed(upsert(cassandra, table, options=options, **given))
+    verification = passed(upsert(cassandra, "venturi_whole", **given))
     assert verification["rows"] == 50
     assert int(verification["sums"][0]["found"]) == sum(range(50))
 
@@ -92,33 +81,8 @@ def test_a_statement_that_the_server_forgets(cassandra: Database, form: str, in_
     assert passed(record)["rows"] > 0
 
 
-@pytest.mark.parametrize("write", ["insert", "counter"])
-@pytest.mark.parametrize("statement", ["prepared", "text"])
-def test_rows_one_by_one_with_many_in_flight(cassandra: Database, write: str, statement: str) -> None:
-    options = {"write": write, "batch": "none", "statement": statement}
-    record = upsert(cassandra, "venturi_single", options=options, rows_per_batch=1, in_flight=64)
-    passed(record)
-    assert record["counts"]["batches"] == record["counts"]["rows"] == 4000
-    assert record["workers"]["client"]["workers"] == 128
-
-
 def test_one_by_one_needs_batches_of_one_row(cassandra: Database) -> None:
     refused(upsert(cassandra, "venturi_x", options={"batch": "none"}), "usage", "--in-flight")
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"compression": "snappy"},
-        {"token_aware": False},
-        {"partition_key": 1},
-        {"partition_key": 3, "consistency": "all"},
-        {"init": ["SELECT key FROM system.local"]},
-    ],
-    ids=str,
-)
-def test_options(cassandra: Database, options: dict[str, Any]) -> None:
-    passed(upsert(cassandra, "venturi_options", options=options))
 
 
 def test_a_wrong_init_statement(cassandra: Database) -> None:

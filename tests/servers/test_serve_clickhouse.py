@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from support.adbc import QUIET
 from support.clickhouse import Server, engine, has_chdb, old_server  # noqa: F401 - a fixture
+from support.flight import ServerProcess
 from support.read import ran
-from support.run import command, venturi
+from support.run import command, venturi, venturi_process
+from support.wait import HANG_SECONDS
 from venturi.servers.throwaway.chdb_http import joined
 
 
@@ -83,16 +82,10 @@ def test_settings_are_a_requests_own(engine: Server) -> None:  # noqa: F811
     assert engine.ask("SELECT 'a\\'b'") == "a\\'b" and engine.ask("SELECT 1 WHERE 0") == ""
 
 
-def serve(*words: str) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
-    process = subprocess.Popen(
-        command("serve", "clickhouse", "--port", "0", "--json", "--exit-with-parent", *words),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+def serve(*words: str) -> ServerProcess:
+    return ServerProcess(
+        command("serve", "clickhouse", "--port", "0", "--json", "--exit-with-parent", *words)
     )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    return process, json.loads(line or b"{}")
 
 
 @pytest.mark.parametrize("kind", ["server", "chdb"])
@@ -106,9 +99,8 @@ def test_served_by_hand_and_kept(kind: str, tmp_path: Path) -> None:
 def served_and_kept(kind: str, tmp_path: Path) -> None:
     kept = str(tmp_path / "kept")
     for there in (False, True):
-        process, hello = serve("--engine", kind, "--data", kept, "--set", "max_threads=1")
-        try:
-            assert hello, process.communicate()[1]
+        with serve("--engine", kind, "--data", kept, "--set", "max_threads=1") as served:
+            hello = served.ready
             assert hello["software"].startswith("ClickHouse ") and hello["url"].endswith("/venturi")
             assert ("chdb" in hello["software"]) is (kind == "chdb")
             assert hello["settings"] == {"max_threads": "1"}
@@ -116,19 +108,26 @@ def served_and_kept(kind: str, tmp_path: Path) -> None:
             words += ["--no-setup"] if there else ["--keep"]
             words += ["--rows-per-stream", "10k", "--wire-format", "native", *QUIET]
             ran(tmp_path / f"run{there}", *words)
-        finally:
-            said = process.communicate()[1]
-        assert process.returncode == 0 and not Path(hello["directory"]).exists(), said
+            said = served.process.communicate()[1]
+        assert served.process.returncode == 0 and not Path(hello["directory"]).exists(), said
     other = "server" if kind == "chdb" else "chdb"
-    process, hello = serve("--engine", other, "--data", kept)
-    said = process.communicate()[1].decode()
-    assert not hello and (f"its tables are of --engine {kind}" in said or "not installed here" in said)
+    with pytest.raises(AssertionError, match=f"its tables are of --engine {kind}|not installed here"):
+        serve("--engine", other, "--data", kept)
 
 
 def test_what_cannot_start_says_why() -> None:
     has_chdb()
-    process, hello = serve("--engine", "chdb", "--set", "max_threadz=1")
-    said = process.communicate()[1].decode()
-    assert not hello and process.returncode == 4 and "max_threadz" in said and "Traceback" not in said
+    done = venturi_process(
+        "serve",
+        "clickhouse",
+        "--port",
+        "0",
+        "--engine",
+        "chdb",
+        "--set",
+        "max_threadz=1",
+        timeout=HANG_SECONDS,
+    )
+    assert done.returncode == 4 and "max_threadz" in done.stderr and "Traceback" not in done.stderr
     done = venturi("serve", "clickhouse", "--engine", "duck")
     assert done.returncode == 2 and "--engine duck: is not one of auto, server, chdb" in done.stderr

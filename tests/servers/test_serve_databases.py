@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from support.core import run_trial
 from support.database import Database, available, skewed
+from support.flight import ServerProcess
 from support.link import alive
 from support.processes import fields
+from support.run import command, environment
 from support.secret import Watch
 from support.wait import wait_until
 from venturi.common import temporary
@@ -33,24 +32,14 @@ KINDS = ("mariadb", "cassandra", "postgres")
 PASSWORD = "se'cret\\%s Ä"
 
 
-class Served:
+class Served(ServerProcess):
     """`venturi serve KIND`, ready when it has said where it listens."""
 
-    def __init__(self, kind: str, *arguments: str, **environment: str) -> None:
+    def __init__(self, kind: str, *arguments: str) -> None:
         available(kind)
         self.kind = kind
-        command = [sys.executable, "-m", "venturi", "serve", kind, "--port", "0", "--json"]
-        self.process = subprocess.Popen(
-            [*command, "--exit-with-parent", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, **environment},
-        )
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, self.process.communicate()[1]
-        self.hello: dict[str, Any] = json.loads(line)
+        super().__init__(command("serve", kind, "--port", "0", "--json", "--exit-with-parent", *arguments))
+        self.hello = self.ready
         self.directory = Path(self.hello["directory"])
         self.pid = int(self.hello["pid"])
         self.guard = int(fields(self.pid)[1])
@@ -59,7 +48,7 @@ class Served:
         # Not by communicate(), which closes its input and so ends it.
         code = self.process.wait()
         assert self.process.stderr is not None
-        return code, self.process.stderr.read().decode()
+        return code, self.process.stderr.read()
 
     def assert_nothing_left(self) -> None:
         wait_until(
@@ -87,8 +76,8 @@ class Served:
 def serve() -> Iterator[Callable[..., Served]]:
     started: list[Served] = []
 
-    def begin(kind: str, *arguments: str, **environment: str) -> Served:
-        started.append(Served(kind, *arguments, **environment))
+    def begin(kind: str, *arguments: str) -> Served:
+        started.append(Served(kind, *arguments))
         return started[-1]
 
     yield begin
@@ -149,8 +138,8 @@ def test_kill_of_the_guard_leaves_nothing(serve: Callable[..., Served]) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_stops_and_removes(number: int) -> None:
     available("postgres")
-    command = [sys.executable, "-m", "venturi", "serve", "postgres", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    words = command("serve", "postgres", "--port", "0")
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = []
         for line in process.stdout:
@@ -169,9 +158,8 @@ def test_ctrl_c_stops_and_removes(number: int) -> None:
 
 def test_an_end_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
     available("cassandra")
-    command = [sys.executable, "-m", "venturi", "serve", "cassandra", "--port", "0"]
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment) as process:
+    words = command("serve", "cassandra", "--port", "0")
+    with subprocess.Popen(words, stderr=subprocess.PIPE, env=environment(TMPDIR=str(tmp_path))) as process:
         wait_until(lambda: list(tmp_path.glob("venturi-cassandra-*/cassandra.yaml")))
         process.send_signal(signal.SIGINT)
         process.communicate()

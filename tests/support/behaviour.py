@@ -508,7 +508,7 @@ SMALL: dict[str, pa.Array] = {
 }
 RANGE = "WITH RECURSIVE r(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM r"
 GRPC = "is it a gRPC server|speak HTTP/2|a malformed DATA frame"
-TEXT, INSERT = {"statement": "text"}, {"write": "insert"}
+TEXT, INSERT, COUNTER = {"statement": "text"}, {"write": "insert"}, {"write": "counter"}
 SYSTEMS: dict[str, System] = {
     "flight": System(
         partial(_ours, "flight"),
@@ -625,13 +625,27 @@ SYSTEMS: dict[str, System] = {
     "cassandra": System(
         partial(_database, "cassandra"),
         (
-            *_ways("upsert", {"write": "counter"}, INSERT, number=_big),
+            *_ways("upsert", COUNTER, INSERT, number=_big),
             *_ways("upsert", INSERT | TEXT, number=_text),
             *_ways(
                 "upsert",
-                INSERT | {"batch": "logged"},
-                INSERT | TEXT | {"batch": "logged"},
-                {"write": "counter", "compression": "lz4"},
+                *(INSERT | form | {"batch": "logged"} for form in ({}, TEXT)),
+                *(
+                    kind | form | {"batch_form": "statement"}
+                    for kind in (COUNTER, INSERT)
+                    for form in ({}, TEXT)
+                ),
+                *({"compression": name} for name in ("lz4", "snappy")),
+                {"token_aware": False},
+                {"partition_key": 1},
+                {"partition_key": 3, "consistency": "all"},
+                {"init": ["SELECT key FROM system.local"]},
+                alike=True,
+            ),
+            *_ways(
+                "upsert",
+                *(kind | form | {"batch": "none"} for kind in (COUNTER, INSERT) for form in ({}, TEXT)),
+                more={"rows_per_batch": 1, "in_flight": 64},
                 alike=True,
             ),
             Way("get", alike=True, verified="checksum"),

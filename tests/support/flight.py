@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from support.run import ROOT, helper, python_path
+from support.wait import HANG_SECONDS
 
 
 def records(rows: int, start: int = 0) -> pa.Table:
@@ -185,18 +186,17 @@ class ServerProcess:
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": python_path(), **(environment or {})},
         )
-        # One that cannot start says so at once; one with a table of ten million rows takes its time.
-        self.ready = self._first_line(180.0)
+        self.ready = self._first_line()
         self.address = self.ready["address"].split("://")[-1]
         port = self.address.rpartition(":")[2]
         self.port = int(port) if port.isdecimal() else 0  # of a Unix socket
 
-    def _first_line(self, timeout: float) -> dict[str, Any]:
+    def _first_line(self) -> dict[str, Any]:
         lines: queue.Queue[str] = queue.Queue()
         assert self.process.stdout is not None
         threading.Thread(target=lambda: lines.put(self.process.stdout.readline()), daemon=True).start()
         try:
-            line = lines.get(timeout=timeout)
+            line = lines.get(timeout=HANG_SECONDS)
             ready: dict[str, Any] = json.loads(line)
             return ready
         except (queue.Empty, ValueError) as error:

@@ -170,11 +170,13 @@ def verified(place: Place) -> None:
         assert re.match(place.system.software, target["software"]) and target["pid"] == place.server.pid
         batches = record["counts"]["batches"]
         assert record["latency"]["service"]["count"] == batches
-        assert batches == STREAMS * 20 or ((place.system.blocks or way.verified) and way.operation == "get")
+        planned = STREAMS * 2000 // way.more.get("rows_per_batch", 100)
+        assert batches == planned or ((place.system.blocks or way.verified) and way.operation == "get")
         if way.operation == "get" and "format" in way.options:
             assert target["protocol"].endswith(f"-{way.options['format']}"), target
         sums = {column["column"]: column for column in found["sums"] or ()}
         assert all(column["found"] == column["expected"] for column in sums.values())
+        assert record["workers"]["client"]["workers"] == STREAMS * way.more.get("in_flight", 1)
         if way.operation == "upsert":
             assert place.scheme == "cassandra" or record["counts"]["stored_bytes"] > 0
             if place.server.pid is not None:
