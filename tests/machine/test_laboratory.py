@@ -154,7 +154,7 @@ def test_others_take_their_share(tmp_path: Path, operation: str) -> None:
 
 
 _GOOD = ("--duration", "1s", "--repeats", "1", "--warmup", "0", "--no-report", "--no-ceilings")
-# The others are in test_verdict_links.py.
+# The others are in test_verdicts.py.
 _TARGETS = {
     "http+arrow": "--target http+arrow://local --operation get,put",
     "cassandra": "--target cassandra://local",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_read_postgres import types
+from test_postgres import types
 
 from support.adbc import URI, postgres_uri, trial
 from support.database import Database

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from support.flight import served
-from support.needs import CACHE, require
+from support.installed import CACHE
+from support.needs import require
 
 # Asked for `/`, as the suite does unless told otherwise, a gRPC server answers with a status alone, and
 # before it has read the request. A case whose call was over so when its next frame came is `answered`: it

@@ -55,13 +55,8 @@ def test_partitions_encoders_and_decoders_within_spark_and_beside_it(tmp_path: P
         assert sum(host["rows"] for host in hosts) == 100_000 * streams
         assert record["pools"]["server"]["encoders"]["threads"] == 2
         assert record["pools"]["client"]["decoders"]["threads"] == streams  # one of each loader
-    told = environment_of(tmp_path / "run")
-    assert set(told["hosts"]) == {"loader-1", "loader-2"}
-
-
-def environment_of(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((path / "environment.json").read_text())
-    return found
+    environment = json.loads((tmp_path / "run" / "environment.json").read_text())
+    assert set(environment["hosts"]) == {"loader-1", "loader-2"}
 
 
 def test_two_streams_a_loader_that_fail(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from support.needs import in_path, require
 from venturi.servers.throwaway import ClickHouse
 
 _ASK_SECONDS = 300.0
-"""Ten million rows come into a table in one statement (tests/servers/test_spark_tables.py)."""
+"""Ten million rows come into a table in one statement (tests/servers/test_spark.py)."""
 
 
 class Server:

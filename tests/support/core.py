@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from support.wait import HANG_SECONDS
+
 
 def spec(
     target: str,
@@ -69,39 +71,23 @@ def connecting_all_the_time() -> Iterator[None]:
     """Another part of this process opens connections, as Ray does, for as long as a trial runs."""
     ended, opened = threading.Event(), threading.Event()
 
-    def connect(address: tuple[str, int]) -> None:
+    def connect(server: socket.socket) -> None:
         held: list[socket.socket] = []
         while not ended.wait(0.002):
-            held.append(socket.create_connection(address))
+            held += socket.create_connection(server.getsockname()), server.accept()[0]
             opened.set()
-            if len(held) > 50:
+            if len(held) > 100:
+                held.pop(0).close()
                 held.pop(0).close()
         for each in held:
             each.close()
 
-    with socket.create_server(("127.0.0.1", 0), backlog=1000) as server:
-        server.settimeout(0.1)
-
-        def accept() -> None:
-            held: list[socket.socket] = []
-            while not ended.is_set():
-                try:
-                    held.append(server.accept()[0])
-                except TimeoutError:
-                    continue
-            for each in held:
-                each.close()
-
-        threads = [
-            threading.Thread(target=connect, args=(server.getsockname(),)),
-            threading.Thread(target=accept),
-        ]
-        for thread in threads:
-            thread.start()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=connect, args=(server,))
+        thread.start()
         try:
-            assert opened.wait(60)
+            assert opened.wait(HANG_SECONDS)
             yield
         finally:
             ended.set()
-            for thread in threads:
-                thread.join()
+            thread.join()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
-import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -61,14 +60,6 @@ class Database:
         connect = {"mariadb": _mysql, "postgres": _postgres, "cassandra": _cassandra}[self.server.name]
         return connect(self, statement, values, administrator)
 
-    @contextlib.contextmanager
-    def transaction(self, statement: str) -> Iterator[None]:
-        """PostgreSQL: what the statement locks stays so until this is left."""
-        with postgres_connection(self, administrator=False, autocommit=False) as connection:
-            connection.execute(statement)
-            yield
-            connection.rollback()
-
     def cluster(self) -> Any:
         """Cassandra's driver, logged in. Its limits of 2 s and 5 s are too short for a server that has just
         started on a busy machine."""
@@ -78,22 +69,6 @@ class Database:
         login = PlainTextAuthProvider("venturi", self.password) if self.password is not None else None
         patience = {"connect_timeout": 60, "control_connection_timeout": 60}
         return Cluster(["127.0.0.1"], port=self.port, auth_provider=login, **patience)
-
-    def login_error(self, password: str) -> str | None:
-        """What the server says to another password."""
-        right, self.password = self.password, password
-        try:
-            self.run_sql("SELECT 1" if self.server.name != "cassandra" else "SELECT key FROM system.local")
-        except Exception as error:
-            return str(error)
-        finally:
-            self.password = right
-        return None
-
-    def kill(self) -> None:
-        """As a crash has it: kill -9."""
-        self.ends.close()
-        os.kill(self.pid, signal.SIGKILL)
 
     def stop(self) -> None:
         self.ends.close()

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from support.needs import CACHE, require
+from support.installed import CACHE
+from support.needs import require
 from support.run import ROOT
 
 SOURCE = ROOT / "tools" / "flightsql"

@@ -39,6 +39,11 @@ def ip(*words: str) -> str:
     return done.stdout
 
 
+def _processes(namespace: str) -> list[int]:
+    done = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True, check=False)
+    return [int(pid) for pid in done.stdout.split()]
+
+
 class Host:
     """A namespace with one interface, eth0, and no way out of the bridge."""
 
@@ -99,9 +104,7 @@ class Host:
         ip("-n", self._switch, "link", "set", self._port, "master", "br0")
 
     def processes(self) -> list[int]:
-        with contextlib.suppress(subprocess.CalledProcessError):
-            return [int(pid) for pid in ip("netns", "pids", self.name).split()]
-        return []
+        return _processes(self.name)
 
     def peers(self, containing: str) -> set[str]:
         """Addresses that are connected to what the process with that text in its command line listens on."""
@@ -174,13 +177,7 @@ def remove(*namespaces: str) -> None:
     """Ends what runs there, politely first, and removes them."""
 
     def processes() -> list[int]:
-        found = []
-        for namespace in namespaces:
-            done = subprocess.run(
-                ["ip", "netns", "pids", namespace], capture_output=True, text=True, check=False
-            )
-            found += [int(pid) for pid in done.stdout.split()]
-        return found
+        return [pid for namespace in namespaces for pid in _processes(namespace)]
 
     began = time.monotonic()
     for number, seconds in ((signal.SIGTERM, _END_SECONDS / 5), (signal.SIGKILL, _END_SECONDS)):

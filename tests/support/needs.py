@@ -12,23 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from support.installed import DEBIAN, unpacked_libraries
 from venturi.common.errors import VenturiError
 from venturi.servers import throwaway
 
-# Fixtures give the tests another cache directory; what tools/install-servers brought is in the user's.
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi"
-DEBIAN = CACHE / "debian"
 _WRAPPER = """#!/bin/sh
 LD_LIBRARY_PATH="{libraries}"
 export LD_LIBRARY_PATH
 exec {program} "$@"
 """
-
-
-def unpacked_libraries() -> str:
-    """Where the libraries of unpacked packages are, as LD_LIBRARY_PATH has it."""
-    folders = (lib for root in ("usr/lib", "lib") for lib in (DEBIAN / root).glob("*-linux-gnu*"))
-    return os.pathsep.join(map(str, folders))
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from support.hosts import Hosts
-from support.needs import DEBIAN, require
+from support.installed import DEBIAN, program
+from support.needs import require
 from support.run import ROOT, command, environment
 from support.wait import wait_until
 
@@ -54,7 +55,9 @@ class Slurm:
         self.hosts = on
         self.folder = Path(tempfile.mkdtemp(prefix="vts", dir="/tmp"))
         self._daemons: list[subprocess.Popen[bytes]] = []
-        self._programs = {name: _found(name) for name in ("slurmctld", "slurmd", "slurmstepd", "munged")}
+        self._programs = {
+            name: program(f"{name}-wlm", name) for name in ("slurmctld", "slurmd", "slurmstepd", "munged")
+        }
 
     def start(self) -> None:
         require(all(self._programs.values()), "slurm-wlm and munge (tools/install-servers)")
@@ -137,14 +140,6 @@ class Slurm:
             daemon.kill()
             daemon.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _found(name: str) -> str | None:
-    for program in (f"{name}-wlm", name):
-        for place in (DEBIAN / "usr/sbin", Path("/usr/sbin")):
-            if (place / program).exists():
-                return str(place / program)
-    return None
 
 
 @contextlib.contextmanager

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from support.hosts import Hosts
-from support.needs import DEBIAN, require, unpacked_libraries
+from support.installed import program, unpacked_libraries
+from support.needs import require
 from support.wait import wait_until
 
 # sshd wants a user of its own and a directory of root's: in a view of the file system that only it has.
@@ -47,16 +48,11 @@ Host *
 """
 
 
-def _sshd() -> str | None:
-    places = (DEBIAN / "usr/sbin/sshd", Path("/usr/sbin/sshd"))
-    return next((str(place) for place in places if place.exists()), None)
-
-
 @contextlib.contextmanager
 def ssh(on: Hosts) -> Iterator[str]:
     """The command that runs another on a host: `ssh -F FILE`, which knows them as h1, h2, ..."""
-    program = _sshd()
-    require(program and shutil.which("ssh"), "sshd and ssh (tools/install-servers)")
+    server = program("sshd")
+    require(server and shutil.which("ssh"), "sshd and ssh (tools/install-servers)")
     folder = Path(tempfile.mkdtemp(prefix="vtssh", dir="/tmp"))
     running = []
     try:
@@ -74,8 +70,8 @@ def ssh(on: Hosts) -> Iterator[str]:
         libraries = unpacked_libraries()
         for host in on:
             prepared = ["unshare", "--mount", "sh", "-c", _AS_INSTALLED, "sh", folder]
-            server = [program, "-D", "-e", "-f", folder / "sshd_config"]
-            running.append(host.start(*prepared, *server, env={**os.environ, "LD_LIBRARY_PATH": libraries}))
+            words = [server, "-D", "-e", "-f", folder / "sshd_config"]
+            running.append(host.start(*prepared, *words, env={**os.environ, "LD_LIBRARY_PATH": libraries}))
         command = f"ssh -F {folder / 'config'}"
         for host in on:
             reach = [*command.split(), f"h{host.number}", "true"]

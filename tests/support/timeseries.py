@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,16 +15,9 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
-from support.needs import CACHE, DEBIAN
+from support.installed import CACHE, program
 from support.processes import cpu_seconds
 from support.wait import wait_until
-
-# Programs of Debian's packages that need no installation (tools/install-servers).
-UNPACKED = DEBIAN / "usr/bin"
-
-
-def program(name: str) -> str | None:
-    return shutil.which(name) or shutil.which(name, path=str(UNPACKED))
 
 
 def free_port() -> int:
