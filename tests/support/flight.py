@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from support.core import run
 from support.run import ROOT, helper, python_path
 from support.wait import HANG_SECONDS
 
@@ -137,11 +138,7 @@ def trial_spec(target: str, operation: str = "get", **changes: Any) -> dict[str,
 
 def run_trial(target: str, operation: str = "get", **changes: Any) -> dict[str, Any]:
     """The record of such a trial."""
-    from venturi import _core
-
-    record = _core.run_trial(json.dumps(trial_spec(target, operation, **changes)), _core.Control())
-    result: dict[str, Any] = json.loads(record) if isinstance(record, str) else record
-    return result
+    return run(trial_spec(target, operation, **changes))
 
 
 def succeeded(record: dict[str, Any]) -> dict[str, Any]:

@@ -40,7 +40,9 @@ from support.behaviour import (
     Way,
     needle_spec,
 )
+from support.core import run
 from support.flight import Certificates, write_ipc
+from support.flight import succeeded as good
 from support.holding import HoldingRelay, during, while_held
 from support.read import ran, records
 from support.records_schema import offences
@@ -130,18 +132,6 @@ class Place:
         return self.system.ways[0]
 
 
-def run(spec: dict[str, Any]) -> dict[str, Any]:
-    from venturi import _core
-
-    record: dict[str, Any] = json.loads(_core.run_trial(json.dumps(spec), _core.Control()))
-    return record
-
-
-def good(record: dict[str, Any]) -> dict[str, Any]:
-    assert record["outcome"] == "ok" and record["error"] is None, record["error"]
-    return record
-
-
 CANCEL = operator.methodcaller("cancel")
 Behaviour = Callable[[Place], None]
 BEHAVIOURS: dict[str, Behaviour] = {}
@@ -176,8 +166,8 @@ def verified(place: Place) -> None:
             assert target["protocol"].endswith(f"-{way.options['format']}"), target
         sums = {column["column"]: column for column in found["sums"] or ()}
         assert all(column["found"] == column["expected"] for column in sums.values())
-        assert record["workers"]["client"]["workers"] == STREAMS * way.more.get("in_flight", 1)
         if way.operation == "upsert":
+            assert record["workers"]["client"]["workers"] == STREAMS * way.more.get("in_flight", 1)
             assert place.scheme == "cassandra" or record["counts"]["stored_bytes"] > 0
             if place.server.pid is not None:
                 assert target["round_trip_ns"] > 0 and record["stages"]["client"]["await_reply"] > 0

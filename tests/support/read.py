@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.core import run
 from support.holding import during
 from support.run import venturi
 
@@ -39,10 +40,7 @@ def spec(
 
 
 def get(url: str, **choices: Any) -> dict[str, Any]:
-    from venturi import _core
-
-    record: dict[str, Any] = json.loads(_core.run_trial(json.dumps(spec(url, **choices)), _core.Control()))
-    return record
+    return run(spec(url, **choices))
 
 
 def put(url: str, rows: int | None = None, **choices: Any) -> dict[str, Any]:
