@@ -1,4 +1,4 @@
-"""Reference servers as processes, within what is asked for; a server of TLS before one without."""
+"""A reference server, run by another command if need be; a server of TLS before one without."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 from support.flight import ServerProcess, serve_command
 
 
-def server(*arguments: str, within: Sequence[str] = (), host: str = "127.0.0.1") -> ServerProcess:
-    """A reference server, in a namespace where one is given, as long as the block lasts."""
-    return ServerProcess([*within, *serve_command("--host", host, *arguments)])
+def server(*arguments: str, within: Sequence[str] | None = None) -> ServerProcess:
+    """A reference server, run by the command `within` if there is one, as long as the block lasts."""
+    return ServerProcess([*(within or ()), *serve_command(*arguments)])
 
 
 @contextlib.contextmanager
