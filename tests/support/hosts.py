@@ -92,10 +92,6 @@ class Host:
             words = ["netns", "exec", namespace, "tc", "qdisc", "replace", "dev", device, "root", "tbf"]
             ip(*words, "rate", rate, "burst", burst, "latency", "50ms")
 
-    def unshape(self) -> None:
-        for namespace, device in ((self.name, "eth0"), (self._switch, self._port)):
-            ip("netns", "exec", namespace, "tc", "qdisc", "del", "dev", device, "root")
-
     def cut(self) -> None:
         """Nothing gets through any more, and nobody is told: as a cable that is pulled at the switch."""
         ip("-n", self._switch, "link", "set", self._port, "nomaster")
