@@ -36,7 +36,7 @@ def test_codecs(core: Any) -> None:
 
 
 def test_limits_are_measured_with_the_same_statements(tmp_path: Path) -> None:
-    """Twin: tests/unit/test_upsert_scenario.py, for which limits a cell has."""
+    """Twin: tests/unit/test_scenario.py, for which limits a cell has."""
     ran(
         tmp_path / "r",
         *("--target", "sqlite://local", "--synchronous", "full", "--generate", "ahead,inline"),

@@ -31,7 +31,7 @@ def _measured(tmp_path: Path, *more: str) -> dict[tuple[Any, ...], Any]:
 
 
 def test_each_loader_has_a_link_and_all_share_the_backplane(tmp_path: Path) -> None:
-    """Twin: tests/unit/test_verdict_over_links.py for the verdict, test_cluster_lineup.py for the sums."""
+    """Twin: tests/unit/test_verdict.py for the verdict, test_cluster_lineup.py for the sums."""
     found = _measured(
         tmp_path,
         *("--link", "60mbit 4ms", "--backplane", "100mbit", "--loaders", "1,2", "--streams", "2"),

@@ -1,7 +1,7 @@
 """Verdicts on bottlenecks made on purpose: none is wrong. A busy machine may keep a verdict from being found,
 or be the true one: it must never be another place.
 
-Twins: tests/unit/test_verdict.py, test_verdict_path.py, test_findings.py, test_verdict_over_links.py.
+Twins: tests/unit/test_verdict.py and test_findings.py, for what each record gives.
 """
 
 from __future__ import annotations

@@ -71,19 +71,13 @@ def connecting_all_the_time() -> Iterator[None]:
     """Another part of this process opens connections, as Ray does, for as long as a trial runs."""
     ended, opened = threading.Event(), threading.Event()
 
-    def connect(server: socket.socket) -> None:
-        held: list[socket.socket] = []
+    def connect() -> None:
         while not ended.wait(0.002):
-            held += socket.create_connection(server.getsockname()), server.accept()[0]
-            opened.set()
-            if len(held) > 100:
-                held.pop(0).close()
-                held.pop(0).close()
-        for each in held:
-            each.close()
+            with socket.create_connection(server.getsockname()), server.accept()[0]:
+                opened.set()
 
     with socket.create_server(("127.0.0.1", 0)) as server:
-        thread = threading.Thread(target=connect, args=(server,))
+        thread = threading.Thread(target=connect)
         thread.start()
         try:
             assert opened.wait(HANG_SECONDS)

@@ -6,10 +6,11 @@ After a wanted change: VENTURI_UPDATE=1 pytest tests/unit, and read the differen
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from support.run import DATA
 
-__all__ = ["kept"]
+__all__ = ["kept", "known"]
 
 
 def kept(name: str, text: str) -> None:
@@ -17,3 +18,11 @@ def kept(name: str, text: str) -> None:
     if os.environ.get("VENTURI_UPDATE") == "1":
         path.write_text(text, encoding="utf-8")
     assert text == path.read_text(encoding="utf-8")
+
+
+def known(value: Any) -> Any:
+    """What is known of it: without nulls and what is empty."""
+    if isinstance(value, dict):
+        found = {name: known(one) for name, one in value.items()}
+        return {name: one for name, one in found.items() if one not in (None, {}, [])}
+    return [known(one) for one in value] if isinstance(value, list) else value

@@ -34,9 +34,3 @@ def imported(out: Path, *names: str, **settings: Any) -> Results:
     """The samples of these names as a run."""
     import_files([SAMPLES / name for name in names], out, settings=settings)
     return load(out)
-
-
-def one(out: Path, name: str) -> dict[str, Any]:
-    """The only trial of a sample."""
-    (record,) = imported(out, name).records
-    return record

@@ -1,4 +1,5 @@
-"""Tables of mistakes: tests/data/mistakes/WING.txt has what is wrong, and what is said to it.
+"""Tables of mistakes: tests/data/mistakes/WING.txt has what is wrong, and what is said to it. Tables of other
+folders have the same form.
 
 A case ends with a blank line: first what is written, then the answer, whose lines begin with `=> `. In the
 place of `<...>` there are words of a library. A new case is written without its answer; then
@@ -33,9 +34,9 @@ def same(answer: list[str], expected: list[str]) -> bool:
     return len(answer) == len(expected) and all(map(one, answer, expected))
 
 
-def check(wing: str, ask: Callable[[str], str]) -> None:
+def check(wing: str, ask: Callable[[str], str], folder: str = "mistakes") -> None:
     """Holds what `ask` answers to each case of the table against the answer there."""
-    path: Path = DATA / "mistakes" / f"{wing}.txt"
+    path: Path = DATA / folder / f"{wing}.txt"
     answers, wrong = [], []
     for asked, expected in cases(path.read_text(encoding="utf-8")):
         said = ask(asked).splitlines()

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from support import verdict
 from venturi.common import hdr
 from venturi.plan.cell import Cell
 from venturi.store.writer import RunWriter
@@ -56,28 +57,18 @@ def parameters(streams: int = 4, rows_per_batch: int = 500, **more: Any) -> dict
 
 
 def end(busy: float = 0.3, cores: int = 8, **parts: Any) -> dict[str, Any]:
-    """One end's resources; `parts` are fields of its parts, as `disk={"busy_share": 0.95}`."""
-    made: dict[str, Any] = {
-        "by": "self",
-        "window_ns": 10 * SECOND,
-        "process": {"user_ns": 0, "system_ns": 0, "run_delay_ns": 0, "threads": []},
-        "host": {"cores": cores, "busy_share": busy, "steal_share": 0.0, "softirq_share": 0.0,
-                 "core_busy_share": [busy] * cores, "psi_cpu_share": 0.0, "psi_io_share": 0.0},
-        "cgroup": {"quota_cores": None, "throttled_ns": 0},
-        "network": {"interface": "lo", "loopback": True, "rx_bytes": 0, "tx_bytes": 0,
-                    "speed_bits_per_second": None},
-        "disk": {"read_bytes": 0, "written_bytes": 0, "busy_share": 0.0},
-        "sockets": {"count": 1, "rtt_ns": 60_000, "min_rtt_ns": 40_000, "retransmits": 0},
-    }  # fmt: skip
-    for name, fields in parts.items():
-        made[name] = None if fields is None else {**made[name], **fields}
-    return made
+    """One end's resources in ten seconds; `parts` as those of `verdict.end`."""
+    found = verdict.end(busy, cores, process={"user_ns": 0, "system_ns": 0}, sockets={"rtt_ns": 60_000})
+    more = {name: None if fields is None else {**found[name], **fields} for name, fields in parts.items()}
+    return {**found, "window_ns": 10 * SECOND, **more}
 
 
-def process(thread: float | None = None) -> dict[str, Any]:
-    """A database's process as the client's host sees it; its busiest thread fills so much of a core."""
+def process(thread: float | None = None, waits_ns: int = 0) -> dict[str, Any]:
+    """A database's process as the client's host sees it; its busiest thread fills so much of a core, and it
+    waits so long for a CPU."""
     hidden = ("host", "cgroup", "network", "disk", "sockets")
     found = {**end(), "by": "client", **dict.fromkeys(hidden)}
+    found["process"] = {**found["process"], "run_delay_ns": waits_ns}
     if thread is not None:
         found["process"] = {**found["process"], "threads": [{"name": "mariadbd", "cpu_share": thread}]}
     return found

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import tomllib
+from collections.abc import Callable
 from typing import Any
 
 from support.golden import kept
+from support.run import DATA
 from venturi.analysis.cells.summary import Cell, summarise
-from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.judge import judge
 from venturi.analysis.verdict.types import Verdict
 
@@ -29,10 +30,10 @@ def host(busy: float = 0.15, cores: int = 8, **more: Any) -> dict[str, Any]:
     }
 
 
-def end(busy: float = 0.15, cores: int = 8, **parts: Any) -> dict[str, Any]:
+def end(busy: float = 0.15, cores: int = 8, by: str = "self", **parts: Any) -> dict[str, Any]:
     """One end's resources; `parts` are fields of its parts, as `network={"loopback": False}`."""
     made: dict[str, Any] = {
-        "by": "self",
+        "by": by,
         "window_ns": SECOND,
         "process": {"user_ns": SECOND // 4, "system_ns": SECOND // 4, "run_delay_ns": 0, "threads": []},
         "host": host(busy, cores),
@@ -146,28 +147,56 @@ SENDING = {"send": 0.60, "encode": 0.02, "await_output": 0.38}
 IDLE_CLIENT, BLOCKED_SERVER = {"await_input": 0.9, "receive": 0.1}, {"await_output": 0.93, "send": 0.07}
 
 
-def is_(found: Verdict, kind: str, end: str | None = None, stage: str | None = None) -> Verdict:
-    assert (found.kind, found.end, found.stage) == (kind, end, stage), found
-    return found
-
-
 def far(busy: float = 0.1, **sockets: Any) -> dict[str, Any]:
     return end(busy, network=FAR, sockets=sockets)
 
 
-Case = tuple[Cause, "str | None", "str | None", Callable[[], Verdict]]
-"""Cause, end and stage of a verdict, and what makes it."""
+def with_ends(given: dict[str, Any], end: Callable[..., dict[str, Any]] = end) -> dict[str, Any]:
+    """Makes the ends of a case by `end`; `both_ends` are two alike."""
+    if "both_ends" in given:
+        both = given.pop("both_ends")
+        given |= {"client_end": both, "server_end": both}
+    return given | {n: given[n] and end(**given[n]) for n in ("client_end", "server_end") if n in given}
 
 
-def found_as_expected(case: Case) -> None:
-    cause, end, stage, make = case
-    found = make()
-    assert (found.cause, found.end, found.stage) == (cause, end, stage), found
+def with_probes(given: dict[str, Any]) -> dict[str, Any]:
+    """Makes the probes of a case: of raw TCP, of ciphers, or of memory at one rate whatever the threads."""
+    probes = raw_tcp(**given.pop("raw_tcp")) if "raw_tcp" in given else []
+    probes += cipher(*given.pop("cipher")) if "cipher" in given else []
+    if "memory" in given:
+        probes += [
+            {"kind": "memory", "name": "copy", "end": "client", "threads": n, "bytes": given["memory"],
+             "interval_ns": SECOND, "repeat": i, "outcome": "ok"} for n in (1, 8) for i in range(3)
+        ]  # fmt: skip
+        del given["memory"]
+    return given | ({"probes": probes} if probes else {})
 
 
-def words_are_kept(name: str, cases: Mapping[str, Case]) -> None:
-    """Everything that the verdicts of these cases say, their numbers and their confidence, to the letter."""
-    kept(name, "\n".join(f"# {title}\n{_words(make())}" for title, (*_, make) in cases.items()))
+def check_table(name: str, make: Callable[..., Verdict]) -> None:
+    """Compares the verdict of each case of tests/data/verdicts/NAME.toml with its cause, end and stage there,
+    and all its words with a golden file. `make` gets the other fields; "none" is Python's None."""
+    words, wrong = [], []
+    for title, given in tomllib.loads((DATA / "verdicts" / f"{name}.toml").read_text()).items():
+        expected = tuple(given.pop(field, None) for field in ("cause", "end", "stage"))
+        found = make(**_with_none(given))
+        if (found.cause.value, found.end, found.stage) != expected:
+            wrong.append(f"{title}: {found}")
+        if found.kind != "unknown":
+            documented = {*found.cause.changes, *(found.also.cause.changes if found.also else ())}
+            assert set(found.numbers) <= set(found.cause.numbers), (title, found.numbers)
+            changed = {name for remedy in found.remedies for name in remedy.changes}
+            assert changed <= documented, (title, changed - documented)
+        words.append(f"# {title}\n{_words(found)}")
+    assert wrong == [], "\n".join(wrong)
+    kept(f"verdicts-{name}", "\n".join(words))
+
+
+def _with_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _with_none(one) for name, one in value.items()}
+    return (
+        [_with_none(one) for one in value] if isinstance(value, list) else None if value == "none" else value
+    )
 
 
 def _words(found: Verdict) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import math
 import random
-import re
 from typing import Any
 
 import pytest
 
+from support.golden import kept
 from support.run import venturi
-from venturi.analysis import results
 from venturi.analysis.cells.summary import summarise
 from venturi.analysis.search import best
 from venturi.analysis.statistics.gain import effect
@@ -50,100 +49,54 @@ def records(
     return out
 
 
-def found(*args: Any, **named: Any) -> best.Best:
-    (one,) = best.find(summarise(records(*args, **named)), cores=4)
-    return one
+def bent(cell: dict[str, Any]) -> float:
+    """Encoders bring something up to four, and cost something beyond."""
+    return 0.5e9 * min(cell["encoders"], 4) * (0.85 if cell["encoders"] > 4 else 1.0)
 
 
-def test_seed_000_in_its_authors_words() -> None:
-    """ "Encoders: same as CPU cores; decoders: 1 or 2 should be enough"; partitions make no difference."""
-    loaded = results.load("reference:chspark")
-    (one,) = best.find(loaded.cells, cores=16)
-    by_name = {a.name: a for a in one.advised}
-    assert one.fastest.cell.parameters["encoders"] == 64
-    assert by_name["encoders"].enough == 16 == by_name["encoders"].cores
-    assert by_name["decoders"].enough in (1, 2)
-    partitions = by_name["partitions"].effect
-    assert partitions is not None and not partitions.significant
-    text = venturi("best", "reference:chspark").stdout
-    assert "encoders: 16, as many as the machine has CPUs: 96 % of the best (64)" in text
-    assert "partitions: no significant difference from 1 to 64" in text
-    assert one.cheapest.cell.parameters["encoders"] == 16
-    # One trial each has no margin, so nothing is called enough.
-    assert "is enough" not in text
-    assert "tell: any partitions, encoders 16 (as many as CPUs), decoders 2" in " ".join(text.split())
+def without_cpu(trials: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [trial | {"cpu": {"client": {"user_ns": 5, "system_ns": 0}, "server": None}} for trial in trials]
 
 
-def test_a_known_optimum() -> None:
-    one = found(
-        lambda c: min(1e9 * c["streams"], 4e9) * (1.0 if c["rows_per_batch"] == 8192 else 0.7),
-        lambda c: 1e9 + 2e8 * c["streams"],
-        streams=[1, 2, 4, 8],
-        rows_per_batch=[1024, 8192],
-    )
-    by_name = {a.name: a for a in one.advised}
-    assert by_name["streams"].enough == 4 == by_name["streams"].cores
-    assert by_name["rows_per_batch"].enough == 8192 and by_name["rows_per_batch"].rising
-    assert one.cheapest.cell.parameters["streams"] == 4
-    assert one.cheapest.cost.text().startswith("1.8")
-    assert [c.cell.parameters["streams"] for c in one.front][-1] == 1
+CASES: dict[str, list[dict[str, Any]]] = {
     # 4 and 8 streams are equally fast: the one that is not the fastest is tied with it.
-    assert {c.cell.parameters["streams"] for c in [*one.tied, one.fastest]} == {4, 8}
-    step = by_name["rows_per_batch"].level(1024).gain
-    assert step is not None and step.significant and abs(step.change - 1 / 0.7 + 1) < 0.05
-    assert "more was not measured" in report.advice(by_name["rows_per_batch"])
+    "an optimum that is known": records(
+        lambda c: min(1e9 * c["streams"], 4e9) * (1.0 if c["rows_per_batch"] == 8192 else 0.7),
+        lambda c: 1e9 + 2e8 * c["streams"], streams=[1, 2, 4, 8], rows_per_batch=[1024, 8192]),
+    "both ends on four CPUs": records(bent, streams=[1, 2, 4], decoders=[1, 2], encoders=[1, 2, 4, 8]),
+    "repeats that scatter": records(
+        lambda c: 1e9, noise=0.6, streams=[1, 2], decoders=[1, 2, 4], encoders=[1, 2]),
+    "a setting that does nothing, and one that is a word": records(
+        lambda c: 1e9 * (0.5 if c["compression"] == "zstd" else 1.0), streams=[1, 2, 4],
+        compression=[None, "zstd"]),
+    "what is faster costs more": records(
+        lambda c: 1e9 * c["streams"] ** 0.5, lambda c: 1e9 * c["streams"], streams=[1, 2, 4, 8, 16]),
+    "one cell": records(lambda c: 1e9, streams=[2]),
+    "two workloads": records(lambda c: 1e9 * c["streams"], streams=[1, 2], operation=["get", "put"]),
+    "no figures of CPU time": without_cpu(records(lambda c: min(c["streams"], 4) * 1e9, streams=[1, 4, 8])),
+    "what a smaller value gives": records(
+        lambda c: 1e9 * min(c["streams"], 4), streams=[1, 2, 4, 8], rows_per_batch=[1, 2]),
+    # Where nothing else is on the front, no cell of it can be compared with the fastest; others can.
+    **{f"{repeats} repeats": records(
+        lambda c: 1e8 * c["streams"], lambda c: 2e9 / c["streams"], repeats=repeats, streams=[1, 2, 4])
+       for repeats in (6, 3, 2)},
+}  # fmt: skip
 
 
-def test_the_rule_of_a_machine_with_both_ends_on_it() -> None:
-    """Four CPUs: encoders bring something up to them, and cost something beyond; the others bring nothing."""
-
-    def speed(cell: dict[str, Any]) -> float:
-        encoders = cell["encoders"]
-        return 0.5e9 * min(encoders, 4) * (0.85 if encoders > 4 else 1.0)
-
-    one = found(speed, streams=[1, 2, 4], decoders=[1, 2], encoders=[1, 2, 4, 8])
-    (encoders,) = [s for s in report.sentences(one) if s.startswith("encoders: ")]
-    assert encoders.startswith("encoders: 4, as many as the machine has CPUs, is enough: the best measured")
-    assert re.search(r"; 2 gives 50 % .* of it; more costs: 8 gives 85 % \[8[45]\.\.8[56]\] of it$", encoders)
-    assert report.sentences(one)[-1] == "in short: encoders 4 (as many as CPUs), any decoders, any streams"
-
-
-def test_repeats_that_scatter_decide_nothing() -> None:
-    one = found(lambda c: 1e9, noise=0.6, streams=[1, 2], decoders=[1, 2, 4], encoders=[1, 2])
-    assert any(a.undecided for a in one.advised)
-    assert report.sentences(one)[0].startswith("highest: ")
-    assert any(" cannot be told: " in s for s in report.sentences(one))
-    assert " undecided" in report.sentences(one)[-1] and "any " not in report.sentences(one)[-1]
-
-
-def test_a_setting_that_does_nothing_and_one_that_is_a_word() -> None:
-    one = found(
-        lambda c: 1e9 * (0.5 if c["compression"] == "zstd" else 1.0),
-        streams=[1, 2, 4],
-        compression=[None, "zstd"],
-    )
-    by_name = {a.name: a for a in one.advised}
-    streams = by_name["streams"].effect
-    assert streams is not None and not streams.significant and by_name["streams"].enough == 1
-    assert by_name["compression"].best is None
-    text = report.advice(by_name["compression"])
-    assert re.match(r"compression: fastest without it; zstd -(50|49)\.\d %", text)
-    assert "not significant" not in text
-
-
-def test_the_front_holds_nobody_who_is_beaten() -> None:
-    one = found(lambda c: 1e9 * c["streams"] ** 0.5, lambda c: 1e9 * c["streams"], streams=[1, 2, 4, 8, 16])
-    speeds = [c.speed.value for c in one.front]
-    costs = [c.cost.value for c in one.front]
-    assert speeds == sorted(speeds, reverse=True) and costs == sorted(costs, reverse=True)
-    assert len(one.front) == 5
-
-
-def test_one_cell_and_workloads_apart() -> None:
-    one = found(lambda c: 1e9, streams=[2])
-    assert "nothing to choose from" in report.sentences(one)[1]
-    trials = records(lambda c: 1e9 * c["streams"], streams=[1, 2], operation=["get", "put"])
-    assert [b.workload["operation"] for b in best.find(summarise(trials))] == ["get", "put"]
+def test_the_words() -> None:
+    told = []
+    for name, trials in CASES.items():
+        told.append(f"# {name}")
+        for one in best.find(summarise(trials), cores=4):
+            heads, rows = report.front(one)
+            told += [
+                report.title(one),
+                *report.sentences(one),
+                *report.notes(one),
+                *map(" | ".join, [heads, *rows]),
+                "",
+            ]
+    kept("best-cases", "\n".join(told))
 
 
 def test_sizes_are_one_workload_unless_all_are_asked_for() -> None:
@@ -152,14 +105,6 @@ def test_sizes_are_one_workload_unless_all_are_asked_for() -> None:
     (one,) = best.find(cells)
     assert one.workload["rows_per_stream"] == 1000 and one.skipped == 2
     assert len(best.find(cells, every=True)) == 3
-
-
-def test_trials_without_cpu_figures_are_priced_by_their_parallelism() -> None:
-    trials = records(lambda c: min(c["streams"], 4) * 1e9, streams=[1, 4, 8])
-    for trial in trials:
-        trial["cpu"] = {"client": {"user_ns": 5, "system_ns": 0}, "server": None}
-    (one,) = best.find(summarise(trials))
-    assert one.cost_name == "streams" and one.cheapest.cell.parameters["streams"] == 4
 
 
 @pytest.mark.parametrize("name", ["macbook-get", "macbook-put", "cartesius-remote", "memsql", "akumuli"])
@@ -242,21 +187,3 @@ def test_workloads_of_foreign_targets_are_told_apart() -> None:
     said = venturi("best", "reference:upsert").stdout
     assert "upsert, cassandra, " in said and "upsert, memsql, " in said
     assert "--repeats" not in said and "(hosts: 10)" in said
-
-
-def test_what_a_smaller_value_gives_has_a_margin() -> None:
-    one = found(lambda p: 1e9 * min(p["streams"], 4), streams=[1, 2, 4, 8], rows_per_batch=[1, 2])
-    (text,) = [s for s in report.sentences(one) if s.startswith("streams: ")]
-    assert re.search(r"; 2 gives 50 % \[(49|50)\.\.(50|51)\] of it$", text), text
-
-
-def test_repeats_are_counted_and_their_range_says_what_it_holds() -> None:
-    """Where nothing else is on the front, no cell of it can be compared with the fastest; others can."""
-    for repeats, head, few in ((6, "95 % CI", False), (3, "75 % CI", False), (2, "50 % CI", True)):
-        lines = records(
-            lambda p: 1e8 * p["streams"], lambda p: 2e9 / p["streams"], repeats=repeats, streams=[1, 2, 4]
-        )
-        (one,) = best.find(summarise(lines))
-        assert len(one.front) == 1
-        assert ("too few repeats" in " ".join(report.sentences(one))) == few, repeats
-        assert report.front(one)[0][2] == head

@@ -1,4 +1,5 @@
-"""Trials over charrow before our own server, and as runs of the command line."""
+"""Trials over charrow before our own server, by TCP and through shared memory; before a stranger's server
+that tells the truth about its memory or lies; and as runs of the command line."""
 
 from __future__ import annotations
 
@@ -10,9 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from support.charrow import served
-from support.flight import mixed, run_trial, succeeded
+from support.charrow import plain, served
+from support.charrow_peer_ring import RingServer
+from support.flight import mixed, run_trial, succeeded, write_ipc
+from support.measured import ONCE, measured
 from support.run import venturi
+from support.wait import wait_until
+from venturi.common.core import load_core
+from venturi.store.directory import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("core")
 ROWS = 120_000
@@ -22,21 +28,18 @@ ROWS = 120_000
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("charrow-target")
     table = pa.table({"n": pa.array(range(ROWS), pa.int64()), "t": [f"row {i}" for i in range(ROWS)]})
-    other = mixed(3000)
-    at = other.schema.get_field_index("colour")
-    other = other.set_column(at, "colour", other["colour"].cast(pa.string()))
-    for name, rows in (("numbers", table), ("mixed", other)):
+    for name, rows in (("numbers", table), ("mixed", plain(mixed(3000)))):
         with pa.ipc.new_file(folder / f"{name}.arrow", rows.schema) as writer:
             writer.write_table(rows, max_chunksize=1000)
     tables = {name: folder / f"{name}.arrow" for name in ("numbers", "mixed")}
     with served(tables, environment={"cores": {"usable": 2}}) as address:
-        yield address
+        yield f"charrow://{address}"
 
 
-def get(address: str, text: str | None = None, **changes: Any) -> dict[str, Any]:
+def get(url: str, text: str | None = None, **changes: Any) -> dict[str, Any]:
     options = changes.pop("options", {}) | ({"query": text} if text is not None else {})
     data = {"source": "remote"} if text is not None else {"source": "records", "columns": 4, "seed": 1}
-    return run_trial(f"charrow://{address}", options=options, **{"data": data, **changes})
+    return run_trial(url, options=options, **{"data": data, **changes})
 
 
 @pytest.mark.parametrize("options", [{"compression": "lz4"}, {"compression": "zstd"}, {"checksum": True}])
@@ -72,22 +75,11 @@ def test_a_block_over_the_limit_is_refused(server: str) -> None:
     assert record["outcome"] == "failed" and "block" in record["error"]["message"]
 
 
-def run_lines(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "trials.jsonl").read_text().splitlines()]
-
-
-SHORT = ("--repeats", "2", "--warmup", "0", "--no-report", "--no-ceilings")
-
-
 @pytest.mark.usefixtures("servers_in_process")
 def test_a_run_with_a_server_of_our_own(tmp_path: Path) -> None:
     out = tmp_path / "run"
     axes = ["--streams", "2", "--encoders", "1,2", "--decoders", "0,1", "--data", "states"]
-    done = venturi(
-        "run", "--target", "charrow://local", *axes, "--rows-per-stream", "20k", *SHORT, "--out", out
-    )
-    assert done.returncode == 0, done.stderr
-    lines = run_lines(out)
+    lines = measured(out, "charrow://local", *axes, "--rows-per-stream", "20k", *ONCE, "--repeats", 2)
     assert len(lines) == 8 and all(line["outcome"] == "ok" for line in lines)
     assert json.loads((out / "environment.json").read_text())["server"]["cores"]["usable"] > 0
     shown = venturi("show", out)
@@ -98,12 +90,8 @@ def test_a_run_with_a_server_of_our_own(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("servers_in_process")
 def test_a_file_over_charrow_is_moved_once_whatever_the_partitions(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    axes = ["--streams", "1,3", "--rows-per-batch", "1000,5000"]
-    data = ["--data", "builtin:birdstrikes"]
-    done = venturi("run", "--target", "charrow://local", *axes, *data, *SHORT, "--out", out)
-    assert done.returncode == 0, done.stderr
-    for line in run_lines(out):
+    words = ("--streams", "1,3", "--rows-per-batch", "1000,5000", "--data", "builtin:birdstrikes", *ONCE)
+    for line in measured(tmp_path / "run", "charrow://local", *words):
         assert (line["outcome"], line["counts"]["rows"]) == ("ok", 10_000)
         assert line["counts"]["batches"] == 10_000 / line["parameters"]["rows_per_batch"]
         assert line["verification"]["achieved"] == "checksum"
@@ -112,7 +100,7 @@ def test_a_file_over_charrow_is_moved_once_whatever_the_partitions(tmp_path: Pat
 def test_raw_tcp_is_measured_through_the_same_server(server: str) -> None:
     from venturi import _core
 
-    spec = {"target": f"charrow://{server}", "options": {}, "direction": "get", "streams": 1,
+    spec = {"target": server, "options": {}, "direction": "get", "streams": 1,
             "duration_ns": 50_000_000}  # fmt: skip
     answer = json.loads(_core.probe_tcp(json.dumps(spec), _core.Control()))
     assert answer["outcome"] == "ok" and answer["bytes"] > 0, answer
@@ -121,5 +109,125 @@ def test_raw_tcp_is_measured_through_the_same_server(server: str) -> None:
 def test_the_server_tells_its_environment(server: str) -> None:
     from venturi import _core
 
-    answer = _core.charrow_environment(f"charrow://{server}", "{}")
+    answer = _core.charrow_environment(server, "{}")
     assert json.loads(answer)["cores"]["usable"] > 0
+
+
+# ---- through shared memory
+
+
+SHARED_ROWS = 40_000
+RING = {"ring_bytes": 65536}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server in this process."""
+    place = tmp_path_factory.mktemp("charrow-shm")
+    write_ipc(plain(mixed(30_000)), place / "mixed.arrow")
+    with served({"mixed": place / "mixed.arrow"}, unix=str(place / "s")) as path:
+        yield f"charrow+shm://{path}"
+
+
+def rings() -> list[str]:
+    return [line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:venturi-ring" in line]
+
+
+def until_there_are_none() -> None:
+    wait_until(lambda: not rings(), rings)
+
+
+@pytest.mark.parametrize("more", [{}, {"compression": "lz4"}, {"compression": "zstd"}, {"checksum": True}])
+@pytest.mark.parametrize(("streams", "decoders", "ring"), [(1, 0, {}), (3, 2, RING)])
+def test_what_came_is_what_was_sent(
+    shared: str, more: dict[str, Any], streams: int, decoders: int, ring: dict[str, int]
+) -> None:
+    options = {**more, **ring, "decoders": decoders, "encoders": 2}
+    for text in ("SELECT * FROM mixed", "SELECT * FROM state_rows(rows = 40000)", None):
+        rows = {} if text else {"rows_per_stream": 90_000}
+        record = succeeded(get(shared, text, streams=streams, options=options, **rows))
+        assert record["verification"]["achieved"] == "checksum"
+        assert record["verification"]["checksum"] == record["verification"]["expected_checksum"]
+        assert record["resources"]["same_machine"] is True
+        if not more:
+            assert record["counts"]["wire_bytes"] > record["counts"]["payload_bytes"]
+    until_there_are_none()
+
+
+def test_a_duration_ends_an_endless_query(shared: str) -> None:
+    record = succeeded(get(shared, None, streams=2, duration_ns=300_000_000))
+    assert record["counts"]["rows"] > 0 and record["verification"]["achieved"] == "checksum"
+
+
+def test_a_reader_leaves_in_the_middle(shared: str) -> None:
+    endless = "SELECT * FROM records(block_rows = 50000)"
+    text = "SELECT * FROM records(rows = 100000, block_rows = 30000)"
+    read = load_core().charrow_reader
+    assert sum(map(len, pa.RecordBatchReader.from_stream(read(shared, text, "{}")))) == 100_000
+    reader = pa.RecordBatchReader.from_stream(read(shared, endless, json.dumps(RING)))
+    assert len(reader.read_next_batch()) == 50_000
+    assert rings()
+    del reader
+    until_there_are_none()
+    assert succeeded(get(shared, text))["counts"]["rows"] == 100_000
+
+
+def test_a_server_without_room_for_a_ring_says_so(tmp_path: Path) -> None:
+    with served(unix=str(tmp_path / "small"), ring_memory_bytes=150_000) as path:
+        said = get(f"charrow+shm://{path}", rows_per_stream=1000)["error"]["message"]
+        assert "over 150000 (--ring-memory)" in said
+        succeeded(get(f"charrow+shm://{path}", rows_per_stream=1000, options=RING))
+    with served(unix=str(tmp_path / "none"), ring_memory_bytes=0) as path:
+        said = get(f"charrow+shm://{path}", rows_per_stream=1000)["error"]["message"]
+        assert "offers no shared memory" in said and "charrow+unix://" in said
+
+
+# ---- a stranger's server
+
+
+def batches() -> list[pa.RecordBatch]:
+    table = pa.table(
+        {"n": pa.array(range(SHARED_ROWS), pa.int64()), "t": [f"row {i}" for i in range(SHARED_ROWS)]}
+    )
+    return table.to_batches(max_chunksize=5000)
+
+
+@pytest.mark.parametrize("streams", [1, 3])
+def test_a_stranger_that_keeps_to_the_protocol(tmp_path: Path, streams: int) -> None:
+    with RingServer(tmp_path / "s", batches()) as stranger:
+        url = f"charrow+shm://{stranger.address}"
+        record = succeeded(get(url, "SELECT 1", streams=streams, options=RING, verify="count"))
+        assert record["counts"]["rows"] == SHARED_ROWS
+        assert stranger.freed > 65536
+
+
+@pytest.mark.parametrize(
+    ("lie", "said"),
+    [
+        ("none", "offers no shared memory"),
+        ("no file", "speaks of shared memory, and brings none"),
+        ("plain", "no memory that can be sealed"),
+        ("large", "a ring of 65536 bytes was asked for"),
+        ("dies", "closed the connection"),
+    ],
+)
+def test_a_stranger_that_lies_is_an_error(tmp_path: Path, lie: str, said: str) -> None:
+    with RingServer(tmp_path / "s", batches(), lie) as stranger:
+        record = get(f"charrow+shm://{stranger.address}", "SELECT 1", options=RING, verify="count")
+        assert record["outcome"] == "failed" and said in record["error"]["message"], record["error"]
+
+
+# ---- a run
+
+
+def test_a_run(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    words = ("--ring", "64Ki,1Mi", "--rows-per-stream", "400k", "--streams", "1", *ONCE[:-1])
+    trials = measured(out, "charrow+shm://local", *words)
+    assert {trial["parameters"]["ring"] for trial in trials} == {65536, 1 << 20}
+    assert all(trial["outcome"] == "ok" for trial in trials)
+    probed = {line["kind"] for line in RunDirectory(out).ceiling_records()}
+    assert "memory" in probed <= {"memory", "engine"}
+    assert "  memory copy" in venturi("show", out, "--cell", "best").stdout
+    done = venturi("ceilings", "charrow+shm:///run/s")
+    assert done.returncode == 2 and "memory copy is its limit" in done.stderr

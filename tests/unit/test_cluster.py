@@ -1,4 +1,5 @@
-"""`venturi cluster`: what is refused in words, the batch script, the manifest; without any host."""
+"""`venturi cluster`: what is refused in words, the batch script, the manifest; [hosts] of a scenario and
+--on; how often a driver calls its loaders. Without any host."""
 
 from __future__ import annotations
 
@@ -6,30 +7,35 @@ import os
 import shlex
 import subprocess
 import sys
+import time
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from support.run import ROOT, venturi
+from support.golden import kept
+from support.run import command, environment, model, venturi
+from support.scenarios import scenario
+from venturi.cluster.ray import ray_executor
+from venturi.cluster.ray.ray_executor import RayExecutor, RayHandle
+from venturi.cluster.trial.clock import ONE_MACHINE
 from venturi.cluster.up import access, node, slurm_task
 from venturi.cluster.up.kubernetes import Pods, manifest
 from venturi.cluster.up.remote import Remote, listed, raise_errors
 from venturi.cluster.up.slurm import Job, script
 from venturi.cluster.up.up import check_alike
 from venturi.common.errors import ExitCode, VenturiError
+from venturi.engine.spec import build_spec
+from venturi.measure import placement
+from venturi.measure.endpoints import Endpoints
+from venturi.plan import matrix
+from venturi.plan.resolved import to_toml
 
 # Stands in for ssh: forgets the host's name and runs the words here.
 HERE = """sh -c 'shift; exec "$@"' ssh"""
 ALIKE = {"venturi": "0.1.0", "ray": "2.60.0", "python": "3.11.7"}
-
-
-def expected(name: str, text: str) -> None:
-    path = ROOT / "tests" / "data" / name
-    if os.environ.get("VENTURI_UPDATE") == "1":
-        path.write_text(text)
-    assert text == path.read_text()
 
 
 def test_hosts_are_named(tmp_path: Path) -> None:
@@ -133,7 +139,7 @@ def test_the_batch_script() -> None:
         options=["--constraint=haswell"], interface="10.0.0.0/24",
     )  # fmt: skip
     text = script(job)
-    expected("slurm.sh", text)
+    kept("slurm", text)
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
     with pytest.raises(VenturiError, match="must be an option of sbatch"):
         script(Job(nodes=1, run=["quick"], python="python3", options=["--comment=x\nrm -rf /"]))
@@ -159,7 +165,7 @@ def test_ports_of_a_job_are_its_own() -> None:
 def test_the_manifest(host_network: bool) -> None:
     pods = Pods(image="registry.example/venturi:0.1.0", hosts=4, ray="2.60.0", host_network=host_network)
     text = manifest(pods)
-    expected(f"kubernetes{'-host-network' if host_network else ''}.yaml", text)
+    kept("kubernetes-host-network", text) if host_network else kept("kubernetes", text)
     home, cluster = yaml.safe_load_all(text)
     assert (home["kind"], home["apiVersion"]) == ("ConfigMap", "v1")
     assert yaml.safe_load(home["data"]["ray_bootstrap_config.yaml"]) == {"provider": {"type": "local"}}
@@ -206,3 +212,156 @@ def test_words_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     code, text = ended("up", "--hosts", "a", "--ssh", HERE, "--head", "127.0.0.1")
     assert code == 2 and ("reached by nobody else" in text or "Ray is not installed" in text), text
     assert shlex.split(HERE)[0] == "sh"
+
+
+# ---- calls of loaders
+
+
+class Recording(RayHandle):
+    """Answers at once, and notes what it was asked."""
+
+    def __init__(self, at: int, boot_id: str | None, idle: bool = True) -> None:
+        super().__init__(f"loader-{at + 1}", at, None, {"boot_id": boot_id})
+        self.asked: list[str] = []
+        self._idle = idle
+
+    def call(self, method: str, *arguments: object) -> Future[Any]:
+        self.asked.append(method)
+        answer: Future[Any] = Future()
+        answer.set_result(time.time_ns() if method == "now" else self._idle)
+        return answer
+
+
+def executor(handles: list[Any]) -> RayExecutor:
+    found = RayExecutor.__new__(RayExecutor)
+    found._boot_id, found._loaders = "here", handles
+    found._note = lambda level, text: None
+    return found
+
+
+def test_a_machines_clock_is_asked_for_once() -> None:
+    handles = [Recording(at, name) for at, name in enumerate(["here", "a", "a", "b", None, None])]
+    clocks = executor(handles)._clocks(handles)
+    assert [bool(handle.asked) for handle in handles] == [False, True, False, True, True, True]
+    assert clocks[0] == ONE_MACHINE and all(clock.measured_unix_ns for clock in clocks[1:])
+    assert handles[1].clock == handles[2].clock
+    # They still hold: nobody is asked again.
+    before = [len(handle.asked) for handle in handles]
+    executor(handles)._clocks(handles)
+    assert [len(handle.asked) for handle in handles] == before
+
+
+def test_no_more_loaders_are_asked_than_a_trial_takes() -> None:
+    handles = [Recording(at, "a") for at in range(6)]
+    assert executor(handles)._ready(2) == handles[:2]
+    assert [len(handle.asked) for handle in handles] == [1, 1, 0, 0, 0, 0]
+    # One that is busy: another one takes part, and nobody is started anew.
+    handles = [Recording(at, "a", idle=at != 1) for at in range(4)]
+    assert executor(handles)._ready(2) == [handles[0], handles[2]]
+    # Whoever ended a trial well just now is not asked.
+    handles = [Recording(at, "a") for at in range(2)]
+    handles[0].heard = time.monotonic()
+    assert executor(handles)._ready(2) == handles
+    assert [len(handle.asked) for handle in handles] == [0, 1]
+
+
+def test_a_loader_is_started_where_too_few_are_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    handles = [Recording(at, "a", idle=at > 0) for at in range(2)]
+    fresh = Recording(0, "a")
+    monkeypatch.setattr(ray_executor.RayExecutor, "_another", lambda self, lost: fresh)
+    found = executor(list(handles))
+    assert found._ready(2) == [fresh, handles[1]]
+    assert found._loaders == [fresh, handles[1]]
+
+
+# ---- scenarios
+
+
+TEXT = '[workload]\nstreams = 8\n[hosts]\nservers = 1\nserver_resource = "big"\n[matrix]\nloaders = "1..4"\n'
+
+
+def test_without_a_place_one_process_runs_all() -> None:
+    (cell,) = matrix.cells(scenario(TEXT))
+    (plain,) = matrix.cells(scenario("[workload]\nstreams = 8\n"))
+    assert cell.id == plain.id
+    assert cell.parameters["loaders"] is None and cell.parameters["on"] is None
+    assert "loaders" not in build_spec(cell, "t", "flight://a", {})
+    shared = matrix.cells(scenario(TEXT, on="ray"))
+    assert len({cell.id for cell in shared}) == 4
+    assert build_spec(shared[2], "t", "flight://a", {})["loaders"] == 3
+
+
+def test_the_resolved_scenario_keeps_its_hosts() -> None:
+    found = scenario(TEXT, on="ray")
+    again = scenario(to_toml(found), on="ray")
+    assert again.hosts == found.hosts and again.axes == found.axes
+    assert [cell.id for cell in matrix.cells(again)] == [cell.id for cell in matrix.cells(found)]
+
+
+def test_where_streams_may_run() -> None:
+    found = scenario("")
+    kinds = {None: None, "auto": "ray", "local": "ray", "ray://a:10001": "ray", "spark": "spark"}
+    for on, kind in kinds.items():
+        assert placement.named(found, on, None)[0].on == kind
+    with pytest.raises(VenturiError, match="--on everywhere: must be ray://HOST:PORT, auto, local or spark"):
+        placement.named(found, "everywhere", None)
+    with pytest.raises(VenturiError, match="--master is Spark's"):
+        placement.named(found, "auto", "local[2]")
+    assert placement.named(scenario(TEXT), None, None)[1] == [
+        "no --on: all streams run in this process, and loaders mean nothing"
+    ]
+
+
+def planned(text: str, on: str | None) -> None:
+    """As `venturi run --dry-run` looks at it."""
+    with Endpoints(placement.named(scenario(text), on, None)[0], False, lambda level, text: None):
+        pass
+
+
+REMOTE = '[target]\nurl = "flight://remote"\n'
+
+
+def test_a_server_on_a_host_of_its_own_needs_a_cluster() -> None:
+    for on in ("auto", "local", "ray://a:10001", "here,auto"):
+        planned(REMOTE, on)
+        planned(f"{REMOTE}[hosts]\nservers = 3\n", on)
+    # Nobody goes there.
+    planned('[places]\nnear = "flight://local"\nfar = "flight://remote"\n[matrix]\nplace = ["near"]\n', None)
+
+
+def test_a_resumed_run_goes_on_where_it_was_begun() -> None:
+    def lines(on: str | None) -> list[dict[str, Any]]:
+        return [{"parameters": {"on": on}}]
+
+    placement.resumed(None, lines(None), "RUN")
+    placement.resumed("auto", lines("ray"), "RUN")
+    placement.resumed("auto", [], "RUN")
+    with pytest.raises(VenturiError, match="RUN was begun on ray: say where again"):
+        placement.resumed(None, lines("ray"), "RUN")
+    with pytest.raises(VenturiError, match="RUN was begun without it"):
+        placement.resumed("spark", lines(None), "RUN")
+
+
+def test_loaders_without_a_place_are_told(tmp_path: Path) -> None:
+    words = ("--streams", "2", "--rows-per-stream", "1M", "--repeats", "1", "--no-report")
+    done = model(*words, "--loaders", "2", "--out", tmp_path / "run")
+    assert done.returncode == 0
+    assert "no --on: all streams run in this process" in done.stderr
+
+
+def test_a_plan_of_several_hosts_needs_no_cluster() -> None:
+    done = venturi("run", "--streams", "8", "--loaders", "1,2,4", "--on", "auto", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("loaders=") == 3
+
+
+def test_without_ray_the_package_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ray.py").write_text("raise ImportError('no')\n")
+    found = environment()
+    found["PYTHONPATH"] = os.pathsep.join([str(tmp_path), found["PYTHONPATH"]])
+    words = command("run", "--streams", "2", "--on", "local", "--out", tmp_path / "run")
+    done = subprocess.run(words, capture_output=True, text=True, env=found, timeout=60, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "--on needs Ray, which is not installed here" in done.stderr
+    assert "pip install 'venturi[cluster]'" in done.stderr
+    assert not (tmp_path / "run").exists()

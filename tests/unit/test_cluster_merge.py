@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 
 import venturi
 from support.cluster import AGREED, MS, ROW_BYTES, moved, part, record, stream
+from support.golden import kept, known
+from support.verdict import end
 from venturi.cluster.trial import latencies
 from venturi.cluster.trial.clock import Clock, Stamps, measure, of, stale
 from venturi.cluster.trial.merge import Part, lost, merge
@@ -169,41 +171,6 @@ def test_a_clock_is_asked_again_when_drift_comes_near_its_error() -> None:
     assert ages(100 * MS) == [False, False, False, True]
 
 
-def test_counts_are_sums_and_streams_are_all_there() -> None:
-    found = merge(two())
-    assert found["outcome"] == "ok" and found["error"] is None
-    counts = {"rows": 11_000, "batches": 1100, "payload_bytes": 88_000, "wire_bytes": 99_000}
-    assert found["counts"] == counts | {"stored_bytes": None}
-    assert [s["stream"] for s in found["streams"]] == [0, 1, 2, 3]
-    assert [s["thread"] for s in found["streams"]] == [0, 1, 2, 2]
-    assert found["cpu"] == {"client": {"user_ns": 200, "system_ns": 40}, "server": None}
-    assert found["stages"]["client"] == {"receive": (200 + 220 + 397 + 390) * MS}
-    assert found["workers"]["client"] == {"workers": 4, "time_ns": (2 * 220 + 2 * 400) * MS}
-    assert found["schedule"] == {"rate": 200.0, "intended": 1100, "late": 2, "max_lag_ns": 4 * MS}
-    assert found["instrument"]["clock_reads"] == 20
-    hosts = found["hosts"]
-    assert [h["host"] for h in hosts] == ["loader-1", "loader-2"]
-    assert [h["streams"] for h in hosts] == [[0, 2], [2, 2]]
-    assert [h["lead"] for h in hosts] == [True, False]
-    assert sum(h["rows"] for h in hosts) == found["counts"]["rows"]
-    assert sum(h["payload_bytes"] for h in hosts) == found["counts"]["payload_bytes"]
-
-
-def test_times_on_one_line_whatever_the_clocks_say() -> None:
-    """One loader's clock is five seconds ahead, and it began 30 ms late."""
-    clock = Clock(5 * 10**9, 200_000, AGREED)
-    found = merge(two(clock=clock, late_ns=30 * MS), AGREED)
-    times = found["times"]
-    assert times["started_unix_ns"] == AGREED
-    assert times["interval_ns"] == 430 * MS
-    assert times["setup_ns"] == 7
-    # Late by 30 ms, its last stream 3 ms after that, and the clock may be 0.2 ms wrong.
-    assert times["start_skew_ns"] == 33 * MS + 200_000
-    assert [s["end_ns"] // MS for s in found["streams"]] == [200, 220, 430, 420]
-    assert [s["start_ns"] // MS for s in found["streams"]] == [0, 0, 33, 30]
-    assert found["hosts"][1]["clock"] == {"offset_ns": 5 * 10**9, "uncertainty_ns": 200_000}
-
-
 @pytest.mark.parametrize("samples", [10, None])
 def test_the_steady_window_is_that_of_all_streams(samples: int | None) -> None:
     """From 34 ms, the first batch of the last stream to begin, until 200 ms, the end of the first to end."""
@@ -281,103 +248,64 @@ def test_a_machine_that_two_loaders_share_is_counted_once() -> None:
     assert merge(inside)["cpu"]["client"] == {"user_ns": 100, "system_ns": 20}
 
 
-def _end(cores: int, busy: float, rx: int, sockets: int, rtt: int) -> dict[str, Any]:
+def changed(given_: Part, **fields: Any) -> Part:
+    """The same part with other fields of its record."""
+    return Part(**{**vars(given_), "record": {**given_.record, **fields}})
+
+
+def with_resources(given_: Part, cores: int, busy: float, rx: int, sockets: int, rtt: int) -> Part:
+    shares = ("user", "system", "softirq", "irq", "steal", "iowait", "psi_cpu", "psi_memory", "psi_io")
     process = {name: 10 for name in ("user_ns", "system_ns", "run_delay_ns", "rss_max_bytes")}
-    process |= {"threads": [{"name": "client-0", "cpu_share": busy, "delay_share": 0.0}]}  # type: ignore[dict-item]
-    shares = "busy user system softirq irq steal iowait psi_cpu psi_memory psi_io"
-    network = {
-        name: rx for name in ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets", "rx_drops", "tx_drops")
-    }
-    return {
-        "by": "self",
-        "window_ns": 100 * MS,
-        "process": process,
-        "host": {
-            "cores": cores,
-            **{f"{name}_share": busy for name in shares.split()},
-            "core_busy_share": [busy] * cores,
-            "memory_available_min_bytes": cores * 100,
-            "frequency_khz": None,
-        },
-        "cgroup": {"quota_cores": None, "throttled_ns": 3},
-        "network": {"interface": "eth0", "loopback": False, **network, "speed_bits_per_second": 10**9},
-        "disk": {"read_bytes": 1, "written_bytes": 2, "busy_share": busy},
-        "sockets": {"count": sockets, "rtt_ns": rtt, "retransmits": 4, "busy_share": 0.5},
-    }
+    packets = ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets", "rx_drops", "tx_drops")
+    client = end(
+        busy, cores, process=process | {"threads": [{"name": "client-0", "cpu_share": busy}]},
+        host={f"{name}_share": busy for name in shares} | {"memory_available_min_bytes": cores * 100},
+        cgroup={"throttled_ns": 3}, disk={"read_bytes": 1, "written_bytes": 2, "busy_share": busy},
+        network={"loopback": False, **dict.fromkeys(packets, rx), "speed_bits_per_second": 10**9},
+        sockets={"count": sockets, "rtt_ns": rtt, "retransmits": 4, "busy_share": 0.5},
+    )  # fmt: skip
+    lead = {"same_machine": False, "clock": {"offset_ns": 4, "uncertainty_ns": 2}, "server": {"by": "self"}}
+    of_all = {"client": client, "sampler": {"samples": 3, "cpu_ns": 2, "share": 0.1}}
+    return changed(given_, resources=dict.fromkeys(lead) | (lead if given_.lead else {}) | of_all)
 
 
-def test_resources_are_those_of_all_hosts() -> None:
-    parts = []
-    for given_, end in zip(two(), (_end(2, 1.0, 100, 2, 50), _end(6, 0.2, 300, 5, 90)), strict=True):
-        resources = {
-            "same_machine": False if given_.lead else None,
-            "clock": {"offset_ns": 4, "uncertainty_ns": 2} if given_.lead else None,
-            "sampler": {"samples": 3, "cpu_ns": 2, "share": 0.1},
-            "client": end,
-            "server": {"by": "self", "process": None} if given_.lead else None,
-        }
-        parts.append(Part(**{**vars(given_), "record": {**given_.record, "resources": resources}}))
-    found = merge(parts)["resources"]
-    assert found["same_machine"] is False and found["server"] == {"by": "self", "process": None}
-    client = found["client"]
-    assert client["host"]["cores"] == 8
-    assert client["host"]["busy_share"] == pytest.approx((2 * 1.0 + 6 * 0.2) / 8)
-    assert client["host"]["core_busy_share"] == [1.0] * 2 + [0.2] * 6
-    assert client["host"]["memory_available_min_bytes"] == 200
-    assert client["network"]["rx_bytes"] == 400 and client["network"]["speed_bits_per_second"] == 2 * 10**9
-    assert client["sockets"] == {"count": 7, "rtt_ns": 90, "retransmits": 8, "busy_share": 0.5}
-    assert client["process"]["user_ns"] == 20 and client["process"].get("minor_faults") is None
-    assert [t["name"] for t in client["process"]["threads"]] == ["loader-1/client-0", "loader-2/client-0"]
-    assert client["cgroup"] == {"quota_cores": None, "throttled_ns": 6}
-    assert found["sampler"] == {"samples": 6, "cpu_ns": 4, "share": 4 / 40}
+def with_errors(given_: Part, code: str, first: int) -> Part:
+    kind = {"kind": "server", "code": code, "count": 2, "message": code, "stream": 0, "first_ns": first}
+    both = {**kind, "code": "both", "message": f"at {first}"}
+    counts = {"refused": {"batches": 2, "rows": 20}, "in_doubt": {"batches": 1, "rows": 10}, "retries": 3}
+    return changed(given_, errors={**counts, "kinds": [kind, both]})
 
 
-def test_errors_of_batches_are_added_up() -> None:
-    def with_errors(given_: Part, code: str, first: int) -> Part:
-        kinds = [
-            {"kind": "server", "code": code, "count": 2, "message": code, "stream": 0, "first_ns": first}
-        ]
-        errors = {
-            "refused": {"batches": 2, "rows": 20},
-            "in_doubt": {"batches": 1, "rows": 10},
-            "retries": 3,
-            "kinds": [*kinds, {**kinds[0], "code": "both", "message": f"at {first}"}],
-        }
-        return Part(**{**vars(given_), "record": {**given_.record, "errors": errors}})
-
-    one, other = two()
-    found = merge([with_errors(one, "a", 50), with_errors(other, "b", 10)])["errors"]
-    assert found["refused"] == {"batches": 4, "rows": 40}
-    assert (found["in_doubt"], found["retries"]) == ({"batches": 2, "rows": 20}, 6)
-    assert {k["code"]: k["count"] for k in found["kinds"]} == {"a": 2, "b": 2, "both": 4}
-    assert next(k for k in found["kinds"] if k["code"] == "both")["message"] == "at 10"
-
-
-def test_a_lost_loader_fails_the_trial_and_is_named() -> None:
+def merged() -> dict[str, dict[str, Any]]:
     one, other = two()
     gone = lost("is gone (12:00:00 UTC)", {"rows": 700, "payload_bytes": 5600, "elapsed_ns": 90 * MS}, AGREED)
     cancelled = {"outcome": "interrupted", "error": {"kind": "cancelled", "message": "x", "stream": None}}
-    found = merge(
-        [
-            Part(**{**vars(one), "record": {**one.record, **cancelled}}),
-            Part(**{**vars(other), "record": gone}),
-        ]
-    )
-    assert found["outcome"] == "failed"
-    message = "loader-2 (10.77.0.3): is gone (12:00:00 UTC)"
-    assert found["error"] == {"kind": "lost", "message": message, "stream": None}
-    # What was counted until then is kept.
-    assert found["counts"]["rows"] == 8700
-    assert found["hosts"][1]["rows"] == 700 and found["hosts"][1]["interval_ns"] == 90 * MS
-    assert found["hosts"][1]["outcome"] == "failed" and found["hosts"][0]["outcome"] == "interrupted"
+    never = [Part(f"loader-{n}", Share(n, 1), lost("is gone", {}), lead=n == 0) for n in range(3)]
+    ahead = Clock(5 * 10**9, 200_000, AGREED)
+    return {
+        "two loaders": merge([one, other]),
+        # One clock is five seconds ahead, its loader began 30 ms late, and the clock may be 0.2 ms wrong.
+        "clocks that disagree": merge(two(clock=ahead, late_ns=30 * MS), AGREED),
+        "resources": merge(
+            [with_resources(one, 2, 1.0, 100, 2, 50), with_resources(other, 6, 0.2, 300, 5, 90)]
+        ),
+        "errors of batches": merge([with_errors(one, "a", 50), with_errors(other, "b", 10)]),
+        "a lost loader": merge([changed(one, **cancelled), Part(**{**vars(other), "record": gone})]),
+        "a trial that never began": merge(never),
+    }
 
 
-def test_a_trial_that_never_began_has_a_record() -> None:
-    parts = [Part(f"loader-{n}", Share(n, 1), lost("is gone", {}), lead=n == 0) for n in range(3)]
-    found = merge(parts)
-    assert found["outcome"] == "failed" and found["times"]["interval_ns"] == 0
-    assert found["error"]["message"] == "loader-0: is gone (and 2 other loaders failed)"
-    assert found["latency"] is None and found["samples"] is None and found["streams"] == []
+def test_merged_records() -> None:
+    """Counts and times of both are sums, streams are all there, what was counted until a loss is kept. Of all
+    but the first the fields are told that differ from it."""
+    found, lines, usual = merged(), [], dict[str, Any]()
+    for name in found:
+        # Percentiles and samples are compared with the truth below.
+        fields = {field: one for field, one in found[name].items() if field not in ("latency", "samples")}
+        changed = known({field: one for field, one in fields.items() if usual.get(field) != one})
+        lines += [f"# {name}", *(f"{field}: {json.dumps(one)}" for field, one in changed.items()), ""]
+        usual = usual or fields
+    kept("merged", "\n".join(lines))
 
 
 def test_one_loader_is_itself() -> None:

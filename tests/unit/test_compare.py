@@ -1,25 +1,34 @@
-"""`venturi compare` as a user runs it: what differs, what cannot be judged, refusals, exit codes. What it
-prints of each case is in tests/data/golden/compare-cases.txt."""
+"""`venturi compare` as a user runs it: what differs, what cannot be judged, refusals, exit codes, forms; what
+it prints of each case is in tests/data/golden/compare-cases.txt. And `venturi history` and `venturi ab`."""
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
+import socket
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
+from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from support.compare import Line, base_run, chain, environment, run_like, said, slower  # noqa: F401
+from support.draws import draws, slack
+from support.flight import served
 from support.golden import kept
-from support.run import venturi
-from support.synthetic import ENVIRONMENT, cells, imported, make_run
+from support.run import ROOT, venturi
+from support.synthetic import ENVIRONMENT, HOSTILE, cells, hostile, imported, make_run
 from venturi.analysis.compare.likeness import without_port
 from venturi.analysis.compare.runs import compare, compare_by
 from venturi.analysis.results import load
-from venturi.common.errors import ExitCode
+from venturi.analysis.statistics.change_points import change_points
+from venturi.common.errors import ExitCode, VenturiError
 from venturi.report.page.page import page
 from venturi.report.text import versions
 
@@ -61,6 +70,11 @@ def in_rows(line: Line) -> Line:
     return slower(1.2)(line)
 
 
+def unverified(line: Line) -> Line:
+    line["parameters"]["verify"] = "none"
+    return line
+
+
 def used_by_others(busy: float) -> Any:
     def edit(line: Line) -> Line:
         host = {"cores": 8, "busy_share": busy, "steal_share": 0.001}
@@ -73,9 +87,9 @@ def used_by_others(busy: float) -> Any:
 
 @dataclass(frozen=True)
 class Case:
-    """A run beside the base: how it differs, the exit code, and what the six cells come to."""
+    """A run beside the base: how it differs, the exit code, and a part of what is said."""
 
-    tally: str
+    says: str
     edit: Any = None
     words: tuple[str, ...] = ()
     code: int = 0
@@ -90,6 +104,12 @@ MATTERS = environment(
     sysctls={"net.core.rmem_max": "4194304", "vm.swappiness": "10"},
 )  # fmt: skip
 WORSE = ExitCode.SLOWER
+
+
+def unlike(why: str, **changes: Any) -> Case:
+    return Case(why, code=ExitCode.USAGE, run={"environment": environment(**changes)})
+
+
 CASES = {
     "the same thing twice": Case("0 slower, 0 faster, 6 without a significant difference"),
     "one slower cell": Case("1 slower, 0 faster, 5 without a significant difference", ONE, code=WORSE),
@@ -115,6 +135,17 @@ CASES = {
     "latency-p50": Case("6 slower", heavier, ("--metric", "latency-p50"), WORSE),
     "cpu-per-byte": Case("6 dearer", heavier, ("--metric", "cpu-per-byte"), WORSE),
     "rows where no bytes are known": Case("6 slower", in_rows, code=WORSE),
+    "another CPU": unlike("the client's CPU differs (Model CPU | Other CPU)", cpu="Other CPU"),
+    "fewer cores": unlike("cores differs (8 | 4)", cores={"logical": 4, "physical": 4, "usable": 4}),
+    "another architecture": unlike("architecture differs (x86_64 | aarch64)", architecture="aarch64"),
+    "another system": unlike("the client's system differs (Linux | Darwin)", system="Darwin"),
+    "a virtual machine": unlike("the client's virtualised differs (no | KVM)", virtualised="KVM"),
+    "another CPU, forced": Case(
+        "!! client: CPU", words=("--force",), run={"environment": environment(cpu="Other CPU")}),
+    "verified otherwise": Case("verify differs (checksum | none)", unverified, code=ExitCode.USAGE),
+    "verified otherwise, forced": Case("!! verify: checksum -> none", unverified, ("--force",)),
+    "cells that only one run has": Case("only in run: get, 8", run={"matrix": cells(streams=(2, 8))}),
+    "no cell in common": Case("no cell of", code=ExitCode.USAGE, run={"matrix": cells(streams=(16, 32))}),
 }  # fmt: skip
 
 
@@ -125,7 +156,9 @@ def compared(base: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     for name, case in CASES.items():
         run = run_like(tmp_path_factory.mktemp("run"), case.edit, **case.run)
         done = found[name] = venturi("compare", base, run, *case.words)
-        done.stdout = done.stdout.replace(f"{run.parent}/", "").replace(f"{base.parent}/", "")
+        for name_of in ("stdout", "stderr"):
+            text = getattr(done, name_of).replace(f"{run.parent}/", "").replace(f"{base.parent}/", "")
+            setattr(done, name_of, text)
         if "--metric" in case.words:
             found[f"back: {name}"] = venturi("compare", run, base, *case.words)
     return found
@@ -134,13 +167,16 @@ def compared(base: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 @pytest.mark.parametrize("name", CASES)
 def test_a_run_beside_its_base(compared: dict[str, CompletedProcess[str]], name: str) -> None:
     case, done = CASES[name], compared[name]
-    assert (done.returncode, done.stderr) == (case.code, "")
-    assert f"of 6 cells {case.tally}" in said(done)
+    assert done.returncode == case.code
+    assert case.says in " ".join(f"{done.stdout} {done.stderr}".split())
     assert f"back: {name}" not in compared or compared[f"back: {name}"].returncode == 0
 
 
 def test_what_is_printed(compared: dict[str, CompletedProcess[str]]) -> None:
-    kept("compare-cases", "\n".join(f"# {name}\n{compared[name].stdout}" for name in CASES))
+    kept(
+        "compare-cases",
+        "\n".join(f"# {name}\n{compared[name].stdout}{compared[name].stderr}" for name in CASES),
+    )
 
 
 def test_the_ratio_of_a_slower_cell(base: Path, tmp_path: Path) -> None:
@@ -160,24 +196,6 @@ def test_a_cell_that_failed_before_is_no_news(base: Path, tmp_path: Path) -> Non
     assert back.returncode == 0
     assert "5 of 5 trials failed in the base; no repeats in the base, 3 are needed" in said(back)
     assert venturi("compare", gone, again).returncode == 0
-
-
-def test_cells_of_one_run_only_are_listed(tmp_path: Path) -> None:
-    one = make_run(tmp_path / "one", cells(streams=(1, 2)), samples=False)
-    two = make_run(tmp_path / "two", cells(streams=(2, 8)), samples=False)
-    done = venturi("compare", one, two)
-    assert "of 2 cells" in said(done)
-    assert "only in 20261121-084500-synthetic: get, 1 stream; put, 1 stream" in said(done)
-    assert "get, 8 streams; put, 8 streams" in said(done)
-
-
-def test_no_cell_in_common(tmp_path: Path) -> None:
-    one = make_run(tmp_path / "one", cells(streams=(1, 2)), samples=False)
-    two = make_run(tmp_path / "two", cells(streams=(4, 8)), samples=False)
-    done = venturi("compare", one, two)
-    assert done.returncode == ExitCode.USAGE
-    assert "error: no cell of " in done.stderr
-    assert "hint: they share no value of: streams, threads" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -203,39 +221,6 @@ def test_parameters_that_one_side_does_not_know(tmp_path: Path) -> None:
     two = make_run(tmp_path / "two", cells(("get",), (1,), rows=(1000, 2000)), samples=False)
     found = compare(load(two), load(two))
     assert len(found.rows) == 2
-
-
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"cpu": "Other CPU"}, "the client's CPU differs (Model CPU | Other CPU)"),
-        ({"cores": {"logical": 4, "physical": 4, "usable": 4}}, "the client's cores differs (8 | 4)"),
-        ({"architecture": "aarch64"}, "the client's architecture differs (x86_64 | aarch64)"),
-        ({"system": "Darwin"}, "the client's system differs (Linux | Darwin)"),
-        ({"virtualised": "KVM"}, "the client's virtualised differs (no | KVM)"),
-    ],
-)
-def test_unlike_machines_are_refused(base: Path, tmp_path: Path, changes: dict[str, Any], named: str) -> None:
-    run = run_like(tmp_path, environment=environment(**changes))
-    done = venturi("compare", base, run)
-    assert (done.returncode, done.stdout) == (ExitCode.USAGE, "")
-    assert f"error: base and run are not alike: {named}" in done.stderr
-    assert "--force" in done.stderr
-    forced = venturi("compare", base, run, "--force")
-    assert forced.returncode == 0
-    assert "!! client: " in forced.stdout
-
-
-def test_runs_verified_otherwise_are_refused(base: Path, tmp_path: Path) -> None:
-    def edit(line: Line) -> Line:
-        line["parameters"]["verify"] = "none"
-        return line
-
-    run = run_like(tmp_path, edit)
-    done = venturi("compare", base, run)
-    assert done.returncode == ExitCode.USAGE
-    assert "verify differs (checksum | none)" in done.stderr
-    assert "!! verify: checksum -> none" in said(venturi("compare", base, run, "--force"))
 
 
 def test_a_busier_machine_is_marked(tmp_path: Path) -> None:
@@ -266,7 +251,7 @@ def test_within_one_run_by_a_parameter(tmp_path: Path) -> None:
     done = venturi("compare", run, "--by", "place=old")
     assert done.returncode == 8, done.stdout + done.stderr
     assert "base: place=old run: place=new" in said(done)
-    assert "of 6 cells 6 slower" in said(done)
+    assert "6 slower" in said(done)
     assert "their trials were interleaved, so it is not the machine's drift" in said(done)
     assert "place=old" in venturi("compare", run, "--by", "place").stdout
     # Threads follow streams, so they keep no cells apart.
@@ -304,3 +289,316 @@ def test_unlike_things_are_not_set_side_by_side(tmp_path: Path) -> None:
 
 def test_no_such_run(base: Path, tmp_path: Path) -> None:
     assert venturi("compare", base, tmp_path / "none").returncode == ExitCode.STORE
+
+
+# ---- forms, any terminal, published runs
+
+
+def test_markdown_is_short_with_the_rest_folded(base: Path, tmp_path: Path) -> None:
+    run = run_like(tmp_path, slower(1.1, "operation == 'put' and streams == 2"))
+    out = tmp_path / "comparison.md"
+    done = venturi("compare", base, run, "-o", out)
+    assert done.returncode == 8
+    assert done.stdout.splitlines() == [
+        "run against base: of 6 cells 1 slower, 0 faster, 5 without a significant difference",
+        str(out),
+    ]
+    text = out.read_text()
+    assert text.startswith("### ❌ run against base\n\n**throughput**: of 6 cells 1 slower")
+    in_sight = text.split("<details>")[0]
+    assert in_sight.count("| put, 2 streams |") == 1
+    assert "get, 1 stream" not in in_sight
+    assert text.count("<details>") == text.count("</details>") == 2
+    assert "conditions: none that matters differs" in text
+    same = venturi("compare", base, run_like(tmp_path, name="same"), "--format", "markdown").stdout
+    assert same.startswith("### ✅ same against base")
+    assert same.split("<details>")[0].count("|") == 0
+
+
+def test_junit_xml(base: Path, tmp_path: Path) -> None:
+    edit = slower(1.1, "operation == 'put' and streams == 2")
+    run = run_like(tmp_path, edit, fail="operation == 'get' and streams == 4")
+    out = tmp_path / "venturi.xml"
+    assert venturi("compare", base, run, "--out", out).returncode == ExitCode.TRIALS_FAILED
+    root = ElementTree.fromstring(out.read_text())
+    assert_junit(root)
+    assert {k: root.get(k) for k in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "6", "failures": "1", "errors": "1", "skipped": "0",
+    }  # fmt: skip
+    (failure,) = root.iter("failure")
+    assert re.fullmatch(r"[\d.]+ % slower, over the threshold of 3 %", failure.get("message") or "")
+    assert re.search(r"MB/s \[.*\] -> .* MB/s \[.*\]; ratio 0\.9\d* \[.*\], p .*: slower", failure.text or "")
+    names = [(case.get("classname"), case.get("name")) for case in root.iter("testcase")]
+    assert len(set(names)) == 6
+    assert ("venturi.put", "put, 2 streams") in names
+
+
+def assert_junit(root: ElementTree.Element) -> None:
+    """Structure and attributes as Jenkins' junit-10.xsd has them, which other readers take as well."""
+    assert root.tag == "testsuites"
+    number = re.compile(r"\d+(\.\d+)?")
+    for suite in root:
+        assert suite.tag == "testsuite" and suite.get("name")
+        tags = [child.tag for child in suite]
+        order = ["properties", "testcase", "system-out"]
+        assert [t for t in order if t in tags] == list(dict.fromkeys(tags))
+        cases = suite.findall("testcase")
+        assert int(suite.get("tests") or -1) == len(cases)
+        for key, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            assert int(suite.get(key) or -1) == sum(case.find(tag) is not None for case in cases)
+        assert number.fullmatch(suite.get("time") or "")
+        for case in cases:
+            assert case.get("name") and case.get("classname")
+            assert number.fullmatch(case.get("time") or "")
+            assert len([c for c in case if c.tag in ("failure", "error", "skipped")]) <= 1
+            assert {c.tag for c in case} <= {"failure", "error", "skipped", "system-out"}
+            for child in case:
+                if child.tag in ("failure", "error"):
+                    assert child.get("message") and child.get("type")
+                if child.tag == "skipped":
+                    assert child.get("message")
+
+
+def test_junit_of_what_cannot_be_judged(base: Path, tmp_path: Path) -> None:
+    done = venturi("compare", base, run_like(tmp_path, repeats=1), "--format", "junit")
+    root = ElementTree.fromstring(done.stdout)
+    assert_junit(root)
+    assert root.get("skipped") == "6"
+
+
+def test_json(base: Path, tmp_path: Path) -> None:
+    run = run_like(tmp_path, slower(1.1, "operation == 'put' and streams == 2"))
+    done = venturi("compare", base, run, "--format", "json")
+    found = json.loads(done.stdout)
+    assert (found["kind"], found["exit_code"], done.returncode) == ("comparison", 8, 8)
+    (one,) = found["comparisons"]
+    assert one["counts"] == {"worse": 1, "better": 0, "no-difference": 5, "unknown": 0, "failed": 0}
+    (cell,) = [c for c in one["cells"] if c["verdict"] == "worse"]
+    assert cell["parameters"]["streams"] == 2 and cell["parameters"]["operation"] == "put"
+    assert cell["ratio_low"] < cell["ratio"] < cell["ratio_high"] < 1
+    assert cell["p"] <= cell["p_adjusted"] < 0.05
+    assert cell["beyond_threshold"] and not cell["newly_failing"]
+    assert cell["base"]["good"] == cell["run"]["good"] == 5
+    assert 0 < cell["detectable"] < 0.2
+    assert {f["name"] for f in one["environment"]} >= {"CPU", "kernel", "memory"}
+
+
+def test_every_field_of_the_json_is_in_the_docs(base: Path, tmp_path: Path) -> None:
+    done = venturi("compare", base, run_like(tmp_path), "--format", "json")
+    docs = (ROOT / "docs" / "compare.md").read_text()
+    found = json.loads(done.stdout)
+    (one,) = found["comparisons"]
+    for name in [*found, *one, *one["cells"][0], *one["cells"][0]["base"], *one["environment"][0]]:
+        assert f"`{name}`" in docs, name
+
+
+@pytest.mark.parametrize("format", ["table", "markdown", "junit", "json"])
+def test_hostile_names_are_not_obeyed(tmp_path: Path, format: str) -> None:
+    one = make_run(
+        tmp_path / "one", cells(("get",), (1, 2)), edit=hostile, samples=False, environment=environment()
+    )
+    two = make_run(
+        tmp_path / "two", cells(("get",), (1, 2)), edit=hostile, samples=False,
+        environment=environment() | {"run": HOSTILE + "\x00"},
+    )  # fmt: skip
+    done = venturi("compare", one, two, "--format", format)
+    assert done.returncode == 0, done.stderr
+    if format == "json":
+        json.loads(done.stdout)
+    else:
+        assert "\x1b" not in done.stdout and "\x00" not in done.stdout
+    if format == "markdown":
+        assert "<script>" not in done.stdout and "<img" not in done.stdout
+    if format == "junit":
+        assert_junit(ElementTree.fromstring(done.stdout))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_no_line_is_longer_than_the_terminal(tmp_path: Path, width: int) -> None:
+    matrix = cells(rows=(1_000_000, 10_000_000))
+    one = make_run(tmp_path / "one", matrix, samples=False)
+    two = make_run(tmp_path / "two", matrix, samples=False, edit=slower(1.5))
+    done = venturi("compare", one, two, columns=width)
+    assert max(map(len, done.stdout.splitlines())) <= width
+    assert "rows/stream" in done.stdout
+
+
+def test_published_runs_put_against_get() -> None:
+    """One repeat a cell: no cell can be judged, but all together they tell."""
+    done = venturi("compare", "reference:macbook-get", "reference:macbook-put")
+    assert done.returncode == 0, done.stderr
+    assert "! operation: get -> put" in said(done)
+    assert "of 400 cells 0 slower, 0 faster, 400 cannot be judged" in said(done)
+    assert "the 400 cells together are" in said(done)
+
+
+def test_published_runs_remote_against_local() -> None:
+    """Ten repeats: a network between the hosts costs a sixth, and nearly every cell shows it."""
+    found = compare(load("reference:cartesius-localhost"), load("reference:cartesius-remote"))
+    assert len(found.rows) == 160 and not found.only_base and not found.only_run
+    assert found.count("worse") > 150 and found.count("better") == 0
+    assert found.shift is not None and 0.8 < found.shift.ratio < 0.87
+    assert found.exit_code is ExitCode.SLOWER
+
+
+def test_by_needs_no_like_environment_but_a_known_name() -> None:
+    with pytest.raises(VenturiError, match="no such parameter"):
+        compare_by(load("reference:chspark"), "colour")
+
+
+# ---- history: change points on series with known truth, and runs that became slower
+
+
+DAY_NS = 86_400 * 10**9
+
+
+def test_series_without_a_change_have_none() -> None:
+    """At a level of 1 %: of 300 series 3, and 9 or more in one of 250 such counts."""
+    draw = np.random.default_rng(11)
+    tries = draws(300)
+    alarms = sum(bool(change_points(draw.normal(0.0, 0.02, 30))) for _ in range(tries))
+    assert alarms / tries < 0.03 + slack(tries, 0.01)
+
+
+def test_a_change_of_five_percent_is_found_where_it_is() -> None:
+    draw, found = np.random.default_rng(12), 0
+    tries = draws(100, 4)
+    for _ in range(tries):
+        series = np.concatenate([draw.normal(0.0, 0.015, 14), draw.normal(-0.05, 0.015, 10)])
+        places = [one.at for one in change_points(series)]
+        found += len(places) == 1 and abs(places[0] - 14) <= 1
+    assert found / tries >= 0.93 - slack(tries, 0.02)
+
+
+def test_several_changes_and_none_to_see() -> None:
+    steps = [0.0] * 12 + [0.1] * 12 + [-0.1] * 12
+    noisy = np.asarray(steps) + np.random.default_rng(13).normal(0.0, 0.01, 36)
+    assert [one.at for one in change_points(noisy)] == [12, 24]
+    assert change_points([5.0] * 40) == []
+    # Too few to tell: three against three come about by chance.
+    assert change_points([1.0, 1.0, 1.0, 2.0, 2.0, 2.0]) == change_points([]) == []
+    with pytest.raises(ValueError, match="numbers"):
+        change_points([1.0, float("nan")])
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Fourteen days of one scenario; from the ninth on puts take a tenth longer. One run is damaged."""
+    made = tmp_path_factory.mktemp("runs")
+    for day in range(14):
+        environment = {**ENVIRONMENT, "started_unix_ns": 1_760_000_000 * 10**9 + day * DAY_NS}
+        # The seed of the model's noise is the trial's name: another factor each day stands for its noise.
+        factor = 1.0 + 0.004 * ((day * 7) % 5)
+        worse = 1.1 if day >= 8 else 1.0
+
+        def edit(line: dict, factor: float = factor, worse: float = worse) -> dict:
+            put = line["parameters"]["operation"] == "put"
+            return slower(factor * (worse if put else 1.0))(line)
+
+        matrix = cells(streams=(2,))
+        make_run(made / f"day-{day:02}", matrix, repeats=3, samples=False, edit=edit, environment=environment)
+    (made / "damaged").mkdir()
+    (made / "damaged" / "trials.jsonl").write_text("no json\n" * 2)
+    (made / "notes").mkdir()
+    return made
+
+
+def test_the_day_from_which_on_it_is_slower(nights: Path, tmp_path: Path) -> None:
+    page = tmp_path / "history.html"
+    done = venturi("history", nights, "--out", page)
+    assert done.returncode == 0, done.stderr
+    assert "warning: left out: " in done.stderr and "damaged" in done.stderr
+    assert "on (run day-08)" in said(done)
+    assert page.read_text().count("<svg") == 2 and "day-08" in page.read_text()
+    document = json.loads(venturi("history", nights, "--format", "json").stdout)
+    (put,) = [one for one in document if one["parameters"]["operation"] == "put"]
+    (change,) = put["changes"]
+    assert change["at"] == 8 and change["low"] < 1 / 1.1 < change["high"]
+    assert len(put["points"]) == 14 and put["points"][0]["run"].endswith("day-00")
+
+
+def test_one_cell_has_a_line_a_run(nights: Path) -> None:
+    done = venturi("history", nights, "--where", "operation == 'put'")
+    assert [line.split()[-1] for line in done.stdout.splitlines()[-14:]].count("change") == 1
+    assert "2025-10-09" in done.stdout
+    # A change smaller than what is asked for is none.
+    assert "no change of the level seen" in venturi("history", nights, "--least", "20%").stdout
+
+
+def test_mistakes_are_named(nights: Path, tmp_path: Path) -> None:
+    for words, text in (
+        ([tmp_path], "there is no run in it"),
+        ([nights, "--where", "streams == 3"], "leaves no cell"),
+    ):
+        done = venturi("history", *words)
+        assert done.returncode == 2 and text in done.stderr and "Traceback" not in done.stderr
+    twins = tmp_path / "twins"
+    for name in ("first", "second"):
+        ports = [cell for n in (1, 2) for cell in cells(("get",), (1,), target=f"flight://127.0.0.1:{n}")]
+        make_run(twins / name, ports, repeats=1, samples=False)
+    assert "no two runs have a cell in common" in venturi("history", twins).stderr
+    (tmp_path / "one").mkdir()
+    make_run(tmp_path / "one" / "run", cells(streams=(1,)), repeats=1, samples=False)
+    assert "no two runs have a cell in common" in venturi("history", tmp_path / "one").stderr
+    make_run(tmp_path / "one" / "again", cells(streams=(1,)), repeats=1, samples=False)
+    assert "fewer than 10 runs are too few to tell" in said(venturi("history", tmp_path / "one"))
+
+
+# ---- ab: two servers that it starts itself, measured in turns
+
+
+SERVER = f"{shlex.quote(sys.executable)} -m venturi serve flight --port {{port}}"
+MEASURED = ("--operation", "get", "--rows-per-stream", "50k", "--repeats", 3, "--no-ceilings")
+
+
+@pytest.mark.usefixtures("core")
+def test_a_slower_build_is_found_and_both_are_stopped(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    slow = f"{SERVER} --handicap encode=1ms"
+    done = venturi("ab", SERVER, slow, "--out", out, *MEASURED, "--repeats", 6)
+    assert done.returncode == 8, done.stderr
+    assert "of 1 cell 1 slower" in done.stdout and f"run: {out}" in done.stdout
+    # Measured in one run, in turns.
+    found = load(out)
+    assert {c.parameters["place"] for c in found.cells} == {"base", "head"}
+    ports = {int(str(c.parameters["target"]).rpartition(":")[2]) for c in found.cells}
+    assert len(ports) == 2
+    for port in ports:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+@pytest.mark.usefixtures("core")
+def test_servers_that_run_already(tmp_path: Path) -> None:
+    with served("flight") as one, served("flight") as other:
+        urls = f"flight://{one}", f"flight://{other}"
+        done = venturi("ab", *urls, "--out", tmp_path / "run", "--threshold", "90%", *MEASURED)
+    assert done.returncode == 0, done.stderr
+    assert "of 1 cell" in done.stdout
+
+
+@pytest.mark.usefixtures("core")
+def test_where_a_server_is_found(tmp_path: Path) -> None:
+    """`--url` names the system and the table of a server that a command starts: here there is none of it."""
+    with served("flight") as other:
+        done = venturi(
+            "ab", SERVER, f"flight://{other}", "--url", "flight://127.0.0.1:{port}/none",
+            "--confidence", "90%", "--out", tmp_path / "run", *MEASURED,
+        )  # fmt: skip
+    assert done.returncode == 5, done.stderr
+    assert "failed" in done.stdout
+
+
+@pytest.mark.usefixtures("core")
+@pytest.mark.parametrize(
+    ("base", "code", "said"),
+    [
+        ("no-such-server {port}", 4, "no-such-server {port}: does not listen on port"),
+        ("sh -c 'echo broken {port}; exit 3'", 4, "broken"),
+    ],
+)
+def test_mistakes_of_ab_are_named(tmp_path: Path, base: str, code: int, said: str) -> None:
+    done = venturi("ab", base, "flight://127.0.0.1:1", "--out", tmp_path / "run", *MEASURED)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()

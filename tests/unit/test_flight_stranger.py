@@ -18,8 +18,10 @@ from typer.testing import CliRunner
 
 from support.flight import ServerProcess, served
 from support.flight_peer import peer
+from support.measured import ONCE, measured
 from support.run import helper, venturi
 from support.stranger import stranger
+from support.synthetic import lines
 from support.verdict import SECOND, trial
 from venturi.analysis.advice import collect, warning
 from venturi.analysis.cells.summary import Cell, summarise
@@ -271,7 +273,7 @@ def run(tmp_path: Path, *words: object, expect: int = 0) -> tuple[list[dict[str,
     )  # fmt: skip
     assert done.returncode == expect, done.stderr
     assert "Traceback" not in done.stderr + done.stdout
-    return [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()], done.stderr
+    return lines(out), done.stderr
 
 
 @pytest.mark.usefixtures("core")
@@ -289,15 +291,12 @@ def test_a_server_without_the_perf_protocol_fails_one_get(kind: tuple[str, ...],
     assert f"flight://{address} let no get begin; its other gets are left out" in said
 
 
-ONCE = ("--repeats", 1, "--warmup", 0, "--no-report", "--no-ceilings")
-
-
 def found_out(tmp_path: Path, url: str, *more: object) -> tuple[set[tuple[str, str, int]], str]:
     """What is measured where only an address is typed: targets, operations and streams; and what is said."""
     out = tmp_path / "found"
     done = venturi("run", "--target", url, *ONCE, *more, "--out", out)
     assert done.returncode == 0, done.stderr
-    trials = [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()]
+    trials = lines(out)
     # What was found out is a part of the command, for the next one is made of it.
     typed = json.loads((out / "environment.json").read_text())["command"]
     assert typed[typed.index("--streams") + 1] == "1,2,4" and typed.count("--target") == 1
@@ -376,14 +375,9 @@ def test_a_table_read_to_its_end_is_counted(
     pyarrow_server: ServerProcess, tmp_path: Path, limit: list[str]
 ) -> None:
     url = f"flight://{pyarrow_server.address}/t"
-    done = venturi(
-        "run", "--target", url, "--operation", "get", "--repeats", 2, "--warmup", 0, *limit,
-        "--no-report", "--no-ceilings", "--out", tmp_path / "run",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    trials = [json.loads(line) for line in (tmp_path / "run" / "trials.jsonl").read_text().splitlines()]
+    trials = measured(tmp_path / "run", url, "--operation", "get", *limit, *ONCE)
     assert {(t["counts"]["rows"], t["verification"]["achieved"]) for t in trials} == {(20_000, "count")}
-    assert "remote, 4k rows/batch" in done.stdout.replace("\n", " ")
+    assert "remote, 4k rows/batch" in venturi("show", tmp_path / "run").stdout.replace("\n", " ")
 
 
 @pytest.fixture(params=["tcp", "unix"])
@@ -406,12 +400,7 @@ def test_what_a_proxy_uses_is_not_told_as_the_servers(
 
     for server, proxied in ((relayed, True), (pyarrow_server, False)):
         out = tmp_path / str(proxied)
-        done = venturi(
-            "run", "--target", at(server.address), "--operation", "get", "--repeats", 1,
-            "--warmup", 0, "--no-report", "--no-ceilings", "--out", out,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        (record,) = [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()]
+        (record,) = measured(out, at(server.address), "--operation", "get", *ONCE)
         assert (record["cpu"]["server"] is None) == proxied
         assert (record["target"]["pid"] == server.process.pid) != proxied
         assert ("relay" in record["target"]) == proxied

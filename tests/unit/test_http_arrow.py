@@ -14,9 +14,6 @@ import pytest
 from support.flight import served
 from support.http import python_server, rows, saying_server, stream, taking_server
 from support.run import venturi
-from support.verdict import trial as told
-from venturi.analysis.cells.summary import summarise
-from venturi.analysis.verdict.judge import verdicts
 
 SHORT = ("--repeats", "1", "--warmup", "0", "--no-report")
 QUIET = (*SHORT, "--no-ceilings")
@@ -214,15 +211,3 @@ def test_others_read_and_write_at_a_server_of_ours(ours: str) -> None:
 def test_a_stranger_makes_no_records(tmp_path: Path, files: str) -> None:
     said = fails(tmp_path / "run", files, "--operation", "get", "--rows-per-stream", "1k")
     assert "is not Venturi's own server" in said and "/PATH" in said
-
-
-def test_what_unpacking_costs_has_a_fix() -> None:
-    given = {"target": "http+arrow://10.0.0.2:80/x", "data": "remote", "operation": "get", "row_bytes": None}
-    given |= {"http_compression": "gzip"}
-    client = {"unpack": 0.96, "receive": 0.04}
-    records = [told(client, {}, parameters=given, repeat=n, cell="get", cpu=None) for n in range(5)]
-    (cell,) = summarise(records)
-    found = verdicts([cell], {"command": ["venturi", "run", "--target", given["target"]]})[cell.name]
-    assert found.title == "client: unpack", found
-    assert any("with gzip" in line for line in found.lines), found
-    assert any("--http-compression none" in line for line in found.next), found

@@ -1,4 +1,4 @@
-"""Ingests into the reference store, from the command line to the table and the report."""
+"""Ingests into the reference store, from the command line to the table and the report, in points."""
 
 from __future__ import annotations
 
@@ -7,36 +7,34 @@ import re
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from support.run import command, environment, venturi
+from support.measured import ONCE, measured
+from support.run import command, environment, model, venturi
 from support.store import Store, row
+from support.synthetic import lines
 from support.wait import wait_until
+from venturi.analysis.cells import ingest
+from venturi.analysis.results import load
+from venturi.report.figures import registry as figures
+from venturi.store import reference
 
 pytestmark = pytest.mark.usefixtures("core")
-QUIET = ("--no-ceilings", "--no-report", "--quiet", "--repeats", "1", "--warmup", "0")
 SIZE = ("--hosts", "10", "--points-per-stream", "20k", "--points-per-batch", "1000")
-SMALL = (*SIZE, *QUIET)
-QUIETLY = ("--no-ceilings", "--no-report", "--quiet")
+SMALL = (*SIZE, *ONCE, "--quiet")
 
 
-def ingest(folder: Path, *words: object, out: str = "r") -> subprocess.CompletedProcess[str]:
-    return venturi("run", *words, "--out", out, cwd=folder)
-
-
-def trials(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "trials.jsonl").read_text().splitlines()]
+def ingested(folder: Path, *words: object, out: str = "r", code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = venturi("run", *words, "--out", out, cwd=folder)
+    assert done.returncode == code and "Traceback" not in done.stderr, done.stderr
+    return done
 
 
 @pytest.mark.parametrize("scheme", ["akumuli", "influx+http"])
 def test_points_are_stored_and_verified(tmp_path: Path, scheme: str) -> None:
-    done = venturi(
-        "run", "--target", f"{scheme}://local", *SMALL, "--streams", "2", "--out", "r", cwd=tmp_path
-    )
-    assert done.returncode == 0, done.stderr
-    (trial,) = trials(tmp_path / "r")
+    done = ingested(tmp_path, "--target", f"{scheme}://local", *SMALL, "--streams", "2")
+    (trial,) = lines(tmp_path / "r")
     assert trial["outcome"] == "ok" and trial["counts"]["rows"] == 40_000
     assert trial["counts"]["payload_bytes"] == 40_000 * 16
     assert trial["verification"]["achieved"] == "checksum"
@@ -49,18 +47,14 @@ def test_points_are_stored_and_verified(tmp_path: Path, scheme: str) -> None:
 
 def test_the_same_points_in_every_form_of_message(tmp_path: Path) -> None:
     forms = ("--messages", "rows,values,dictionary", "--digits", "17,shortest")
-    done = ingest(tmp_path, "--target", "akumuli://local", *forms, *SMALL, "--points-per-stream", "2k")
-    assert done.returncode == 0, done.stderr
-    found = trials(tmp_path / "r")
+    found = measured(tmp_path / "r", "akumuli://local", *forms, *SMALL, "--points-per-stream", "2k")
     assert len(found) == 6 and len({trial["verification"]["checksum"] for trial in found}) == 1
 
 
 def test_points_by_udp_are_counted_afterwards(tmp_path: Path) -> None:
     # Slowly: what a socket's buffer does not hold is gone, and is no fault of anybody.
     slow = ("--rate", 50, "--points-per-stream", "2k", "--points-per-batch", 200, "--hosts", 10)
-    done = ingest(tmp_path, "--target", "akumuli+udp://local", *slow, *QUIET)
-    assert done.returncode == 0, done.stderr
-    (trial,) = trials(tmp_path / "r")
+    (trial,) = measured(tmp_path / "r", "akumuli+udp://local", *slow, *ONCE)
     assert trial["verification"]["achieved"] == "checksum" and trial["counts"]["rows"] == 2000
 
 
@@ -72,9 +66,8 @@ def test_archives_are_made_and_loaded(tmp_path: Path) -> None:
         r"^2 archives in a: 20,000 points of 200 series; .* checksum [0-9a-f]{16}", done.stdout, re.M
     )
     assert "try: venturi run --target akumuli://local --data archive:a --streams 2" in done.stdout
-    done = ingest(tmp_path, "--target", "akumuli://local", "--data", "archive:a", "--streams", 2, *QUIET)
-    assert done.returncode == 0, done.stderr
-    (trial,) = trials(tmp_path / "r")
+    data = f"archive:{tmp_path}/a"
+    (trial,) = measured(tmp_path / "r", "akumuli://local", "--data", data, "--streams", 2, *ONCE)
     manifest = json.loads((tmp_path / "a" / "manifest.json").read_text())
     assert trial["verification"]["achieved"] == "checksum" and trial["counts"]["rows"] == 20_000
     assert trial["verification"]["checksum"] == manifest["checksum"]
@@ -83,17 +76,16 @@ def test_archives_are_made_and_loaded(tmp_path: Path) -> None:
     assert again.returncode == 2 and "--archive a: is not empty" in again.stderr
     file = tmp_path / "a" / "host_range_0_9.gz"
     file.write_bytes(file.read_bytes()[:-100])
-    done = ingest(tmp_path, "--target", "akumuli://local", "--data", "archive:a", *QUIET, out="short")
-    assert done.returncode == 5 and "host_range_0_9.gz" in done.stderr and "Traceback" not in done.stderr
+    (trial,) = measured(tmp_path / "short", "akumuli://local", "--data", data, *ONCE, code=5)
+    assert "host_range_0_9.gz" in trial["error"]["message"]
 
 
 def test_archives_made_for_a_run_are_those_points(tmp_path: Path) -> None:
     sums = []
     for data in ("archive", "metrics"):
-        words = ("--target", "akumuli://local", "--data", data, "--hosts", 20, "--points-per-stream", "10k")
-        done = ingest(tmp_path, *words, "--streams", 2, *QUIET, out=data)
-        assert done.returncode == 0, done.stderr
-        sums.append(trials(tmp_path / data)[0]["verification"]["checksum"])
+        words = ("--data", data, "--hosts", 20, "--points-per-stream", "10k", "--streams", 2)
+        (trial,) = measured(tmp_path / data, "akumuli://local", *words, *ONCE)
+        sums.append(trial["verification"]["checksum"])
     assert sums[0] == sums[1]
 
 
@@ -101,21 +93,14 @@ def test_archives_made_for_a_run_are_those_points(tmp_path: Path) -> None:
 def test_a_file_of_yours(tmp_path: Path, scheme: str) -> None:
     rows = [f"2020-01-01 00:00:{59 - n:02},h{n % 3},{n},{n / 8}" for n in range(60)]
     (tmp_path / "t.csv").write_text("\n".join(["at,host,hits,load", *rows]) + "\n")
-    data = ("--data", "t.csv", "--tags", "host", "--metric", "web")
-    done = ingest(tmp_path, "--target", f"{scheme}://local", *data, "--streams", 2, *QUIET)
-    assert done.returncode == 0, done.stderr
-    (trial,) = trials(tmp_path / "r")
+    data = ("--data", tmp_path / "t.csv", "--tags", "host", "--metric", "web")
+    (trial,) = measured(tmp_path / "r", f"{scheme}://local", *data, "--streams", 2, *ONCE)
     assert trial["counts"]["rows"] == 120 and trial["verification"]["achieved"] == "checksum"
-    wrong = ingest(
-        tmp_path, "--target", f"{scheme}://local", *data[:-1], "x", "--time", "when", *QUIET, out="w"
-    )
-    assert wrong.returncode == 3 and "--time: " in wrong.stderr and "has no column when" in wrong.stderr
 
 
 def test_what_a_run_says(tmp_path: Path) -> None:
     often = ("--streams", 2, "--repeats", 2, "--warmup", 0, "--no-ceilings")
-    done = ingest(tmp_path, "--target", "akumuli://local", *SIZE, *often)
-    assert done.returncode == 0, done.stderr
+    done = ingested(tmp_path, "--target", "akumuli://local", *SIZE, *often)
     assert re.search(r"^\[1/2\] ingest repeat 0: [\d,]+ points/s$", done.stderr, re.M), done.stderr
     assert re.search(r"points/s", done.stdout) and "rows" not in done.stdout
     shown = venturi("show", "r", "--cell", "best", cwd=tmp_path).stdout
@@ -124,7 +109,6 @@ def test_what_a_run_says(tmp_path: Path) -> None:
     # A server that worked for less than a tick tells no CPU time.
     assert "fairness the slowest" in shown and "client CPU a point" in shown
     page = (tmp_path / "r" / "report.html").read_text()
-    # Cores beside the rate need a trial of more than one sample: tests/unit/test_ingest_figures.py.
     assert "points/s" in page
     sql = venturi(
         "sql", "r", "select rows, hosts, durable, messages from trials", "--format", "json", cwd=tmp_path
@@ -133,10 +117,8 @@ def test_what_a_run_says(tmp_path: Path) -> None:
 
 
 def test_every_trial_finds_an_empty_store_of_its_own_settings(tmp_path: Path) -> None:
-    often = ("--durable", "none,fsync", "--repeats", 2, "--warmup", 0)
-    done = ingest(tmp_path, "--target", "akumuli://local", *SIZE, *QUIETLY, *often)
-    assert done.returncode == 0, done.stderr
-    found = trials(tmp_path / "r")
+    often = ("--durable", "none,fsync", "--repeats", 2)
+    found = measured(tmp_path / "r", "akumuli://local", *SIZE, *ONCE, *often)
     assert len(found) == 4 and {t["outcome"] for t in found} == {"ok"}
     assert len({t["verification"]["checksum"] for t in found}) == 1
 
@@ -148,20 +130,17 @@ def test_a_store_of_yours_keeps_growing_and_what_others_put_there_does_not_pass_
         line = store.connect()
         line.send(row(1, 1.0, 2.0))
         assert line.flush() == "+OK 2"
-        often = ("--repeats", "3", "--warmup", "1", "--out", "r")
-        done = venturi("run", *store.flags, *SMALL[:-4], *often, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+        ingested(tmp_path, *store.flags, *SMALL, "--repeats", 3, "--warmup", 1)
         assert store.stats()["points"] == 4 * 20_000 + 2
-        assert all(t["verification"]["rows"] == 20_000 for t in trials(tmp_path / "r"))
+        assert all(t["verification"]["rows"] == 20_000 for t in lines(tmp_path / "r"))
 
 
 def test_a_late_write_ends_the_trial_with_the_stores_words(tmp_path: Path) -> None:
     with Store(tmp_path / "data") as store:
         flags = (*store.flags, *SMALL, "--start", "2020-01-01")
-        assert venturi("run", *flags, "--out", "a", cwd=tmp_path).returncode == 0
-        done = venturi("run", *flags, "--out", "b", cwd=tmp_path)
-        assert done.returncode == 5 and "late write" in done.stderr and "Traceback" not in done.stderr
-        (trial,) = trials(tmp_path / "b")
+        ingested(tmp_path, *flags, out="a")
+        assert "late write" in ingested(tmp_path, *flags, out="b", code=5).stderr
+        (trial,) = lines(tmp_path / "b")
         assert trial["error"]["kind"] == "server" and "late write" in trial["error"]["message"]
 
 
@@ -169,17 +148,15 @@ def test_another_ports_peer_is_not_taken_for_a_store(tmp_path: Path) -> None:
     with Store(tmp_path / "data") as store:
         # OpenTSDB's port speaks no RESP: its words come back, and nothing is taken for stored.
         host, port = store.address("opentsdb")
-        there = ("--target", f"akumuli://{host}:{port}", "--http-port", store.address("http")[1])
-        done = ingest(tmp_path, *there, *SMALL)
-        assert done.returncode == 5 and "Traceback" not in done.stderr, done.stderr
-        (trial,) = trials(tmp_path / "r")
+        there = (f"akumuli://{host}:{port}", "--http-port", store.address("http")[1])
+        (trial,) = measured(tmp_path / "r", *there, *SMALL, code=5)
         assert trial["outcome"] == "failed" and trial["error"]["kind"] == "server", trial["error"]
         assert "the server said: put: the only command is put" in trial["error"]["message"]
         assert store.stats()["points"] == 0
 
 
 def test_an_interrupted_run_ends_its_store(tmp_path: Path) -> None:
-    words = command("run", "--target", "akumuli://local", "--duration", "600s", *QUIET, "--out", "r")
+    words = command("run", "--target", "akumuli://local", "--duration", "600s", *ONCE, "--out", "r")
     run = subprocess.Popen(words, cwd=tmp_path, env=environment() | {"TMPDIR": str(tmp_path)},
                            stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # fmt: skip
     logs = "venturi-store-*/data/log/*"
@@ -188,4 +165,63 @@ def test_an_interrupted_run_ends_its_store(tmp_path: Path) -> None:
     _, said = run.communicate()
     assert run.returncode == 130, said
     assert not list(tmp_path.glob("venturi-store-*"))
-    assert trials(tmp_path / "r")[0]["outcome"] == "interrupted"
+    assert lines(tmp_path / "r")[0]["outcome"] == "interrupted"
+
+
+# ---- what is said of ingests, on trials by a formula
+
+
+@pytest.fixture(scope="module")
+def modelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ingest")
+    words = ("ingest-quick", "--streams", "1,2,4,8", "--points-per-batch", "1000,5000", "--repeats", 3)
+    done = model(*words, "--quiet", "--no-report", "--out", "r", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "r"
+
+
+def test_everything_is_told_in_points(modelled: Path) -> None:
+    for words in (("show",), ("show", "--explain"), ("show", "--format", "markdown"), ("best",), ("fit",)):
+        said = venturi(words[0], modelled, *words[1:])
+        assert said.returncode == 0, said.stderr
+        text = said.stdout.split("## Method")[0]
+        assert "points/s" in text, text
+        # The keys are rows_per_batch and rows_per_stream all the same.
+        assert not re.search(r"\brows?\b", re.sub(r"rows[-\\_]+per", "", text)), text
+    compared = venturi("compare", modelled, "--by", "durable", "--metric", "cpu-per-byte")
+    assert "µs/point" in compared.stdout, compared.stdout
+    predicted = venturi("predict", modelled, "--streams", 16)
+    assert re.search(r"ingest with 16 streams: [\d.]+ Mpoints/s", predicted.stdout), predicted.stdout
+
+
+def test_what_a_point_costs(modelled: Path) -> None:
+    cell = load(modelled).cells[0]
+    assert ingest.wire_point(cell).text("B") == "35.50 B [35.50..35.50]"
+    for end in ("client", "server"):
+        cost, rate = ingest.cpu_point(cell, end).value, cell.per_cpu[end].value
+        assert cost is not None and rate is not None and cost == pytest.approx(1e9 / rate, rel=0.05)
+    assert ingest.fairness(cell).value is None  # of one stream there is none
+    several = next(c for c in load(modelled).cells if c.parameters["streams"] == 4)
+    assert 0.9 < (ingest.fairness(several).value or 0) < 1.0
+    assert "the slowest of 4 streams got" in (ingest.fairness_text(several) or "")
+
+
+def test_figures_draw_cores_beside_the_rate(modelled: Path) -> None:
+    results = load(modelled)
+    panels = {panel.title: panel for panel in figures.one(results, "timeline").panels}
+    assert list(panels)[:2] == ["points", "machine: each core"]
+    assert [s.name for s in panels["machine: each core"].series][:2] == ["core 0", "core 1"]
+
+
+def test_the_published_load_is_laid_over(modelled: Path) -> None:
+    figure = figures.one(load(modelled), "throughput-streams", "akumuli")
+    (line,) = (s for s in figure.panels[0].series if s.colour == "$reference")
+    assert line.name == "Akumuli, c3.8xlarge, 32 streams" and line.y == [16.0, 16.0]
+    assert reference.SETS["akumuli"].rows()[-1]["rows_per_second"] == 16e6
+
+
+def test_cells_for_machines(modelled: Path) -> None:
+    document = json.loads(venturi("show", modelled, "--format", "json").stdout)
+    first = document["cells"][0]
+    assert first["hosts"] == 100 and first["durable"] in ("none", "os") and first["digits"] == "17"
+    assert first["rows_per_second"] > 0 and first["stored_bytes_per_row"] == pytest.approx(2.93, rel=0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.golden import kept
+from support.mistakes import check
 from support.run import ROOT, venturi
-from venturi.common import links, toml_text
+from support.scenarios import scenario
+from venturi.common import links
 from venturi.common.links import PRESETS, Link, canonical, parse
 from venturi.common.units import bit_rate
 from venturi.lab import programs, verified
@@ -20,40 +24,18 @@ from venturi.lab.hosts import Hosts, address
 from venturi.measure import checks
 from venturi.measure.links import Looked
 from venturi.plan import matrix
-from venturi.plan.layers import Layer
-from venturi.plan.load import load
 from venturi.report.text import links as shown
 
-GBIT = (1e9, 1e9)
+
+def read(text: str) -> str:
+    try:
+        return repr(parse(text))
+    except ValueError as error:
+        return f"error: {error}"
 
 
-@pytest.mark.parametrize(
-    ("text", "link"),
-    [
-        ("1gbit", Link(rate=GBIT)),
-        ("1Gbit/s", Link(rate=GBIT)),
-        ("1000mbps", None),
-        ("1000mbitps", Link(rate=GBIT)),
-        ("100mbit/20mbit 30ms", Link(rate=(1e8, 2e7), round_trip_ns=30_000_000)),
-        ("30ms 2.5gbit", Link(rate=(2.5e9, 2.5e9), round_trip_ns=30_000_000)),
-        (
-            "200mbit 30ms loss 0.1% jitter 1ms buffer 256KiB mtu 9000 cubic",
-            Link((2e8, 2e8), 30_000_000, 1_000_000, (0.001, 0.001), 262_144, 9000, "cubic"),
-        ),
-        ("loss=1%/0", Link(loss=(0.01, 0.0))),
-        ("5ms", Link(round_trip_ns=5_000_000)),
-        ("unshaped", Link()),
-        ("LTE", Link(rate=(1.2e7, 1.2e7), round_trip_ns=70_000_000)),
-        ("lte 50ms loss 1%", Link((1.2e7, 1.2e7), 50_000_000, loss=(0.01, 0.01))),
-        ("infiniband-fdr cubic", Link(rate=(5.45e10, 5.45e10), control="cubic")),
-    ],
-)
-def test_a_link_is_read(text: str, link: Link | None) -> None:
-    if link is None:
-        with pytest.raises(ValueError):
-            parse(text)
-    else:
-        assert parse(text) == link
+def test_links_are_read() -> None:
+    check("links", read, "texts")
 
 
 _RATES = st.integers(100_000, 400 * 10**9).map(float)
@@ -147,21 +129,12 @@ streams = [1, 2]
 """
 
 
-def test_near_and_far_are_cells_of_one_run() -> None:
-    """The link leads to `remote`; `local` has none, and comes once however many links there are."""
-    found = matrix.cells(load([Layer("my.toml", toml_text.parse(NEAR_AND_FAR, "my.toml"), NEAR_AND_FAR)]))
-    assert [[c.parameters[name] for name in ("place", "link", "loaders", "streams")] for c in found] == [
-        *(["local", None, 1, streams] for streams in (1, 2)),
-        *(["remote", link, 1, streams] for link in ("1gbit", "lte") for streams in (1, 2)),
-    ]
-
-
 @pytest.mark.parametrize("text", [NEAR_AND_FAR, NEAR_AND_FAR.replace(', "lte"', "")])
 def test_a_queued_cell_is_the_same_cell(text: str) -> None:
     """No other place is left where a prediction of it is checked."""
     text = text.replace("loaders = 1", "loaders = 1\ncross = 30")
     text += "also = [{ streams = [4] }]\n"
-    whole = load([Layer("my.toml", toml_text.parse(text, "my.toml"), text)])
+    whole = scenario(text)
     for cell in matrix.cells(whole):
         assert checks._cell(whole, cell.parameters, "streams").id == cell.id
 
@@ -175,30 +148,14 @@ def found(
     return {"round_trip": trips, "ways": ways}
 
 
-JITTER, LOSS = "100mbit 20ms jitter 4ms", "100mbit 20ms loss 1%"
+def test_a_path_is_held_against_the_link() -> None:
+    """A case is the link, and what a look at the path found."""
 
+    def faults(case: str) -> str:
+        text, _, seen = case.partition("\n")
+        return "\n".join(verified.faults(parse(text), found(**tomllib.loads(seen)))) or "as asked"
 
-@pytest.mark.parametrize(
-    ("text", "seen", "said"),
-    [
-        ("100mbit 20ms", found(), []),
-        ("100mbit 20ms", found(rate=1.029e8, trip=21_190_000), []),
-        ("100mbit 20ms", found(rate=1.04e8), ["rate WAY: 100 Mbit/s were asked for, 104 Mbit/s found"]),
-        ("100mbit 20ms", found(trip=21_300_000), ["round trip: 20 ms was asked for, 21.3 ms found"]),
-        ("100mbit 20ms", found(trip=18_700_000), ["round trip: 20 ms was asked for, 18.7 ms found"]),
-        (JITTER, found(trip=21_900_000, apart=5_000_000), []),
-        (JITTER, found(apart=1_000_000), ["jitter: 4 ms was asked for, and round trips lie 1 ms apart"]),
-        (JITTER, found(apart=9_000_000), ["jitter: 4 ms was asked for, and round trips lie 9 ms apart"]),
-        ("100mbit 20ms", found(lost=1), ["loss WAY: 0 % was asked for, 1 of 400 packets were lost"]),
-        (LOSS, found(lost=85, sent=7000), []),
-        (LOSS, found(lost=112, sent=7000), ["loss WAY: 1 % was asked for, 112 of 7000 packets were lost"]),
-        (f"{LOSS}/0", found(sent=2500), ["loss down: 1 % was asked for, 0 of 2500 packets were lost"]),
-    ],
-)
-def test_a_path_is_held_against_the_link(text: str, seen: dict[str, Any], said: list[str]) -> None:
-    """WAY: the same of both ways."""
-    faults = [line.replace("WAY", way) for line in said for way in ("up", "down")[: 1 + line.count("WAY")]]
-    assert list(verified.faults(parse(text), seen)) == faults
+    check("paths", faults, "texts")
 
 
 def test_a_rate_is_printed_without_an_exponent() -> None:
@@ -230,8 +187,7 @@ def looked(**more: Any) -> Looked:
 
 
 def test_what_was_asked_stands_over_what_was_found() -> None:
-    golden = ROOT / "tests" / "data" / "links.txt"
-    assert "".join(f"{line}\n" for line in shown.lines(looked())) == golden.read_text()
+    kept("links", "".join(f"{line}\n" for line in shown.lines(looked())))
     assert next(iter(shown.lines(looked(wrong="rate")))) == "200mbit 20ms loss 0.1%/0%: NOT as asked: rate"
     (told,) = shown.document([looked()])["links"]
     assert told["as_asked"] and told["asked"]["raw_tcp_at_most"] == pytest.approx([188.296e6] * 2, rel=1e-4)

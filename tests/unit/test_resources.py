@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from support.flight import ServerProcess, peer_command, run_trial, serve_command, succeeded
 from support.run import ROOT
+from support.synthetic import make_run
 from venturi.store import samples as sampled
 from venturi.store.directory import RunDirectory
 from venturi.store.writer import RunWriter
@@ -81,13 +83,6 @@ def test_a_foreign_server_on_this_host_is_seen_from_the_client() -> None:
     assert found["process"]["rss_max_bytes"] > 10**7
 
 
-@pytest.fixture
-def modelled(tmp_path: Path) -> Path:
-    from support.synthetic import make_run
-
-    return make_run(tmp_path / "run", repeats=1)
-
-
 def test_samples_are_stored_and_read_back(address: str, tmp_path: Path) -> None:
     record = succeeded(run_trial(address, streams=2, duration_ns=300_000_000, **RECORDS))
     with RunWriter.create(tmp_path / "r") as writer:
@@ -96,12 +91,12 @@ def test_samples_are_stored_and_read_back(address: str, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "r")
     table = run.samples("t")
     assert table.column_names[:2] == ["trial", "end"]
-    client = table.filter(pa.compute.equal(table["end"], "client"))
+    client = table.filter(pc.equal(table["end"], "client"))
     assert client["t_ns"].to_pylist() == record["samples"]["client"]["t_ns"]
     streams = record["samples"]["client"]["streams"]
     assert client["streams"].to_pylist() == [list(row) for row in zip(*streams, strict=True)]
     assert client["payload_bytes"].to_pylist() == [sum(row) for row in zip(*streams, strict=True)]
-    served = table.filter(pa.compute.equal(table["end"], "server"))
+    served = table.filter(pc.equal(table["end"], "server"))
     assert served["payload_bytes"].null_count == served.num_rows > 0
     assert run.thread_names("t") == {
         end: record["samples"][end]["thread_names"] for end in ("client", "server")
@@ -114,7 +109,8 @@ def test_samples_are_stored_and_read_back(address: str, tmp_path: Path) -> None:
     assert rows[1]["host_busy_share"] == record["resources"]["server"]["host"]["busy_share"]
 
 
-def test_files_of_older_versions_are_read(modelled: Path) -> None:
+def test_files_of_older_versions_are_read(tmp_path: Path) -> None:
+    modelled = make_run(tmp_path / "run", repeats=1)
     numbers = {"t_ns": [1, 2], "rows": [3, 4], "payload_bytes": [5, 6], "streams": [[5], [6]]}
     old = pa.table({**numbers, "client_cpu_ns": [7, 8], "host_busy_ns": [9, 10]})
     pq.write_table(old, modelled / "samples" / "older.parquet")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.scenarios import check_cells, same, scenario
 from venturi.common import toml_text
 from venturi.common.conditions import Condition
 from venturi.common.environment import usable_cores
@@ -22,15 +22,13 @@ from venturi.plan.scenario import Scenario
 from venturi.plan.workload import SIZES
 
 
-def scenario(text: str, flags: dict[str, Any] | None = None) -> Scenario:
-    layers = [Layer("my.toml", toml_text.parse(text, "my.toml"), text)]
-    if flags is not None:
-        layers.append(Layer("", flags, flags={("workload", "streams"): "--streams"}))
-    return load(layers)
-
-
 def axis(found: Scenario, name: str) -> list[Any]:
     return [cell.parameters[name] for cell in matrix.cells(found)]
+
+
+@pytest.mark.parametrize("wing", ["transfers", "databases", "limits"])
+def test_cells_of_a_scenario(wing: str) -> None:
+    check_cells(wing)
 
 
 def test_defaults() -> None:
@@ -40,34 +38,6 @@ def test_defaults() -> None:
     assert p["data"] == "records"
     assert (p["streams"], p["threads"], p["rows_per_batch"], p["rows_per_stream"]) == (1, 1, 4096, 10_000_000)
     assert cell.options == {} and cell.payload_bytes == 320_000_000 and cell.message_bytes == 131_072
-
-
-def test_axes_multiply_in_the_order_they_are_written() -> None:
-    found = scenario('[matrix]\noperation = ["get", "put"]\nstreams = "1..3"')
-    assert axis(found, "operation") == ["get"] * 3 + ["put"] * 3
-    assert axis(found, "streams") == [1, 2, 3] * 2
-    assert axis(found, "threads") == [1, 2, 3] * 2
-    # Lists may hold ranges, and repeat nothing.
-    assert axis(scenario('[matrix]\nstreams = ["1..3", 3, 8]'), "streams") == [1, 2, 3, 8]
-
-
-def test_zipped_axes_advance_together() -> None:
-    found = scenario(
-        '[matrix]\nstreams = [1, 2]\nrows_per_stream = ["4M", "2M"]\nrows_per_batch = [1, 2]\n'
-        'zip = [["streams", "rows_per_stream"]]'
-    )
-    assert sizes(found) == [(1, 4_000_000)] * 2 + [(2, 2_000_000)] * 2
-    # One of them may say the same twice.
-    text = "[matrix]\nstreams = [1, 2, 4]\nthreads = [1, 1, 2]\nzip = [['streams', 'threads']]\n"
-    assert axis(scenario(text), "threads") == [1, 1, 2]
-
-
-def test_conditions_exclude_cells() -> None:
-    found = scenario(
-        '[matrix]\noperation = ["get", "put"]\nstreams = [1, 4, 8]\n'
-        'exclude = ["operation == \'put\' and streams > 4", "streams * 2 == 2"]'
-    )
-    assert (axis(found, "operation"), axis(found, "streams")) == (["get", "get", "put"], [4, 8, 4])
 
 
 def test_conditions_know_suffixes_and_null() -> None:
@@ -91,15 +61,6 @@ def test_conditions_can_only_compare() -> None:
             Condition(text)({"streams": 1})
 
 
-def test_places_stand_side_by_side() -> None:
-    text = '[places]\nhere = "flight://local"\nthere = "flight://node7"\n[matrix]\nstreams = [1, 2]'
-    assert axis(scenario(text), "place") == ["here", "here", "there", "there"]
-    assert axis(scenario(text), "target")[-1] == "flight://node7:31337"
-    # And the targets of an axis.
-    found = scenario('[matrix]\ntarget = ["flight://local", "flight+tls://a:1/table"]')
-    assert axis(found, "place") == ["local", "a:1"]
-
-
 def test_flags_win_over_the_file_key_by_key() -> None:
     text = (
         '[workload]\nverify = "count"\nduration = "5s"\n[matrix]\nstreams = "1..8"\nrows_per_batch = [1, 2]'
@@ -114,25 +75,6 @@ def test_flags_win_over_the_file_key_by_key() -> None:
     assert axis(found, "target") == ["flight://c:31337"]
 
 
-def test_a_table_on_the_server_is_remote_data() -> None:
-    found = scenario('[target]\nurl = "flight://node7/sales"\n[matrix]\noperation = ["get", "put"]')
-    assert axis(found, "data") == ["remote", "records"]
-    assert axis(found, "rows_per_stream") == [None, 10_000_000]
-    # Bytes become rows.
-    assert axis(scenario('[workload]\nbytes_per_stream = "100M"'), "rows_per_stream") == [3_125_000]
-
-
-def test_options_of_the_target_reach_the_spec() -> None:
-    found = scenario('[target]\nwindow = "4Mi"\n[matrix]\ncompression = ["none", "lz4"]')
-    window = {"window": 4 * 2**20}
-    assert [cell.options for cell in matrix.cells(found)] == [window, {**window, "compression": "lz4"}]
-
-
-def test_pinning() -> None:
-    assert axis(scenario('[workload]\npin = "0,2-3"'), "pin") == [[0, 2, 3]]
-    assert axis(scenario("[workload]\npin = [1]"), "pin") == [[1]]
-
-
 def test_a_mistake_on_the_command_line_names_the_flag() -> None:
     with pytest.raises(ScenarioError, match=r"^--streams: 0 must be at least 1"):
         scenario("[workload]\nstreams = 4", {"workload": {"streams": "0"}})
@@ -145,10 +87,6 @@ def test_files_are_found_beside_the_scenario(tmp_path: Path) -> None:
 
 def loaded(name: str) -> Scenario:
     return load([file_layer(name)])
-
-
-def same(one: Scenario, other: Scenario) -> bool:
-    return dataclasses.replace(one, layers=()) == dataclasses.replace(other, layers=())
 
 
 @pytest.mark.parametrize("name", builtin_names())
@@ -186,14 +124,6 @@ def test_builtin_scenarios_are_those_of_the_seeds() -> None:
     assert (min(sizes), max(sizes)) == (100_000, 4_000_000)
 
 
-def test_values_that_only_other_systems_know() -> None:
-    both = '[places]\nours = "postgres://h"\ntheirs = "mysql://h"\n[workload]\noperation = "get"\n'
-    found = matrix.cells(scenario(f'{both}[matrix]\nwire_format = ["copy", "text", "none"]\n'))
-    assert [(c.parameters["place"], c.parameters["wire_format"]) for c in found] == [
-        ("ours", "copy"), ("theirs", "text"), ("theirs", "binary"),
-    ]  # fmt: skip
-
-
 ALSO = """[matrix]
 streams = [1, 2]
 rows_per_stream = ["10k", "20k"]
@@ -207,12 +137,7 @@ def sizes(found: Scenario) -> list[tuple[int, int]]:
 
 def test_points_beside_the_product_of_the_axes() -> None:
     found = scenario(ALSO)
-    product = [(1, 10_000), (1, 20_000), (2, 10_000), (2, 20_000)]
-    assert sizes(found) == [*product, (4, 100_000), (8, 50_000)]
     assert same(found, scenario(to_toml(found)))
-    # Of other axes each value is combined with them.
-    both = scenario(ALSO.replace("[matrix]", '[matrix]\noperation = ["get", "put"]'))
-    assert len(matrix.cells(both)) == 2 * 6
     # They shrink as the axes do, and go where a flag sets one of theirs.
     scaled, _ = scale.scale(scenario(ALSO), 0.5)
     assert sizes(scaled)[-2:] == [(4, 50_000), (8, 25_000)]

@@ -16,6 +16,7 @@ import pytest
 
 from support.compare import environment
 from support.run import SMALL, venturi
+from support.scenarios import scenario
 from support.synthetic import cells, make_run
 from support.verdict import cell_of, end, raw_tcp, trial, verdict
 from venturi.analysis.advice import server_advice
@@ -29,16 +30,13 @@ from venturi.analysis.verdict.types import Verdict
 from venturi.cli import serving
 from venturi.cluster.ray.server_host import ServerGroup
 from venturi.cluster.trial.beside import Beside
-from venturi.common import toml_text
 from venturi.common.environment import collect
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.engine import peers
 from venturi.engine.executor import CoreExecutor
 from venturi.measure import preflight
 from venturi.measure.ceiling_probes import Probe, Prober, probes
-from venturi.plan import layers
 from venturi.plan.cell import Cell
-from venturi.plan.load import load as load_scenario
 from venturi.report.page import page as html_page
 from venturi.servers.local import LocalTargets
 from venturi.servers.local_store import Settings
@@ -237,8 +235,7 @@ def test_names_are_looked_up_where_they_are_known(monkeypatch: pytest.MonkeyPatc
 
     def check(url: str) -> None:
         text = f"[places]\nthere = '{url}'\n"
-        found = load_scenario([layers.Layer("my.toml", toml_text.parse(text, "my.toml"), text)])
-        preflight.check_hosts(found, [Cell(PARAMETERS | {"target": url, "place": "there"})])
+        preflight.check_hosts(scenario(text), [Cell(PARAMETERS | {"target": url, "place": "there"})])
 
     with pytest.raises(ScenarioError, match=r"^my.toml:2: .*a:1 and b:1 are one server, 10.0.0.2 port 1;"):
         check("flight://a:1,c:1,b:1")

@@ -163,93 +163,75 @@ def test_one_that_moves_nothing_is_furthest_behind() -> None:
     assert one.name == "loader-2" and one.ratio == pytest.approx(0.25)
 
 
-# Who is not accused.
+# Who is accused.
 
 
-@pytest.mark.parametrize(
-    "trials",
-    [
-        [EVEN] * 5,
-        # One trial and two are no habit.
-        [SLOW],
-        [SLOW] * 2,
-        # Just not far enough.
-        [[100e6, 100e6, 81e6, 100e6]] * 5,
-        # Another one each time, and one that was disturbed once.
-        [[*EVEN[:n], 30e6, *EVEN[n + 1 :]] for n in (0, 1, 2, 3, 0)],
-        [SLOW, SLOW, EVEN, EVEN, EVEN],
-        # Half of them, and two of three: nobody knows what is usual.
-        [[100e6, 100e6, 40e6, 40e6]] * 5,
-        [[100e6, 40e6, 40e6]] * 5,
-        # Hosts that all differ.
-        [[100e6, 75e6, 56e6, 42e6]] * 5,
-        # Two, and too few trials to tell.
-        [[100e6, 40e6]] * 4,
-        # One alone.
-        [[100e6]] * 5,
-    ],
-)
-def test_nobody_is_accused(trials: list[list[float]]) -> None:
-    assert found(*map(trial, trials)) == []
+def others(slow: float, count: int = 4, at: int = 2) -> list[float]:
+    """Rates of so many loaders, of which one is slower."""
+    return [slow if n == at else 100e6 for n in range(count)]
 
 
-def test_of_two_the_slower_one_is_named() -> None:
-    (one,) = found(*[trial([100e6, 40e6])] * 5)
-    assert one.name == "loader-2" and one.one_of_two
-    # Two of many are both named.
-    behind = found(*[trial([100e6, 50e6, 100e6, 100e6, 100e6, 40e6, 100e6])] * 3)
-    assert [one.name for one in behind] == ["loader-6", "loader-2"]
-
-
-def test_a_schedule_that_was_kept_is_nobodys_fault() -> None:
-    assert found(*[trial(SLOW, rate_kept=1.0)] * 5) == []
-    assert [one.name for one in found(*[trial(SLOW, rate_kept=0.6)] * 5)] == ["loader-3"]
-
-
-def test_loaders_of_one_machine_are_not_accused_for_it() -> None:
-    shared = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.3", "10.0.0.4"]
-    rates = [100e6, 100e6, 50e6, 50e6, 100e6]
-    assert found(*[trial(rates, addresses=shared)] * 5) == []
-    # All on one address, as --on local has them.
-    assert found(*[trial(SLOW, addresses=["127.0.0.1"] * 4)] * 5) == []
-    # With addresses of their own, on one machine by its boot: they are compared with one another.
-    boots = {f"loader-{n}": "ab" if n in (3, 4) else str(n) for n in range(1, 6)}
-    assert found(*[trial(rates)] * 5, boots=boots) == []
-    assert [one.name for one in found(*[trial(SLOW)] * 5, boots=dict.fromkeys(boots, "ab"))] == ["loader-3"]
-
-
-def test_a_host_whose_loaders_are_as_many_as_on_the_others_is_named_as_one() -> None:
-    addresses = ["a", "a", "b", "b", "c", "c", "d", "d"]
-    (one,) = found(*[trial([100e6] * 4 + [40e6] * 2 + [100e6] * 2, addresses=addresses)] * 3)
-    assert one.names == ("loader-5", "loader-6") and one.address == "c"
-    assert len(one.others) == 6 and one.hosts == 3
-    two = trial([100e6] * 2 + [40e6] * 2, addresses=["a", "a", "b", "b"])
-    assert found(*[two] * 4) == []
-    (one,) = found(*[two] * 5)
-    assert one.names == ("loader-3", "loader-4") and one.one_of_two
-
-
-def test_a_loader_beside_the_server_is_no_measure_of_the_others() -> None:
-    beside = trial([40e6, 100e6, 100e6, 100e6], server="10.0.0.1")
-    assert found(*[beside] * 5) == []
-
-
-def test_more_streams_on_fewer_cores_are_no_fault() -> None:
-    # 3, 2, 2 and 2 streams share as much a host; and as much a stream.
-    hosts = trial([200e6, 300e6, 300e6, 300e6], streams=[3, 2, 2, 2], fixed_time=True)
-    assert found(*[hosts] * 5) == []
-    assert found(*[trial(EVEN, streams=[3, 1, 3, 3], fixed_time=True)] * 5) == []
-
-
-def test_a_server_that_is_slow_is_not_its_loaders_fault() -> None:
-    # Of three servers the third is slow, and loaders 3 and 6 have all of their one stream there.
-    rates, one_each = [100e6] * 6, [1] * 6
-    assert found(*[trial(rates, streams=one_each, servers=(1.0, 1.0, 0.3))] * 5) == []
-    # Alone at its server: nobody knows whose fault it is.
-    assert found(*[trial(rates[:3], streams=[1] * 3, servers=(1.0, 1.0, 0.3))] * 5) == []
-    slow = trial([100e6, 40e6, *rates[2:]], streams=one_each, servers=(1.0, 1.0, 1.0))
+BOOTS = {f"loader-{n}": "ab" if n in (3, 4) else str(n) for n in range(1, 6)}
+TWICE = [100e6, 100e6, 50e6, 50e6, 100e6]
+SEVEN = [100e6, 50e6, 100e6, 100e6, 100e6, 40e6, 100e6]
+ONE_EACH = [1] * 6
+ACCUSED: dict[str, tuple[list[dict[str, Any]], dict[str, Any], list[tuple[str, ...]]]] = {
+    "all alike": ([trial(EVEN)] * 5, {}, []),
+    "one trial is no habit": ([trial(SLOW)], {}, []),
+    "two trials are no habit": ([trial(SLOW)] * 2, {}, []),
+    "just not far enough": ([trial(others(81e6))] * 5, {}, []),
+    "another one each time": ([trial(others(30e6, at=n)) for n in (0, 1, 2, 3, 0)], {}, []),
+    "disturbed now and then": ([trial(SLOW)] * 2 + [trial(EVEN)] * 3, {}, []),
+    # Nobody knows what is usual.
+    "half of them": ([trial([100e6, 100e6, 40e6, 40e6])] * 5, {}, []),
+    "two of three": ([trial([100e6, 40e6, 40e6])] * 5, {}, []),
+    "hosts that all differ": ([trial([100e6, 75e6, 56e6, 42e6])] * 5, {}, []),
+    "of two, in too few trials": ([trial([100e6, 40e6])] * 4, {}, []),
+    "of two": ([trial([100e6, 40e6])] * 5, {}, [("loader-2",)]),
+    "one alone": ([trial([100e6])] * 5, {}, []),
+    "two of many": ([trial(SEVEN)] * 3, {}, [("loader-6",), ("loader-2",)]),
+    "a schedule that was kept": ([trial(SLOW, rate_kept=1.0)] * 5, {}, []),
+    "a schedule that was not kept": ([trial(SLOW, rate_kept=0.6)] * 5, {}, [("loader-3",)]),
+    "two on one machine": ([trial(TWICE, addresses=[*"abccd"])] * 5, {}, []),
+    # As --on local has them.
+    "all on one address": ([trial(SLOW, addresses=["127.0.0.1"] * 4)] * 5, {}, []),
+    "two on one machine by its boot": ([trial(TWICE)] * 5, {"boots": BOOTS}, []),
+    "all on one machine by its boot": (
+        [trial(SLOW)] * 5, {"boots": dict.fromkeys(BOOTS, "ab")}, [("loader-3",)]),
+    "a host with as many loaders as the others": (
+        [trial([100e6] * 4 + [40e6] * 2 + [100e6] * 2, addresses=[*"aabbccdd"])] * 3, {},
+        [("loader-5", "loader-6")]),
+    "of two hosts, in too few trials": (
+        [trial([100e6] * 2 + [40e6] * 2, addresses=[*"aabb"])] * 4, {}, []),
+    "of two hosts": (
+        [trial([100e6] * 2 + [40e6] * 2, addresses=[*"aabb"])] * 5, {}, [("loader-3", "loader-4")]),
+    "one beside the server": ([trial(others(40e6, at=0), server="10.0.0.1")] * 5, {}, []),
+    # 3, 2, 2 and 2 streams share as much of a host; and as much of a stream.
+    "more streams on one": (
+        [trial([200e6, 300e6, 300e6, 300e6], streams=[3, 2, 2, 2], fixed_time=True)] * 5, {}, []),
+    "fewer streams on one": ([trial(EVEN, streams=[3, 1, 3, 3], fixed_time=True)] * 5, {}, []),
+    # Loaders 3 and 6 have all of their one stream at the third of three servers.
+    "a slow server": (
+        [trial([100e6] * 6, streams=ONE_EACH, servers=(1.0, 1.0, 0.3))] * 5, {}, []),
+    "alone at a slow server": ([trial([100e6] * 3, streams=[1] * 3, servers=(1.0, 1.0, 0.3))] * 5, {}, []),
     # At the server of the second one is only the fifth beside it.
-    assert [one.name for one in found(*[slow] * 5)] == ["loader-2"]
+    "beside one other at its server": (
+        [trial(others(40e6, 6, at=1), streams=ONE_EACH, servers=(1.0, 1.0, 1.0))] * 5, {}, [("loader-2",)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ACCUSED)
+def test_who_is_accused(name: str) -> None:
+    trials, more, names = ACCUSED[name]
+    assert [one.names for one in found(*trials, **more)] == names
+
+
+def test_a_host_is_named_by_its_address_and_by_the_others() -> None:
+    (one,) = found(*ACCUSED["a host with as many loaders as the others"][0])
+    assert one.address == "c" and len(one.others) == 6 and one.hosts == 3 and not one.one_of_two
+    for name in ("of two", "of two hosts"):
+        (one,) = found(*ACCUSED[name][0])
+        assert one.one_of_two
 
 
 def test_machines_of_an_environment() -> None:
@@ -282,7 +264,7 @@ SAID: dict[str, list[dict[str, Any]]] = {
     "fixed work": [trial(SLOW)] * 3,
     "fixed time": [trial(SLOW, fixed_time=True)] * 3,
     "one of two": [trial([100e6, 40e6])] * 5,
-    "two of seven": [trial([100e6, 50e6, 100e6, 100e6, 100e6, 40e6, 100e6])] * 3,
+    "two of seven": [trial(SEVEN)] * 3,
     "a late start": [trial(EVEN, late_ns={1: 3 * 10**9})] * 3,
     "a quota": signs(QUOTA, {"cgroup": {"throttled_ns": 0}}),
     "a quota that all have": signs(QUOTA, QUOTA),

@@ -1,25 +1,38 @@
-"""The order of trials, when a sweep stops, and what it does about failures."""
+"""The order of trials, when a sweep stops, what it does about failures; and physical limits measured between
+the trials: shares of one round, what is a reference, what it may cost."""
 
 from __future__ import annotations
 
+import functools
+import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from test_ceilings import MEMORY, PARAMETERS, TCP, line
 
 from support.mistakes import check
 from support.model import ModelExecutor
-from venturi.common import toml_text
+from support.run import model, venturi
+from support.scenarios import scenario
+from venturi.analysis.advice.trials import over_ceiling
+from venturi.analysis.cells.cell_table import table
+from venturi.analysis.cells.summary import Cell as Summed
+from venturi.analysis.cells.summary import summarise
+from venturi.analysis.results import load
 from venturi.common.errors import ExitCode
-from venturi.engine.executor import Progress
+from venturi.engine.executor import Progress, TrialControl
+from venturi.measure import runner
+from venturi.measure.ceiling_rounds import LEAST, SHARE, SHORTEST, RoundProbes
 from venturi.measure.observer import Slot
 from venturi.measure.outcome import Result, RunResult, exit_code, scenario_of
 from venturi.measure.runner import execute
 from venturi.measure.unreachable import start_a_server
 from venturi.plan.cell import Cell
-from venturi.plan.layers import Layer
-from venturi.plan.load import load
+from venturi.report.text import cell as cell_text
+from venturi.report.text import summary
 from venturi.store.directory import RunDirectory
 
 
@@ -41,9 +54,8 @@ class Recorder:
 
 
 def run(path: Path, text: str, executor: ModelExecutor | None = None) -> tuple[RunResult, Recorder]:
-    scenario = load([Layer("s.toml", toml_text.parse(text, "s.toml"), text)])
     recorder = Recorder()
-    return execute(scenario, path, executor or ModelExecutor(), recorder), recorder
+    return execute(scenario(text), path, executor or ModelExecutor(), recorder), recorder
 
 
 EIGHT = '[workload]\nrows_per_stream = "100k"\n[matrix]\nstreams = "1..8"\n'
@@ -172,6 +184,8 @@ def test_ceilings_are_measured_once_for_each_kind_of_trial(tmp_path: Path) -> No
     lines = RunDirectory(tmp_path / "r").ceiling_records()
     tcp = [line for line in lines if line["kind"] == "tcp"]
     assert len(tcp) == 8 * 3 and {line["message_bytes"] for line in tcp} == {None}
+    assert {line["round"] for line in lines} == {None} and {line["repeat"] for line in lines} == {0, 1, 2}
+    assert not any(cell.paired for cell in load(tmp_path / "r").cells)
     assert {line["kind"] for line in lines} == {"tcp", "memory", "engine"}
     # Interrupted while it probed, a resumed run makes the missing ones.
     path = tmp_path / "r" / "ceilings.jsonl"
@@ -203,3 +217,290 @@ def test_exit_codes() -> None:
     assert code(4, "unreachable") == 4
     assert code(2, "verification", "lost") == 6
     assert code(2, "lost", interrupted=True) == 130
+
+
+# ---- limits measured between the trials
+
+
+ROUNDS = EIGHT + '[run]\nsample_interval = "0"\n'
+MOMENTS = (1.0, 0.5, 1.3, 0.7, 0.9, 1.1)
+"""How fast the machine is in each round."""
+
+
+def cell(rates: Mapping[int, float] | list[float], probes: list[dict[str, Any]], **parameters: Any) -> Summed:
+    """A cell whose trial of round n moved rates[n]."""
+    by_round = dict(enumerate(rates)) if isinstance(rates, list) else dict(rates)
+    records = [
+        {
+            "kind": "trial", "cell": "c", "outcome": "ok", "repeat": number, "warmup": False,
+            "parameters": PARAMETERS | parameters,
+            "counts": {"rows": 4096, "batches": 1, "payload_bytes": int(rate), "wire_bytes": int(rate)},
+            "times": {"interval_ns": 10**9},
+        }
+        for number, rate in by_round.items()
+    ]  # fmt: skip
+    return summarise(records, probes)[0]
+
+
+def in_rounds(
+    kind: str, rate: float, moments: tuple[float, ...] = MOMENTS, **more: Any
+) -> list[dict[str, Any]]:
+    return [line(kind, rate * moment, round=number, **more) for number, moment in enumerate(moments)]
+
+
+def test_a_share_is_of_one_round() -> None:
+    """The machine's moment is in both, so it is not in their quotient."""
+    speeds = [4e9 * moment for moment in MOMENTS]
+    found = cell(speeds, in_rounds("tcp", 5e9))
+    assert found.share.value == pytest.approx(0.8) and found.share.low == pytest.approx(0.8, rel=1e-6)
+    assert found.share.high == pytest.approx(0.8, rel=1e-6) and found.paired == {"raw TCP"}
+    # The same numbers, but nobody knows of which round: the ends are divided crosswise.
+    unknown = cell(speeds, [line("tcp", 5e9 * moment) for moment in MOMENTS])
+    assert unknown.share.low is not None and unknown.share.low < 0.5 and not unknown.paired
+
+
+def test_rounds_without_a_probe_or_a_trial_are_left_out() -> None:
+    probes = in_rounds("tcp", 5e9)
+    half = cell([4e9 * moment for moment in MOMENTS], probes[:3])
+    assert half.share.value == pytest.approx(0.8) and half.paired
+    # A third of the rounds does not stand for all of them.
+    assert not cell([4e9 * moment for moment in MOMENTS], probes[:2]).paired
+    gone = cell({0: 4e9, 5: 4.4e9, 9: 1e9}, probes)
+    assert gone.share.value == pytest.approx(0.8) and gone.paired
+
+
+def test_what_binds_is_what_most_is_reached_of_round_by_round() -> None:
+    """By medians raw TCP is the lower limit; in every round in which both were probed it is the higher."""
+    speeds = [1e9, 1e9, 1e9, 4e9, 4e9, 4e9]
+    slow = [line("tcp", 2e9, round=number) for number in range(3)]
+    tcp = slow + [line("tcp", rate, round=number) for number, rate in ((3, 9e9), (4, 2.2e10), (5, 2.2e10))]
+    engine = [line("engine", 1.8 * rate, round=number) for number, rate in enumerate(speeds)]
+    found = cell(speeds, tcp + engine)
+    assert found.ceilings["engine"].value < found.ceilings["raw TCP"].value  # type: ignore[operator]
+    assert found.binding == "engine" and found.share.value == pytest.approx(1 / 1.8)
+    engine = [line("engine", 2.6 * rate, round=number) for number, rate in enumerate(speeds)]
+    found = cell(speeds, slow + [line("tcp", 4.1e9, round=number) for number in (3, 4, 5)] + engine)
+    assert found.binding == "raw TCP"
+
+
+def test_memory_is_no_limit_where_raw_tcp_is_faster_in_the_same_rounds() -> None:
+    speeds = [4e9 * moment for moment in MOMENTS]
+    tcp = in_rounds("tcp", 6e9)
+    slower, faster = (in_rounds("memory", rate) for rate in (5.9e9, 6.1e9))
+    assert "memory copy" not in cell(speeds, tcp + slower).ceilings
+    assert "memory copy" in cell(speeds, tcp + faster).ceilings
+
+
+def test_what_is_passed_is_a_reference() -> None:
+    speeds = [6e9 * moment for moment in MOMENTS]
+    found = cell(speeds, in_rounds("tcp", 5e9))
+    assert found.share.value == pytest.approx(1.2) and found.reference
+    assert found.of_limit == "of raw TCP (a reference)"
+    column = summary._of_limit([found])
+    assert (column.head, column.cells) == ("raw TCP (reference)", ["120"])
+    (row,) = table([found]).to_pylist()
+    assert (row["binding_ceiling"], row["binding_is"]) == ("raw TCP", "reference")
+    (limit,) = cell_text.limits(found)
+    assert (limit.passed, limit.mark, limit.margin) == (True, "reference: passed", "[120..120]")
+    told = over_ceiling([found])
+    assert told is not None and "(a reference)" in told.finding and "probed between the trials" in told.cause
+    # Measured at another moment there is another reason, and something to do.
+    once = over_ceiling([cell([6e9] * 6, [line("tcp", 5e9), line("tcp", 5.1e9)])])
+    assert once is not None and "another moment" in once.cause and "--ceilings rounds" in once.next
+
+
+@pytest.mark.parametrize(
+    ("speeds", "passed"),
+    [
+        ([5.1e9, 4.9e9, 5.05e9, 4.95e9, 5.1e9, 5.0e9], False),
+        # Its interval reaches below, but so far above it is no limit that anybody could rely on.
+        ([4e9, 5.4e9, 5.5e9, 5.4e9, 5.5e9, 5.5e9], True),
+        ([5.05e9] * 6, True),
+        ([5e9] * 6, False),
+        ([5.01e9], True),
+    ],
+    ids=("within its interval", "far over", "surely over", "equal", "a single repeat"),
+)
+def test_when_a_limit_is_passed(speeds: list[float], passed: bool) -> None:
+    found = cell(speeds, in_rounds("tcp", 5e9, (1.0,) * 6))
+    assert found.reference is passed
+    assert table([found]).to_pylist()[0]["binding_is"] == ("reference" if passed else "limit")
+
+
+def test_a_table_of_limits_and_references_names_each() -> None:
+    over, under = (cell([rate] * 6, in_rounds("tcp", 5e9, (1.0,) * 6)) for rate in (6e9, 4e9))
+    assert summary._of_limit([over, under]).cells == ["120 % raw TCP (reference)", "80 % raw TCP"]
+
+
+def test_lines_without_a_round_are_judged_as_before() -> None:
+    found = cell([4e9] * 6, [TCP, MEMORY])
+    assert (found.binding, found.share.value, found.paired) == ("raw TCP", 0.8, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("probe", "trial", "counts"),
+    [
+        ({"threads": 2, "pin": None}, {}, True),
+        ({"threads": 1, "pin": None}, {}, False),
+        ({"threads": 1, "pin": None}, {"threads": 1}, True),
+        # Threads without a stream do nothing.
+        ({"threads": 2, "pin": None}, {"threads": 16}, True),
+        ({"threads": 2, "pin": "0,1"}, {}, False),
+        ({"threads": 2, "pin": "0,1"}, {"pin": [0, 1]}, True),
+        ({"threads": 2, "pin": None}, {"pin": [0, 1]}, False),
+    ],
+)
+def test_raw_tcp_counts_for_the_placement_it_was_probed_in(
+    probe: dict[str, Any], trial: dict[str, Any], counts: bool
+) -> None:
+    found = cell([4e9] * 6, in_rounds("tcp", 5e9, (1.0,) * 6, **probe), **trial)
+    assert ("raw TCP" in found.ceilings) is counts
+
+
+# How they are measured.
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return RunDirectory(path).ceiling_records()
+
+
+def places(lines: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    names = ("kind", "name", "threads", "direction", "streams", "round")
+    return sorted((tuple(line.get(name) for name in names) for line in lines), key=repr)
+
+
+def test_every_round_has_its_probes(tmp_path: Path) -> None:
+    run(tmp_path / "r", ROUNDS + "repeats = 3\nwarmup = 2\n")
+    lines = lines_of(tmp_path / "r")
+    assert {line["kind"] for line in lines} == {"tcp", "memory", "engine"}
+    for number in range(3):
+        tcp = [x for x in lines if x["kind"] == "tcp" and x["round"] == number]
+        assert sorted(x["streams"] for x in tcp) == list(range(1, 9))
+    assert len(places(lines)) == len(set(places(lines))) and {x["repeat"] for x in lines} == {0}
+    cells = load(tmp_path / "r").cells
+    assert all(c.paired and c.share.has_margin for c in cells)
+
+
+@pytest.mark.parametrize(("given", "means"), [("true", "once"), ("false", "none"), ('"rounds"', "rounds")])
+def test_files_of_before_there_were_rounds(given: str, means: str) -> None:
+    assert scenario(ROUNDS + f"ceilings = {given}\n").run.ceilings == means
+
+
+@pytest.mark.parametrize(
+    ("words", "means"),
+    [((), "rounds"), (("--ceilings", "once"), "once"), (("--no-ceilings",), "none")],
+)
+def test_the_flag(tmp_path: Path, words: tuple[str, ...], means: str) -> None:
+    small = ("--streams", 1, "--rows-per-stream", "1k", "--repeats", 1, "--warmup", 0)
+    done = model(*small, *words, "--no-report", "--quiet", "--out", tmp_path / "r")
+    assert done.returncode == 0, done.stderr
+    assert scenario_of(RunDirectory(tmp_path / "r")).run.ceilings == means
+    wrong = model(*small, "--ceilings", "often", "--out", tmp_path / "w")
+    assert wrong.returncode == 3 and "rounds" in wrong.stderr and "Traceback" not in wrong.stderr
+
+
+def test_a_resumed_run_does_not_repeat_what_is_there(tmp_path: Path) -> None:
+    text = ROUNDS + "repeats = 3\nwarmup = 1\n"
+    run(tmp_path / "whole", text)
+    run(tmp_path / "r", text)
+    whole, directory = lines_of(tmp_path / "whole"), RunDirectory(tmp_path / "r")
+    # Killed in the middle of the second round: 8 warm-ups, 8 trials of the first, 3 of the second.
+    trials = directory.path / "trials.jsonl"
+    trials.write_text("".join(trials.read_text().splitlines(keepends=True)[: 8 + 8 + 3]))
+    there = [x for x in whole if x["round"] == 0] + [x for x in whole if x["round"] == 1][:3]
+    (directory.path / "ceilings.jsonl").write_text("".join(json.dumps(x) + "\n" for x in there))
+    execute(scenario_of(directory), directory.path, ModelExecutor(), Recorder(), resume=True)
+    assert lines_of(directory.path)[: len(there)] == there
+    assert places(lines_of(directory.path)) == places(whole)
+
+
+def test_a_probe_that_is_interrupted_ends_the_run(tmp_path: Path) -> None:
+    class Stopped(ModelExecutor):
+        def probe(self, spec: str, control: TrialControl) -> str:
+            import os
+            import signal
+
+            os.kill(os.getpid(), signal.SIGINT)
+            return json.dumps({"bytes": 0, "interval_ns": 0, "outcome": "interrupted", "error": None})
+
+    done, _ = run(tmp_path / "r", ROUNDS + "repeats = 1\nwarmup = 0\n", Stopped())
+    assert done.result.interrupted and len(RunDirectory(tmp_path / "r").records()) == 8
+    assert {x["kind"] for x in lines_of(tmp_path / "r")} == {"tcp", "engine"}
+
+
+class Timed(ModelExecutor):
+    """A model whose trials and probes take time, on a clock of its own."""
+
+    measures = True
+
+    def __init__(self, trial: float, more: float = 0.01) -> None:
+        super().__init__()
+        self.now, self._trial, self._more = 0.0, trial, more
+        self.probed: list[tuple[str, float]] = []
+        self.trials = 0.0
+
+    def run_trial(self, spec: str, control: TrialControl) -> str:
+        fields = json.loads(spec)
+        if fields["trial"] == "engine":
+            self._spend("engine", fields)
+        else:
+            self.now += self._trial
+            self.trials += self._trial
+        return super().run_trial(spec, control)
+
+    def _spend(self, kind: str, fields: Mapping[str, Any]) -> None:
+        took = fields["duration_ns"] / 1e9 + self._more
+        self.now += took
+        self.probed.append((kind, took))
+
+    def probe_tcp(self, spec: str, control: TrialControl) -> str:
+        self._spend("tcp", json.loads(spec))
+        return super().probe_tcp(spec, control)
+
+    def probe(self, spec: str, control: TrialControl) -> str:
+        self._spend(json.loads(spec)["kind"], json.loads(spec))
+        return super().probe(spec, control)
+
+
+def timed(monkeypatch: pytest.MonkeyPatch, path: Path, executor: Timed, text: str) -> list[dict[str, Any]]:
+    monkeypatch.setattr(runner, "RoundProbes", functools.partial(RoundProbes, clock=lambda: executor.now))
+    run(path, text, executor)
+    return lines_of(path)
+
+
+@pytest.mark.parametrize("trial", [0.05, 0.6, 1.0, 5.0])
+def test_probes_take_a_fifth_of_the_trials_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trial: float
+) -> None:
+    executor = Timed(trial)
+    lines = timed(monkeypatch, tmp_path / "r", executor, ROUNDS + "repeats = 6\nwarmup = 1\n")
+    spent = sum(took for _, took in executor.probed)
+    # The last one may begin in time and end late.
+    assert spent <= max(LEAST, SHARE * executor.trials) + max(took for _, took in executor.probed)
+    tcp = [x for x in lines if x["kind"] == "tcp"]
+    assert min(x["interval_ns"] for x in tcp) >= SHORTEST * 1e9
+    if trial >= 0.3:
+        # Raw TCP comes first, in every round; nearly all that may be spent is.
+        assert len(tcp) == 6 * 8 and (trial > 1 or spent >= 0.9 * SHARE * executor.trials)
+    assert {x["kind"] for x in lines} >= ({"tcp", "memory", "engine"} if trial > 0.1 else {"tcp"})
+
+
+def test_what_moves_slowly_is_measured_in_turn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    lines = timed(monkeypatch, tmp_path / "r", Timed(0.6), ROUNDS + "repeats = 6\nwarmup = 1\n")
+    often: dict[tuple[Any, ...], int] = {}
+    for x in lines:
+        if x["kind"] != "tcp":
+            key = (x["kind"], x["threads"], x["streams"])
+            often[key] = often.get(key, 0) + 1
+    assert max(often.values()) - min(often.values()) <= 1 and len(often) == 8 + len(
+        {x["threads"] for x in lines if x["kind"] == "memory"}
+    )
+
+
+def test_show_names_the_margin_of_a_share(tmp_path: Path) -> None:
+    run(tmp_path / "r", ROUNDS + "repeats = 6\n")
+    done = venturi("show", tmp_path / "r", "--cell", "streams=8")
+    found = re.search(r"raw TCP +[\d,.]+ MB/s +(\d+) % +\[(\d+)\.\.(\d+)\] +<- lowest", done.stdout)
+    assert found is not None, done.stdout
+    median, low, high = map(int, found.groups())
+    assert low <= median <= high and low < high

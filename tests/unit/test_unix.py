@@ -18,24 +18,17 @@ from typing import Any
 import pytest
 
 from support.flight import served
+from support.measured import ONCE, measured
 from support.processes import killed
 from support.read import RECORDS, get, good, refused
 from support.run import command, environment, venturi
+from support.scenarios import cells as cells_of
 from venturi.analysis.cells.ceilings import Limits, share
 from venturi.cluster.ray.ray_executor import RayExecutor
-from venturi.common import toml_text
 from venturi.common.errors import ScenarioError
 from venturi.measure.ceiling_probes import probes
-from venturi.plan import matrix
-from venturi.plan.cell import Cell
-from venturi.plan.layers import Layer
-from venturi.plan.load import load
 from venturi.servers.local import LocalTargets
 from venturi.targets.urls import place_of
-
-
-def planned(text: str) -> list[Cell]:
-    return matrix.cells(load([Layer("x.toml", toml_text.parse(text, "x.toml"), text)]))
 
 
 @pytest.fixture(scope="module")
@@ -151,23 +144,10 @@ def test_a_table_of_flight_lies_behind_the_colon(flight: str, tmp_path: Path) ->
 
     file = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"n": pa.array(range(5000), pa.int64())}), file)
-    words = ["--rows-per-stream", "5k", "--repeats", "1", "--warmup", "0", "--no-ceilings", "--no-report"]
-    done = venturi(
-        "run",
-        "--target",
-        f"flight+unix://{flight}:/t",
-        "--operation",
-        "put",
-        "--data",
-        file,
-        *words,
-        "--out",
-        tmp_path / "put",
-    )
-    assert done.returncode == 0, done.stderr
-    done = venturi("run", "--target", f"flight+unix://{flight}:/t", *words[2:], "--out", tmp_path / "get")
-    assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in (tmp_path / "get" / "trials.jsonl").read_text().splitlines()]
+    table = f"flight+unix://{flight}:/t"
+    words = ("--operation", "put", "--data", file, "--rows-per-stream", "5k", *ONCE)
+    measured(tmp_path / "put", table, *words)
+    lines = measured(tmp_path / "get", table, *ONCE)
     assert lines and {line["counts"]["rows"] / line["parameters"]["streams"] for line in lines} == {5000}
 
 
@@ -305,7 +285,7 @@ def test_loaders_on_other_hosts_do_not_reach_it() -> None:
 
     executor = object.__new__(RayExecutor)
     executor._loaders = [Loader()]  # type: ignore[list-item]
-    found = planned('name = "x"\n[target]\nurl = "flight+unix:///run/s"\n')
+    found = cells_of('name = "x"\n[target]\nurl = "flight+unix:///run/s"\n')
     with pytest.raises(ScenarioError, match="is a Unix socket of this machine, and loader-1 is on"):
         executor.check(found)
 
@@ -334,22 +314,12 @@ def test_raw_sockets_are_probed_beside_the_servers_own(tmp_path: Path) -> None:
 
 
 def test_a_cell_over_a_socket_has_that_as_its_limit() -> None:
-    urls = ("flight://local", "flight+unix://local")
-    found = planned(f'name = "x"\n[matrix]\ntarget = {json.dumps(list(urls))}\n')
-    cells = found
-    kinds = [[probe.kind for probe in probes([cell])] for cell in cells]
-    assert kinds[0].count("tcp") == kinds[1].count("unix") == 1
-    assert "unix" not in kinds[0] and "tcp" not in kinds[1]
-    lines = [
-        {
-            **dataclasses.asdict(dataclasses.replace(probe, cell=None)),
-            "bytes": size,
-            "interval_ns": 1_000_000_000,
-        }
-        for cell, size in zip(cells, (5_000_000_000, 9_000_000_000), strict=True)
-        for probe in probes([cell])
-        if probe.kind in ("tcp", "unix")
-    ]
+    cells = cells_of('[matrix]\ntarget = ["flight://local", "flight+unix://local"]\n')
+    lines = []
+    for cell, size in zip(cells, (5 * 10**9, 9 * 10**9), strict=True):
+        (probe,) = (one for one in probes([cell]) if one.kind in ("tcp", "unix"))
+        line = dataclasses.asdict(dataclasses.replace(probe, cell=None))
+        lines.append({**line, "bytes": size, "interval_ns": 10**9})
     limits = Limits(lines)
     one, other = (limits.of(cell.parameters, None) for cell in cells)
     assert set(one) == {"raw TCP"} and one["raw TCP"].rate.median == 5e9

@@ -60,25 +60,9 @@ def test_a_transfer_beside_it_keeps_its_bytes(tmp_path: Path) -> None:
     assert next(c for c in summary.columns(groups["get"]) if c.head == "median").unit == "MB/s"
 
 
-def test_latency_of_both_kinds_and_totals() -> None:
-    (cell,) = summarise(repeated({"rate": 3000.0}))
-    service, response = (batches.latencies(cell, kind) for kind in batches.KINDS)
-    assert list(service) == list(batches.FIGURES)
-    assert service["min"].value < service["p50"].value < service["p99.99"].value <= service["max"].value  # type: ignore[operator]
-    assert response["p99"].value > 100 * service["p99"].value  # type: ignore[operator]
-    totals = sorted(r["counts"]["rows"] for r in cell.records)
-    assert batches.rows_total(cell).value == totals[2]
+def test_stored_bytes_are_of_a_row() -> None:
+    (cell,) = summarise(repeated())
     assert batches.stored_row(cell).value == 96_000_000 / 800_000
-
-
-def test_troubles_are_summed_by_kind() -> None:
-    lines = repeated(errors=REFUSED)
-    found = batches.troubles(lines)
-    assert (found.trials, found.refused, found.refused_rows) == (5, 10, 5000)
-    assert (found.in_doubt, found.retries) == (5, 15)
-    assert [(k.name, k.count) for k in found.kinds] == [("server 1213", 10), ("timeout", 5)]
-    assert batches.told(found)[0] == "10 x server 1213: Deadlock found"
-    assert not batches.troubles(repeated())
 
 
 def test_what_a_batch_costs_is_found_again() -> None:
@@ -91,12 +75,6 @@ def test_what_a_batch_costs_is_found_again() -> None:
     assert cost.knee.median == pytest.approx(9 * BATCH_NS / ROW_NS, rel=0.05)
     assert cost.knee.low < 9 * BATCH_NS / ROW_NS < cost.knee.high
     assert "90 % with" in cost.sentence and "krows/s" in cost.sentence
-
-
-def test_no_cost_of_a_batch_from_three_sizes_or_an_open_loop() -> None:
-    (few,) = batch_costs(summarise(sweep((4,), (1, 10, 100))))
-    assert few.fit is None and "4" in few.refused and few.sentence.startswith("no line over rows per batch")
-    assert batch_costs(summarise(sweep((4,), (1, 10, 100, 500), rate=100.0))) == []
 
 
 def test_best_and_compare_use_rows(tmp_path: Path) -> None:
@@ -114,39 +92,31 @@ def test_best_and_compare_use_rows(tmp_path: Path) -> None:
         assert {row.verdict for row in result.rows} == {"worse"}, metric
 
 
-def test_the_text_of_a_run(tmp_path: Path) -> None:
-    lines = sweep((1, 4, 8), (1, 10, 100, 500, 2000))
-    failed = trial({"streams": 4}, repeat=5, errors=REFUSED, outcome="failed",
-                   error={"kind": "lost", "message": "the server went away", "stream": 1})  # fmt: skip
-    run = make_run(tmp_path / "upserts", [*lines, failed])
-    shown = venturi("show", run, cwd=tmp_path)
-    one = venturi("show", run, "--cell", "streams=4,rows_per_batch=500", cwd=tmp_path)
-    assert shown.returncode == 0 == one.returncode
-    kept("show-upserts", shown.stdout + "-" * 80 + "\n" + one.stdout)
+LOST = {"kind": "lost", "message": "the server went away", "stream": 1}
+SHOWN: dict[str, tuple[list[dict[str, Any]], tuple[str, ...]]] = {
+    "a trial that failed": (
+        [*sweep((1, 4, 8), (1, 10, 100, 500, 2000)),
+         trial({"streams": 4}, repeat=5, errors=REFUSED, outcome="failed", error=LOST)],
+        ("show", "show --cell streams=4,rows_per_batch=500")),
+    "doubts of good trials": (repeated({"max_errors": 10}, errors=REFUSED), ("show", "show --cell best")),
+    "a rate that was held, and one that was not": (
+        [*repeated({"rate": 500.0}), *repeated({"rate": 3000.0})], ("show", "show --cell rate=3000")),
+    "what a batch costs": (sweep((4,), (1, 10, 100, 500, 2000)), ("fit",)),
+    "no cost of a batch from three sizes": (sweep((4,), (1, 10, 100)), ("fit",)),
+    "no cost of a batch in an open loop": (sweep((4,), (1, 10, 100, 500), rate=100.0), ("fit",)),
+}  # fmt: skip
 
 
-def test_doubts_of_good_trials_are_columns_and_a_warning(tmp_path: Path) -> None:
-    results = load(make_run(tmp_path / "run", repeated({"max_errors": 10}, errors=REFUSED)))
-    heads = {c.head: c.cells for c in summary.columns(results.cells)}
-    assert (heads["refused"], heads["in doubt"], heads["retried"]) == (["10"], ["5"], ["15"])
-    (advice,) = [a for a in results.advice if a.kind == "errors"]
-    assert "10 batches (5,000 rows) were refused, 5 batches (2,500 rows) are in doubt" in advice.finding
-    assert "10 x server 1213: Deadlock found" in advice.cause
-    fine = load(make_run(tmp_path / "fine", repeated()))
-    assert not {"refused", "in doubt"} & {c.head for c in summary.columns(fine.cells)}
-    assert not [a for a in fine.advice if a.kind in ("errors", "weaker", "no-ceiling")]
-
-
-def test_a_rate_that_was_not_held_is_a_warning(tmp_path: Path) -> None:
-    lines = [*repeated({"rate": 500.0}), *repeated({"rate": 3000.0})]
-    results = load(make_run(tmp_path / "run", lines))
-    (advice,) = [a for a in results.advice if a.kind in ("backlog", "late")]
-    assert advice.kind == "backlog" and "of 3k batches/s were done" in advice.finding
-    assert "never sent" in advice.finding and "p99 9." in advice.finding
-    shown = " ".join(venturi("show", tmp_path / "run", "--cell", "rate=3000").stdout.split())
-    assert "3k batches/s asked for; 55.4 % of the slots met late, by 9.000 s at most" in shown
-    held = load(make_run(tmp_path / "held", repeated({"rate": 500.0})))
-    assert not [a for a in held.advice if a.kind in ("backlog", "late")]
+def test_the_text_of_runs(tmp_path: Path) -> None:
+    printed = []
+    for number, (name, (lines, commands)) in enumerate(SHOWN.items()):
+        make_run(tmp_path / f"run-{number}", lines)
+        for line in commands:
+            verb, *words = line.split()
+            done = venturi(verb, f"run-{number}", *words, cwd=tmp_path)
+            assert (done.returncode, done.stderr) == (0, ""), name
+            printed.append(f"# {name}: {line}\n{done.stdout}")
+    kept("show-upserts", "\n".join(printed))
 
 
 def test_csv_and_json_have_rows_in_columns_of_their_own(tmp_path: Path) -> None:
@@ -265,14 +235,6 @@ def test_the_page_of_upserts_and_transfers(tmp_path: Path) -> None:
     box = next(f for f in figures.build(mixed) if f.name == "box-size")
     assert {p.y_label for p in box.panels} == {None, "throughput, krows/s"} and box.y_label == "payload, MB/s"
     assert matplotlib_figures.render(box, "png")
-
-
-def test_fit_says_what_a_batch_costs(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", sweep((4,), (1, 10, 100, 500, 2000)))
-    said = " ".join(venturi("fit", run).stdout.split())
-    assert "cost of a batch of n rows, t = a + n/b (Hockney) upsert: a batch costs" in said
-    (cost,) = json.loads(venturi("fit", run, "--format", "json").stdout)["batch_cost"]
-    assert cost["a_ns"]["low"] < BATCH_NS < cost["a_ns"]["high"] and cost["under_way"] == 4
 
 
 def test_published_upserts_are_judged_by_rows() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sqlite3
 import subprocess
@@ -9,22 +10,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pyarrow as pa
+import pyarrow.ipc
 import pytest
 
 from support.core import connecting_all_the_time, run_trial, spec
+from support.measured import ONCE, measured
 from support.proven import proven_instrument as proven_instrument  # a fixture
 from support.run import venturi
+from support.synthetic import lines
 from support.wait import wait_until
 
 pytestmark = pytest.mark.usefixtures("core")
-SHORT = (
-    *("--duration", "200ms", "--working-set", "5k", "--repeats", "2", "--warmup", "0"),
-    *("--no-report", "--no-ceilings"),
-)
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (path / "trials.jsonl").read_text().splitlines()]
+SHORT = ("--duration", "200ms", "--working-set", "5k", *ONCE, "--repeats", 2)
 
 
 def test_a_file_of_our_own_is_gone_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,13 +46,9 @@ def test_a_file_of_our_own_is_gone_afterwards(tmp_path: Path, monkeypatch: pytes
 def test_a_users_table_is_added_up(tmp_path: Path) -> None:
     data, file = tmp_path / "t.csv", tmp_path / "own.db"
     data.write_text("k,note,hits\n" + "".join(f"{i % 70},n{i},{i}\n" for i in range(100)))
-    done = venturi(
-        *("run", "--target", f"sqlite://{file}", "--data", data, "--key", "k", "--add", "hits", "--keep"),
-        *("--rows-per-batch", "30", "--rows-per-stream", "100", "--repeats", "1", "--warmup", "0"),
-        *("--no-report", "--no-ceilings", "--out", tmp_path / "r"),
-    )
-    assert done.returncode == 0, done.stderr
-    (line,) = lines(tmp_path / "r")
+    words = ("--data", data, "--key", "k", "--add", "hits", "--keep")
+    size = ("--rows-per-batch", "30", "--rows-per-stream", "100")
+    (line,) = measured(tmp_path / "r", f"sqlite://{file}", *words, *size, *ONCE)
     assert line["verification"]["rows"] == line["verification"]["expected_rows"] == 70
     # Whole batches: 30, 30, 30 and the 10 that are left.
     assert (line["counts"]["rows"], line["counts"]["batches"]) == (100, 4)
@@ -62,37 +57,16 @@ def test_a_users_table_is_added_up(tmp_path: Path) -> None:
     assert rows == {k: sum(i for i in range(100) if i % 70 == k) for k in range(70)}
 
 
-def test_an_upsert_in_python(tmp_path: Path) -> None:
-    import venturi as package
-
-    run = package.run(
-        target="sqlite://local", rows_per_batch=[10, 100], duration="100ms", working_set="2k", repeats=1,
-        warmup=0, ceilings=False, out=tmp_path / "r",
-    )  # fmt: skip
-    found = run.trials.to_pylist()
-    assert [row["operation"] for row in found] == ["upsert"] * 2
-    assert all(row["rows"] > 0 and row["errors_refused"] == 0 for row in found)
-    assert all(row["service_min_ns"] <= row["service_p50_ns"] <= row["service_max_ns"] for row in found)
-    assert run.table("errors").num_rows == 0
-
-
 def test_statements_go_nowhere(tmp_path: Path) -> None:
-    done = venturi(
-        "run", "--target", "empty://", "--operation", "upsert", "--generate", "inline",
-        "--dialect", "mysql,postgres,sqlite,duckdb", "--out", tmp_path / "r", *SHORT,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert all(line["counts"]["rows"] > 0 for line in lines(tmp_path / "r"))
+    words = ["--operation", "upsert", "--generate", "inline", "--dialect", "mysql,postgres,sqlite,duckdb"]
+    assert all(line["counts"]["rows"] > 0 for line in measured(tmp_path / "r", "empty://", *words, *SHORT))
 
 
 def test_duckdb_finds_its_library(tmp_path: Path) -> None:
-    done = venturi(
-        *("run", "--target", "duckdb://local", "--method", "upsert,copy", "--out", tmp_path / "r", *SHORT)
-    )
-    assert done.returncode == 0, done.stderr
-    assert {line["verification"]["achieved"] for line in lines(tmp_path / "r")} == {"sums"}
+    found = measured(tmp_path / "r", "duckdb://local", "--method", "upsert,copy", *SHORT)
+    assert {line["verification"]["achieved"] for line in found} == {"sums"}
     # Where the library lies is this machine's affair and no part of a run.
-    assert "duckdb" not in json.dumps(lines(tmp_path / "r")[0]["parameters"]).replace("duckdb://local", "")
+    assert "duckdb" not in json.dumps(found[0]["parameters"]).replace("duckdb://local", "")
 
 
 # ---- files of SQLite, seen with Python's own
@@ -124,3 +98,111 @@ def test_a_killed_client_leaves_whole_batches(tmp_path: Path) -> None:
     child.wait()
     found = rows()
     assert found > 0 and found % 100 == 0
+
+
+# ---- duckdb, straight through the core
+
+
+WAYS: list[dict[str, Any]] = [{}, {"statement": "text"}, {"method": "copy"}]
+
+
+def library() -> str:
+    found = importlib.util.find_spec("_duckdb")
+    assert found is not None and found.origin is not None
+    return found.origin
+
+
+def trial(file: Path, **choices: Any) -> dict[str, Any]:
+    options = {"library": library(), **choices.pop("options", {})}
+    return run_trial(f"duckdb://{file}", options=options, **choices)
+
+
+def rows(file: Path, query: str) -> list[tuple[Any, ...]]:
+    with duckdb.connect(str(file), read_only=True) as database:
+        return database.execute(query).fetchall()
+
+
+def test_a_users_table_of_every_type(tmp_path: Path) -> None:
+    import datetime as dt
+    import decimal
+
+    when = dt.datetime(2026, 2, 28, 23, 59, 59, 123456)
+    table = pa.table(
+        {
+            "id": pa.array([1, 2, 1, 3], pa.int16()),
+            "name": pa.array(["it's", None, "a string that is longer than twelve bytes", "x"]),
+            "face": pa.array([when] * 4, pa.timestamp("us")),
+            "day": pa.array([dt.date(1969, 12, 31)] * 4),
+            "price": pa.array(
+                [decimal.Decimal("-12345.678"), decimal.Decimal("0.001")] * 2, pa.decimal128(12, 3)
+            ),
+            "ratio": pa.array([0.5, -2.5, 3.0, None], pa.float32()),
+            "raw": pa.array([b"\x00\xff", b"", b"'", None], pa.binary()),
+            "ok": pa.array([True, False, None, True]),
+            "large": pa.array([2**62, 1, 2**62, 0], pa.uint64()),
+        }
+    )
+    ipc = tmp_path / "x.arrow"
+    with pa.ipc.new_file(ipc, table.schema) as writer:
+        writer.write_table(table)
+    answers = []
+    for at, way in enumerate(WAYS):
+        file = tmp_path / f"{at}.duckdb"
+        record = trial(
+            file,
+            rows=4,
+            rows_per_batch=4,
+            options={"keep": True, **way},
+            data={"source": "file", "path": "x", "ipc": str(ipc)},
+            upsert={"key": ["id"], "add": ["large"]},
+        )
+        assert record["error"] is None, record["error"]
+        assert "1 rows of the file" in record["verification"]["note"]
+        answers.append(rows(file, "SELECT * FROM venturi_x ORDER BY id"))
+    assert answers[0] == answers[1] == answers[2]
+    first, second, third = answers[0]
+    assert (first[1], first[8]) == ("a string that is longer than twelve bytes", 2**63)
+    assert (second[2], second[4], second[6], third[7]) == (when, decimal.Decimal("0.001"), b"", True)
+
+
+def test_streams_conflict_and_nothing_is_lost(tmp_path: Path) -> None:
+    # One batch of rows for all streams, so that they meet.
+    record = trial(tmp_path / "x.duckdb", rows=2000, streams=4, working_set=100, retries=50, max_errors=1000)
+    assert record["error"] is None, record["error"]
+    assert record["verification"]["achieved"] == "sums"
+    refused = (record["errors"] or {"refused": {"batches": 0}})["refused"]["batches"]
+    assert record["counts"]["batches"] + refused == 80
+
+
+LINES: dict[str, tuple[dict[str, Any], str]] = {
+    "in_flight": ({"in_flight": 2}, "take more streams"),
+    "library": ({"options": {"library": "/no/such.so"}}, "C API"),
+    "not a library": ({"options": {"library": __file__}}, "C API"),
+    "statement": ({"options": {"method": "copy", "statement": "text"}}, "method = upsert"),
+    "init": ({"options": {"init": ["SELEC 1"]}}, "--init"),
+    "no table": ({"options": {"setup": False}}, "no such file"),
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_mistakes_are_lines(tmp_path: Path, name: str) -> None:
+    more, words = LINES[name]
+    record = trial(tmp_path / "x.duckdb", rows=100, **more)
+    assert words in record["error"]["message"]
+
+
+def test_a_file_that_cannot_be_had(tmp_path: Path) -> None:
+    record = trial(tmp_path / "no" / "x.duckdb", rows=100)
+    assert "directory" in record["error"]["message"]
+    (tmp_path / "text").write_text("no database" * 1000)
+    record = trial(tmp_path / "text", rows=100)
+    assert "name another file" in record["error"]["message"]
+    file = tmp_path / "held.duckdb"
+    code = f"import duckdb, sys; c = duckdb.connect({str(file)!r}); print(1, flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None and child.stdout.readline()
+        record = trial(file, rows=100)
+        assert "another process" in record["error"]["message"]
+        child.communicate()

@@ -12,64 +12,47 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from support.mistakes import check
 from venturi import cli
 from venturi.cluster.ray.server_host import ServerGroup
-from venturi.common import toml_text
 from venturi.common.credentials import carries_secret, is_secret, scrubbed, without_secrets
 from venturi.engine.tcp_probe import probe_tcp
-from venturi.plan import matrix
-from venturi.plan.layers import Layer
-from venturi.plan.load import load
-from venturi.targets.system import is_host_of, is_ours, is_remote, is_unix
+from venturi.targets.system import (
+    in_process,
+    is_charrow,
+    is_host_of,
+    is_local,
+    is_ours,
+    is_remote,
+    is_time_series,
+    is_unix,
+)
 from venturi.targets.urls import check_url, each_host, is_loopback, place_of, printable, split_url
 
-
-@pytest.mark.parametrize(
-    ("url", "whole"),
-    [
-        ("flight://a,b:1", "flight://a:31337,b:1"),
-        ("flight+tls://a,b/table", "flight+tls://a:31337,b:31337/table"),
-        ("akumuli://a,b", "akumuli://a:8282,b:8282"),
-        ("akumuli+udp://a,b", "akumuli+udp://a:8383,b:8383"),
-        ("opentsdb://a,b,c:1", "opentsdb://a:4242,b:4242,c:1"),
-        ("influx://a,b", "influx://a:9009,b:9009"),
-        ("influx+http://a,b/db", "influx+http://a:8086,b:8086/db"),
-        ("flight://[::1]:1,b", "flight://[::1]:1,b:31337"),
-        ("clickhouse://h/db", "clickhouse://h:8123/db"),
-        ("mysql://h", "mysql://h:3306"),
-        ("mysql+tls://me@h1,h2:3307/db", "mysql+tls://me@h1:3306,h2:3307/db"),
-        ("cassandra://[::1]/ks", "cassandra://[::1]:9042/ks"),
-        ("postgres://h:1/db", "postgres://h:1/db"),
-        ("clickhouse+tls://u@h", "clickhouse+tls://u@h:8443"),
-    ],
-)
-def test_several_hosts(url: str, whole: str) -> None:
-    assert check_url(url) == whole and check_url(whole) == whole
-    assert not is_ours(whole) and len(each_host(whole)) == url.count(",") + 1
-    assert all(check_url(one) == one for one in each_host(whole))
+IS = {
+    "local": is_local, "ours": is_ours, "remote": is_remote, "loopback": is_loopback, "socket": is_unix,
+    "in process": in_process, "charrow": is_charrow, "series": is_time_series,
+}  # fmt: skip
 
 
-AS_THEY_ARE = """
-    adbc:///opt/x@1/100%/libx.so
-    sqlite:///opt/x@1/100%.db
-    flight://h:1/a%40b/c
-    flight://h:1?command=SELECT 'a:b@c'
-    flight://h:1?ticket=base64:AAE=
-    charrow://h:1/d?query=SELECT%201
-    mysql://a%40b@h:1/d%20e
-    sqlite:///x/a@b %zz.db
-    sqlite:///tmp/my:dir@x/a.db
-    empty://
-    clickhouse://local/db
-    postgres://local
-    sqlite:///a b/c.db
-    duckdb://local
-"""
+def read(url: str) -> str:
+    """What an address comes to, and what it is."""
+    whole = check_url(url)
+    parts, hosts = split_url(whole), each_host(whole) if "," in whole else []
+    assert check_url(whole) == whole
+    assert all(check_url(one) == one for one in hosts)
+    if is_unix(whole):
+        # What stands behind the socket goes, and the rest is an address.
+        alone = parts._replace(path="", query="").geturl()
+        assert check_url(alone) == alone and place_of(alone) == place_of(whole) and parts.geturl() == whole
+    kinds = [name for name, holds in IS.items() if holds(whole)]
+    told = {"place": place_of(whole), "path": parts.path, "query": parts.query, "is": ", ".join(kinds)}
+    lines = [whole, " ".join(f"{name}={value!r}" for name, value in told.items() if value)]
+    return "\n".join([*lines, *(f"host: {one}" for one in hosts)])
 
 
-@pytest.mark.parametrize("url", AS_THEY_ARE.strip().splitlines())
-def test_what_a_url_may_have(url: str) -> None:
-    assert check_url(url.strip()) == url.strip()
+def test_addresses() -> None:
+    check("addresses", read, "texts")
 
 
 def test_addresses_of_other_systems() -> None:
@@ -91,46 +74,19 @@ def test_names_of_secrets() -> None:
     assert [name for name in ("", *OPEN.split()) if is_secret(name)] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("no mysql://me:pw@h:1/d there", "no mysql://***@h:1/d there"),
-        ("'mysql:/me:pw@h': what", "'mysql:/***@h': what"),
-        ("--target=me:pw@h", "--target=me:***@h"),
-        ("http://h/?a=1&token=pw&b=2", "http://h/?a=1&token=***&b=2"),
-        ("ALTER ROLE me PASSWORD 'pw it' VALID", "ALTER ROLE me PASSWORD *** VALID"),
-        ("connect password='pw it' user=me", "connect password=*** user=me"),
-    ],
-)
-def test_secrets_in_a_text(text: str, shown: str) -> None:
-    assert without_secrets(text) == shown
+def test_secrets_in_a_text() -> None:
+    """How a text is shown, and whether it is refused where none may be."""
 
+    def shown(text: str) -> str:
+        return without_secrets(text) + ("\nrefused" if carries_secret(text) else "")
 
-def test_texts_without_a_secret_are_shown_as_they_are() -> None:
-    for text in (
-        *("export MY_TOKEN=…", "--set num_tokens=1", "password_env=NAME", "give --token-env NAME", "a@b c:d"),
-        *("mysql://me@h:1: access denied for 'me'@'localhost'", "mysql://USER@HOST1,HOST2/DATABASE"),
-        "flight://h?command=SELECT 1",
-    ):
-        assert without_secrets(text) == text
+    check("secrets", shown, "texts")
 
 
 def test_secrets_in_a_record() -> None:
     within = {"apiKey": "abc", "tokens": 3, "token": 3, "host": "me:abc@h"}
     shown = {"apiKey": "***", "tokens": 3, "token": 3, "host": "me:***@h"}
     assert scrubbed({"password": "abc", "in": [within]}) == {"password": "***", "in": [shown]}
-
-
-def test_texts_that_are_refused() -> None:
-    carry = (
-        "see mysql://me:pw@h",
-        "url('http://:pw@h/x')",
-        "CREATE USER me IDENTIFIED BY 'pw'",
-        "x:/u%3Apw@h",
-    )
-    assert [text for text in carry if not carries_secret(text)] == []
-    plain = ("SET @a:=@b", "a::jsonb@>'{}'", "http://h:80/a@b", "mysql://me@h:1", "password = 'x'", "me@h:1")
-    assert [text for text in plain if carries_secret(text)] == []
 
 
 ANY = st.text().filter(lambda text: "Hush" not in text)
@@ -190,15 +146,6 @@ def test_no_url_is_a_fault_of_our_own(
     assert ended.value.code in (0, 2, 3), (url, said.getvalue())
 
 
-def test_servers_on_hosts_of_their_own() -> None:
-    for url in ("flight://remote", "charrow://remote/db", "akumuli+udp://remote", "influx+http://remote"):
-        assert check_url(url) == url and is_remote(url) and is_ours(url)
-        assert place_of(url) == "remote" and not is_loopback(url)
-    # A database's host may be called so: none of those is started for a run elsewhere.
-    assert check_url("mysql://remote/db") == "mysql://remote:3306/db"
-    assert not is_remote("mysql://remote:3306/db") and not is_remote("flight://local")
-
-
 class Core:
     """Raw TCP of a gigabyte a second and connection."""
 
@@ -249,42 +196,3 @@ def test_servers_that_are_one_target() -> None:
     broken = ServerGroup([Far("a"), Far("b", None, False)])  # type: ignore[list-item]
     assert not broken.running and broken.sealed_bytes() is None
     assert broken.complaint() == "b:1: no room"
-
-
-# ---- addresses with Unix sockets in the place of a host
-
-
-@pytest.mark.parametrize(
-    ("url", "place", "asked", "query"),
-    [
-        ("flight+unix:///run/s", "/run/s", "", ""),
-        ("flight+unix:///run/s:/a/b", "/run/s", "/a/b", ""),
-        ("flight+unix:///run/s?command=a:/b?c", "/run/s", "", "command=a:/b?c"),
-        ("flight+unix:///a%20b,/c:/t", "/a b,/c", "/t", ""),
-        ("charrow+unix:///run/s:/db?query=SELECT%201", "/run/s", "/db", "query=SELECT%201"),
-        ("postgres+unix://me@/var/run/postgresql:/sales", "/var/run/postgresql", "/sales", ""),
-        ("mysql+unix:///run/mysqld/mysqld.sock", "/run/mysqld/mysqld.sock", "", ""),
-        ("mysql+unix://local:/sales", "local", "/sales", ""),
-    ],
-)
-def test_addresses(url: str, place: str, asked: str, query: str) -> None:
-    assert check_url(url) == url and is_unix(url) and is_loopback(url)
-    parts = split_url(url)
-    assert (place_of(url), parts.path, parts.query) == (place, asked, query)
-    assert parts.geturl() == url
-    # What stands behind the socket goes, and the rest is an address.
-    alone = parts._replace(path="", query="").geturl()
-    assert check_url(alone) == alone and place_of(alone) == place
-
-
-def test_addresses_of_several_and_of_our_own() -> None:
-    assert each_host("flight+unix:///a,/b:/t") == ["flight+unix:///a:/t", "flight+unix:///b:/t"]
-    assert check_url("flight+unix://local/t") == "flight+unix://local:/t"
-    assert check_url("flight+unix:///run/s:") == "flight+unix:///run/s"
-    assert not is_unix("flight://local")
-
-
-def test_the_two_ways_to_one_system_are_two_places() -> None:
-    text = 'name = "x"\n[matrix]\ntarget = ["flight://local", "flight+unix://local"]\n'
-    cells = matrix.cells(load([Layer("x.toml", toml_text.parse(text, "x.toml"), text)]))
-    assert [cell.parameters["place"] for cell in cells] == ["flight://local", "flight+unix://local"]

@@ -1,5 +1,5 @@
 //! Values of every type as they lie in columns, of the library that `VENTURI_TEST_DUCKDB` names: DuckDB's
-//! own libduckdb.so. That of the Python package needs a Python around it; tests/unit/test_read_duckdb.py has it.
+//! own libduckdb.so. That of the Python package needs a Python around it; tests/unit/test_read_files.py has it.
 //! Without the variable there is nothing to test.
 
 use std::path::PathBuf;

@@ -160,7 +160,7 @@ class Cause(Name):
     )  # fmt: skip
     RAW_TCP_REACHED = (
         "raw-tcp-reached", "link", "The path carries what raw TCP can do on it.",
-        ("raw_tcp_share", "wire_bytes_per_second"), ("compression", *_STREAMS),
+        ("raw_tcp_share", "wire_bytes_per_second"), ("compression", "link", *_STREAMS),
     )  # fmt: skip
     INTERFACE_FULL = (
         "interface-full", "link", "A network interface moves what it can.",
