@@ -218,6 +218,7 @@ def test_programs_talk_over_a_link() -> None:
 def test_a_client_decides_how_it_ends() -> None:
     assert over("unshaped", "--client", "sh -c 'exit 7'").returncode == 7
     assert over("unshaped", "--client", "sh -c 'kill -9 $$'").returncode == 128 + 9
+    assert over("unshaped", "--server", "sh -c 'exit 3'", "--client", "true").returncode == 4
     done = over("unshaped", "--server", SERVES + "{server}", "--client", "false")
     assert (done.returncode, done.stderr) == (1, "")
 

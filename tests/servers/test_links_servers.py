@@ -138,7 +138,7 @@ def test_one_that_ends_is_started_again(tmp_path: Path) -> None:
             wait_until(lambda: "--once" not in " ".join(tree(os.getpid()).values()))
 
     run = api.run(
-        out=tmp_path / "run", target="exec://", server=f"{server} {{server}} --once", link="20mbit",
+        out=tmp_path / "run", target="exec://", server=f"{server} {{server}} --once", link=["20mbit"],
         duration="1s", repeats=2, warmup=0, ceilings=False, progress=told, **dict([client(tmp_path)]),
     )  # fmt: skip
     assert [trial["outcome"] for trial in run.trials.to_pylist()] == ["ok", "ok"]

@@ -58,6 +58,9 @@ def test_options_of_the_server_and_of_others(mariadb: Database) -> None:
     where = "TABLE_SCHEMA = 'venturi' AND TABLE_NAME = 'venturi_aria'"
     assert mariadb.run_sql(f"SELECT ENGINE FROM information_schema.TABLES WHERE {where}") == [("Aria",)]
     mariadb.run_sql("DROP TABLE venturi_aria")
+    # One of another name is ours too if we have made it.
+    assert run(mariadb.url, "my_new_sales")["error"] is None
+    assert mariadb.run_sql("SHOW TABLES LIKE 'my_new%'") == []
     line = refusal(mariadb.url, "venturi_init", options={"init": ["SET no_such = 1"]})
     assert 'init "SET no_such = 1"' in line and "1193" in line
     assert "answers one statement before it takes the next" in refusal(mariadb.url, "venturi_x", in_flight=2)
