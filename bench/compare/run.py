@@ -28,7 +28,7 @@ from typing import Any
 
 from bench import goals, shared
 from bench.page import Page
-from support import path as link
+from support.hosts import hosts
 from venturi.analysis.compare.runs import Comparison, compare
 from venturi.analysis.results import Results, load
 
@@ -56,10 +56,10 @@ def measure(options: argparse.Namespace, output: Path) -> None:
     with contextlib.ExitStack() as stack:
         inside, url = [], "flight://local"
         if options.link:
-            hosts = stack.enter_context(link.hosts(options.link))
-            at = {"within": hosts.inside(hosts.server), "host": link.SERVER_ADDRESS}
-            url = f"flight://{stack.enter_context(link.server(**at)).address}"
-            inside = hosts.inside(hosts.client)
+            client, host = stack.enter_context(hosts(2))
+            host.shape(options.link)
+            url = f"flight://{stack.enter_context(host.server()).address}"
+            inside = client.inside()
         _tries(options, kept, inside, url)
 
 

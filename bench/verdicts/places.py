@@ -11,6 +11,7 @@ from support import database, path
 from support import redis as redis_server
 from support.charrow import serving
 from support.flight import peer_command
+from support.hosts import hosts
 from support.store import Store
 from venturi.servers.throwaway import MariaDb
 
@@ -77,15 +78,14 @@ def linked(rate: str | None, *flags: object, sender: str | None = None, serve: t
     """Two hosts and a link between them; `sender`: only what that end sends is held back."""
 
     def make(stand: Stand) -> Trial:
-        two = stand.enter(path.hosts(None if sender else rate))
-        if rate is not None and sender:
-            two.shape(rate, sender=getattr(two, sender))
-        inside, host = two.inside(two.server), path.SERVER_ADDRESS
+        client, host = stand.enter(hosts(2))
+        if rate is not None:
+            (client if sender == "client" else host).shape(rate, sent_only=sender is not None)
         if foreign is not None:
-            server = stand.process(*inside, *peer_command("--host", host))
-            return Trial(at(f"{server.address}/{foreign}", *flags), two.inside(two.client))
-        server = stand.enter(path.server(*serve, within=inside, host=host))
-        return Trial(at(server.address, *flags), two.inside(two.client))
+            server = stand.process(*host.inside(), *peer_command("--host", host.address))
+            return Trial(at(f"{server.address}/{foreign}", *flags), client.inside())
+        server = stand.enter(host.server(*serve))
+        return Trial(at(server.address, *flags), client.inside())
 
     return make
 

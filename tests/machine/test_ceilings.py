@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from support.run import venturi
+from support.read import ran
 from venturi.common.environment import usable_cores
 
 
@@ -37,12 +37,12 @@ def test_codecs(core: Any) -> None:
 
 def test_limits_are_measured_with_the_same_statements(tmp_path: Path) -> None:
     """Twin: tests/unit/test_scenario.py, for which limits a cell has."""
-    done = venturi(
-        *("run", "--target", "sqlite://local", "--synchronous", "full", "--generate", "ahead,inline"),
+    ran(
+        tmp_path / "r",
+        *("--target", "sqlite://local", "--synchronous", "full", "--generate", "ahead,inline"),
         *("--duration", "100ms", "--working-set", "2k", "--repeats", "1", "--warmup", "0", "--no-report"),
-        *("--ceilings", "once", "--fresh-ceilings", "--out", tmp_path / "r"),
+        *("--ceilings", "once", "--fresh-ceilings"),
     )
-    assert done.returncode == 0, done.stderr
     text = (tmp_path / "r" / "ceilings.jsonl").read_text().splitlines()
     found = [json.loads(line) for line in text]
     assert {line["kind"] for line in found} == {"memory", "disk", "engine"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from support.read import ran
 from support.run import venturi
 
 SHORT = ("--repeats", "1", "--warmup", "0", "--no-report")
@@ -20,8 +21,7 @@ def test_what_sets_the_pace_is_named(tmp_path: Path) -> None:
     )
     script.write_text(f"import time\n{loop}")
     words = ("--command", f"{sys.executable} {script}", "--writes", "lines", "--duration", "1s")
-    done = venturi("run", "--target", "exec://", *words, *SHORT, "--out", run)
-    assert done.returncode == 0, done.stderr
+    ran(run, "--target", "exec://", *words, *SHORT)
     shown = venturi("show", run, "--cell", "best").stdout
     assert "the program sets the pace" in shown and "what they have started, use 0." in shown, shown
     assert "raw pipe" in shown, shown

@@ -6,21 +6,19 @@ not as asked."""
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import shlex
 import statistics
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from support import redis as redis_support
 from support.link import IPERF_PORT, SERVER, inside, iperf3, laboratory, listening, ping
 from support.needs import require_server
-from support.run import venturi
+from support.read import ran
 from venturi.common.links import parse
 from venturi.lab.laboratory import Laboratory, WrongLink
 from venturi.lab.verified import RATE_OFF, TRIP_OFF, TRIP_OFF_NS
@@ -147,21 +145,16 @@ def test_a_path_that_is_changed_behind_its_back_is_found_out(lab: Laboratory) ->
 @pytest.mark.parametrize("operation", ["get", "put"])
 def test_others_take_their_share(tmp_path: Path, operation: str) -> None:
     words = ("--target", "flight://local", "--operation", operation, "--link", "100mbit 5ms")
-    done = venturi(
-        "run", *words, "--cross", "50%,none", "--streams", 1, "--duration", "2s", "--repeats", 1,
-        "--warmup", 0, "--no-ceilings", "--no-report", "--out", tmp_path / "run", "--json",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    once = ("--duration", "2s", "--repeats", 1, "--warmup", 0, "--no-ceilings", "--no-report")
     rates = {}
-    for text in done.stdout.splitlines():
-        trial = json.loads(text)
+    for trial in ran(tmp_path / "run", *words, "--cross", "50%,none", "--streams", 1, *once):
         rate = trial["counts"]["payload_bytes"] * 8e9 / trial["times"]["interval_ns"]
         rates[trial["parameters"]["cross"]] = rate / (1e8 * parse("100mbit").payload_part)
     assert rates[None] == pytest.approx(1.0, abs=0.08) and rates[50.0] == pytest.approx(0.5, abs=0.1), rates
 
 
 _GOOD = ("--duration", "1s", "--repeats", "1", "--warmup", "0", "--no-report", "--no-ceilings")
-# The others are in test_verdict_links.py.
+# The others are in test_verdicts.py.
 _TARGETS = {
     "http+arrow": "--target http+arrow://local --operation get,put",
     "cassandra": "--target cassandra://local",
@@ -173,15 +166,10 @@ _TARGETS = {
 
 @pytest.mark.parametrize("name", _TARGETS)
 def test_systems_over_a_link(tmp_path: Path, name: str) -> None:
-    out = tmp_path / "run"
     with redis_support.found() if name == "redis" else contextlib.nullcontext():
         if name in ("cassandra", "redis", "clickhouse"):
             require_server(name)
-        done = venturi("run", *shlex.split(_TARGETS[name]), "--link", "200mbit 4ms", *_GOOD, "--out", out)
-    assert done.returncode == 0, done.stderr
-    trials: list[dict[str, Any]] = [
-        json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()
-    ]
+        trials = ran(tmp_path / "run", *shlex.split(_TARGETS[name]), "--link", "200mbit 4ms", *_GOOD)
     assert trials
     for trial in trials:
         assert trial["outcome"] == "ok" and trial["counts"]["rows"] > 0

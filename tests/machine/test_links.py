@@ -1,4 +1,4 @@
-"""What runs get of links, and what that makes of probes and predictions."""
+"""Links between hosts, and what runs get of those that the laboratory makes, here and now."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from support.hosts import records
-from support.link import laboratory
+from support.hosts import hosts
+from support.link import host_has_namespaces  # noqa: F401 - a fixture
+from support.read import ran, records
 from support.run import venturi
 from venturi.analysis import results
 from venturi.common.links import parse
@@ -21,17 +22,10 @@ TRIAL = ("--duration", "1s", "--warmup", "0", "--no-report", "--unproven")
 PART = parse("1gbit").payload_part
 
 
-@pytest.fixture(scope="module", autouse=True)
-def host_has_namespaces() -> None:
-    with laboratory():
-        pass
-
-
 def _measured(tmp_path: Path, *more: str) -> dict[tuple[Any, ...], Any]:
     """The run's cells by operation and loaders."""
     out = tmp_path / "run"
-    done = venturi("run", "--target", "flight://local", "--out", out, *TRIAL, *more, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    ran(out, "--target", "flight://local", *TRIAL, *more, cwd=tmp_path)
     cells = results.load(str(out)).cells
     return {(cell.parameters["operation"], cell.parameters["loaders"]): cell for cell in cells}
 
@@ -61,23 +55,10 @@ def test_raw_tcp_that_its_ends_limit_is_tried_on_one_cpu_and_on_two(tmp_path: Pa
     """Over a link that is as fast as it goes, each placement of the ends has a third of the time.
 
     Twin: tests/unit/test_ceilings.py."""
-    words = (
-        "--target",
-        "flight://local",
-        "--operation",
-        "get",
-        "--duration",
-        "200ms",
-        "--repeats",
-        1,
-        "--warmup",
-        0,
-        "--no-report",
-    )
-    out = tmp_path / "run"
-    done = venturi("run", "--link", "unshaped,100mbit", *words, "--quiet", "--out", out)
-    assert done.returncode == 0, done.stderr
-    lines = map(json.loads, (out / "ceilings.jsonl").read_text().splitlines())
+    words = ("--target", "flight://local", "--operation", "get", "--link", "unshaped,100mbit")
+    once = ("--duration", "200ms", "--repeats", 1, "--warmup", 0, "--no-report", "--quiet")
+    ran(tmp_path / "run", *words, *once)
+    lines = map(json.loads, (tmp_path / "run" / "ceilings.jsonl").read_text().splitlines())
     spent = {line["link"]: line["interval_ns"] for line in lines if line["kind"] == "tcp"}
     # A busy machine stretches both.
     assert spent["unshaped"] < spent["100mbit"] / 2
@@ -117,3 +98,23 @@ def test_a_link_that_is_not_as_asked_ends_with_5() -> None:
     assert done.returncode == 5
     assert done.stdout.startswith("400gbit: NOT as asked: ")
     assert done.stderr.endswith("error: 1 of 1 links are not as asked: 400gbit\n")
+
+
+def test_the_link_to_each_of_two_servers(core: object) -> None:
+    """One that is slower than the other is found, and what both carry at once is more than it.
+
+    Twin: tests/servers/test_cluster_remote.py, test_several_servers, for which links a cell has."""
+    with hosts(3) as three, three[1].server() as quick, three[2].server() as slow:
+        three[2].shape("20mbit", burst="16kb")
+        target = f"flight://{quick.address},{slow.address}"
+        words = ("ceilings", target, "--only", "tcp", "--streams", 2, "--repeats", 1, "--duration", "1s")
+        done = three[0].venturi(*words, "--format", "json", "--quiet")
+    assert done.returncode == 0, done.stderr
+    found = [limit for limit in json.loads(done.stdout)["limits"] if limit["place"] != "local"]
+    for direction in ("get", "put"):
+        rates = {n["name"]: n["bytes_per_second"] for n in found if n["direction"] == direction}
+        assert list(rates) == [None, "server-1", "server-2"]
+        assert rates["server-2"] < 1.5 * 20e6 / 8 and rates["server-1"] > 3 * 20e6 / 8
+        assert rates[None] > 2 * rates["server-2"]
+    (way,) = [line["text"] for line in json.loads(done.stdout)["narrowest"] if target[9:] in line["text"]]
+    assert f"{quick.address} and 1 more" in way and "alone" not in way

@@ -11,12 +11,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from support.flight import ServerProcess, failed, peer_command, serve_command, succeeded
+from support.flight import ServerProcess, failed, peer_command, succeeded, trial_spec
 from support.run import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux tells how long a thread waited")
@@ -45,18 +44,9 @@ def trial(target: str, stopped: int | None = None) -> tuple[dict[str, Any], floa
     `stopped` is that process, 0 the client. A get of a table lasts as long as the table wants.
     """
     table = "/" in target.split("://")[1]
-    spec = {
-        "trial": "paused",
-        "target": target,
-        "options": {},
-        "operation": "get",
-        "data": {"source": "remote"} if table else {"source": "records", "columns": 4, "seed": 1},
-        "rows_per_batch": 4096,
-        "streams": 1,
-        "threads": 1,
-        "duration_ns": None if table else 3_000_000_000,
-        "timeout_ns": 60_000_000_000,
-    }
+    ours = {"data": {"source": "records", "columns": 4, "seed": 1}, "duration_ns": 3_000_000_000}
+    given = {"rows_per_batch": 4096, "timeout_ns": 60_000_000_000}
+    spec = trial_spec(target, **given, **({} if table else ours))
     client = subprocess.Popen(
         [sys.executable, "-c", TRIAL, json.dumps(spec)], stdout=subprocess.PIPE, text=True, cwd=ROOT
     )
@@ -76,17 +66,10 @@ def stop(pid: int) -> float:
     return time.monotonic() - begun
 
 
-@pytest.fixture
-def server() -> Iterator[ServerProcess]:
-    process = ServerProcess(serve_command())
-    yield process
-    process.stop()
-
-
 @pytest.mark.parametrize("end", ["client", "server"])
-def test_an_end_that_was_stopped_fails_the_trial(server: ServerProcess, end: str) -> None:
-    pid = 0 if end == "client" else server.process.pid
-    record, stopped = trial(f"flight://{server.address}", pid)
+def test_an_end_that_was_stopped_fails_the_trial(reference_server: ServerProcess, end: str) -> None:
+    pid = 0 if end == "client" else reference_server.process.pid
+    record, stopped = trial(f"flight://{reference_server.address}", pid)
     process = record["resources"][end]["process"]
     paused, longest = process["paused_ns"] / 1e9, process["longest_pause_ns"] / 1e9
     assert PAUSE - 2 * STEP < longest <= paused and longest < stopped + STEP
@@ -94,22 +77,19 @@ def test_an_end_that_was_stopped_fails_the_trial(server: ServerProcess, end: str
 
 
 def test_a_foreign_server_that_was_stopped_is_seen_from_the_client() -> None:
-    process = ServerProcess(peer_command())
-    try:
-        record, longest = trial(f"flight://{process.address}/slow/300", process.process.pid)
-    finally:
-        process.stop()
+    with ServerProcess(peer_command()) as server:
+        record, longest = trial(f"flight://{server.address}/slow/300", server.process.pid)
     found = record["resources"]["server"]
     assert found["by"] == "client"
     assert PAUSE - 3 * STEP < found["process"]["paused_ns"] / 1e9 < longest + STEP
     assert "the server did not run for " in failed(record, "paused")
 
 
-def test_where_nothing_stops_there_is_no_pause(server: ServerProcess) -> None:
+def test_where_nothing_stops_there_is_no_pause(reference_server: ServerProcess) -> None:
     # More threads than there are CPUs: they wait for each other, which is no pause.
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(8)]
     try:
-        record, _ = trial(f"flight://{server.address}")
+        record, _ = trial(f"flight://{reference_server.address}")
     finally:
         for process in busy:
             process.kill()

@@ -6,7 +6,6 @@ On recorded trials the same proofs are judged by tests/unit/test_prove.py, unbro
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 
 import pytest
@@ -15,12 +14,16 @@ import venturi
 from support import redis as redis_support
 from support.flight_peer import Tables
 from support.needs import require_server
-from support.run import venturi as command
 from venturi.measure.prove.bench import Bench
-from venturi.measure.prove.outcome import Name, Outcome, What
-from venturi.measure.prove.registry import proofs
-from venturi.measure.prove.relay import Lie
+from venturi.measure.prove.outcome import Name, Outcome, Proof, What
 from venturi.targets.system import FILES
+
+
+def proved(url: str, *only: str) -> dict[Name, Proof]:
+    """The proofs of a target by their names; none of them fails."""
+    found = {one.name: one for one in venturi.prove(url, only=only or None)}
+    assert not [one.failures for one in found.values() if one.failures]
+    return found
 
 
 def test_all_proofs_pass_on_the_real_core() -> None:
@@ -33,8 +36,7 @@ def test_all_proofs_pass_on_the_real_core() -> None:
     "url", ["charrow://local", "sqlite://local", "opentsdb://local", "influx://local", "duckdb://local"]
 )
 def test_other_targets_as_far_as_it_goes(url: str) -> None:
-    found = {one.name: one for one in venturi.prove(url, only=("rate", "pause", "lies", "conservation"))}
-    assert all(not one.failures for one in found.values()), [one.failures for one in found.values()]
+    found = proved(url, "rate", "pause", "lies", "conservation")
     assert found[Name.RATE].outcome in (Outcome.PASSED, Outcome.UNTOLD)
     # What was not made is said with its reason.
     assert found[Name.LIES].checks or found[Name.LIES].missing
@@ -44,8 +46,7 @@ def test_other_targets_as_far_as_it_goes(url: str) -> None:
 def test_a_foreign_server_as_far_as_it_goes() -> None:
     with Bench("flight://local") as ours:
         url = ours.url_of()
-        found = {one.name: one for one in venturi.prove(url, only=("lies", "bottleneck", "conservation"))}
-    assert all(not one.failures for one in found.values()), [one.failures for one in found.values()]
+        found = proved(url, "lies", "bottleneck", "conservation")
     # Its own stages cannot be slowed down from here.
     assert "server" in [part for part, _ in found[Name.BOTTLENECK].missing]
     assert {check.of["end"] for check in found[Name.BOTTLENECK].checks} == {"client"}
@@ -57,8 +58,7 @@ def test_a_table_that_is_there_already(table: str, told: bool) -> None:
     with Tables("grpc://127.0.0.1:0", "grpc") as server:
         threading.Thread(target=server.serve, daemon=True).start()
         url = f"flight://127.0.0.1:{server.port}/{table}"
-        found = {one.name: one for one in venturi.prove(url, only=("difference", "conservation"))}
-    assert all(not one.failures for one in found.values()), [one.failures for one in found.values()]
+        found = proved(url, "difference", "conservation")
     assert (found[Name.DIFFERENCE].outcome is Outcome.IMPOSSIBLE) is not told
     assert bool(found[Name.CONSERVATION].checks) is told
 
@@ -68,20 +68,8 @@ def test_databases_as_far_as_it_goes(scheme: str) -> None:
     """A connection that ends is lost, and leaves the upsert on its way in doubt."""
     with redis_support.found() if scheme == "redis" else contextlib.nullcontext():
         require_server(scheme)
-        with Bench(f"{scheme}://local") as bench:
-            found = {one.name: one for one in proofs(bench)}
-    assert all(not one.failures for one in found.values()), [one.failures for one in found.values()]
+        found = proved(f"{scheme}://local")
     told = found[Name.LIES]
     assert told.outcome in (Outcome.PASSED, Outcome.UNTOLD)
     if told.outcome is Outcome.PASSED and scheme != "clickhouse":
         assert [check.found for check in told.checks if check.what is What.DOUBT] == [1]
-
-
-def test_the_command_tells_lies_here() -> None:
-    """Twin: test_prove.py, test_the_command_says_what_was_expected_and_found."""
-    told = json.loads(command("prove", "--only", "lies", "--format", "json", "-q").stdout)
-    (one,) = told["proofs"]
-    assert told["outcome"] == one["outcome"] == "passed" and one["name"] == "lies"
-    assert {check["of"]["lie"] for check in one["checks"] if "lie" in check["of"]} == {
-        lie.value for lie in Lie
-    }

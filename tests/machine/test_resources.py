@@ -5,15 +5,13 @@ Twin: tests/unit/test_resources.py, for which figures there are; crates/base/src
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from support.flight import ServerProcess, run_trial, serve_command, succeeded
-from support.path import SERVER_ADDRESS, hosts, server
+from support.flight import ServerProcess, run_trial, succeeded
+from support.hosts import hosts
 from support.run import environment
 
 RECORDS: dict[str, Any] = {"data": {"source": "records", "columns": 4, "seed": 1}, "rows_per_batch": 4096}
@@ -24,19 +22,13 @@ print(json.dumps(run_trial(sys.argv[1], **json.loads(sys.argv[2]))))
 """
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    process = ServerProcess(serve_command())
-    yield f"flight://{process.address}"
-    process.stop()
-
-
 def cpu(process: dict[str, Any]) -> int:
     return int(process["user_ns"] + process["system_ns"])
 
 
 @pytest.mark.parametrize("operation", ["get", "put"])
-def test_both_ends_of_a_trial(address: str, operation: str) -> None:
+def test_both_ends_of_a_trial(reference_server: ServerProcess, operation: str) -> None:
+    address = f"flight://{reference_server.address}"
     record = succeeded(run_trial(address, operation, streams=2, duration_ns=1_200_000_000, **RECORDS))
     found = record["resources"]
     assert found["same_machine"] is True
@@ -91,11 +83,10 @@ def test_both_ends_of_a_trial(address: str, operation: str) -> None:
 
 def test_hosts_of_their_own() -> None:
     """Two network namespaces: each end's interface carries what the sockets carried."""
-    with hosts() as made, server(within=made.inside(made.server), host=SERVER_ADDRESS) as serving:
-        target = f"flight://{SERVER_ADDRESS}:{serving.port}"
+    with hosts(2) as two, two[1].server() as serving:
         spec = json.dumps({**RECORDS, "streams": 2, "rows_per_stream": 4_000_000})
-        words = [*made.inside(made.client), sys.executable, "-c", ONE_TRIAL, target, spec]
-        done = subprocess.run(words, capture_output=True, text=True, env=environment(), check=True)
+        words = (sys.executable, "-c", ONE_TRIAL, f"flight://{serving.address}", spec)
+        done = two[0].run(*words, env=environment(), timeout=None, check=True)
         record = succeeded(json.loads(done.stdout))
     client, serving_end = (record["resources"][end]["network"] for end in ("client", "server"))
     wire = record["counts"]["wire_bytes"]

@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from support.hosts import records
-from support.path import SERVER_ADDRESS, hosts, server
-from support.run import command, environment, venturi
-
-
-def test_a_live_target(tmp_path: Path) -> None:
-    ended = venturi(
-        *("tune", "flight://local", "--streams", "1,2", "--rows-per-batch", "1k,16k", "--duration", "100ms"),
-        *("--trials", 5, "--no-ceilings", "--out", tmp_path / "run"),
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert "best found: " in ended.stdout and "learned" in ended.stdout
+from support.hosts import hosts
+from support.read import records
+from support.run import venturi
 
 
 @pytest.mark.parametrize(("rate", "pays"), [("100mbit", True), (None, False)])
 def test_a_link_decides_about_compression(tmp_path: Path, core: object, rate: str | None, pays: bool) -> None:
     """A slow one carries more rows where they are smaller; two cores are busy enough without a codec where
     nothing slows the link."""
-    with hosts(rate) as two, server(within=two.inside(two.server), host=SERVER_ADDRESS) as end:
-        words = command(
+    with hosts(2) as two, two[1].server() as end:
+        if rate is not None:
+            two[1].shape(rate)
+        done = two[0].venturi(
             *("tune", f"flight://{end.address}", "--operation", "put", "--data", "builtin:birdstrikes"),
             *("--duration", "300ms", "--trials", 20, "--json", "--no-ceilings", "--out", tmp_path / "run"),
         )
-        done = subprocess.run(
-            [*two.inside(two.client), *words],
-            capture_output=True, text=True, env=environment(), check=False,
-        )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["best"]["settings"]["compression"] not in (None, "none")) == pays, found["best"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.read import ran
 from support.run import venturi
 from venturi.analysis.results import load as results_of
 from venturi.measure import ceiling_rounds
@@ -23,8 +24,7 @@ def test_both_ways_of_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     file = tmp_path / "both.toml"
     file.write_text('name = "x"\n[matrix]\ntarget = ["flight://local", "flight+unix://local"]\n')
     words = ["--duration", "1s", "--streams", "1", "--repeats", "2", "--warmup", "0", "--no-report"]
-    done = venturi("run", file, "--operation", "get", *words, "--out", tmp_path / "run")
-    assert done.returncode == 0, done.stderr
+    ran(tmp_path / "run", file, "--operation", "get", *words)
     results = results_of(tmp_path / "run")
     limits = {cell.parameters["target"]: set(cell.ceilings) for cell in results.cells}
     assert "raw TCP" in limits["flight://local"] and "raw Unix socket" not in limits["flight://local"]

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import pytest
-from test_read_postgres import TYPES, VALUES
+from test_postgres import types
 
 from support.adbc import URI, postgres_uri, trial
 from support.database import Database
 from support.read import RECORDS, good, refused, sums
 
 pytestmark = pytest.mark.usefixtures("core")
-__all__ = ["postgres_uri"]
+__all__ = ["postgres_uri", "types"]
 
 
-def test_types_of_postgres(postgres: Database, postgres_uri: str) -> None:
-    postgres.run_sql("CREATE TYPE mood AS ENUM ('ok', 'bad')")
-    try:
-        postgres.run_sql(TYPES)
-        postgres.run_sql(VALUES)
-        postgres.run_sql("INSERT INTO types (id) VALUES (NULL)")
-        uri = {"driver_option_env": {"uri": postgres_uri}}
-        whole = good(trial("postgresql", table="types", **uri), 2001)
-        assert sums(whole)["id"] == 2000 * 2001 // 2 and sums(whole)["ok"] == 1000
-        assert whole["target"]["software"].startswith("PostgreSQL ")
-        for split in ({"split": "key", "split_by": "day"}, {"split_by": "name"}, {"split_by": "u"}):
-            good(trial("postgresql", table="types", streams=3, batch=100, **split, **uri), 2001)
-    finally:
-        postgres.run_sql("DROP TABLE IF EXISTS types")
-        postgres.run_sql("DROP TYPE mood")
+def test_types_of_postgres(types: Database, postgres_uri: str) -> None:
+    uri = {"driver_option_env": {"uri": postgres_uri}}
+    whole = good(trial("postgresql", table="types", **uri), 2001)
+    assert sums(whole)["id"] == 2000 * 2001 // 2 and sums(whole)["ok"] == 1000
+    assert whole["target"]["software"].startswith("PostgreSQL ")
+    for split in ({"split": "key", "split_by": "day"}, {"split_by": "name"}, {"split_by": "u"}):
+        good(trial("postgresql", table="types", streams=3, batch=100, **split, **uri), 2001)
 
 
 def test_a_put_is_counted_and_read_back(postgres: Database, postgres_uri: str) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from support.clickhouse import has_chdb
 from support.database import Database, available
+from support.read import records
 from support.run import venturi
 from venturi.plan.layers import builtin_names
 
@@ -73,7 +73,7 @@ def test_a_built_in_scenario_is_planned_and_runs(
     done = venturi(*words, "--out", tmp_path / "run")
     assert done.returncode == 0, f"{done.stderr}\n{done.stdout}"
     cells = {line.split()[0] for line in planned.stdout.splitlines() if "  " in line}
-    trials = [json.loads(line) for line in (tmp_path / "run" / "trials.jsonl").read_text().splitlines()]
+    trials = records(tmp_path / "run")
     assert {t["cell"] for t in trials} == cells and len(trials) == len(cells)
     for trial in trials:
         assert trial["outcome"] == "ok" and trial["counts"]["rows"] > 0

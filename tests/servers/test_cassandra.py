@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,50 +14,25 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from support import database as database_support
-from support.behaviour import RIGHT_ENV
-from support.database import Database
+from support import core
+from support.database import PASSWORD_ENV, Database, skewed
 from support.holding import while_held
-from support.judged import Place
-from support.read import file_of
+from support.read import file_of, refused
 
 pytestmark = pytest.mark.usefixtures("core")
 
 
-def trial(database: Database | None, table: str, **given: Any) -> dict[str, Any]:
+def trial(database: Database, table: str, **given: Any) -> dict[str, Any]:
     """The spec of a trial into `table`: 2,000 rows of usage by each of two streams, unless told."""
-    options = {"table": table, **given.pop("options", {})}
-    spec: dict[str, Any] = {
-        "trial": "t",
-        "target": database.url if database else "cassandra://127.0.0.1:1/",
-        "operation": "upsert",
-        "data": {"source": "usage", "working_set": 10_000, "seed": 7, "loaded_unix_s": 1_790_000_000},
-        "rows_per_batch": 200,
-        "rows_per_stream": 2000,
-        "streams": 2,
-        "threads": 2,
-        "options": options,
-        **given,
-    }
-    if spec.get("duration_ns"):
-        del spec["rows_per_stream"]
-    return spec
+    options = {"table": table, "password_env": PASSWORD_ENV, **given.pop("options", {})}
+    options = {name: value for name, value in options.items() if value is not None}
+    usual = {"rows": 2000, "rows_per_batch": 200, "streams": 2, "working_set": 10_000}
+    return core.spec(given.pop("target", database.url), options=options, **{**usual, **given})
 
 
-def upsert(database: Database | None, table: str, **given: Any) -> dict[str, Any]:
+def upsert(database: Database, table: str, **given: Any) -> dict[str, Any]:
     """The record of such a trial."""
-    from venturi import _core
-
-    spec = json.dumps(trial(database, table, **given))
-    record: dict[str, Any] = json.loads(_core.run_trial(spec, _core.Control()))
-    return record
-
-
-def complaint(record: dict[str, Any]) -> tuple[str, str]:
-    assert record["outcome"] == "failed", record["verification"]
-    message = record["error"]["message"]
-    assert "\n" not in message
-    return record["error"]["kind"], message
+    return core.run(trial(database, table, **given))
 
 
 def passed(record: dict[str, Any]) -> dict[str, Any]:
@@ -72,150 +46,64 @@ def passed(record: dict[str, Any]) -> dict[str, Any]:
     return verification
 
 
-def count(database: Database, table: str, column: str = "hits") -> tuple[int, int]:
-    """Rows and sum, as somebody else's driver reads them."""
-    found = database.run_sql(f"SELECT {column} FROM venturi.{table}")
-    return len(found), sum(row[0] for row in found)
-
-
-def test_who_was_measured(cassandra: Database) -> None:
-    record = upsert(cassandra, "venturi_counters")
-    passed(record)
-    target, stages = record["target"], record["stages"]["client"]
-    assert target["protocol"] == "cql" and target["round_trip_ns"] > 0
-    assert record["cpu"]["server"]["user_ns"] > 0
-    assert stages["await_reply"] > stages["send"] > 0
-
-
 @pytest.mark.parametrize("write", ["insert", "counter"])
 @pytest.mark.parametrize("statement", ["prepared", "text"])
-def test_batches_as_one_statement(cassandra: Database, write: str, statement: str, tmp_path: Path) -> None:
-    options = {"write": write, "statement": statement, "batch_form": "statement", "keep": True}
-    table = f"venturi_whole_{write}_{statement}"
-    compression = "lz4" if write == "counter" else None
-    record = upsert(cassandra, table, options={**options, "compression": compression})
-    verification = passed(record)
-    assert record["counts"]["batches"] == 20
-    assert count(cassandra, table) == (verification["rows"], int(verification["sums"][-1]["found"]))
-    # A file's last batch is shorter, and a statement of its own.
+def test_a_shorter_last_batch_as_one_statement(
+    cassandra: Database, write: str, statement: str, tmp_path: Path
+) -> None:
     rows = pa.table({"id": pa.array(range(50), pa.int32()), "sold": pa.array(range(50), pa.int64())})
     given: dict[str, Any] = {
         "data": file_of(tmp_path / "table.arrow", rows),
         "upsert": {"key": ["id"], "add": ["sold"]},
-        "rows_per_batch": 20,
-        "rows_per_stream": 60,
-        "streams": 1,
-        "threads": 1,
+        "options": {"write": write, "statement": statement, "batch_form": "statement"},
+        **{"rows": 60, "rows_per_batch": 20, "streams": 1},
     }
-    verification = passed(upsert(cassandra, table, options=options, **given))
+    verification = passed(upsert(cassandra, "venturi_whole", **given))
     assert verification["rows"] == 50
     assert int(verification["sums"][0]["found"]) == sum(range(50))
 
 
 def test_one_statement_has_so_many_values(cassandra: Database) -> None:
     options = {"batch_form": "statement"}
-    record = upsert(cassandra, "venturi_wide", options=options, rows_per_batch=10_000, rows_per_stream=10_000)
-    kind, message = complaint(record)
-    assert kind == "usage"
-    assert "binds 70000 values to one statement, which takes 65535" in message
-    assert "--rows-per-batch 9362 or less" in message
+    record = upsert(cassandra, "venturi_wide", options=options, rows_per_batch=10_000, rows=10_000)
+    said = "binds 70000 values to one statement, which takes 65535"
+    refused(record, "usage", said, "--rows-per-batch 9362 or less")
 
 
 @pytest.mark.parametrize(("form", "in_flight"), [("message", 1), ("statement", 1), ("message", 8)])
 def test_a_statement_that_the_server_forgets(cassandra: Database, form: str, in_flight: int) -> None:
     table = f"venturi_forgot_{form}_{in_flight}"
     options = {"batch_form": form, "write": "insert", "keep": True}
-    asked = trial(cassandra, table, options=options, rows_per_stream=10_000, in_flight=in_flight)
+    asked = trial(cassandra, table, options=options, rows=10_000, in_flight=in_flight)
     # Whatever was prepared for the table before is gone.
     forget = f"ALTER TABLE venturi.{table} ADD more int"
     record = while_held(asked, lambda *_: cassandra.run_sql(forget))
     assert passed(record)["rows"] > 0
 
 
-@pytest.mark.parametrize("write", ["insert", "counter"])
-@pytest.mark.parametrize("statement", ["prepared", "text"])
-def test_rows_one_by_one_with_many_in_flight(cassandra: Database, write: str, statement: str) -> None:
-    options = {"write": write, "batch": "none", "statement": statement}
-    record = upsert(cassandra, "venturi_single", options=options, rows_per_batch=1, in_flight=64)
-    passed(record)
-    assert record["counts"]["batches"] == record["counts"]["rows"] == 4000
-    assert record["workers"]["client"]["workers"] == 128
-
-
 def test_one_by_one_needs_batches_of_one_row(cassandra: Database) -> None:
-    kind, message = complaint(upsert(cassandra, "venturi_x", options={"batch": "none"}))
-    assert kind == "usage"
-    assert "--in-flight" in message
-
-
-def test_an_inline_statement_is_the_same(cassandra: Database) -> None:
-    verification = passed(upsert(cassandra, "venturi_inline", generate="inline"))
-    assert verification["rows"] > 0
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"compression": "snappy"},
-        {"token_aware": False},
-        {"partition_key": 1},
-        {"partition_key": 3, "consistency": "all"},
-        {"init": ["SELECT key FROM system.local"]},
-    ],
-    ids=str,
-)
-def test_options(cassandra: Database, options: dict[str, Any]) -> None:
-    passed(upsert(cassandra, "venturi_options", options=options))
+    refused(upsert(cassandra, "venturi_x", options={"batch": "none"}), "usage", "--in-flight")
 
 
 def test_a_wrong_init_statement(cassandra: Database) -> None:
     record = upsert(cassandra, "venturi_options", options={"init": ["SELECT nonsense"]})
-    assert "init" in complaint(record)[1]
-
-
-def test_the_table_is_dropped(cassandra: Database) -> None:
-    passed(upsert(cassandra, "venturi_gone"))
-    kind, message = complaint(upsert(cassandra, "venturi_gone", options={"setup": False}))
-    assert kind == "server"
-    assert "table venturi.venturi_gone is not there" in message
-    assert "CREATE TABLE" in message
-
-
-def test_what_was_there_before_is_not_counted(cassandra: Database) -> None:
-    first = passed(upsert(cassandra, "venturi_again", options={"keep": True}))
-    record = upsert(cassandra, "venturi_again", options={"setup": False})
-    again = passed(record)
-    assert again["rows"] == first["rows"]
-    assert again["sums"] == first["sums"]
-    assert "were there before" in again["note"]
-    assert count(cassandra, "venturi_again")[1] == 2 * int(first["sums"][0]["found"])
-
-
-def test_a_foreign_table_is_left_alone(cassandra: Database) -> None:
-    cassandra.run_sql("CREATE TABLE IF NOT EXISTS venturi.shop (a int PRIMARY KEY, b int)")
-    cassandra.run_sql("INSERT INTO venturi.shop (a, b) VALUES (1, 2)")
-    kind, message = complaint(upsert(cassandra, "shop"))
-    assert kind == "usage"
-    assert "its name does not begin with venturi_" in message
-    assert cassandra.run_sql("SELECT * FROM venturi.shop") == [(1, 2)]
+    refused(record, "server", "init")
 
 
 def test_a_foreign_keyspace_is_left_alone(cassandra: Database) -> None:
     own = "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
     cassandra.run_sql(f"CREATE KEYSPACE IF NOT EXISTS orders {own}")
-    target = cassandra.url.replace("/venturi", "/orders")
+    target = cassandra.url.removesuffix("venturi") + "orders"
     passed(upsert(cassandra, "venturi_t", target=target))
     record = upsert(cassandra, "venturi_t", target=target, options={"replication": 3})
-    assert "keyspace orders exists already" in complaint(record)[1]
+    refused(record, "usage", "keyspace orders exists already")
 
 
 def test_more_replicas_than_nodes(cassandra: Database) -> None:
-    target = cassandra.url.replace("/venturi", "/venturi_copies")
+    target = cassandra.url.removesuffix("venturi") + "venturi_copies"
     options = {"replication": 3, "consistency": "quorum"}
     record = upsert(cassandra, "venturi_t", target=target, options=options)
-    kind, message = complaint(record)
-    assert kind == "server"
-    assert "QUORUM needs 2 replicas, and 1 are up" in message
+    refused(record, "server", "QUORUM needs 2 replicas, and 1 are up")
     # A batch of several partitions may have been applied to those that had their replicas.
     assert record["errors"]["refused"]["batches"] == 0
     assert record["errors"]["in_doubt"]["batches"] in (1, 2)
@@ -250,10 +138,7 @@ def test_a_table_of_the_users_own(cassandra: Database, tmp_path: Path) -> None:
     given: dict[str, Any] = {
         "data": file_of(tmp_path / "table.arrow", table),
         "upsert": {"key": ["id", "kind"], "add": ["sold"]},
-        "rows_per_batch": 20,
-        "rows_per_stream": 60,
-        "streams": 1,
-        "threads": 1,
+        **{"rows": 60, "rows_per_batch": 20, "streams": 1},
     }
     options: dict[str, Any] = {"write": "insert", "keep": True, "partition_key": 1}
     columns = ", ".join(table.column_names)
@@ -264,9 +149,7 @@ def test_a_table_of_the_users_own(cassandra: Database, tmp_path: Path) -> None:
         expected = [tuple(row.values()) for row in table.to_pylist()]
         shown = [(*row[:5], row[5].date(), *row[6:]) for row in found]
         assert sorted(shown) == sorted(expected)
-    kind, message = complaint(upsert(cassandra, "venturi_own", **given))
-    assert kind == "usage"
-    assert "write = insert" in message
+    refused(upsert(cassandra, "venturi_own", **given), "usage", "write = insert")
     given["upsert"] = {"key": ["id", "kind"], "add": ["sold"]}
     given["data"] = file_of(tmp_path / "table.arrow", table.select(["id", "kind", "sold"]))
     verification = passed(upsert(cassandra, "venturi_own", **given))
@@ -282,7 +165,7 @@ def test_a_clock_that_is_wrong(cassandra: Database, offset: str, where: str) -> 
     run = "import sys; from venturi import _core; print(_core.run_trial(sys.argv[1], _core.Control()))"
     done = subprocess.run(
         [sys.executable, "-c", run, json.dumps(spec)],
-        env={**os.environ, **database_support.skewed(offset)},
+        env={**os.environ, **skewed(offset)},
         capture_output=True,
         text=True,
         check=True,
@@ -294,54 +177,24 @@ def test_a_clock_that_is_wrong(cassandra: Database, offset: str, where: str) -> 
     assert "set the clocks (NTP)" in note
 
 
-@pytest.fixture
-def strict(judged: Callable[[str], Place]) -> Database:
-    """A server with passwords, rights, and Cassandra's default thresholds: that of its behaviours."""
-    database = judged("cassandra").server.database
-    assert database is not None
-    return database
-
-
-def login(user: str = "venturi", password_env: str | None = RIGHT_ENV, **more: Any) -> dict[str, Any]:
-    return {"user": user, "password_env": password_env, **more}
-
-
-def place(database: Database) -> str:
-    """Without a user."""
-    return f"cassandra://127.0.0.1:{database.port}/"
-
-
-def test_without_tls_it_says_so(cassandra: Database) -> None:
-    plain = cassandra.url.replace("cassandra://", "cassandra+tls://")
-    kind, message = complaint(upsert(cassandra, "venturi_tls", target=plain))
-    assert kind == "tls" and "Without TLS the URL begins with cassandra://" in message
-
-
-STRICT = pytest.mark.xdist_group("cassandra")
-
-
-@STRICT
-def test_rights(strict: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rights(cassandra: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLERK_PASSWORD", "clerk")
-    strict.run_sql("CREATE ROLE IF NOT EXISTS clerk WITH PASSWORD = 'clerk' AND LOGIN = true")
-    clerk = login("clerk", "CLERK_PASSWORD")
-    kind, message = complaint(upsert(strict, "venturi_rights", target=place(strict), options=clerk))
-    assert kind == "auth"
-    assert "clerk has no CREATE permission" in message
-    kind, message = complaint(upsert(strict, "venturi_rights", target=place(strict)))
-    assert kind == "auth" and "wants a user and a password" in message
+    cassandra.run_sql("CREATE ROLE IF NOT EXISTS clerk WITH PASSWORD = 'clerk' AND LOGIN = true")
+    nobody = f"cassandra://127.0.0.1:{cassandra.port}/"
+    for login, said in (
+        ({"user": "clerk", "password_env": "CLERK_PASSWORD"}, "clerk has no CREATE permission"),
+        ({"password_env": None}, "wants a user and a password"),
+    ):
+        refused(upsert(cassandra, "venturi_rights", target=nobody, options=login), "auth", said)
 
 
-@STRICT
-def test_a_batch_over_the_limit_is_explained(strict: Database) -> None:
+def test_a_batch_over_the_limit_is_explained(cassandra: Database) -> None:
     def of(rows: int, statement: str = "prepared", form: str = "message") -> dict[str, Any]:
-        options = login(statement=statement, batch_form=form)
-        return upsert(*(strict, "venturi_limit"), target=place(strict), options=options, rows_per_batch=rows)
+        options = {"statement": statement, "batch_form": form}
+        return upsert(cassandra, "venturi_limit", options=options, rows_per_batch=rows)
 
     for statement, form in (("prepared", "message"), ("text", "message"), ("prepared", "statement")):
-        kind, message = complaint(of(2000, statement, form))
-        assert kind == "server"
-        assert "batch_size_fail_threshold is 64KiB" in message
+        message = refused(of(2000, statement, form), "server", "batch_size_fail_threshold is 64KiB")
         largest = int(message.partition(" rows fit")[0].split()[-1])
         assert 500 < largest < 800
         assert f"--rows-per-batch {largest} or less" in message
@@ -350,18 +203,12 @@ def test_a_batch_over_the_limit_is_explained(strict: Database) -> None:
     verification = passed(record)
     assert "exceeding specified threshold of 5120" in verification["note"]
     assert record["counts"]["rows"] == verification["rows"]
-    assert "too large" in complaint(of(largest + 1))[1]
+    refused(of(largest + 1), "server", "too large")
     passed(of(largest, "prepared", "statement"))
     # Of one text no part can be taken, so what fits is not looked for.
-    kind, message = complaint(of(2000, "text", "statement"))
-    assert "take fewer --rows-per-batch" in message
+    refused(of(2000, "text", "statement"), "server", "take fewer --rows-per-batch")
     # Nothing of all that was tried is left.
-    tables = strict.run_sql("SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'venturi'")
+    tables = cassandra.run_sql("SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'venturi'")
     assert ("venturi_limit",) not in tables
-
-
-@STRICT
-def test_one_partition_has_no_limit(strict: Database) -> None:
-    options = login(partition_key=1)
-    record = upsert(strict, "venturi_one", target=place(strict), options=options, rows_per_batch=2000)
-    passed(record)
+    # One partition has no limit.
+    passed(upsert(cassandra, "venturi_one", options={"partition_key": 1}, rows_per_batch=2000))

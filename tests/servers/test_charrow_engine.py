@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import builtins
-import os
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
 
 from support.charrow import serving
+from support.charrow_peer import Partition, fresh
+from support.clickhouse import has_chdb
 from support.flight import ServerProcess, run_trial, succeeded
-from support.needs import require
+from support.processes import cpu_seconds
+from support.wait import HANG_SECONDS
 from venturi.common.errors import VenturiError
 from venturi.servers.charrow_engine import ChdbEngine
 
@@ -67,10 +70,7 @@ class Server:
 
 @pytest.fixture(scope="module")
 def chdb() -> None:
-    try:
-        import chdb  # noqa: F401
-    except ImportError:
-        require(False, "chdb (pip install 'venturi[chdb]')")
+    has_chdb()
 
 
 @pytest.fixture
@@ -120,35 +120,23 @@ def test_a_result_without_rows_has_a_schema_all_the_same(server: Server) -> None
     assert server.ask("CREATE TABLE nothing (a Int32) ENGINE = Memory").table().num_columns == 0
 
 
-class Told:
-    """A connection to the engine that notes what it is told to execute."""
-
-    def __init__(self, connection: Any, texts: list[str]) -> None:
-        self._connection, self._texts = connection, texts
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)
-
-    def send_query(self, text: str, *how: str) -> Any:
-        self._texts.append(text)
-        return self._connection.send_query(text, *how)
-
-    def query(self, text: str, *how: str) -> Any:
-        self._texts.append(text)
-        return self._connection.query(text, *how)
-
-
 @pytest.mark.parametrize("end", ["", " ;\n", " -- to the end", " SETTINGS max_threads = 1"])
 def test_a_result_without_rows_is_not_looked_for_twice(chdb: None, end: str) -> None:
     import chdb as module
 
-    engine, server, texts = ChdbEngine(), Server(), list[str]()
-    connect = module.connect
-    engine._chdb = type("Module", (), {"connect": staticmethod(lambda place: Told(connect(place), texts))})
+    engine, server, connections = ChdbEngine(), Server(), list[Mock]()
+
+    def connect(place: str) -> Mock:
+        connections.append(Mock(wraps=module.connect(place)))
+        return connections[-1]
+
+    engine._chdb = SimpleNamespace(connect=connect)
     engine.start(server)
     text = f"SELECT number AS n, 'x' AS s FROM numbers(10) WHERE number > 100{end}"
     assert server.ask(text).table().column_names == ["n", "s"]
     engine.stop()
+    calls = [call for connection in connections for call in connection.mock_calls]
+    texts = [call.args[0] for call in calls if call[0] in ("send_query", "query")]
     assert texts.count(text) == 1
     assert texts.index(text) == len(texts) - 2 and texts[-1].endswith("LIMIT 0")
 
@@ -156,12 +144,6 @@ def test_a_result_without_rows_is_not_looked_for_twice(chdb: None, end: str) -> 
 def test_a_text_that_is_no_subquery_has_a_schema_too(server: Server) -> None:
     table = server.ask("SELECT number AS n FROM numbers(10) WHERE n > 100; -- all of it").table()
     assert table.num_rows == 0 and table.column_names == ["n"]
-
-
-def used_seconds(pid: int) -> float:
-    """CPU time of a process, all threads."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def get(address: str, text: str) -> dict[str, Any]:
@@ -182,9 +164,9 @@ def test_what_the_engines_threads_use_is_the_servers(chdb: None) -> None:
     text = "SELECT max(sipHash64(number, toString(number))) AS m FROM numbers_mt(10000000)"
     with serving("--engine", "chdb") as running:
         get(running.address, "SELECT 1 AS warm")
-        before = used_seconds(running.process.pid)
+        before = cpu_seconds(running.process.pid)
         record = get(running.address, text)
-        used = used_seconds(running.process.pid) - before
+        used = cpu_seconds(running.process.pid) - before
     assert used > 0.3, "the query is to use much more than a server that only sends a row"
     for told in of_server(record):
         assert 0.8 * used - 0.1 < told < used + 0.1
@@ -226,55 +208,28 @@ with pa.ipc.new_stream(sys.stdout.buffer, schema) as stream:
 def test_what_an_engine_in_a_child_process_uses_is_the_servers(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(IN_A_CHILD)
     (tmp_path / "child.py").write_text(THE_CHILD)
-    running = ServerProcess([sys.executable, str(tmp_path / "server.py"), str(tmp_path / "child.py")])
-    try:
+    with ServerProcess([sys.executable, str(tmp_path / "server.py"), str(tmp_path / "child.py")]) as running:
         record = get(running.address, "1.5")
-    finally:
-        running.stop()
     assert record["counts"]["rows"] == 3
     for told in of_server(record):
         assert told >= 1.4
 
 
 def test_a_directory_keeps_what_was_made(chdb: None, tmp_path: Path) -> None:
-    import subprocess
-
-    code = f"""
-import sys; sys.path[:0] = {sys.path!r}
-from pathlib import Path
-from venturi.servers.charrow_engine import ChdbEngine
-from test_charrow_engine import Server
-engine, server = ChdbEngine(Path({str(tmp_path / "data")!r})), Server()
-engine.start(server)
-for text in sys.argv[1:]:
-    asked = server.ask(text)
-    print(asked.table().to_pylist())
-engine.stop()
-"""
-
-    def run(*texts: str) -> str:
-        # The engine is one a process, and belongs to one directory.
-        done = subprocess.run([sys.executable, "-c", code, *texts], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    run("CREATE TABLE t (a Int32) ENGINE = MergeTree ORDER BY a", "INSERT INTO t VALUES (3), (1)")
-    assert run("SELECT a FROM t ORDER BY a") == "[{'a': 1}, {'a': 3}]\n"
+    made = ("CREATE TABLE t (a Int32) ENGINE = MergeTree ORDER BY a", "INSERT INTO t VALUES (3), (1)")
+    for texts in (made, ("SELECT a FROM t ORDER BY a",)):
+        with (
+            serving("--engine", "chdb", "--data", tmp_path / "data") as running,
+            Partition(running.address, timeout=HANG_SECONDS) as partition,
+        ):
+            tables = [partition.table(fresh("kept"), text) for text in texts]
+    assert tables[-1].to_pydict() == {"a": [1, 3]}
 
 
 def test_without_chdb_the_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any, **more: Any) -> Any:
-        if name == "chdb":
-            raise ImportError("No module named 'chdb'")
-        return real(name, *rest, **more)
-
-    monkeypatch.delitem(sys.modules, "chdb", raising=False)
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(VenturiError) as raised:
+    monkeypatch.setitem(sys.modules, "chdb", None)
+    with pytest.raises(VenturiError, match="--engine chdb needs the package chdb") as raised:
         ChdbEngine()
-    assert "--engine chdb needs the package chdb" in str(raised.value)
     assert raised.value.hint is not None and "pip install 'venturi[chdb]'" in raised.value.hint
 
 

@@ -20,8 +20,9 @@ from typing import Any
 
 import pytest
 
-from support.hosts import NETWORK, Host, RayCluster, hosts, nothing_is_left, records
+from support.hosts import NETWORK, Host, RayCluster, hosts, nothing_is_left
 from support.needs import require
+from support.read import records
 from support.run import ROOT, command, environment
 from support.wait import wait_until
 from venturi.cluster.up.up import own_versions

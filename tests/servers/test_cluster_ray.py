@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from typing import Any
 import pytest
 from pyarrow import flight
 
-from support.flight import ServerProcess
+from support.flight import ServerProcess, trial_spec
 from support.link import alive, tree
 from support.needs import require
 from support.run import command, environment, venturi, venturi_process
@@ -33,12 +32,12 @@ import os
 from venturi.cluster.ray.ray_executor import RayExecutor
 from venturi.plan.settings import Hosts
 
-for _ in range(2):
+for _ in range({times}):
     before = set(os.environ)
     RayExecutor.connect("local", Hosts(), 1, print).close()
     for name in set(os.environ) - before:
         del os.environ[name]
-print("twice")
+print("again and again")
 """
 
 
@@ -80,29 +79,20 @@ def rays(ray: None, core: Any) -> Iterator[Rays]:
         del os.environ[name]
 
 
-@pytest.mark.parametrize("first", ["", "import ray"], ids=["imported-by-venturi", "imported-before"])
-def test_a_process_starts_ray_again(ray: None, first: str) -> None:
-    """Also where nobody has kept the variables of the first one, and where Ray read none of them."""
-    words = [sys.executable, "-c", AGAIN.format(first=first)]
+@pytest.mark.parametrize(
+    ("first", "times"), [("", 2), ("import ray", 1)], ids=["imported-by-venturi", "imported-before"]
+)
+def test_a_process_starts_ray_again(ray: None, first: str, times: int) -> None:
+    """Also if nobody has kept the variables of the first one, or Ray was imported before they were set."""
+    words = [sys.executable, "-c", AGAIN.format(first=first, times=times)]
     done = subprocess.run(words, env=environment(), capture_output=True, text=True, check=False)
-    assert done.stdout.endswith("twice\n"), done.stderr
+    assert done.stdout.endswith("again and again\n"), done.stderr
 
 
 def spec(server: ServerProcess, **more: Any) -> dict[str, Any]:
-    return {
-        "trial": f"t{time.monotonic_ns()}",
-        "target": f"flight://{server.address}",
-        "options": {},
-        "operation": "get",
-        "data": {"source": "records", "columns": 4, "values": "random", "seed": 1},
-        "rows_per_batch": 4096,
-        "rows_per_stream": 100_000,
-        "streams": 6,
-        "threads": 6,
-        "loaders": 3,
-        "timeout_ns": LONG_NS,
-        **more,
-    }
+    data = {"source": "records", "columns": 4, "values": "random", "seed": 1}
+    usual = {"data": data, "rows_per_batch": 4096, "rows_per_stream": 100_000, "streams": 6, "loaders": 3}
+    return trial_spec(f"flight://{server.address}", **{**usual, "timeout_ns": LONG_NS, **more})
 
 
 def test_trials_of_three_loaders(rays: Rays, reference_server: ServerProcess) -> None:
@@ -119,7 +109,7 @@ def test_trials_of_three_loaders(rays: Rays, reference_server: ServerProcess) ->
         assert all(used) and len(set(used)) > 1, used
         assert sum(record["cpu"]["client"].values()) == sum(used)
     # A spec without loaders runs whole on one of them.
-    whole = spec(reference_server, target="empty://", streams=2, threads=2)
+    whole = spec(reference_server, streams=2) | {"target": "empty://"}
     del whole["loaders"]
     record = rays.run(whole)
     assert record["outcome"] == "ok" and "hosts" not in record, record["error"]

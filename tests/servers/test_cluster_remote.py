@@ -13,8 +13,9 @@ import pytest
 
 from support.database import available
 from support.flight import ServerProcess
-from support.hosts import NETWORK, RayCluster, hosts, ray_cluster, records
+from support.hosts import NETWORK, RayCluster, hosts, ray_cluster
 from support.needs import require
+from support.read import records
 from support.run import ROOT, command, environment
 from venturi.analysis.results import load
 from venturi.cluster.up.up import own_versions
@@ -147,11 +148,8 @@ def database(cluster: RayCluster) -> Iterator[str]:
     available("mariadb")
     host = cluster.hosts[4]
     words = command("serve", "mariadb", "--host", host.address, "--port", 0, "--json", "--exit-with-parent")
-    server = ServerProcess([*host.inside(), *words], environment())
-    try:
+    with ServerProcess([*host.inside(), *words], environment()) as server:
         yield f"mysql://venturi@{host.address}:{server.ready['url'].rpartition(':')[2]}"
-    finally:
-        server.stop()
 
 
 def test_upsert_scale(cluster: RayCluster, database: str, tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -13,6 +11,7 @@ import pytest
 
 from support.hosts import NETWORK, hosts
 from support.needs import require
+from support.read import records
 from support.slurm import Slurm, slurm
 from support.wait import wait_until
 from venturi.cluster.up.up import own_versions
@@ -32,11 +31,7 @@ def nothing_runs(made: Slurm) -> None:
     """No Ray, no Venturi: Slurm's own daemons are all that is left."""
 
     def left() -> list[str]:
-        lines = []
-        for host in made.hosts:
-            for pid in host.processes():
-                with contextlib.suppress(OSError):
-                    lines.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode())
+        lines = [line for host in made.hosts for line in host.commands().values()]
         return [line for line in lines if line and "slurm" not in line.split()[0]]
 
     wait_until(lambda: not left(), left)
@@ -56,8 +51,7 @@ def test_a_scenario_runs_on_an_allocation(cluster: Slurm, tmp_path: Path) -> Non
     job = cluster.ended(number)
     said = (tmp_path / f"venturi-{number}.out").read_text()
     assert (job["JobState"], job["ExitCode"]) == ("COMPLETED", "0:0"), said
-    (line,) = (tmp_path / "run" / "trials.jsonl").read_text().splitlines()
-    record = json.loads(line)
+    (record,) = records(tmp_path / "run")
     assert record["outcome"] == "ok"
     assert sorted(host["address"] for host in record["hosts"]) == ["10.77.0.1", "10.77.0.2", "10.77.0.3"]
     nothing_runs(cluster)
@@ -81,6 +75,5 @@ def test_a_cancelled_job_leaves_nothing(cluster: Slurm, tmp_path: Path) -> None:
     assert cluster.run("scancel", number).returncode == 0
     assert cluster.ended(number)["JobState"] == "CANCELLED"
     nothing_runs(cluster)
-    kept = tmp_path / "run" / "trials.jsonl"
-    lines = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    lines = records(tmp_path / "run")
     assert {line["outcome"] for line in lines} <= {"interrupted"}, lines

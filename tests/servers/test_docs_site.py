@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.accessible import VIEWS, violations
-from support.browser import Browser
+from support.browser import VIEWS, Browser, violations
 from support.needs import require
 from support.run import ROOT
 

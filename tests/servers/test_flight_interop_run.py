@@ -26,17 +26,14 @@ def peers() -> dict[str, Path]:
 
 
 def test_trials_against_arrow_cpp(peers: dict[str, Path]) -> None:
-    server = ServerProcess([str(peers["peer_server"]), "--exit-with-parent"])
     size = {"rows_per_stream": 200_001, "rows_per_batch": 4096, "data": {"source": "records", "columns": 4}}
-    try:
+    with ServerProcess([str(peers["peer_server"]), "--exit-with-parent"]) as server:
         for operation in ("get", "put"):
             for streams in (1, 3):
                 target = f"flight://{server.address}"
                 record = succeeded(run_trial(target, operation, streams=streams, **size))
                 assert record["counts"]["rows"] == 200_001 * streams
                 assert record["target"]["protocol"] == "perf"
-    finally:
-        server.stop()
 
 
 @pytest.mark.parametrize("operation", ["get", "put"])

@@ -49,10 +49,6 @@ def test_a_query_by_text_and_prepared(plain: Server) -> None:
         assert sums(record)["name"] == sum(len(f"ä{n}".encode()) for n in range(1, ROWS + 1) if n % 7)
         kind = "statement" if statement == "text" else "prepared"
         assert record["target"]["protocol"] == f"flightsql-{kind}"
-        assert record["target"]["software"] == "db_name sqlite 3"
-        assert record["target"]["pid"] == plain.process.pid
-        assert record["counts"]["wire_bytes"] > record["counts"]["payload_bytes"]
-        assert {"receive", "decode", "verify"} <= set(record["stages"]["client"])
 
 
 @pytest.mark.parametrize("statement", ["text", "prepared"])
@@ -114,55 +110,28 @@ def test_a_put_by_time_and_compressed(parted: Server) -> None:
     assert record["counts"]["rows"] >= 1000
 
 
-def test_a_put_into_a_table_that_is_there(parted: Server) -> None:
-    parted.ask("DROP TABLE IF EXISTS theirs")
-    parted.ask("CREATE TABLE theirs (a INTEGER, b INTEGER, c INTEGER, d INTEGER)")
-    parted.ask("INSERT INTO theirs VALUES (1, 2, 3, 4)")
-    taken = put(parted.url, rows=1000, table="theirs")
-    refused(taken, "usage", "table theirs exists already and is not Venturi's")
-    record = good(put(parted.url, rows=1000, table="theirs", setup=False), 1000)
-    assert "1 rows were there before" in record["verification"]["note"]
-    assert parted.ask("SELECT count(*) FROM theirs") == [(1001,)]
-    kept = put(parted.url, rows=1000, keep=True)
-    good(kept, 1000)
-    assert parted.ask("SELECT count(*) FROM venturi_put") == [(1000,)]
-    # What is ours is made anew.
-    good(put(parted.url, rows=10), 10)
-    parted.ask("DROP TABLE theirs")
-
-
 @pytest.mark.parametrize(
-    ("fault", "kind", "part"),
+    ("fault", "said"),
     [
-        ("miscount", "verification", "says that it took 2999 rows, 3000 were sent"),
-        ("lose", "verification", "the server counts 2999 rows, 3000 were sent"),
+        ("miscount", "says that it took 2999 rows, 3000 were sent"),
+        ("lose", "the server counts 2999 rows, 3000 were sent"),
+        ("uncounted", ""),
     ],
 )
-def test_a_server_that_loses_rows_is_found_out(tmp_path: Path, fault: str, kind: str, part: str) -> None:
+def test_a_server_that_loses_rows_is_found_out(tmp_path: Path, fault: str, said: str) -> None:
+    """One that counts none loses none."""
     with serving(tmp_path / "x.db", "-ingest", "-fault", fault) as server:
-        refused(put(server.url, rows=3000), kind, part)
-
-
-def test_a_server_that_does_not_count(tmp_path: Path) -> None:
-    with serving(tmp_path / "x.db", "-ingest", "-fault", "uncounted") as server:
-        good(put(server.url, rows=3000), 3000)
+        record = put(server.url, rows=3000)
+    refused(record, "verification", said) if said else good(record, 3000)
 
 
 def test_what_goes_wrong_with_a_query(plain: Server) -> None:
-    record = get(plain.url, table="nosuch")
-    refused(record, "server", plain.address, 'SELECT * FROM "nosuch"', "no such table: nosuch")
     record = get(plain.url, query="SELECT *\nFROM things WHERE", statement="prepared")
     refused(record, "server", "SELECT * FROM things WHERE", "incomplete input")
     record = get(plain.url, streams=2, table="things", split="key", split_by="name")
     refused(record, "usage", "split key: column name is Utf8")
     record = get(plain.url, streams=2, table="things", split="key", split_by="x")
     refused(record, "usage", "split_by x: there is no such column")
-
-
-def test_rows_are_not_counted_where_nobody_asks(plain: Server) -> None:
-    record = get(plain.url, table="things", verify="none")
-    assert record["error"] is None and record["counts"]["rows"] == ROWS
-    good(get(plain.url, table="things", verify="count"), ROWS, "count")
 
 
 def test_a_token_and_a_server_of_tls_alone(

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.accessible import VIEWS, violations
-from support.browser import Browser
+from support.browser import VIEWS, Browser, violations
 from support.hosts_records import placed, spread
 from support.synthetic import HOSTILE, cells, hostile, make_run
 from venturi.analysis.results import load
@@ -46,6 +45,20 @@ def quiet(browser: Browser) -> None:
     assert browser.console == []
 
 
+def drawn(browser: Browser, plot: str) -> None:
+    """Scrolls to a plot, and waits until it is there."""
+    browser.run(f"{plot}.scrollIntoView()")
+    browser.wait(f"{plot}.querySelector('.main-svg')")
+
+
+def scrolled(browser: Browser, beyond: int = 0) -> None:
+    """From top to bottom, and nothing is said in anger."""
+    height = browser.run("document.documentElement.scrollHeight")
+    for top in range(0, height + beyond, 700):
+        browser.run(f"scrollTo(0, {top})")
+        quiet(browser)
+
+
 def test_every_figure_is_drawn_when_it_comes_into_sight(browser: Browser, report: Path) -> None:
     browser.open(report)
     expected = figures.build(load(report.parent / "run"), "macbook", without=html_page.IN_VIEW)
@@ -56,8 +69,7 @@ def test_every_figure_is_drawn_when_it_comes_into_sight(browser: Browser, report
         panels = f"[...document.querySelectorAll('#figure-{figure.name} .plot')]"
         assert browser.run(f"{panels}.length") == len(figure.panels), figure.name
         for i in range(len(figure.panels)):
-            browser.run(f"{panels}[{i}].scrollIntoView()")
-            browser.wait(f"{panels}[{i}].querySelector('.main-svg')")
+            drawn(browser, f"{panels}[{i}]")
         marks = browser.run(f"{panels}.every((plot) => plot.querySelector('{DRAWN}'))")
         assert marks is True, figure.name
     assert browser.run("document.documentElement.dataset.drawn") == "true"
@@ -93,10 +105,8 @@ def test_the_view_of_a_cell_follows_menu_address_and_figure(browser: Browser, re
 def test_colours_follow_the_button_and_a_legend_hides_its_lines(browser: Browser, report: Path) -> None:
     browser.open(report)
     plot = "document.querySelector('#figure-latency .plot')"
-    browser.run(f"{plot}.scrollIntoView()")
-    browser.wait(f"{plot}.querySelector('.main-svg')")
-    browser.run("document.querySelector('#cell-view .plot').scrollIntoView()")
-    browser.wait("document.querySelector('#cell-view .plot .main-svg')")
+    drawn(browser, plot)
+    drawn(browser, "document.querySelector('#cell-view .plot')")
     ground = "getComputedStyle(document.body).backgroundColor"
     light = browser.run(ground)
     inked = f"{plot}.querySelector('.xtick text').style.fill"
@@ -185,10 +195,7 @@ def test_hostile_names_stay_text(browser: Browser, tmp_path: Path) -> None:
     page = html_page.write(run, tmp_path / "report.html")
     browser.open(page)
     # A dialog would stand still: the next call would not be answered.
-    height = browser.run("document.documentElement.scrollHeight")
-    for top in range(0, height, 800):
-        browser.run(f"scrollTo(0, {top})")
-        quiet(browser)
+    scrolled(browser)
     browser.run("document.getElementById('cell-after').click()")
     assert browser.run("document.querySelectorAll('img, iframe, object, [onerror]').length") == 0
     own = "document.querySelectorAll('script').length"
@@ -202,10 +209,7 @@ def test_a_narrow_window_in_dark_colours(browser: Browser, report: Path) -> None
     browser.size(NARROW, 844)
     browser.dark(True)
     browser.open(report)
-    height = browser.run("document.documentElement.scrollHeight")
-    for top in range(0, height + 4000, 700):
-        browser.run(f"scrollTo(0, {top})")
-        quiet(browser)
+    scrolled(browser, beyond=4000)
     browser.wait("[...document.querySelectorAll('.plot[data-figure]')].every((p) => p.querySelector('svg'))")
     assert browser.run("document.documentElement.scrollWidth") <= NARROW
     assert browser.run("innerWidth") == NARROW

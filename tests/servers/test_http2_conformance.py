@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import xml.etree.ElementTree as ElementTree
@@ -11,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from support.flight import served
+from support.installed import CACHE
 from support.needs import require
-
-# Fixtures give the tests another cache directory; what tools/install-servers built is in the user's.
-_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi"
 
 # Asked for `/`, as the suite does unless told otherwise, a gRPC server answers with a status alone, and
 # before it has read the request. A case whose call was over so when its next frame came is `answered`: it
@@ -30,7 +27,7 @@ _OF_A_CALL = ("--path", _LIST, "--max-header-length", "16000", "--strict")
 
 
 def _h2spec() -> Path | None:
-    return next(iter(sorted(_CACHE.glob("h2spec-*[0-9]"))), None)
+    return next(iter(sorted(CACHE.glob("h2spec-*[0-9]"))), None)
 
 
 def _outcomes(report: Path) -> dict[str, str]:

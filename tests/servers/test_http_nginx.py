@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from support.adbc import run
-from support.http import nginx, nginx_server, rows, stream
-from support.needs import require
+from support.http import nginx_server, rows, stream
 
 
 def trial(out: Path, url: str, *words: object) -> dict[str, Any]:
@@ -25,12 +24,9 @@ def fails(out: Path, url: str, *words: object) -> str:
 
 @pytest.fixture(scope="module")
 def stranger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    program = nginx()
-    require(program, "nginx (tools/install-servers)")
-    assert program is not None
     folder = tmp_path_factory.mktemp("files")
     (folder / "rows.arrows").write_bytes(stream(rows(10_000)))
-    with nginx_server(program, folder, tmp_path_factory.mktemp("nginx")) as url:
+    with nginx_server(folder, tmp_path_factory.mktemp("nginx")) as url:
         yield url
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import urllib.parse
-from collections.abc import Iterator
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from support import timeseries as stores
+from support.adbc import QUIET
 from support.needs import require
+from support.read import ran
 from support.run import venturi
 from support.wait import wait_until
 from venturi.common.errors import ExitCode
@@ -23,7 +25,7 @@ POINTS = 200_000
 class GuardedInfluxDb(stores.InfluxDb):
     """It answers to `loader` and its password only."""
 
-    LOG_IN = urllib.parse.urlencode({"u": "loader", "p": "s3cret pass&word"})
+    log_in: ClassVar = {"u": "loader", "p": "s3cret pass&word"}
 
     def command(self) -> list[str]:
         command = super().command()
@@ -34,40 +36,27 @@ class GuardedInfluxDb(stores.InfluxDb):
     def answers(self) -> bool:
         there = f"http://127.0.0.1:{self.ports['http']}/query"
         stores.fetch(there, b"q=CREATE USER loader WITH PASSWORD 's3cret pass%26word' WITH ALL PRIVILEGES")
-        stores.fetch(f"{there}?{self.LOG_IN}", b"q=CREATE DATABASE bench")
-        return True
-
-    def _query(self, text: str) -> list[dict[str, object]]:
-        query = urllib.parse.urlencode({"db": "bench", "q": text})
-        there = f"http://127.0.0.1:{self.ports['http']}/query?{self.LOG_IN}&{query}"
-        series: list[dict[str, object]] = json.loads(stores.fetch(there))["results"][0].get("series", [])
-        return series
+        return super().answers()
 
 
-def started(kind: type[stores.Server], place: Path) -> Iterator[stores.Server]:
-    missing = kind.missing()
-    require(missing is None, f"{missing} (make test-all unpacks it)")
-    server = kind(place / "data")
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
+Peers = Callable[[type[stores.Server]], stores.Server]
 
 
 @pytest.fixture(scope="module")
-def victoria(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stores.Server]:
-    yield from started(stores.VictoriaMetrics, tmp_path_factory.mktemp("victoria"))
+def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peers]:
+    """Starts a server of this kind when a test first asks for it."""
+    with contextlib.ExitStack() as stack:
 
+        @functools.cache
+        def started(kind: type[stores.Server]) -> stores.Server:
+            missing = kind.missing()
+            require(missing is None, f"{missing} (make test-all unpacks it)")
+            server = kind(tmp_path_factory.mktemp("peer") / "data")
+            server.start()
+            stack.callback(server.stop)
+            return server
 
-@pytest.fixture(scope="module")
-def influxdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stores.Server]:
-    yield from started(stores.InfluxDb, tmp_path_factory.mktemp("influxdb"))
-
-
-@pytest.fixture(scope="module")
-def questdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stores.Server]:
-    yield from started(stores.QuestDb, tmp_path_factory.mktemp("questdb"))
+        yield started
 
 
 def until_stored(server: stores.Server, wanted: int) -> None:
@@ -77,72 +66,62 @@ def until_stored(server: stores.Server, wanted: int) -> None:
 
 def ingested(target: str, place: Path, *more: str) -> dict[str, Any]:
     words = ["--target", target, "--hosts", "20", "--streams", "2", "--points-per-stream", str(POINTS // 2)]
-    once = ["--repeats", "1", "--warmup", "0", "--no-ceilings", "--no-report", "--out", str(place / "run")]
-    done = venturi("run", *words, *once, *more)
-    assert done.returncode == 0, done.stderr
-    (line,) = (place / "run" / "trials.jsonl").read_text().splitlines()
-    record: dict[str, Any] = json.loads(line)
+    (record,) = ran(place / "run", *words, *QUIET, *more)
     assert record["outcome"] == "ok" and record["counts"]["rows"] == POINTS
     return record
 
 
-@pytest.mark.parametrize("way", ["influx", "influx+http", "opentsdb"])
-def test_victoria_metrics(victoria: stores.Server, tmp_path: Path, way: str) -> None:
-    before = victoria.stored()
-    port = victoria.ports[{"influx": "influx", "influx+http": "http", "opentsdb": "opentsdb"}[way]]
-    path = "/db" if way == "influx+http" else ""
-    record = ingested(f"{way}://127.0.0.1:{port}{path}", tmp_path)
-    assert record["verification"]["achieved"] == "acknowledged"
-    until_stored(victoria, before + POINTS)
+START = ("--start", "2001-01-01")
+"""Points that are nobody's yet."""
+WAYS = [
+    *((stores.VictoriaMetrics, way, "") for way in ("influx", "influx+http", "opentsdb")),
+    *((stores.QuestDb, way, "QuestDB ") for way in ("influx", "influx+http")),
+    (stores.InfluxDb, "influx+http", "InfluxDB 1."),
+]
 
 
-def test_influxdb(influxdb: stores.Server, tmp_path: Path) -> None:
-    target = f"influx+http://127.0.0.1:{influxdb.ports['http']}/bench"
-    start = "2001-01-01"  # points that are nobody's yet
-    before = influxdb.stored()
-    record = ingested(target, tmp_path, "--start", start)
-    assert record["target"]["software"].startswith("InfluxDB 1.")
+@pytest.mark.parametrize(("kind", "way", "software"), WAYS)
+def test_every_point_is_there(
+    peers: Peers, tmp_path: Path, kind: type[stores.Server], way: str, software: str
+) -> None:
+    """Those that say who they are can be asked for their count."""
+    server = peers(kind)
+    before, port = server.stored(), server.ports[way.replace("influx+", "")]
+    target = f"{way}://127.0.0.1:{port}{'/bench' if way == 'influx+http' else ''}"
+    more = ("--http-port", str(server.ports["http"])) if software and way == "influx" else ()
+    record = ingested(target, tmp_path, *more, *(START if kind is stores.InfluxDb else ()))
     found = record["verification"]
-    assert (found["achieved"], found["rows"], found["expected_rows"]) == ("count", POINTS, POINTS)
-    until_stored(influxdb, before + POINTS)
-    # The same points once more take the places of those that are there.
-    (tmp_path / "again").mkdir()
-    found = ingested(target, tmp_path / "again", "--start", start)["verification"]
-    assert found["achieved"] == "acknowledged"
-    assert f"{POINTS} before and {POINTS} afterwards" in found["note"]
+    if software:
+        assert record["target"]["software"].startswith(software)
+        assert (found["achieved"], found["rows"], found["expected_rows"]) == ("count", POINTS, POINTS)
+    else:
+        assert found["achieved"] == "acknowledged"
+    until_stored(server, before + POINTS)
+    if kind is stores.InfluxDb:
+        # The same points once more take the places of those that are there.
+        (tmp_path / "again").mkdir()
+        found = ingested(target, tmp_path / "again", *START)["verification"]
+        assert found["achieved"] == "acknowledged"
+        assert f"{POINTS} before and {POINTS} afterwards" in found["note"]
 
 
-def test_influxdb_that_wants_a_log_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_influxdb_that_wants_a_log_in(peers: Peers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INFLUX_PW", "s3cret pass&word")
     monkeypatch.setenv("INFLUX_WRONG", "guessed")
-    for server in started(GuardedInfluxDb, tmp_path):
-        target = f"influx+http://127.0.0.1:{server.ports['http']}/bench"
-        who = ("--user", "loader", "--password-env")
-        record = ingested(target, tmp_path, "--start", "2017-01-01", *who, "INFLUX_PW")
-        assert record["verification"]["achieved"] == "count"
-        until_stored(server, POINTS)
-        for place, wrong in (("wrong", (*who, "INFLUX_WRONG")), ("nobody", ())):
-            words = ["--points-per-stream", "1000", "--no-ceilings", "--out", str(tmp_path / place), *wrong]
-            done = venturi("run", "--target", target, *words)
-            assert done.returncode == ExitCode.TRIALS_FAILED and "the server said 401" in done.stderr, (
-                done.stderr
-            )
+    server = peers(GuardedInfluxDb)
+    target = f"influx+http://127.0.0.1:{server.ports['http']}/bench"
+    who = ("--user", "loader", "--password-env")
+    record = ingested(target, tmp_path, "--start", "2017-01-01", *who, "INFLUX_PW")
+    assert record["verification"]["achieved"] == "count"
+    until_stored(server, POINTS)
+    for place, wrong in (("wrong", (*who, "INFLUX_WRONG")), ("nobody", ())):
+        words = ["--points-per-stream", "1000", "--no-ceilings", "--out", str(tmp_path / place), *wrong]
+        done = venturi("run", "--target", target, *words)
+        assert done.returncode == ExitCode.TRIALS_FAILED and "the server said 401" in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("way", ["influx", "influx+http"])
-def test_questdb(questdb: stores.Server, tmp_path: Path, way: str) -> None:
-    before = questdb.stored()
-    port = questdb.ports[{"influx": "influx", "influx+http": "http"}[way]]
-    path = "/db" if way == "influx+http" else ""
-    more = ["--http-port", str(questdb.ports["http"])] if way == "influx" else []
-    record = ingested(f"{way}://127.0.0.1:{port}{path}", tmp_path, *more)
-    assert record["target"]["software"].startswith("QuestDB ")
-    found = record["verification"]
-    assert (found["achieved"], found["rows"], found["expected_rows"]) == ("count", POINTS, POINTS)
-    assert questdb.stored() == before + POINTS
-
-
-def test_a_database_that_is_not_there_is_said(influxdb: stores.Server, tmp_path: Path) -> None:
+def test_a_database_that_is_not_there_is_said(peers: Peers, tmp_path: Path) -> None:
+    influxdb = peers(stores.InfluxDb)
     target = f"influx+http://127.0.0.1:{influxdb.ports['http']}/nowhere"
     done = venturi("run", "--target", target, "--points-per-stream", "1000", "--out", str(tmp_path / "run"))
     assert done.returncode != 0

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 import venturi as api
-from support.hosts import records
 from support.link import (
     alive,
     for_others,
     gone,
+    host_has_namespaces,  # noqa: F401 - a fixture
     laboratory,
     networks,
     nothing_left,
@@ -31,6 +31,7 @@ from support.link import (
     until,
 )  # fmt: skip
 from support.needs import require
+from support.read import ran, records
 from support.run import command, environment, venturi
 from support.wait import wait_until
 from venturi.common.errors import VenturiError
@@ -45,12 +46,6 @@ LOCAL = ("--target", "flight://local", "--operation", "get", *QUIET)
 TRIAL, KEEPER = "venturi.engine.apart", "venturi.lab.keeper"
 """The process of a trial that runs in a namespace, and that which holds the namespaces."""
 LONG = ("--duration", "600s")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def host_has_namespaces() -> None:
-    with laboratory():
-        pass
 
 
 @pytest.mark.parametrize(
@@ -120,24 +115,14 @@ def test_the_link_leads_to_remote_and_local_is_beside_the_client(tmp_path: Path)
         "influx": ("--operation", "ingest", "--points-per-stream", "200k"),
     }
     for scheme, words in given.items():
-        out = tmp_path / scheme
         places = (f"--place={place}={scheme}://{place}" for place in ("local", "remote"))
-        done = venturi("run", *places, "--link", "100mbit", "--repeats", 1, *QUIET, *words, "--out", out)
-        assert done.returncode == 0, done.stderr
-        found = {line["parameters"]["place"]: line for line in records(out)}
+        trials = ran(tmp_path / scheme, *places, "--link", "100mbit", "--repeats", 1, *QUIET, *words)
+        found = {line["parameters"]["place"]: line for line in trials}
         far = found["remote"]
         assert far["counts"]["wire_bytes"] / far["times"]["interval_ns"] * 1e9 < 1.03 * 12.5e6
         assert found["local"]["parameters"]["link"] is None and "link" not in found["local"]
         assert found["local"]["target"]["address"].startswith(f"{address('client')}:")
         assert found["remote"]["target"]["address"].startswith(f"{address('server')}:")
-
-
-def test_links_from_python(tmp_path: Path) -> None:
-    run = api.run(
-        target="flight://local", operation="get", link=["50mbit 2ms", "100mbit 2ms"], duration="200ms",
-        repeats=1, warmup=0, ceilings=False, out=tmp_path / "run",
-    )  # fmt: skip
-    assert {cell["link"] for cell in run.cells.to_pylist()} == {"50mbit 2ms", "100mbit 2ms"}
 
 
 def test_a_loader_that_is_killed_fails_its_trial(tmp_path: Path) -> None:
@@ -233,14 +218,9 @@ def test_programs_talk_over_a_link() -> None:
 def test_a_client_decides_how_it_ends() -> None:
     assert over("unshaped", "--client", "sh -c 'exit 7'").returncode == 7
     assert over("unshaped", "--client", "sh -c 'kill -9 $$'").returncode == 128 + 9
+    assert over("unshaped", "--server", "sh -c 'exit 3'", "--client", "true").returncode == 4
     done = over("unshaped", "--server", SERVES + "{server}", "--client", "false")
     assert (done.returncode, done.stderr) == (1, "")
-
-
-def test_a_server_that_does_not_serve() -> None:
-    done = over("unshaped", "--server", "sh -c 'echo no disk; exit 3'", "--client", "true")
-    assert done.returncode == 4
-    assert done.stderr == "error: --server sh: ended before anybody could connect to it: no disk\n"
 
 
 def test_a_server_that_only_its_own_host_comes_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 import venturi as api
 from support.adbc import driver
-from support.hosts import records
-from support.link import gone, laboratory, only_the_first, started, tree, until
+from support.link import gone, host_has_namespaces, only_the_first, started, tree, until  # noqa: F401 - a fixture
 from support.plugin import package, venturi_with
+from support.read import ran, records
 from support.run import venturi
 from support.wait import wait_until
 from venturi.common.links import Link
@@ -82,10 +82,7 @@ class Target:
 """
 
 
-@pytest.fixture(scope="module", autouse=True)
-def host_has_namespaces() -> None:
-    with laboratory():
-        pass
+FAR = "flight://{server}:5000/t"
 
 
 def script(folder: Path, text: str) -> str:
@@ -95,81 +92,54 @@ def script(folder: Path, text: str) -> str:
     return f"{sys.executable} {file}"
 
 
-def over_the_link(out: Path) -> None:
-    """It was measured, and no faster than that."""
+def client(folder: Path) -> tuple[str, str]:
+    """The setting of a program that reads what a server of SOCKET sends."""
+    (folder / "client.py").write_text(CLIENT)
+    return "command", f"{sys.executable} {folder}/client.py {{server}}"
+
+
+@pytest.mark.parametrize("way", ["flight", "program", "python", "driver"])
+def test_it_is_measured_and_no_faster_than_the_link(tmp_path: Path, way: str) -> None:
+    server = f"{script(tmp_path, FLIGHT if way == 'flight' else SOCKET)} {{server}}"
+    words: tuple[str, ...] = (
+        "--target",
+        {"flight": FAR, "program": "exec://"}.get(way, "mine://{server}:5000"),
+    )
+    if way == "program":
+        words += ("--command", client(tmp_path)[1])
+    elif way == "driver":
+        driver("postgresql")
+        server = f"{sys.executable} -m venturi serve postgres --host {{server}} --port 5433"
+        words = ("--target", "adbc://postgresql", "--operation", "put", "--rows-per-batch", "10k")
+        words += ("--driver-option", "uri=postgresql://venturi@{server}:5433/venturi")
+    package(tmp_path / "site", "mine", PLUGIN)
+    out = tmp_path / "run"
+    words += ("--server", server, "--link", LINK, *QUIET, "--out", str(out))
+    done = venturi_with(tmp_path / "site", "run", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     (found,) = records(out)
     assert (found["parameters"]["link"], found["outcome"]) == (LINK, "ok"), found["error"]
     part = found["counts"]["payload_bytes"] * 8e9 / found["times"]["interval_ns"]
-    # What lies in buffers when the clock starts is more than the link carries.
+    # What is in buffers when the clock starts is more than the link carries.
     assert 0 < part < 1.35 * RATE * Link().payload_part
-
-
-def test_flight(tmp_path: Path) -> None:
-    server = script(tmp_path, FLIGHT)
-    out = tmp_path / "run"
-    words = ("--target", "flight://{server}:5000/t", "--server", f"{server} {{server}}", "--out", out)
-    done = venturi("run", *words, *QUIET, "--link", LINK)
-    assert done.returncode == 0, done.stderr
-    over_the_link(out)
-    for line in records(out):
-        assert line["parameters"]["target"] == "flight://{server}:5000/t"
-        assert line["target"]["address"] == f"{address('server')}:5000"
+    if way == "flight":
+        assert found["parameters"]["target"] == FAR
+        assert found["target"]["address"] == f"{address('server')}:5000"
         # Its process is in another namespace, and is found there.
-        assert line["cpu"]["server"] is not None
-
-
-def test_a_program(tmp_path: Path) -> None:
-    server = script(tmp_path, SOCKET)
-    (tmp_path / "client.py").write_text(CLIENT)
-    out = tmp_path / "run"
-    done = venturi(
-        *("run", "--target", "exec://", "--command", f"{sys.executable} {tmp_path}/client.py {{server}}"),
-        *("--server", f"{server} {{server}}", "--link", LINK, *QUIET, "--out", out),
-    )
-    assert done.returncode == 0, done.stderr
-    over_the_link(out)
-
-
-def test_a_target_in_python(tmp_path: Path) -> None:
-    server = script(tmp_path, SOCKET)
-    package(tmp_path / "site", "mine", PLUGIN)
-    out = tmp_path / "run"
-    done = venturi_with(
-        tmp_path / "site",
-        *("run", "--target", "mine://{server}:5000", "--server", f"{server} {{server}}"),
-        *("--link", LINK, *QUIET, "--out", out),
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stderr
-    over_the_link(out)
-
-
-def test_a_driver(tmp_path: Path) -> None:
-    driver("postgresql")
-    server = f"{sys.executable} -m venturi serve postgres --host {{server}} --port 5433"
-    out = tmp_path / "run"
-    done = venturi(
-        *("run", "--target", "adbc://postgresql", "--operation", "put", "--rows-per-batch", "10k"),
-        *("--driver-option", "uri=postgresql://venturi@{server}:5433/venturi", "--server", server),
-        *("--link", LINK, *QUIET, "--out", out),
-    )
-    assert done.returncode == 0, done.stderr
-    over_the_link(out)
+        assert found["cpu"]["server"] is not None
 
 
 def test_one_that_ends_is_started_again(tmp_path: Path) -> None:
     """It serves one client. The second trial begins when nothing of it is left."""
     server = script(tmp_path, SOCKET)
-    (tmp_path / "client.py").write_text(CLIENT)
 
     def told(event: api.Event) -> None:
         if event.number == 1 and event.record is not None:
             wait_until(lambda: "--once" not in " ".join(tree(os.getpid()).values()))
 
     run = api.run(
-        out=tmp_path / "run", target="exec://", command=f"{sys.executable} {tmp_path}/client.py {{server}}",
-        server=f"{server} {{server}} --once", link="20mbit", duration="1s", repeats=2, warmup=0,
-        ceilings=False, progress=told,
+        out=tmp_path / "run", target="exec://", server=f"{server} {{server}} --once", link=["20mbit"],
+        duration="1s", repeats=2, warmup=0, ceilings=False, progress=told, **dict([client(tmp_path)]),
     )  # fmt: skip
     assert [trial["outcome"] for trial in run.trials.to_pylist()] == ["ok", "ok"]
 
@@ -177,22 +147,21 @@ def test_one_that_ends_is_started_again(tmp_path: Path) -> None:
 def test_one_that_takes_its_time_beside_ours(tmp_path: Path) -> None:
     """Ours listens in the same place meanwhile."""
     server = script(tmp_path, f"import time\ntime.sleep(2)\n{FLIGHT}")
-    places = ("--place", "own=flight://{server}:5000/t", "--place", "ours=flight://local")
+    places = ("--place", f"own={FAR}", "--place", "ours=flight://local")
     words = ("--server", f"{server} {{server}}", "--operation", "get", "--link", "40mbit")
-    done = venturi("run", *places, *words, *QUIET, "--out", tmp_path / "run")
-    assert done.returncode == 0, done.stderr
-    assert [line["outcome"] for line in records(tmp_path / "run")] == ["ok", "ok"]
+    found = ran(tmp_path / "run", *places, *words, *QUIET)
+    assert [line["outcome"] for line in found] == ["ok", "ok"]
 
 
 def test_one_that_does_not_serve(tmp_path: Path) -> None:
-    words = ("--target", "flight://{server}:5000", "--link", "20mbit", "--server", "sh -c 'echo no; exit 3'")
+    words = ("--target", FAR, "--link", "20mbit", "--server", "sh -c 'echo no; exit 3'")
     done = venturi("run", *words, *QUIET, "--out", tmp_path / "run")
     assert done.returncode == 4, done.stderr
     assert "error: --server sh: ended before anybody could connect to it: no" in done.stderr
 
 
 def test_a_ctrl_c_is_heard_while_it_is_waited_for(tmp_path: Path) -> None:
-    words = ("--target", "flight://{server}:5000", "--link", "20mbit", "--server", "sleep 1000")
+    words = ("--target", FAR, "--link", "20mbit", "--server", "sleep 1000")
     run = started("run", *words, *QUIET, "--out", tmp_path / "run", cwd=tmp_path)
     until(run.pid, "sleep 1000")
     everybody = list(tree(run.pid))
@@ -205,7 +174,7 @@ def test_a_ctrl_c_is_heard_while_it_is_waited_for(tmp_path: Path) -> None:
 def test_it_serves_a_resumed_run_too(tmp_path: Path) -> None:
     """As if the run had been killed in its second trial."""
     out = tmp_path / "run"
-    words = ("--target", "flight://{server}:5000/t", "--server", f"{script(tmp_path, FLIGHT)} {{server}}")
+    words = ("--target", FAR, "--server", f"{script(tmp_path, FLIGHT)} {{server}}")
     given = (*words, "--operation", "get", "--link", "20mbit", *QUIET, "--repeats", 2, "--out", out)
     for step in (("run", *given), ("run", "--resume", out)):
         only_the_first(out)

@@ -1,47 +1,41 @@
-"""`mysql://` against a real MariaDB: what is upserted is there, once, by both protocols."""
+"""`mysql://` against a real MariaDB: upserts and what becomes of them, types and how streams share rows."""
 
 from __future__ import annotations
 
-import datetime
-from decimal import Decimal
-from pathlib import Path
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from support.core import connecting_all_the_time
 from support.database import Database
-from support.holding import HoldingRelay
-from support.mysql import WORKING_SET, found_sums, refusal, run
-from support.read import file_of
+from support.holding import HoldingRelay, while_held
+from support.mysql import refusal, run, spec
+from support.read import by_splits, get, good, refused, sums
 
 pytestmark = pytest.mark.usefixtures("core")
 
 
-@pytest.mark.parametrize("statement", ["text", "prepared"])
-@pytest.mark.parametrize("rows_per_batch", [1, 500, 8_000])
-def test_every_row_is_there_once(mariadb: Database, statement: str, rows_per_batch: int) -> None:
-    table = f"venturi_my_{statement}_{rows_per_batch}"
-    rows = max(rows_per_batch, 250 if rows_per_batch == 1 else 10_000)
-    options = {"statement": statement, "keep": True}
-    record = run(mariadb.url, table, rows_per_batch=rows_per_batch, rows_per_stream=rows, options=options)
-    assert record["outcome"] == "ok", record["error"]
-    verification = record["verification"]
-    assert verification["achieved"] == "sums"
-    assert verification["rows"] == verification["expected_rows"] > 0
-    hits, total = mariadb.run_sql(f"SELECT SUM(hits), COUNT(*) FROM {table}")[0]
-    assert hits == found_sums(record)["hits"]
-    assert total == verification["rows"]
-    batches = 2 * -(-rows // rows_per_batch)
-    assert record["counts"]["batches"] == batches == record["latency"]["service"]["count"]
-    assert record["counts"]["stored_bytes"] > 16_384
-    assert record["errors"] is None
-    mariadb.run_sql(f"DROP TABLE {table}")
+@pytest.mark.parametrize(
+    ("statement", "rows_per_batch", "rows"),
+    [("text", 1, 250), ("prepared", 1, 250), ("prepared", 8_000, 16_000), ("text", 10_000, 40_000)],
+)
+def test_batches_of_one_row_and_of_many(
+    mariadb: Database, statement: str, rows_per_batch: int, rows: int
+) -> None:
+    options = {"statement": statement}
+    record = run(mariadb.url, "venturi_sizes", rows_per_batch=rows_per_batch, rows=rows, options=options)
+    assert (record["error"], record["errors"]) == (None, None)
+    assert record["verification"]["rows"] == record["verification"]["expected_rows"] > 0
+    assert all(line["expected"] == line["found"] for line in record["verification"]["sums"])
+    assert record["counts"]["rows"] == 2 * rows
+    assert record["counts"]["batches"] == 2 * -(-rows // rows_per_batch)
 
 
 def test_the_streams_connections_are_read_and_no_others(mariadb: Database) -> None:
     with connecting_all_the_time():
-        record = run(mariadb.url, "venturi_sockets", streams=3, threads=3)
+        record = run(mariadb.url, "venturi_sockets", streams=3)
     assert record["outcome"] == "ok", record["error"]
     sockets = record["resources"]["client"]["sockets"]
     assert sockets["count"] == 3 and sockets["rtt_ns"] > 0
@@ -50,104 +44,9 @@ def test_the_streams_connections_are_read_and_no_others(mariadb: Database) -> No
     assert 0.5 < counts["wire_bytes"] / (90 * counts["rows"]) < 3
 
 
-def test_batches_of_ten_thousand_rows(mariadb: Database) -> None:
-    record = run(mariadb.url, "venturi_ten_thousand", rows_per_batch=10_000, rows_per_stream=40_000)
-    assert record["outcome"] == "ok", record["error"]
-    assert record["counts"]["rows"] == 80_000
-    found_sums(record)
-    line = refusal(
-        mariadb.url, "venturi_ten_thousand", rows_per_batch=10_000, options={"statement": "prepared"}
-    )
+def test_a_statement_has_so_many_parameters(mariadb: Database) -> None:
+    line = refusal(mariadb.url, "venturi_x", rows_per_batch=10_000, options={"statement": "prepared"})
     assert "80000 parameters" in line and "--rows-per-batch 8191" in line and "--statement text" in line
-
-
-def test_again_and_again_adds_up(mariadb: Database) -> None:
-    """Three times round the working set: the same rows, three times their hits."""
-    once, thrice = (
-        run(mariadb.url, "venturi_again", rows_per_stream=rounds * WORKING_SET, streams=1, threads=1)
-        for rounds in (1, 3)
-    )
-    assert once["verification"]["rows"] == thrice["verification"]["rows"]
-    assert found_sums(thrice)["hits"] == 3 * found_sums(once)["hits"]
-
-
-def test_who_was_measured(mariadb: Database) -> None:
-    record = run(mariadb.url, "venturi_who", duration_ns=300_000_000, generate="inline")
-    assert record["outcome"] == "ok", record["error"]
-    target = record["target"]
-    assert target["protocol"] == "mysql text"
-    assert target["address"] == f"127.0.0.1:{mariadb.port}"
-    assert target["round_trip_ns"] > 0
-    assert record["cpu"]["server"]["user_ns"] > 0
-    assert record["stages"]["client"]["await_reply"] > 0
-    assert record["stages"]["client"]["encode"] > 0
-
-
-def test_a_users_table(mariadb: Database, tmp_path: Path) -> None:
-    """Keys, what is added, what is overwritten; awkward text; nulls; a last batch that is shorter."""
-    count = 1_203
-    columns = {
-        "name": pa.array([f'it\'s {i % 600} \\ "ö" \U0001f30d' for i in range(count)]),
-        "hits": pa.array(range(count), pa.int64()),
-        "share": pa.array([None if i % 7 == 0 else i / 3 for i in range(count)], pa.float64()),
-        "paid": pa.array([Decimal(i) / 100 for i in range(count)], pa.decimal128(10, 2)),
-        "day": pa.array([datetime.date(2026, 1, 1 + i % 28) for i in range(count)]),
-        "seen": pa.array(
-            [datetime.datetime(2026, 1, 1, 12, 0, 0, i) for i in range(count)], pa.timestamp("us")
-        ),
-        "raw": pa.array([bytes([0, 39, 92, i % 256]) for i in range(count)], pa.binary()),
-        "ok": pa.array([i % 2 == 0 for i in range(count)]),
-    }
-    table = pa.table(columns)
-    data = file_of(tmp_path / "sales.arrow", table)
-
-    def rows(statement: str) -> list[tuple[object, ...]]:
-        record = run(
-            mariadb.url,
-            "venturi_sales",
-            data=data,
-            upsert={"key": ["name"], "add": ["hits"]},
-            rows_per_batch=100,
-            rows_per_stream=1_300,
-            streams=1,
-            threads=1,
-            options={"statement": statement, "keep": True},
-        )
-        assert record["outcome"] == "ok", record["error"]
-        assert record["verification"]["rows"] == 600
-        assert found_sums(record)["hits"] == sum(range(count))
-        return mariadb.run_sql("SELECT * FROM venturi_sales ORDER BY name")
-
-    by_text, prepared = rows("text"), rows("prepared")
-    assert by_text == prepared
-    last = next(row for row in by_text if row[0] == columns["name"][599].as_py())
-    assert (
-        last[1] == 599 + 1_199 and last[3] == Decimal("11.99") and last[6] == bytes([0, 39, 92, 1_199 % 256])
-    )
-    assert last[5] == datetime.datetime(2026, 1, 1, 12, 0, 0, 1_199)
-    mariadb.run_sql("DROP TABLE venturi_sales")
-
-
-def test_into_a_table_that_is_there(mariadb: Database) -> None:
-    """--no-setup: what was there before stays, and is not taken for what was written."""
-    kept = run(mariadb.url, "venturi_there", options={"keep": True})
-    before = found_sums(kept)
-    again = run(mariadb.url, "venturi_there", options={"setup": False})
-    assert again["outcome"] == "ok", again["error"]
-    assert "rows were there before" in again["verification"]["note"]
-    total = mariadb.run_sql("SELECT SUM(hits) FROM venturi_there")[0][0]
-    assert total == before["hits"] + found_sums(again)["hits"]
-    mariadb.run_sql("DROP TABLE venturi_there")
-
-
-def test_only_tables_of_its_own_are_dropped(mariadb: Database) -> None:
-    mariadb.run_sql("CREATE OR REPLACE TABLE my_sales (a int)")
-    line = refusal(mariadb.url, "my_sales")
-    assert "table my_sales exists already and is not Venturi's" in line and "--no-setup" in line
-    assert mariadb.run_sql("SELECT COUNT(*) FROM my_sales") == [(0,)]
-    mariadb.run_sql("DROP TABLE my_sales")
-    assert run(mariadb.url, "my_new_sales")["outcome"] == "ok"
-    assert mariadb.run_sql("SHOW TABLES LIKE 'my_new%'") == []
 
 
 def test_options_of_the_server_and_of_others(mariadb: Database) -> None:
@@ -159,6 +58,9 @@ def test_options_of_the_server_and_of_others(mariadb: Database) -> None:
     where = "TABLE_SCHEMA = 'venturi' AND TABLE_NAME = 'venturi_aria'"
     assert mariadb.run_sql(f"SELECT ENGINE FROM information_schema.TABLES WHERE {where}") == [("Aria",)]
     mariadb.run_sql("DROP TABLE venturi_aria")
+    # One of another name is ours too if we have made it.
+    assert run(mariadb.url, "my_new_sales")["error"] is None
+    assert mariadb.run_sql("SHOW TABLES LIKE 'my_new%'") == []
     line = refusal(mariadb.url, "venturi_init", options={"init": ["SET no_such = 1"]})
     assert 'init "SET no_such = 1"' in line and "1193" in line
     assert "answers one statement before it takes the next" in refusal(mariadb.url, "venturi_x", in_flight=2)
@@ -172,3 +74,215 @@ def test_streams_are_spread_over_hosts(mariadb: Database) -> None:
     assert record["target"]["address"] == both and record["counts"]["rows"] == 40_000
     # A row is text of some 90 bytes, and each took half of them.
     assert all(relay.passed > 20_000 * 45 for relay in (one, two))
+
+
+Start = Callable[..., Database]
+
+
+def test_read_only_from_the_middle_on(start_database: Start) -> None:
+    database = start_database("mariadb")
+
+    record = while_held(
+        spec(database.url, "venturi_closed", max_errors=5),
+        lambda *_: database.run_as_administrator("SET GLOBAL read_only = 1"),
+    )
+    assert record["outcome"] == "failed"
+    assert record["error"]["kind"] == "server"
+    assert "error 1290" in record["error"]["message"] and "takes no writes" in record["error"]["message"]
+    errors = record["errors"]
+    assert errors["refused"]["batches"] >= 6 and errors["in_doubt"]["batches"] == 0
+    assert [(line["kind"], line["code"]) for line in errors["kinds"]] == [("server", "1290")]
+    line = refusal(database.url, "venturi_closed")
+    assert "error 1290" in line and "is it a replica?" in line
+
+
+def test_refused_batches_are_counted_and_the_rest_is_verified(mariadb: Database) -> None:
+    """Rows that somebody else holds locked: those batches are refused, all others are there."""
+    import pymysql
+
+    table = "venturi_locked"
+    assert run(mariadb.url, table, options={"keep": True})["outcome"] == "ok"
+    holder = pymysql.connect(host="127.0.0.1", port=mariadb.port, user="venturi", database="venturi")
+    cursor = holder.cursor()
+    cursor.execute("START TRANSACTION")
+    cursor.execute(f"SELECT * FROM {table} LIMIT 1 FOR UPDATE")
+    try:
+        options = {"setup": False, "init": ["SET SESSION innodb_lock_wait_timeout = 2"]}
+        record = run(mariadb.url, table, options=options, max_errors=3, retries=1)
+    finally:
+        holder.close()
+    assert record["outcome"] == "ok", record["error"]
+    errors = record["errors"]
+    assert errors["refused"] == {"batches": 1, "rows": 500}
+    assert errors["retries"] == 1 and errors["in_doubt"]["batches"] == 0
+    assert errors["kinds"][0]["code"] == "1205"
+    assert record["verification"]["achieved"] == "sums"
+    assert record["counts"]["rows"] == 19_500
+    mariadb.run_sql(f"DROP TABLE {table}")
+
+
+def test_an_engine_that_undoes_nothing_leaves_doubt(mariadb: Database) -> None:
+    """A full MEMORY table keeps the first rows of the batch that did not fit."""
+    options = {"storage": "MEMORY", "init": ["SET SESSION max_heap_table_size = 1048576"]}
+    record = run(mariadb.url, "venturi_full", options=options, streams=1, max_errors=100)
+    assert record["outcome"] == "ok", record["error"]
+    errors = record["errors"]
+    assert errors["in_doubt"]["batches"] > 0 and errors["refused"]["batches"] == 0
+    assert errors["kinds"][0]["code"] == "1114"
+    assert "is the disk of the server full?" in errors["kinds"][0]["message"]
+    assert "are in doubt" in record["verification"]["note"]
+
+
+def test_a_log_in_that_is_not_known(mariadb: Database) -> None:
+    """Where the plugin is there, an account may ask for what Venturi does not know."""
+    plugins = "SELECT 1 FROM information_schema.PLUGINS WHERE PLUGIN_NAME = 'ed25519'"
+    if mariadb.run_as_administrator(plugins):
+        mariadb.run_as_administrator(
+            "CREATE OR REPLACE USER odd@'%' IDENTIFIED VIA ed25519 USING PASSWORD('x')"
+        )
+        line = refusal(mariadb.url, "venturi_login", options={"user": "odd"})
+        mariadb.run_as_administrator("DROP USER odd@'%'")
+        assert "client_ed25519" in line and "mysql_native_password" in line
+
+
+def test_rights(mariadb: Database) -> None:
+    url = mariadb.url.rsplit("/", 1)[0]
+    line = refusal(f"{url}/other", "venturi_x")
+    assert "error 1044" in line and "GRANT ALL ON `other`.* TO" in line
+    name = "venturi_new_one"
+    assert run(f"{url}/{name}", "venturi_x")["outcome"] == "ok"
+    assert mariadb.run_sql(f"SHOW DATABASES LIKE '{name}'") == [(name,)]
+    mariadb.run_sql(f"DROP DATABASE {name}")
+    line = refusal(f"{url}/{name}", "venturi_x", options={"setup": False})
+    assert "error 1049" in line and "without --no-setup Venturi creates" in line
+    mariadb.run_as_administrator("CREATE OR REPLACE USER reader@'127.0.0.1'")
+    mariadb.run_as_administrator("GRANT SELECT ON venturi.* TO reader@'127.0.0.1'")
+    mariadb.run_sql("CREATE OR REPLACE TABLE venturi_read (a int)")
+    line = refusal(mariadb.url, "venturi_read", options={"user": "reader"})
+    assert "error 1142" in line and "GRANT ALL ON `venturi`.*" in line
+    mariadb.run_sql("DROP TABLE venturi_read")
+    mariadb.run_as_administrator("DROP USER reader@'127.0.0.1'")
+
+
+def test_tables_without_setup(mariadb: Database) -> None:
+    line = refusal(mariadb.url, "venturi_missing", options={"setup": False})
+    assert "there is no table venturi_missing in venturi" in line and "--no-setup" in line
+    mariadb.run_sql("CREATE OR REPLACE TABLE venturi_odd (a int)")
+    line = refusal(mariadb.url, "venturi_odd", options={"setup": False})
+    assert "error 1054" in line and "other columns than the data" in line
+    mariadb.run_sql("DROP TABLE venturi_odd")
+
+
+def test_limits_of_the_server(start_database: Start) -> None:
+    database = start_database("mariadb", settings={"max_connections": "10", "max_allowed_packet": "1M"})
+    line = refusal(database.url, "venturi_many", streams=20)
+    assert "error 1040" in line and "max_connections" in line and "--streams" in line
+    line = refusal(database.url, "venturi_large", rows_per_batch=30_000)
+    assert "max_allowed_packet is 1048576" in line and "SET GLOBAL max_allowed_packet =" in line
+    largest = int(line.split("--rows-per-batch ")[1].split(",")[0])
+    assert 5_000 < largest < 20_000
+    assert database.run_sql("SHOW TABLES LIKE 'venturi_large'") == []  # nothing was left behind
+    record = run(database.url, "venturi_large", rows_per_batch=largest, rows=largest)
+    assert record["outcome"] == "ok", record["error"]
+    line = refusal(database.url, "venturi_large", rows_per_batch=30_000, generate="inline")
+    assert "max_allowed_packet" in line
+
+
+def test_clocks_that_differ_are_worth_a_word(start_database: Start) -> None:
+    database = start_database("mariadb")
+    ahead = int(time.time()) + 3600
+    database.run_as_administrator(f"SET GLOBAL init_connect = 'SET timestamp = {ahead}'")
+    record = run(database.url, "venturi_clock")
+    assert record["outcome"] == "ok", record["error"]
+    note = record["verification"]["note"]
+    assert "the server's clock is 3" in note and "s ahead of this host's" in note
+    database.run_as_administrator("SET GLOBAL init_connect = ''")
+    assert run(database.url, "venturi_clock")["verification"]["note"] is None
+
+
+def test_a_server_without_tls(mariadb: Database) -> None:
+    plain = mariadb.url.replace("mysql://", "mysql+tls://")
+    if mariadb.run_sql("SELECT @@have_ssl")[0][0] != "YES":
+        assert "does not offer TLS" in refusal(plain, "venturi_tls", options={"tls_insecure": True})
+
+
+FORMS = ("binary", "text")
+ROWS = 3000
+TYPES = """CREATE TABLE types (
+    id bigint, tiny tinyint, utiny tinyint unsigned, small smallint, usmall smallint unsigned,
+    medium mediumint, whole int, uwhole int unsigned, ubig bigint unsigned, ok boolean, f float, d double,
+    price decimal(12, 3), wide decimal(65, 2), name varchar(20), code char(4), txt text, raw varbinary(9),
+    blobby blob, day date, at_local datetime(6), at_utc timestamp(3) NULL, hours time(6), y year, bits bit(9),
+    mood enum('ok', 'bad'), several set('a', 'b'), j json)"""
+VALUES = """INSERT INTO types SELECT seq, seq % 256 - 128, seq % 256, -(seq % 32768), seq % 65536,
+    seq - 100, -seq, 4294967295 - seq, 18446744073709551615 - seq, seq % 2, seq / 4, seq / 8,
+    seq * 1.001 - 5, seq * 1000000000000000000000000.25, CONCAT('ä', seq), 'x', REPEAT('ü', seq % 7),
+    UNHEX(LPAD(HEX(seq), 8, '0')), REPEAT('b', seq % 5), DATE '1969-12-30' + INTERVAL seq DAY,
+    TIMESTAMP '1969-12-31 23:59:59.999999' + INTERVAL seq HOUR,
+    TIMESTAMP '2001-02-03 04:05:06.5' + INTERVAL seq SECOND,
+    SEC_TO_TIME(seq * 900 - 100000.5), 1901 + seq % 200, seq % 512, 'bad', 'a,b', '{"a": 1}'
+    FROM (SELECT CAST(seq AS SIGNED) AS seq FROM seq_1_to_3000) AS numbers"""
+
+
+@pytest.fixture(scope="module")
+def types(mariadb: Database) -> Iterator[Database]:
+    """A table of every type that is read, with a row of nulls."""
+    mariadb.run_sql(TYPES)
+    mariadb.run_sql(VALUES)
+    mariadb.run_sql("INSERT INTO types (id) VALUES (NULL)")
+    yield mariadb
+    mariadb.run_sql("DROP TABLE types")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@by_splits(
+    {"split": "key", "split_by": "id"},
+    {"split": "key", "split_by": "ubig"},
+    {"split": "key", "split_by": "day"},
+    {"split": "key", "split_by": "at_local"},
+    {"split": "key", "split_by": "at_utc"},
+    {"split": "hash", "split_by": "name"},
+    {"split_by": "id"},
+)
+def test_every_type_is_shared_by_every_split(types: Database, form: str, split: dict[str, str]) -> None:
+    record = good(get(types.url, table="types", streams=3, batch=100, format=form, **split), ROWS + 1)
+    assert sums(record)["id"] == ROWS * (ROWS + 1) // 2
+    assert len(sums(record)) == 8
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_values_of_every_type(types: Database, form: str) -> None:
+    """Sums of what was decoded are the server's, for the columns that the first eight do not have."""
+    query = "SELECT ubig, price, name, txt, raw, blobby, y, code FROM types"
+    record = good(get(types.url, query=query, format=form), ROWS + 1)
+    assert sums(record)["ubig"] == -sum(range(2, ROWS + 2)) % 2**64
+    assert sums(record)["price"] == (1001 * ROWS * (ROWS + 1) // 2 - 5000 * ROWS) % 2**64
+    assert len(sums(record)) == 8
+    good(
+        get(types.url, query="SELECT d, f, day, at_utc, hours, bits FROM types", format=form),
+        ROWS + 1,
+        "count",
+    )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_mistakes_of_gets_are_lines(mariadb: Database, form: str) -> None:
+    def line(kind: str, *parts: str, url: str = mariadb.url, **choices: Any) -> None:
+        refused(get(url, format=form, **choices), kind, *parts)
+
+    line("server", "1146", "name another by --table", table="nowhere")
+    line("auth", "1045", url=mariadb.url.replace("venturi@", "nobody@"), query="SELECT 1")
+    line("memory", "fewer rows per batch", query="SELECT REPEAT('x', 100000) AS a", max_block_bytes=1 << 16)
+    zero = ["SET sql_mode = ''"]
+    mariadb.run_sql("CREATE OR REPLACE TABLE zero (d date, t datetime)")
+    mariadb.run_sql("INSERT IGNORE INTO zero VALUES ('0000-00-00', '2020-01-01')")
+    line("usage", "does not say where its rows lie", table="zero", streams=2, split="parts")
+    line("protocol", "0000-00-00 is no day", "NULLIF(d, '0000-00-00')", table="zero", init=zero)
+    good(get(mariadb.url, query="SELECT NULLIF(d, '0000-00-00') AS d, t FROM zero", format=form), 1, "count")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_long_values(mariadb: Database, form: str) -> None:
+    query = "SELECT REPEAT('x', 3000000) AS a, seq FROM seq_1_to_5"
+    record = good(get(mariadb.url, query=query, format=form), 5)
+    assert sums(record)["a"] == 15_000_000

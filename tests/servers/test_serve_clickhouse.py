@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
-import json
-import os
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from support.adbc import QUIET
 from support.clickhouse import Server, engine, has_chdb, old_server  # noqa: F401 - a fixture
-from support.run import command, venturi
+from support.flight import ServerProcess
+from support.read import ran
+from support.run import command, venturi, venturi_process
+from support.wait import HANG_SECONDS
 from venturi.servers.throwaway.chdb_http import joined
 
 
@@ -52,29 +53,16 @@ def test_whole_answers(engine: Server, form: str) -> None:  # noqa: F811
     direct = engine.ask(f"{sums} ({query})")
     engine.ask("CREATE TABLE back (n UInt64, s String) ENGINE = Memory")
     try:
-        import urllib.request
-
-        def call(statement: str, body: bytes, **more: str) -> bytes:
-            wanted = "&".join(f"{k}={v}" for k, v in {"database": "venturi", **more}.items())
-            wanted += f"&query={urllib.request.quote(statement)}"
-            url = f"http://{engine.started.address}/?{wanted}"
-            with urllib.request.urlopen(urllib.request.Request(url, body)) as answer:
-                return bytes(answer.read())
-
-        rows = call(f"{query} FORMAT {form}", b"")
-        assert call(f"INSERT INTO back (n, s) FORMAT {form}", rows) == b""
+        rows = engine.post(f"{query} FORMAT {form}".encode(), {}, {})
+        assert engine.post(rows, {"query": f"INSERT INTO back (n, s) FORMAT {form}"}, {}) == b""
         assert engine.ask(f"{sums} back") == direct
     finally:
         engine.ask("DROP TABLE back")
 
 
 def test_the_format_that_jdbc_asks_for(engine: Server) -> None:  # noqa: F811
-    import urllib.request
-
-    headers = {"X-ClickHouse-Format": "JSONEachRow", "X-ClickHouse-User": "venturi"}
-    asked = urllib.request.Request(f"http://{engine.started.address}/", b"SELECT 1 AS a", headers)
-    with urllib.request.urlopen(asked) as answer:
-        assert answer.read() == b'{"a":1}\n'
+    headers = {"X-ClickHouse-Format": "JSONEachRow"}
+    assert engine.post(b"SELECT 1 AS a", {}, headers) == b'{"a":1}\n'
 
 
 def test_settings_are_a_requests_own(engine: Server) -> None:  # noqa: F811
@@ -94,54 +82,52 @@ def test_settings_are_a_requests_own(engine: Server) -> None:  # noqa: F811
     assert engine.ask("SELECT 'a\\'b'") == "a\\'b" and engine.ask("SELECT 1 WHERE 0") == ""
 
 
-def serve(*words: str, **variables: str) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
-    process = subprocess.Popen(
-        command("serve", "clickhouse", "--port", "0", "--json", "--exit-with-parent", *words),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, **variables},
+def serve(*words: str) -> ServerProcess:
+    return ServerProcess(
+        command("serve", "clickhouse", "--port", "0", "--json", "--exit-with-parent", *words)
     )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    return process, json.loads(line or b"{}")
 
 
 @pytest.mark.parametrize("kind", ["server", "chdb"])
 def test_served_by_hand_and_kept(kind: str, tmp_path: Path) -> None:
-    path = os.environ["PATH"]
     if kind == "chdb":
         has_chdb()
-    else:
-        path = old_server(tmp_path) + os.pathsep + path
+    with old_server() if kind == "server" else contextlib.nullcontext():
+        served_and_kept(kind, tmp_path)
+
+
+def served_and_kept(kind: str, tmp_path: Path) -> None:
     kept = str(tmp_path / "kept")
     for there in (False, True):
-        process, hello = serve("--engine", kind, "--data", kept, "--set", "max_threads=1", PATH=path)
-        try:
-            assert hello, process.communicate()[1]
+        with serve("--engine", kind, "--data", kept, "--set", "max_threads=1") as served:
+            hello = served.ready
             assert hello["software"].startswith("ClickHouse ") and hello["url"].endswith("/venturi")
             assert ("chdb" in hello["software"]) is (kind == "chdb")
             assert hello["settings"] == {"max_threads": "1"}
             words = ["--target", hello["url"], "--operation", "put", "--data", "builtin:birdstrikes"]
             words += ["--no-setup"] if there else ["--keep"]
-            done = venturi(
-                "run", *words, "--rows-per-stream", "10k", "--wire-format", "native", "--repeats", "1",
-                "--warmup", "0", "--no-ceilings", "--no-report", "--out", tmp_path / f"run{there}",
-            )  # fmt: skip
-            assert done.returncode == 0, done.stderr
-        finally:
-            said = process.communicate()[1]
-        assert process.returncode == 0 and not Path(hello["directory"]).exists(), said
+            words += ["--rows-per-stream", "10k", "--wire-format", "native", *QUIET]
+            ran(tmp_path / f"run{there}", *words)
+            said = served.process.communicate()[1]
+        assert served.process.returncode == 0 and not Path(hello["directory"]).exists(), said
     other = "server" if kind == "chdb" else "chdb"
-    process, hello = serve("--engine", other, "--data", kept, PATH=path)
-    said = process.communicate()[1].decode()
-    assert not hello and (f"its tables are of --engine {kind}" in said or "not installed here" in said)
+    with pytest.raises(AssertionError, match=f"its tables are of --engine {kind}|not installed here"):
+        serve("--engine", other, "--data", kept)
 
 
 def test_what_cannot_start_says_why() -> None:
     has_chdb()
-    process, hello = serve("--engine", "chdb", "--set", "max_threadz=1")
-    said = process.communicate()[1].decode()
-    assert not hello and process.returncode == 4 and "max_threadz" in said and "Traceback" not in said
+    done = venturi_process(
+        "serve",
+        "clickhouse",
+        "--port",
+        "0",
+        "--engine",
+        "chdb",
+        "--set",
+        "max_threadz=1",
+        timeout=HANG_SECONDS,
+    )
+    assert done.returncode == 4 and "max_threadz" in done.stderr and "Traceback" not in done.stderr
     done = venturi("serve", "clickhouse", "--engine", "duck")
     assert done.returncode == 2 and "--engine duck: is not one of auto, server, chdb" in done.stderr

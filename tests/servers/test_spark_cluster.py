@@ -15,8 +15,8 @@ import pytest
 
 from support import needs_spark  # noqa: F401  # before what imports Spark
 from support.charrow import serve_command
-from support.flight import ServerProcess
-from support.hosts import hosts, records
+from support.hosts import hosts
+from support.read import records
 from support.run import environment
 from support.spark_cluster import Cluster, spark_cluster
 from support.wait import wait_until
@@ -33,23 +33,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def url(cluster: Cluster) -> Iterator[str]:
     """A server on the driver's host that the others reach."""
-    words = serve_command("--host", cluster.driver.address)
-    server = ServerProcess([*cluster.driver.inside(), *words])
-    yield f"charrow://{server.address}"
-    server.stop()
+    with cluster.driver.server(command=serve_command) as server:
+        yield f"charrow://{server.address}"
 
 
 def shape(cluster: Cluster, target: str, out: Path) -> tuple[object, ...]:
     quick = (
-        "--no-ceilings",
-        "--no-report",
-        "--warmup",
-        "0",
-        "--repeats",
-        "2",
-        "--duration",
-        "600s,300ms",
-        "--no-shuffle",
+        *("--no-ceilings", "--no-report", "--no-shuffle", "--warmup", "0", "--repeats", "2"),
+        *("--duration", "600s,300ms"),
     )
     where = ("--on", "spark", "--master", cluster.master)
     return ("run", "--target", target, "--streams", "2", *quick, *where, "--out", out)
@@ -116,14 +107,10 @@ def test_a_table_read_by_executors_on_other_hosts(cluster: Cluster, tmp_path: Pa
     path, rows = tmp_path / "numbers.parquet", 400_000
     pq.write_table(pa.table({"id": range(rows)}), path, row_group_size=20_000)
     host = cluster.driver
-    served = serve_command("--host", host.address, "--table", f"numbers={path}")
-    server = ServerProcess([*host.inside(), *served])
-    try:
+    with host.server("--table", f"numbers={path}", command=serve_command) as server:
         words = (sys.executable, "-c", READ, cluster.master, host.address, f"charrow://{server.address}")
         reader = host.start(*words, env=environment(**cluster.variables()))
         said, trouble = reader.communicate()
-    finally:
-        server.stop()
     assert reader.returncode == 0, trouble[-3000:]
     found = json.loads(said.splitlines()[-1])
     assert {piece["host"] for piece in found} <= {worker.address for worker in cluster.workers}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support import needs_spark  # noqa: F401  # before what imports Spark
+from support import needs_spark, read  # noqa: F401  # before what imports Spark
 from support.run import command, environment
 
 pytestmark = pytest.mark.usefixtures("core")
@@ -29,9 +29,7 @@ def run(out: Path, *words: str) -> tuple[int, str, list[dict[str, Any]]]:
         stdin=subprocess.DEVNULL,
         check=False,
     )
-    trials = out / "trials.jsonl"
-    lines = trials.read_text().splitlines() if trials.exists() else []
-    return done.returncode, done.stderr, [json.loads(line) for line in lines]
+    return done.returncode, done.stderr, read.records(out)
 
 
 def test_partitions_encoders_and_decoders_within_spark_and_beside_it(tmp_path: Path) -> None:
@@ -57,13 +55,8 @@ def test_partitions_encoders_and_decoders_within_spark_and_beside_it(tmp_path: P
         assert sum(host["rows"] for host in hosts) == 100_000 * streams
         assert record["pools"]["server"]["encoders"]["threads"] == 2
         assert record["pools"]["client"]["decoders"]["threads"] == streams  # one of each loader
-    told = environment_of(tmp_path / "run")
-    assert set(told["hosts"]) == {"loader-1", "loader-2"}
-
-
-def environment_of(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((path / "environment.json").read_text())
-    return found
+    environment = json.loads((tmp_path / "run" / "environment.json").read_text())
+    assert set(environment["hosts"]) == {"loader-1", "loader-2"}
 
 
 def test_two_streams_a_loader_that_fail(tmp_path: Path) -> None:

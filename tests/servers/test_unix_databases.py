@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,47 +17,37 @@ pytestmark = pytest.mark.usefixtures("core")
 USAGE = {"rows": 3000, "streams": 2, "rows_per_batch": 100}
 
 
-def test_postgres(postgres: Database) -> None:
+def upserted(url: str, pid: int | None, **more: Any) -> None:
+    record = run_trial(url, **USAGE, **more)
+    assert record["error"] is None and record["verification"]["achieved"] == "sums"
+    assert record["target"]["pid"] == pid and record["resources"]["same_machine"] is True
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+def test_gets_and_upserts(kind: str, request: pytest.FixtureRequest) -> None:
+    database: Database = request.getfixturevalue(kind)
+    url = database.hello["unix_url"]
+    record = good(get(url, data=RECORDS, streams=2, rows=10_000), 20_000, "checksum")
+    assert record["target"]["pid"] == database.pid and record["resources"]["same_machine"] is True
+    for options in ({}, {"statement": "text"}):
+        upserted(url, database.pid, options=options)
+    # The process is known where the clock runs from the connection on, too.
+    upserted(url, database.pid, include_setup=True)
+
+
+def test_a_directory_of_postgres(postgres: Database) -> None:
+    """As clients of libpq name it: the socket of the usual port is in it."""
     url = postgres.hello["unix_url"]
-    record = get(url, data=RECORDS, streams=2, rows=10_000)
-    good(record, 20_000, "checksum")
-    assert record["target"]["pid"] == postgres.pid and record["resources"]["same_machine"] is True
-    upserted = run_trial(url, **USAGE)
-    assert upserted["error"] is None and upserted["verification"]["achieved"] == "sums"
-    # A directory, as clients of libpq name it, has the socket of the usual port in it.
     directory = str(Path(place_of(url)).parent)
     named = url.replace(place_of(url), directory)
-    if postgres.port == 5432:
-        good(get(named, data=RECORDS, rows=1000), 1000, "checksum")
-    else:
-        usual = Path(directory) / ".s.PGSQL.5432"
-        usual.symlink_to(place_of(url))
-        try:
-            good(get(named, data=RECORDS, rows=1000), 1000, "checksum")
-        finally:
-            usual.unlink()
+    if postgres.port != 5432:
         refused(get(named, data=RECORDS, rows=1000), "unreachable", directory, "there is no such socket")
-    gone = get(url.replace("/venturi", "/nowhere"), query="SELECT 1")
-    assert gone["error"] is not None and "nowhere" in gone["error"]["message"]
-
-
-def test_mysql(mariadb: Database) -> None:
-    url = mariadb.hello["unix_url"]
-    record = get(url, data=RECORDS, streams=2, rows=10_000)
-    good(record, 20_000, "checksum")
-    assert record["target"]["pid"] == mariadb.pid and record["resources"]["same_machine"] is True
-    for statement in ("text", "prepared"):
-        upserted = run_trial(url, **USAGE, options={"statement": statement})
-        assert upserted["error"] is None and upserted["verification"]["achieved"] == "sums"
-        assert upserted["target"]["pid"] == mariadb.pid
-    # The process is known where the clock runs from the connection on, too.
-    begun = run_trial(url, **USAGE, include_setup=True)
-    assert begun["error"] is None and begun["target"]["pid"] == mariadb.pid
+        (Path(directory) / ".s.PGSQL.5432").symlink_to(place_of(url))
+    good(get(named, data=RECORDS, rows=1000), 1000, "checksum")
+    refused(get(url.removesuffix("venturi") + "nowhere", query="SELECT 1"), "server", "nowhere")
 
 
 def test_redis() -> None:
     with redis_support.started() as server:
         assert server.unix_url is not None
-        record = run_trial(server.unix_url, **USAGE)
-        assert record["error"] is None and record["verification"]["achieved"] == "sums"
-        assert record["target"]["pid"] == server.pid and record["resources"]["same_machine"] is True
+        upserted(server.unix_url, server.pid)

@@ -6,25 +6,25 @@ import json
 import os
 import random
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from support.link import started
 from support.needs import require_server
-from support.run import command, environment, venturi
+from support.read import ran, records
+from support.run import venturi
 from support.wait import wait_until
 
 pytestmark = pytest.mark.usefixtures("core")
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (path / "trials.jsonl").read_text().splitlines()]
+SOFTWARE = {"mysql": "MariaDB", "postgres": "PostgreSQL"}
 
 
-@pytest.mark.parametrize("scheme", ["mysql", "postgres"])
+@pytest.mark.parametrize("scheme", SOFTWARE)
 def test_streams_that_meet_in_the_same_rows_do_not_wait_for_each_other_in_a_ring(
     scheme: str, tmp_path: Path
 ) -> None:
@@ -36,14 +36,16 @@ def test_streams_that_meet_in_the_same_rows_do_not_wait_for_each_other_in_a_ring
     rows = [key for _ in range(100) for key in draw.sample(keys, 500)]
     clicks = tmp_path / "clicks.csv"
     clicks.write_text("day,page,hits\n" + "".join(f"{day},{page},1\n" for day, page in rows))
-    words = command(
-        *("run", "--operation", "upsert", "--target", f"{scheme}://local", "--data", clicks),
+    found = ran(
+        tmp_path / "r",
+        *("--operation", "upsert", "--target", f"{scheme}://local", "--data", clicks),
         *("--key", "day,page", "--add", "hits", "--streams", "4", "--duration", "1s", "--repeats", "2"),
-        *("--warmup", "0", "--no-report", "--no-ceilings", "--out", tmp_path / "r"),
+        *("--warmup", "0", "--no-report", "--no-ceilings"),
     )
-    done = subprocess.run(words, capture_output=True, text=True, env=environment(), check=False)
-    assert done.returncode == 0, done.stderr
-    for line in lines(tmp_path / "r"):
+    server = json.loads((tmp_path / "r" / "environment.json").read_text())["server"]
+    assert server["software"]["server"].startswith(SOFTWARE[scheme]) and server["settings"]
+    for line in found:
+        assert line["target"]["software"].startswith(SOFTWARE[scheme])
         assert (line["outcome"], line["errors"]) == ("ok", None), line["error"]
         assert line["verification"]["achieved"] == "sums" and line["counts"]["rows"] > 1000
         (hits,) = line["verification"]["sums"]
@@ -60,17 +62,11 @@ def has_rows(connection: psycopg.Connection[Any]) -> bool:
 def test_a_server_that_dies_is_a_failed_trial_and_the_sweep_can_be_finished(tmp_path: Path) -> None:
     require_server("postgres")
     path = tmp_path / "r"
-    process = subprocess.Popen(
-        command(
-            *("run", "--target", "postgres://local", "--out", path, "--json", "--no-report", "--no-ceilings"),
-            *("--duration", "5s", "--working-set", "5k", "--rows-per-batch", "50", "--streams", "2"),
-            *("--repeats", "2", "--warmup", "1", "--timeout", "10s"),
-        ),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
+    process = started(
+        *("run", "--target", "postgres://local", "--out", path, "--json", "--no-report", "--no-ceilings"),
+        *("--duration", "5s", "--working-set", "5k", "--rows-per-batch", "50", "--streams", "2"),
+        *("--repeats", "2", "--warmup", "1", "--timeout", "10s"),
+        cwd=tmp_path,
     )
     assert process.stdout is not None
     first = json.loads(process.stdout.readline())
@@ -85,7 +81,7 @@ def test_a_server_that_dies_is_a_failed_trial_and_the_sweep_can_be_finished(tmp_
     _, said = process.communicate()
     assert process.returncode == 5, said
     assert "warning: the server of postgres://local died" in said and "starting another" in said
-    found = lines(path)
+    found = records(path)
     assert [line["outcome"] for line in found] == ["ok", "failed", "ok"]
     failed = found[1]
     assert failed["error"]["kind"] == "lost" and failed["error"]["stream"] is not None
@@ -95,25 +91,6 @@ def test_a_server_that_dies_is_a_failed_trial_and_the_sweep_can_be_finished(tmp_
     assert failed["errors"]["in_doubt"]["rows"] == 50 * failed["errors"]["in_doubt"]["batches"]
     done = venturi("run", "--resume", path, "--retry-failed", "--quiet")
     assert done.returncode == 0, done.stderr
-    again = lines(path)
+    again = records(path)
     assert again[:3] == found and [line["outcome"] for line in again[3:]] == ["ok"]
     assert (again[3]["repeat"], again[3]["warmup"]) == (failed["repeat"], failed["warmup"])
-
-
-def test_the_environment_says_how_a_server_of_ours_is_set(tmp_path: Path) -> None:
-    require_server("postgres")
-    done = venturi(
-        "run",
-        "--target",
-        "postgres://local",
-        "--out",
-        tmp_path / "r",
-        *("--duration", "200ms", "--working-set", "5k", "--repeats", "1", "--warmup", "0"),
-        "--no-report",
-        "--no-ceilings",
-    )
-    assert done.returncode == 0, done.stderr
-    server = json.loads((tmp_path / "r" / "environment.json").read_text())["server"]
-    assert server["software"]["server"].startswith("PostgreSQL") and server["settings"]
-    (name,) = {line["target"]["software"] for line in lines(tmp_path / "r")}
-    assert name.startswith("PostgreSQL")

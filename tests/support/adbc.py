@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -36,14 +35,10 @@ def run(out: Path, name: str, *words: object) -> list[dict[str, Any]]:
     """The records of a run; where a trial failed, the run says so."""
     url = name if "://" in name else f"adbc://{name}"
     done = venturi("run", "--target", url, *words, *QUIET, "--out", out)
-    records = lines(out)
-    good = all(record["outcome"] == "ok" for record in records)
+    found = read_support.records(out)
+    good = all(record["outcome"] == "ok" for record in found)
     assert (done.returncode == 0) is good, done.stderr
-    return records
-
-
-def lines(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()]
+    return found
 
 
 @pytest.fixture

@@ -60,8 +60,6 @@ class Server:
     """Takes rows out of the table while they are written."""
     alter: Callable[[], object] | None = None
     """Changes them; None where bytes can be changed on their way."""
-    database: database_support.Database | None = None
-    """The same as a database, where it is one of support/database.py."""
     needle: tuple[str, Mapping[str, Any]] = ("", {})
     """What is behind the URL, and the options, of a get of what `needle` made."""
 
@@ -103,14 +101,9 @@ Start = Callable[[Certificates, Path], AbstractContextManager[Server]]
 def _ours(scheme: str, certificates: Certificates, place: Path) -> Iterator[Server]:
     """`venturi serve flight`, `charrow`, `http`; with TLS it speaks nothing else, so that is another one."""
 
-    @contextlib.contextmanager
-    def start(*words: object) -> Iterator[ServerProcess]:
+    def start(*words: object) -> ServerProcess:
         common = ("--port", 0, "--json", "--exit-with-parent", "--token-env", RIGHT_ENV)
-        process = ServerProcess(command("serve", scheme.partition("+")[0], *common, *words))
-        try:
-            yield process
-        finally:
-            process.stop()
+        return ServerProcess(command("serve", scheme.partition("+")[0], *common, *words))
 
     @contextlib.contextmanager
     def secure() -> Iterator[str]:
@@ -137,21 +130,6 @@ def _readable(source: Path, place: Path, owner: str | None) -> str:
     if owner and os.geteuid() == 0:
         shutil.chown(copied, owner)
     return str(copied)
-
-
-def _key_store(certificates: Certificates, place: Path) -> Path:
-    """The server's certificate and key, as Java reads them, with the password `venturi`."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.serialization import pkcs12
-
-    (certificate,) = x509.load_pem_x509_certificates(certificates.server.read_bytes())
-    key: Any = serialization.load_pem_private_key(certificates.server_key.read_bytes(), None)
-    secret = serialization.BestAvailableEncryption(b"venturi")
-    path = place / "server.p12"
-    path.write_bytes(pkcs12.serialize_key_and_certificates(b"server", key, certificate, None, secret))
-    path.chmod(0o644)
-    return path
 
 
 LIKE = "SELECT table_name FROM information_schema.tables WHERE table_name LIKE 'venturi%'"
@@ -185,29 +163,21 @@ STATEMENTS = {
 
 @contextlib.contextmanager
 def _database(name: str, certificates: Certificates, place: Path) -> Iterator[Server]:
-    """A database of `throwaway`, with one server for plain and secured connections."""
+    """A database of `throwaway`, with one server for plain and secured connections; Cassandra is that of all
+    tests."""
     if name == "cassandra":
-        keys = (
-            f"keystore: '{_key_store(certificates, place)}', keystore_password: venturi, store_type: PKCS12"
-        )
-        settings = {
-            "client_encryption_options": f"{{enabled: true, optional: true, {keys}}}",
-            # Tests of rights and limits use this server too: tests/servers/test_cassandra.py.
-            "authorizer": "CassandraAuthorizer",
-            "batch_size_fail_threshold": "64KiB",
-            "batch_size_warn_threshold": "5KiB",
-        }
+        database = database_support.SHARED[name]
     else:
         owner = "postgres" if name == "postgres" else None  # it refuses a key that others may read
         files = [_readable(path, place, owner) for path in (certificates.server, certificates.server_key)]
         names = ("ssl_cert", "ssl_key") if name == "mariadb" else ("ssl_cert_file", "ssl_key_file")
         settings = dict(zip(names, files, strict=True)) | ({"ssl": "on"} if name == "postgres" else {})
-    database = database_support.start(name, settings=settings, password_env=RIGHT_ENV)
+        database = database_support.start(name, settings=settings, password_env=RIGHT_ENV)
     tables, lose = STATEMENTS[name]
 
     def ask(statement: str) -> Rows:
         if name == "cassandra":
-            statement = statement.replace(f" {TABLE}", f" venturi.{TABLE}")
+            statement = re.sub(rf" ({TABLE}|sales)\b", r" venturi.\1", statement)
         return database.run_sql(statement)
 
     def lose_one() -> None:
@@ -218,15 +188,15 @@ def _database(name: str, certificates: Certificates, place: Path) -> Iterator[Se
         login = {"password_env": RIGHT_ENV}
         needle = ("", {"query": NEEDLES[name]} if name in NEEDLES else {})
         if name == "cassandra":
-            ask("CREATE TABLE venturi.trips (id int PRIMARY KEY, name text)")
+            ask("CREATE TABLE IF NOT EXISTS venturi.trips (id int PRIMARY KEY, name text)")
             for n in range(1000):
                 database.run_sql("INSERT INTO venturi.trips (id, name) VALUES (%s, %s)", n, f"n{n}")
         yield Server(
-            database.url, login, database.pid, ask=ask, tables=tables, lose=lose_one, needle=needle,
-            database=database,
+            database.url, login, database.pid, ask=ask, tables=tables, lose=lose_one, needle=needle
         )  # fmt: skip
     finally:
-        database.stop()
+        if name not in database_support.SHARED:
+            database.stop()
 
 
 @contextlib.contextmanager
@@ -304,7 +274,7 @@ def _duckdb_file(certificates: Certificates, place: Path) -> Iterator[Server]:
     import _duckdb
 
     def ask(statement: str) -> Rows:
-        with duckdb.connect(str(place / "x.duckdb"), read_only=True) as database:
+        with duckdb.connect(str(place / "x.duckdb")) as database:
             return database.execute(statement).fetchall()
 
     duckdb.connect(str(place / "x.duckdb")).close()
@@ -421,31 +391,34 @@ def _file(*left_out: str, **more: Any) -> pa.Table:
     return pa.table({name: column for name, column in columns.items() if name not in left_out})
 
 
-def _gets(*forms: str, endless: str, number: Mapping[str, Bytes] | None = None) -> tuple[Way, ...]:
+def _ways(operation: str, *options: Mapping[str, Any], **more: Any) -> tuple[Way, ...]:
+    return tuple(Way(operation, given, **more) for given in options or ({},))
+
+
+def _gets(*forms: str, endless: str, **more: Any) -> tuple[Way, ...]:
     """Gets of a database, by each form of its rows on the wire."""
-    numbers = number or {}
-    return tuple(
-        Way(
-            "get", {"format": form} if form else {}, numbers.get(form, _little), endless=endless,
-            verified="checksum",
-        )
-        for form in forms
-    )  # fmt: skip
+    options = [{"format": form} if form else {} for form in forms]
+    return _ways("get", *options, endless=endless, verified="checksum", **more)
 
 
 NO_SERVER = "it runs in this process: there is no server"
 NO_LOGIN = "its store asks nobody who he is"
 NO_TLS = "its protocol has no TLS"
+TELLS_LENGTHS = "its messages have lengths, so one that is short is a broken message, and no lost row"
+LOCAL = {
+    name: NO_SERVER for name in ("fair", "killed", "severed", "strangers", "tls", "credentials", "secrets")
+}
+SIZES = {"upsert": ("--working-set", "1k"), "ingest": ("--hosts", "10")}
 
 
 @dataclass(frozen=True)
 class System:
     start: Start
     ways: tuple[Way, ...]
-    verified: str
-    """What verification by checksum achieves at best."""
-    software: str
+    software: str = "venturi "
     """How its server calls itself."""
+    verified: str = "sums"
+    """What verification by checksum achieves at best."""
     stranger: str = ""
     """What is said where something else answers on its port, as a pattern."""
     blocks: bool = False
@@ -460,63 +433,70 @@ class System:
     message: bytes | None = None
     """What a value is a part of on the wire and can be left out, as a pattern with the value; None: rows are
     taken out of the table."""
-    long: Mapping[str, Any] = field(default_factory=lambda: {"duration_ns": 60_000_000_000})
-    """Fields of the spec of a trial that is long enough to be ended; for the command: `flags`."""
-    flags: tuple[str, ...] = ("--duration", "60s")
-    amount: int = 20_000_000
-    """Bytes after which it is in the middle of it."""
+    rows: int | None = None
+    """Rows per stream of a trial that is long enough to be ended; None: it has a minute."""
     without: Mapping[str, str] = field(default_factory=dict)
     """Behaviours that it cannot have, and why."""
     ours: bool = False
     """Its server is Venturi's, or it is a file."""
     reads: Reads | None = None
+    theirs: str = "CREATE TABLE sales (hits int PRIMARY KEY)"
+    """A statement that makes a table of somebody else's."""
     shared: bool = False
     """Others use its server too, so its connections are cut where it would be killed."""
 
+    @property
+    def long(self) -> dict[str, Any]:
+        """Fields of the spec of a trial that is long enough."""
+        if self.rows is not None:
+            return {"rows_per_stream": self.rows, "verify": "none"}
+        return {"duration_ns": 60_000_000_000}
 
-def _ways(operation: str, *options: Mapping[str, Any], number: Bytes = _little) -> tuple[Way, ...]:
-    return tuple(Way(operation, given, number) for given in options or ({},))
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The same for the command, which takes longer."""
+        length = ("--rows-per-stream", str(5 * self.rows)) if self.rows else ("--duration", "60s")
+        return (*length, *SIZES.get(self.ways[0].operation, ()))
 
+    @property
+    def amount(self) -> int:
+        """Bytes after which such a trial is in the middle of it."""
+        return 20_000_000 if self.ours else 300_000
 
-UPSERT = ("--duration", "60s", "--working-set", "1k")
-INGEST = ("--duration", "60s", "--hosts", "10")
-LOCAL = {
-    name: NO_SERVER for name in ("fair", "killed", "severed", "strangers", "tls", "credentials", "secrets")
-}
-TELLS_LENGTHS = "its messages have lengths, so one that is short is a broken message, and no lost row"
+    @property
+    def has_tables(self) -> bool:
+        return self.ways[0].operation == "upsert" or self.blocks
 
 
 def _store(scheme: str, message: bytes, *options: Mapping[str, Any], **without: str) -> System:
     return System(
         partial(_store_server, scheme),
         _ways("ingest", *options, number=_text),
-        "checksum",
-        "venturi ",
+        verified="checksum",
         stranger="the server said|the connection was lost|HTTP: ",
         quotes=True,
         message=message,
-        flags=INGEST,
         without={"tls": NO_TLS, "credentials": NO_LOGIN, "secrets": NO_LOGIN, **without},
         ours=True,
     )
 
 
 def _clickhouse(engine: str, version: str, *forms: str) -> System:
-    rows = "SELECT number FROM system.numbers LIMIT 30000000"
-    puts = [Way("put", {"format": form}) for form in forms]
-    gets = [Way("get", {"format": form}, endless=rows) for form in forms]
+    options = [{"format": form} for form in forms]
     return System(
         partial(_clickhouse_server, engine),
-        (*puts, *gets, Way("get", {"format": "rowbinary", "split": "key"}, alike=True)),
-        "sums",
+        (
+            *_ways("put", *options),
+            *_ways("get", *options, endless="SELECT number FROM system.numbers LIMIT 30000000"),
+            Way("get", {"format": "rowbinary", "split": "key"}, alike=True),
+        ),
         f"ClickHouse {version}",
         stranger="HTTP",
         denied="Code: ",
         blocks=True,
-        long={"rows_per_stream": 1_000_000, "verify": "none"},
-        amount=300_000,
-        flags=("--rows-per-stream", "5M"),
+        rows=1_000_000,
         without={"fair": "how much each stream does is known beforehand"},
+        theirs="CREATE TABLE sales (hits Int64) ENGINE = Log",
     )
 
 
@@ -527,13 +507,14 @@ SMALL: dict[str, pa.Array] = {
     "at": pa.array([0, 86_399_999_999_999, None], pa.time64("ns")),
 }
 RANGE = "WITH RECURSIVE r(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM r"
+GRPC = "is it a gRPC server|speak HTTP/2|a malformed DATA frame"
+TEXT, INSERT, COUNTER = {"statement": "text"}, {"write": "insert"}, {"write": "counter"}
 SYSTEMS: dict[str, System] = {
     "flight": System(
         partial(_ours, "flight"),
         (*_ways("get", {}, {"connections": "shared"}), *_ways("put", {}, {"ack": "batch"})),
-        "checksum",
-        "venturi ",
-        stranger="is it a gRPC server|speak HTTP/2|a malformed DATA frame",
+        verified="checksum",
+        stranger=GRPC,
         denied="the token is wrong",
         without={"lost": TELLS_LENGTHS},
         ours=True,
@@ -542,22 +523,18 @@ SYSTEMS: dict[str, System] = {
         _flightsql,
         (
             Way("put"),
-            *(
-                Way(
-                    "get",
-                    {"statement": how},
-                    endless="SELECT a.id FROM needle AS a, needle AS b, needle AS c",
-                    verified="checksum",
-                )
-                for how in ("text", "prepared")
+            *_ways(
+                "get",
+                TEXT,
+                {"statement": "prepared"},
+                endless="SELECT a.id FROM needle AS a, needle AS b, needle AS c",
+                verified="checksum",
             ),
         ),
-        "sums",
         "db_name sqlite 3",
-        stranger="is it a gRPC server|speak HTTP/2|a malformed DATA frame",
+        stranger=GRPC,
         denied="UNAUTHENTICATED",
         blocks=True,
-        amount=300_000,
         reads=Reads(
             _file("d", "t", "o", "u", "f32", "i32", "p", "b"),
             "SELECT id, hits AS name FROM needle",
@@ -577,8 +554,7 @@ SYSTEMS: dict[str, System] = {
     "http+arrow": System(
         partial(_ours, "http+arrow"),
         (*_ways("get", {}), *_ways("put", {}, {"http_method": "PUT"})),
-        "checksum",
-        "venturi ",
+        verified="checksum",
         denied="token|password",
         without={
             "lost": TELLS_LENGTHS,
@@ -589,8 +565,7 @@ SYSTEMS: dict[str, System] = {
     "charrow": System(
         partial(_ours, "charrow"),
         _ways("get", {}, {"decoders": 0}, {"encoders": 2, "decoders": 2}),
-        "checksum",
-        "venturi ",
+        verified="checksum",
         stranger="is it a charrow server",
         denied="password",
         without={"lost": TELLS_LENGTHS},
@@ -599,16 +574,13 @@ SYSTEMS: dict[str, System] = {
     "mysql": System(
         partial(_database, "mariadb"),
         (
-            *_ways("upsert", {"statement": "text"}, number=_text),
+            *_ways("upsert", TEXT, number=_text),
             *_ways("upsert", {"statement": "prepared"}),
             *_gets(
-                "binary",
-                "text",
-                number={"text": _text},
-                endless="SELECT seq, REPEAT('x', 100) AS s FROM seq_1_to_100000000",
+                "binary", endless=(endless := "SELECT seq, REPEAT('x', 100) AS s FROM seq_1_to_100000000")
             ),
+            *_gets("text", endless=endless, number=_text),
         ),
-        "sums",
         "MariaDB 1|MySQL",
         stranger="speak MySQL's protocol|is it a MySQL server|is a firewall in the way",
         gone="does the server still run",
@@ -625,59 +597,64 @@ SYSTEMS: dict[str, System] = {
         ),
         password=f"{HARD} ö",
         denied=f"error 1045.*is what {WRONG_ENV} holds the password",
-        flags=UPSERT,
-        amount=300_000,
     ),
     "postgres": System(
         partial(_database, "postgres"),
         (
             *_ways("upsert", {}, {"method": "copy"}, number=_big),
-            *_ways("upsert", {"statement": "text"}, number=_text),
+            *_ways("upsert", TEXT, number=_text),
             Way("upsert", {"synchronous": "off"}, alike=True),
             Way("upsert", {}, more={"in_flight": 4}, alike=True),
             *_gets(
-                "copy",
-                "rows",
-                number={"copy": _big, "rows": _big},
+                *("copy", "rows"),
+                number=_big,
                 endless="SELECT generate_series(1, 100000000) AS n, repeat('x', 100) AS s",
             ),
         ),
-        "sums",
         "PostgreSQL ",
         stranger="is it a PostgreSQL server",
         denied=r"\(28P01\)",
         reads=Reads(
-            _file("u", "f32", "p"),
+            _file("u", "f32", "p", z=pa.array([1, 2, None], pa.timestamp("us", "UTC"))),
             "SELECT n AS id, 'n' || n AS name FROM generate_series(1, 1000) AS n",
             ("SELECT 10 / (300000 - n) AS a FROM generate_series(1, 400000) AS n", f"{SOME}division by zero"),
             r"\(42601\)",
             r"\(42P01\)",
         ),
-        flags=UPSERT,
-        amount=300_000,
     ),
     "cassandra": System(
         partial(_database, "cassandra"),
         (
-            *_ways("upsert", {"write": "counter"}, {"write": "insert"}, number=_big),
-            *_ways("upsert", {"write": "insert", "statement": "text"}, number=_text),
-            *(
-                Way("upsert", options, alike=True)
-                for options in (
-                    {"write": "insert", "batch": "logged"},
-                    {"write": "insert", "batch": "logged", "statement": "text"},
-                    {"write": "counter", "compression": "lz4"},
-                )
+            *_ways("upsert", COUNTER, INSERT, number=_big),
+            *_ways("upsert", INSERT | TEXT, number=_text),
+            *_ways(
+                "upsert",
+                *(INSERT | form | {"batch": "logged"} for form in ({}, TEXT)),
+                *(
+                    kind | form | {"batch_form": "statement"}
+                    for kind in (COUNTER, INSERT)
+                    for form in ({}, TEXT)
+                ),
+                *({"compression": name} for name in ("lz4", "snappy")),
+                {"token_aware": False},
+                {"partition_key": 1},
+                {"partition_key": 3, "consistency": "all"},
+                {"init": ["SELECT key FROM system.local"]},
+                alike=True,
+            ),
+            *_ways(
+                "upsert",
+                *(kind | form | {"batch": "none"} for kind in (COUNTER, INSERT) for form in ({}, TEXT)),
+                more={"rows_per_batch": 1, "in_flight": 64},
+                alike=True,
             ),
             Way("get", alike=True, verified="checksum"),
         ),
-        "sums",
         r"Cassandra 5\.",
         stranger="is it a Cassandra|is a firewall in the way",
         gone="is the server still running",
         denied="does not accept the user or the password",
-        flags=UPSERT,
-        amount=300_000,
+        without={"users_table": "its counters are in tables apart: tests/servers/test_cassandra.py"},
         shared=True,
         reads=Reads(
             _file("t", "u", "p", t_ms=pa.array([-1, None, 5], pa.timestamp("ms", "UTC")), **SMALL),
@@ -691,23 +668,17 @@ SYSTEMS: dict[str, System] = {
     "redis": System(
         _redis,
         _ways("upsert", number=_text),
-        "sums",
         "Redis |Valkey ",
         stranger="is it a Redis server|is a firewall in the way",
         gone="is the server still running",
         denied=f"WRONGPASS.*is what {WRONG_ENV} holds the password",
-        flags=UPSERT,
-        amount=300_000,
+        theirs="HSET sales:x hits 5",
     ),
     "clickhouse": _clickhouse("chdb", "26.", "arrow", "native", "rowbinary"),
     "clickhouse-2018": _clickhouse("server", "18.16.1", "native", "rowbinary"),
     "sqlite": System(
         _sqlite,
-        (
-            *_ways("upsert", {}, {"statement": "text"}),
-            *_gets("", endless=f"{RANGE}) SELECT id FROM r"),
-        ),
-        "sums",
+        (*_ways("upsert", {}, TEXT), *_gets("", endless=f"{RANGE}) SELECT id FROM r")),
         r"SQLite 3\.",
         reads=Reads(
             _file("d", "t", "o", "u", "f32", "i32", "p"),
@@ -726,10 +697,9 @@ SYSTEMS: dict[str, System] = {
     "duckdb": System(
         _duckdb_file,
         (
-            *_ways("upsert", {}, {"statement": "text"}, {"method": "copy"}),
+            *_ways("upsert", {}, TEXT, {"method": "copy"}),
             *_gets("", endless="SELECT i FROM range(9000000000000000) AS r(i)"),
         ),
-        "sums",
         "DuckDB v",
         reads=Reads(
             _file(),

@@ -1,47 +1,14 @@
-"""Our server of charrow for tests, and the stranger's ends that it is tested with."""
+"""Our server of charrow for tests. Strangers' ends are in charrow_peer.py and charrow_peer_server.py."""
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Iterator
 from functools import partial
 
 import pyarrow as pa
 
 from support import flight
-from support.charrow_peer import (
-    HELLO,
-    NewPartition,
-    Partition,
-    Refused,
-    fresh,
-    handshake,
-    query,
-    shared,
-    together,
-)
-from support.charrow_peer_server import NewServer, OldServer
 from support.flight import ServerProcess
-
-__all__ = [
-    "HELLO",
-    "NewPartition",
-    "NewServer",
-    "OldServer",
-    "Partition",
-    "Refused",
-    "fresh",
-    "handshake",
-    "plain",
-    "query",
-    "serve_command",
-    "served",
-    "serving",
-    "shared",
-    "together",
-]
-
 
 served = partial(flight.served, "charrow")
 
@@ -51,14 +18,9 @@ def serve_command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "venturi", "serve", "charrow", *common, *arguments]
 
 
-@contextlib.contextmanager
-def serving(*arguments: object, **environment: str) -> Iterator[ServerProcess]:
+def serving(*arguments: object, **environment: str) -> ServerProcess:
     """`venturi serve charrow` with these arguments, as long as the block lasts."""
-    server = ServerProcess(serve_command(*map(str, arguments)), environment)
-    try:
-        yield server
-    finally:
-        server.stop()
+    return ServerProcess(serve_command(*map(str, arguments)), environment)
 
 
 def plain(table: pa.Table) -> pa.Table:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from support.wait import HANG_SECONDS
+
 
 def spec(
     target: str,
@@ -42,12 +44,26 @@ def spec(
     return document | more
 
 
-def run_trial(target: str, **choices: Any) -> dict[str, Any]:
-    """The record of a trial, as JSON says it."""
+def run(document: dict[str, Any]) -> dict[str, Any]:
+    """The record of the trial of a spec, as JSON says it."""
     from venturi import _core
 
-    record: dict[str, Any] = json.loads(_core.run_trial(json.dumps(spec(target, **choices)), _core.Control()))
+    record: dict[str, Any] = json.loads(_core.run_trial(json.dumps(document), _core.Control()))
     return record
+
+
+def run_trial(target: str, **choices: Any) -> dict[str, Any]:
+    """The record of a trial of `usage`."""
+    return run(spec(target, **choices))
+
+
+def refused(target: str, **choices: Any) -> tuple[str, str]:
+    """Kind and line of the error of a trial that must fail."""
+    record = run_trial(target, **{"rows": 1000, **choices})
+    assert record["outcome"] == "failed", record
+    message = record["error"]["message"]
+    assert "\n" not in message and len(message) < 600, message
+    return record["error"]["kind"], message
 
 
 @contextmanager
@@ -64,7 +80,7 @@ def connecting_all_the_time() -> Iterator[None]:
         thread = threading.Thread(target=connect)
         thread.start()
         try:
-            assert opened.wait(60)
+            assert opened.wait(HANG_SECONDS)
             yield
         finally:
             ended.set()

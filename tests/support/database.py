@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import json
 import os
-import signal
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,9 +17,13 @@ from typing import Any
 
 import pytest
 
-from support.wait import wait_until
+from support.flight import Certificates
+from support.secret import HARD
 from venturi.common.errors import VenturiError
 from venturi.servers import throwaway
+
+PASSWORD_ENV = "VENTURI_TEST_CASSANDRA"
+"""The variable with the password of the shared Cassandra."""
 
 
 class Database:
@@ -59,29 +60,15 @@ class Database:
         connect = {"mariadb": _mysql, "postgres": _postgres, "cassandra": _cassandra}[self.server.name]
         return connect(self, statement, values, administrator)
 
-    @contextlib.contextmanager
-    def transaction(self, statement: str) -> Iterator[None]:
-        """PostgreSQL: what the statement locks stays so until this is left."""
-        with postgres_connection(self, administrator=False, autocommit=False) as connection:
-            connection.execute(statement)
-            yield
-            connection.rollback()
+    def cluster(self) -> Any:
+        """Cassandra's driver, logged in. Its limits of 2 s and 5 s are too short for a server that has just
+        started on a busy machine."""
+        from cassandra.auth import PlainTextAuthProvider
+        from cassandra.cluster import Cluster
 
-    def login_error(self, password: str) -> str | None:
-        """What the server says to another password."""
-        right, self.password = self.password, password
-        try:
-            self.run_sql("SELECT 1" if self.server.name != "cassandra" else "SELECT key FROM system.local")
-        except Exception as error:
-            return str(error)
-        finally:
-            self.password = right
-        return None
-
-    def kill(self) -> None:
-        """As a crash has it: kill -9."""
-        self.ends.close()
-        os.kill(self.pid, signal.SIGKILL)
+        login = PlainTextAuthProvider("venturi", self.password) if self.password is not None else None
+        patience = {"connect_timeout": 60, "control_connection_timeout": 60}
+        return Cluster(["127.0.0.1"], port=self.port, auth_provider=login, **patience)
 
     def stop(self) -> None:
         self.ends.close()
@@ -124,25 +111,12 @@ def _postgres(database: Database, statement: str, values: tuple[Any, ...], admin
 
 
 def _cassandra(database: Database, statement: str, values: tuple[Any, ...], administrator: bool) -> list[Any]:
-    from cassandra.auth import PlainTextAuthProvider
-
     if database.sessions.get(database.password) is None:
-        login = None
-        if database.password is not None:
-            login = PlainTextAuthProvider("venturi", database.password)
-        cluster = cassandra_cluster(database.port, auth_provider=login)
+        cluster = database.cluster()
         database.ends.callback(cluster.shutdown)
         session = database.sessions[database.password] = cluster.connect()
         session.default_timeout = 60
     return [tuple(row) for row in database.sessions[database.password].execute(statement, values or None)]
-
-
-def cassandra_cluster(port: int, **more: Any) -> Any:
-    """One that waits for a server that has just started on a busy machine: the driver's own limits are
-    2 s and 5 s."""
-    from cassandra.cluster import Cluster
-
-    return Cluster(["127.0.0.1"], port=port, connect_timeout=60, control_connection_timeout=60, **more)
 
 
 def available(name: str) -> None:
@@ -161,6 +135,10 @@ def start(name: str, **choices: Any) -> Database:
     return Database(throwaway.named(name)(**choices).start())
 
 
+SHARED: dict[str, Database] = {}
+"""Servers that behaviours and other tests use together."""
+
+
 def _shared(name: str) -> Iterator[Database]:
     database = start(name)
     yield database
@@ -177,9 +155,40 @@ def postgres() -> Iterator[Database]:
     yield from _shared("postgres")
 
 
+def _key_store(certificates: Certificates, place: Path) -> Path:
+    """The server's certificate and key as Java reads them; the password is `venturi`."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.serialization import pkcs12
+
+    (certificate,) = x509.load_pem_x509_certificates(certificates.server.read_bytes())
+    key: Any = serialization.load_pem_private_key(certificates.server_key.read_bytes(), None)
+    secret = serialization.BestAvailableEncryption(b"venturi")
+    path = place / "server.p12"
+    path.write_bytes(pkcs12.serialize_key_and_certificates(b"server", key, certificate, None, secret))
+    path.chmod(0o644)
+    return path
+
+
 @pytest.fixture(scope="session")
-def cassandra() -> Iterator[Database]:
-    yield from _shared("cassandra")
+def cassandra(certificates: Certificates) -> Iterator[Database]:
+    """It demands a log-in, has rights, TLS beside plain connections, and Cassandra's default limits of
+    batches. The behaviours use it too."""
+    os.environ[PASSWORD_ENV] = HARD
+    with tempfile.TemporaryDirectory(prefix="venturi-keys-") as place:
+        os.chmod(place, 0o755)  # the account which a server runs as for root can enter it
+        store = _key_store(certificates, Path(place))
+        keys = f"keystore: '{store}', keystore_password: venturi, store_type: PKCS12"
+        settings = {
+            "client_encryption_options": f"{{enabled: true, optional: true, {keys}}}",
+            "authorizer": "CassandraAuthorizer",
+            "batch_size_fail_threshold": "64KiB",
+            "batch_size_warn_threshold": "5KiB",
+        }
+        SHARED["cassandra"] = database = start("cassandra", settings=settings, password_env=PASSWORD_ENV)
+        yield database
+        del SHARED["cassandra"]
+        database.stop()
 
 
 def skewed(offset: str) -> dict[str, str]:
@@ -213,25 +222,3 @@ def start_database() -> Iterator[Callable[..., Database]]:
     yield begin
     for database in running:
         database.stop()
-
-
-def once_it_runs(
-    spec: dict[str, Any],
-    act: Callable[[], None] | None = None,
-    batches: int = 20,
-    until: Callable[[], bool] | None = None,
-) -> dict[str, Any]:
-    """The record of a trial during which `act` happens, once `batches` have been acknowledged or `until`
-    holds. Without `act` the trial is cancelled."""
-    from venturi import _core
-
-    control = _core.Control()
-    records: list[Any] = []
-    trial = threading.Thread(target=lambda: records.append(_core.run_trial(json.dumps(spec), control)))
-    trial.start()
-    until = until or (lambda: control.progress()["batches"] >= batches)
-    wait_until(lambda: until() or not trial.is_alive())
-    (act or control.cancel)()
-    trial.join()
-    record: dict[str, Any] = json.loads(records[0])
-    return record

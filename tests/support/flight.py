@@ -19,7 +19,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from support.core import run
 from support.run import ROOT, helper, python_path
+from support.wait import HANG_SECONDS
 
 
 def records(rows: int, start: int = 0) -> pa.Table:
@@ -116,11 +118,9 @@ def write_ipc(table: pa.Table, path: Path) -> Path:
     return path
 
 
-def run_trial(target: str, operation: str = "get", **changes: Any) -> dict[str, Any]:
-    """The record of one small trial; `changes` are fields of the spec (docs/format.md)."""
-    from venturi import _core
-
-    spec: dict[str, Any] = {
+def trial_spec(target: str, operation: str = "get", **changes: Any) -> dict[str, Any]:
+    """One small trial; `changes` are fields of the spec (docs/format.md)."""
+    return {
         "trial": uuid.uuid4().hex,
         "target": target,
         "options": {},
@@ -134,9 +134,11 @@ def run_trial(target: str, operation: str = "get", **changes: Any) -> dict[str, 
         "timeout_ns": 10_000_000_000,
         **changes,
     }
-    record = _core.run_trial(json.dumps(spec), _core.Control())
-    result: dict[str, Any] = json.loads(record) if isinstance(record, str) else record
-    return result
+
+
+def run_trial(target: str, operation: str = "get", **changes: Any) -> dict[str, Any]:
+    """The record of such a trial."""
+    return run(trial_spec(target, operation, **changes))
 
 
 def succeeded(record: dict[str, Any]) -> dict[str, Any]:
@@ -181,24 +183,29 @@ class ServerProcess:
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": python_path(), **(environment or {})},
         )
-        # One that cannot start says so at once; one with a table of ten million rows takes its time.
-        self.ready = self._first_line(180.0)
+        self.ready = self._first_line()
         self.address = self.ready["address"].split("://")[-1]
         port = self.address.rpartition(":")[2]
         self.port = int(port) if port.isdecimal() else 0  # of a Unix socket
 
-    def _first_line(self, timeout: float) -> dict[str, Any]:
+    def _first_line(self) -> dict[str, Any]:
         lines: queue.Queue[str] = queue.Queue()
         assert self.process.stdout is not None
         threading.Thread(target=lambda: lines.put(self.process.stdout.readline()), daemon=True).start()
         try:
-            line = lines.get(timeout=timeout)
+            line = lines.get(timeout=HANG_SECONDS)
             ready: dict[str, Any] = json.loads(line)
             return ready
         except (queue.Empty, ValueError) as error:
             self.process.kill()
             _, stderr = self.process.communicate()
             raise AssertionError(f"{self.process.args} did not get ready: {stderr}") from error
+
+    def __enter__(self) -> ServerProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def stop(self) -> tuple[int, str]:
         """Ends it politely; its exit status and stderr."""

@@ -13,19 +13,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from support.installed import CACHE
 from support.needs import require
 from support.run import ROOT
 
 SOURCE = ROOT / "tools" / "flightsql"
-# Fixtures give the tests another cache directory; what tools/install-servers built is in the user's.
-_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi"
 _START_SECONDS = 60.0
 
 
 def program() -> Path:
     """As built from what stands in the tree."""
     text = b"".join((SOURCE / name).read_bytes() for name in ("main.go", "go.sum"))
-    found = _CACHE / f"flightsql-{hashlib.sha256(text).hexdigest()[:12]}"
+    found = CACHE / f"flightsql-{hashlib.sha256(text).hexdigest()[:12]}"
     require(found.exists(), "the server of Flight SQL (tools/install-servers)")
     return found
 

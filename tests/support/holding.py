@@ -127,26 +127,43 @@ class HoldingRelay:
             yield kept
 
 
+def during(
+    spec: dict[str, Any], ready: Callable[[Any], object], act: Callable[[Any], object]
+) -> dict[str, Any]:
+    """The record of a trial in this process during which `act` happens, once `ready` answers true. Both take
+    the trial's control."""
+    from venturi import _core
+
+    control = _core.Control()
+    with ThreadPoolExecutor(1) as pool:
+        trial = pool.submit(_core.run_trial, json.dumps(spec), control)
+        wait_until(lambda: ready(control) or trial.done())
+        act(control)
+        record: dict[str, Any] = json.loads(trial.result())
+        return record
+
+
 def while_held(
     spec: dict[str, Any], act: Callable[[HoldingRelay, Any], object], after: int = 100_000
 ) -> dict[str, Any]:
     """The record of a trial during which `act` happens while nothing moves, once so many bytes have passed.
     `act` takes the relay before the server, and the trial's control."""
-    from venturi import _core
+    acted: list[bool] = []
+    port = re.findall(r":(\d+)", spec["target"])[-1]
+    with HoldingRelay(int(port), hold_after=after) as relay:
 
-    url, control = spec["target"], _core.Control()
-    port = re.findall(r":(\d+)", url)[-1]
-    with HoldingRelay(int(port), hold_after=after) as relay, ThreadPoolExecutor(1) as pool:
-        there = re.sub(rf":{port}\b", f":{relay.own_port}", url)
-        trial = pool.submit(_core.run_trial, json.dumps({**spec, "target": there}), control)
-        try:
-            wait_until(lambda: relay.held.is_set() or trial.done())
-            assert relay.held.is_set(), json.loads(trial.result())["error"]
-            act(relay, control)
-        finally:
-            relay.release()
-        record: dict[str, Any] = json.loads(trial.result())
-        return record
+        def held(control: Any) -> None:
+            if relay.held.is_set():
+                acted.append(True)
+                try:
+                    act(relay, control)
+                finally:
+                    relay.release()
+
+        there = re.sub(rf":{port}\b", f":{relay.own_port}", spec["target"])
+        record = during({**spec, "target": there}, lambda _: relay.held.is_set(), held)
+    assert acted, record["error"]
+    return record
 
 
 def _received(source: socket.socket) -> Iterator[bytes]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import itertools
-import json
 import os
 import re
 import shutil
@@ -18,12 +17,13 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from support.flight import ServerProcess, serve_command
 from support.needs import require
+from support.processes import command_line
 from support.run import ROOT, command, environment
 from support.wait import wait_until
 
@@ -37,6 +37,11 @@ _END_SECONDS = 10.0
 def ip(*words: str) -> str:
     done = subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=20)
     return done.stdout
+
+
+def _processes(namespace: str) -> list[int]:
+    done = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True, check=False)
+    return [int(pid) for pid in done.stdout.split()]
 
 
 class Host:
@@ -77,24 +82,15 @@ class Host:
     def venturi(self, *words: object, **variables: str) -> subprocess.CompletedProcess[str]:
         return self.run(*command(*words), env=environment(**variables), cwd=ROOT, timeout=None)
 
-    @contextlib.contextmanager
-    def server(self, *arguments: str) -> Iterator[ServerProcess]:
-        """`venturi serve flight` on this host's address."""
-        made = ServerProcess([*self.inside(), *serve_command("--host", self.address, *arguments)])
-        try:
-            yield made
-        finally:
-            made.stop()
+    def server(self, *arguments: str, command: Callable[..., list[str]] = serve_command) -> ServerProcess:
+        """A reference server on this host's address, as long as the block lasts."""
+        return ServerProcess([*self.inside(), *command("--host", self.address, *arguments)])
 
-    def shape(self, rate: str, burst: str = "256kb") -> None:
+    def shape(self, rate: str, burst: str = "256kb", sent_only: bool = False) -> None:
         """What this host sends and what it is sent, each at most this fast, with a queue of 50 ms."""
-        for namespace, device in ((self.name, "eth0"), (self._switch, self._port)):
+        for namespace, device in ((self.name, "eth0"), (self._switch, self._port))[: 1 if sent_only else 2]:
             words = ["netns", "exec", namespace, "tc", "qdisc", "replace", "dev", device, "root", "tbf"]
             ip(*words, "rate", rate, "burst", burst, "latency", "50ms")
-
-    def unshape(self) -> None:
-        for namespace, device in ((self.name, "eth0"), (self._switch, self._port)):
-            ip("netns", "exec", namespace, "tc", "qdisc", "del", "dev", device, "root")
 
     def cut(self) -> None:
         """Nothing gets through any more, and nobody is told: as a cable that is pulled at the switch."""
@@ -104,9 +100,7 @@ class Host:
         ip("-n", self._switch, "link", "set", self._port, "master", "br0")
 
     def processes(self) -> list[int]:
-        with contextlib.suppress(subprocess.CalledProcessError):
-            return [int(pid) for pid in ip("netns", "pids", self.name).split()]
-        return []
+        return _processes(self.name)
 
     def peers(self, containing: str) -> set[str]:
         """Addresses that are connected to what the process with that text in its command line listens on."""
@@ -119,12 +113,19 @@ class Host:
                     return found
         return set()
 
+    def commands(self) -> dict[int, str]:
+        """The command lines of this host's processes, by their ids."""
+        found = {}
+        for pid in self.processes():
+            with contextlib.suppress(OSError):
+                found[pid] = command_line(pid)
+        return found
+
     def signal(self, number: int, containing: str = "") -> list[int]:
         """To all processes of this host, or to those with that text in their command line: these."""
         sent = []
-        for pid in self.processes():
+        for pid, line in self.commands().items():
             with contextlib.suppress(OSError):
-                line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 if containing in line:
                     os.kill(pid, number)
                     sent.append(pid)
@@ -172,13 +173,7 @@ def remove(*namespaces: str) -> None:
     """Ends what runs there, politely first, and removes them."""
 
     def processes() -> list[int]:
-        found = []
-        for namespace in namespaces:
-            done = subprocess.run(
-                ["ip", "netns", "pids", namespace], capture_output=True, text=True, check=False
-            )
-            found += [int(pid) for pid in done.stdout.split()]
-        return found
+        return [pid for namespace in namespaces for pid in _processes(namespace)]
 
     began = time.monotonic()
     for number, seconds in ((signal.SIGTERM, _END_SECONDS / 5), (signal.SIGKILL, _END_SECONDS)):
@@ -261,25 +256,11 @@ def ray_cluster(on: Hosts, *options: object) -> Iterator[RayCluster]:
         made.remove()
 
 
-def records(out: Path) -> list[dict[str, Any]]:
-    """The trials of a run that may still go on."""
-    path = out / "trials.jsonl"
-    # Not yet a line: one whose end is not there.
-    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("\n")]
-
-
 def busy(on: Iterable[Host]) -> list[str]:
     """Command lines of loaders, servers and drivers that run on any of these hosts."""
-    found = []
-    for host in on:
-        for pid in host.processes():
-            path = Path(f"/proc/{pid}/cmdline")
-            with contextlib.suppress(OSError):
-                line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                if any(word in line for word in ("ray::Ray", "venturi serve", "-m venturi")):
-                    found.append(f"{host.name}: {line}")
-    return found
+    words = ("ray::Ray", "venturi serve", "-m venturi")
+    lines = [f"{host.name}: {line}" for host in on for line in host.commands().values()]
+    return [line for line in lines if any(word in line for word in words)]
 
 
 def nothing_is_left(on: Iterable[Host]) -> None:

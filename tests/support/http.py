@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -17,11 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from support.needs import in_path
+from support.stranger import answering
 from support.wait import wait_until
 from venturi.servers.throwaway import network
-
-# Before a test has a cache of its own.
-_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi" / "debian"
 
 
 def rows(count: int, start: int = 0) -> pa.Table:
@@ -67,13 +64,8 @@ def python_server(folder: Path) -> Iterator[str]:
         yield f"http+arrow://127.0.0.1:{port}"
 
 
-def nginx() -> Path | None:
-    found = shutil.which("nginx") or shutil.which("nginx", path=str(_CACHE / "usr" / "sbin"))
-    return Path(found) if found else None
-
-
 @contextlib.contextmanager
-def nginx_server(program: Path, folder: Path, place: Path) -> Iterator[str]:
+def nginx_server(folder: Path, place: Path) -> Iterator[str]:
     """nginx as a user of its own, which packs by gzip what is asked for so; `/user/` wants a password."""
     port = network.free_port("127.0.0.1")
     (place / "users").write_text("me:{PLAIN}open sesame\n")
@@ -93,8 +85,9 @@ def nginx_server(program: Path, folder: Path, place: Path) -> Iterator[str]:
             }}
         }}"""
     )
-    words = [str(program), "-p", str(place), "-c", str(place / "nginx.conf")]
-    child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with in_path("nginx", "usr/sbin/nginx"):
+        words = ["nginx", "-p", str(place), "-c", str(place / "nginx.conf")]
+        child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def listens() -> bool:
         assert child.poll() is None, (place / "error.log").read_text()
@@ -160,31 +153,20 @@ def taking_server() -> Iterator[tuple[str, list[tuple[str, dict[str, str], pa.Ta
 @contextlib.contextmanager
 def saying_server(answer: bytes, endless: bytes = b"") -> Iterator[str]:
     """One that says these bytes to whatever it is asked, then `endless` until nobody listens."""
-    listener = socket.create_server(("127.0.0.1", 0))
 
     def serve(client: socket.socket) -> None:
-        with client, contextlib.suppress(OSError):
-            asked = b""
-            while b"\r\n\r\n" not in asked:
-                piece = client.recv(65536)
-                if not piece:
-                    return
-                asked += piece
-            client.sendall(answer)
-            while endless:
-                client.sendall(endless)
-            client.shutdown(socket.SHUT_WR)
-            while client.recv(65536):
-                pass
+        asked = b""
+        while b"\r\n\r\n" not in asked:
+            piece = client.recv(65536)
+            if not piece:
+                return
+            asked += piece
+        client.sendall(answer)
+        while endless:
+            client.sendall(endless)
+        client.shutdown(socket.SHUT_WR)
+        while client.recv(65536):
+            pass
 
-    def accept() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = listener.accept()
-                threading.Thread(target=serve, args=(client,), daemon=True).start()
-
-    threading.Thread(target=accept, daemon=True).start()
-    try:
-        yield f"http+arrow://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        listener.close()
+    with answering(serve) as port:
+        yield f"http+arrow://127.0.0.1:{port}"

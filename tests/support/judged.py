@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import operator
 import os
 import random
 import re
@@ -22,6 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from support.behaviour import (
@@ -38,9 +40,11 @@ from support.behaviour import (
     Way,
     needle_spec,
 )
-from support.database import once_it_runs
+from support.core import run
 from support.flight import Certificates, write_ipc
-from support.holding import HoldingRelay, while_held
+from support.flight import succeeded as good
+from support.holding import HoldingRelay, during, while_held
+from support.read import ran, records
 from support.records_schema import offences
 from support.run import venturi
 from support.secret import ONCE, WRONG, Watch, right_and_wrong
@@ -48,6 +52,7 @@ from support.stranger import stranger
 from support.wait import HANG_SECONDS
 
 STREAMS = 3
+ONE_BATCH = ("rows_per_stream", "rows_per_batch")
 SOME = ("--rows-per-stream", "20k")
 
 
@@ -127,18 +132,7 @@ class Place:
         return self.system.ways[0]
 
 
-def run(spec: dict[str, Any]) -> dict[str, Any]:
-    from venturi import _core
-
-    record: dict[str, Any] = json.loads(_core.run_trial(json.dumps(spec), _core.Control()))
-    return record
-
-
-def good(record: dict[str, Any]) -> dict[str, Any]:
-    assert record["outcome"] == "ok" and record["error"] is None, record["error"]
-    return record
-
-
+CANCEL = operator.methodcaller("cancel")
 Behaviour = Callable[[Place], None]
 BEHAVIOURS: dict[str, Behaviour] = {}
 
@@ -166,16 +160,79 @@ def verified(place: Place) -> None:
         assert re.match(place.system.software, target["software"]) and target["pid"] == place.server.pid
         batches = record["counts"]["batches"]
         assert record["latency"]["service"]["count"] == batches
-        assert batches == STREAMS * 20 or ((place.system.blocks or way.verified) and way.operation == "get")
+        planned = STREAMS * 2000 // way.more.get("rows_per_batch", 100)
+        assert batches == planned or ((place.system.blocks or way.verified) and way.operation == "get")
         if way.operation == "get" and "format" in way.options:
             assert target["protocol"].endswith(f"-{way.options['format']}"), target
         sums = {column["column"]: column for column in found["sums"] or ()}
         assert all(column["found"] == column["expected"] for column in sums.values())
         if way.operation == "upsert":
+            assert record["workers"]["client"]["workers"] == STREAMS * way.more.get("in_flight", 1)
             assert place.scheme == "cassandra" or record["counts"]["stored_bytes"] > 0
+            if place.server.pid is not None:
+                assert target["round_trip_ns"] > 0 and record["stages"]["client"]["await_reply"] > 0
+                assert target["address"] == f"127.0.0.1:{place.server.port}"
+                assert record["cpu"]["server"] is not None
             assert place.server.held() == (found["rows"], int(sums["hits"]["found"])), way.name
-    good(place.trial(place.first))  # which takes the table away
+    inline = {"generate": "inline"} if place.first.operation == "upsert" else {}
+    good(place.trial(place.first, **inline))  # which takes the table away
     assert place.left() == set()
+
+
+@behaviour
+def tables(place: Place) -> None:
+    """Somebody else's table is left alone, and rows that were there before are no part of the result."""
+    server, way = place.server, place.first
+    assert server.ask is not None
+    if place.server.pid is None:
+        good(place.trial(way))  # for there to be a file
+    server.ask(place.system.theirs)
+    before = server.ask("SELECT hits FROM sales")
+    kind, message = place.refused(way, options={"table": "sales"})
+    assert kind == "usage" and re.search("not Venturi's|does not begin with venturi_", message), message
+    assert "--no-setup" in message or place.scheme == "cassandra", message
+    kind, message = place.refused(way, options={"table": "venturi_nowhere", "setup": False})
+    assert kind in ("server", "usage") and "venturi_nowhere" in message, message
+    assert server.ask("SELECT hits FROM sales") == before
+    first, again = (
+        good(place.trial(way, options={choice: choice == "keep"})) for choice in ("keep", "setup")
+    )
+    assert "were there before" in again["verification"]["note"]
+    assert again["verification"]["rows"] == first["verification"]["rows"]
+    assert again["verification"]["sums"] == first["verification"]["sums"]
+    if way.operation == "upsert":
+        hits = {line["column"]: int(line["found"]) for line in first["verification"]["sums"]}["hits"]
+        assert server.held() == (first["verification"]["rows"], 2 * hits)
+    good(place.trial(way))
+
+
+@behaviour
+def users_table(place: Place) -> None:
+    """A file with every type that is kept, awkward text and nulls. Of two rows with one key the last one
+    stays, and their counters are added up."""
+    reads = place.system.reads
+    assert reads is not None and place.server.ask is not None
+    columns = {name: reads.file[name] for name in reads.file.column_names}
+    signed = place.scheme == "sqlite"  # it has no other integers
+    hits, kind = ([2**40, 5, 7], pa.int64()) if signed else ([2**63, 5, 7], pa.uint64())
+    columns |= {"id": pa.array([1, 2, 1], pa.int32()), "hits": pa.array(hits, kind)}
+    columns["awkward"] = pa.array(["\\", 'it\'s \\ "ö" \U0001f30d', "\\x'"])
+    ipc = write_ipc(pa.table(columns), place.folder / "users.arrow")
+    given = {"data": {"source": "file", "path": "x", "ipc": str(ipc)}, **dict.fromkeys(ONE_BATCH, 3)}
+    second, third = pa.table(columns).to_pylist()[1:]
+    expected = [{**third, "hits": hits[0] + hits[2]}, second]
+    for way in place.unlike:
+        if way.operation != "upsert":
+            continue
+        record = place.trial(
+            way, **given, upsert={"key": ["id"], "add": ["hits"]}, streams=1, options={"keep": True}
+        )
+        # These two take no key twice in one statement.
+        noted = "1 rows of the file" in (good(record)["verification"]["note"] or "")
+        assert noted is (place.scheme in ("postgres", "duckdb"))
+        found = place.server.ask(f"SELECT {', '.join(columns)} FROM {TABLE} ORDER BY id")
+        assert [dict(zip(columns, row, strict=True)) for row in found] == expected, way.name
+    good(place.trial(place.first))
 
 
 def gets(place: Place) -> list[Way]:
@@ -240,28 +297,27 @@ def commanded(place: Place) -> None:
     forms = [way.options["format"] for way in gets(place) if "format" in way.options]
     flags = place.server.flags if place.server.pid is not None else []
     shared = ("--split", "key", "--split-by", "id") if "key" in reads.splits else ("--split", "none")
-    done = venturi(
-        "run", "--target", place.server.url, *flags, "--query", reads.table, *shared, *reads.flags,
-        "--streams", "1,2", *(("--wire-format", ",".join(forms)) if forms else ()), *ONCE[2:],
-        "--no-ceilings", "--no-report", "--out", out,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    records = [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()]
-    assert len(records) == 2 * max(1, len(forms))
-    for record in records:
-        found = record["parameters"]
-        assert record["verification"]["achieved"] in ("sums", "count") and found["operation"] == "get"
+    found = ran(
+        *(out, "--target", place.server.url, *flags, "--query", reads.table, *shared, *reads.flags),
+        *("--streams", "1,2", *(("--wire-format", ",".join(forms)) if forms else ())),
+        *(*ONCE[2:], "--no-ceilings", "--no-report"),
+    )
+    assert len(found) == 2 * max(1, len(forms))
+    for record in found:
+        given = record["parameters"]
+        assert record["verification"]["achieved"] in ("sums", "count") and given["operation"] == "get"
         # What belongs to upserts is not set.
-        assert not {found.get(name) for name in ("write", "statement", "journal")} - {None}
+        assert not {given.get(name) for name in ("write", "statement", "journal")} - {None}
 
 
 @behaviour
 def verify_modes(place: Place) -> None:
     """What is asked for is what is compared."""
-    for asked in ("count", "none"):
-        found = good(place.trial(place.first, verify=asked))["verification"]
-        assert (found["requested"], found["achieved"]) == (asked, asked)
-        assert asked == "none" or found["rows"] == found["expected_rows"] == found["rows"]
+    for way in (place.first, *gets(place)[:1]):
+        for asked in ("count", "none"):
+            found = good(place.trial(way, verify=asked, streams=1))["verification"]
+            assert (found["requested"], found["achieved"]) == (asked, asked)
+            assert asked == "none" or found["rows"] == found["expected_rows"] > 0
 
 
 def caught(record: dict[str, Any]) -> None:
@@ -329,7 +385,7 @@ def lost(place: Place) -> None:
 def cancelled(place: Place) -> None:
     """In the middle: what was done is told, nothing is left, and the server is as well as before."""
     for way in place.unlike:
-        record = once_it_runs(place.long(way), batches=5)
+        record = during(place.long(way), lambda control: control.progress()["batches"] >= 5, CANCEL)
         assert record["outcome"] == "interrupted" and record["error"]["kind"] == "cancelled", record
         assert record["counts"]["rows"] > 0
     good(place.trial(place.first))
@@ -357,7 +413,7 @@ def fair(place: Place) -> None:
     spec = {**place.long(place.first, streams=4), "threads": 1}
     with HoldingRelay(place.server.port) as relay:
         spec["target"] = place.server.on(relay.own_port, spec["target"])
-        record = once_it_runs(spec, until=lambda: sum(n > 200_000 for n in relay.connections) >= 4)
+        record = during(spec, lambda _: sum(n > 200_000 for n in relay.connections) >= 4, CANCEL)
     assert record["outcome"] == "interrupted", record
     rows = [stream["rows"] for stream in record["streams"]]
     assert len(rows) == 4 and min(rows) > 0 and sum(rows) == record["counts"]["rows"]
@@ -484,7 +540,8 @@ def secrets(place: Place) -> None:
     amount = ("--duration", "200ms", "--working-set", "1k") if place.first.operation == "upsert" else SOME
     what = ("--operation", place.first.operation, *amount, "--no-ceilings")
     right_and_wrong(place.folder, "MY_WORD", "run", *flags, *what, right=place.system.password)
-    assert place.watch.seen and not place.watch.found
+    # A server that others use too was started before: tests/servers/test_serve_databases.py looks at that.
+    assert (place.watch.seen or place.system.shared) and not place.watch.found
 
 
 @behaviour
@@ -514,8 +571,7 @@ def killed(place: Place) -> None:
         )  # fmt: skip
         assert relay.held.is_set()
     assert done.returncode == 5 and "Traceback" not in done.stderr, done.stderr
-    (line,) = (out / "trials.jsonl").read_text().splitlines()
-    record = json.loads(line)
+    (record,) = records(out)
     assert record["outcome"] == "failed" and record["error"]["kind"] == "lost", record["error"]
     assert f"127.0.0.1:{relay.own_port}" in record["error"]["message"] and record["counts"]["rows"] > 0
     assert re.search(place.system.gone, record["error"]["message"]), record["error"]
@@ -530,7 +586,7 @@ def killed(place: Place) -> None:
 
 
 @pytest.fixture(scope="session")
-def judged(certificates: Certificates) -> Iterator[Callable[[str], Place]]:
+def judged(certificates: Certificates, request: pytest.FixtureRequest) -> Iterator[Callable[[str], Place]]:
     """The place of a system; its server is up until another system is asked for."""
     stack = contextlib.ExitStack()
     found: list[Place] = []
@@ -549,6 +605,8 @@ def judged(certificates: Certificates) -> Iterator[Callable[[str], Place]]:
             patch.setenv(WRONG_ENV, WRONG)
             patch.delenv(UNSET_ENV, raising=False)
             system = SYSTEMS[scheme]
+            if system.shared:
+                request.getfixturevalue(scheme)
             patch.setenv(RIGHT_ENV, system.password)
             watch = stack.enter_context(Watch(system.password))
             server = stack.enter_context(system.start(certificates, folder))
@@ -560,8 +618,12 @@ def judged(certificates: Certificates) -> Iterator[Callable[[str], Place]]:
     ended()
 
 
-READ = ("comes_back", "asked_wrong", "commanded")
-"""Of databases that are read."""
+NEEDS: dict[str, Callable[[System], object]] = {
+    **dict.fromkeys(("comes_back", "asked_wrong", "commanded"), lambda system: system.reads),
+    "tables": lambda system: system.has_tables,
+    "users_table": lambda system: system.reads and system.ways[0].operation == "upsert",
+}
+"""What a system must have for a behaviour to apply to it."""
 
 
 def cases(ours: bool) -> pytest.MarkDecorator:
@@ -572,6 +634,6 @@ def cases(ours: bool) -> pytest.MarkDecorator:
             pytest.param(scheme, name, id=f"{scheme}-{name}", marks=pytest.mark.xdist_group(scheme))
             for scheme, system in SYSTEMS.items()
             for name in BEHAVIOURS
-            if name not in system.without and system.ours is ours and (name not in READ or system.reads)
+            if name not in system.without and system.ours is ours and NEEDS.get(name, lambda _: True)(system)
         ],
     )

@@ -15,7 +15,10 @@ from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from support.needs import require
+from support.processes import command_line, fields
 from support.run import command, environment
 from support.wait import wait_until
 from venturi.common.errors import VenturiError
@@ -38,6 +41,13 @@ def laboratory() -> Iterator[Laboratory]:
         raise
     with contextlib.closing(made):
         yield made
+
+
+@pytest.fixture(scope="module", autouse=True)
+def host_has_namespaces() -> None:
+    """For modules that import it: all of their tests need network namespaces."""
+    with laboratory():
+        pass
 
 
 def inside(lab: Laboratory, end: str, *words: object) -> list[str]:
@@ -99,26 +109,24 @@ def tree(pid: int) -> dict[int, str]:
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError, IndexError):
             if entry.name.isdecimal():
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                parents[int(entry.name)] = int(fields(int(entry.name))[1])
     found: dict[int, str] = {}
     todo = [pid]
     while todo:
         one = todo.pop()
         with contextlib.suppress(OSError):
-            line = Path(f"/proc/{one}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            found[one] = line.strip()
+            found[one] = command_line(one)
             todo += [child for child, parent in parents.items() if parent == one]
     return found
 
 
-def alive(pids: Sequence[int]) -> list[str]:
+def alive(pids: Sequence[int]) -> list[int]:
     """Of these processes, those that are neither gone nor waiting to be noticed."""
     found = []
     for pid in pids:
         with contextlib.suppress(OSError):
-            stat = Path(f"/proc/{pid}/stat").read_text()
-            if stat.rpartition(")")[2].split()[0] not in "ZX":
-                found.append(stat)
+            if fields(pid)[0] not in "ZX":
+                found.append(pid)
     return found
 
 

@@ -1,16 +1,17 @@
-"""Gets from databases straight through the core, and what a good record of one must say."""
+"""Gets and puts straight through the core, runs by the command, and what a good record must say."""
 
 from __future__ import annotations
 
 import json
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.wait import wait_until
+from support.core import run
+from support.holding import during
+from support.run import venturi
 
 RECORDS = {"source": "records", "columns": 4, "seed": 3}
 REMOTE = {"source": "remote"}
@@ -39,15 +40,27 @@ def spec(
 
 
 def get(url: str, **choices: Any) -> dict[str, Any]:
-    from venturi import _core
-
-    record: dict[str, Any] = json.loads(_core.run_trial(json.dumps(spec(url, **choices)), _core.Control()))
-    return record
+    return run(spec(url, **choices))
 
 
 def put(url: str, rows: int | None = None, **choices: Any) -> dict[str, Any]:
     """Without `data` it is of RECORDS."""
     return get(url, operation="put", rows=rows, **{"data": RECORDS, **choices})
+
+
+def records(out: Path) -> list[dict[str, Any]]:
+    """The trials of a run, which may still go on."""
+    path = out / "trials.jsonl"
+    # Not yet a line: one whose end is not there.
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def ran(out: Path, *words: object, **given: Any) -> list[dict[str, Any]]:
+    """The trials of `venturi run` with these words, which ends well."""
+    done = venturi("run", *words, "--out", out, **given)
+    assert done.returncode == 0, done.stderr
+    return records(out)
 
 
 def file_of(path: Path, table: Any) -> dict[str, Any]:
@@ -67,17 +80,9 @@ def by_splits(*splits: dict[str, str]) -> pytest.MarkDecorator:
 def cancelled(given: dict[str, Any]) -> dict[str, Any]:
     """The record of a trial in this process of a statement that gives no rows, cancelled while the statement
     computes: nothing else here takes CPU time."""
-    from venturi import _core
-
-    control = _core.Control()
-    with ThreadPoolExecutor(1) as pool:
-        spent = time.process_time()
-        trial = pool.submit(_core.run_trial, json.dumps(given), control)
-        # Much more than the set-up takes; the statement may run before the phase is "ready".
-        wait_until(lambda: time.process_time() > spent + 0.25 or trial.done())
-        control.cancel()
-        record: dict[str, Any] = json.loads(trial.result())
-        return record
+    spent = time.process_time()
+    # Much more than the set-up takes; the statement may run before the phase is "ready".
+    return during(given, lambda _: time.process_time() > spent + 0.25, lambda control: control.cancel())
 
 
 def good(record: dict[str, Any], rows: int, achieved: str = "sums") -> dict[str, Any]:

@@ -3,41 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import socket
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import AbstractContextManager
 from typing import Any
 
-from support.clickhouse import _CACHE, _WRAPPER
-from support.needs import require
+from support.needs import in_path
 from venturi.servers import throwaway
 from venturi.servers.throwaway.redis import packed
 
 TABLES = "KEYS venturi*"
 
 
-@contextlib.contextmanager
-def found() -> Iterator[None]:
-    """A server is in PATH meanwhile; skips the test, or fails it, where there is none."""
-    program = _CACHE / "usr" / "bin" / "redis-server"
-    if shutil.which("redis-server") or not program.exists():
-        require(shutil.which("redis-server"), "redis-server (tools/install-servers)")
-        yield
-        return
-    before = os.environ["PATH"]
-    with tempfile.TemporaryDirectory(prefix="venturi-redis-") as place:
-        folders = [str(lib) for root in ("usr/lib", "lib") for lib in (_CACHE / root).glob("*-linux-gnu*")]
-        wrapper = Path(place) / "redis-server"
-        wrapper.write_text(_WRAPPER.format(libraries=os.pathsep.join(folders), program=program))
-        wrapper.chmod(0o755)
-        os.environ["PATH"] = place + os.pathsep + before
-        try:
-            yield
-        finally:
-            os.environ["PATH"] = before
+def found() -> AbstractContextManager[str]:
+    """A server is in PATH as long as the block lasts."""
+    return in_path("redis-server", "usr/bin/redis-server")
 
 
 @contextlib.contextmanager
@@ -82,9 +62,13 @@ class Client:
 
 
 def rows(server: throwaway.ThrowawayServer, statement: str) -> list[list[Any]]:
-    """Names of keys, by `KEYS pattern`; or one column of a table, by `SELECT column FROM table`."""
+    """Names of keys, by `KEYS pattern`; one column of a table, by `SELECT column FROM table`; other commands
+    have no rows."""
     with Client(server) as client:
         words = statement.split()
+        if words[0] == "HSET":
+            client.ask(*words)
+            return []
         if words[0] == "KEYS":
             return [[key.decode()] for key in client.ask(*words)]
         _, column, _, table = words

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import functools
-import json
 import os
 import re
 import shutil
@@ -19,6 +18,7 @@ from unittest import mock
 from urllib.parse import quote, quote_plus
 
 from support.needs import require
+from support.read import records
 from support.run import DATA, TESTS, venturi
 
 SECRET = "Hush9f3ZqX77"
@@ -151,8 +151,7 @@ def searched(
     assert not leaks(done.stdout + done.stderr, *secrets)
     assert not watch.found
     assert not leaking_files(place, *secrets)
-    trials = out / "trials.jsonl"
-    return [json.loads(line) for line in trials.read_text().splitlines()] if trials.exists() else []
+    return records(out)
 
 
 ONCE = ("--streams", "1", "--repeats", "1", "--warmup", "0")

@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from support.hosts import Hosts
+from support.installed import DEBIAN, program
 from support.needs import require
 from support.run import ROOT, command, environment
 from support.wait import wait_until
 
-# Fixtures give the tests another cache directory; what tools/install-servers unpacked is in the user's.
-_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi" / "debian"
 _LIBRARIES = ("libmunge.so.2", "libhwloc.so.15", "liblua5.1.so.0", "libslurmfull.so")
 _CONFIG = """\
 ClusterName=venturi
@@ -56,16 +55,18 @@ class Slurm:
         self.hosts = on
         self.folder = Path(tempfile.mkdtemp(prefix="vts", dir="/tmp"))
         self._daemons: list[subprocess.Popen[bytes]] = []
-        self._programs = {name: _found(name) for name in ("slurmctld", "slurmd", "slurmstepd", "munged")}
+        self._programs = {
+            name: program(f"{name}-wlm", name) for name in ("slurmctld", "slurmd", "slurmstepd", "munged")
+        }
 
     def start(self) -> None:
         require(all(self._programs.values()), "slurm-wlm and munge (tools/install-servers)")
         libraries = self.folder / "lib"
         libraries.mkdir()
         for name in _LIBRARIES:
-            for place in (_CACHE / "usr/lib").glob(f"*-linux-gnu*/**/{name}"):
+            for place in (DEBIAN / "usr/lib").glob(f"*-linux-gnu*/**/{name}"):
                 (libraries / name).symlink_to(place)
-        plugins = next(iter((_CACHE / "usr/lib").glob("*-linux-gnu*/slurm-wlm")), None)
+        plugins = next(iter((DEBIAN / "usr/lib").glob("*-linux-gnu*/slurm-wlm")), None)
         plugins = plugins or next(Path("/usr/lib").glob("*-linux-gnu*/slurm-wlm"))
         for name in ("state", *(f"spool-h{host.number}" for host in self.hosts)):
             (self.folder / name).mkdir()
@@ -109,7 +110,7 @@ class Slurm:
             )
 
     def environment(self) -> dict[str, str]:
-        path = os.pathsep.join([str(_CACHE / "usr/bin"), os.environ["PATH"]])
+        path = os.pathsep.join([str(DEBIAN / "usr/bin"), os.environ["PATH"]])
         conf = str(self.folder / "slurm.conf")
         ours = {"PATH": path, "SLURM_CONF": conf, "LD_LIBRARY_PATH": str(self.folder / "lib")}
         return environment(**ours, XDG_STATE_HOME=str(self.folder / "home"))
@@ -139,14 +140,6 @@ class Slurm:
             daemon.kill()
             daemon.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _found(name: str) -> str | None:
-    for program in (f"{name}-wlm", name):
-        for place in (_CACHE / "usr/sbin", Path("/usr/sbin")):
-            if (place / program).exists():
-                return str(place / program)
-    return None
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from support.hosts import Host, Hosts
+from support.processes import fields
 from support.run import command, environment
 from support.wait import wait_until
 
@@ -69,7 +70,7 @@ def running(host: Host, containing: str) -> list[int]:
 
 def _parent(pid: int) -> int | None:
     with contextlib.suppress(OSError):
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        return int(fields(pid)[1])
     return None
 
 

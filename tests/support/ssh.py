@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from support.hosts import Hosts
+from support.installed import program, unpacked_libraries
 from support.needs import require
 from support.wait import wait_until
 
-# Fixtures give the tests another cache directory; what tools/install-servers unpacked is in the user's.
-_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi" / "debian"
 # sshd wants a user of its own and a directory of root's: in a view of the file system that only it has.
 _AS_INSTALLED = """
 set -eu
@@ -49,16 +48,11 @@ Host *
 """
 
 
-def _sshd() -> str | None:
-    places = (_CACHE / "usr/sbin/sshd", Path("/usr/sbin/sshd"))
-    return next((str(place) for place in places if place.exists()), None)
-
-
 @contextlib.contextmanager
 def ssh(on: Hosts) -> Iterator[str]:
     """The command that runs another on a host: `ssh -F FILE`, which knows them as h1, h2, ..."""
-    program = _sshd()
-    require(program and shutil.which("ssh"), "sshd and ssh (tools/install-servers)")
+    server = program("sshd")
+    require(server and shutil.which("ssh"), "sshd and ssh (tools/install-servers)")
     folder = Path(tempfile.mkdtemp(prefix="vtssh", dir="/tmp"))
     running = []
     try:
@@ -73,11 +67,11 @@ def ssh(on: Hosts) -> Iterator[str]:
         (folder / "sshd_config").write_text(_SERVER.format(folder=folder))
         names = "".join(f"Host h{host.number}\n  HostName {host.address}\n" for host in on)
         (folder / "config").write_text(names + _CLIENT.format(folder=folder))
-        libraries = os.pathsep.join(str(p) for p in (_CACHE / "usr/lib").glob("*-linux-gnu*"))
+        libraries = unpacked_libraries()
         for host in on:
             prepared = ["unshare", "--mount", "sh", "-c", _AS_INSTALLED, "sh", folder]
-            server = [program, "-D", "-e", "-f", folder / "sshd_config"]
-            running.append(host.start(*prepared, *server, env={**os.environ, "LD_LIBRARY_PATH": libraries}))
+            words = [server, "-D", "-e", "-f", folder / "sshd_config"]
+            running.append(host.start(*prepared, *words, env={**os.environ, "LD_LIBRARY_PATH": libraries}))
         command = f"ssh -F {folder / 'config'}"
         for host in on:
             reach = [*command.split(), f"h{host.number}", "true"]

@@ -49,17 +49,15 @@ class Store:
         """What `venturi run` needs to find it."""
         return ["--target", self.url(), "--http-port", str(self.address("http")[1])]
 
-    def get(self, path: str) -> Any:
+    def get(self, path: str, body: bytes | None = None) -> Any:
         """The JSON that HTTP answers."""
         host, port = self.address("http")
-        with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://{host}:{port}{path}", body, timeout=60) as answer:
             return json.load(answer)
 
     def post(self, path: str) -> Any:
         """The same, asked with an empty body."""
-        host, port = self.address("http")
-        with urllib.request.urlopen(f"http://{host}:{port}{path}", b"", timeout=60) as answer:
-            return json.load(answer)
+        return self.get(path, b"")
 
     def stats(self) -> dict[str, Any]:
         found: dict[str, Any] = self.get("/api/stats")

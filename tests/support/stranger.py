@@ -5,25 +5,35 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 
 @contextlib.contextmanager
-def stranger(words: bytes | None) -> Iterator[int]:
-    """The port of one who says these words to everybody, and reads on; None: who never says any."""
+def answering(serve: Callable[[socket.socket], object] | None) -> Iterator[int]:
+    """The port of a server that does this for every client, in a thread of its own; None: it takes none."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def serve(client: socket.socket) -> None:
+        def each(client: socket.socket) -> None:
             with client, contextlib.suppress(OSError):
-                client.sendall(words or b"")
-                while words and client.recv(1 << 16):
-                    pass
+                assert serve is not None
+                serve(client)
 
         def accept() -> None:
             with contextlib.suppress(OSError):
                 while True:
-                    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+                    threading.Thread(target=each, args=(listener.accept()[0],), daemon=True).start()
 
-        if words is not None:
+        if serve is not None:
             threading.Thread(target=accept, daemon=True).start()
         yield listener.getsockname()[1]
+
+
+def stranger(words: bytes | None) -> contextlib.AbstractContextManager[int]:
+    """The port of one who says these words to everybody, and reads on; None: who never says any."""
+
+    def serve(client: socket.socket) -> None:
+        client.sendall(words or b"")
+        while words and client.recv(1 << 16):
+            pass
+
+    return answering(serve if words is not None else None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -14,16 +13,11 @@ import urllib.parse
 import urllib.request
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-TICK = os.sysconf("SC_CLK_TCK")
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi"
-# Programs of Debian's packages that need no installation (tools/install-servers).
-UNPACKED = CACHE / "debian/usr/bin"
-
-
-def program(name: str) -> str | None:
-    return shutil.which(name) or shutil.which(name, path=str(UNPACKED))
+from support.installed import CACHE, program
+from support.processes import cpu_seconds
+from support.wait import wait_until
 
 
 def free_port() -> int:
@@ -74,21 +68,19 @@ class Server(ABC):
             self.process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
+
+        def ready() -> bool:
+            assert self.process is not None and self.process.poll() is None, self.folder.parent
             with contextlib.suppress(OSError, ValueError):
-                if self.answers():
-                    return
-            if self.process.poll() is not None:
-                break
-            time.sleep(0.05)
-        raise RuntimeError(f"{self.name} did not start; see {self.folder}.log")
+                return self.answers()
+            return False
+
+        wait_until(ready)
 
     def cpu_seconds(self) -> float:
         """User and system time of its process, all threads."""
         assert self.process is not None
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / TICK
+        return cpu_seconds(self.process.pid)
 
     def settle(self) -> None:
         """Has what it holds in memory written to its files, as far as it can be asked to."""
@@ -152,6 +144,7 @@ class InfluxDb(Server):
     program = "influxd"
     protocols = ("opentsdb",)
     durability = "log on the disk, batches of 10,000"
+    log_in: ClassVar[dict[str, str]] = {}
 
     def command(self) -> list[str]:
         config = self.folder.parent / "influxdb.conf"
@@ -181,19 +174,18 @@ bind-address = "127.0.0.1:{free_port()}"
         )
         return [program(self.program) or self.program, "-config", str(config)]
 
-    def _query(self, text: str) -> list[dict[str, object]]:
-        query = urllib.parse.urlencode({"db": "bench", "q": text})
-        found = json.loads(fetch(f"http://127.0.0.1:{self.ports['http']}/query?{query}"))
-        series: list[dict[str, object]] = found["results"][0].get("series", [])
-        return series
+    def _asked(self, data: bytes | None = None, **query: str) -> Any:
+        words = urllib.parse.urlencode(self.log_in | query)
+        return json.loads(fetch(f"http://127.0.0.1:{self.ports['http']}/query?{words}", data))
 
     def answers(self) -> bool:
-        fetch(f"http://127.0.0.1:{self.ports['http']}/query", b"q=CREATE DATABASE bench")
+        self._asked(b"q=CREATE DATABASE bench")
         return True
 
     def stored(self) -> int:
         # A number for each field of each measurement, behind the time; null: it has no such field.
-        counted: Any = self._query("SELECT count(*) FROM /.*/")
+        found = self._asked(db="bench", q="SELECT count(*) FROM /.*/")
+        counted: Any = found["results"][0].get("series", [])
         return sum(number or 0 for one in counted for number in one["values"][0][1:])
 
 
@@ -256,8 +248,5 @@ class QuestDb(Server):
 
     def settle(self) -> None:
         """What its log holds goes into its tables."""
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            if self._rows("select count() from wal_tables() where writerTxn < sequencerTxn") == [[0]]:
-                return
-            time.sleep(0.1)
+        pending = "select count() from wal_tables() where writerTxn < sequencerTxn"
+        wait_until(lambda: self._rows(pending) == [[0]])

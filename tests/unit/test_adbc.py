@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.ipc
 import pytest
 
-from support.adbc import QUIET, URI, driver, lines, run, trial
-from support.read import RECORDS, good, refused, sums
+from support.adbc import QUIET, URI, driver, run, trial
+from support.read import RECORDS, good, records, refused, sums
 from support.run import command, environment, venturi
 from support.wait import wait_until
 from venturi.engine.apart import _lost
@@ -285,7 +285,7 @@ def test_a_crash_fails_its_trial_and_no_other(
     words += ("--rows-per-stream", "1000", "--driver-option-env", f"uri={URI}")
     monkeypatch.setenv(URI, str(tmp_path / "very-secret.db"))
     done = venturi("run", *words, *QUIET, "--out", tmp_path / "run")
-    broken, good = sorted(lines(tmp_path / "run"), key=lambda record: record["outcome"] == "ok")
+    broken, good = sorted(records(tmp_path / "run"), key=lambda record: record["outcome"] == "ok")
     message = refused(broken, "plugin", "crashed (SIGSEGV)", "libcrash.so", "its last words: broken")
     said = message + done.stderr + "".join(capfd.readouterr())
     assert "hush" not in said and "very-secret" not in said
@@ -355,7 +355,7 @@ def test_a_trial_without_end_is_cancelled(tmp_path: Path, when: str) -> None:
         _, said = process.communicate()
     assert process.returncode == 130, said
     assert gone(apart)
-    assert all(record["outcome"] == "interrupted" for record in lines(tmp_path / "run"))
+    assert all(record["outcome"] == "interrupted" for record in records(tmp_path / "run"))
 
 
 def test_a_process_that_is_killed(tmp_path: Path) -> None:
@@ -363,7 +363,7 @@ def test_a_process_that_is_killed(tmp_path: Path) -> None:
         os.kill(apart[0], signal.SIGKILL)
         _, said = process.communicate()
     assert process.returncode != 0 and "was killed" in said
-    refused(lines(tmp_path / "run")[0], "plugin", "the process that had loaded the driver was killed")
+    refused(records(tmp_path / "run")[0], "plugin", "the process that had loaded the driver was killed")
 
 
 def test_nothing_stays_where_venturi_is_killed(tmp_path: Path) -> None:

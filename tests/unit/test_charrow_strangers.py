@@ -18,23 +18,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from support.charrow import (
+from support.charrow import plain, served, serving
+from support.charrow_peer import (
+    ERROR,
     HELLO,
     NewPartition,
-    NewServer,
-    OldServer,
     Partition,
     Refused,
     fresh,
     handshake,
-    plain,
+    number,
     query,
-    served,
-    serving,
     shared,
     together,
 )
-from support.charrow_peer import ERROR, number
+from support.charrow_peer_server import NewServer, OldServer
 from support.flight import Certificates, assert_same, failed, mixed, run_trial, succeeded, write_ipc
 from support.measured import ONCE, measured
 from support.run import venturi

@@ -10,9 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import pyarrow as pa
-import pyarrow.ipc
 import pytest
 
 from support.core import connecting_all_the_time, run_trial, spec
@@ -103,9 +100,6 @@ def test_a_killed_client_leaves_whole_batches(tmp_path: Path) -> None:
 # ---- duckdb, straight through the core
 
 
-WAYS: list[dict[str, Any]] = [{}, {"statement": "text"}, {"method": "copy"}]
-
-
 def library() -> str:
     found = importlib.util.find_spec("_duckdb")
     assert found is not None and found.origin is not None
@@ -115,54 +109,6 @@ def library() -> str:
 def trial(file: Path, **choices: Any) -> dict[str, Any]:
     options = {"library": library(), **choices.pop("options", {})}
     return run_trial(f"duckdb://{file}", options=options, **choices)
-
-
-def rows(file: Path, query: str) -> list[tuple[Any, ...]]:
-    with duckdb.connect(str(file), read_only=True) as database:
-        return database.execute(query).fetchall()
-
-
-def test_a_users_table_of_every_type(tmp_path: Path) -> None:
-    import datetime as dt
-    import decimal
-
-    when = dt.datetime(2026, 2, 28, 23, 59, 59, 123456)
-    table = pa.table(
-        {
-            "id": pa.array([1, 2, 1, 3], pa.int16()),
-            "name": pa.array(["it's", None, "a string that is longer than twelve bytes", "x"]),
-            "face": pa.array([when] * 4, pa.timestamp("us")),
-            "day": pa.array([dt.date(1969, 12, 31)] * 4),
-            "price": pa.array(
-                [decimal.Decimal("-12345.678"), decimal.Decimal("0.001")] * 2, pa.decimal128(12, 3)
-            ),
-            "ratio": pa.array([0.5, -2.5, 3.0, None], pa.float32()),
-            "raw": pa.array([b"\x00\xff", b"", b"'", None], pa.binary()),
-            "ok": pa.array([True, False, None, True]),
-            "large": pa.array([2**62, 1, 2**62, 0], pa.uint64()),
-        }
-    )
-    ipc = tmp_path / "x.arrow"
-    with pa.ipc.new_file(ipc, table.schema) as writer:
-        writer.write_table(table)
-    answers = []
-    for at, way in enumerate(WAYS):
-        file = tmp_path / f"{at}.duckdb"
-        record = trial(
-            file,
-            rows=4,
-            rows_per_batch=4,
-            options={"keep": True, **way},
-            data={"source": "file", "path": "x", "ipc": str(ipc)},
-            upsert={"key": ["id"], "add": ["large"]},
-        )
-        assert record["error"] is None, record["error"]
-        assert "1 rows of the file" in record["verification"]["note"]
-        answers.append(rows(file, "SELECT * FROM venturi_x ORDER BY id"))
-    assert answers[0] == answers[1] == answers[2]
-    first, second, third = answers[0]
-    assert (first[1], first[8]) == ("a string that is longer than twelve bytes", 2**63)
-    assert (second[2], second[4], second[6], third[7]) == (when, decimal.Decimal("0.001"), b"", True)
 
 
 def test_streams_conflict_and_nothing_is_lost(tmp_path: Path) -> None:
