@@ -91,13 +91,22 @@ impl Fake {
     }
 }
 
-/// To these answers, a get or a put fails so. All at once: after a failure a trial waits a second
-/// for whoever answered its planning, who says nothing more.
-fn all_fail(cases: Vec<(&'static str, &'static str, Kind, Vec<u8>)>) {
+/// All at once: after a failure a trial waits a second for whoever answered its planning, who says nothing more.
+fn at_once<Case: Send>(
+    cases: impl IntoIterator<Item = Case>,
+    check: impl Fn(Case) + Copy + Send + Sync,
+) {
     std::thread::scope(|scope| {
-        for (words, operation, kind, bytes) in cases {
-            scope.spawn(move || Fake::answers(bytes).fails(words, operation, kind, words));
+        for case in cases {
+            scope.spawn(move || check(case));
         }
+    });
+}
+
+/// To these answers, a get or a put fails so.
+fn all_fail(cases: Vec<(&'static str, &'static str, Kind, Vec<u8>)>) {
+    at_once(cases, |(words, operation, kind, bytes)| {
+        Fake::answers(bytes).fails(words, operation, kind, words);
     });
 }
 
@@ -320,24 +329,40 @@ fn frames_that_break_the_rules() {
 #[test]
 fn floods() {
     let ping = frame(kind::PING, 0, 0, &[0; 8]);
-    let cases = [
-        ("pings", ping.clone()),
-        ("settings", frame(kind::SETTINGS, 0, 0, &[])),
-        ("empty frames", data(1, false, b"")),
-        ("priorities", frame(kind::PRIORITY, 0, 1, &[0; 5])),
-    ];
-    for (what, again) in cases {
-        Fake::floods(begun(), again).fails(what, "get", Kind::Protocol, "without any data");
-    }
     let endless = frame(kind::CONTINUATION, 0, 1, &[0; 1000]);
     let block = frame(kind::HEADERS, 0, 1, &[]);
-    let fake = Fake::floods(block.clone(), endless.clone());
-    fake.fails("continuations first", "get", Kind::Protocol, "first frame");
-    let started = [frame(kind::SETTINGS, 0, 0, &[]), block].concat();
-    let fake = Fake::floods(started, endless);
-    fake.fails("continuations", "get", Kind::Protocol, "over the limit");
-    let fake = Fake::floods(begun(), ping);
-    fake.fails("pings to a put", "put", Kind::Protocol, "without any data");
+    let started = [frame(kind::SETTINGS, 0, 0, &[]), block.clone()].concat();
+    let idle = "without any data";
+    let cases = [
+        ("pings", "get", begun(), ping.clone(), idle),
+        (
+            "settings",
+            "get",
+            begun(),
+            frame(kind::SETTINGS, 0, 0, &[]),
+            idle,
+        ),
+        ("empty frames", "get", begun(), data(1, false, b""), idle),
+        (
+            "priorities",
+            "get",
+            begun(),
+            frame(kind::PRIORITY, 0, 1, &[0; 5]),
+            idle,
+        ),
+        (
+            "continuations first",
+            "get",
+            block,
+            endless.clone(),
+            "first frame",
+        ),
+        ("continuations", "get", started, endless, "over the limit"),
+        ("pings to a put", "put", begun(), ping, idle),
+    ];
+    at_once(cases, |(what, operation, first, again, words)| {
+        Fake::floods(first, again).fails(what, operation, Kind::Protocol, words);
+    });
 }
 
 /// Signs of life are not progress.
