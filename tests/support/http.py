@@ -85,9 +85,6 @@ def nginx_server(folder: Path, place: Path) -> Iterator[str]:
             }}
         }}"""
     )
-    with in_path("nginx", "usr/sbin/nginx"):
-        words = ["nginx", "-p", str(place), "-c", str(place / "nginx.conf")]
-        child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def listens() -> bool:
         assert child.poll() is None, (place / "error.log").read_text()
@@ -95,9 +92,12 @@ def nginx_server(folder: Path, place: Path) -> Iterator[str]:
             return True
         return False
 
-    with _ended(child):
-        wait_until(listens)
-        yield f"http+arrow://127.0.0.1:{port}"
+    with in_path("nginx", "usr/sbin/nginx"):
+        words = ["nginx", "-p", str(place), "-c", str(place / "nginx.conf")]
+        child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with _ended(child):
+            wait_until(listens)
+            yield f"http+arrow://127.0.0.1:{port}"
 
 
 class _Taking(BaseHTTPRequestHandler):
