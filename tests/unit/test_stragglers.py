@@ -195,8 +195,8 @@ def told_by(case: str) -> list[Straggler]:
 def test_who_is_accused() -> None:
     def said(case: str) -> str:
         lines = [
-            f"{' and '.join(one.names)} at {one.address}; other loaders: {len(one.others)}, hosts: {one.hosts}"
-            + ("; one of two" if one.one_of_two else "")
+            f"{' and '.join(one.names)} at {one.address}; "
+            f"other loaders: {len(one.others)}, hosts: {one.hosts}{'; one of two' * one.one_of_two}"
             for one in told_by(case)
         ]
         return "\n".join(lines or ["nobody"])
