@@ -58,9 +58,19 @@ def cell(lines: list[dict[str, Any]], wire: float = 1.0, **parameters: Any) -> A
     return summarise([record, record], lines)[0]
 
 
+TCP, MEMORY = line("tcp", 5e9), line("memory", 11e9)
+
+
 def fields(words: list[str]) -> dict[str, Any]:
-    pairs = (word.split("=", 1) for word in words)
-    return {name: None if text == "null" else int(text) if text.isdigit() else text for name, text in pairs}
+    """Values are JSON, or else texts."""
+
+    def value(text: str) -> Any:
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+
+    return {name: value(text) for name, text in (word.split("=", 1) for word in words)}
 
 
 def test_which_limits_apply() -> None:
@@ -319,16 +329,15 @@ def test_ctrl_c_prints_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_narrowest_is_of_the_way_that_is_asked_for() -> None:
-    tcp, memory = line("tcp", 5e9), line("memory", 11e9)
     far = line("tcp", 1e9, place="node7:31337")
-    found = limits([tcp, far, memory])
+    found = limits([TCP, far, MEMORY])
     near, way = narrowest(found), narrowest(found, "node7:31337")
     assert near is not None and near.text.startswith(
         "on this machine a loopback transfer cannot pass 5,000 MB/s"
     )
     assert way is not None and "cannot pass 1,000 MB/s: raw TCP put, 2 connections, node7:31337" in way.text
     assert "memory copy, 2 cores 11,000 MB/s is x11 above" in way.text
-    cached = narrowest(limits([line("tcp", 12e9), memory]))
+    cached = narrowest(limits([line("tcp", 12e9), MEMORY]))
     assert cached is not None and "memory copy 11,000 MB/s does not bind" in cached.text
     assert narrowest(limits([line("disk", 1e9)])) is None
 

@@ -91,12 +91,6 @@ def test_loaders_of_one_machine_are_no_more_hosts(tmp_path: Path) -> None:
     assert "each of 2 does 5" in text
 
 
-def test_published_hosts() -> None:
-    (one,) = efficiency.scaled(load("reference:memsql").cells)
-    # 547,466, 2,672,233 and 5,198,350 rows a second.
-    assert [round(step.efficiency.value or 0, 3) for step in one.steps] == [1.0, 0.976, 0.95]
-
-
 def test_who_sent_how_much_to_whom(several: Path) -> None:
     by_loaders = {c.parameters["loaders"]: c for c in load(several).cells}
     found = flows.flows(by_loaders[4])
