@@ -169,14 +169,15 @@ def test_of_many_ends_the_smallest_stand_as_one(tmp_path: Path) -> None:
 # What a reader sees
 
 
-def test_nothing_is_new_with_one_host_and_one_place(tmp_path: Path) -> None:
+def test_nothing_is_new_with_one_host_one_place_and_no_link(tmp_path: Path) -> None:
     results = load(make_run(tmp_path / "run", cells(streams=(1, 2, 4)), repeats=2))
     assert sections(results) == []
-    assert results.convergences == []
+    assert results.convergences == results.link_fits == []
     page = html_page.page(results)
     for text in ('id="places"', 'id="hosts"', 'class="sankey"', '"loaders":'):
         assert text not in page
-    assert not {f.name for f in figures.build(results)} & {"flows", "convergence", "throughput-hosts"}
+    drawn = {"flows", "convergence", "throughput-hosts", "throughput-delay", "throughput-link-rate"}
+    assert not {f.name for f in figures.build(results)} & drawn
     assert set(machine.document(results)) == {"run", "cells", "findings", "failed", "warnings"}
     written = {path.stem for path in table_files.write(results, tmp_path / "tables", "csv")}
     assert not written & {"hosts", "places", "efficiency", "convergence", "flows"}

@@ -140,18 +140,6 @@ def test_a_planted_one_is_mostly_found_in_noise_too(loaders: int) -> None:
     assert hits >= 0.9 * tries
 
 
-def test_the_figures_of_fixed_work() -> None:
-    (one,) = found(*[trial(SLOW)] * 4, trial(EVEN))
-    assert (one.name, one.address, one.behind, one.trials) == ("loader-3", "10.0.0.3", 4, 5)
-    assert one.others == ("loader-1", "loader-2", "loader-4") and not one.one_of_two
-    assert one.ratio == pytest.approx(0.4)
-    # 2.5 s beside 1 s.
-    assert one.later_ns == pytest.approx(1.5e9) and one.cost == pytest.approx(0.6)
-    # Of fixed time 60 of 340 MB a second are lacking.
-    (one,) = found(*[trial(SLOW, fixed_time=True)] * 3)
-    assert one.later_ns is None and one.cost == pytest.approx(60 / 340)
-
-
 def test_one_that_moves_nothing_is_furthest_behind() -> None:
     stuck = trial(EVEN, fixed_time=True)
     for stream in stuck["streams"][4:6]:
@@ -159,9 +147,6 @@ def test_one_that_moves_nothing_is_furthest_behind() -> None:
     (one,) = found(*[stuck] * 3)
     assert one.name == "loader-3" and one.ratio == pytest.approx(0.0, abs=1e-3)
     assert one.cost == pytest.approx(1 / 3)
-    # One that begins late is behind by that.
-    (one,) = found(*[trial(EVEN, late_ns={1: 3 * 10**9})] * 3)
-    assert one.name == "loader-2" and one.ratio == pytest.approx(0.25)
 
 
 # Who is accused: tests/data/texts/stragglers.txt.
@@ -194,11 +179,14 @@ def told_by(case: str) -> list[Straggler]:
 
 def test_who_is_accused() -> None:
     def said(case: str) -> str:
-        lines = [
-            f"{' and '.join(one.names)} at {one.address}; "
-            f"other loaders: {len(one.others)}, hosts: {one.hosts}{'; one of two' * one.one_of_two}"
-            for one in told_by(case)
-        ]
+        lines = []
+        for one in told_by(case):
+            later = "" if one.later_ns is None else f", {one.later_ns / 1e9:g} s later"
+            lines += [
+                f"{one.name} at {one.address}: {one.ratio:.1%} in {one.behind} of {one.trials} trials, "
+                f"cost {one.cost:.1%}{later}",
+                f"beside {', '.join(one.others)}; hosts: {one.hosts}{'; one of two' * one.one_of_two}",
+            ]
         return "\n".join(lines or ["nobody"])
 
     check("stragglers", said, "texts")
