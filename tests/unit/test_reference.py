@@ -15,12 +15,11 @@ from support.golden import kept
 from support.imports import imported
 from support.run import venturi
 from support.synthetic import cells, make_run
-from venturi.analysis import results
 from venturi.analysis.cells.figures import per_second, throughput
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.models import fits
 from venturi.analysis.models.fits import AxisFit
-from venturi.analysis.results import load
+from venturi.analysis.results import Results, load
 from venturi.analysis.statistics import hockney
 from venturi.common.errors import VenturiError
 from venturi.report.figures import registry as figures
@@ -288,8 +287,8 @@ CARTESIUS = ("cartesius-localhost", "cartesius-remote")
 
 
 @cache
-def run(name: str) -> results.Results:
-    return results.load(f"reference:{name}")
+def run(name: str) -> Results:
+    return load(f"reference:{name}")
 
 
 @cache

@@ -43,16 +43,6 @@ def flight(core: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
 # ---- servers
 
 
-def serve(kind: str, path: Path) -> subprocess.Popen[str]:
-    server = subprocess.Popen(
-        command("serve", kind, "--unix", path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=environment(),
-    )  # fmt: skip
-    assert server.stdout is not None
-    assert server.stdout.readline() == f"serving {kind}+unix://{path}  (Ctrl-C stops)\n"
-    return server
-
-
 @pytest.mark.usefixtures("core")
 @pytest.mark.parametrize("kind", ["flight", "charrow"])
 def test_a_server_on_a_socket(kind: str, tmp_path: Path) -> None:
@@ -61,7 +51,10 @@ def test_a_server_on_a_socket(kind: str, tmp_path: Path) -> None:
     left = socket.socket(socket.AF_UNIX)
     left.bind(str(path))
     left.close()
-    server = serve(kind, path)
+    words, pipe = command("serve", kind, "--unix", path), subprocess.PIPE
+    server = subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, env=environment())
+    assert server.stdout is not None
+    assert server.stdout.readline() == f"serving {kind}+unix://{path}  (Ctrl-C stops)\n"
     found = path.stat()
     assert stat.S_ISSOCK(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o600
     second = venturi("serve", kind, "--unix", path)
