@@ -8,7 +8,7 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from support.run import environment
 from venturi import _core
@@ -89,7 +89,7 @@ class Store:
             if stream is not None:
                 stream.close()
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from support import model
 from support.golden import kept
+from support.mistakes import check
 from support.model import ModelExecutor
 from support.run import venturi
 from venturi.analysis.cells.limits import limits, narrowest
@@ -57,77 +58,37 @@ def cell(lines: list[dict[str, Any]], wire: float = 1.0, **parameters: Any) -> A
     return summarise([record, record], lines)[0]
 
 
-TCP, MEMORY, ENGINE = line("tcp", 5e9), line("memory", 11e9), line("engine", 90e9)
-ZSTD = [line("codec", 0.6e9), line("codec", 1.5e9, name="zstd-decode")]
+TCP, MEMORY = line("tcp", 5e9), line("memory", 11e9)
 
 
-def test_the_lowest_limit_binds() -> None:
-    found = cell([TCP, MEMORY, ENGINE])
-    assert {name: q.value for name, q in found.ceilings.items()} == {
-        "raw TCP": 5e9, "engine": 90e9, "memory copy": 11e9
-    }  # fmt: skip
-    assert (found.binding, found.ceiling.value, found.share.value) == ("raw TCP", 5e9, 0.2)
-    assert cell([MEMORY, line("engine", 2e9)]).binding == "engine"
-    none = cell([])
-    assert (none.ceilings, none.binding, none.share.known) == ({}, None, False)
+def fields(words: list[str]) -> dict[str, Any]:
+    """Values are JSON, or else texts."""
+
+    def value(text: str) -> Any:
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+
+    return {name: value(text) for name, text in (word.split("=", 1) for word in words)}
 
 
-def test_of_one_core_and_all_the_better_counts() -> None:
-    assert cell([MEMORY, line("memory", 14e9, threads=1)]).ceiling.value == 14e9
+def test_which_limits_apply() -> None:
+    """The first line of a case is of the trial, of 1 GB/s; the others are probes with their GB/s."""
 
+    def said(case: str) -> str:
+        of_trial, *probed = [text.split() for text in case.splitlines() if not text.startswith("#")]
+        lines = [line(kind, float(rate) * 1e9, **fields(more)) for kind, rate, *more in probed]
+        found = cell(lines, **fields(of_trial[1:]))
+        if not found.ceilings:
+            assert found.binding is None and not found.share.known
+            return "no limit"
+        limits = ", ".join(f"{name} {q.value / 1e9:g}" for name, q in sorted(found.ceilings.items()))
+        return (
+            f"{limits}\nbinds: {found.binding} {found.ceiling.value / 1e9:g}, share {found.share.value:.3g}"
+        )
 
-def test_messages_that_stay_in_the_cache_are_not_bound_by_memory() -> None:
-    found = cell([line("tcp", 12e9), MEMORY])
-    assert found.binding == "raw TCP" and "memory copy" not in found.ceilings
-
-
-def test_a_codec_binds_by_all_cores_of_its_end() -> None:
-    found = cell([TCP, MEMORY, *ZSTD], wire=4.0, compression="zstd")
-    assert found.ceilings["zstd encode"].value == 1.2e9 and found.ceilings["zstd decode"].value == 3e9
-    assert found.binding == "zstd encode"
-    # One client thread compresses on one core; a get is decompressed there.
-    assert cell([TCP, MEMORY, *ZSTD], threads=1, compression="zstd").ceiling.value == 0.6e9
-    get = cell([MEMORY, *ZSTD], threads=1, compression="zstd", operation="get")
-    assert get.ceilings["zstd decode"].value == 1.5e9 and get.ceilings["zstd encode"].value == 1.2e9
-    # Another host's cores were not measured.
-    far: dict[str, Any] = {"target": "flight://node7", "place": "node7", "compression": "zstd"}
-    assert "zstd decode" not in cell([MEMORY, *ZSTD], **far).ceilings
-    for other in ("lz4", "zstd:9", None):
-        assert not {"zstd encode", "zstd decode"} & set(cell(ZSTD, compression=other).ceilings)
-
-
-def test_raw_tcp_of_compressed_data_counts_payload() -> None:
-    assert cell([TCP], wire=4.0, compression="zstd").ceilings["raw TCP"].value == pytest.approx(20e9)
-
-
-def test_conditions_must_be_those_of_the_trial() -> None:
-    for change in (
-        {"streams": 4}, {"threads": 1}, {"name": "none"}, {"data": "x.parquet"}, {"message_bytes": SIZE * 3},
-        {"outcome": "failed"}, {"bytes": 0},
-    ):  # fmt: skip
-        assert "engine" not in cell([ENGINE | change]).ceilings, change
-    assert "engine" in cell([ENGINE | {"message_bytes": SIZE * 2}]).ceilings
-    assert "raw TCP" not in cell([TCP | {"place": "remote"}]).ceilings
-
-
-def test_raw_tcp_has_no_size_and_older_lines_have() -> None:
-    def rates(*sizes: int | None) -> float | None:
-        lines = [line("tcp", (n + 1) * 1e9, message_bytes=size) for n, size in enumerate(sizes)]
-        found = cell(lines, threads=2).ceilings.get("raw TCP")
-        return found.value if found is not None else None
-
-    assert rates(None) == rates(SIZE) == 1e9 and rates(4 * SIZE) is None
-    # A run that was begun with sizes and resumed without has both.
-    assert rates(None, 4 * SIZE) == 1e9 and rates(None, SIZE, SIZE) == 2e9
-
-
-def test_a_disk_binds_what_is_stored_here() -> None:
-    disks = [line("disk", 0.3e9), line("disk", 0.5e9, name="direct")]
-    assert "disk" not in cell(disks).ceilings
-    stored = cell([*disks, MEMORY], target="files://local")
-    assert (stored.binding, stored.ceiling.value) == ("disk", 0.5e9)
-    assert "disk" not in cell(disks, target="files://node7").ceilings
-    assert "disk" not in cell(disks, target="files://local", operation="get").ceilings
+    check("limits", said, "texts")
 
 
 def test_cells_alike_share_their_probes() -> None:

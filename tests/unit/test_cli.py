@@ -90,7 +90,8 @@ def test_scenarios() -> None:
     folder = ROOT / "python/venturi/plan/scenarios"
     listed = [line.split()[0] for line in venturi("scenarios").stdout.splitlines()]
     assert "quick" in listed and listed == sorted(path.stem for path in folder.glob("*.toml"))
-    assert venturi("scenarios", "show", "quick").stdout == (folder / "quick.toml").read_text()
+    for words in (("show", "quick"), ("quick",)):
+        assert venturi("scenarios", *words).stdout == (folder / "quick.toml").read_text()
 
 
 @pytest.fixture(scope="module")

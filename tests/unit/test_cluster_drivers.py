@@ -10,7 +10,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -207,32 +207,24 @@ PORTS = range(8101, 8200)
 """What a host takes, one after the other, where it may choose."""
 
 
-class Ref:
-    """An answer that is there, or an error."""
-
-    def __init__(self, value: Any, error: Exception | None = None) -> None:
-        self._future: Future[Any] = Future()
-        if error is not None:
-            self._future.set_exception(error)
-        elif value is not NEVER:
-            self._future.set_result(value)
-
-    def future(self) -> Future[Any]:
-        return self._future
-
-
 NEVER = object()
 
 
-class Method:
-    def __init__(self, call: Any) -> None:
-        self._call = call
+class Answer(Future[Any]):
+    """An answer that is there, an error, or neither for ever."""
 
-    def remote(self, *arguments: Any) -> Ref:
+    def __init__(self, call: Callable[..., Any], arguments: Sequence[Any]) -> None:
+        super().__init__()
         try:
-            return Ref(self._call(*arguments))
+            value = call(*arguments)
         except VenturiError as error:
-            return Ref(None, error)
+            self.set_exception(error)
+        else:
+            if value is not NEVER:
+                self.set_result(value)
+
+    def future(self) -> Answer:
+        return self
 
 
 class Host:
@@ -244,8 +236,9 @@ class Host:
         self.running: dict[str, int] = {}
         self._free: Iterator[int] = iter(PORTS)
 
-    def __getattr__(self, name: str) -> Method:
-        return Method(getattr(self, f"_{name}"))
+    def __getattr__(self, name: str) -> SimpleNamespace:
+        call = getattr(self, f"_{name}")
+        return SimpleNamespace(remote=lambda *arguments: Answer(call, arguments))
 
     def _boot_id(self) -> str:
         return self.address
@@ -300,18 +293,12 @@ def servers(hosts: Sequence[Host]) -> RayServers:
 STORE = ("--akumuli", "0", "--http", "0")
 
 
-def test_stores_tell_what_they_hold_on_one_port() -> None:
-    hosts = [Host("10.0.0.2"), Host("10.0.0.3"), Host("10.0.0.4")]
-    group = servers(hosts).remote("timeseries", STORE)
-    assert group.hello["addresses"]["http"] == "10.0.0.2:8101,10.0.0.3:8101,10.0.0.4:8101"
-    assert group.hello["addresses"]["akumuli"] == "10.0.0.2:9001,10.0.0.3:9001,10.0.0.4:9001"
-
-
 def test_a_port_that_is_taken_on_another_host_is_left_for_the_next_one() -> None:
-    """And nothing is left of those that had been started for it."""
+    """Stores tell what they hold on one port; nothing is left of those that had been started on others."""
     hosts = [Host("10.0.0.2"), Host("10.0.0.3", taken=[8101]), Host("10.0.0.4", taken=[8102])]
     group = servers(hosts).remote("timeseries", STORE)
     assert group.hello["addresses"]["http"] == "10.0.0.2:8103,10.0.0.3:8103,10.0.0.4:8103"
+    assert group.hello["addresses"]["akumuli"] == "10.0.0.2:9001,10.0.0.3:9001,10.0.0.4:9001"
     assert [host.started for host in hosts] == [[8101, 8102, 8103], [8102, 8103], [8101, 8103]]
     assert [list(host.running.values()) for host in hosts] == [[8103]] * 3
 

@@ -24,7 +24,6 @@ from venturi.cluster.trial.handle import ClusterControl
 from venturi.cluster.trial.lineup import Patience, alone, head_start_ns, join_tallies, run
 from venturi.cluster.trial.loader import Loader
 from venturi.cluster.trial.process import LoaderProcess
-from venturi.common.errors import ScenarioError
 
 SPEC: dict[str, Any] = {
     "trial": "t",
@@ -147,20 +146,15 @@ def test_a_loader_is_called_twice_and_the_lead_five_times(handles: Any, loaders:
     assert others == [["begin", "start_at"]] * (loaders - 1)
 
 
-def test_the_head_start_is_more_than_clocks_are_wrong() -> None:
+def test_the_head_start() -> None:
+    """It is more than clocks are wrong, longer where the driver is slow, and ends before loaders refuse it: a
+    driver that was stopped for a minute does not make them wait for two."""
     assert head_start_ns([Clock()]) == 50_500_000
     assert head_start_ns([Clock()] * 100) == 100_000_000
     assert head_start_ns([Clock(0, 100_000_000, 1)]) == 450_500_000
     assert head_start_ns([Clock()], 200_000_000) == 250_500_000
-
-
-def test_the_head_start_is_longer_where_the_driver_is_slow() -> None:
     assert head_start_ns([Clock()] * 100, telling_ns=10_000_000) == 100_000_000
     assert head_start_ns([Clock()] * 100, telling_ns=100_000_000) == 250_000_000
-
-
-def test_the_head_start_ends_before_loaders_refuse_it() -> None:
-    """A driver that was stopped for a minute does not make them wait for two."""
     minute = 60 * 10**9
     assert head_start_ns([Clock()], telling_ns=minute) == 5_050_000_000
     assert head_start_ns([Clock()], telling_ns=minute, timeout_ns=2 * 10**9) == 10**9
@@ -310,12 +304,6 @@ def test_a_cancel_that_overtakes_the_begin_it_means() -> None:
     assert loader.begin(json.dumps({**spec, "trial": "second"}), "ready", 5.0)["phase"] == "ready"
     loader.cancel()
     loader.wait("done", LONG)
-
-
-def test_more_loaders_than_streams(handles: Any) -> None:
-    found = handles(*(FakeCore() for _ in range(3)))
-    with pytest.raises(ScenarioError, match="2 streams cannot be shared by 3 loaders"):
-        run({**SPEC, "streams": 2}, found, clocks(found), ClusterControl(), PATIENT)
 
 
 def test_a_loader_tells_who_it_is() -> None:

@@ -179,13 +179,6 @@ def test_what_is_printed(compared: dict[str, CompletedProcess[str]]) -> None:
     )
 
 
-def test_the_ratio_of_a_slower_cell(base: Path, tmp_path: Path) -> None:
-    rows = compare(load(base), load(run_like(tmp_path, ONE))).rows
-    (row,) = [row for row in rows if row.verdict == "worse"]
-    assert row.difference.low < row.difference.ratio < row.difference.high < 1
-    assert row.difference.ratio == pytest.approx(1 / 1.1, abs=0.05)
-
-
 def test_a_cell_that_failed_before_is_no_news(base: Path, tmp_path: Path) -> None:
     gone, again = (
         run_like(tmp_path, name=name, fail="streams == 4 and operation == 'get'")

@@ -16,7 +16,6 @@ from venturi.analysis.statistics.intervals import (
     Interval,
     median_interval,
     order_statistic_rank,
-    range_coverage,
     ratio_interval,
 )
 
@@ -92,19 +91,6 @@ def test_five_percent_is_found_with_ten_repeats_on_a_quiet_machine() -> None:
     assert found / tries >= 0.98 - slack(tries, 0.02)
 
 
-def test_a_rank_test_would_find_nothing_where_this_does() -> None:
-    """Why not Mann and Whitney: 2 / 252 is the least p of 5 against 5, and 24 cells make 0.19 of it."""
-    from scipy.stats import mannwhitneyu
-
-    g = np.random.default_rng(11)
-    base, run = (trials(g, NOISES["normal"], 24, 5, spread=0.01, alike=True) for _ in range(2))
-    run[0] = [0.95 * v for v in run[0]]
-    found = differences(list(zip(base, run, strict=True)))
-    ranks = adjust([float(mannwhitneyu(b, r).pvalue) for b, r in zip(base, run, strict=True)])
-    assert found[0].adjusted is not None and found[0].adjusted < 0.01
-    assert min(ranks) > 0.05
-
-
 def test_the_smallest_detectable_difference_is_detected_as_often_as_it_says() -> None:
     g = np.random.default_rng(23)
     found, tries = 0, draws(300, 4)
@@ -132,11 +118,11 @@ def test_spreads_that_differ_between_the_sides() -> None:
 
 def test_a_wild_cell_does_not_blind_the_others() -> None:
     g = np.random.default_rng(31)
-    base, run = (trials(g, NOISES["normal"], 12, 5, spread=0.01, alike=True) for _ in range(2))
+    base, run = (trials(g, NOISES["normal"], 24, 5, spread=0.01, alike=True) for _ in range(2))
     base[3], run[3] = [1e9, 3e9, 0.2e9, 1.5e9, 0.8e9], [2e9, 0.1e9, 1e9, 0.7e9, 4e9]
-    run[5] = [0.93 * v for v in run[5]]
+    run[5] = [0.95 * v for v in run[5]]
     found = differences(list(zip(base, run, strict=True)))
-    assert found[5].adjusted is not None and found[5].adjusted < 0.05
+    assert found[5].adjusted is not None and found[5].adjusted < 0.01
     assert found[3].adjusted is not None and found[3].adjusted > 0.5
 
 
@@ -254,10 +240,6 @@ def test_few_values_give_their_range(n: int) -> None:
     assert (found.low, found.high) == (1.0, float(n * n))
     assert found.median == np.median(values)
     assert found.coverage == pytest.approx(1 - 2 ** (1 - n))
-
-
-def test_coverage_of_the_range() -> None:
-    assert [range_coverage(n) for n in range(1, 6)] == [0.0, 0.5, 0.75, 0.875, 0.9375]
 
 
 @pytest.mark.parametrize(("n", "rank"), [(5, 1), (6, 1), (8, 1), (9, 2), (10, 2), (12, 3), (20, 6), (30, 10)])

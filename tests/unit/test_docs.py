@@ -251,22 +251,17 @@ OTHERS = [(page, line) for page, line in LINES if (page, line) not in RUNS and l
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the files that the pages speak of."""
     found = tmp_path_factory.mktemp("documented")
-    rows = 8
-    table = {
-        **{name: pa.array(range(rows), pa.int64()) for name in ("id", "hits", "price")},
-        "day": pa.array(range(rows), pa.date32()),
-        **{
-            name: pa.array([f"{name}-{n}" for n in range(rows)])
-            for name in ("page", "site", "sensor", "name")
-        },
-        "ts": pa.array(range(rows), pa.timestamp("us")),
-        "value": pa.array([n / 2 for n in range(rows)]),
-    }
+    numbers, texts = pa.array(range(8), pa.int64()), pa.array([f"text-{n}" for n in range(8)])
+    rows = pa.table(
+        {
+            **dict.fromkeys(("id", "hits", "price"), numbers),
+            **dict.fromkeys(("page", "site", "sensor", "name"), texts),
+            "day": pa.array(range(8), pa.date32()),
+        }
+    )
     for name in ("rows", "clicks", "trips", "states", "t"):
-        pq.write_table(
-            pa.table({k: v for k, v in table.items() if k not in ("ts", "value")}), found / f"{name}.parquet"
-        )
-    points = {k: table[k] for k in ("ts", "site", "sensor", "value")}
+        pq.write_table(rows, found / f"{name}.parquet")
+    points = {"ts": pa.array(range(8), pa.timestamp("us")), "site": texts, "sensor": texts, "value": numbers}
     pq.write_table(pa.table(points), found / "readings.parquet")
     (found / "my.toml").write_text(SCENARIO)
     (found / "ca.pem").write_text("")

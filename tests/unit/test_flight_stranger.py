@@ -125,8 +125,12 @@ def test_a_table_goes_along_to_the_server_that_takes_its_place() -> None:
 
 
 def test_rows_a_batch_are_ours_to_choose_but_for_its_table() -> None:
-    for words in (["flight://h/t", "--operation", "put"], ["flight://h"]):
-        assert refusal(["run", "--target", *words, "--rows-per-batch", "1k,4k", "--dry-run"]) == ""
+    for words in (
+        ["--target", "flight://h/t", "--operation", "put"],
+        ["--target", "flight://h"],
+        ["--place", "a=flight://a", "--place", "b=flight://b"],
+    ):
+        assert refusal(["run", *words, "--rows-per-batch", "1k,4k", "--dry-run"]) == ""
 
 
 def test_rows_a_batch_of_a_file_are_left_out_where_a_run_begins_and_kept_where_one_goes_on(
@@ -247,18 +251,6 @@ def test_a_table_that_is_read_to_its_end_is_not_made_longer_by_a_flag() -> None:
     cells = summarise([r for c in cells for r in c.records])
     told = warned(cells, "short")
     assert told is not None and told.next == "The server has sent all that it holds: read a larger table"
-
-
-# ---- where trials go ---------------------------------------------------------------------
-
-
-def test_several_places_may_be_named() -> None:
-    assert refusal(["run", "--place", "a=flight://a", "--place", "b=flight://b", "--dry-run"]) == ""
-
-
-def test_a_scenario_is_shown_by_its_name() -> None:
-    shown, told = (CliRunner().invoke(app, ["scenarios", *words, "quick"]) for words in ([], ["show"]))
-    assert shown.exit_code == 0 and shown.output == told.output and 'name = "quick"' in shown.output
 
 
 # ---- a real one ----------------------------------------------------------------------------

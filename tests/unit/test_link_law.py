@@ -451,13 +451,6 @@ def test_figures_over_links(tmp_path: Path) -> None:
         assert matplotlib_figures.render(figure, "svg").startswith(b"<?xml")
 
 
-def test_runs_without_links_have_no_figure_and_no_law(tmp_path: Path) -> None:
-    synthetic.make_run(tmp_path / "run")
-    found = results.load(tmp_path / "run")
-    assert found.link_fits == []
-    assert not {"throughput-delay", "throughput-link-rate"} & {f.name for f in registry.build(found)}
-
-
 def test_links_that_nobody_knows_are_left_out() -> None:
     records = cells()
     unknown = {"1gbit": "1gbit over a pigeon", "2gbit 2ms": 7}

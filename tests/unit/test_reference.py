@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from support import upsert as upsert_support
+from support.golden import kept
 from support.imports import imported
 from support.run import venturi
 from support.synthetic import cells, make_run
-from venturi.analysis import results
 from venturi.analysis.cells.figures import per_second, throughput
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.models import fits
-from venturi.analysis.models.fits import AxisFit, Fits
-from venturi.analysis.results import load
+from venturi.analysis.models.fits import AxisFit
+from venturi.analysis.results import Results, load
 from venturi.analysis.statistics import hockney
 from venturi.common.errors import VenturiError
 from venturi.report.figures import registry as figures
@@ -28,22 +28,6 @@ from venturi.report.tables import perf_stats
 from venturi.report.text import markdown, published
 from venturi.store import reference
 from venturi.store.importers.record import Origin, lines
-
-ROWS = {
-    "macbook-get": 400,
-    "macbook-put": 400,
-    "cartesius-localhost": 1600,
-    "cartesius-remote": 1600,
-    "chspark": 45,
-    "memsql": 3,
-    "cassandra": 3,
-    "akumuli": 2,
-}
-
-
-@pytest.mark.parametrize("name", list(reference.SETS))
-def test_sets_are_complete(name: str) -> None:
-    assert len(reference.SETS[name].rows()) == ROWS[name]
 
 
 def test_groups_and_unknown_names() -> None:
@@ -111,12 +95,6 @@ def test_others_only_where_it_is_asked_for(tmp_path: Path) -> None:
     assert published.beside(results, "upsert") == []
 
 
-@pytest.mark.parametrize("name", reference.SETS)
-def test_every_set_has_a_sentence(name: str) -> None:
-    (one,) = reference.sets(name)
-    assert one.said or published._figures(one)
-
-
 # ---- the seeds' own lines: numbers as a C++ ostream prints them, and the round trip
 
 
@@ -129,37 +107,30 @@ def published_lines(name: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("name", FLIGHT)
-def test_published_lines_come_back_from_counts(name: str) -> None:
-    for kind, streams, threads, rows, batch, mebibytes, seconds, rate in published_lines(name):
+def test_flight_sets_are_exact_and_come_back(name: str) -> None:
+    records, published = load(f"reference:{name}").records, published_lines(name)
+    for record, fields in zip(records, published, strict=True):
+        kind, streams, _, rows, _, mebibytes, seconds, rate = fields
         # Each number is printed as it was published.
         numbers = (mebibytes, seconds, rate)
         assert tuple(perf_stats.ostream(float(text)) for text in numbers) == numbers
-        given = {"streams": streams, "threads": threads, "rows_per_stream": rows, "rows_per_batch": batch}
-        moved = int(streams) * int(rows)
-        record = {
-            "outcome": "ok",
-            "parameters": {"operation": kind, **{name: int(text) for name, text in given.items()}},
-            "counts": {"rows": moved, "payload_bytes": moved * 32},
-            "times": {"interval_ns": float(seconds) * 1e9},
-        }
-        found = perf_stats.line(record)
-        assert found is not None
-        fields = found.split("\t")
-        number = "0" if kind == "get" else "1"
-        assert fields[:7] == [number, streams, threads, rows, batch, mebibytes, seconds]
+        line = perf_stats.line(record)
+        assert line is not None
+        *same, printed = line.split("\t")
+        assert same == ["0" if kind == "get" else "1", *fields[1:7]]
         # Their rate came from nanoseconds, their seconds are rounded to six digits: the sixth may differ.
-        assert float(fields[7]) == pytest.approx(float(rate), rel=2e-5)
+        assert float(printed) == pytest.approx(float(rate), rel=2e-5)
+        assert throughput(record) == float(rate) * 2**20
+        assert record["counts"]["payload_bytes"] == int(streams) * int(rows) * 32
+        assert record["times"]["interval_ns"] == round(float(seconds) * 1e9)
+        # What was published agrees with itself, so nothing needs a note.
+        assert record["imported"]["note"] is None
 
 
 def test_exponents_as_in_c_plus_plus() -> None:
     shown = {
-        1e6: "1e+06",
-        123456.7: "123457",
-        1234567.0: "1.23457e+06",
-        1e-5: "1e-05",
-        1e-4: "0.0001",
-        3.0: "3",
-    }
+        1e6: "1e+06", 123456.7: "123457", 1234567.0: "1.23457e+06", 1e-5: "1e-05", 1e-4: "0.0001", 3.0: "3"
+    }  # fmt: skip
     assert {number: perf_stats.ostream(number) for number in shown} == shown
 
 
@@ -196,29 +167,10 @@ def test_parse_names_the_line(text: str, message: str) -> None:
 # ---- as runs
 
 
-@pytest.mark.parametrize("name", FLIGHT)
-def test_flight_sets_are_exact(name: str) -> None:
-    records = load(f"reference:{name}").records
-    rows = published_lines(name)
-    assert len(records) == len(rows)
-    for record, (kind, streams, threads, per_stream, batch, _, seconds, rate) in zip(
-        records, rows, strict=True
-    ):
-        p = record["parameters"]
-        assert [p[k] for k in ("operation", "streams", "threads", "rows_per_stream", "rows_per_batch")] == [
-            kind,
-            *map(int, (streams, threads, per_stream, batch)),
-        ]
-        assert throughput(record) == float(rate) * 2**20
-        assert record["counts"]["payload_bytes"] == int(streams) * int(per_stream) * 32
-        assert record["times"]["interval_ns"] == round(float(seconds) * 1e9)
-        # What was published agrees with itself, so nothing needs a note.
-        assert record["imported"]["note"] is None
-
-
 def test_cells_and_repeats() -> None:
     macbook, cartesius = load("reference:macbook-get"), load("reference:cartesius-remote")
-    assert (len(macbook.cells), {c.good for c in macbook.cells}) == (8 * 50, {1})
+    for one in (macbook, load("reference:macbook-put")):
+        assert (len(one.cells), {c.good for c in one.cells}) == (8 * 50, {1})
     assert (len(cartesius.cells), {c.good for c in cartesius.cells}) == (8 * 20, {10})
     assert sorted({r["repeat"] for r in cartesius.records}) == list(range(10))
     assert cartesius.places == ["remote"]
@@ -287,6 +239,8 @@ def test_every_set_is_a_run_that_says_where_it_is_from(name: str) -> None:
     assert results.directory.trials().num_rows == len(results.records)
     assert not {"no-ceiling", "unverified"} & {a.kind for a in results.advice}
     assert sum(a.kind == "imported" for a in results.advice) == 1
+    # Every set has a sentence.
+    assert all(one.said or published._figures(one) for one in reference.sets(name))
 
 
 def test_unknown_name() -> None:
@@ -301,12 +255,7 @@ def test_no_draft_makes_no_line() -> None:
     assert lines([], "run", Origin("file", "format", "source")) == []
 
 
-def test_show_and_sql_and_report(tmp_path: Path) -> None:
-    shown = venturi("show", "reference:upsert", cwd=tmp_path)
-    assert shown.returncode == 0, shown.stderr
-    assert "best 5.198 Mrows/s with memsql, hosts 10" in shown.stdout
-    assert "MB/s" not in shown.stdout
-    assert "they agree only if it ran" in " ".join(shown.stdout.split())
+def test_sql_and_report(tmp_path: Path) -> None:
     query = "select max(bytes_per_second) from trials where encoders = 64"
     found = venturi("sql", "reference:chspark", query, "--format", "csv", cwd=tmp_path)
     assert found.stdout.splitlines()[1] == "1011309020.0"
@@ -329,8 +278,6 @@ def test_import_on_the_command_line(tmp_path: Path) -> None:
     assert broken.returncode == 3
     assert broken.stderr.startswith("error: stats.txt:1: 3 columns in '1 2 2'\nhint: expected 7 or 8 tab")
     assert not (tmp_path / "venturi-runs").exists()
-    shown = venturi("show", "run", cwd=tmp_path)
-    assert "put: 521.3 MB/s with 2 streams" in shown.stdout
 
 
 # ---- models on published figures
@@ -340,8 +287,8 @@ CARTESIUS = ("cartesius-localhost", "cartesius-remote")
 
 
 @cache
-def run(name: str) -> results.Results:
-    return results.load(f"reference:{name}")
+def run(name: str) -> Results:
+    return load(f"reference:{name}")
 
 
 @cache
@@ -393,51 +340,8 @@ def test_hockney_explains_the_mean_times_of_each_number_of_streams(name: str) ->
         assert low < one.fit.b < high < 1.1 * low
 
 
-def pooled(name: str) -> AxisFit:
-    made: Fits = run(name).fits
-    (one,) = [s for s in made.over("streams") if s.pooled]
-    assert one.fit is not None
-    return one
-
-
-def test_laptop_gets_bend_at_four_to_five_streams_and_gain_nothing_beyond_five() -> None:
-    one = pooled("macbook-get")
-    assert one.fit is not None
-    assert 4 <= one.fit.knee.median <= 5
-    assert one.knee_between is not None and 4 <= one.knee_between[1] <= 5
-    assert one.curve is not None and one.curve.flat == 5
-    assert len(one.curve.logs) == 50
-
-
-def test_laptop_puts_still_rise_at_eight_streams() -> None:
-    one = pooled("macbook-put")
-    assert one.curve is not None and one.curve.rising and one.curve.flat is None
-
-
-def test_encoders_bend_between_eight_and_sixteen() -> None:
-    made = run("chspark").fits
-    (one,) = [s for s in made.over("encoders") if s.pooled == "partitions"]
-    # One trial each: what lies within 90 % is a figure, and nothing is claimed.
-    assert one.curve is None or not one.curve.told
-    assert one.knee_between == (8, 16)
-    assert one.fit is not None
-    # The law bends at the same place, but its corner is sharper than the truth, and it says so.
-    assert 7 <= one.fit.knee.median <= 16
-    assert one.fit.doubtful
-    # Within the machine's 16 cores the best is reached: the last three are level.
-    assert one.fit.chosen.name == "flat"
-
-
-def test_partitions_and_further_decoders_have_no_effect() -> None:
-    made = run("chspark").fits
-    effects = {e.parameter: e for e in made.effects}
-    assert not effects["partitions"].effect.significant
-    assert effects["encoders"].effect.significant
-    decoders = effects["decoders"]
-    assert decoders.above is not None and set(decoders.above.levels) == {2, 4}
-    assert not decoders.above.significant
-    assert not made.over("partitions")
-    assert any("decoders" in note and "only 3 different values" in note for note in made.notes)
+def test_encoders_bend_and_partitions_have_no_effect() -> None:
+    kept("fit-encoders", venturi("fit", "reference:chspark").stdout)
 
 
 def test_the_rule_of_large_sizes_is_what_it_says() -> None:

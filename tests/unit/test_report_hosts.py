@@ -91,12 +91,6 @@ def test_loaders_of_one_machine_are_no_more_hosts(tmp_path: Path) -> None:
     assert "each of 2 does 5" in text
 
 
-def test_published_hosts() -> None:
-    (one,) = efficiency.scaled(load("reference:memsql").cells)
-    # 547,466, 2,672,233 and 5,198,350 rows a second.
-    assert [round(step.efficiency.value or 0, 3) for step in one.steps] == [1.0, 0.976, 0.95]
-
-
 def test_who_sent_how_much_to_whom(several: Path) -> None:
     by_loaders = {c.parameters["loaders"]: c for c in load(several).cells}
     found = flows.flows(by_loaders[4])
@@ -175,14 +169,15 @@ def test_of_many_ends_the_smallest_stand_as_one(tmp_path: Path) -> None:
 # What a reader sees
 
 
-def test_nothing_is_new_with_one_host_and_one_place(tmp_path: Path) -> None:
+def test_nothing_is_new_with_one_host_one_place_and_no_link(tmp_path: Path) -> None:
     results = load(make_run(tmp_path / "run", cells(streams=(1, 2, 4)), repeats=2))
     assert sections(results) == []
-    assert results.convergences == []
+    assert results.convergences == results.link_fits == []
     page = html_page.page(results)
     for text in ('id="places"', 'id="hosts"', 'class="sankey"', '"loaders":'):
         assert text not in page
-    assert not {f.name for f in figures.build(results)} & {"flows", "convergence", "throughput-hosts"}
+    drawn = {"flows", "convergence", "throughput-hosts", "throughput-delay", "throughput-link-rate"}
+    assert not {f.name for f in figures.build(results)} & drawn
     assert set(machine.document(results)) == {"run", "cells", "findings", "failed", "warnings"}
     written = {path.stem for path in table_files.write(results, tmp_path / "tables", "csv")}
     assert not written & {"hosts", "places", "efficiency", "convergence", "flows"}

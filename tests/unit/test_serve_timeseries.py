@@ -164,15 +164,13 @@ def test_what_is_wrong_with_its_directory_is_said_in_a_line(tmp_path: Path) -> N
 # ---- what `--durable` promises, seen from the system's side
 
 
-class Noted:
+class Noted(Store):
     """A store whose calls are noted."""
 
-    def __init__(self, tmp_path: Path, library: Path, durable: str) -> None:
-        self.notes, self.fail = tmp_path / "notes", tmp_path / "fail"
-        self.data = tmp_path / "data"
-        flags = ("--durable", durable, "--threads", "1")
+    def __init__(self, folder: Path, library: Path, durable: str) -> None:
+        self.notes, self.fail = folder / "notes", folder / "fail"
         given = {"LD_PRELOAD": str(library), "NOTES": str(self.notes), "FAIL": str(self.fail)}
-        self.store = Store(self.data, *flags, **given)
+        super().__init__(folder / "data", "--durable", durable, "--threads", "1", **given)
 
     def calls(self) -> list[list[str]]:
         """What was noted of the store's files so far: the call, and what it was given."""
@@ -194,7 +192,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def noted(tmp_path: Path, library: Path) -> Callable[[str], Noted]:
-    return lambda durable: Noted(tmp_path, library, durable)
+    return partial(Noted, tmp_path, library)
 
 
 FLUSHES = 20
@@ -208,10 +206,9 @@ def flushed(store: Store) -> None:
 
 
 def test_fsync_answers_what_the_disk_has(noted: Callable[[str], Noted]) -> None:
-    of = noted("fsync")
-    with of.store as store:
+    with noted("fsync") as store:
         flushed(store)
-        calls = of.calls()
+        calls = store.calls()
     answers = [place for place, call in enumerate(calls) if call[0] == "answer"]
     assert len(answers) == FLUSHES
     size = 0
@@ -226,41 +223,38 @@ def test_fsync_answers_what_the_disk_has(noted: Callable[[str], Noted]) -> None:
 
 @pytest.mark.parametrize("durable", ["os", "none"])
 def test_others_do_not_wait_for_the_disk(noted: Callable[[str], Noted], durable: str) -> None:
-    of = noted(durable)
-    with of.store as store:
+    with noted(durable) as store:
         flushed(store)
         store.post("/api/seal")
-        calls = [call[0] for call in of.calls()]
+        calls = [call[0] for call in store.calls()]
     assert calls.count("answer") == FLUSHES
     assert "fdatasync" not in calls and "fsync" not in calls
 
 
 def test_what_the_disk_does_not_take_is_not_acknowledged(noted: Callable[[str], Noted]) -> None:
-    of = noted("fsync")
-    with of.store as store:
+    with noted("fsync") as store:
         line = store.connect()
         line.send(row(1, 1.0, 2.0))
         assert line.flush() == "+OK 2"
-        of.fail.touch()
+        store.fail.touch()
         line.send(row(2, 1.0, 2.0))
         said = line.flush()
         assert said.startswith("-DB cannot sync a log: Input/output error") and "started again" in said
         # The disk may be well again: what it has lost meanwhile, nobody knows.
-        of.fail.unlink()
+        store.fail.unlink()
         assert store.connect().flush().startswith("-DB cannot sync a log")
         assert "cannot sync a log" in store.stats()["failure"]
 
 
 def test_a_log_goes_when_its_segment_is_on_the_disk(noted: Callable[[str], Noted]) -> None:
-    of = noted("fsync")
-    with of.store as store:
+    with noted("fsync") as store:
         flushed(store)
         store.post("/api/seal")
         # It answers when all is on the disk, and the log may go a moment later.
         wait_until(
-            lambda: any(name == "unlink" and "/log/" in path for name, path, *_ in of.calls()), of.calls
+            lambda: any(name == "unlink" and "/log/" in path for name, path, *_ in store.calls()), store.calls
         )
-        calls = of.calls()
+        calls = store.calls()
 
     def place(wanted: str) -> int:
         (found,) = [at for at, call in enumerate(calls) if re.search(wanted, " ".join(call))]

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from support.compare import environment
+from support.mistakes import check
 from support.run import SMALL, venturi
 from support.scenarios import scenario
 from support.synthetic import cells, make_run
@@ -252,32 +253,19 @@ def test_names_are_looked_up_where_they_are_known(monkeypatch: pytest.MonkeyPatc
 # What the ways to them carry.
 
 
-def ways(servers: int = 2, **change: Any) -> list[tuple[str | None, int]]:
-    """Names of the probes of raw TCP, and their connections."""
-    asked = probes([Cell(PARAMETERS | {"streams": 5} | change)], servers=servers)
-    return [(p.name, int(p.streams or 0)) for p in asked if p.kind == "tcp"]
-
-
 def test_all_ways_at_once_and_each_alone() -> None:
-    far = {"target": "flight://a:1,b:1"}
-    assert ways(**far) == [(None, 5), ("server-1", 3), ("server-2", 2)]
-    assert ways(**far, streams=1) == [(None, 1)] == ways(target="flight://a:1", streams=1)
-    # One machine's loopback is one way.
-    assert ways(target="flight://127.0.0.1:1,localhost:2") == [(None, 5)]
-    ray = {"on": "ray", "target": "flight://remote"}
-    links = [("loader-1:server-1", 3), ("loader-1:server-2", 2)]
-    assert ways(**ray, loaders=1) == [("loaders=1", 5), *links]
-    # Streams 0 to 2 are the first loader's, 3 and 4 the second one's.
-    assert ways(**ray, loaders=2) == [
-        ("loaders=2", 5), ("loader-1", 3), ("loader-2", 2),
-        ("loader-1:server-1", 2), ("loader-1:server-2", 1),
-        ("loader-2:server-2", 1), ("loader-2:server-1", 1),
-    ]  # fmt: skip
-    # Each loader has one server only, so its way is that link; and too many are not measured one by one.
-    assert ways(**ray, loaders=2, streams=2) == [("loaders=2", 2), ("loader-1", 1), ("loader-2", 1)]
-    assert [name for name, _ in ways(**ray, loaders=17, streams=34)] == ["loaders=17"]
-    assert len(ways(**ray, loaders=4, streams=32, servers=4)) == 1 + 4 + 16
-    assert len(ways(**ray, loaders=4, streams=40, servers=5)) == 1 + 4
+    """A case is parameters of a cell; the answer is the probes of raw TCP and their connections."""
+
+    def ways(case: str) -> str:
+        given: dict[str, Any] = {"streams": 5}
+        for word in case.splitlines()[-1].split():
+            name, _, text = word.partition("=")
+            given[name] = int(text) if text.isdigit() else text
+        servers = given.pop("servers", 2)
+        asked = probes([Cell(PARAMETERS | given)], servers=servers)
+        return "\n".join(f"{p.name or 'all'}: {p.streams}" for p in asked if p.kind == "tcp")
+
+    check("ways", ways, "texts")
 
 
 def test_only_all_ways_at_once_are_a_limit() -> None:

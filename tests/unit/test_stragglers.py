@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from support.draws import draws, slack
 from support.golden import kept
+from support.mistakes import check
 from venturi.analysis.advice import straggler_advice
 from venturi.analysis.advice.stragglers import Straggler, machines, stragglers
 from venturi.analysis.cells.summary import Cell, summarise
@@ -139,18 +140,6 @@ def test_a_planted_one_is_mostly_found_in_noise_too(loaders: int) -> None:
     assert hits >= 0.9 * tries
 
 
-def test_the_figures_of_fixed_work() -> None:
-    (one,) = found(*[trial(SLOW)] * 4, trial(EVEN))
-    assert (one.name, one.address, one.behind, one.trials) == ("loader-3", "10.0.0.3", 4, 5)
-    assert one.others == ("loader-1", "loader-2", "loader-4") and not one.one_of_two
-    assert one.ratio == pytest.approx(0.4)
-    # 2.5 s beside 1 s.
-    assert one.later_ns == pytest.approx(1.5e9) and one.cost == pytest.approx(0.6)
-    # Of fixed time 60 of 340 MB a second are lacking.
-    (one,) = found(*[trial(SLOW, fixed_time=True)] * 3)
-    assert one.later_ns is None and one.cost == pytest.approx(60 / 340)
-
-
 def test_one_that_moves_nothing_is_furthest_behind() -> None:
     stuck = trial(EVEN, fixed_time=True)
     for stream in stuck["streams"][4:6]:
@@ -158,80 +147,49 @@ def test_one_that_moves_nothing_is_furthest_behind() -> None:
     (one,) = found(*[stuck] * 3)
     assert one.name == "loader-3" and one.ratio == pytest.approx(0.0, abs=1e-3)
     assert one.cost == pytest.approx(1 / 3)
-    # One that begins late is behind by that.
-    (one,) = found(*[trial(EVEN, late_ns={1: 3 * 10**9})] * 3)
-    assert one.name == "loader-2" and one.ratio == pytest.approx(0.25)
 
 
-# Who is accused.
+# Who is accused: tests/data/texts/stragglers.txt.
 
 
-def others(slow: float, count: int = 4, at: int = 2) -> list[float]:
-    """Rates of so many loaders, of which one is slower."""
-    return [slow if n == at else 100e6 for n in range(count)]
-
-
-BOOTS = {f"loader-{n}": "ab" if n in (3, 4) else str(n) for n in range(1, 6)}
-TWICE = [100e6, 100e6, 50e6, 50e6, 100e6]
 SEVEN = [100e6, 50e6, 100e6, 100e6, 100e6, 40e6, 100e6]
-ONE_EACH = [1] * 6
-ACCUSED: dict[str, tuple[list[dict[str, Any]], dict[str, Any], list[tuple[str, ...]]]] = {
-    "all alike": ([trial(EVEN)] * 5, {}, []),
-    "one trial is no habit": ([trial(SLOW)], {}, []),
-    "two trials are no habit": ([trial(SLOW)] * 2, {}, []),
-    "just not far enough": ([trial(others(81e6))] * 5, {}, []),
-    "another one each time": ([trial(others(30e6, at=n)) for n in (0, 1, 2, 3, 0)], {}, []),
-    "disturbed now and then": ([trial(SLOW)] * 2 + [trial(EVEN)] * 3, {}, []),
-    # Nobody knows what is usual.
-    "half of them": ([trial([100e6, 100e6, 40e6, 40e6])] * 5, {}, []),
-    "two of three": ([trial([100e6, 40e6, 40e6])] * 5, {}, []),
-    "hosts that all differ": ([trial([100e6, 75e6, 56e6, 42e6])] * 5, {}, []),
-    "of two, in too few trials": ([trial([100e6, 40e6])] * 4, {}, []),
-    "of two": ([trial([100e6, 40e6])] * 5, {}, [("loader-2",)]),
-    "one alone": ([trial([100e6])] * 5, {}, []),
-    "two of many": ([trial(SEVEN)] * 3, {}, [("loader-6",), ("loader-2",)]),
-    "a schedule that was kept": ([trial(SLOW, rate_kept=1.0)] * 5, {}, []),
-    "a schedule that was not kept": ([trial(SLOW, rate_kept=0.6)] * 5, {}, [("loader-3",)]),
-    "two on one machine": ([trial(TWICE, addresses=[*"abccd"])] * 5, {}, []),
-    # As --on local has them.
-    "all on one address": ([trial(SLOW, addresses=["127.0.0.1"] * 4)] * 5, {}, []),
-    "two on one machine by its boot": ([trial(TWICE)] * 5, {"boots": BOOTS}, []),
-    "all on one machine by its boot": (
-        [trial(SLOW)] * 5, {"boots": dict.fromkeys(BOOTS, "ab")}, [("loader-3",)]),
-    "a host with as many loaders as the others": (
-        [trial([100e6] * 4 + [40e6] * 2 + [100e6] * 2, addresses=[*"aabbccdd"])] * 3, {},
-        [("loader-5", "loader-6")]),
-    "of two hosts, in too few trials": (
-        [trial([100e6] * 2 + [40e6] * 2, addresses=[*"aabb"])] * 4, {}, []),
-    "of two hosts": (
-        [trial([100e6] * 2 + [40e6] * 2, addresses=[*"aabb"])] * 5, {}, [("loader-3", "loader-4")]),
-    "one beside the server": ([trial(others(40e6, at=0), server="10.0.0.1")] * 5, {}, []),
-    # 3, 2, 2 and 2 streams share as much of a host; and as much of a stream.
-    "more streams on one": (
-        [trial([200e6, 300e6, 300e6, 300e6], streams=[3, 2, 2, 2], fixed_time=True)] * 5, {}, []),
-    "fewer streams on one": ([trial(EVEN, streams=[3, 1, 3, 3], fixed_time=True)] * 5, {}, []),
-    # Loaders 3 and 6 have all of their one stream at the third of three servers.
-    "a slow server": (
-        [trial([100e6] * 6, streams=ONE_EACH, servers=(1.0, 1.0, 0.3))] * 5, {}, []),
-    "alone at a slow server": ([trial([100e6] * 3, streams=[1] * 3, servers=(1.0, 1.0, 0.3))] * 5, {}, []),
-    # At the server of the second one is only the fifth beside it.
-    "beside one other at its server": (
-        [trial(others(40e6, 6, at=1), streams=ONE_EACH, servers=(1.0, 1.0, 1.0))] * 5, {}, [("loader-2",)]),
-}  # fmt: skip
+READ: dict[str, Callable[[str], Any]] = {
+    "addresses": str.split,
+    "fixed_time": bool,
+    "rate_kept": float,
+    "server": str,
+    "servers": lambda text: [float(word) for word in text.split()],
+    "streams": lambda text: [int(word) for word in text.split()],
+}
+"""What a case may say of its trials, beside the rates of the loaders in MB/s."""
 
 
-@pytest.mark.parametrize("name", ACCUSED)
-def test_who_is_accused(name: str) -> None:
-    trials, more, names = ACCUSED[name]
-    assert [one.names for one in found(*trials, **more)] == names
+def told_by(case: str) -> list[Straggler]:
+    """After its name a case has lines of trials that are alike: how many, their rates, and more of them."""
+    trials, boots = [], {}
+    for line in case.splitlines()[1:]:
+        first, *more = line.split("; ")
+        count, _, rates = first.partition(" x ")
+        given = dict(one.split(" ", 1) for one in more)
+        boots = {f"loader-{n}": boot for n, boot in enumerate(given.pop("boots", "").split(), 1)}
+        options = {name: READ[name](text) for name, text in given.items()}
+        trials += [trial([float(rate) * 1e6 for rate in rates.split()], **options)] * int(count)
+    return found(*trials, boots=boots)
 
 
-def test_a_host_is_named_by_its_address_and_by_the_others() -> None:
-    (one,) = found(*ACCUSED["a host with as many loaders as the others"][0])
-    assert one.address == "c" and len(one.others) == 6 and one.hosts == 3 and not one.one_of_two
-    for name in ("of two", "of two hosts"):
-        (one,) = found(*ACCUSED[name][0])
-        assert one.one_of_two
+def test_who_is_accused() -> None:
+    def said(case: str) -> str:
+        lines = []
+        for one in told_by(case):
+            later = "" if one.later_ns is None else f", {one.later_ns / 1e9:g} s later"
+            lines += [
+                f"{one.name} at {one.address}: {one.ratio:.1%} in {one.behind} of {one.trials} trials, "
+                f"cost {one.cost:.1%}{later}",
+                f"beside {', '.join(one.others)}; hosts: {one.hosts}{'; one of two' * one.one_of_two}",
+            ]
+        return "\n".join(lines or ["nobody"])
+
+    check("stragglers", said, "texts")
 
 
 def test_machines_of_an_environment() -> None:

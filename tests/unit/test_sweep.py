@@ -337,26 +337,6 @@ def test_lines_without_a_round_are_judged_as_before() -> None:
     assert (found.binding, found.share.value, found.paired) == ("raw TCP", 0.8, frozenset())
 
 
-@pytest.mark.parametrize(
-    ("probe", "trial", "counts"),
-    [
-        ({"threads": 2, "pin": None}, {}, True),
-        ({"threads": 1, "pin": None}, {}, False),
-        ({"threads": 1, "pin": None}, {"threads": 1}, True),
-        # Threads without a stream do nothing.
-        ({"threads": 2, "pin": None}, {"threads": 16}, True),
-        ({"threads": 2, "pin": "0,1"}, {}, False),
-        ({"threads": 2, "pin": "0,1"}, {"pin": [0, 1]}, True),
-        ({"threads": 2, "pin": None}, {"pin": [0, 1]}, False),
-    ],
-)
-def test_raw_tcp_counts_for_the_placement_it_was_probed_in(
-    probe: dict[str, Any], trial: dict[str, Any], counts: bool
-) -> None:
-    found = cell([4e9] * 6, in_rounds("tcp", 5e9, (1.0,) * 6, **probe), **trial)
-    assert ("raw TCP" in found.ceilings) is counts
-
-
 # How they are measured.
 
 

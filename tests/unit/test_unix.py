@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import signal
@@ -17,10 +18,11 @@ from typing import Any
 
 import pytest
 
+from support.core import run
 from support.flight import served
 from support.measured import ONCE, measured
 from support.processes import killed
-from support.read import RECORDS, get, good, refused
+from support.read import RECORDS, get, good, refused, spec
 from support.run import command, environment, venturi
 from support.scenarios import cells as cells_of
 from venturi.analysis.cells.ceilings import Limits, share
@@ -41,16 +43,6 @@ def flight(core: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
 # ---- servers
 
 
-def serve(kind: str, path: Path) -> subprocess.Popen[str]:
-    server = subprocess.Popen(
-        command("serve", kind, "--unix", path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=environment(),
-    )  # fmt: skip
-    assert server.stdout is not None
-    assert server.stdout.readline() == f"serving {kind}+unix://{path}  (Ctrl-C stops)\n"
-    return server
-
-
 @pytest.mark.usefixtures("core")
 @pytest.mark.parametrize("kind", ["flight", "charrow"])
 def test_a_server_on_a_socket(kind: str, tmp_path: Path) -> None:
@@ -59,7 +51,10 @@ def test_a_server_on_a_socket(kind: str, tmp_path: Path) -> None:
     left = socket.socket(socket.AF_UNIX)
     left.bind(str(path))
     left.close()
-    server = serve(kind, path)
+    words, pipe = command("serve", kind, "--unix", path), subprocess.PIPE
+    server = subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, env=environment())
+    assert server.stdout is not None
+    assert server.stdout.readline() == f"serving {kind}+unix://{path}  (Ctrl-C stops)\n"
     found = path.stat()
     assert stat.S_ISSOCK(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o600
     second = venturi("serve", kind, "--unix", path)
@@ -119,15 +114,8 @@ def test_what_stands_for_local(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("core")
 @pytest.mark.parametrize("operation", ["get", "put"])
 def test_flight(flight: str, operation: str) -> None:
-    from venturi import _core
-
-    spec = {
-        "trial": "t", "target": f"flight+unix://{flight}", "options": {}, "operation": operation,
-        "data": RECORDS, "rows_per_batch": 4096, "rows_per_stream": 100_000, "streams": 3, "threads": 2,
-        "verify": "checksum", "sample_interval_ns": 10_000_000,
-    }  # fmt: skip
-    record = json.loads(_core.run_trial(json.dumps(spec), _core.Control()))
-    good(record, 300_000, "checksum")
+    given = spec(f"flight+unix://{flight}", operation, data=RECORDS, rows=100_000, streams=3)
+    record = good(run(given | {"threads": 2, "sample_interval_ns": 10_000_000}), 300_000, "checksum")
     target = record["target"]
     assert (target["address"], target["pid"], target["reference"]) == (flight, os.getpid(), True)
     assert record["resources"]["same_machine"] is True
@@ -176,14 +164,7 @@ def test_charrow(tmp_path: Path) -> None:
         record = get(url, data=RECORDS, streams=2, rows=50_000, encoders=2)
         good(record, 100_000, "checksum")
         assert record["target"]["pid"] == os.getpid()
-        spec = {
-            "target": url,
-            "options": {},
-            "direction": "get",
-            "streams": 2,
-            "duration_ns": 50_000_000,
-        }
-        assert raw(spec)["outcome"] == "ok"
+        assert raw(url, "get", 2)["outcome"] == "ok"
 
 
 # ---- ways that lead nowhere
@@ -193,8 +174,8 @@ SCHEMES = ("flight", "charrow", "postgres", "mysql")
 
 
 def reason(scheme: str, path: Path, behind: str = "") -> str:
-    spec = {"data": RECORDS, "rows": 1000}
-    return refused(get(f"{scheme}+unix://{path}{behind}", **spec), "unreachable", str(path))
+    record = get(f"{scheme}+unix://{path}{behind}", data=RECORDS, rows=1000)
+    return refused(record, "unreachable", str(path))
 
 
 @pytest.mark.usefixtures("core")
@@ -265,14 +246,7 @@ def test_a_server_that_takes_nobody_in_is_given_up_in_time(tmp_path: Path) -> No
         for one in waiting:
             one.setblocking(False)
             one.connect_ex(str(path))
-        from venturi import _core
-
-        spec = {
-            "trial": "t", "target": f"flight+unix://{path}", "options": {}, "operation": "get",
-            "data": RECORDS, "rows_per_batch": 10, "rows_per_stream": 10, "streams": 1, "threads": 1,
-            "verify": "count", "timeout_ns": 300_000_000,
-        }  # fmt: skip
-        record = json.loads(_core.run_trial(json.dumps(spec), _core.Control()))
+        record = get(f"flight+unix://{path}", data=RECORDS, rows=10, batch=10, patience_s=0.3)
         said = refused(record, "unreachable", str(path), "no answer to the connection request")
         assert "its queue is full" in said and "firewall" not in said
         for one in waiting:
@@ -293,9 +267,11 @@ def test_loaders_on_other_hosts_do_not_reach_it() -> None:
 # ---- limits
 
 
-def raw(spec: dict[str, Any]) -> dict[str, Any]:
+def raw(url: str, direction: str, streams: int) -> dict[str, Any]:
     from venturi import _core
 
+    spec = {"target": url, "options": {}, "direction": direction, "streams": streams}
+    spec |= {"duration_ns": 50_000_000}
     answer: dict[str, Any] = json.loads(_core.probe_tcp(json.dumps(spec), _core.Control()))
     return answer
 
@@ -303,14 +279,11 @@ def raw(spec: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.usefixtures("core")
 def test_raw_sockets_are_probed_beside_the_servers_own(tmp_path: Path) -> None:
     with served("flight", unix=str(tmp_path / "s")) as path:
-        for direction in ("get", "put"):
-            for streams in (1, 3):
-                spec = {"target": f"flight+unix://{path}", "options": {}, "direction": direction}
-                spec |= {"streams": streams, "duration_ns": 60_000_000}
-                answer = raw(spec)
-                assert answer["outcome"] == "ok" and answer["bytes"] > 0, answer
+        for direction, streams in itertools.product(("get", "put"), (1, 3)):
+            answer = raw(f"flight+unix://{path}", direction, streams)
+            assert answer["outcome"] == "ok" and answer["bytes"] > 0, answer
         assert Path(f"{path}.raw").exists()
-    assert raw(spec)["error"]["kind"] == "unreachable"
+    assert raw(f"flight+unix://{path}", "get", 1)["error"]["kind"] == "unreachable"
 
 
 def test_a_cell_over_a_socket_has_that_as_its_limit() -> None:
