@@ -148,16 +148,6 @@ class Slurm:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-@contextlib.contextmanager
-def slurm(on: Hosts) -> Iterator[Slurm]:
-    made = Slurm(on)
-    try:
-        made.start()
-        yield made
-    finally:
-        made.stop()
-
-
 TRIAL = ("--target", "empty://", "--operation", "get", "--streams", 4, "--duration", "200ms")
 QUICK = (*TRIAL, "--repeats", 1, "--warmup", 0, "--no-ceilings", "--no-report", "--quiet")
 
@@ -165,7 +155,10 @@ QUICK = (*TRIAL, "--repeats", 1, "--warmup", 0, "--no-ceilings", "--no-report", 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Slurm]:
     require(own_versions()["ray"], "ray (venturi[cluster])")
-    with hosts(3) as on, slurm(on) as made:
+    with hosts(3) as on, contextlib.ExitStack() as stack:
+        made = Slurm(on)
+        stack.callback(made.stop)
+        made.start()
         yield made
 
 

@@ -55,7 +55,7 @@ class Cluster:
 
     def pythons(self) -> dict[int, Host]:
         """The processes of tasks, by their ids: one on each host starts the others."""
-        found = {host: set(running(host, _WORKER)) for host in self.workers}
+        found = {host: set(host.signal(0, _WORKER)) for host in self.workers}
         return {pid: host for host, pids in found.items() for pid in pids if _parent(pid) in pids}
 
     def connected(self, host: Host, port: int) -> bool:
@@ -69,13 +69,8 @@ class Cluster:
 
     def left(self) -> list[int]:
         """What there still is of a run: its Spark, executors and tasks. Each ends by itself, soon."""
-        executors = [pid for host in self.workers for pid in running(host, _EXECUTOR)]
-        return running(self.driver, _DRIVER) + executors + list(self.pythons())
-
-
-def running(host: Host, containing: str) -> list[int]:
-    """Processes of a host with this in their command line."""
-    return host.signal(0, containing)
+        executors = [pid for host in self.workers for pid in host.signal(0, _EXECUTOR)]
+        return self.driver.signal(0, _DRIVER) + executors + list(self.pythons())
 
 
 def _parent(pid: int) -> int | None:
