@@ -24,6 +24,8 @@ from bench import shared
 from bench.ingest import gauges
 from bench.ingest.page import DATA, LOADERS, SCHEMES, page
 from support import timeseries as stores
+from support.processes import cpu_seconds
+from support.wait import wait_until
 from venturi import open as open_run
 
 WORK = shared.target_directory() / "bench-ingest"
@@ -37,11 +39,6 @@ class Venturi(stores.Server):
         super().__init__(folder)
         self.durable = durable
         self.name = f"venturi, {durable}"
-        self.durability = {
-            "none": "nothing before a segment is sealed",
-            "os": "log in the page cache",
-            "fsync": "log on the disk",
-        }[durable]
 
     def command(self) -> list[str]:
         flags = [w for n in self.protocols for w in (f"--{'port' if n == 'resp' else n}", str(self.ports[n]))]
@@ -69,6 +66,17 @@ SERVERS: dict[str, Callable[[Path], stores.Server]] = {
     "influxdb": stores.InfluxDb,
     "questdb": stores.QuestDb,
 }
+# What each promises when a point is taken.
+DURABILITY = {
+    "venturi-none": "nothing before a segment is sealed",
+    "venturi-os": "log in the page cache",
+    "venturi-fsync": "log on the disk",
+    "victoria-metrics": "nothing before a flush to files, at most 5 s later",
+    "influxdb": "log on the disk, batches of 10,000",
+    "questdb": "log in the page cache, columns not compressed",
+}
+# Names that a store does not take in ready-made messages, and what to write instead.
+RENAMED = {"questdb": ("instance-type", "instance_type")}
 # Points of a loader's trial: so many that it takes two seconds or more. Made ahead, they have to fit 2 GiB.
 LOADER_POINTS = {
     "cat": 200_000_000,
@@ -185,8 +193,8 @@ def load(name: str, protocol: str, chosen: argparse.Namespace) -> dict[str, Any]
     shutil.rmtree(folder, ignore_errors=True)
     server = SERVERS[name](folder)
     files = messages(protocol, chosen)
-    if server.renamed:
-        files = renamed(files, server.renamed)
+    if name in RENAMED:
+        files = renamed(files, RENAMED[name])
     for file in files:
         with file.open("rb") as page:
             while page.read(1 << 24):
@@ -194,7 +202,7 @@ def load(name: str, protocol: str, chosen: argparse.Namespace) -> dict[str, Any]
     server.start()
     spent = 0.0
     try:
-        spent, began = server.cpu_seconds(), time.monotonic()
+        spent, began = _spent(server), time.monotonic()
         senders = cats(files, server.ports[protocol])
         codes = [sender.wait(LIMIT_SECONDS) for sender in senders]
         stored = 0
@@ -204,22 +212,40 @@ def load(name: str, protocol: str, chosen: argparse.Namespace) -> dict[str, Any]
                 break
             time.sleep(0.1)
         seconds = time.monotonic() - began
-        server.settle()
+        _settle(server)
         _until_idle(server)
     finally:
         spent = server.stop() - spent
     return {
-        "kind": "store", "name": name, "shown": server.name, "durability": server.durability,
+        "kind": "store", "name": name, "shown": server.name, "durability": DURABILITY[name],
         "protocol": protocol, "points": stored, "expected": chosen.points, "failed": any(codes),
-        "seconds": seconds, "cpu_seconds": spent, "bytes": server.bytes_on_disk(),
+        "seconds": seconds, "cpu_seconds": spent,
+        "bytes": sum(f.stat().st_blocks * 512 for f in folder.rglob("*") if f.is_file()),
     }  # fmt: skip
 
 
+def _settle(server: stores.Server) -> None:
+    """Has what it holds in memory written to its files, as far as it can be asked to."""
+    if isinstance(server, stores.VictoriaMetrics):
+        stores.fetch(f"http://127.0.0.1:{server.ports['http']}/internal/force_flush")
+        stores.fetch(f"http://127.0.0.1:{server.ports['http']}/internal/force_merge")
+    elif isinstance(server, stores.QuestDb):
+        # What its log holds goes into its tables.
+        pending = "select count() from wal_tables() where writerTxn < sequencerTxn"
+        wait_until(lambda: server.rows(pending) == [[0]])
+
+
+def _spent(server: stores.Server) -> float:
+    """CPU seconds of its process, all threads."""
+    assert server.process is not None
+    return cpu_seconds(server.process.pid)
+
+
 def _until_idle(server: stores.Server) -> None:
-    before, deadline = server.cpu_seconds(), time.monotonic() + 60
+    before, deadline = _spent(server), time.monotonic() + 60
     while time.monotonic() < deadline:
         time.sleep(1.5)
-        now = server.cpu_seconds()
+        now = _spent(server)
         if now - before < 0.05:
             return
         before = now

@@ -7,7 +7,7 @@ from typing import Any
 
 from bench.verdicts import bottleneck as made
 from bench.verdicts.stand import Make, Stand, Trial
-from support import database, path
+from support import database
 from support import redis as redis_server
 from support.charrow import serving
 from support.flight import peer_command
@@ -33,7 +33,7 @@ def ours(*flags: object, serve: tuple[str, ...] = (), serve_within: list[str] | 
     """A reference server and a client, each started as that says. A put into a table is kept."""
 
     def make(stand: Stand) -> Trial:
-        end = stand.enter(path.server(*serve, within=serve_within))
+        end = stand.server(*serve, within=serve_within)
         return Trial(at(end.address + table, *flags, "--no-ceilings"), within or [])
 
     return make
@@ -45,7 +45,7 @@ def throttled(end: str, cores: float, *flags: object) -> Make:
     def make(stand: Stand) -> Trial:
         group = stand.enter(made.cpu_group(cores))
         inside = {end: group.inside}
-        server = stand.enter(path.server(within=inside.get("server")))
+        server = stand.server(within=inside.get("server"))
         return Trial(at(server.address, *flags, "--no-ceilings"), inside.get("client", []))
 
     return make
@@ -56,7 +56,7 @@ def both_throttled(
 ) -> Make:
     def make(stand: Stand) -> Trial:
         of_server, of_client = (stand.enter(made.cpu_group(n)) for n in (server_cores, client_cores))
-        server = stand.enter(path.server(*serve, within=of_server.inside))
+        server = stand.server(*serve, within=of_server.inside)
         return Trial(at(server.address, *flags, "--no-ceilings"), of_client.inside)
 
     return make
@@ -94,7 +94,7 @@ def far(milliseconds: float, *flags: object, serve: tuple[str, ...] = ()) -> Mak
     """A relay between both ends that delays each byte, each way."""
 
     def make(stand: Stand) -> Trial:
-        server = stand.enter(path.server(*serve, within=made.at_once()))
+        server = stand.server(*serve, within=made.at_once())
         port = stand.enter(made.relay(server.port, milliseconds))
         return Trial(at(f"127.0.0.1:{port}", *flags, "--no-ceilings"), made.at_once())
 
@@ -105,8 +105,8 @@ def two_servers(*flags: object, slow: str) -> Make:
     """Streams are dealt to two servers, one of which is slow."""
 
     def make(stand: Stand) -> Trial:
-        one = stand.enter(path.server())
-        other = stand.enter(path.server("--handicap", slow))
+        one = stand.server()
+        other = stand.server("--handicap", slow)
         return Trial(at(f"{one.address},{other.address}", *flags, "--no-ceilings"))
 
     return make

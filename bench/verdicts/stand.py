@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from support import database
-from support.flight import ServerProcess
+from support.flight import ServerProcess, serve_command
 from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.types import Verdict
 
@@ -33,6 +33,10 @@ class Stand:
 
     def enter(self, context: contextlib.AbstractContextManager[Any]) -> Any:
         return self.ends.enter_context(context)
+
+    def server(self, *arguments: str, within: Sequence[str] | None = None) -> ServerProcess:
+        """A reference server, run by the command `within` if there is one."""
+        return self.process(*(within or ()), *serve_command(*arguments))
 
     def process(self, *words: str) -> ServerProcess:
         started = ServerProcess(list(words))

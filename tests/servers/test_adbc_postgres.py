@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 from test_postgres import types
 
-from support.adbc import URI, postgres_uri, trial
+from support.adbc import URI, trial
 from support.database import Database
 from support.read import RECORDS, good, refused, sums
 
 pytestmark = pytest.mark.usefixtures("core")
-__all__ = ["postgres_uri", "types"]
+__all__ = ["types"]
+
+
+@pytest.fixture
+def postgres_uri(postgres: Database, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The variable in which a driver finds its URI, password included."""
+    login = f"venturi:{quote(postgres.password)}" if postgres.password else "venturi"
+    monkeypatch.setenv(URI, f"postgresql://{login}@127.0.0.1:{postgres.port}/venturi")
+    return URI
 
 
 def test_types_of_postgres(types: Database, postgres_uri: str) -> None:

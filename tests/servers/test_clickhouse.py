@@ -120,13 +120,6 @@ def test_an_exception_after_many_rows(request: pytest.FixtureRequest, server: st
     good(get(url, streams=1, query="SELECT 1 AS a", format=form), 1)
 
 
-def test_a_file_is_put_and_counted(engine: Server, tmp_path: Path) -> None:
-    words = ("--operation", "put", "--data", "builtin:birdstrikes", "--rows-per-stream", "20k")
-    records = run(tmp_path / "run", engine.url, *words, "--streams", 1, "--wire-format", "arrow,native")
-    assert [r["outcome"] for r in records] == ["ok", "ok"]
-    assert {r["parameters"]["wire_format"] for r in records} == {"arrow", "native"}
-
-
 def test_a_table_is_got_as_a_user_does(engine: Server, tmp_path: Path) -> None:
     engine.ask("DROP TABLE IF EXISTS trips")
     engine.ask("CREATE TABLE trips (id Int64, name String) ENGINE = MergeTree ORDER BY id")

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyarrow import flight
 
-from support.flight import ServerProcess, trial_spec
+from support.flight import ServerProcess, gets, trial_spec
 from support.link import alive, tree
 from support.needs import require
 from support.run import command, environment, venturi, venturi_process
@@ -143,17 +142,11 @@ def test_a_loader_that_is_killed(rays: Rays, reference_server: ServerProcess) ->
     assert any(note.startswith("warning: loader-2 was lost; another runs on") for note in rays.notes)
 
 
-def gets(server: ServerProcess) -> int:
-    """How many gets the server has been asked for."""
-    with flight.connect(f"grpc+tcp://{server.address}") as client:
-        return int(json.loads(next(client.do_action("statistics")).body.to_pybytes())["gets"])
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_of_a_run_that_is_ended(
     ray: None, reference_server: ServerProcess, tmp_path: Path, number: int
 ) -> None:
-    out, before = tmp_path / "run", gets(reference_server)
+    out, before = tmp_path / "run", gets(reference_server.address)
     words = command(
         *("run", "--target", f"flight://{reference_server.address}", "--streams", 2, "--loaders", 2),
         *("--duration", "600s", "--on", "local", "--no-ceilings", "--warmup", 0, "--repeats", 1),
@@ -165,7 +158,7 @@ def test_nothing_is_left_of_a_run_that_is_ended(
         def moving() -> bool:
             assert driver.poll() is None
             # The first get of each stream warms it up, before the start; the second one is the trial's.
-            return gets(reference_server) == before + 4
+            return gets(reference_server.address) == before + 4
 
         wait_until(moving)
         family = tree(driver.pid)

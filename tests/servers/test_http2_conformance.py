@@ -48,17 +48,10 @@ def _outcomes(report: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("asked", "cases", "accepted"),
-    [
-        pytest.param((), 145, _AS_IT_COMES, id="as-it-comes"),
-        pytest.param(_OF_A_CALL, 146, {}, id="a-call"),
-    ],
+    [pytest.param((), 145, _AS_IT_COMES, id="as-it-comes"), pytest.param(_OF_A_CALL, 146, {}, id="a-call")],
 )
 def test_every_case_passes_or_has_a_reason(
-    core: object,
-    tmp_path: Path,
-    asked: tuple[str, ...],
-    cases: int,
-    accepted: dict[str, str],
+    core: object, tmp_path: Path, asked: tuple[str, ...], cases: int, accepted: dict[str, str]
 ) -> None:
     suite = _h2spec()
     require(suite, "h2spec (tools/install-servers)")

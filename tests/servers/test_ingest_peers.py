@@ -11,9 +11,8 @@ from typing import Any, ClassVar
 import pytest
 
 from support import timeseries as stores
-from support.adbc import QUIET
 from support.needs import require
-from support.read import ran
+from support.read import ONCE, ran
 from support.run import venturi
 from support.wait import wait_until
 from venturi.common.errors import ExitCode
@@ -66,7 +65,7 @@ def until_stored(server: stores.Server, wanted: int) -> None:
 
 def ingested(target: str, place: Path, *more: str) -> dict[str, Any]:
     words = ["--target", target, "--hosts", "20", "--streams", "2", "--points-per-stream", str(POINTS // 2)]
-    (record,) = ran(place / "run", *words, *QUIET, *more)
+    (record,) = ran(place / "run", *words, *ONCE, *more)
     assert record["outcome"] == "ok" and record["counts"]["rows"] == POINTS
     return record
 

@@ -16,7 +16,6 @@ from support.read import file_of
 from support.redis import Client
 from venturi.common.errors import VenturiError
 from venturi.servers import throwaway
-from venturi.servers.throwaway import programs
 
 pytestmark = pytest.mark.usefixtures("core")
 
@@ -160,13 +159,6 @@ def test_the_trial_of_a_replica_s_primary_may_turn(server: throwaway.ThrowawaySe
     assert kind == "server" and "name its primary" in message and server.address in message
     assert record["outcome"] == "failed", record
     assert "READONLY" in record["error"]["message"] and "name its primary" in record["error"]["message"]
-
-
-def test_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "find", lambda *_: None)
-    with pytest.raises(VenturiError, match="Redis is not installed here: redis-server") as error:
-        throwaway.named("redis")().find()
-    assert error.value.hint in ("apt-get install redis-server", "brew install redis")
 
 
 def test_a_setting_that_it_does_not_know() -> None:

@@ -9,10 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from support.adbc import QUIET
 from support.clickhouse import Server, engine, has_chdb, old_server  # noqa: F401 - a fixture
 from support.flight import ServerProcess
-from support.read import ran
+from support.read import ONCE, ran
 from support.run import command, venturi, venturi_process
 from support.wait import HANG_SECONDS
 from venturi.servers.throwaway.chdb_http import joined
@@ -106,7 +105,7 @@ def served_and_kept(kind: str, tmp_path: Path) -> None:
             assert hello["settings"] == {"max_threads": "1"}
             words = ["--target", hello["url"], "--operation", "put", "--data", "builtin:birdstrikes"]
             words += ["--no-setup"] if there else ["--keep"]
-            words += ["--rows-per-stream", "10k", "--wire-format", "native", *QUIET]
+            words += ["--rows-per-stream", "10k", "--wire-format", "native", *ONCE]
             ran(tmp_path / f"run{there}", *words)
             said = served.process.communicate()[1]
         assert served.process.returncode == 0 and not Path(hello["directory"]).exists(), said
@@ -117,17 +116,8 @@ def served_and_kept(kind: str, tmp_path: Path) -> None:
 
 def test_what_cannot_start_says_why() -> None:
     has_chdb()
-    done = venturi_process(
-        "serve",
-        "clickhouse",
-        "--port",
-        "0",
-        "--engine",
-        "chdb",
-        "--set",
-        "max_threadz=1",
-        timeout=HANG_SECONDS,
-    )
+    wrong = ("--port", "0", "--engine", "chdb", "--set", "max_threadz=1")
+    done = venturi_process("serve", "clickhouse", *wrong, timeout=HANG_SECONDS)
     assert done.returncode == 4 and "max_threadz" in done.stderr and "Traceback" not in done.stderr
     done = venturi("serve", "clickhouse", "--engine", "duck")
     assert done.returncode == 2 and "--engine duck: is not one of auto, server, chdb" in done.stderr

@@ -128,18 +128,6 @@ def test_the_dead_fail_the_job(spark: Any, charrow_url: str) -> None:
         frame.rdd.mapPartitions(dies).count()
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"table": "nothing"}, "nothing"),
-        ({"table": "sales", "columns": "id,nothing"}, "nothing"),
-    ],
-)
-def test_mistakes_are_named(spark: Any, charrow_url: str, options: dict[str, str], said: str) -> None:
-    with pytest.raises(Exception, match=said):
-        read(spark, charrow_url, **options).count()
-
-
 SALES = int(os.environ.get("VENTURI_SPARK_ROWS", "300000"))
 
 
@@ -252,30 +240,29 @@ def test_types_of_clickhouse(spark: Any, engine: Server) -> None:  # noqa: F811
     ]
 
 
+BREAKS_OFF = "SELECT number, throwIf(number > 2900000, 'on purpose') AS t FROM numbers(3000000)"
+
+
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("at", "options", "said"),
     [
-        ({"table": "nothing"}, "answers [45].*Code: 60"),
+        ("charrow_url", {"table": "nothing"}, "nothing"),
+        ("charrow_url", {"table": "sales", "columns": "id,nothing"}, "nothing"),
+        ("stored", {"table": "nothing"}, "answers [45].*Code: 60"),
         (
+            "stored",
             {"query": "SELECT toUUID('61f0c404-5cb3-11e7-907b-a6006ad3dba0') AS u"},
             "u: Spark has no type",
         ),
-        ({"table": "sales", "encoders": "2"}, "'encoders' means nothing for clickhouse://"),
+        ("stored", {"table": "sales", "encoders": "2"}, "'encoders' means nothing for clickhouse://"),
+        ("engine", {"query": BREAKS_OFF, "partitions": "1"}, "the server's answer cannot be read"),
+        ("clickhouse", {"user": "venturi", "query": "SELECT 1 AS a"}, "does not know: it is too old"),
     ],
 )
-def test_mistakes_at_clickhouse_are_named(
-    spark: Any, stored: Server, options: dict[str, str], said: str
+def test_mistakes_are_named(
+    spark: Any, request: pytest.FixtureRequest, at: str, options: dict[str, str], said: str
 ) -> None:
+    """So are an answer that breaks off, and a server without Arrow."""
+    server = request.getfixturevalue(at)
     with pytest.raises(Exception, match=said):
-        read(spark, stored.url, **options).count()
-
-
-def test_an_answer_that_breaks_off(spark: Any, engine: Server) -> None:  # noqa: F811
-    query = "SELECT number, throwIf(number > 2900000, 'on purpose') AS t FROM numbers(3000000)"
-    with pytest.raises(Exception, match="the server's answer cannot be read"):
-        read(spark, engine.url, query=query, partitions=1).count()
-
-
-def test_a_server_without_arrow(spark: Any, clickhouse: Server) -> None:  # noqa: F811
-    with pytest.raises(Exception, match="this server does not know: it is too old"):
-        read(spark, clickhouse.url, user="venturi", query="SELECT 1 AS a").count()
+        read(spark, server if at == "charrow_url" else server.url, **options).count()

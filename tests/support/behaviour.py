@@ -6,13 +6,16 @@ A server of the tests demands a log-in and offers TLS wherever the system has th
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import os
 import re
 import shutil
 import sqlite3
+import ssl
 import struct
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -30,7 +33,6 @@ from support import database as database_support
 from support import flightsql as flightsql_support
 from support import redis as redis_support
 from support.flight import Certificates, ServerProcess, write_ipc
-from support.path import tls_front
 from support.run import command
 from support.secret import HARD
 from support.store import Store
@@ -223,6 +225,37 @@ def _redis(certificates: Certificates, place: Path) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
+def _tls_front(port: int, certificate: Path, key: Path) -> Iterator[int]:
+    """The port of a server of TLS on this host that hands on to `port` what it decrypts, and back."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    async def one_way(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def both_ways(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(one_way(reader, there[1]), one_way(there[0], writer))
+
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        starting = asyncio.start_server(both_ways, "127.0.0.1", 0, ssl=context)
+        front = asyncio.run_coroutine_threadsafe(starting, loop).result(10)
+        yield front.sockets[0].getsockname()[1]
+        loop.call_soon_threadsafe(front.close)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@contextlib.contextmanager
 def _clickhouse_server(engine: str, certificates: Certificates, place: Path) -> Iterator[Server]:
     hits = f"SELECT toInt64(if(number = 1000, {NEEDLE}, number % 7)) AS hits FROM system.numbers LIMIT 2000"
     with clickhouse_support.required(engine, RIGHT_ENV) as started:
@@ -238,7 +271,7 @@ def _clickhouse_server(engine: str, certificates: Certificates, place: Path) -> 
 
         @contextlib.contextmanager
         def secure() -> Iterator[str]:
-            with tls_front(server.port, certificates.server, certificates.server_key) as port:
+            with _tls_front(server.port, certificates.server, certificates.server_key) as port:
                 yield server.on(port).replace("://", "+tls://", 1)
 
         server.secure = secure

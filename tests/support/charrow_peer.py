@@ -74,11 +74,17 @@ class Refused(Exception):
 class Partition:
     """One connection of the 1.1 client."""
 
+    flags = frozenset((ERROR, SCHEMA, BLOCK))
+    """Of the messages that it knows."""
+
     def __init__(self, address: str, encoders: int = 1, timeout: float = 15.0, **hello: Any) -> None:
         host, _, port = address.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout)
         self.socket.sendall(handshake(encoders, **hello))
         self.schema: pa.Schema | None = None
+        self.statistics: dict[str, dict[str, int]] | None = None
+        self.checksums: list[tuple[int, bytes]] = []
+        self._counts = [0, 0]
 
     def __enter__(self) -> Partition:
         return self
@@ -113,24 +119,42 @@ class Partition:
     def number(self) -> int:
         return int(struct.unpack(">q", self.exactly(8))[0])
 
+    def message(self) -> tuple[int, bytes]:
+        """The next one, but for an Error, which is raised as Refused. A checksum is kept with its block."""
+        flag = self.number()
+        assert flag in self.flags, f"a message of this version is never {flag}"
+        checksum = self.number() if flag == CHECKED_BLOCK else None
+        payload = self.exactly(self.number())
+        if flag == ERROR:
+            raise Refused(payload.decode())
+        if checksum is not None:
+            self.checksums.append((checksum % 2**64, payload))
+        return flag, payload
+
     def block(self) -> pa.RecordBatch | None:
-        """The next block; None at the end. Raises Refused where the server says so."""
+        """The next block; None at the end. Raises Refused where the server says so. From 1.2 on, what has
+        come is what the server has counted for this partition."""
         while True:
-            flag = self.number()
-            payload = self.exactly(self.number())
-            if flag == ERROR:
-                raise Refused(payload.decode())
+            flag, payload = self.message()
             if flag == SCHEMA:
                 assert self.schema is None, "a second schema"
                 self.schema = pa.ipc.read_schema(pa.py_buffer(payload))
-                continue
-            assert flag == BLOCK, f"a message of 1.1 is never {flag}"
-            assert self.schema is not None, "a block before the schema"
-            if not payload:
+                self.statistics, self._counts = None, [0, 0]
+            elif flag == STATISTICS:
+                self.statistics = json.loads(payload)
+            elif flag == BLOCK and not payload:
+                if STATISTICS in self.flags:
+                    assert self.statistics is not None, "the end came without statistics"
+                    told = self.statistics["partition"]
+                    assert [told["blocks"], told["rows"]] == self._counts
                 return None
-            batch = pa.ipc.read_record_batch(pa.ipc.read_message(payload), self.schema)
-            batch.validate(full=True)
-            return batch
+            else:
+                assert flag in (BLOCK, CHECKED_BLOCK), flag
+                assert self.schema is not None, "a block before the schema"
+                batch = pa.ipc.read_record_batch(pa.ipc.read_message(payload), self.schema)
+                batch.validate(full=True)
+                self._counts = [self._counts[0] + 1, self._counts[1] + batch.num_rows]
+                return batch
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
         while (batch := self.block()) is not None:
@@ -153,6 +177,8 @@ class Partition:
 class NewPartition(Partition):
     """One connection of the 1.2 client; parameters as `partition=0, partitions=2`."""
 
+    flags = Partition.flags | {HELLO, CHECKED_BLOCK, STATISTICS, ANSWER}
+
     def __init__(
         self, address: str, encoders: int = 1, *, user: str = "", password: str = "", **parameters: Any
     ) -> None:
@@ -161,49 +187,12 @@ class NewPartition(Partition):
         flag, payload = self.message()
         assert flag == HELLO, flag
         self.hello = dict(line.split("=", 1) for line in payload.decode().splitlines())
-        self.statistics: dict[str, dict[str, int]] | None = None
-        self.checksums: list[tuple[int, bytes]] = []
-        self._counts = [0, 0]
-
-    def message(self) -> tuple[int, bytes]:
-        """The next one, but for an Error, which is raised as Refused. A checksum is kept with its block."""
-        flag = self.number()
-        checksum = self.number() if flag == CHECKED_BLOCK else None
-        payload = self.exactly(self.number())
-        if flag == ERROR:
-            raise Refused(payload.decode())
-        if checksum is not None:
-            self.checksums.append((checksum % 2**64, payload))
-        return flag, payload
 
     def question(self, name: str, payload: str = "") -> bytes:
         self.send(number(ASK) + sized(name) + sized(payload))
         flag, answer = self.message()
         assert flag == ANSWER, flag
         return answer
-
-    def block(self) -> pa.RecordBatch | None:
-        """As of 1.1, and at the end what has come is what the server has counted for this partition."""
-        while True:
-            flag, payload = self.message()
-            if flag == SCHEMA:
-                assert self.schema is None, "a second schema"
-                self.schema = pa.ipc.read_schema(pa.py_buffer(payload))
-                self.statistics, self._counts = None, [0, 0]
-            elif flag == STATISTICS:
-                self.statistics = json.loads(payload)
-            elif flag == BLOCK and not payload:
-                assert self.statistics is not None, "the end came without statistics"
-                told = self.statistics["partition"]
-                assert [told["blocks"], told["rows"]] == self._counts
-                return None
-            else:
-                assert flag in (BLOCK, CHECKED_BLOCK), flag
-                message = pa.ipc.read_message(payload)
-                batch = pa.ipc.read_record_batch(message, self.schema)
-                batch.validate(full=True)
-                self._counts = [self._counts[0] + 1, self._counts[1] + batch.num_rows]
-                return batch
 
 
 def shared(

@@ -39,85 +39,6 @@ def handshake(peer: Partition) -> dict[str, Any]:
     return seen | {"encoder_version": peer.number(), "encoders": peer.number()}
 
 
-class _Server:
-    """A thread a connection, as soon as it is made; to be made last by what it serves."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._listener, self.address = self._listen()
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _listen(self) -> tuple[socket.socket, str]:
-        listener = socket.create_server(("127.0.0.1", 0))
-        return listener, f"127.0.0.1:{listener.getsockname()[1]}"
-
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        raise NotImplementedError
-
-
-class OldServer(_Server):
-    """A server of 1.1 that knows nothing of 1.2: it ignores what stands in the client name, and hands the
-    batches of a table to all who ask by one query id."""
-
-    def __init__(self, batches: Sequence[pa.RecordBatch], refuse_minor_2: str | None = None) -> None:
-        self.batches = list(batches)
-        self.refuse = refuse_minor_2
-        """How a minor version of 2 is met: `error`, `close`, or None: it is not looked at."""
-        self.handshakes: list[dict[str, Any]] = []
-        self.asked: list[tuple[str, str]] = []
-        self.error: str | None = None
-        self.change: Callable[[int, bytes], bytes | None] = lambda at, payload: payload
-        """What becomes of block `at`: its payload, another one, or None: the connection breaks there."""
-        self._left: dict[str, list[int]] = {}
-        """Blocks that nobody has got, by the query's id."""
-        super().__init__()
-
-    def _serve(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError, EOFError), connection:
-            peer = Partition.__new__(Partition)
-            peer.socket = connection
-            assert peer.number() == HEADER
-            self.handshakes.append(seen := handshake(peer))
-            if seen["minor"] > 1 and self.refuse:
-                if self.refuse == "error":
-                    peer.send(number(ERROR) + sized("unsupported protocol version"))
-                return
-            while True:
-                assert peer.number() == HEADER
-                self._answer(peer, text(peer), text(peer))
-
-    def _answer(self, peer: Partition, identity: str, asked: str) -> None:
-        self.asked.append((identity, asked))
-        if self.error is not None:
-            peer.send(number(ERROR) + sized(self.error))
-            raise EOFError
-        with self._lock:
-            left = self._left.setdefault(identity, list(range(len(self.batches))))
-        peer.send(number(SCHEMA) + sized(self.batches[0].schema.serialize().to_pybytes()))
-        while True:
-            with self._lock:
-                at = left.pop(0) if left else None
-            if at is None:
-                break
-            payload = self.change(at, self.batches[at].serialize().to_pybytes())
-            if payload is None:
-                raise EOFError
-            peer.send(number(BLOCK) + sized(payload))
-        peer.send(number(BLOCK) + number(0))
-
-
 def lines(name: str) -> dict[str, str]:
     """`key=value` behind the first line, which is the name."""
     return dict(line.split("=", 1) for line in name.split("\n")[1:] if "=" in line)
@@ -138,9 +59,9 @@ class Wrong(Exception):
     """What the client is told before it is hung up on."""
 
 
-class NewServer(_Server):
-    """A server of 1.2. It answers the questions that it is given answers for, and refuses all others. Block 3
-    is dealt with as `fault` says:
+class NewServer:
+    """A server of 1.2, with a thread a connection. It answers the questions that it is given answers for, and
+    refuses all others. Block 3 is dealt with as `fault` says:
 
     `left out`: it is counted and not sent; `lost`: only the query counts it; `twice`: it is sent twice;
     `trailing`: 64 bytes follow its body; `schema`: 64 bytes follow the schema; `silent`: no statistics.
@@ -166,7 +87,25 @@ class NewServer(_Server):
         self.late = 0
         """How many clients have to ask a query before they hear Hello, however long they take for that."""
         self._sessions: dict[str, Session] = {}
-        super().__init__()
+        self._lock = threading.Lock()
+        self._listener, self.address = self._listen()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _listen(self) -> tuple[socket.socket, str]:
+        listener = socket.create_server(("127.0.0.1", 0))
+        return listener, f"127.0.0.1:{listener.getsockname()[1]}"
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError, EOFError), connection:
@@ -217,6 +156,10 @@ class NewServer(_Server):
         """The first words, to a client with these parameters."""
         peer.send(number(HELLO) + sized("\n".join(f"{key}={value}" for key, value in said.items())))
 
+    def _payload(self, at: int) -> bytes:
+        """Of that block."""
+        return self.batches[at].serialize().to_pybytes()  # type: ignore[no-any-return]
+
     def _block(self, peer: Partition, payload: bytes) -> None:
         peer.send(number(BLOCK) + sized(payload))
 
@@ -246,7 +189,7 @@ class NewServer(_Server):
         peer.send(number(SCHEMA) + sized(schema + bytes(64 if self.fault == "schema" else 0)))
         mine = dict.fromkeys(session.dealt, 0)
         while (at := self._deal(session, mine)) is not None:
-            payload = self.batches[at].serialize().to_pybytes()
+            payload = self._payload(at)
             times = 1
             if at == 3:
                 payload += bytes(64 if self.fault == "trailing" else 0)
@@ -275,3 +218,34 @@ class NewServer(_Server):
                 dealt["rows"] += batch.num_rows
                 dealt["bytes"] += batch.nbytes
             return at
+
+
+class OldServer(NewServer):
+    """A server of 1.1 that knows nothing of 1.2: it ignores what stands in the client name."""
+
+    def __init__(self, batches: Sequence[pa.RecordBatch], refuse_minor_2: str | None = None) -> None:
+        self.refuse = refuse_minor_2
+        """How a minor version of 2 is met: `error`, `close`, or None: it is not looked at."""
+        self.asked: list[tuple[str, str]] = []
+        self.error: str | None = None
+        self.change: Callable[[int, bytes], bytes | None] = lambda at, payload: payload
+        """What becomes of block `at`: its payload, another one, or None: the connection breaks there."""
+        super().__init__(batches)
+
+    def _greet(self, peer: Partition) -> None:
+        assert peer.number() == HEADER
+        self.handshakes.append(seen := handshake(peer))
+        if seen["minor"] > 1 and self.refuse:
+            raise Wrong("unsupported protocol version") if self.refuse == "error" else EOFError
+
+    def _join(self, identity: str, asked: str, parameters: Mapping[str, str]) -> Session:
+        self.asked.append((identity, asked))
+        if self.error is not None:
+            raise Wrong(self.error)
+        return super()._join(identity, asked, parameters)
+
+    def _payload(self, at: int) -> bytes:
+        payload = self.change(at, super()._payload(at))
+        if payload is None:
+            raise EOFError
+        return payload

@@ -29,12 +29,7 @@ def spec(
         "target": target,
         "operation": "upsert",
         "options": options or {},
-        "data": {
-            "source": "usage",
-            "working_set": working_set,
-            "seed": 7,
-            "loaded_unix_s": 1_790_000_000,
-        },
+        "data": {"source": "usage", "working_set": working_set, "seed": 7, "loaded_unix_s": 1_790_000_000},
         "rows_per_batch": rows_per_batch,
         "rows_per_stream": rows,
         "duration_ns": None if duration_s is None else int(duration_s * 1e9),

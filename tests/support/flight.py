@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyarrow import flight
 
 from support.core import run
 from support.run import ROOT, helper, python_path
@@ -250,3 +251,9 @@ def serve_command(*arguments: str) -> list[str]:
 
 def peer_command(*arguments: str) -> list[str]:
     return helper("flight_peer", *arguments)
+
+
+def gets(address: str) -> int:
+    """How many gets the server has been asked for."""
+    with flight.connect(f"grpc+tcp://{address}") as client:
+        return int(json.loads(next(client.do_action("statistics")).body.to_pybytes())["gets"])

@@ -15,6 +15,8 @@ from support.run import venturi
 
 RECORDS = {"source": "records", "columns": 4, "seed": 3}
 REMOTE = {"source": "remote"}
+ONCE = ("--repeats", "1", "--warmup", "0", "--no-report", "--no-ceilings")
+"""One trial of each cell, and nothing else."""
 
 
 def spec(
@@ -56,10 +58,11 @@ def records(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
-def ran(out: Path, *words: object, **given: Any) -> list[dict[str, Any]]:
-    """The trials of `venturi run` with these words, which ends well."""
+def ran(out: Path, *words: object, code: int = 0, **given: Any) -> list[dict[str, Any]]:
+    """The trials of `venturi run` with these words, which ends with this code."""
     done = venturi("run", *words, "--out", out, **given)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
     return records(out)
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from support.installed import CACHE, program
-from support.processes import cpu_seconds
 from support.wait import wait_until
 
 
@@ -37,10 +36,6 @@ class Server(ABC):
     name: str
     program: str
     protocols: tuple[str, ...]
-    # What it promises when a point is taken.
-    durability: str
-    # Names that it does not take in ready-made messages, and what to write instead.
-    renamed: tuple[str, str] | None = None
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -77,15 +72,6 @@ class Server(ABC):
 
         wait_until(ready)
 
-    def cpu_seconds(self) -> float:
-        """User and system time of its process, all threads."""
-        assert self.process is not None
-        return cpu_seconds(self.process.pid)
-
-    def settle(self) -> None:
-        """Has what it holds in memory written to its files, as far as it can be asked to."""
-        return
-
     def stop(self) -> float:
         """Ends it as its users do, so that it writes out what it holds; its CPU seconds until then."""
         process = self.process
@@ -102,15 +88,11 @@ class Server(ABC):
                 process.kill()
             time.sleep(0.02)
 
-    def bytes_on_disk(self) -> int:
-        return sum(f.stat().st_blocks * 512 for f in self.folder.rglob("*") if f.is_file())
-
 
 class VictoriaMetrics(Server):
     name = "victoria-metrics"
     program = "victoria-metrics"
     protocols = ("opentsdb", "influx")
-    durability = "nothing before a flush to files, at most 5 s later"
 
     def command(self) -> list[str]:
         return [
@@ -134,16 +116,11 @@ class VictoriaMetrics(Server):
                 found = int(float(line.rsplit(" ", 1)[1]))
         return found
 
-    def settle(self) -> None:
-        fetch(f"http://127.0.0.1:{self.ports['http']}/internal/force_flush")
-        fetch(f"http://127.0.0.1:{self.ports['http']}/internal/force_merge")
-
 
 class InfluxDb(Server):
     name = "influxdb 1"
     program = "influxd"
     protocols = ("opentsdb",)
-    durability = "log on the disk, batches of 10,000"
     log_in: ClassVar[dict[str, str]] = {}
 
     def command(self) -> list[str]:
@@ -193,8 +170,6 @@ class QuestDb(Server):
     name = "questdb"
     program = "java"
     protocols = ("influx",)
-    durability = "log in the page cache, columns not compressed"
-    renamed = ("instance-type", "instance_type")
     java_version = 17
 
     @staticmethod
@@ -227,7 +202,7 @@ class QuestDb(Server):
         server = ["-p", str(self.jar()), "-m", "io.questdb/io.questdb.ServerMain", "-d", str(self.folder)]
         return [self.java() or self.program, "-Dout=/log-stdout.conf", *server]
 
-    def _rows(self, query: str) -> list[list[Any]]:
+    def rows(self, query: str) -> list[list[Any]]:
         asked = urllib.parse.urlencode({"query": query})
         rows: list[list[Any]] = json.loads(fetch(f"http://127.0.0.1:{self.ports['http']}/exec?{asked}"))[
             "dataset"
@@ -235,18 +210,13 @@ class QuestDb(Server):
         return rows
 
     def answers(self) -> bool:
-        return self._rows("select 1") == [[1]]
+        return self.rows("select 1") == [[1]]
 
     def stored(self) -> int:
         found = 0
-        for (table,) in self._rows("select table_name from tables()"):
-            columns = self._rows(f"select \"column\", type from table_columns('{table}')")
+        for (table,) in self.rows("select table_name from tables()"):
+            columns = self.rows(f"select \"column\", type from table_columns('{table}')")
             counts = [f'count("{name}")' for name, kind in columns if kind in ("DOUBLE", "LONG")]
             if counts:
-                found += sum(self._rows(f'select {", ".join(counts)} from "{table}"')[0])
+                found += sum(self.rows(f'select {", ".join(counts)} from "{table}"')[0])
         return found
-
-    def settle(self) -> None:
-        """What its log holds goes into its tables."""
-        pending = "select count() from wal_tables() where writerTxn < sequencerTxn"
-        wait_until(lambda: self._rows(pending) == [[0]])

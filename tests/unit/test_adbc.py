@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.ipc
 import pytest
 
-from support.adbc import QUIET, URI, driver, run, trial
-from support.read import RECORDS, good, records, refused, sums
+from support.adbc import URI, driver, run, trial
+from support.read import ONCE, RECORDS, good, records, refused, sums
 from support.run import command, environment, venturi
 from support.wait import wait_until
 from venturi.engine.apart import _lost
@@ -284,7 +284,7 @@ def test_a_crash_fails_its_trial_and_no_other(
     words = ("--set", urls, "--operation", "get", "--data", "records")
     words += ("--rows-per-stream", "1000", "--driver-option-env", f"uri={URI}")
     monkeypatch.setenv(URI, str(tmp_path / "very-secret.db"))
-    done = venturi("run", *words, *QUIET, "--out", tmp_path / "run")
+    done = venturi("run", *words, *ONCE, "--out", tmp_path / "run")
     broken, good = sorted(records(tmp_path / "run"), key=lambda record: record["outcome"] == "ok")
     message = refused(broken, "plugin", "crashed (SIGSEGV)", "libcrash.so", "its last words: broken")
     said = message + done.stderr + "".join(capfd.readouterr())
@@ -319,7 +319,7 @@ def test_a_call_that_never_returns_ends_with_the_time_out(tmp_path: Path) -> Non
 @contextlib.contextmanager
 def running(out: Path, query: str, *words: str) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
     """A run of a query without an end, and the process of its trial."""
-    given = ("--target", "adbc://sqlite", "--query", query, "--verify", "none", *words, *QUIET, "--out", out)
+    given = ("--target", "adbc://sqlite", "--query", query, "--verify", "none", *words, *ONCE, "--out", out)
     with subprocess.Popen(
         command("run", *given), env=environment(), stderr=subprocess.PIPE, text=True
     ) as process:

@@ -8,6 +8,7 @@ import contextlib
 import json
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from xxhash import xxh3_64_intdigest as xxh3
 
 from support.charrow import plain, served, serving
 from support.charrow_peer import (
@@ -34,9 +36,40 @@ from support.charrow_peer import (
 )
 from support.charrow_peer_server import NewServer, OldServer
 from support.flight import Certificates, assert_same, failed, mixed, run_trial, succeeded, write_ipc
-from support.measured import ONCE, measured
+from support.read import ONCE, ran
 from support.run import venturi
-from support.xxh3 import digest, xxh3
+
+# ---- the digest of a block's values as docs/targets/charrow.md has it, by the xxh3 of its inventor
+
+
+def _behind(state: int, number: int) -> int:
+    return xxh3(number.to_bytes(8, "little"), state)
+
+
+def digest(batch: pa.RecordBatch) -> int:
+    """Of the values of a batch: integers and strings, with nulls or without."""
+    state = batch.num_rows
+    for column in batch.columns:
+        state = _behind(state, _column(column))
+    return state
+
+
+def _column(column: pa.Array) -> int:
+    # Without an offset into its buffers.
+    column = pa.concat_arrays([column, column.slice(0, 0)]) if column.offset else column
+    if column.null_count:
+        bits = sum(1 << i for i, valid in enumerate(column.is_valid().to_pylist()) if valid)
+        bitmap = bits.to_bytes((len(column) + 7) // 8, "little")
+        validity = _behind(xxh3(bitmap), len(column))
+        return _behind(_behind(0x6E756C6C, validity), _column(column.drop_null()))
+    buffers = column.buffers()
+    if pa.types.is_string(column.type):
+        ends = struct.unpack_from(f"<{len(column) + 1}i", buffers[1]) if len(column) else (0,)
+        data = buffers[2].to_pybytes()[ends[0] : ends[-1]] if buffers[2] else b""
+        counted = struct.pack(f"<{len(column)}i", *(end - ends[0] for end in ends[1:]))
+        return _behind(xxh3(counted), xxh3(data))
+    return xxh3(buffers[1].to_pybytes()[: len(column) * column.type.bit_width // 8])
+
 
 pytestmark = pytest.mark.usefixtures("core")
 ROWS = 30_000
@@ -202,7 +235,7 @@ def test_a_server_that_answers_every_question_by_an_error_is_measured(tmp_path: 
         assert "this server does not answer account" in record["verification"]["note"]
         server.answers.update(offered)
         # With its ceilings.
-        measured(tmp_path / "run", f"charrow://{server.address}", "--query", TEXT, *ONCE[:-1])
+        ran(tmp_path / "run", "--target", f"charrow://{server.address}", "--query", TEXT, *ONCE[:-1])
 
 
 def test_values_are_compared_with_a_strangers_server_that_sums_them_up() -> None:
@@ -309,7 +342,7 @@ def test_venturi_run_measures_a_strangers_server(tmp_path: Path) -> None:
     out = tmp_path / "run"
     with NewServer(batches(), account(ROWS)) as server:
         words = ("--streams", "1,2", *ONCE, "--repeats", 2, "--query", TEXT)
-        records = measured(out, f"charrow://{server.address}", *words)
+        records = ran(out, "--target", f"charrow://{server.address}", *words)
     assert [record["outcome"] for record in records] == ["ok"] * 4
     assert {record["verification"]["achieved"] for record in records} == {"count"}
     assert "Values were not compared; rows were" in shown(out)
@@ -318,7 +351,7 @@ def test_venturi_run_measures_a_strangers_server(tmp_path: Path) -> None:
 def test_what_was_not_compared_is_not_said_to_be(tmp_path: Path) -> None:
     out = tmp_path / "run"
     with old_that("left out") as server:
-        measured(out, f"charrow://{server.address}", *ONCE, "--query", TEXT)
+        ran(out, "--target", f"charrow://{server.address}", *ONCE, "--query", TEXT)
     assert "Neither values nor rows were compared" in shown(out)
 
 

@@ -3,8 +3,13 @@ that tells the truth about its memory or lies; and as runs of the command line."
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Iterator
+import mmap
+import os
+import socket
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +17,101 @@ import pyarrow as pa
 import pytest
 
 from support.charrow import plain, served
-from support.charrow_peer_ring import RingServer
+from support.charrow_peer import BLOCK, HELLO, Partition, number, sized
+from support.charrow_peer_server import NewServer
 from support.flight import mixed, run_trial, succeeded, write_ipc
-from support.measured import ONCE, measured
+from support.read import ONCE, ran
 from support.run import venturi
 from support.wait import wait_until
 from venturi.common.core import load_core
 from venturi.store.directory import RunDirectory
+
+FREED, FILLED = 2, 16
+
+
+class RingServer(NewServer):
+    """A stranger's that hands blocks out through shared memory. It lies as `lie` says:
+
+    `none`: it knows of no rings; `no file`: it hands none out; `plain`: a pipe; `large`: twice what was asked
+    for; `dies`: in the middle of block 3 it hangs up. Rust's own tests hold what else a ring may lie.
+    """
+
+    def __init__(self, path: Path, batches: Sequence[pa.RecordBatch], lie: str | None = None) -> None:
+        self._path, self.lie = path, lie
+        self.freed = 0
+        self._sent = 0
+        self._rings: weakref.WeakKeyDictionary[Partition, _Ring] = weakref.WeakKeyDictionary()
+        super().__init__(batches)
+
+    def _listen(self) -> tuple[socket.socket, str]:
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(self._path))
+        listener.listen()
+        return listener, str(self._path)
+
+    def _hello(self, peer: Partition, said: Mapping[str, str], parameters: Mapping[str, str]) -> None:
+        wanted = int(parameters.get("ring", 0))
+        if not wanted or self.lie == "none":
+            super()._hello(peer, said, parameters)
+            return
+        told = 2 * wanted if self.lie == "large" else wanted
+        self._rings[peer] = ring = _Ring(told, self.lie)
+        lines = "\n".join(f"{key}={value}" for key, value in {**said, "ring": told}.items())
+        files = [] if self.lie == "no file" else [ring.file]
+        socket.send_fds(peer.socket, [number(HELLO) + sized(lines)], files)
+
+    def _flag(self, peer: Partition) -> int:
+        while (flag := peer.number()) == FREED:
+            self._free(peer)
+        return flag
+
+    def _free(self, peer: Partition) -> None:
+        count, ring = peer.number(), self._rings[peer]
+        assert 0 < count <= ring.used
+        ring.used -= count
+        self.freed += count
+
+    def _block(self, peer: Partition, payload: bytes) -> None:
+        ring = self._rings[peer]
+        at = self._sent
+        self._sent += 1
+        header = 8 + int.from_bytes(payload[4:8], "little")
+        peer.send(number(BLOCK) + number(len(payload)) + payload[:header])
+        body = payload[header:]
+        while body:
+            while ring.used == ring.length:
+                assert peer.number() == FREED
+                self._free(peer)
+            room = min(ring.length - ring.used, 9000)
+            piece, body = body[:room], body[room:]
+            ring.write(piece)
+            peer.send(number(FILLED) + number(len(piece)))
+            if at == 3 and self.lie == "dies":
+                raise EOFError
+
+
+class _Ring:
+    def __init__(self, length: int, lie: str | None) -> None:
+        self.length, self.used, self._at = length, 0, 0
+        if lie == "plain":
+            self.file, other = os.pipe()
+            os.close(other)
+            return
+        self.file = os.memfd_create("stranger", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(self.file, length)
+        fcntl.fcntl(self.file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        self._memory = mmap.mmap(self.file, length)
+
+    def write(self, piece: bytes) -> None:
+        first = min(len(piece), self.length - self._at)
+        self._memory[self._at : self._at + first] = piece[:first]
+        self._memory[: len(piece) - first] = piece[first:]
+        self._at = (self._at + len(piece)) % self.length
+        self.used += len(piece)
+
+    def __del__(self) -> None:
+        os.close(self.file)
+
 
 pytestmark = pytest.mark.usefixtures("core")
 ROWS = 120_000
@@ -79,7 +172,7 @@ def test_a_block_over_the_limit_is_refused(server: str) -> None:
 def test_a_run_with_a_server_of_our_own(tmp_path: Path) -> None:
     out = tmp_path / "run"
     axes = ["--streams", "2", "--encoders", "1,2", "--decoders", "0,1", "--data", "states"]
-    lines = measured(out, "charrow://local", *axes, "--rows-per-stream", "20k", *ONCE, "--repeats", 2)
+    lines = ran(out, "--target", "charrow://local", *axes, "--rows-per-stream", "20k", *ONCE, "--repeats", 2)
     assert len(lines) == 8 and all(line["outcome"] == "ok" for line in lines)
     assert json.loads((out / "environment.json").read_text())["server"]["cores"]["usable"] > 0
     shown = venturi("show", out)
@@ -91,7 +184,7 @@ def test_a_run_with_a_server_of_our_own(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("servers_in_process")
 def test_a_file_over_charrow_is_moved_once_whatever_the_partitions(tmp_path: Path) -> None:
     words = ("--streams", "1,3", "--rows-per-batch", "1000,5000", "--data", "builtin:birdstrikes", *ONCE)
-    for line in measured(tmp_path / "run", "charrow://local", *words):
+    for line in ran(tmp_path / "run", "--target", "charrow://local", *words):
         assert (line["outcome"], line["counts"]["rows"]) == ("ok", 10_000)
         assert line["counts"]["batches"] == 10_000 / line["parameters"]["rows_per_batch"]
         assert line["verification"]["achieved"] == "checksum"
@@ -223,7 +316,7 @@ def test_a_stranger_that_lies_is_an_error(tmp_path: Path, lie: str, said: str) -
 def test_a_run(tmp_path: Path) -> None:
     out = tmp_path / "run"
     words = ("--ring", "64Ki,1Mi", "--rows-per-stream", "400k", "--streams", "1", *ONCE[:-1])
-    trials = measured(out, "charrow+shm://local", *words)
+    trials = ran(out, "--target", "charrow+shm://local", *words)
     assert {trial["parameters"]["ring"] for trial in trials} == {65536, 1 << 20}
     assert all(trial["outcome"] == "ok" for trial in trials)
     probed = {line["kind"] for line in RunDirectory(out).ceiling_records()}

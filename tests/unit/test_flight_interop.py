@@ -35,7 +35,7 @@ from support.flight import (
     write_ipc,
 )
 from support.flight_peer import peer
-from support.measured import ONCE, measured
+from support.read import ONCE, ran
 
 pytestmark = pytest.mark.usefixtures("core")
 RECORDS = {"source": "records", "columns": 4}
@@ -523,5 +523,5 @@ def test_a_run_puts_a_parquet_file(pyarrow_server: ServerProcess, tmp_path: Path
     pq.write_table(table, tmp_path / "mixed.parquet")
     words = ("--data", tmp_path / "mixed.parquet", "--rows-per-stream", "1k", "--rows-per-batch", 100)
     target = f"flight://{pyarrow_server.address}/from-run"
-    measured(tmp_path / "run", target, "--operation", "put", *words, "--streams", 2, *ONCE)
+    ran(tmp_path / "run", "--target", target, "--operation", "put", *words, "--streams", 2, *ONCE)
     assert read_back(pyarrow_server, "from-run").num_rows == 2000

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from support.flight import ServerProcess, served
 from support.flight_peer import peer
-from support.measured import ONCE, measured
+from support.read import ONCE, ran
 from support.run import helper, venturi
 from support.stranger import stranger
 from support.synthetic import lines
@@ -367,7 +367,7 @@ def test_a_table_read_to_its_end_is_counted(
     pyarrow_server: ServerProcess, tmp_path: Path, limit: list[str]
 ) -> None:
     url = f"flight://{pyarrow_server.address}/t"
-    trials = measured(tmp_path / "run", url, "--operation", "get", *limit, *ONCE)
+    trials = ran(tmp_path / "run", "--target", url, "--operation", "get", *limit, *ONCE)
     assert {(t["counts"]["rows"], t["verification"]["achieved"]) for t in trials} == {(20_000, "count")}
     assert "remote, 4k rows/batch" in venturi("show", tmp_path / "run").stdout.replace("\n", " ")
 
@@ -392,7 +392,7 @@ def test_what_a_proxy_uses_is_not_told_as_the_servers(
 
     for server, proxied in ((relayed, True), (pyarrow_server, False)):
         out = tmp_path / str(proxied)
-        (record,) = measured(out, at(server.address), "--operation", "get", *ONCE)
+        (record,) = ran(out, "--target", at(server.address), "--operation", "get", *ONCE)
         assert (record["cpu"]["server"] is None) == proxied
         assert (record["target"]["pid"] == server.process.pid) != proxied
         assert ("relay" in record["target"]) == proxied

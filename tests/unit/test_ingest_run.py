@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.measured import ONCE, measured
+from support.read import ONCE, ran
 from support.run import command, environment, model, venturi
 from support.store import Store, row
 from support.synthetic import lines
@@ -47,14 +47,14 @@ def test_points_are_stored_and_verified(tmp_path: Path, scheme: str) -> None:
 
 def test_the_same_points_in_every_form_of_message(tmp_path: Path) -> None:
     forms = ("--messages", "rows,values,dictionary", "--digits", "17,shortest")
-    found = measured(tmp_path / "r", "akumuli://local", *forms, *SMALL, "--points-per-stream", "2k")
+    found = ran(tmp_path / "r", "--target", "akumuli://local", *forms, *SMALL, "--points-per-stream", "2k")
     assert len(found) == 6 and len({trial["verification"]["checksum"] for trial in found}) == 1
 
 
 def test_points_by_udp_are_counted_afterwards(tmp_path: Path) -> None:
     # Slowly: what a socket's buffer does not hold is gone, and is no fault of anybody.
     slow = ("--rate", 50, "--points-per-stream", "2k", "--points-per-batch", 200, "--hosts", 10)
-    (trial,) = measured(tmp_path / "r", "akumuli+udp://local", *slow, *ONCE)
+    (trial,) = ran(tmp_path / "r", "--target", "akumuli+udp://local", *slow, *ONCE)
     assert trial["verification"]["achieved"] == "checksum" and trial["counts"]["rows"] == 2000
 
 
@@ -67,7 +67,7 @@ def test_archives_are_made_and_loaded(tmp_path: Path) -> None:
     )
     assert "try: venturi run --target akumuli://local --data archive:a --streams 2" in done.stdout
     data = f"archive:{tmp_path}/a"
-    (trial,) = measured(tmp_path / "r", "akumuli://local", "--data", data, "--streams", 2, *ONCE)
+    (trial,) = ran(tmp_path / "r", "--target", "akumuli://local", "--data", data, "--streams", 2, *ONCE)
     manifest = json.loads((tmp_path / "a" / "manifest.json").read_text())
     assert trial["verification"]["achieved"] == "checksum" and trial["counts"]["rows"] == 20_000
     assert trial["verification"]["checksum"] == manifest["checksum"]
@@ -76,7 +76,7 @@ def test_archives_are_made_and_loaded(tmp_path: Path) -> None:
     assert again.returncode == 2 and "--archive a: is not empty" in again.stderr
     file = tmp_path / "a" / "host_range_0_9.gz"
     file.write_bytes(file.read_bytes()[:-100])
-    (trial,) = measured(tmp_path / "short", "akumuli://local", "--data", data, *ONCE, code=5)
+    (trial,) = ran(tmp_path / "short", "--target", "akumuli://local", "--data", data, *ONCE, code=5)
     assert "host_range_0_9.gz" in trial["error"]["message"]
 
 
@@ -84,7 +84,7 @@ def test_archives_made_for_a_run_are_those_points(tmp_path: Path) -> None:
     sums = []
     for data in ("archive", "metrics"):
         words = ("--data", data, "--hosts", 20, "--points-per-stream", "10k", "--streams", 2)
-        (trial,) = measured(tmp_path / data, "akumuli://local", *words, *ONCE)
+        (trial,) = ran(tmp_path / data, "--target", "akumuli://local", *words, *ONCE)
         sums.append(trial["verification"]["checksum"])
     assert sums[0] == sums[1]
 
@@ -94,7 +94,7 @@ def test_a_file_of_yours(tmp_path: Path, scheme: str) -> None:
     rows = [f"2020-01-01 00:00:{59 - n:02},h{n % 3},{n},{n / 8}" for n in range(60)]
     (tmp_path / "t.csv").write_text("\n".join(["at,host,hits,load", *rows]) + "\n")
     data = ("--data", tmp_path / "t.csv", "--tags", "host", "--metric", "web")
-    (trial,) = measured(tmp_path / "r", f"{scheme}://local", *data, "--streams", 2, *ONCE)
+    (trial,) = ran(tmp_path / "r", "--target", f"{scheme}://local", *data, "--streams", 2, *ONCE)
     assert trial["counts"]["rows"] == 120 and trial["verification"]["achieved"] == "checksum"
 
 
@@ -118,7 +118,7 @@ def test_what_a_run_says(tmp_path: Path) -> None:
 
 def test_every_trial_finds_an_empty_store_of_its_own_settings(tmp_path: Path) -> None:
     often = ("--durable", "none,fsync", "--repeats", 2)
-    found = measured(tmp_path / "r", "akumuli://local", *SIZE, *ONCE, *often)
+    found = ran(tmp_path / "r", "--target", "akumuli://local", *SIZE, *ONCE, *often)
     assert len(found) == 4 and {t["outcome"] for t in found} == {"ok"}
     assert len({t["verification"]["checksum"] for t in found}) == 1
 
@@ -149,7 +149,7 @@ def test_another_ports_peer_is_not_taken_for_a_store(tmp_path: Path) -> None:
         # OpenTSDB's port speaks no RESP: its words come back, and nothing is taken for stored.
         host, port = store.address("opentsdb")
         there = (f"akumuli://{host}:{port}", "--http-port", store.address("http")[1])
-        (trial,) = measured(tmp_path / "r", *there, *SMALL, code=5)
+        (trial,) = ran(tmp_path / "r", "--target", *there, *SMALL, code=5)
         assert trial["outcome"] == "failed" and trial["error"]["kind"] == "server", trial["error"]
         assert "the server said: put: the only command is put" in trial["error"]["message"]
         assert store.stats()["points"] == 0

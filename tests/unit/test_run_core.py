@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from pyarrow import flight
 
-from support.flight import ServerProcess, failed, records, run_trial, succeeded
+from support import read
+from support.flight import ServerProcess, failed, gets, records, run_trial, succeeded
+from support.link import alive, started
 from support.mistakes import check
 from support.run import command, environment, venturi
-from support.trial import gone, lines, started_trial
 from support.wait import wait_until
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.servers.reference import ReferenceServer
@@ -42,9 +43,11 @@ def affinities(pid: int) -> set[str]:
 def test_pinned_threads_keep_to_their_cpu(tmp_path: Path) -> None:
     cpu = max(os.sched_getaffinity(0))
     with ReferenceServer() as server:
-        pinned = ("--duration", "600s", "--repeats", "1", "--pin", cpu)
-        process = started_trial(server, tmp_path / "run", *pinned)
+        words = ("--target", f"flight://{server.address}", "--streams", 1, "--pin", cpu, "--duration", "600s")
+        process = started("run", *words, "--no-ceilings", "--out", tmp_path / "run", cwd=tmp_path)
         try:
+            # The first get warms the stream up, before the barrier; the second one is the trial's.
+            wait_until(lambda: gets(server.address) >= 2 or process.poll() is not None)
             assert affinities(process.pid) == {str(cpu)}
         finally:
             process.kill()
@@ -55,7 +58,7 @@ def test_quick_ends_well(tmp_path: Path) -> None:
     fewer = ("--scale", "0.02", "--streams", "4", "--no-report", "--quiet", "--no-ceilings")
     done = venturi("run", "quick", *fewer, "--out", tmp_path / "r")
     assert (done.returncode, done.stderr) == (0, "")
-    trials = lines(tmp_path / "r")
+    trials = read.records(tmp_path / "r")
     assert len(trials) == 4 * 4 and {trial["outcome"] for trial in trials} == {"ok"}
     for trial in trials:
         p, counts = trial["parameters"], trial["counts"]
@@ -87,7 +90,7 @@ def test_a_server_starts_and_ends_with_its_input() -> None:
     with ReferenceServer() as server:
         assert server.running and server.address.startswith("127.0.0.1:") and server.pid is not None
         pid = server.pid
-    assert gone(pid)
+    assert not alive([pid])
 
 
 def test_a_server_that_cannot_start_says_why() -> None:
@@ -111,7 +114,7 @@ def test_no_server_is_left_after_kill_9(tmp_path: Path) -> None:
     found = wait_until(lambda: children.read_text().split())
     process.kill()
     process.wait()
-    wait_until(lambda: all(gone(int(pid)) for pid in found))
+    wait_until(lambda: not alive([*map(int, found)]))
 
 
 def test_a_put_and_a_get_of_a_users_table(tmp_path: Path) -> None:
@@ -122,7 +125,7 @@ def test_a_put_and_a_get_of_a_users_table(tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert {trial["outcome"] for trial in lines(tmp_path / "r")} == {"ok"}
+    assert {trial["outcome"] for trial in read.records(tmp_path / "r")} == {"ok"}
 
 
 # ---- injected delays and compression

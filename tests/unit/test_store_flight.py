@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from support.measured import ONCE, measured
 from support.mistakes import check
+from support.read import ONCE, ran
 from support.run import venturi
 from support.store import Store, StoreInProcess, row
 from support.wait import wait_until
@@ -176,7 +176,7 @@ def peak(store: Store) -> int:
 def test_venturi_measures_its_queries(store: Store, tmp_path: Path) -> None:
     target = f"flight://{store.hello['addresses']['flight']}?command=select%20*%20from%20points"
     words = ("--operation", "get", "--data", "remote", "--streams", "1,2", *ONCE)
-    assert {one["outcome"] for one in measured(tmp_path / "run", target, *words)} == {"ok"}
+    assert {one["outcome"] for one in ran(tmp_path / "run", "--target", target, *words)} == {"ok"}
 
 
 def test_a_port_that_is_taken_is_said(store: Store, tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ def program(path: Path, script: str) -> Path:
         ("mysql", "mariadbd (or mysqld)", "apt-get install mariadb-server-core"),
         ("cassandra", "java (version 17)", "apt-get install openjdk-17-jre-headless maven"),
         ("postgres", "initdb and postgres", "apt-get install postgresql"),
+        ("redis", "redis-server", "apt-get install redis-server"),
     ],
 )
 def test_a_missing_server_names_its_package(

@@ -20,9 +20,8 @@ import pytest
 
 from support.core import run
 from support.flight import served
-from support.measured import ONCE, measured
 from support.processes import killed
-from support.read import RECORDS, get, good, refused, spec
+from support.read import ONCE, RECORDS, get, good, ran, refused, spec
 from support.run import command, environment, venturi
 from support.scenarios import cells as cells_of
 from venturi.analysis.cells.ceilings import Limits, share
@@ -134,8 +133,8 @@ def test_a_table_of_flight_lies_behind_the_colon(flight: str, tmp_path: Path) ->
     pq.write_table(pa.table({"n": pa.array(range(5000), pa.int64())}), file)
     table = f"flight+unix://{flight}:/t"
     words = ("--operation", "put", "--data", file, "--rows-per-stream", "5k", *ONCE)
-    measured(tmp_path / "put", table, *words)
-    lines = measured(tmp_path / "get", table, *ONCE)
+    ran(tmp_path / "put", "--target", table, *words)
+    lines = ran(tmp_path / "get", "--target", table, *ONCE)
     assert lines and {line["counts"]["rows"] / line["parameters"]["streams"] for line in lines} == {5000}
 
 

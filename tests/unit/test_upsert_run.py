@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from support.core import connecting_all_the_time, run_trial, spec
-from support.measured import ONCE, measured
 from support.proven import proven_instrument as proven_instrument  # a fixture
+from support.read import ONCE, ran
 from support.run import venturi
 from support.synthetic import lines
 from support.wait import wait_until
@@ -45,7 +45,7 @@ def test_a_users_table_is_added_up(tmp_path: Path) -> None:
     data.write_text("k,note,hits\n" + "".join(f"{i % 70},n{i},{i}\n" for i in range(100)))
     words = ("--data", data, "--key", "k", "--add", "hits", "--keep")
     size = ("--rows-per-batch", "30", "--rows-per-stream", "100")
-    (line,) = measured(tmp_path / "r", f"sqlite://{file}", *words, *size, *ONCE)
+    (line,) = ran(tmp_path / "r", "--target", f"sqlite://{file}", *words, *size, *ONCE)
     assert line["verification"]["rows"] == line["verification"]["expected_rows"] == 70
     # Whole batches: 30, 30, 30 and the 10 that are left.
     assert (line["counts"]["rows"], line["counts"]["batches"]) == (100, 4)
@@ -56,11 +56,13 @@ def test_a_users_table_is_added_up(tmp_path: Path) -> None:
 
 def test_statements_go_nowhere(tmp_path: Path) -> None:
     words = ["--operation", "upsert", "--generate", "inline", "--dialect", "mysql,postgres,sqlite,duckdb"]
-    assert all(line["counts"]["rows"] > 0 for line in measured(tmp_path / "r", "empty://", *words, *SHORT))
+    assert all(
+        line["counts"]["rows"] > 0 for line in ran(tmp_path / "r", "--target", "empty://", *words, *SHORT)
+    )
 
 
 def test_duckdb_finds_its_library(tmp_path: Path) -> None:
-    found = measured(tmp_path / "r", "duckdb://local", "--method", "upsert,copy", *SHORT)
+    found = ran(tmp_path / "r", "--target", "duckdb://local", "--method", "upsert,copy", *SHORT)
     assert {line["verification"]["achieved"] for line in found} == {"sums"}
     # Where the library lies is this machine's affair and no part of a run.
     assert "duckdb" not in json.dumps(found[0]["parameters"]).replace("duckdb://local", "")
