@@ -313,6 +313,7 @@ def test_a_stranger_that_lies_is_an_error(tmp_path: Path, lie: str, said: str) -
 # ---- a run
 
 
+@pytest.mark.usefixtures("short_probes")
 def test_a_run(tmp_path: Path) -> None:
     out = tmp_path / "run"
     words = ("--ring", "64Ki,1Mi", "--rows-per-stream", "400k", "--streams", "1", *ONCE[:-1])

@@ -49,6 +49,7 @@ def stream(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.usefixtures("short_probes")
 def test_venturis_own_program_moves_rows_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Of trials so short, a part would not do for all probes on a busy machine.
     monkeypatch.setattr(ceiling_rounds, "LEAST", 60.0)

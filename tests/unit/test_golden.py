@@ -166,6 +166,7 @@ def test_commands_read_it(run: Path, archive: Path) -> None:
     assert page.returncode == 0 and (run / "page.html").stat().st_size > 100_000, page.stderr
 
 
+@pytest.mark.usefixtures("short_probes")
 def test_a_whole_run_has_nothing_left_to_resume(run: Path) -> None:
     before = (run / "trials.jsonl").read_bytes()
     done = venturi("run", "--resume", run, "--no-report", "--quiet")
@@ -173,6 +174,7 @@ def test_a_whole_run_has_nothing_left_to_resume(run: Path) -> None:
     assert (run / "trials.jsonl").read_bytes() == before
 
 
+@pytest.mark.usefixtures("short_probes")
 def test_a_run_that_lost_its_end_is_resumed_with_the_trials_it_lacks(archive: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(archive / "flight", tmp_path / "flight"))
     lines = (run / "trials.jsonl").read_text().splitlines(keepends=True)
