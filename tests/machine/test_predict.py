@@ -1,5 +1,4 @@
-"""Predictions checked by real trials, here and now. Twins: tests/unit/test_predict.py,
-test_a_queued_prediction_is_measured_and_shown_beside; tests/unit/test_predict.py."""
+"""Predictions checked by real trials, here and now. Twin: tests/unit/test_predict.py."""
 
 from __future__ import annotations
 

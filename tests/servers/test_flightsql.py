@@ -119,7 +119,7 @@ def test_a_put_by_time_and_compressed(parted: Server) -> None:
     ],
 )
 def test_a_server_that_loses_rows_is_found_out(tmp_path: Path, fault: str, said: str) -> None:
-    """One that counts none loses none."""
+    """A server that counts no rows is not accused of losing any."""
     with serving(tmp_path / "x.db", "-ingest", "-fault", fault) as server:
         record = put(server.url, rows=3000)
     refused(record, "verification", said) if said else good(record, 3000)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("core")
 
 @pytest.mark.parametrize(
     ("statement", "rows_per_batch", "rows"),
-    [("text", 1, 250), ("prepared", 1, 250), ("prepared", 8_000, 16_000), ("text", 10_000, 40_000)],
+    [("text", 1, 250), ("prepared", 1, 250), ("prepared", 8_000, 20_000), ("text", 10_000, 25_000)],
 )
 def test_batches_of_one_row_and_of_many(
     mariadb: Database, statement: str, rows_per_batch: int, rows: int
@@ -27,6 +27,7 @@ def test_batches_of_one_row_and_of_many(
     options = {"statement": statement}
     record = run(mariadb.url, "venturi_sizes", rows_per_batch=rows_per_batch, rows=rows, options=options)
     assert (record["error"], record["errors"]) == (None, None)
+    assert record["target"]["protocol"] == f"mysql {statement}"
     assert record["verification"]["rows"] == record["verification"]["expected_rows"] > 0
     assert all(line["expected"] == line["found"] for line in record["verification"]["sums"])
     assert record["counts"]["rows"] == 2 * rows

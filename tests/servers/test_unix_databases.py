@@ -35,14 +35,16 @@ def test_gets_and_upserts(kind: str, request: pytest.FixtureRequest) -> None:
     upserted(url, database.pid, include_setup=True)
 
 
-def test_a_directory_of_postgres(postgres: Database) -> None:
+def test_a_directory_of_postgres(postgres: Database, request: pytest.FixtureRequest) -> None:
     """As clients of libpq name it: the socket of the usual port is in it."""
     url = postgres.hello["unix_url"]
     directory = str(Path(place_of(url)).parent)
     named = url.replace(place_of(url), directory)
     if postgres.port != 5432:
         refused(get(named, data=RECORDS, rows=1000), "unreachable", directory, "there is no such socket")
-        (Path(directory) / ".s.PGSQL.5432").symlink_to(place_of(url))
+        usual = Path(directory) / ".s.PGSQL.5432"
+        usual.symlink_to(place_of(url))
+        request.addfinalizer(usual.unlink)
     good(get(named, data=RECORDS, rows=1000), 1000, "checksum")
     refused(get(url.removesuffix("venturi") + "nowhere", query="SELECT 1"), "server", "nowhere")
 

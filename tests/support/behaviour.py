@@ -283,7 +283,7 @@ def _sqlite(certificates: Certificates, place: Path) -> Iterator[Server]:
     path = place / "x.db"
 
     def ask(statement: str) -> Rows:
-        with contextlib.closing(sqlite3.connect(path)) as database:
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
             return database.execute(statement).fetchall()
 
     ask("PRAGMA user_version = 1")  # there is a file, as there is a server elsewhere
@@ -444,6 +444,9 @@ LOCAL = {
 SIZES = {"upsert": ("--working-set", "1k"), "ingest": ("--hosts", "10")}
 
 
+ROW_OF_THEIRS = "INSERT INTO sales (hits) VALUES (7)"
+
+
 @dataclass(frozen=True)
 class System:
     start: Start
@@ -473,8 +476,8 @@ class System:
     ours: bool = False
     """Its server is Venturi's, or it is a file."""
     reads: Reads | None = None
-    theirs: str = "CREATE TABLE sales (hits int PRIMARY KEY)"
-    """A statement that makes a table of somebody else's."""
+    theirs: tuple[str, ...] = ("CREATE TABLE sales (hits int PRIMARY KEY)", ROW_OF_THEIRS)
+    """Statements that make a table of somebody else's, with one row."""
     shared: bool = False
     """Others use its server too, so its connections are cut where it would be killed."""
 
@@ -529,7 +532,7 @@ def _clickhouse(engine: str, version: str, *forms: str) -> System:
         blocks=True,
         rows=1_000_000,
         without={"fair": "how much each stream does is known beforehand"},
-        theirs="CREATE TABLE sales (hits Int64) ENGINE = Log",
+        theirs=("CREATE TABLE sales (hits Int64) ENGINE = Log", ROW_OF_THEIRS),
     )
 
 
@@ -705,7 +708,7 @@ SYSTEMS: dict[str, System] = {
         stranger="is it a Redis server|is a firewall in the way",
         gone="is the server still running",
         denied=f"WRONGPASS.*is what {WRONG_ENV} holds the password",
-        theirs="HSET sales:x hits 5",
+        theirs=("HSET sales:x hits 5",),
     ),
     "clickhouse": _clickhouse("chdb", "26.", "arrow", "native", "rowbinary"),
     "clickhouse-2018": _clickhouse("server", "18.16.1", "native", "rowbinary"),

@@ -186,8 +186,10 @@ def tables(place: Place) -> None:
     assert server.ask is not None
     if place.server.pid is None:
         good(place.trial(way))  # for there to be a file
-    server.ask(place.system.theirs)
+    for statement in place.system.theirs:
+        server.ask(statement)
     before = server.ask("SELECT hits FROM sales")
+    assert len(before) == 1
     kind, message = place.refused(way, options={"table": "sales"})
     assert kind == "usage" and re.search("not Venturi's|does not begin with venturi_", message), message
     assert "--no-setup" in message or place.scheme == "cassandra", message
@@ -208,15 +210,15 @@ def tables(place: Place) -> None:
 
 @behaviour
 def users_table(place: Place) -> None:
-    """A file with every type that is kept, awkward text and nulls. Of two rows with one key the last one
-    stays, and their counters are added up."""
+    """A file with every type that is kept, nulls, and awkward text in its key. Of two rows with one key the
+    last one stays, and their counters are added up."""
     reads = place.system.reads
     assert reads is not None and place.server.ask is not None
     columns = {name: reads.file[name] for name in reads.file.column_names}
     signed = place.scheme == "sqlite"  # it has no other integers
     hits, kind = ([2**40, 5, 7], pa.int64()) if signed else ([2**63, 5, 7], pa.uint64())
     columns |= {"id": pa.array([1, 2, 1], pa.int32()), "hits": pa.array(hits, kind)}
-    columns["awkward"] = pa.array(["\\", 'it\'s \\ "ö" \U0001f30d', "\\x'"])
+    columns["awkward"] = pa.array(['it\'s \\ "ö" \U0001f30d', "\\", 'it\'s \\ "ö" \U0001f30d'])
     ipc = write_ipc(pa.table(columns), place.folder / "users.arrow")
     given = {"data": {"source": "file", "path": "x", "ipc": str(ipc)}, **dict.fromkeys(ONE_BATCH, 3)}
     second, third = pa.table(columns).to_pylist()[1:]
@@ -225,7 +227,11 @@ def users_table(place: Place) -> None:
         if way.operation != "upsert":
             continue
         record = place.trial(
-            way, **given, upsert={"key": ["id"], "add": ["hits"]}, streams=1, options={"keep": True}
+            way,
+            **given,
+            upsert={"key": ["id", "awkward"], "add": ["hits"]},
+            streams=1,
+            options={"keep": True},
         )
         # These two take no key twice in one statement.
         noted = "1 rows of the file" in (good(record)["verification"]["note"] or "")

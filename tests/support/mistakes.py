@@ -1,9 +1,9 @@
-"""Tables of mistakes: tests/data/mistakes/WING.txt has what is wrong, and what is said to it. Tables of other
-folders have the same form.
+"""Tables of mistakes: tests/data/mistakes/WING.txt has what is wrong, and what is said to it. Those in
+texts/ and scenarios/ have the same form.
 
 A case ends with a blank line: first what is written, then the answer, whose lines begin with `=> `. In the
 place of `<...>` there are words of a library. A new case is written without its answer; then
-`VENTURI_UPDATE=1 pytest tests/unit/test_mistakes.py`, and the answer is read before it is committed.
+`VENTURI_UPDATE=1 pytest` with the test of that table, and the answer is read before it is committed.
 """
 
 from __future__ import annotations

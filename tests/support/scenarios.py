@@ -44,8 +44,8 @@ def same(one: Scenario, other: Scenario) -> bool:
 
 
 def check_cells(wing: str) -> None:
-    """Compares the cells of each scenario with those in the table, which lists what the first cell has unlike
-    the cell of an empty scenario, and each other one unlike the cell before."""
+    """Compares the cells of each scenario with those in the table, which lists differences: of
+    the first cell from an empty scenario's, of each other cell from the one before it."""
     check(wing, _listed, "scenarios")
 
 

@@ -74,7 +74,8 @@ def fields(words: list[str]) -> dict[str, Any]:
 
 
 def test_which_limits_apply() -> None:
-    """The first line of a case is of the trial, of 1 GB/s; the others are probes with their GB/s."""
+    """The first line of a case has parameters of a trial that moves 1 GB/s, each other line a probe: its
+    kind, its GB/s, its fields."""
 
     def said(case: str) -> str:
         of_trial, *probed = [text.split() for text in case.splitlines() if not text.startswith("#")]

@@ -185,7 +185,9 @@ def test_a_server_that_answers_nothing_at_all_is_no_server_of_1_1() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         said = failed(get(address, timeout_ns=300_000_000), "timeout")
-        assert said == f"{address}: no answer within 0.3 s, neither to the handshake nor to a query"
+        # "In all" where a busy machine took a part of it to connect.
+        assert said.startswith(f"{address}: no answer within 0.3 s")
+        assert said.endswith(", neither to the handshake nor to a query")
 
 
 # ---- of 1.2

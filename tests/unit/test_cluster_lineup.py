@@ -147,8 +147,8 @@ def test_a_loader_is_called_twice_and_the_lead_five_times(handles: Any, loaders:
 
 
 def test_the_head_start() -> None:
-    """It is more than clocks are wrong, longer where the driver is slow, and ends before loaders refuse it: a
-    driver that was stopped for a minute does not make them wait for two."""
+    """It is longer than the clocks' error, grows with a slow driver, and is capped, so that loaders accept
+    it: a driver that was stopped for a minute does not make them wait for two."""
     assert head_start_ns([Clock()]) == 50_500_000
     assert head_start_ns([Clock()] * 100) == 100_000_000
     assert head_start_ns([Clock(0, 100_000_000, 1)]) == 450_500_000

@@ -50,7 +50,7 @@ def flat(tree: dict[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def test_an_option_of_run_is_in_its_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table tells what the stored scenario has unlike that of its first case."""
+    """The table tells how each stored scenario differs from that of the first case."""
     monkeypatch.setenv("TENANT", "blue")
     number = itertools.count()
 

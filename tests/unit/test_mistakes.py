@@ -341,5 +341,5 @@ def test_an_error_of_20_mb_costs_little(here: Path) -> None:
         done = subprocess.run(child, cwd=here, env=environment(), capture_output=True)
         said = done.stdout + done.stderr
         assert done.returncode == 0 and len(said) < 20_000, said[:2000]
-        assert int(used.read_text()) < 700 * 2**10, "kilobytes"
+        assert int(used.read_text()) < 400 * 2**10, "kilobytes"
     assert (here / "x.html").stat().st_size < 10 * 2**20

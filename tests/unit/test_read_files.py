@@ -114,7 +114,8 @@ def test_mistakes_are_lines(system: str, request: pytest.FixtureRequest, tmp_pat
         return f"{record['error']['kind']}: {message}"
 
     check(f"read-{system}", answer)
-    assert read(f"{system}://{tmp_path}/none.db", table="t")["error"] is not None
+    kind = "unreachable" if system == "sqlite" else "usage"
+    refused(read(f"{system}://{tmp_path}/none.db", table="t"), kind, "no such file")
     assert not (tmp_path / "none.db").exists()
     (tmp_path / "text.db").write_text("no database" * 100)
     said = "NOTADB" if system == "sqlite" else "valid DuckDB"

@@ -216,6 +216,12 @@ def test_the_tail_without_histograms_has_the_percentiles(tmp_path: Path) -> None
     assert tail.curve(cell, "service")[0][1] == batches.latencies(cell, "service")["min"].value
 
 
+def test_fit_as_json_has_what_a_batch_costs(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", sweep((4,), (1, 10, 100, 500, 2000)))
+    (cost,) = json.loads(venturi("fit", run, "--format", "json").stdout)["batch_cost"]
+    assert cost["a_ns"]["low"] < BATCH_NS < cost["a_ns"]["high"] and cost["under_way"] == 4
+
+
 def test_published_hosts_are_drawn(tmp_path: Path) -> None:
     results = load("reference:memsql")
     figure = figures.one(results, "throughput-hosts")

@@ -134,10 +134,10 @@ pub async fn guarded<T>(
         let _entered = halt.enter();
         work.as_mut().poll(cx)
     });
-    let late = |seconds| Error::new(Kind::Timeout, format!("{what}: no answer for {seconds} s"));
+    let late = |over| Error::new(Kind::Timeout, format!("{what}: no answer for {over}"));
     tokio::select! {
         biased;
-        done = limit::within(timeout, work) => done.unwrap_or_else(|over| Err(late(over.seconds()))),
+        done = limit::within(timeout, work) => done.unwrap_or_else(|over| Err(late(over))),
         error = watch => Err(error),
     }
 }

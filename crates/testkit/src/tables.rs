@@ -20,7 +20,7 @@ fn made(columns: Columns) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns).unwrap()
 }
 
-/// A batch of all types of which a row depends on nothing but itself.
+/// A batch of every type whose rows do not depend on one another.
 pub fn batch(rows: &[Row]) -> RecordBatch {
     let plain = rows.iter().map(|row| row.0.unwrap_or(7));
     let mut columns = common(rows);

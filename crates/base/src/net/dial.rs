@@ -50,9 +50,8 @@ pub async fn unix(
         }
     };
     let full = |over: Elapsed| {
-        let seconds = over.seconds();
         let because = "its queue is full: does the server still take connections?";
-        let line = format!("no answer to the connection request within {seconds} s: {because}");
+        let line = format!("no answer to the connection request within {over}: {because}");
         Error::new(Kind::Unreachable, line)
     };
     let socket = within(timeout, asking).await.map_err(full)?;
@@ -99,9 +98,8 @@ pub fn unreachable(error: &io::Error) -> Error {
 
 /// `what` went unanswered.
 pub fn late(what: &str, over: Elapsed) -> Error {
-    let seconds = over.seconds();
     let hint = "is a firewall in the way, or the address wrong?";
-    let message = format!("no answer to {what} within {seconds} s: {hint}");
+    let message = format!("no answer to {what} within {over}: {hint}");
     Error::new(Kind::Unreachable, message)
 }
 

@@ -217,7 +217,7 @@ fn refused(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EMSGSIZE))
 }
 
-/// Woken in time, and before what computes, as far as this user may: this thread.
+/// Gives this thread precise timers and a real-time priority, as far as this user may.
 pub(super) fn be_punctual() {
     let first = libc::sched_param { sched_priority: 1 };
     // SAFETY: numbers, and a structure that the call only reads.

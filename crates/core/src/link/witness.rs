@@ -350,18 +350,20 @@ impl Path<'_> {
             if came >= packets {
                 return Ok(found);
             }
-            match received(self.to, &mut bytes) {
+            // After the end nothing is waited for; what lies in the socket by then is counted, however late.
+            let over = end.get().is_some_and(|end| *end <= Instant::now());
+            let flags = if over { libc::MSG_DONTWAIT } else { 0 };
+            match received(self.to, &mut bytes, flags) {
                 Ok((length, at)) => {
                     let datagrams = bytes[..length].chunks(self.datagram as usize);
                     let now = datagrams.filter(|one| one[0] == kind as u8).count() as u64;
                     came += now;
                     found.push((at, now));
                 }
-                // Nothing lies in the socket: what arrived before the end is counted, however late it is read.
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
                 {
-                    if end.get().is_some_and(|end| *end <= Instant::now()) {
+                    if over {
                         return Ok(found);
                     }
                 }
@@ -372,7 +374,7 @@ impl Path<'_> {
 }
 
 /// The length of what arrived, and when.
-fn received(socket: &UdpSocket, into: &mut [u8]) -> io::Result<(usize, u64)> {
+fn received(socket: &UdpSocket, into: &mut [u8], flags: libc::c_int) -> io::Result<(usize, u64)> {
     let mut control = Control::default();
     let mut vector = libc::iovec {
         iov_base: into.as_mut_ptr().cast(),
@@ -385,7 +387,7 @@ fn received(socket: &UdpSocket, into: &mut [u8]) -> io::Result<(usize, u64)> {
         header.msg_iovlen = 1;
         header.msg_control = control.0.as_mut_ptr().cast();
         header.msg_controllen = size_of::<Control>() as _;
-        let length = answered(libc::recvmsg(socket.as_raw_fd(), &mut header, 0))?;
+        let length = answered(libc::recvmsg(socket.as_raw_fd(), &mut header, flags))?;
         Ok((length, arrived(&header)))
     }
 }

@@ -32,8 +32,7 @@ impl Access {
     pub async fn open(&self, node: SocketAddr, place: &str) -> Result<Wire> {
         let opened = limit::within(self.timeout, self.try_open(node, place));
         opened.await.unwrap_or_else(|over| {
-            let seconds = over.seconds();
-            let message = format!("{place}: no answer from {node} within {seconds} s");
+            let message = format!("{place}: no answer from {node} within {over}");
             Err(Error::new(Kind::Unreachable, message))
         })
     }

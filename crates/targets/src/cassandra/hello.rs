@@ -44,8 +44,7 @@ pub async fn hello(
             Error::new(
                 Kind::Unreachable,
                 format!(
-                    "{name}: no answer within {} s: is a firewall in the way, or the address wrong, or does the server want TLS (cassandra+tls://)?",
-                    over.seconds()
+                    "{name}: no answer within {over}: is a firewall in the way, or the address wrong, or does the server want TLS (cassandra+tls://)?",
                 ),
             )
         };

@@ -151,9 +151,8 @@ impl Charrow {
             Err(over) => Err(Error::new(
                 Kind::Timeout,
                 format!(
-                    "{}: {what}: no answer within {} s",
+                    "{}: {what}: no answer within {over}",
                     self.place.address.authority(),
-                    over.seconds()
                 ),
             )),
         }

@@ -197,9 +197,8 @@ impl Charrow {
         Error::new(
             Kind::Timeout,
             format!(
-                "{}: no answer within {} s, neither to the handshake nor to a query",
+                "{}: no answer within {over}, neither to the handshake nor to a query",
                 self.place.address.authority(),
-                over.seconds()
             ),
         )
     }

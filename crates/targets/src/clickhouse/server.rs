@@ -72,9 +72,8 @@ impl Server {
             Err(over) => Err(Error::new(
                 Kind::Unreachable,
                 format!(
-                    "{}: no connection within {} s: {}",
+                    "{}: no connection within {over}: {}",
                     self.authority(),
-                    over.seconds(),
                     match self.access.web.tls {
                         Some(_) => "does the server speak TLS on this port? Without TLS the URL begins with clickhouse://",
                         None => "is a firewall in the way, or the address wrong?",
@@ -120,9 +119,8 @@ impl Server {
                 return Err(Error::new(
                     Kind::Timeout,
                     format!(
-                        "{}: no answer within {} s to {}; is it ClickHouse's HTTP port, and does it want TLS (clickhouse+tls://)?",
+                        "{}: no answer within {over} to {}; is it ClickHouse's HTTP port, and does it want TLS (clickhouse+tls://)?",
                         self.authority(),
-                        over.seconds(),
                         shortened(statement)
                     ),
                 ))

@@ -243,8 +243,7 @@ pub async fn within(
     begun: impl std::future::Future<Output = Result<()>>,
 ) -> Result<()> {
     limit::within(timeout, begun).await.unwrap_or_else(|over| {
-        let seconds = over.seconds();
-        let what = format!("{what} for {seconds} s; --timeout gives it longer");
+        let what = format!("{what} for {over}; --timeout gives it longer");
         Err(program.error(Kind::Timeout, &what))
     })
 }

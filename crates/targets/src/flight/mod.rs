@@ -183,8 +183,7 @@ impl Flight {
             Err(over) => Err(Error::new(
                 Kind::Timeout,
                 format!(
-                    "{place}: {what}: no answer within {} s; {}",
-                    over.seconds(),
+                    "{place}: {what}: no answer within {over}; {}",
                     address.doubt(SERVER, SCHEME)
                 ),
             )),

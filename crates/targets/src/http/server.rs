@@ -71,9 +71,8 @@ impl Server {
             Err(Error::new(
                 Kind::Timeout,
                 format!(
-                    "{}: {what}: no answer within {} s; is it an HTTP server, and {}",
+                    "{}: {what}: no answer within {over}; is it an HTTP server, and {}",
                     self.authority(),
-                    over.seconds(),
                     self.scheme_advice()
                 ),
             ))

@@ -102,8 +102,7 @@ impl Server {
             Err(over) => Err(Error::new(
                 Kind::Timeout,
                 format!(
-                    "{place}: {what}: no answer within {} s; {} A query that takes longer wants a longer timeout",
-                    over.seconds(),
+                    "{place}: {what}: no answer within {over}; {} A query that takes longer wants a longer timeout",
                     self.address.doubt(SERVER, SCHEME)
                 ),
             )),
