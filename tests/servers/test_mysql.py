@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("core")
 
 @pytest.mark.parametrize(
     ("statement", "rows_per_batch", "rows"),
-    [("text", 1, 250), ("prepared", 1, 250), ("prepared", 8_000, 20_000), ("text", 10_000, 25_000)],
+    [("text", 1, 250), ("prepared", 1, 250), ("prepared", 8_000, 16_000), ("text", 10_000, 40_000)],
 )
 def test_batches_of_one_row_and_of_many(
     mariadb: Database, statement: str, rows_per_batch: int, rows: int
