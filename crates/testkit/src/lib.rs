@@ -17,5 +17,5 @@ pub use directory::Directory;
 pub use net::{closed_port, connect, linger, pair, request, run, Peer, Relay};
 pub use process::{alone, resident};
 pub use spec::{parse, refusal, roles, trial, with};
-pub use text::{assert_contains, told};
+pub use text::{assert_contains, parse_json};
 pub use wait::{until, watch};

@@ -16,7 +16,7 @@ macro_rules! assert_error {
     }};
 }
 
-/// What a server says in JSON.
-pub fn told(text: &str) -> serde_json::Value {
+/// The value of a JSON text.
+pub fn parse_json(text: &str) -> serde_json::Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }

@@ -8,7 +8,7 @@ use super::*;
 use venturi_base::error::Kind;
 use venturi_servers::{flight, timeseries};
 use venturi_testkit::{
-    assert_contains, assert_error, closed_port, told, until, with, Directory, Relay,
+    assert_contains, assert_error, closed_port, parse_json, until, with, Directory, Relay,
 };
 
 fn failure(spec: &Value) -> Failure {
@@ -32,7 +32,7 @@ fn assert_dies(spec: &Value, relay: &Relay) {
 }
 
 fn count(server: &flight::Server, what: &str) -> u64 {
-    told(&server.statistics())[what].as_u64().unwrap()
+    parse_json(&server.statistics())[what].as_u64().unwrap()
 }
 
 fn url(servers: &[flight::Server]) -> String {
@@ -224,7 +224,7 @@ impl Stores {
 
     fn addresses(&self, protocol: &str) -> Vec<String> {
         let address = |server: &timeseries::Server| {
-            let addresses = &told(&server.statistics())["addresses"];
+            let addresses = &parse_json(&server.statistics())["addresses"];
             addresses[protocol].as_str().unwrap().to_owned()
         };
         self.all.iter().map(address).collect()
@@ -268,7 +268,7 @@ fn points_are_the_same_over_one_two_and_three_stores() {
             let points = stores
                 .all
                 .iter()
-                .map(|it| told(&it.statistics())["points"].clone());
+                .map(|it| parse_json(&it.statistics())["points"].clone());
             let shares = [&[100_000][..], &[60_000, 40_000], &[40_000, 40_000, 20_000]];
             assert_eq!(points.collect::<Vec<_>>(), shares[count - 1]);
         }

@@ -6,7 +6,7 @@ use super::line_up::{line_up, part};
 use super::*;
 use venturi_base::error::Kind;
 use venturi_servers::{charrow, flight};
-use venturi_testkit::{arrow, assert_error, told, with, Directory};
+use venturi_testkit::{arrow, assert_error, parse_json, with, Directory};
 
 pub fn trial(more: Value) -> Value {
     let shared = json!({"trial": "shared", "streams": 5, "sample_interval_ns": 20_000_000});
@@ -71,7 +71,7 @@ fn a_file_is_given_to_the_server_once() {
     other["data"]["ipc"] = json!("/nowhere");
     let two = line_up(&[part(&whole, 0, 2), part(&other, 2, 3)], real, |_| {});
     assert!(two.iter().all(|record| record.error.is_none()));
-    assert_eq!(told(&server.statistics())["tables"], 0);
+    assert_eq!(parse_json(&server.statistics())["tables"], 0);
 }
 
 /// Numbers as a file that Rust reads.

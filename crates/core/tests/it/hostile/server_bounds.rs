@@ -6,7 +6,7 @@ use venturi_core::codec::ipc::{Compression, Encoded};
 use venturi_core::codec::perf::Perf;
 use venturi_core::codec::proto::FlightDescriptor;
 use venturi_core::server::flight::Server;
-use venturi_testkit::{alone, resident, told, until};
+use venturi_testkit::{alone, parse_json, resident, until};
 
 use super::server::{assert_well, serve};
 use venturi_testkit::http2::*;
@@ -24,7 +24,7 @@ fn putting(server: &Server, schema: Encoded) -> Raw {
 }
 
 fn used(server: &Server) -> u64 {
-    told(&server.statistics())["memory_used_bytes"]
+    parse_json(&server.statistics())["memory_used_bytes"]
         .as_u64()
         .unwrap()
 }

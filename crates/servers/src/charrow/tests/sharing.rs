@@ -2,7 +2,7 @@
 
 use super::*;
 use venturi_testkit::arrow::numbers;
-use venturi_testkit::{assert_contains, told, until};
+use venturi_testkit::{assert_contains, parse_json, until};
 
 const RECORDS: &str =
     "SELECT * FROM records(rows = 100_000, values = sequential, block_rows = 777)";
@@ -98,7 +98,7 @@ fn one_that_leaves_without_a_block_harms_nobody() {
 }
 
 fn running(server: &Server) -> u64 {
-    told(&server.statistics())["queries_running"]
+    parse_json(&server.statistics())["queries_running"]
         .as_u64()
         .unwrap()
 }
@@ -146,7 +146,7 @@ fn statistics_and_checksums_of_1_2() {
             client.query(&format!("{compression} {run}"), RECORDS);
             let given = client.drain().unwrap();
             assert_eq!(given.rows, 100_000);
-            let told = told(&given.statistics.unwrap());
+            let told = parse_json(&given.statistics.unwrap());
             assert_eq!(told["partition"]["index"], 5);
             assert_eq!(told["query"]["rows"], 100_000);
             assert_eq!(told["query"]["bytes"], 3_200_000);

@@ -5,7 +5,7 @@ use serde_json::{json, Value};
 use super::*;
 use venturi_base::error::Kind;
 use venturi_engine::{run, Control, Outcome, Record};
-use venturi_testkit::{assert_contains, assert_error, closed_port, parse, told, with};
+use venturi_testkit::{assert_contains, assert_error, closed_port, parse, parse_json, with};
 
 /// A trial by streams that share a query of rows, with these fields.
 fn trial(server: &Server, id: &str, more: Value) -> Record {
@@ -71,7 +71,7 @@ fn fixed_time_ends_early_and_both_ends_agree() {
         assert!(record.counts.rows > 0);
         assert!(record.times.interval_ns >= 200_000_000);
     }
-    assert_eq!(told(&server.statistics())["queries_running"], 0);
+    assert_eq!(parse_json(&server.statistics())["queries_running"], 0);
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn every_form() {
             assert_eq!(told["checksum"], expected, "{protocol} {digits:?}");
             assert_eq!(told["series"], 20);
             let (status, body) = post(&server, "/api/seal", "", b"");
-            let told = super::told(&body);
+            let told = super::parse_json(&body);
             assert_eq!((status, &told["checksum"]), (200, &json!(expected)));
             assert_eq!(told["log_bytes"], 0);
             assert!(told["stored_bytes"].as_u64().unwrap() > 10_000);

@@ -14,7 +14,7 @@ use serde_json::{json, Value};
 use super::Server;
 
 use venturi_testkit::with;
-pub use venturi_testkit::{told, Directory as Folder};
+pub use venturi_testkit::{parse_json, Directory as Folder};
 
 /// A server of one thread.
 pub fn start_one(folder: &Folder) -> Server {
@@ -23,7 +23,7 @@ pub fn start_one(folder: &Folder) -> Server {
 
 /// What is stored of a metric.
 pub fn stored(server: &Server, metric: &str) -> Value {
-    told(&get(server, &format!("GET /api/stored?metric={metric} HTTP/1.1")).1)
+    parse_json(&get(server, &format!("GET /api/stored?metric={metric} HTTP/1.1")).1)
 }
 
 pub fn spec(folder: &Folder, more: Value) -> Value {
@@ -39,7 +39,7 @@ pub fn start(folder: &Folder, more: Value) -> Server {
 }
 
 pub fn statistics(server: &Server) -> Value {
-    told(&server.statistics())
+    parse_json(&server.statistics())
 }
 
 pub fn connect(server: &Server, protocol: &str) -> TcpStream {

@@ -104,7 +104,7 @@ fn every_protocol_brings_the_same_points() {
     udp.send_to(text, address).unwrap();
     wait_for(&server, "points", 7);
     let (status, body) = get(&server, "GET /api/stored?metric=a.b&series=1 HTTP/1.1");
-    let line = told(&body);
+    let line = parse_json(&body);
     assert_eq!(status, 200);
     let numbers = json!({
         "series": "a.b t=1", "points": 6, "min": 1.5, "max": 9.0, "sum": 17.5,
@@ -237,7 +237,7 @@ fn a_log_that_cannot_be_written_is_told_and_counts_are_still_served() {
         assert!(answer.starts_with("-DB cannot make "), "{answer}");
     }
     let (status, body) = get(&server, "GET /api/stats HTTP/1.1");
-    let told = told(&body);
+    let told = parse_json(&body);
     assert_eq!((status, &told["points"]), (200, &json!(1)));
     assert!(told["failure"].as_str().unwrap().starts_with("cannot make"));
 }
