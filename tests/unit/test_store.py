@@ -25,7 +25,7 @@ def run(tmp_path: Path) -> Path:
 
 def another(run: Path) -> dict[str, Any]:
     """The line of one more trial."""
-    return lines(run)[0] | {"trial": "another", "order": 3}
+    return lines(run)[0] | {"trial": "another", "repeat": 3, "order": 3}
 
 
 def test_tables(run: Path) -> None:

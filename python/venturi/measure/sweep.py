@@ -57,8 +57,8 @@ class Sweep:
         self._interrupts = interrupts
         directory = writer.read()
         self._name = directory.name
+        self._order = len(directory.lines())
         lines = directory.records()
-        self._order = len(lines)
         redo = {"interrupted", "failed"} if retry_failed else {"interrupted"}
         self._done = {
             (line["cell"], line["repeat"], line["warmup"]) for line in lines if line["outcome"] not in redo
