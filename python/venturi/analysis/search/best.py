@@ -384,7 +384,8 @@ def _advise(
     found = tuple(_level(near, value, best) for value in levels)
     matters = effect(blocks, draws=DRAWS)
     numbers = [{float(v): x for v, x in b.items() if isinstance(v, int | float)} for b in near if is_number]
-    curve = Curve.of(numbers)
+    failing = {float(c.parameters[name]) for c in cells if c.good < c.trials} if is_number else ()
+    curve = Curve.of(numbers, failing)
     enough = best
     if curve is not None and curve.told:
         at = curve.enough(within)
