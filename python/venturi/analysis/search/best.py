@@ -208,7 +208,8 @@ def values(cell: Cell, measure: str | None = None) -> list[float]:
 
 
 def _speed(record: Mapping[str, object], measure: str) -> float | None:
-    return throughput(record) if measure == "throughput" else per_second(record, measure)
+    """None for a trial that moved nothing, as of an empty table: no ratio can be made of it."""
+    return (throughput(record) if measure == "throughput" else per_second(record, measure)) or None
 
 
 def find(
