@@ -71,10 +71,15 @@ class Series:
         """What may be said of it; None where no round holds a trial of every cell."""
         failing = {self.at(c) for c in self.cells if c.good < c.trials}
         own = Curve.of(self._rounds(self.cells), failing, repeats=True)
-        if own is not None and own.told:
+        if not self.alike or (own is not None and own.told):
             return own
         every = [one for cells in (self.cells, *self.alike) for one in self._rounds(cells)]
-        return Curve.of(every, failing) if self.alike else own
+        return Curve.of(every, failing)
+
+    @property
+    def pooled(self) -> int:
+        """How many like sizes the curve is of; 0 if it is of these cells alone, whose figures it then has."""
+        return 0 if self.curve is None or self.curve.repeats else len(self.alike) + 1
 
     def _rounds(self, cells: Sequence[Cell]) -> list[dict[float, float]]:
         """Throughput by the axis, of each repeat."""

@@ -84,6 +84,8 @@ class Curve:
     """What each N reaches, as it is told: a logarithm too."""
     failed: int
     """Rounds beside these that lack an N of `ns` because it failed."""
+    repeats: bool
+    """Whether the rounds are repeats of the same trials."""
 
     @classmethod
     def of(
@@ -114,7 +116,7 @@ class Curve:
                 if repeats
                 else map(fmean, zip(*whole, strict=True))
             )
-            made = cls(ns, whole, tuple(figures), failed)
+            made = cls(ns, whole, tuple(figures), failed, repeats)
             if made.told:
                 return made
             found = found or made
