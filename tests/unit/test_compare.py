@@ -56,6 +56,13 @@ def one_fails(line: Line) -> Line:
     return line
 
 
+def cut_off(line: Line) -> Line:
+    cut = {"outcome": "interrupted", "error": {"kind": "cancelled", "message": "cancelled", "stream": None}}
+    return line | (
+        cut if line["parameters"]["streams"] == 4 and line["parameters"]["operation"] == "get" else {}
+    )
+
+
 def heavier(line: Line) -> Line:
     for end in ("client", "server"):
         for kind in ("user_ns", "system_ns"):
@@ -128,6 +135,7 @@ CASES = {
         "1 failed, 0 slower", code=ExitCode.TRIALS_FAILED,
         run={"fail": "streams == 4 and operation == 'get'"}),
     "a failing trial before slower cells": Case("6 slower", one_fails, code=ExitCode.TRIALS_FAILED),
+    "trials that were cut off": Case("1 cannot be judged", cut_off, code=ExitCode.TRIALS_FAILED),
     "one repeat": Case("0 slower, 0 faster, 6 cannot be judged", slower(2.0), run={"repeats": 1}),
     "two repeats": Case("0 slower, 0 faster, 6 cannot be judged", slower(2.0), run={"repeats": 2}),
     "unequal repeats": Case("2 slower, 0 faster", slower(1.1, "streams == 2"), (), WORSE, {"repeats": 9}),
