@@ -136,7 +136,9 @@ def test_a_loader_that_is_killed(rays: Rays, reference_server: ServerProcess) ->
     assert record["error"]["message"].startswith(f"loader-2 ({victim.address}): is gone (")
     assert "rows counted" in record["error"]["message"]
     assert record["counts"]["rows"] == sum(host["rows"] for host in record["hosts"]) > 0
-    assert [host["outcome"] for host in record["hosts"]] == ["interrupted", "failed", "interrupted"]
+    first, killed, last = (host["outcome"] for host in record["hosts"])
+    # The server may tell the others of the end before we do.
+    assert killed == "failed" and {first, last} <= {"interrupted", "failed"}
     again = rays.run(spec(reference_server))
     assert again["outcome"] == "ok", again["error"]
     assert any(note.startswith("warning: loader-2 was lost; another runs on") for note in rays.notes)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +79,8 @@ def test_a_resume_takes_away_what_a_kill_left_half_written(run: Path) -> None:
     (run / "samples" / "0123.tmp").write_bytes(b"PAR1")
     (run / "samples" / "0123456789abcdef.parquet").write_bytes(b"PAR1")
     (run / "notes.txt").write_text("mine")
-    with RunWriter.resume(run) as writer:
-        assert writer.repaired == []
+    with RunWriter.resume(run) as resumed:
+        assert resumed.repaired == []
     assert {path.name for path in (run / "samples").iterdir()} == samples
     assert not list(run.glob("*.tmp")) and (run / "notes.txt").exists()
 
@@ -97,6 +99,17 @@ def test_two_runs_in_one_directory_are_refused(run: Path) -> None:
                 open_it(run)
     with pytest.raises(StoreError, match="holds a run already"):
         RunWriter.create(run)
+
+
+def test_what_a_killed_run_had_forked_is_waited_for(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    held = os.open(run / store.LOCK, os.O_RDWR | os.O_CREAT)
+    os.pwrite(held, f"{gone.pid}\n".encode(), 0)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    monkeypatch.setattr("venturi.store.writer.time.sleep", lambda seconds: os.close(held))
+    with RunWriter.resume(run) as resumed:
+        assert resumed.repaired == []
 
 
 @pytest.mark.parametrize("name", ["environment.json", "trials.jsonl"])

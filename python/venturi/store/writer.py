@@ -7,11 +7,13 @@ import errno
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from venturi.common.errors import StoreError
+from venturi.common.processes import is_ending
 from venturi.engine.spec import FORMAT_VERSION
 from venturi.store.directory import (
     CEILINGS,
@@ -27,6 +29,9 @@ from venturi.store.directory import (
 from venturi.store.lines import explained, line_text, read_lines
 
 __all__ = ["RunWriter"]
+
+_LEFT_SECONDS = 10.0
+_POLL_SECONDS = 0.02
 
 
 class RunWriter:
@@ -211,23 +216,37 @@ class RunWriter:
 
 
 def _take_lock(root: Path) -> int:
+    """Takes the lock, which ends with its process. Raises StoreError while another run has it.
+
+    What a run has just forked holds its lock too, for a moment longer than a run that was killed.
+    """
     with explained(root):
         descriptor = os.open(root / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        holder = os.read(descriptor, 32).decode(errors="replace").strip()
-        os.close(descriptor)
-        by = f" (process {holder})" if holder.isdigit() else ""
-        raise StoreError(
-            f"{root}: another run is writing here{by}",
-            hint="wait for it to end, or choose another directory by --out",
-        ) from None
-    # The process id only informs the reader; the lock itself ends with its process.
+    until = time.monotonic() + _LEFT_SECONDS
+    while not _is_locked(descriptor):
+        holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+        if not holder.isdigit() or not is_ending(int(holder)) or time.monotonic() > until:
+            os.close(descriptor)
+            by = f" (process {holder})" if holder.isdigit() else ""
+            raise StoreError(
+                f"{root}: another run is writing here{by}",
+                hint="wait for it to end, or choose another directory by --out",
+            )
+        time.sleep(_POLL_SECONDS)
+    # The process id only informs the reader.
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Tries to lock an open file; whether it did."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _repair(path: Path) -> int:

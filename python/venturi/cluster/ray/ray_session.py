@@ -170,6 +170,12 @@ def _no_cluster(on: str, error: Exception) -> tuple[str, ExitCode, str]:
     start = "start one: venturi cluster up --hosts a,b,c; or try --on local"
     if on == "auto":
         return f"--on {on}: no Ray cluster is found from this host", ExitCode.UNREACHABLE, start
+    if "Initialization failure" in text or "ray client server failed" in text.lower():
+        return (
+            f"--on {on}: the head there did not start its process for this run: {text[-300:]}",
+            ExitCode.UNREACHABLE,
+            "a head on a busy host may be too slow: try again, or --on auto on its host",
+        )
     # Ray's client retries, and does not say why it gave up.
     return (
         f"--on {on}: no Ray cluster answers there, or not to this token",
