@@ -183,9 +183,7 @@ def test_a_run_is_gone_on_with(tmp_path: Path) -> None:
     run = venturi.run(SMALL, streams=[1, 2], executor=failing, out=tmp_path / "run")
     assert venturi.resume(run.path, executor=ModelExecutor()).trials.num_rows == 12
     again = venturi.resume(run.path, executor=ModelExecutor(), retry_failed=True)
-    assert again.trials.num_rows == 18 and again.sql("select count(*) n from trials where outcome = 'ok'")[
-        "n"
-    ].to_pylist() == [12]
+    assert again.trials.num_rows == 12 and set(again.trials["outcome"].to_pylist()) == {"ok"}
     with pytest.raises(venturi.VenturiError, match="begun without it, in one process"):
         venturi.resume(run.path, on="local")
 

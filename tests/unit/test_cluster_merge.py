@@ -286,6 +286,9 @@ def merged() -> dict[str, dict[str, Any]]:
         "two loaders": merge([one, other]),
         # One clock is five seconds ahead, its loader began 30 ms late, and the clock may be 0.2 ms wrong.
         "clocks that disagree": merge(two(clock=ahead, late_ns=30 * MS), AGREED),
+        "all began late": merge(
+            [part(1, one.record, 0, True, late_ns=20 * MS), part(2, other.record, 2, late_ns=50 * MS)], AGREED
+        ),
         "resources": merge(
             [with_resources(one, 2, 1.0, 100, 2, 50), with_resources(other, 6, 0.2, 300, 5, 90)]
         ),
@@ -300,6 +303,7 @@ def test_merged_records() -> None:
     but the first the fields are told that differ from it."""
     found, lines, usual = merged(), [], dict[str, Any]()
     for name in found:
+        assert all(s["end_ns"] <= found[name]["times"]["interval_ns"] for s in found[name]["streams"])
         # Percentiles and samples are compared with the truth below.
         fields = {field: one for field, one in found[name].items() if field not in ("latency", "samples")}
         changed = known({field: one for field, one in fields.items() if usual.get(field) != one})

@@ -65,6 +65,11 @@ def heavier(line: Line) -> Line:
     return line
 
 
+def without_server(line: Line) -> Line:
+    line["cpu"]["server"] = None
+    return line
+
+
 def in_rows(line: Line) -> Line:
     line["counts"] = {"rows": line["counts"]["rows"]}
     return slower(1.2)(line)
@@ -144,7 +149,12 @@ CASES = {
         "!! client: CPU", words=("--force",), run={"environment": environment(cpu="Other CPU")}),
     "verified otherwise": Case("verify differs (checksum | none)", unverified, code=ExitCode.USAGE),
     "verified otherwise, forced": Case("!! verify: checksum -> none", unverified, ("--force",)),
-    "cells that only one run has": Case("only in run: get, 8", run={"matrix": cells(streams=(2, 8))}),
+    "CPU time that one side knows of the client only": Case(
+        "6 without a significant difference", without_server, ("--metric", "cpu-per-byte")),
+    "cells that only one run has": Case(
+        "only in run: get, 8", code=ExitCode.TRIALS_FAILED, run={"matrix": cells(streams=(2, 8))}),
+    "cells that only one run has, forced": Case(
+        "only in run: get, 8", words=("--force",), run={"matrix": cells(streams=(2, 8))}),
     "no cell in common": Case("no cell of", code=ExitCode.USAGE, run={"matrix": cells(streams=(16, 32))}),
 }  # fmt: skip
 
@@ -565,9 +575,10 @@ def test_a_slower_build_is_found_and_both_are_stopped(tmp_path: Path) -> None:
 def test_servers_that_run_already(tmp_path: Path) -> None:
     with served("flight") as one, served("flight") as other:
         urls = f"flight://{one}", f"flight://{other}"
-        done = venturi("ab", *urls, "--out", tmp_path / "run", "--threshold", "90%", *MEASURED)
+        third = ("--place", f"third={urls[0]}")
+        done = venturi("ab", *urls, *third, "--out", tmp_path / "run", "--threshold", "90%", *MEASURED)
     assert done.returncode == 0, done.stderr
-    assert "of 1 cell" in done.stdout
+    assert done.stdout.count("of 1 cell") == 2 and "run:  place=third" in done.stdout
 
 
 @pytest.mark.usefixtures("core")

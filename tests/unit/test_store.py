@@ -16,6 +16,7 @@ from support.synthetic import cells, lines, make_run
 from venturi.common import hdr
 from venturi.common.errors import ExitCode, StoreError
 from venturi.store import directory as store
+from venturi.store import tables
 from venturi.store.directory import RunDirectory
 from venturi.store.writer import RunWriter
 
@@ -27,7 +28,7 @@ def run(tmp_path: Path) -> Path:
 
 def another(run: Path) -> dict[str, Any]:
     """The line of one more trial."""
-    return lines(run)[0] | {"trial": "another", "order": 3}
+    return lines(run)[0] | {"trial": "another", "repeat": 3, "order": 3}
 
 
 def test_tables(run: Path) -> None:
@@ -41,6 +42,12 @@ def test_tables(run: Path) -> None:
     samples = directory.samples()
     assert samples.column_names[0] == "trial" and len(set(samples["trial"].to_pylist())) == 3
     assert "samples" not in lines(run)[0]
+    # A percentile needs batches beyond it, in SQL as in `show`.
+    line = lines(run)[0]
+    line["latency"]["service"]["count"] = 245
+    (one,) = tables.trials([line]).select(["service_p99_ns", "service_p999_ns"]).to_pylist()
+    assert one["service_p99_ns"] > 0 and one["service_p999_ns"] is None
+    assert 99.9 not in tables.latency([line])["percentile"].to_pylist()
 
 
 def test_an_empty_run_has_tables_with_the_same_columns(run: Path, tmp_path: Path) -> None:

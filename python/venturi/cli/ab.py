@@ -96,11 +96,14 @@ def _compared(made: Path, confidence: float, threshold: float) -> int:
     """Prints the comparison; its exit code."""
     from rich.console import Console
 
-    from venturi.analysis.compare.runs import compare_by
+    from venturi.analysis.compare.runs import compare_by, worst
     from venturi.analysis.results import load
     from venturi.report.text import comparison
 
-    (found,) = compare_by(load(str(made)), "place", "base", confidence=confidence, threshold=threshold)
-    comparison.print_comparison(found, Console())
+    # One for HEAD, and one for each further --place.
+    found = compare_by(load(str(made)), "place", "base", confidence=confidence, threshold=threshold)
+    for one in found:
+        comparison.print_comparison(one, Console())
+        print()
     print(f"run: {made}; for a pull request: venturi compare {made} --by place=base --format markdown")
-    return int(found.exit_code)
+    return int(worst(found))

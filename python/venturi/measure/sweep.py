@@ -57,8 +57,8 @@ class Sweep:
         self._interrupts = interrupts
         directory = writer.read()
         self._name = directory.name
+        self._order = len(directory.lines())
         lines = directory.records()
-        self._order = len(lines)
         redo = {"interrupted", "failed"} if retry_failed else {"interrupted"}
         self._done = {
             (line["cell"], line["repeat"], line["warmup"]) for line in lines if line["outcome"] not in redo
@@ -216,16 +216,14 @@ class Sweep:
 
     def _settled(self, cell: Cell) -> bool:
         """Whether the 95 % interval of the median is narrower than asked for."""
-        from venturi.analysis.statistics.intervals import median_interval
+        from venturi.analysis.statistics.intervals import settled
 
         rates = self._rates.get(cell.id, [])
         if not rates:
             # All trials failed: more repeats would not help.
             return True
-        interval = median_interval(rates)
         assert self._run.adaptive is not None
-        narrow = 200 * interval.relative_half_width < self._run.adaptive
-        return narrow and interval.coverage >= 0.95
+        return settled(rates, self._run.adaptive / 100)
 
     def _notice_silence(self, slot: Slot, line: Mapping[str, Any], more: bool) -> None:
         """Gives up an address that answers no trial, and a cell whose spec asks for something impossible."""

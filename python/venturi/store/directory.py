@@ -107,10 +107,20 @@ class RunDirectory:
             raise StoreError(f"{path}: cannot be read: {error}") from None
 
     def records(self) -> list[dict[str, Any]]:
-        """The lines of trials.jsonl in the order they were measured, warm-up and failed ones included.
+        """The trials in the order they were measured, warm-up and failed ones included.
 
-        A torn last line (a crash while it was written) is left out.
+        Of a trial that was run again, the last line counts. A torn last line (a crash while it was written)
+        is left out.
         """
+        last: dict[tuple[Any, ...], dict[str, Any]] = {}
+        for line in self.lines():
+            key = (line.get("cell"), line.get("repeat"), line.get("warmup"))
+            last.pop(key, None)
+            last[key] = line
+        return list(last.values())
+
+    def lines(self) -> list[dict[str, Any]]:
+        """All lines of trials.jsonl, those of interrupted and failed trials that were run again included."""
         return read_lines(self.path / TRIALS)[0]
 
     def ceiling_records(self) -> list[dict[str, Any]]:
@@ -189,7 +199,7 @@ class RunDirectory:
 
 def remove_unfinished(directory: RunDirectory) -> None:
     """Removes files whose writing was cut off by a kill, and samples whose trial was not stored any more."""
-    stored = {f"{line.get('trial')}.parquet" for line in directory.records()}
+    stored = {f"{line.get('trial')}.parquet" for line in directory.lines()}
     for partial in directory.path.glob("*.tmp"):
         partial.unlink(missing_ok=True)
     for file in (directory.path / SAMPLES).iterdir():

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from venturi.analysis.advice.stragglers import Straggler
 from venturi.analysis.advice.trials import (
     cut_short,
+    disturbances,
     failures,
     few,
     instrument,
     no_ceiling,
-    noise_of_hosts,
     over_ceiling,
     skew,
     steady,
-    stood_still,
     too_short,
     too_wide,
     two_speeds,
     unverified,
+    weaker,
 )
 
 __all__ = ["advise"]
@@ -50,11 +50,11 @@ def advise(
 
         return imported.advise(cells, measured)
     found = [
-        failures(measured),
+        *failures(measured),
         load_advice.errors(cells),
         unverified(cells),
-        stood_still(cells),
-        noise_of_hosts(measured, samples),
+        weaker(cells),
+        *disturbances(cells, measured, samples),
         instrument(cells),
         over_ceiling(cells),
         straggler_advice.advise(stragglers, cells, probes),

@@ -81,7 +81,7 @@ def _key(cell: Cell) -> tuple[str, ...]:
 
 def _series(members: Sequence[tuple[Results, Cell]], metric: Metric, least: float) -> Series:
     newest = members[-1][1]
-    metric = metric_for(metric, newest, newest)
+    metric = metric_for(metric, [cell for _, cell in members])
     points = []
     for run, cell in members:
         values = list(measured(cell, metric).values())

@@ -208,7 +208,8 @@ def values(cell: Cell, measure: str | None = None) -> list[float]:
 
 
 def _speed(record: Mapping[str, object], measure: str) -> float | None:
-    return throughput(record) if measure == "throughput" else per_second(record, measure)
+    """None for a trial that moved nothing, as of an empty table: no ratio can be made of it."""
+    return (throughput(record) if measure == "throughput" else per_second(record, measure)) or None
 
 
 def find(
@@ -384,7 +385,8 @@ def _advise(
     found = tuple(_level(near, value, best) for value in levels)
     matters = effect(blocks, draws=DRAWS)
     numbers = [{float(v): x for v, x in b.items() if isinstance(v, int | float)} for b in near if is_number]
-    curve = Curve.of(numbers)
+    failing = {float(c.parameters[name]) for c in cells if c.good < c.trials} if is_number else ()
+    curve = Curve.of(numbers, failing)
     enough = best
     if curve is not None and curve.told:
         at = curve.enough(within)

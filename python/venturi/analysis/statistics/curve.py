@@ -8,7 +8,8 @@ docs/method.md has the definitions; `bench/models` counts how often a claim is f
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -78,16 +79,27 @@ class Curve:
     """Rising, at least two."""
     logs: tuple[tuple[float, ...], ...]
     """Logarithms of throughput: a tuple a round, in the order of `ns`."""
+    failed: int
+    """Rounds beside these that lack an N of `ns` because it failed."""
 
     @classmethod
-    def of(cls, rounds: Sequence[Mapping[float, float]]) -> Curve | None:
-        """From throughputs by N, a mapping a round. Rounds that lack an N are left out; where none is whole,
-        or none has two N, there is no curve. Values are above 0."""
-        ns = tuple(sorted({n for one in rounds for n in one}))
-        whole = [one for one in rounds if len(one) == len(ns) and all(v > 0 for v in one.values())]
-        if len(ns) < 2 or not whole:
-            return None
-        return cls(ns, tuple(tuple(math.log(one[n]) for n in ns) for one in whole))
+    def of(cls, rounds: Sequence[Mapping[float, float]], failing: Collection[float] = ()) -> Curve | None:
+        """From throughputs by N, a mapping a round. Rounds that lack an N are left out. If too few rounds are
+        whole, the rarest of the N in `failing` are left out instead: what fails at one N does not silence the
+        others. There is no curve without two N or a whole round. Values are above 0."""
+        held = [{n: math.log(v) for n, v in one.items() if v > 0} for one in rounds]
+        often = Counter(n for one in held for n in one)
+        rarest = sorted((n for n in often if n in failing), key=lambda n: often[n])
+        found = None
+        for left_out in range(len(rarest) + 1):
+            ns = tuple(sorted(set(often) - set(rarest[:left_out])))
+            whole = tuple(tuple(one[n] for n in ns) for one in held if one.keys() >= set(ns))
+            failed = sum(any(n not in one for n in failing if n in ns) for one in held)
+            made = cls(ns, whole, failed) if len(ns) > 1 and whole else None
+            if made is not None and made.told:
+                return made
+            found = found or made
+        return found
 
     @cached_property
     def levels(self) -> tuple[float, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from venturi.analysis.advice.load_advice import BEHIND
 from venturi.analysis.cells import batches, choice
-from venturi.analysis.cells.figures import LEAST_BEYOND, get
+from venturi.analysis.cells.figures import get
 from venturi.analysis.cells.summary import Cell, by_operation, varying
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.intervals import median_interval
@@ -94,7 +94,7 @@ def curve(cell: Cell, kind: str) -> list[tuple[float, float]]:
     trials = [t for r in cell.records if (t := _Trial.of(r, kind)) is not None]
     if not trials:
         return []
-    most = min(10.0**MOST, min(t.count for t in trials) / LEAST_BEYOND)
+    most = min(10.0**MOST, min(t.count for t in trials) / hdr.LEAST_BEYOND)
     points = [10 ** (n / STEPS) for n in range(math.floor(math.log10(max(most, 1.0)) * STEPS) + 1)]
     out = []
     for x in [*points, *([most] if most > points[-1] * 1.01 else [])]:

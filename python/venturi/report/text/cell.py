@@ -10,13 +10,14 @@ from statistics import median
 from venturi.analysis.advice import load_advice
 from venturi.analysis.cells import batches, ingest
 from venturi.analysis.cells import hosts as loaders
-from venturi.analysis.cells.figures import ENDS, batches_for, batches_timed
+from venturi.analysis.cells.figures import ENDS, batches_timed
 from venturi.analysis.cells.summary import Cell, best, varying
 from venturi.analysis.results import Results
 from venturi.analysis.verdict.evidence import Evidence
 from venturi.analysis.verdict.types import Verdict
 from venturi.analysis.words import labels
 from venturi.common.errors import VenturiError
+from venturi.common.hdr import batches_for
 from venturi.common.units import Quantity, count, percent, pick_unit
 from venturi.report.figures import pipeline
 from venturi.report.marks import marked
