@@ -11,7 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from venturi.common.errors import ScenarioError
+from venturi.common.errors import DataWarning, ScenarioError
 from venturi.inputs.files import DataStore, read_table
 
 
@@ -79,6 +79,10 @@ def test_csv_plain_and_packed(tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_bytes(text.replace(b",", b"\t"))
     for name in ("t.csv", "t.csv.gz", "t.tsv"):
         assert read_table(str(tmp_path / name)).to_pylist() == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
+    for text, doubt in (("id;v\n0;x\n", "one column, named 'id;v'"), ("0,x0\n1,x1\n", "columns: 0, x0; if")):
+        (tmp_path / "d.csv").write_text(text)
+        with pytest.warns(DataWarning, match=doubt):
+            read_table(str(tmp_path / "d.csv"))
 
 
 def test_content_counts_more_than_the_name(tmp_path: Path) -> None:

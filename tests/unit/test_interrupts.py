@@ -91,8 +91,9 @@ def test_the_second_signal_ends_it_at_once(tmp_path: Path) -> None:
 LIBRARY = """import venturi
 from support.model import executor
 try:
-    venturi.run(target="flight://local", out="r", executor=executor("hang:operation == 'get'"), operation=["get", "put"],
-        streams=[1, 2], rows_per_stream="1M", repeats=2, ceilings="none")
+    venturi.run(
+        target="flight://local", out="r", executor=executor("hang:operation == 'get'"), ceilings="none",
+        operation=["get", "put"], streams=[1, 2], rows_per_stream="1M", repeats=2)
 except KeyboardInterrupt:
     print("caught")
 finally:
