@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import os
+import struct
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -89,6 +92,18 @@ def test_content_counts_more_than_the_name(tmp_path: Path) -> None:
     write(table(4), tmp_path / "t.parquet")
     (tmp_path / "t.parquet").rename(tmp_path / "t.dat")
     assert read_table(str(tmp_path / "t.dat")).num_rows == 4
+
+
+@pytest.mark.parametrize("made", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_damaged_offsets_are_bad_input(made: Callable[..., Any], tmp_path: Path) -> None:
+    path, found = tmp_path / "t.arrow", pa.table({"a": ["abcd" * n for n in range(9)]})
+    with made(path, found.schema) as writer:
+        writer.write_table(found)
+    path.write_bytes(
+        path.read_bytes().replace(struct.pack("<ii", 84, 112), struct.pack("<ii", 84, 2**31 - 1))
+    )
+    with pytest.raises(ScenarioError, match=r"not readable as .*Arrow IPC.*: .*offset"):
+        read_table(str(path))
 
 
 def test_files_of_one_name_do_not_meet_on_the_server(tmp_path: Path) -> None:

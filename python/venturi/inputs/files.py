@@ -155,14 +155,20 @@ def _read_ipc_file(path: Path) -> Any:
     import pyarrow as pa
 
     with pa.OSFile(str(path)) as file:
-        return pa.ipc.open_file(file).read_all()
+        return _sound(pa.ipc.open_file(file).read_all())
 
 
 def _read_ipc_stream(path: Path) -> Any:
     import pyarrow as pa
 
     with pa.OSFile(str(path)) as file:
-        return pa.ipc.open_stream(file).read_all()
+        return _sound(pa.ipc.open_stream(file).read_all())
+
+
+def _sound(table: Any) -> Any:
+    """The table, whose offsets, indices and texts no reader of Arrow looks at. Raises ArrowInvalid."""
+    table.validate(full=True)
+    return table
 
 
 def _read_csv(path: Path, delimiter: str) -> Any:
