@@ -295,11 +295,18 @@ def test_a_killed_run_resumes_exactly(kind: str, tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_run_that_was_killed_before_it_had_a_name_is_begun_again(tmp_path: Path) -> None:
-    path = tmp_path / "r"
+def test_a_run_that_was_killed_as_it_began_is_begun_again(tmp_path: Path) -> None:
+    path, begun = tmp_path / "r", tmp_path / "begun"
     (path / "samples").mkdir(parents=True)
     (path / ".lock").touch()
     (path / "environment.json.tmp").write_text("{")
+    empty = model("--resume", path)
+    assert empty.returncode == 7 and f"begin one there: venturi run ... --out {path}\n" in empty.stderr
     done = model(*SMALL, *QUIET, "--quiet", "--out", path)
     assert done.returncode == 0 and len(slots(path)) == TRIALS, done.stderr
     assert not (path / "environment.json.tmp").exists()
+    begun.mkdir()
+    (path / "scenario.toml").rename(begun / "scenario.toml")
+    done = model("--resume", begun, "--no-report", "--quiet")
+    assert done.returncode == 0 and len(slots(begun)) == TRIALS, done.stderr
+    assert json.loads((begun / "environment.json").read_text())["client"]

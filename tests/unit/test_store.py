@@ -145,7 +145,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(run: Path, monkeypatch: pytest.Mo
 def test_what_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no such run directory"):
         RunDirectory(tmp_path / "nothing")
-    with pytest.raises(StoreError, match="not a run directory"):
+    with pytest.raises(StoreError, match="no run was begun in it"):
         RunDirectory(tmp_path)
 
 
