@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gzip
 import os
+import struct
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from venturi.common.errors import ScenarioError
+from venturi.common.errors import DataWarning, ScenarioError
 from venturi.inputs.files import DataStore, read_table
 
 
@@ -79,12 +82,28 @@ def test_csv_plain_and_packed(tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_bytes(text.replace(b",", b"\t"))
     for name in ("t.csv", "t.csv.gz", "t.tsv"):
         assert read_table(str(tmp_path / name)).to_pylist() == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
+    for text, doubt in (("id;v\n0;x\n", "one column, named 'id;v'"), ("0,x0\n1,x1\n", "columns: 0, x0; if")):
+        (tmp_path / "d.csv").write_text(text)
+        with pytest.warns(DataWarning, match=doubt):
+            read_table(str(tmp_path / "d.csv"))
 
 
 def test_content_counts_more_than_the_name(tmp_path: Path) -> None:
     write(table(4), tmp_path / "t.parquet")
     (tmp_path / "t.parquet").rename(tmp_path / "t.dat")
     assert read_table(str(tmp_path / "t.dat")).num_rows == 4
+
+
+@pytest.mark.parametrize("made", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_damaged_offsets_are_bad_input(made: Callable[..., Any], tmp_path: Path) -> None:
+    path, found = tmp_path / "t.arrow", pa.table({"a": ["abcd" * n for n in range(9)]})
+    with made(path, found.schema) as writer:
+        writer.write_table(found)
+    path.write_bytes(
+        path.read_bytes().replace(struct.pack("<ii", 84, 112), struct.pack("<ii", 84, 2**31 - 1))
+    )
+    with pytest.raises(ScenarioError, match=r"not readable as .*Arrow IPC.*: .*offset"):
+        read_table(str(path))
 
 
 def test_files_of_one_name_do_not_meet_on_the_server(tmp_path: Path) -> None:

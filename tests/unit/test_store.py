@@ -7,6 +7,7 @@ import fcntl
 import os
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,26 @@ def test_a_torn_last_line_is_repaired_on_resume(run: Path, torn: bytes) -> None:
     assert len(RunDirectory(run).records()) == 4
 
 
-def test_damage_in_the_middle_is_an_error(run: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda _: "garbage", "not a JSON object"),
+        (
+            lambda line: re.sub(r'("interval_ns":)\d+', r"\g<1>0", line),
+            "times.interval_ns is 0 in a good trial",
+        ),
+        (
+            lambda line: re.sub(r'("interval_ns":)\d+', r"\g<1>-5", line),
+            "times.interval_ns is -5, not a whole",
+        ),
+        (lambda line: line, "trial [0-9a-f]{16} is in line 1 already"),
+    ],
+)
+def test_damage_in_the_middle_is_an_error(change: Callable[[str], str], said: str, run: Path) -> None:
     path = run / "trials.jsonl"
     lines = path.read_text().splitlines()
-    path.write_text("\n".join([lines[0], "garbage", *lines[1:]]) + "\n")
-    with pytest.raises(StoreError, match=r"trials.jsonl:2: not a JSON object; the file is damaged"):
+    path.write_text("\n".join([lines[0], change(lines[0]), *lines[1:]]) + "\n")
+    with pytest.raises(StoreError, match=rf"trials.jsonl:2: {said}.*; the file is damaged"):
         RunDirectory(run).records()
 
 
@@ -149,7 +165,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(run: Path, monkeypatch: pytest.Mo
 def test_what_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no such run directory"):
         RunDirectory(tmp_path / "nothing")
-    with pytest.raises(StoreError, match="not a run directory"):
+    with pytest.raises(StoreError, match="no run was begun in it"):
         RunDirectory(tmp_path)
 
 

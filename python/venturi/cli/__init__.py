@@ -24,8 +24,8 @@ import typer
 from typer.core import TyperGroup
 
 from venturi.cli import output
-from venturi.common import collector
-from venturi.common.errors import DamagedWarning, ExitCode, StoreError, VenturiError
+from venturi.common import collector, signals
+from venturi.common.errors import DamagedWarning, DataWarning, ExitCode, StoreError, VenturiError
 from venturi.common.names import listed
 from venturi.common.say import say
 
@@ -176,7 +176,8 @@ def main() -> None:
     warnings.showwarning = _show_warning
     found: BaseException | None = None
     try:
-        ended = app(prog_name="venturi", standalone_mode=False)
+        with signals.owning_process():
+            ended = app(prog_name="venturi", standalone_mode=False)
         found = SystemExit(ended) if isinstance(ended, int) and ended else None
         sys.stdout.flush()
     except BaseException as error:
@@ -228,7 +229,7 @@ def _end_process(end: SystemExit) -> NoReturn:
 
 def _show_warning(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
     """Ours are lines as all others; those of libraries are for who writes programs, and stay as they were."""
-    if issubclass(category, DamagedWarning):
+    if issubclass(category, DamagedWarning | DataWarning):
         say("warning", str(message))
     else:
         _shown(message, category, *where, **more)

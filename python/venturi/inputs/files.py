@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import errno
 import io
+import re
 import stat
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from venturi.common import temporary
-from venturi.common.errors import ScenarioError, StoreError
+from venturi.common.errors import DataWarning, ScenarioError, StoreError
 from venturi.inputs.points import Columns, arranged
 from venturi.inputs.values import unpacked
 
@@ -94,7 +96,32 @@ def read_table(label: str) -> pa.Table:
         raise ScenarioError(f"{label}: has no columns")
     if table.num_rows == 0:
         raise ScenarioError(f"{label}: has no rows")
+    if kind == "CSV" and (doubt := _doubt(table)):
+        warnings.warn(DataWarning(f"{label}: {doubt}"), stacklevel=2)
     return table
+
+
+def _doubt(table: Any) -> str | None:
+    """Why a table of a CSV file may not be the one that its author means."""
+    from pyarrow import types
+
+    names = table.column_names
+    if len(names) == 1 and (mark := next((m for m in ";\t|,:" if m in names[0]), None)):
+        return (
+            f"one column, named {names[0]!r}; values are separated by commas in .csv, by tabs in .tsv; "
+            f"rewrite the file: duckdb -c \"copy (from read_csv('FILE', delim='{mark}')) to 'FILE.parquet'\""
+        )
+    numbers = [
+        n
+        for n, t in zip(names, table.schema.types, strict=True)
+        if types.is_integer(t) or types.is_floating(t)
+    ]
+    if numbers and all(re.fullmatch(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", n, re.IGNORECASE) for n in numbers):
+        return (
+            f"the first line names the columns: {', '.join(names[:5])}; if it is a row, put a line of names "
+            f"before it: sed -i '1i {','.join(f'c{i}' for i in range(min(len(names), 9)))}' FILE"
+        )
+    return None
 
 
 def _reader(path: Path, head: bytes) -> tuple[str, Callable[[Path], Any] | None]:
@@ -128,14 +155,20 @@ def _read_ipc_file(path: Path) -> Any:
     import pyarrow as pa
 
     with pa.OSFile(str(path)) as file:
-        return pa.ipc.open_file(file).read_all()
+        return _sound(pa.ipc.open_file(file).read_all())
 
 
 def _read_ipc_stream(path: Path) -> Any:
     import pyarrow as pa
 
     with pa.OSFile(str(path)) as file:
-        return pa.ipc.open_stream(file).read_all()
+        return _sound(pa.ipc.open_stream(file).read_all())
+
+
+def _sound(table: Any) -> Any:
+    """The table, whose offsets, indices and texts no reader of Arrow looks at. Raises ArrowInvalid."""
+    table.validate(full=True)
+    return table
 
 
 def _read_csv(path: Path, delimiter: str) -> Any:

@@ -9,15 +9,16 @@ from types import FrameType
 from typing import Any
 
 from venturi.common.errors import ExitCode
-from venturi.common.signals import ending
+from venturi.common.signals import ending, is_program
 from venturi.engine.executor import TrialControl
 
 __all__ = ["Interrupts"]
 
 
 class Interrupts:
-    """Ctrl-C, SIGTERM and SIGHUP: the first cancels what runs and ends the sweep, the second ends the
-    process."""
+    """Ctrl-C, SIGTERM and SIGHUP. The first cancels the trial and ends the sweep, which is kept. The second
+    does not wait for that. The command line then ends its process; a library raises KeyboardInterrupt,
+    after the first one when all is kept."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -31,6 +32,8 @@ class Interrupts:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
+            if not is_program():
+                raise KeyboardInterrupt
             # Nothing is lost: every trial that ended is on disk, and the server ends with this process.
             os._exit(ExitCode.INTERRUPTED)
         self.asked = True
@@ -44,7 +47,9 @@ class Interrupts:
                 self._before[number] = signal.signal(number, self._handle)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before.clear()
+        if self.asked and kind is None and not is_program():
+            raise KeyboardInterrupt
