@@ -111,9 +111,7 @@ def test_a_batch_is_bounded_before_rows_are_repeated(tmp_path: Path, monkeypatch
     )
     assert failed.value.hint == "take fewer rows per batch: --rows-per-batch 90"
     monkeypatch.setattr(files, "memory_limit", lambda: 10**6)
-    with pytest.raises(
-        ScenarioError, match="its rows are 1 MB, and are held twice; this process may take 1 MB"
-    ):
+    with pytest.raises(ScenarioError, match=r"its rows are 1 MB, .* may take 1 MB"):
         read_table(str(tmp_path / "t.parquet"))
 
 

@@ -241,7 +241,8 @@ def _check_room(label: str, table: Any, size: int, missing: int) -> None:
     fits = int(most / row)
     raise ScenarioError(
         f"{label}: a batch of {size:,} rows would be {format_bytes(batch)}; "
-        f"the most is {format_bytes(most)}; the largest row is number {largest + 1}, of {format_bytes(sizes[largest])}",
+        f"the most is {format_bytes(most)}; "
+        f"the largest row is number {largest + 1}, of {format_bytes(sizes[largest])}",
         hint=f"take fewer rows per batch: --rows-per-batch {fitting(fits)}" if fits else "take smaller rows",
     )
 

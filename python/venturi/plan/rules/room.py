@@ -75,10 +75,8 @@ def _messages(scenario: Scenario, cell: Cell) -> None:
         fits = int(total * _SHARE / p["streams"] / p["row_bytes"])
         raise ScenarioError(
             f"{head} {format_bytes(size)}, and {p['streams']} streams hold one each; "
-            f"this process may take {format_bytes(total)} of memory",
-            hint=f"--rows-per-batch {fitting(fits)} fits; or take fewer streams"
-            if fits
-            else "take fewer streams",
+            f"they may take half of the {format_bytes(total)} of memory that there is",
+            hint=(f"--rows-per-batch {fitting(fits)} fits; or " if fits else "") + "take fewer streams",
         )
 
 
