@@ -238,7 +238,8 @@ def _check_room(label: str, table: Any, size: int, missing: int) -> None:
     sizes = [table.slice(at, 1).nbytes for at in range(min(table.num_rows, size))]
     largest = max(range(len(sizes)), key=sizes.__getitem__)
     most = min(MOST_BATCH_BYTES, limit)
-    fits = int(most / row)
+    # A column of text ends at 2 GiB.
+    fits = int(min(most, 2**31 - 1) / row)
     raise ScenarioError(
         f"{label}: a batch of {size:,} rows would be {format_bytes(batch)}; "
         f"the most is {format_bytes(most)}; "
