@@ -222,6 +222,7 @@ def test_more_than_the_memory(tmp_path: Path) -> None:
     assert ended.returncode == 3 and ended.stderr.startswith(
         "error: --rows-per-batch: 100,000,000 rows are a message of 3.2 GB, and 4000 streams hold one each; "
     )
+    assert ended.stderr.endswith(" fits; or take fewer streams\n")
 
 
 @pytest.fixture(scope="module")

@@ -168,6 +168,12 @@ def format_count(count: int) -> str:
     return str(count)
 
 
+def fitting(most: int) -> str:
+    """The largest count of one digit and zeros that is not above `most`, spelt: "200k"."""
+    step: int = 10 ** (len(str(most)) - 1)
+    return format_count(most // step * step)
+
+
 def format_bytes(count: float) -> str:
     """Bytes for people, in powers of 1000: "1.64 GB"."""
     for suffix, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
