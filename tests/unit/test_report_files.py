@@ -195,6 +195,7 @@ def test_warnings_by_cause(tmp_path: Path) -> None:
     assert found(edit=edited(1.06)) == ["steady"]
     assert found(edit=edited(1.0, steal=0.02, busy=0.2)) == ["steal"]
     assert found(edit=edited(1.0, steal=0.0, busy=0.3)) == ["load"]
+    assert found(edit=edited(1.0, steal=0.0, busy=0.001)) == ["balance"]
     assert found(ceilings=False) == ["no-ceiling"]
     assert found({"verify": "none"}) == ["unverified"]
     assert found({"rows": (1_000_000,)}) == ["short"]

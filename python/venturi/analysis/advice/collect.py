@@ -27,6 +27,7 @@ from venturi.analysis.advice.trials import (
     too_short,
     too_wide,
     two_speeds,
+    unbalanced,
     unverified,
 )
 
@@ -55,6 +56,7 @@ def advise(
         unverified(cells),
         stood_still(cells),
         noise_of_hosts(measured, samples),
+        unbalanced(measured),
         instrument(cells),
         over_ceiling(cells),
         straggler_advice.advise(stragglers, cells, probes),
