@@ -198,6 +198,7 @@ def test_warnings_by_cause(tmp_path: Path) -> None:
     # The gravest first, and none hides another.
     assert found(edit=edited(1.0, steal=0.01001, busy=0.6)) == ["load", "steal"]
     assert found(edit=edited(1.0, steal=0.4, busy=0.3)) == ["steal", "load"]
+    assert found(edit=edited(1.0, steal=0.0, busy=0.001)) == ["balance"]
     assert found(ceilings=False) == ["no-ceiling"]
     assert found({"verify": "none"}) == ["unverified"]
     assert found({"rows": (1_000_000,)}) == ["short"]
