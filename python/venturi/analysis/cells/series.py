@@ -70,7 +70,7 @@ class Series:
     def curve(self) -> Curve | None:
         """What may be said of it; None where no round holds a trial of every cell."""
         failing = {self.at(c) for c in self.cells if c.good < c.trials}
-        own = Curve.of(self._rounds(self.cells), failing)
+        own = Curve.of(self._rounds(self.cells), failing, repeats=True)
         if own is not None and own.told:
             return own
         every = [one for cells in (self.cells, *self.alike) for one in self._rounds(cells)]

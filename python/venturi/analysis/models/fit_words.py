@@ -116,12 +116,22 @@ def axis_sentences(one: AxisFit) -> list[str]:
 
 
 def knee(one: AxisFit) -> str:
-    """`knee (90 % of the peak) at 5 streams [4..5]`; empty without a law."""
-    if one.fit is None:
-        return ""
-    found = one.fit.knee
+    """`knee (90 % of the peak) at 5 streams [4..5]`, or as measured `between 4 and 8 streams`."""
+    found = one.knee
+    if found is None:
+        return f"knee (90 % of the highest) {_between(one)}"
     text = f"knee (90 % of the peak) at {several(one.axis, found.median)}"
     return text + (f" [{count(found.low)}..{count(found.high)}]" if found.high > found.low else "")
+
+
+def _between(one: AxisFit) -> str:
+    """Where the medians reach 90 % of the highest: `between 4 and 8 streams`."""
+    below, at = one.knee_between or (None, None)
+    return (
+        f"at {several(one.axis, at)}"
+        if below is None
+        else f"between {count(below)} and {several(one.axis, at)}"
+    )
 
 
 def measured(one: AxisFit) -> list[str]:
@@ -130,15 +140,8 @@ def measured(one: AxisFit) -> list[str]:
     if one.each is not None and one.curve is not None:
         rate = Quantity(one.each, unit=one.unit)
         out.append(f"{curves.linear(one.curve, partial(several, one.axis))}, {rate} each")
-    between = one.knee_between
-    if between is not None:
-        below, at = between
-        reached = (
-            f"between {count(below)} and {several(one.axis, at)}"
-            if below is not None
-            else (f"at {several(one.axis, at)}")
-        )
-        out.append(f"measured: 90 % of the highest median is reached {reached}")
+    if one.knee_between is not None and (one.fit is None or one.knee is not None):
+        out.append(f"measured: 90 % of the highest median is reached {_between(one)}")
     out.append(shape(one))
     return [text for text in out if text]
 

@@ -163,6 +163,8 @@ def _shape(series: Series, nouns: Nouns) -> list[str]:
         return spelled(axis, value, nouns)
 
     reached = f"90 % of the highest is reached with {spell(series.at(knee))} ({figure(knee).text()})"
+    if below := [n for n in map(series.at, series.cells) if n < series.at(knee)]:
+        reached += f", not with {_number(below[-1])}"
     if knee is peak:
         reached = _moved(series.at(peak), spell, peak)
     if curve is None:
