@@ -165,6 +165,8 @@ def test_a_full_disk_leaves_the_file_as_it_was(run: Path, monkeypatch: pytest.Mo
 def test_what_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no such run directory"):
         RunDirectory(tmp_path / "nothing")
+    with pytest.raises(StoreError, match=r"x\\udcff: the name is not UTF-8"):
+        RunWriter.check(tmp_path / "x\udcff")
     with pytest.raises(StoreError, match="no run was begun in it"):
         RunDirectory(tmp_path)
 

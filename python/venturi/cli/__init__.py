@@ -282,6 +282,27 @@ def _not_ours(error: Exception) -> VenturiError | None:
         return StoreError("the working directory has been deleted", hint="cd to one that is there")
     if isinstance(error, OSError) and error.filename is not None and error.errno in _REFUSALS:
         return StoreError(f"{listed([str(error.filename)])}: {error.strerror}")
-    from venturi.store import directory as store
+    if isinstance(error, UnicodeEncodeError) and re.search(r"[\udc80-\udcff]", error.object):
+        name = error.object[-200:].encode(errors="backslashreplace").decode()
+        return StoreError(f"{name}: a name that is not UTF-8", hint="give the file or directory another name")
+    return _too_little(error)
 
-    return store.what_is_damaged()
+
+def _too_little(error: Exception) -> VenturiError | None:
+    """What the system did not give: memory, files, processes."""
+    number, text = getattr(error, "errno", None), str(error)
+    # What a library could not load or start says why in words alone.
+    if isinstance(error, MemoryError) or number == errno.ENOMEM or "failed to map segment" in text:
+        what, hint = "no memory was left for this", "free -h; ulimit -v unlimited; or the container's limit"
+    elif number in (errno.EMFILE, errno.ENFILE):
+        what, hint = "no more files may be open", "ulimit -n 65536"
+    elif number == errno.EAGAIN or "can't start new thread" in text:
+        what, hint = (
+            "no more processes or threads may be started",
+            "ulimit -u; or the container's limit of pids",
+        )
+    else:
+        from venturi.store import directory as store
+
+        return store.what_is_damaged()
+    return VenturiError(f"{what}: {text or type(error).__name__}", ExitCode.SCENARIO, hint=hint)

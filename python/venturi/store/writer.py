@@ -47,6 +47,14 @@ class RunWriter:
     def check(path: str | os.PathLike[str]) -> None:
         """Raises StoreError where a run is there already, or there can be no directory."""
         root = Path(path)
+        try:
+            str(root).encode()
+        except UnicodeEncodeError:
+            # Other programs' libraries, which write and read parts of a run, take no such path.
+            raise StoreError(
+                f"{str(root).encode(errors='backslashreplace').decode()}: the name is not UTF-8",
+                hint="choose another directory by --out",
+            ) from None
         if (root / TRIALS).exists() or (root / ENVIRONMENT).exists():
             # The lock first: "a run is writing here" explains more than "exists".
             os.close(_take_lock(root))
