@@ -120,7 +120,7 @@ class Advised:
     def sure(self) -> bool:
         """Whether more than `enough` surely gains less than `within`."""
         if self.told is not None:
-            return self.told.enough(self.within) is not None
+            return self.told.enough(self.within) == self.enough
         gain = self.level(self.enough).gain
         return gain is not None and gain.high < self.within
 
@@ -321,7 +321,11 @@ def _best(
         cheapest=cheapest,
         tied=sorted((c for c in choices if c.tied), key=lambda c: -(c.speed.value or 0.0)),
         front=_front(choices),
-        advised=[a for n in settings if (a := _advise(good, alike, n, settings, within, cores, measure))],
+        advised=[
+            a
+            for n in settings
+            if (a := _advise(fastest.cell, good, alike, n, settings, within, cores, measure))
+        ],
         cells=len(good),
         cost_name=cost_name,
         judged=any(b is not None and b.judged for b in behind),
@@ -360,6 +364,7 @@ def _front(choices: list[Choice]) -> list[Choice]:
 
 
 def _advise(
+    fastest: Cell,
     cells: list[Cell],
     alike: list[Cell],
     name: str,
@@ -368,7 +373,8 @@ def _advise(
     cores: int | None,
     measure: str,
 ) -> Advised | None:
-    """What the pairs of cells that differ in this setting alone say of it; None where there are none."""
+    """What the pairs of cells that differ in this setting alone say of it; None where there are none. What
+    they do not tell apart from the value of the fastest cell is no better than that."""
     groups = _blocks(cells, name, settings, measure)
     if alike and sum(map(len, groups)) < LEAST_ROUNDS:
         groups = _blocks([*cells, *alike], name, settings, measure)
@@ -380,15 +386,22 @@ def _advise(
     levels = list(dict.fromkeys(v for b in near for v in b))
     is_number = all(isinstance(v, int | float) and not isinstance(v, bool) for v in levels)
     levels.sort(key=lambda v: (float(v), "") if is_number and isinstance(v, int | float) else (0.0, str(v)))
-    best = _best_level(near, levels)
+    best, own = _best_level(near, levels), _hashable(fastest.parameters.get(name))
+    if own in levels and own != best:
+        ahead = _level(near, own, best).gain
+        best = best if ahead is not None and ahead.significant else own
     found = tuple(_level(near, value, best) for value in levels)
     matters = effect(blocks, draws=DRAWS)
     numbers = [{float(v): x for v, x in b.items() if isinstance(v, int | float)} for b in near if is_number]
     curve = Curve.of(numbers)
+    if curve is not None and isinstance(best, int | float):
+        curve = replace(curve, highest=float(best))
     enough = best
     if curve is not None and curve.told:
         at = curve.enough(within)
-        enough = next(v for v in levels if v == (curve.ns[curve.peak] if at is None else at))
+        # Beyond the highest nothing is enough, if more loses in the end.
+        beyond = at is None or (curve.shape is Shape.FALLING and at > curve.ns[curve.peak])
+        enough = best if beyond else next(v for v in levels if v == at)
     elif matters is not None and matters.testable and not matters.significant:
         enough = levels[0]
     elif is_number:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from statistics import median
 from typing import TYPE_CHECKING
 
 from venturi.analysis.statistics.difference import FLOOR, moderated
@@ -78,6 +79,8 @@ class Curve:
     """Rising, at least two."""
     logs: tuple[tuple[float, ...], ...]
     """Logarithms of throughput: a tuple a round, in the order of `ns`."""
+    highest: float | None = None
+    """The N that tables have as the highest; None: it is the one of these rounds."""
 
     @classmethod
     def of(cls, rounds: Sequence[Mapping[float, float]]) -> Curve | None:
@@ -136,10 +139,18 @@ class Curve:
         worth = effective_number([row[end] - row[start] for row in self.logs])
         return math.sqrt((one + two) / worth), freedom
 
-    @property
+    @cached_property
     def peak(self) -> int:
-        """The place of the highest."""
-        return max(range(len(self.ns)), key=lambda i: self._means[i])
+        """The place of the highest, by medians as in tables, so that all sentences name the same."""
+        if self.highest in self.ns:
+            return self.ns.index(self.highest)
+        return max(range(len(self.ns)), key=lambda i: median(math.exp(row[i]) for row in self.logs))
+
+    @property
+    def rival(self) -> float | None:
+        """The N with the highest mean where that is another: the two cannot be told apart."""
+        most = max(range(len(self.ns)), key=lambda i: self._means[i])
+        return None if most == self.peak else self.ns[most]
 
     @cached_property
     def linear(self) -> float | None:
