@@ -26,7 +26,8 @@ def end(curve: Curve, spell: Spell, moved: str = "") -> str:
     if curve.loss is not None:
         lost = str(curve.loss).lstrip("-")
         at = f"{spell(peak)} ({moved})" if moved else spell(peak)
-        return f"highest with {at}; {spell(last)} lose {lost} of that"
+        like = f", not told apart from {spell(curve.rival)}" if curve.rival is not None else ""
+        return f"highest with {at}{like}; {spell(last)} lose {lost} of that"
     if curve.flat is not None:
         return f"flat from {spell(curve.flat)} ({curve.rest} at most beyond)"
     return undecided(curve, spell)
