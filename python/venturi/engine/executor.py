@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from venturi.common.core import load_core
+from venturi.common.credentials import named
 from venturi.engine import apart, plugin_calls
 from venturi.engine.tcp_probe import probe_tcp
 from venturi.targets.system import is_driver
@@ -86,6 +87,7 @@ class CoreExecutor:
         return apart.Handle(self._core.Control())
 
     def run_trial(self, spec: str, control: TrialControl) -> str:
+        named(spec)  # a loader has read no scenario
         if is_driver(json.loads(spec)["target"]):
             assert isinstance(control, apart.Handle)
             return apart.run(spec, control)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from venturi.common.credentials import without_named
 from venturi.common.errors import StoreError
 from venturi.engine.spec import FORMAT_VERSION
 from venturi.store.directory import (
@@ -107,7 +108,7 @@ class RunWriter:
 
     def write_environment(self, environment: Mapping[str, Any]) -> None:
         """Stores the environment of both ends; the format's version is added."""
-        document = {"format": FORMAT_VERSION, **environment}
+        document = {"format": FORMAT_VERSION, **without_named(environment)}
         self._replace(ENVIRONMENT, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
     @staticmethod
@@ -147,7 +148,7 @@ class RunWriter:
 
     def append_ceiling(self, line: Mapping[str, Any]) -> None:
         """Appends a probe of a physical limit."""
-        self._append(CEILINGS, line)
+        self._append(CEILINGS, without_named(line))
 
     def append_prediction(self, line: Mapping[str, Any]) -> None:
         """Appends a queued prediction."""

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import parse_qsl, urlsplit
 
+from venturi.common.credentials import filled
 from venturi.servers.chdb_results import pieces
 
 __all__ = ["Handler", "Server", "joined", "main"]
@@ -346,7 +347,7 @@ def main(words: list[str] | None = None, out: BinaryIO | None = None) -> None:
     parser.add_argument("--password-env")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     given = parser.parse_args(words)
-    settings = dict(word.split("=", 1) for word in given.set)
+    settings = dict(filled(word).split("=", 1) for word in given.set)
     password = os.environ.get(given.password_env or "", "")
     server = Server((given.host, given.port), given.data, password, settings)
     # A setting that the engine does not know is said now, not to every client.
