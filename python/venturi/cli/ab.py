@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import sys
 import time
@@ -85,7 +86,7 @@ def ab(
 
 
 def _address(where: str, url: str, servers: contextlib.ExitStack) -> str:
-    if "://" in where:
+    if re.match(r"[\w+.-]+://", where):
         return where
     from venturi.servers.commanded import PORT, Commanded
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from venturi.common.core import load_core
+from venturi.common.credentials import named
 from venturi.common.environment import open_files
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine import apart, plugin_calls
@@ -98,6 +99,7 @@ class CoreExecutor:
         return apart.Handle(self._core.Control())
 
     def run_trial(self, spec: str, control: TrialControl) -> str:
+        named(spec)  # a loader has read no scenario
         if is_driver(json.loads(spec)["target"]):
             assert isinstance(control, apart.Handle)
             return apart.run(spec, control)

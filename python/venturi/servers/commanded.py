@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from venturi.common import temporary
+from venturi.common.credentials import INSTEAD, command_tells_secret, filled
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.servers.throwaway import network
 from venturi.servers.throwaway.guarded import Guarded
@@ -33,6 +34,8 @@ class Commanded:
             self._words = shlex.split(command)
         except ValueError as error:
             raise VenturiError(f"{command}: {error}") from None
+        if command_tells_secret(self._words):
+            raise VenturiError("a secret in the command of a server is shown by errors", hint=INSTEAD)
         if not any(PORT in word for word in self._words):
             raise VenturiError(
                 f"{command}: neither a URL nor a command with {PORT}, where it takes its port",
@@ -49,8 +52,8 @@ class Commanded:
             guarded = Guarded(held.path, hold=[held.descriptor])
             ends.callback(guarded.close)
             log = held.path / "server.log"
-            words = [word.replace(PORT, str(port)) for word in self._words]
             try:
+                words = [filled(word.replace(PORT, str(port))) for word in self._words]
                 guarded.serve(words, log, signal.SIGTERM, _GRACE_SECONDS, os.environ, Path.cwd())
                 self._wait(guarded, port)
             except OSError as error:
@@ -58,6 +61,8 @@ class Commanded:
                 raise VenturiError(
                     f"{self._command}: does not listen on port {port}: {said}", ExitCode.UNREACHABLE
                 ) from None
+            except ValueError as error:
+                raise VenturiError(f"{self._command}: {error}") from None
             self._ends = ends.pop_all()
         return port
 

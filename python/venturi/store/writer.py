@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from venturi.common.credentials import without_named
 from venturi.common.errors import StoreError
 from venturi.common.processes import is_ending
 from venturi.engine.spec import FORMAT_VERSION
@@ -120,7 +121,7 @@ class RunWriter:
 
     def write_environment(self, environment: Mapping[str, Any]) -> None:
         """Stores the environment of both ends; the format's version is added."""
-        document = {"format": FORMAT_VERSION, **environment}
+        document = {"format": FORMAT_VERSION, **without_named(environment)}
         self._replace(ENVIRONMENT, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
     @staticmethod
@@ -160,7 +161,7 @@ class RunWriter:
 
     def append_ceiling(self, line: Mapping[str, Any]) -> None:
         """Appends a probe of a physical limit."""
-        self._append(CEILINGS, line)
+        self._append(CEILINGS, without_named(line))
 
     def append_prediction(self, line: Mapping[str, Any]) -> None:
         """Appends a queued prediction."""

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import parse_qsl, urlsplit
 
+from venturi.common.credentials import filled
 from venturi.servers.chdb_results import pieces
 
 __all__ = ["Handler", "Server", "joined", "main"]
@@ -483,7 +484,7 @@ def main(words: list[str] | None = None, out: BinaryIO | None = None) -> None:
     parser.add_argument("--memory", type=int)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     given = parser.parse_args(words)
-    settings = dict(word.split("=", 1) for word in given.set)
+    settings = dict(filled(word).split("=", 1) for word in given.set)
     password = os.environ.get(given.password_env or "", "")
     server = Server((given.host, given.port), given.data, password, settings, given.memory)
     # A setting that the engine does not know is said now, not to every client.
