@@ -251,6 +251,10 @@ def _clock(seen: Seen, hit: Hit) -> Lines:
     yield "batches are too small to be timed one by one"
 
 
+LITTLE_CPU = 0.5
+"""Of the time that workers are busy: with less of it in CPU time, that is said."""
+
+
 def _stage(seen: Seen, hit: Hit) -> Lines:
     end = end_of(seen, hit)
     p = seen.cell.parameters
@@ -262,6 +266,13 @@ def _stage(seen: Seen, hit: Hit) -> Lines:
     one = "worker is" if workers == 1 else f"{workers:g} workers are" if workers else "workers are"
     verb = "busy" if hit.cause is Cause.STAGE_BUSY else "the busiest,"
     yield f"the {end.name}'s {one} {verb} {percent(hit.numbers['occupancy'])}: {shares(end.work)}{detail}"
+    busy = hit.numbers["occupancy"] * (workers or 0.0)
+    if end.cpu is not None and end.cpu < LITTLE_CPU * busy:
+        # A stage lasts from its start to its end, whatever its thread does meanwhile.
+        yield (
+            f"of these {plural(float(f'{busy:.2g}'), 'core')}, only {end.cpu:.2g} are CPU time; in the rest "
+            "they wait in system calls or for a CPU"
+        )
     yield from _waits(seen.other(end))
 
 
