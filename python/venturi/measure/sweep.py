@@ -136,6 +136,7 @@ class Sweep:
             return False
         if line["outcome"] == "failed":
             result.failed += 1
+            result.failed_warmups += slot.warmup
             result.kinds.add(line["error"]["kind"])
             result.reasons[f"{line['error']['kind']}: {line['error']['message']}"] = None
             if self._run.on_failure == "stop":

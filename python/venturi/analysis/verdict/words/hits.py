@@ -21,7 +21,7 @@ from venturi.analysis.words.wording import (
     size,
     waiting,
 )
-from venturi.common.units import percent, plural
+from venturi.common.units import percent, plural, significant
 
 __all__ = ["HELPERS", "LACKS", "TITLES", "as_narrow", "end_of", "lines", "title"]
 
@@ -308,7 +308,7 @@ def _cipher(seen: Seen, hit: Hit) -> Lines:
 
 def _link(seen: Seen, hit: Hit) -> Lines:
     wire = hit.numbers.get("wire_bytes_per_second", 0.0)
-    wired = f"{rate(wire)} on the wire ({wire * 8 / 1e9:.3g} Gbit/s)"
+    wired = f"{rate(wire)} on the wire ({significant(wire * 8 / 1e9)} Gbit/s)"
     if hit.cause is Cause.RAW_TCP_REACHED:
         share = percent(hit.numbers["raw_tcp_share"])
         yield f"the path carries {wired}, {share} of what raw TCP can do on it"
@@ -407,7 +407,7 @@ def _acknowledgements(seen: Seen, hit: Hit) -> Lines:
     most = seen.streams / (seen.round_trip / 1e9)
     yield (
         f"{trip}, so {plural(seen.streams, nouns_of(seen.cell).stream)} with a batch in flight each can move "
-        f"{most:,.3g} batches/s; {seen.cell.batches.value:,.3g} were moved"
+        f"{significant(most)} batches/s; {significant(seen.cell.batches.value)} were moved"
     )
 
 
