@@ -53,6 +53,7 @@ def advise(
     found = [
         failures(measured),
         load_advice.errors(cells),
+        load_advice.stalled(cells),
         unverified(cells),
         stood_still(cells),
         noise_of_hosts(measured, samples),
