@@ -53,6 +53,7 @@ def advise(
     found = [
         *failures(measured),
         load_advice.errors(cells),
+        load_advice.stalled(cells),
         unverified(cells),
         weaker(cells),
         *disturbances(cells, measured, samples),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from venturi.analysis.statistics.curve import Curve
+from venturi.analysis.statistics.curve import GAIN, Curve
 from venturi.common.units import percent
 
 __all__ = ["end", "linear", "undecided"]
@@ -37,6 +37,11 @@ def undecided(curve: Curve, spell: Spell) -> str:
     """That it cannot be told, why, and what would tell."""
     first, last = spell(curve.ns[curve.start]), spell(curve.ns[-1])
     step = f"{last} against {first} cannot be told: {curve.step}"
+    low, high = curve.step.low, curve.step.high
+    if low is not None and high is not None and (low > 0 or high < 0):
+        # Which is more is told; a gain, or a loss, is a claim of 5 %.
+        moved = f"{last} move {'more' if low > 0 else 'less'} than {first}"
+        step = f"{moved}, but whether by over {percent(GAIN)} cannot be told: {curve.step}"
     if not curve.told:
         few = "one trial each has" if len(curve.logs) == 1 else f"{len(curve.logs)} trials each have"
         if curve.failed:

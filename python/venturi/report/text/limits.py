@@ -40,6 +40,7 @@ def document(
                 "payload_per_encoded": limit.ratio,
                 "meaning": limit.meaning,
                 "error": limit.error,
+                "moot": limit.moot,
             }
             for limit in found
         ],
@@ -91,6 +92,8 @@ def print_table(
 
     if not found:
         return
+    moot = [f"{limit.title} ({limit.moot})" for limit in found if limit.moot]
+    found = [limit for limit in found if not limit.moot]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
 
     def column(head: str, unit: str, justify: Literal["left", "right"]) -> None:
@@ -116,6 +119,9 @@ def print_table(
     for family, meaning in meanings:
         text = f"{family:<{indent}}{meaning}"
         for part in textwrap.wrap(text, room, subsequent_indent=" " * indent, break_on_hyphens=False):
+            console.print(Text(part, style="dim"))
+    if moot:
+        for part in textwrap.wrap(f"no limits: {'; '.join(moot)}", room, break_on_hyphens=False):
             console.print(Text(part, style="dim"))
     for line in (*(narrow.text for narrow in last), *packed(codecs)):
         console.print()
