@@ -16,11 +16,12 @@ __all__ = ["Interrupts"]
 
 
 class Interrupts:
-    """Ctrl-C, SIGTERM and SIGHUP: the first cancels what runs and ends the sweep, the second ends the
-    process."""
+    """Ctrl-C, SIGTERM and SIGHUP: the first cancels what runs and ends the sweep, the second waits for no
+    trial, the third not even for what was started to end."""
 
     def __init__(self) -> None:
         self.asked = False
+        self._left = False
         self._control: TrialControl | None = None
         self._before: dict[int, Any] = {}
 
@@ -30,9 +31,12 @@ class Interrupts:
         return not self.asked
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
-            # Nothing is lost: every trial that ended is on disk, and the server ends with this process.
+        if self._left:
             os._exit(ExitCode.INTERRUPTED)
+        if self.asked:
+            # Nothing is lost: every trial that ended is on disk. What was started and made goes.
+            self._left = True
+            raise KeyboardInterrupt
         self.asked = True
         if self._control is not None:
             self._control.cancel()

@@ -21,7 +21,9 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
     for name, text in value.items():
         plain = re.sub(r"(?i)^(basic|bearer|token)\s+", "", text)
         if (is_secret(name) or plain != text) and not plain.startswith("{env:"):
-            raise ValueError(f"{name} would be stored with the run; name its variable by header_env, or {INSTEAD}")
+            raise ValueError(
+                f"{name} would be stored with the run; name its variable by header_env, or {INSTEAD}"
+            )
     return value
 
 
