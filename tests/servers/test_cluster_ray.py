@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -169,10 +170,8 @@ def test_nothing_is_left_of_a_run_that_is_ended(
         code = driver.wait()
     finally:
         driver.kill()
-    # After a kill -9 Ray's own agents take up to a minute to see it, which is Ray's to know.
-    agents = ("ray::RuntimeEnvAgent", "ray::DashboardAgent") if number == signal.SIGKILL else ()
-    ours = [pid for pid, line in family.items() if not line.startswith(agents)]
-    wait_until(lambda: not alive(ours), lambda: [family[pid] for pid in ours if alive([pid])])
+    wait_until(lambda: not alive([*family]), lambda: [family[pid] for pid in family if alive([pid])])
+    assert not [*Path(tempfile.gettempdir()).glob(f"ray/session_*_{driver.pid}")]
     if number == signal.SIGINT:
         assert code == 130
         (line,) = RunDirectory(out).records()

@@ -17,11 +17,12 @@ __all__ = ["Interrupts"]
 
 class Interrupts:
     """Ctrl-C, SIGTERM and SIGHUP. The first cancels the trial and ends the sweep, which is kept. The second
-    does not wait for that. The command line then ends its process; a library raises KeyboardInterrupt,
-    after the first one when all is kept."""
+    waits for no trial. A third one ends the process of the command line, which then does not even wait for
+    what was started to end; a library raises KeyboardInterrupt, after the first one when all is kept."""
 
     def __init__(self) -> None:
         self.asked = False
+        self._left = False
         self._control: TrialControl | None = None
         self._before: dict[int, Any] = {}
 
@@ -31,11 +32,12 @@ class Interrupts:
         return not self.asked
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
-            if not is_program():
-                raise KeyboardInterrupt
-            # Nothing is lost: every trial that ended is on disk, and the server ends with this process.
+        if self._left and is_program():
             os._exit(ExitCode.INTERRUPTED)
+        if self.asked:
+            # Nothing is lost: every trial that ended is on disk. What was started and made goes.
+            self._left = True
+            raise KeyboardInterrupt
         self.asked = True
         if self._control is not None:
             self._control.cancel()

@@ -27,9 +27,10 @@ _POLL_SECONDS = 0.05
 class Commanded:
     """Ends with the `with`, and with this process, whatever ends that."""
 
-    def __init__(self, command: str) -> None:
-        """Raises VenturiError where the command cannot be read, or has no `{port}`."""
-        self._command = command
+    def __init__(self, command: str, port: int | None = None) -> None:
+        """`port`: None takes a free one. Raises VenturiError where the command cannot be read, or has no
+        `{port}`."""
+        self._command, self._port = command, port
         try:
             self._words = shlex.split(command)
         except ValueError as error:
@@ -46,7 +47,7 @@ class Commanded:
     def __enter__(self) -> int:
         """Its port, once somebody listens there. Raises VenturiError with its last words."""
         with contextlib.ExitStack() as ends:
-            port = network.free_port(HOST)
+            port = self._port or network.free_port(HOST)
             held = temporary.make("server")
             ends.callback(held.remove)
             guarded = Guarded(held.path, hold=[held.descriptor])
