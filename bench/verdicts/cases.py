@@ -49,6 +49,7 @@ def _of(*causes: Cause, end: str | None = None, stage: str | None = None) -> tup
 
 SERVER = _of(Cause.SERVER_WAITED_FOR, Cause.SERIAL_SERVER, end="server")
 SERIAL = _of(Cause.SERIAL_SERVER, end="server")
+WAITS = _of(Cause.SERVER_WAITS, end="server")
 A_SERVER = _of(Cause.SERVER_WAITED_FOR, end="server")
 LINKS = (Cause.RAW_TCP_REACHED, Cause.INTERFACE_FULL, Cause.SOCKET_BLOCKED)
 LINK = _of(*LINKS)
@@ -65,11 +66,11 @@ def _stage(end: str, stage: str) -> tuple[Verdicts, ...]:
 CASES: tuple[Case, ...] = (
     # Servers of somebody else's
     Case("foreign-sleeps-get", "server", "pyarrow, sleeps 3 ms a batch",
-         foreign("sleeps/3000", "--operation", "get"), SERVER),
+         foreign("sleeps/3000", "--operation", "get"), WAITS),
     Case("foreign-sleeps-get-4", "server", "the same, 4 streams",
-         foreign("sleeps/3000", "--operation", "get", "--streams", 4), SERVER),
+         foreign("sleeps/3000", "--operation", "get", "--streams", 4), WAITS),
     Case("foreign-sleeps-put", "server", "pyarrow, sleeps 3 ms a batch",
-         foreign("sleeps/3000", *put()), SERVER),
+         foreign("sleeps/3000", *put()), WAITS),
     Case("foreign-burns-get", "server", "pyarrow, burns 1 ms a batch",
          foreign("burns/1000", "--operation", "get"), SERVER),
     Case("foreign-burns-put", "server", "pyarrow, burns 1 ms a batch",
@@ -85,7 +86,7 @@ CASES: tuple[Case, ...] = (
     Case("foreign-sleeps-far", "server", "pyarrow, sleeps 3 ms a batch, on another host",
          linked(None, "--operation", "get", "--streams", 2, foreign="sleeps/3000"), SERVER, OR_PATH),
     Case("sink-sleeps", "server", "a store that sleeps 3 ms each 64 KiB",
-         sink("sleeps", 3000, "--streams", 2), SERVER),
+         sink("sleeps", 3000, "--streams", 2), WAITS),
     Case("sink-burns", "server", "a store that burns 2 ms each 64 KiB",
          sink("burns", 2000, "--streams", 1), SERVER),
     # One stage

@@ -63,6 +63,7 @@ def trial(
     server_end: dict[str, Any] | None = None,
     cpu: tuple[float, float] | None = (0.5, 0.5),
     round_trip: int | None = None,
+    helpers: dict[str, Any] | None = None,
     **more: Any,
 ) -> dict[str, Any]:
     """A trial of one second. Stages are shares of worker time, `cpu` is in cores; both default to idling."""
@@ -98,6 +99,7 @@ def trial(
             "sampler": {"samples": 10, "cpu_ns": 0, "share": 0.0},
             "client": end() if client_end is None else client_end,
             "server": (end() if server_end is None else server_end) or None,
+            **({"helpers": helpers} if helpers else {}),
         },
         "streams": [], "latency": {"service": None, "response": None}, "schedule": None, "pin": None,
         "instrument": {"clock_read_ns": 20.0, "clock_reads": 10, "share": 0.001},
@@ -156,6 +158,8 @@ def with_ends(given: dict[str, Any], end: Callable[..., dict[str, Any]] = end) -
     if "both_ends" in given:
         both = given.pop("both_ends")
         given |= {"client_end": both, "server_end": both}
+    if "helpers" in given:
+        given |= {"helpers": {role: end(**one) for role, one in given["helpers"].items()}}
     return given | {n: given[n] and end(**given[n]) for n in ("client_end", "server_end") if n in given}
 
 

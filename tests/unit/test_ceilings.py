@@ -293,7 +293,7 @@ def test_limits_for_machines() -> None:
     assert {limit["kind"] for limit in found["limits"]} == {"tcp", "engine"}
     assert all(limit["repeats"] == 3 and limit["bytes_per_second"] > 0 for limit in found["limits"])
     assert len(found["lines"]) == 3 * len(found["limits"]) and not found["interrupted"]
-    assert found["narrowest"][0]["text"].startswith("on this machine a loopback transfer cannot pass")
+    assert found["narrowest"][0]["text"].startswith("the lowest limit of a loopback transfer on this machine")
     # The slower end rules, and that is who encodes.
     words = ("--only", "codec", "--values", "sequential", "--format", "json", "-q")
     done = venturi("ceilings", "--executor", "support.model", *words)
@@ -309,7 +309,7 @@ def test_a_host_that_does_not_answer(core: object) -> None:
     )
     assert done.returncode == 4
     assert re.search(r"^error: raw TCP get.*Connection refused", done.stderr, re.M)
-    assert "hint: start a server there" in done.stderr and "on this machine a loopback" in done.stdout
+    assert "hint: start a server there" in done.stderr and "loopback transfer on this machine" in done.stdout
 
 
 def test_ctrl_c_prints_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,9 +334,9 @@ def test_the_narrowest_is_of_the_way_that_is_asked_for() -> None:
     found = limits([TCP, far, MEMORY])
     near, way = narrowest(found), narrowest(found, "node7:31337")
     assert near is not None and near.text.startswith(
-        "on this machine a loopback transfer cannot pass 5,000 MB/s"
+        "the lowest limit of a loopback transfer on this machine: 5,000 MB/s"
     )
-    assert way is not None and "cannot pass 1,000 MB/s: raw TCP put, 2 connections, node7:31337" in way.text
+    assert way is not None and "1,000 MB/s, raw TCP put, 2 connections, node7:31337" in way.text
     assert "memory copy, 2 cores 11,000 MB/s is x11 above" in way.text
     cached = narrowest(limits([line("tcp", 12e9), MEMORY]))
     assert cached is not None and "memory copy 11,000 MB/s does not bind" in cached.text

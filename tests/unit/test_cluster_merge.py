@@ -7,6 +7,7 @@ import json
 import random
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -267,6 +268,12 @@ def with_resources(given_: Part, cores: int, busy: float, rx: int, sockets: int,
     lead = {"same_machine": False, "clock": {"offset_ns": 4, "uncertainty_ns": 2}, "server": {"by": "self"}}
     of_all = {"client": client, "sampler": {"samples": 3, "cpu_ns": 2, "share": 0.1}}
     return changed(given_, resources=dict.fromkeys(lead) | (lead if given_.lead else {}) | of_all)
+
+
+def test_a_server_on_the_common_line_has_the_errors_of_both_clocks() -> None:
+    one, other = (with_resources(part, 2, 0.5, 1, 1, 1) for part in two())
+    found = merge([replace(one, clock=Clock(0, 3)), other])
+    assert found["resources"]["clock"] == {"offset_ns": 4, "uncertainty_ns": 5}
 
 
 def with_errors(given_: Part, code: str, first: int) -> Part:

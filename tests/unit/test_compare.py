@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,8 +24,11 @@ from support.compare import Line, base_run, chain, environment, run_like, said, 
 from support.draws import draws, slack
 from support.flight import served
 from support.golden import kept
-from support.run import ROOT, venturi
+from support.link import alive, tree
+from support.run import ROOT, command, venturi
+from support.run import environment as variables
 from support.synthetic import ENVIRONMENT, HOSTILE, cells, hostile, imported, make_run
+from support.wait import wait_until
 from venturi.analysis.compare.likeness import without_port
 from venturi.analysis.compare.runs import compare, compare_by
 from venturi.analysis.results import load
@@ -31,6 +36,7 @@ from venturi.analysis.statistics.change_points import change_points
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.report.page.page import page
 from venturi.report.text import versions
+from venturi.store.directory import RunDirectory
 
 
 def other_port(line: Line) -> Line:
@@ -594,6 +600,27 @@ def test_servers_that_run_already(tmp_path: Path) -> None:
         done = venturi("ab", *urls, *third, "--out", tmp_path / "run", "--threshold", "90%", *MEASURED)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("of 1 cell") == 2 and "run:  place=third" in done.stdout
+
+
+@pytest.mark.usefixtures("core")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_ab_that_is_ended_goes_on(number: signal.Signals, tmp_path: Path) -> None:
+    """Its run ends with it, and keeps no trial of servers that have gone."""
+    out, given = tmp_path / "run", variables(TMPDIR=str(tmp_path))
+    words = (*(SERVER, SERVER), "--threshold", "90%")
+    with subprocess.Popen(command("ab", *words, "--out", out, *MEASURED), env=given) as ab:
+        wait_until(lambda: (out / "trials.jsonl").exists() and (out / "trials.jsonl").read_bytes())
+        family = [*tree(ab.pid)]
+        ab.send_signal(number)
+    wait_until(lambda: not alive(family))
+    assert ab.returncode == (130 if number == signal.SIGTERM else -number)
+    assert number == signal.SIGKILL or not [*tmp_path.glob(".*.lock")]
+    before = (out / "trials.jsonl").read_text()
+    assert '"failed"' not in before
+    done = venturi("ab", *words, "--resume", out)
+    assert done.returncode == 0, done.stderr
+    trials = [it for it in RunDirectory(out).records() if it["outcome"] == "ok"]
+    assert len(trials) == 8 == len({(it["cell"], it["repeat"], it["warmup"]) for it in trials})
 
 
 @pytest.mark.usefixtures("core")

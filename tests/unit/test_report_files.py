@@ -184,6 +184,12 @@ def edited(share: float, **host: float) -> Any:
     return edit
 
 
+def standing(line: dict[str, Any]) -> dict[str, Any]:
+    """A batch that takes all of the trial."""
+    line["latency"]["service"]["max"] = line["times"]["interval_ns"]
+    return line
+
+
 def test_warnings_by_cause(tmp_path: Path) -> None:
     def found(matrix: dict[str, Any] | None = None, **options: Any) -> list[str]:
         run = make_run(tmp_path / "run", cells(("get",), (1,), **matrix or {}), repeats=6, **options)
@@ -198,6 +204,8 @@ def test_warnings_by_cause(tmp_path: Path) -> None:
     # The gravest first, and none hides another.
     assert found(edit=edited(1.0, steal=0.01001, busy=0.6)) == ["load", "steal"]
     assert found(edit=edited(1.0, steal=0.4, busy=0.3)) == ["steal", "load"]
+    assert found(edit=edited(1.0, steal=0.0, busy=0.001)) == ["balance"]
+    assert found(edit=standing) == ["stalled"]
     assert found(ceilings=False) == ["no-ceiling"]
     assert found({"verify": "none"}) == ["unverified"]
     assert found({"rows": (1_000_000,)}) == ["short"]

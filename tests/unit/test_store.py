@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +72,26 @@ def test_a_torn_last_line_is_repaired_on_resume(run: Path, torn: bytes) -> None:
     assert len(RunDirectory(run).records()) == 4
 
 
-def test_damage_in_the_middle_is_an_error(run: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda _: "garbage", "not a JSON object"),
+        (
+            lambda line: re.sub(r'("interval_ns":)\d+', r"\g<1>0", line),
+            "times.interval_ns is 0 in a good trial",
+        ),
+        (
+            lambda line: re.sub(r'("interval_ns":)\d+', r"\g<1>-5", line),
+            "times.interval_ns is -5, not a whole",
+        ),
+        (lambda line: line, "trial [0-9a-f]{16} is in line 1 already"),
+    ],
+)
+def test_damage_in_the_middle_is_an_error(change: Callable[[str], str], said: str, run: Path) -> None:
     path = run / "trials.jsonl"
     lines = path.read_text().splitlines()
-    path.write_text("\n".join([lines[0], "garbage", *lines[1:]]) + "\n")
-    with pytest.raises(StoreError, match=r"trials.jsonl:2: not a JSON object; the file is damaged"):
+    path.write_text("\n".join([lines[0], change(lines[0]), *lines[1:]]) + "\n")
+    with pytest.raises(StoreError, match=rf"trials.jsonl:2: {said}.*; the file is damaged"):
         RunDirectory(run).records()
 
 
@@ -84,8 +102,8 @@ def test_a_resume_takes_away_what_a_kill_left_half_written(run: Path) -> None:
     (run / "samples" / "0123.tmp").write_bytes(b"PAR1")
     (run / "samples" / "0123456789abcdef.parquet").write_bytes(b"PAR1")
     (run / "notes.txt").write_text("mine")
-    with RunWriter.resume(run) as writer:
-        assert writer.repaired == []
+    with RunWriter.resume(run) as resumed:
+        assert resumed.repaired == []
     assert {path.name for path in (run / "samples").iterdir()} == samples
     assert not list(run.glob("*.tmp")) and (run / "notes.txt").exists()
 
@@ -104,6 +122,17 @@ def test_two_runs_in_one_directory_are_refused(run: Path) -> None:
                 open_it(run)
     with pytest.raises(StoreError, match="holds a run already"):
         RunWriter.create(run)
+
+
+def test_what_a_killed_run_had_forked_is_waited_for(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    held = os.open(run / store.LOCK, os.O_RDWR | os.O_CREAT)
+    os.pwrite(held, f"{gone.pid}\n".encode(), 0)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    monkeypatch.setattr("venturi.store.writer.time.sleep", lambda seconds: os.close(held))
+    with RunWriter.resume(run) as resumed:
+        assert resumed.repaired == []
 
 
 @pytest.mark.parametrize("name", ["environment.json", "trials.jsonl"])
@@ -136,7 +165,9 @@ def test_a_full_disk_leaves_the_file_as_it_was(run: Path, monkeypatch: pytest.Mo
 def test_what_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no such run directory"):
         RunDirectory(tmp_path / "nothing")
-    with pytest.raises(StoreError, match="not a run directory"):
+    with pytest.raises(StoreError, match=r"x\\udcff: the name is not UTF-8"):
+        RunWriter.check(tmp_path / "x\udcff")
+    with pytest.raises(StoreError, match="no run was begun in it"):
         RunDirectory(tmp_path)
 
 

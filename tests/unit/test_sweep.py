@@ -410,8 +410,9 @@ def test_a_probe_that_is_interrupted_ends_the_run(tmp_path: Path) -> None:
             os.kill(os.getpid(), signal.SIGINT)
             return json.dumps({"bytes": 0, "interval_ns": 0, "outcome": "interrupted", "error": None})
 
-    done, _ = run(tmp_path / "r", ROUNDS + "repeats = 1\nwarmup = 0\n", Stopped())
-    assert done.result.interrupted and len(RunDirectory(tmp_path / "r").records()) == 8
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "r", ROUNDS + "repeats = 1\nwarmup = 0\n", Stopped())
+    assert len(RunDirectory(tmp_path / "r").records()) == 8
     assert {x["kind"] for x in lines_of(tmp_path / "r")} == {"tcp", "engine"}
 
 

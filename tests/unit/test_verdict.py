@@ -184,26 +184,20 @@ def database(server_process: dict[str, Any] | None = None, **given: Any) -> Verd
     return of(**with_ends(given, upserts.end), **seen)
 
 
-def test_a_sweep_tells_too_little_in_flight_from_a_lock() -> None:
-    cells = summarise(upserts.sweep((4, 16)))
-    few, many = verdicts(cells, upserts.ENVIRONMENT).values()
-    assert few.kind == "server"
-    assert (many.kind, many.title) == ("server", "server: a limit within it")
-    assert "4 batches in flight did as much" in many.sentence and "as 16" in many.sentence
-    assert "more connections" not in " | ".join(many.next)
-    # Real: four connections to the same rows did 15 % more than two, each batch 1.7 times as long.
-    lines = [*upserts.repeated({"streams": 2}, batch_ns=41.6e6, cpu=(0.1, 0.1)),
-             *upserts.repeated({"streams": 4}, batch_ns=70.7e6, cpu=(0.1, 0.1))]  # fmt: skip
-    _, queued = verdicts(summarise(lines), upserts.ENVIRONMENT).values()
-    assert queued.cause is Cause.SERVER_LIMIT and 0.1 < queued.numbers["gain"] < 0.2
-    assert "4 only 18 % more; each batch took 75.73 ms in place of 44.36 ms" in queued.sentence
-    # Twice as many that do nearly twice as much do not queue.
-    lines[5:] = upserts.repeated({"streams": 4}, batch_ns=44e6, cpu=(0.1, 0.1))
-    _, free = verdicts(summarise(lines), upserts.ENVIRONMENT).values()
-    assert free.cause is Cause.LITTLE_IN_FLIGHT
-    # Without the cell beside it nobody could know.
-    (alone,) = verdicts([c for c in cells if c.parameters["streams"] == 16], upserts.ENVIRONMENT).values()
-    assert alone.title == "too little in flight"
+def swept(cells: list[dict[str, Any]], at: int = -1, **shared: Any) -> Verdict:
+    """The verdict of one of the cells of a run; each has what is its own."""
+    lines: list[dict[str, Any]] = []
+    for number, one in enumerate(cells):
+        own = {**shared, **one}
+        if "batch_ns" in own:
+            own["given"] = {**shared.get("given", {}), **one.get("given", {})}
+            lines += upserts.repeated(**with_ends(own, upserts.end))
+        else:
+            own["parameters"] = {**shared.get("parameters", {}), **one.get("parameters", {})}
+            for repeat in range(5):
+                of_it = {"cell": f"{number}", "repeat": repeat, "rate": own["rate"] * (1 + repeat / 500)}
+                lines.append(trial(**with_ends(own | of_it)))
+    return list(verdicts(summarise(lines), OVER_LINKS).values())[at]
 
 
 @pytest.mark.parametrize("rows", [1, 10, 500])
@@ -350,7 +344,7 @@ def link(packed: bool = False, **given: Any) -> Verdict:
 
 @pytest.mark.parametrize(
     ("table", "make"),
-    [("transfers", case), ("upserts", database), ("charrow", judged), ("links", link)],
+    [("transfers", case), ("upserts", database), ("charrow", judged), ("links", link), ("sweeps", swept)],
 )
 def test_causes_and_words(table: str, make: Callable[..., Verdict]) -> None:
     check_table(table, make)

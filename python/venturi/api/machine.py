@@ -36,8 +36,8 @@ def ceilings(
     executor: Any = None,
     **credentials: Any,
 ) -> Ceilings:
-    """The limits that no transfer can pass: memory, TCP, disk, codecs, and Venturi itself; as `venturi
-    ceilings`, whose options these are.
+    """The limits of transfers here, each measured by itself: memory, TCP, disk, codecs, and Venturi; as
+    `venturi ceilings`, whose options these are.
 
     Args:
         url: A `venturi serve` on another host, to measure the way there as well.

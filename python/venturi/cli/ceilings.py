@@ -83,7 +83,7 @@ def ceilings(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Measure the limits that no transfer can pass: memory, sockets, disk, codecs, and Venturi itself."""
+    """Measure the limits of transfers here, each by itself: memory, sockets, disk, codecs, Venturi."""
     given = dict(locals()) | settings
     from venturi.cli.run import executed_by
     from venturi.measure import limits

@@ -69,7 +69,7 @@ class Ceilings:
 
     @property
     def narrowest(self) -> list[Narrowest]:
-        """What a transfer within this machine cannot pass, and one to the other host."""
+        """The lowest limit of a transfer within this machine, and of one to the other host."""
         ways = {(limit.fields["place"], limit.fields["kind"]) for limit in self.limits}
         places = dict.fromkeys(("local", self.place))
         # Where no sockets were measured, what bounds them all the same.

@@ -136,6 +136,7 @@ class Sweep:
             return False
         if line["outcome"] == "failed":
             result.failed += 1
+            result.failed_warmups += slot.warmup
             result.kinds.add(line["error"]["kind"])
             result.reasons[f"{line['error']['kind']}: {line['error']['message']}"] = None
             if self._run.on_failure == "stop":
@@ -191,6 +192,8 @@ class Sweep:
             self._endpoints.begin(slot.cell)
             record = completed(run_with_progress(call, spec, control, self._observer.progress))
             self._endpoints.moved(slot.cell, record)
+            if record["outcome"] == "failed" and (died := self._endpoints.died(slot.cell)) is not None:
+                record["error"] = {**record["error"], "message": f"{record['error']['message']}; {died}"}
             return record
         except VenturiError as error:
             kind = "unreachable" if error.exit_code == ExitCode.UNREACHABLE else "internal"

@@ -67,7 +67,13 @@ class RunDirectory:
                 f"{self.path}: no such run directory",
                 hint="runs are kept in venturi-runs/ unless --out says otherwise",
             )
-        if not (self.path / ENVIRONMENT).is_file() and not (self.path / TRIALS).is_file():
+        if not any((self.path / name).is_file() for name in (ENVIRONMENT, TRIALS, SCENARIO)):
+            with contextlib.suppress(OSError):
+                if all(p.name in (LOCK, SAMPLES) or p.suffix == ".tmp" for p in self.path.iterdir()):
+                    raise StoreError(
+                        f"{self.path}: the directory is empty: no run was begun in it",
+                        hint=f"begin one there: venturi run ... --out {self.path}",
+                    )
             raise StoreError(
                 f"{self.path}: not a run directory ({ENVIRONMENT} and {TRIALS} are missing)",
                 hint="name the directory that `venturi run` printed",

@@ -26,6 +26,7 @@ from venturi.analysis.advice.trials import (
     too_short,
     too_wide,
     two_speeds,
+    unbalanced,
     unverified,
     weaker,
 )
@@ -52,9 +53,11 @@ def advise(
     found = [
         *failures(measured),
         load_advice.errors(cells),
+        load_advice.stalled(cells),
         unverified(cells),
         weaker(cells),
         *disturbances(cells, measured, samples),
+        unbalanced(measured),
         instrument(cells),
         over_ceiling(cells),
         straggler_advice.advise(stragglers, cells, probes),

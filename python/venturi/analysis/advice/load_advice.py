@@ -15,6 +15,9 @@ from venturi.analysis.words.wording import listed
 from venturi.common.hdr import batches_for
 from venturi.common.units import Quantity, count, percent
 
+STALL_NS, STALL_TIMES, STALL_PART = 200e6, 20.0, 0.1
+"""A batch stood still that took so long (ns: TCP's shortest time-out), so many times what half of all took,
+and such a part of the trial."""
 BEHIND = 2.0
 """Response over service time from which batches wait longer for their turn than for the answer."""
 
@@ -34,6 +37,31 @@ def errors(cells: Sequence[Cell]) -> Advice | None:
         f"in {found.trials} of {len(good)} good trials {listed(words(found))}",
         cause,
         "Figures count acknowledged rows only; what is in doubt was allowed for in the verification",
+    )
+
+
+def stalled(cells: Sequence[Cell]) -> Advice | None:
+    """Trials that count although a batch of them waited for a large part of the trial."""
+    good = [(r, c) for c in cells for r in c.records]
+    found = [
+        (longest, half, interval, c)
+        for r, c in good
+        if (interval := numeric(r, "times", "interval_ns"))
+        and (longest := latency(r, "service", "max")) is not None
+        and (half := latency(r, "service", "p50") or latency(r, "service", "mean")) is not None
+        and longest >= max(STALL_NS, STALL_TIMES * half, STALL_PART * interval)
+    ]
+    if not found:
+        return None
+    *times, cell = max(found, key=lambda one: one[0])
+    took, usual, whole = (Quantity(ns, unit="ns").text() for ns in times)
+    return Advice(
+        "stalled",
+        f"in {len(found)} of {len(good)} good trials a batch stood still for a large part of the trial "
+        f"(most: {took} of {whole}, while half of the batches took {usual} or less, {cell.operation})",
+        "the server, the path or this machine stopped for that time: a checkpoint, a collection of garbage, "
+        "a packet that was sent again after a time-out",
+        "The figures hold that time. When it was: `venturi report`, throughput within a trial",
     )
 
 

@@ -17,14 +17,14 @@ from venturi.analysis.cells.summary import Cell, ends_by_itself, varying
 from venturi.analysis.statistics import speeds
 from venturi.analysis.statistics.intervals import range_coverage
 from venturi.analysis.words import labels
-from venturi.analysis.words.wording import nouns_of
+from venturi.analysis.words.wording import listed, nouns_of
 from venturi.common.units import Quantity, percent, plural
 from venturi.targets.system import NO_PLACE, is_shared, scheme_of, servers_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-from venturi.analysis.cells.noise import noise, noise_of_samples
+from venturi.analysis.cells.noise import balance, noise, noise_of_samples
 
 __all__ = [
     "cut_short",
@@ -39,6 +39,7 @@ __all__ = [
     "too_short",
     "too_wide",
     "two_speeds",
+    "unbalanced",
     "unverified",
     "weaker",
 ]
@@ -49,6 +50,8 @@ STEAL = 0.01
 OTHER_LOAD = 0.05
 """Share of all CPUs. Below a twentieth, a benchmark on a desktop would warn each time, and nobody would
 read it."""
+LEAST_OVER, OVER = 0.2, 0.1
+"""Cores, and the part of a host's busy time, by which ticks alone may make processes use more than that."""
 INSTRUMENT = 0.01
 WIDE = 0.10
 SHORT_NS = 100e6
@@ -254,6 +257,23 @@ def _others(shares: Sequence[tuple[float, float]]) -> tuple[float, Advice] | Non
         f"other processes used {percent(other)} of this host's CPUs in the median trial",
         "something else was running",
         "See who with `venturi doctor`, stop it and run again",
+    )
+
+
+def unbalanced(measured: Sequence[Mapping[str, Any]]) -> Advice | None:
+    """Trials whose processes used more CPU time than their host was busy, which cannot be."""
+    known = [b for r in measured if (b := balance(r)) is not None]
+    over = [b for b in known if -b.others > max(LEAST_OVER, OVER * b.busy)]
+    if not over:
+        return None
+    most = min(over, key=lambda b: b.others)
+    parts = listed(f"{role} {used:.2f}" for role, used in most.parts.items())
+    return Advice(
+        "balance",
+        f"in {len(over)} of {len(known)} trials the run's processes used more CPU time than their host was "
+        f"busy (most: {parts}, the host {most.busy:.2f} cores)",
+        "the kernel counts one of the two by its ticks, or a process was counted twice",
+        "Read no verdict on CPUs from these trials; longer ones may agree: --duration 5s",
     )
 
 

@@ -13,7 +13,7 @@ from venturi.analysis.cells.probed import codec_of, data_label, pinned, together
 from venturi.analysis.statistics.intervals import Interval, median_interval, ratio_interval
 from venturi.common import links
 from venturi.common.units import Quantity
-from venturi.targets.system import PIPES, is_shared, is_tls, is_unix, scheme_of
+from venturi.targets.system import DRIVERS, FILES, NO_PLACE, PIPES, is_shared, is_tls, is_unix, scheme_of
 
 __all__ = [
     "NEAR",
@@ -23,6 +23,7 @@ __all__ = [
     "binding",
     "share",
     "surely_above",
+    "unpacked",
     "why_passed",
 ]
 
@@ -37,6 +38,10 @@ RAW_TCP, RAW_PIPE, ENGINE, MEMORY, DISK = "raw TCP", "raw pipe", "engine", "memo
 RAW_UNIX, CIPHER, LINK = "raw Unix socket", "AES-128-GCM", "link"
 SOCKETS = {"tcp": RAW_TCP, "unix": RAW_UNIX}
 """Limits of bare sockets, by the kind of their probes."""
+SOCKETLESS = (*FILES, *NO_PLACE, *DRIVERS)
+"""Schemes whose data pass no socket of Venturi's: their engine is in the client's process, or a driver's."""
+PACKED = 0.98
+"""Encoded bytes over payload, from which on a codec has packed nothing, and unpacks nothing."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,14 @@ Sample = tuple[float, int | None]
 """A probe's rate and its round, None where it was made before them."""
 
 
+def unpacked(probe: Mapping[str, Any]) -> bool:
+    """Whether a codec was to unpack what it had not packed: Arrow then has the bytes as they are."""
+    moved, encoded = probe.get("bytes"), probe.get("encoded_bytes")
+    codec, _, verb = str(probe.get("name")).rpartition("-")
+    packs = probe.get("kind") == "codec" and codec != "ipc" and verb == "decode"
+    return bool(packs and moved and encoded and encoded >= PACKED * moved)
+
+
 class Limits:
     """The probes of a run, ordered once, so that thousands of cells find theirs quickly."""
 
@@ -147,6 +160,8 @@ class Limits:
             if probe.get("outcome", "ok") != "ok" or not moved or not took:
                 continue
             kind = str(probe.get("kind") or "tcp")
+            if unpacked(probe):
+                continue
             names = {
                 "tcp": (
                     "place",
@@ -211,6 +226,9 @@ class Limits:
         limits = _held_against(found, done)
         # What passed sockets, or a pipe, faster than memory is copied stayed in the processor's cache,
         # so memory is no limit. Compared are bytes on the wire: those passed.
+        if MEMORY in limits and ENGINE in limits and _above(limits[ENGINE], limits[MEMORY]):
+            # Batches that are only referred to, and read by nobody, are no bytes that were moved.
+            del limits[ENGINE]
         wire = next(iter(_held_against([raw], done).values()), None)
         if wire is not None and MEMORY in limits and _above(wire, limits[MEMORY]):
             del limits[MEMORY]
@@ -233,7 +251,7 @@ class Limits:
 
     def _sockets(self, parameters: Mapping[str, Any], size: float | None) -> Ceiling | None:
         url = str(parameters.get("target") or "")
-        if is_shared(url):
+        if is_shared(url) or scheme_of(url) in SOCKETLESS:
             return None
         kind = "unix" if is_unix(url) else "tcp"
         own = parameters.get("place")

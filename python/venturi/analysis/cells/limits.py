@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from venturi.analysis.cells.ceilings import CIPHER, RAW_UNIX, SOCKETS
+from venturi.analysis.cells.ceilings import CIPHER, RAW_UNIX, SOCKETS, unpacked
 from venturi.analysis.cells.probed import IDENTITY, alone
 from venturi.analysis.statistics.intervals import Interval, median_interval
 from venturi.common.units import Quantity
@@ -32,6 +32,8 @@ class Limit:
     rates: tuple[float, ...] = field(default=(), repr=False)
     ratio: float | None = None
     """Of a codec: payload bytes to a byte that they are encoded as."""
+    moot: str | None = None
+    """Why it is no limit, of what was measured and limits nothing."""
 
     @property
     def quantity(self) -> Quantity:
@@ -124,7 +126,16 @@ def limits(lines: Sequence[Mapping[str, Any]]) -> list[Limit]:
     for line in lines:
         groups.setdefault(tuple(line.get(name) for name in IDENTITY), []).append(line)
     cores = max((int(x.get("threads") or 1) for x in lines if x.get("kind") == "memory"), default=1)
-    return [_limit(group, cores) for group in groups.values()]
+    found = [_limit(group, cores) for group in groups.values()]
+    memory = max((_median(one) for one in found if one.fields.get("kind") == "memory"), default=None)
+    return [_without_moving(one, memory) for one in found]
+
+
+def _without_moving(limit: Limit, memory: float | None) -> Limit:
+    """One of Venturi's engine that is above memory is none: its batches were referred to, and not moved."""
+    if limit.fields.get("kind") != "engine" or memory is None or _median(limit) <= memory:
+        return limit
+    return replace(limit, moot="nobody reads its batches")
 
 
 def _limit(group: Sequence[Mapping[str, Any]], cores: int) -> Limit:
@@ -150,6 +161,7 @@ def _limit(group: Sequence[Mapping[str, Any]], cores: int) -> Limit:
         cached=any(x.get("cached") for x in group),
         rates=tuple(rates),
         ratio=sum(x["bytes"] for x in good) / encoded if encoded else None,
+        moot="these data were not packed" if any(map(unpacked, good)) else None,
     )
 
 
@@ -162,8 +174,8 @@ class Narrowest:
 
 
 def narrowest(found: Sequence[Limit], place: str = "local", socket: str = "tcp") -> Narrowest | None:
-    """What a transfer to `place` by such a socket (`tcp`, `unix`) cannot pass; None where nothing that limits
-    one was measured.
+    """The lowest limit of a transfer to `place` by such a socket (`tcp`, `unix`); None where nothing that
+    limits one was measured.
 
     Of each kind the best counts: over more connections or cores there may be more to be had. Disk and codecs
     are left out, for they bind only what is stored or compressed.
@@ -171,7 +183,7 @@ def narrowest(found: Sequence[Limit], place: str = "local", socket: str = "tcp")
     best: dict[str, Limit] = {}
     for limit in found:
         kind = str(limit.fields.get("kind"))
-        if limit.rate is None or kind not in (socket, "memory", "engine"):
+        if limit.rate is None or limit.moot or kind not in (socket, "memory", "engine"):
             continue
         if kind == socket and (limit.fields.get("place") != place or alone(limit.fields.get("name"))):
             continue
@@ -190,13 +202,13 @@ def narrowest(found: Sequence[Limit], place: str = "local", socket: str = "tcp")
         for other in others
     )
     path = (
-        "on this machine a loopback transfer"
+        "a loopback transfer on this machine"
         if place == "local"
-        else f"between this machine and {place} a transfer"
+        else f"a transfer between this machine and {place}"
     )
     if socket == "unix":
-        path = f"over a Unix socket{'' if place == 'local' else f' to {place}'} a transfer"
-    text = f"{path} cannot pass {lowest.quantity.number('MB/s')} MB/s: {lowest.title}{above}{cached}"
+        path = f"a transfer over a Unix socket{'' if place == 'local' else f' to {place}'}"
+    text = f"the lowest limit of {path}: {lowest.quantity.number('MB/s')} MB/s, {lowest.title}{above}{cached}"
     return Narrowest(lowest, text)
 
 

@@ -1,29 +1,60 @@
-"""What else the hosts of a trial were doing."""
+"""Whose work the CPUs of a trial's hosts did."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from venturi.analysis.cells.figures import get, numeric, quotient
 
-__all__ = ["noise", "noise_of_samples"]
+__all__ = ["Balance", "balance", "noise", "noise_of_samples"]
+
+
+@dataclass(frozen=True)
+class Balance:
+    """CPU time of the client's host in a trial, in cores."""
+
+    cores: float
+    busy: float
+    parts: Mapping[str, float]
+    """Of the run's own processes, by role: `client`, `server` where it is known to share the host, and
+    Venturi's helpers, as `relay`."""
+
+    @property
+    def others(self) -> float:
+        """What is left for processes that are not the run's. Below 0 where the parts are more than the whole,
+        by what the kernel's ticks round, if the record is right."""
+        return self.busy - sum(self.parts.values())
+
+
+def balance(record: Mapping[str, Any]) -> Balance | None:
+    """From the summary in the record (`resources`, docs/format.md); None where it lacks the host's busy time,
+    or that of the client's process."""
+    resources = record.get("resources")
+    client = get(resources, "client")
+    busy, cores = numeric(client, "host", "busy_share"), numeric(client, "host", "cores")
+    own = _process_cores(client)
+    if busy is None or not cores or own is None:
+        return None
+    parts = {"client": own}
+    if get(resources, "same_machine") and (served := _process_cores(get(resources, "server"))) is not None:
+        parts["server"] = served
+    helpers = get(resources, "helpers") or {}
+    parts |= {role: used for role in helpers if (used := _process_cores(helpers[role])) is not None}
+    return Balance(cores, busy * cores, parts)
 
 
 def noise(record: Mapping[str, Any]) -> tuple[float, float] | None:
     """Shares of all CPU time of the client's host in a trial that others stole and that other processes used.
 
-    From the summary in the record (`resources`, docs/format.md). The server's CPU is taken off where it is
-    known to share the machine. None where the trial has no such summary.
+    None where the trial has no such summary.
     """
-    client = get(record, "resources", "client")
-    busy, cores = numeric(client, "host", "busy_share"), numeric(client, "host", "cores")
-    own = _process_cores(client)
-    if busy is None or not cores or own is None:
+    found = balance(record)
+    if found is None:
         return None
-    if get(record, "resources", "same_machine"):
-        own += _process_cores(get(record, "resources", "server")) or 0.0
-    return numeric(client, "host", "steal_share") or 0.0, max(0.0, busy - own / cores)
+    steal = numeric(record, "resources", "client", "host", "steal_share") or 0.0
+    return steal, max(0.0, found.others / found.cores)
 
 
 def _process_cores(end: Any) -> float | None:

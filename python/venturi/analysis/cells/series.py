@@ -70,11 +70,14 @@ class Series:
     def curve(self) -> Curve | None:
         """What may be said of it; None where no round holds a trial of every cell."""
         failing = {self.at(c) for c in self.cells if c.good < c.trials}
-        own = Curve.of(self._rounds(self.cells), failing, repeats=True)
-        if not self.alike or (own is not None and own.told):
-            return own
-        every = [one for cells in (self.cells, *self.alike) for one in self._rounds(cells)]
-        return Curve.of(every, failing)
+        found = Curve.of(self._rounds(self.cells), failing, repeats=True)
+        if self.alike and (found is None or not found.told):
+            every = [one for cells in (self.cells, *self.alike) for one in self._rounds(cells)]
+            found = Curve.of(every, failing)
+        if found is None:
+            return None
+        known = [c for c in self.cells if self.at(c) in found.ns]
+        return replace(found, highest=self.at(max(known, key=lambda c: figure(c).value or 0.0)))
 
     @property
     def pooled(self) -> int:

@@ -10,7 +10,7 @@ from venturi.analysis.models.fits import AxisFit, EffectFit, SizeFit
 from venturi.analysis.statistics.intervals import Interval
 from venturi.analysis.statistics.scaling import Scaling
 from venturi.analysis.words import curves
-from venturi.common.units import MISSING, Quantity, count, p_value, percent, plural
+from venturi.common.units import MISSING, Quantity, count, p_value, percent, plural, significant
 
 SINGULAR = {"streams": "stream", "threads": "thread", "encoders": "encoder", "decoders": "decoder"}
 SINGULAR |= {"hosts": "host", "loaders": "loader", "partitions": "partition", "columns": "column"}
@@ -43,7 +43,7 @@ def setting(where: Mapping[str, Any]) -> str:
 
 def plain_number(interval: Interval, digits: int = 3) -> str:
     """`0.32 [0.29..0.35]`."""
-    value, low, high = (f"{v:.{digits}g}" for v in (interval.median, interval.low, interval.high))
+    value, low, high = (significant(v, digits) for v in (interval.median, interval.low, interval.high))
     return f"{value} [{low}..{high}]"
 
 
@@ -120,8 +120,9 @@ def knee(one: AxisFit) -> str:
     found = one.knee
     if found is None:
         return f"knee (90 % of the highest) {_between(one)}"
-    text = f"knee (90 % of the peak) at {several(one.axis, found.median)}"
-    return text + (f" [{count(found.low)}..{count(found.high)}]" if found.high > found.low else "")
+    text = f"knee (90 % of the peak) at {several(one.axis, round(found.median))}"
+    low, high = count(round(found.low)), count(round(found.high))
+    return text if low == high else f"{text} [{low}..{high}]"
 
 
 def _between(one: AxisFit) -> str:
@@ -164,9 +165,10 @@ def effect_sentence(one: EffectFit) -> str:
     found = one.effect
     levels = ", ".join(count(v) if isinstance(v, int | float) else str(v) for v in found.levels[:8])
     spread = f"{percent(found.spread, 1)} between best and worst"
-    basis = f"{p_value(found.p)}, {found.pairs} settings of the others, {spread}"
+    others = f"{plural(found.pairs, 'setting')} of the others"
+    basis = f"{p_value(found.p)}, {others}, {spread}"
     if not found.testable:
-        few = f"{found.pairs} settings of the others are too few to test it"
+        few = f"{others} {'is' if found.pairs == 1 else 'are'} too few to test it"
         return (
             f"{one.operation}: {one.parameter} ({levels}): {spread}, but {few} "
             f"({p_value(found.least)} at best); more repeats or settings would do"

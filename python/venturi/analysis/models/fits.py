@@ -27,6 +27,7 @@ from venturi.analysis.statistics.hockney import Hockney
 from venturi.analysis.statistics.intervals import Interval
 from venturi.analysis.statistics.laws import Refused
 from venturi.analysis.statistics.scaling import Scaling
+from venturi.common.units import plural
 
 SIZES = ("rows_per_stream", "bytes_per_stream")
 NO_AXIS = frozenset(
@@ -312,7 +313,7 @@ def _scaling(
         )
     if thin:
         found.notes.append(
-            f"{operation}: no law over {axis} for {thin} settings of the other parameters: under "
+            f"{operation}: no law over {axis} for {plural(thin, 'setting')} of the other parameters: under "
             f"{scaling.LEAST_POINTS} different values"
         )
 

@@ -122,7 +122,7 @@ class Advised:
     def sure(self) -> bool:
         """Whether more than `enough` surely gains less than `within`."""
         if self.told is not None:
-            return self.told.enough(self.within) is not None
+            return self.told.enough(self.within) == self.enough
         gain = self.level(self.enough).gain
         return gain is not None and gain.high < self.within
 
@@ -314,7 +314,9 @@ def _best(
         Choice(c, speed_of(c, measure), cost, b) for c, cost, b in zip(good, costs, behind, strict=True)
     ]
     fastest = choices[first]
-    advised = [a for n in settings if (a := _advise(good, alike, n, settings, within, cores, measure))]
+    advised = [
+        a for n in settings if (a := _advise(fastest.cell, good, alike, n, settings, within, cores, measure))
+    ]
     tied = [c for c in choices if c is not fastest and _tied(c, fastest, advised)]
     floor = (fastest.speed.value or 0.0) * (1 - within)
     near = [c for c in choices if (c.speed.value or 0.0) >= floor]
@@ -378,6 +380,7 @@ def _front(choices: list[Choice]) -> list[Choice]:
 
 
 def _advise(
+    fastest: Cell,
     cells: list[Cell],
     alike: list[Cell],
     name: str,
@@ -386,7 +389,8 @@ def _advise(
     cores: int | None,
     measure: str,
 ) -> Advised | None:
-    """What the pairs of cells that differ in this setting alone say of it; None where there are none."""
+    """What the pairs of cells that differ in this setting alone say of it; None where there are none. What
+    they do not tell apart from the value of the fastest cell is no better than that."""
     groups = _blocks(cells, name, settings, measure)
     pooled = bool(alike) and sum(map(len, groups)) < LEAST_ROUNDS
     if pooled:
@@ -402,15 +406,23 @@ def _advise(
     alone = len(settings) == 1 and not pooled
     figures = {_hashable(c.parameters.get(name)): speed_of(c, measure).value or 0.0 for c in cells if alone}
     best = max(levels, key=lambda v: figures[v]) if alone else _best_level(near, levels)
+    own = _hashable(fastest.parameters.get(name))
+    if own in levels and own != best:
+        ahead = _level(near, own, best, figures).gain
+        best = best if ahead is not None and ahead.significant else own
     found = tuple(_level(near, value, best, figures) for value in levels)
     matters = effect(blocks, draws=DRAWS)
     numbers = [{float(v): x for v, x in b.items() if isinstance(v, int | float)} for b in near if is_number]
     failing = {float(c.parameters[name]) for c in cells if c.good < c.trials} if is_number else ()
     curve = Curve.of(numbers, failing, repeats=alone)
+    if curve is not None and isinstance(best, int | float):
+        curve = replace(curve, highest=float(best))
     enough = best
     if curve is not None and curve.told:
         at = curve.enough(within)
-        enough = next(v for v in levels if v == (curve.ns[curve.peak] if at is None else at))
+        # Beyond the highest nothing is enough, if more loses in the end.
+        beyond = at is None or (curve.shape is Shape.FALLING and at > curve.ns[curve.peak])
+        enough = best if beyond else next(v for v in levels if v == at)
     elif matters is not None and matters.testable and not matters.significant:
         enough = levels[0]
     elif is_number:

@@ -32,6 +32,9 @@ class Answer:
     low: float
     high: float
     """95 % of it."""
+    trial_low: float
+    trial_high: float
+    """Where another trial of it would lie, in 95 %: repeats scatter round what is believed."""
     headroom: float
     """By how much another candidate might still be faster, as a share: the largest 95 % bound of all others
     over the best's mean; 0 where none might."""
@@ -135,16 +138,20 @@ class Search:
         belief = self.belief
         if belief is None:
             at, value = self._trials[0]
-            return Answer(at, value, value, value, math.inf, 1)
+            return Answer(at, value, value, value, -math.inf, math.inf, math.inf, 1)
         known = np.array(sorted({at for at, _ in self._trials}))
         best = int(known[np.argmax(belief.mean[known])])
         mean, half = float(belief.mean[best]), 1.96 * float(belief.deviation[best])
+        # As far as its own trials lie off, where that is more than all trials let expect.
+        off = max(abs(value - mean) for at, value in self._trials if at == best)
+        scatter = max(math.hypot(half, 1.96 * belief.noise), off)
         bound = belief.mean + 1.96 * belief.deviation
         bound[best] = -math.inf
         for candidate in self._failed:
             bound[candidate] = -math.inf
         ahead = max(0.0, math.expm1(float(bound.max()) - mean))
-        return Answer(best, mean, mean - half, mean + half, ahead, len(known))
+        within = (mean - half, mean + half, mean - scatter, mean + scatter)
+        return Answer(best, mean, *within, ahead, len(known))
 
     def effects(
         self, candidates: Sequence[Mapping[str, Any]]

@@ -86,6 +86,8 @@ class Curve:
     """Rounds beside these that lack an N of `ns` because it failed."""
     repeats: bool
     """Whether the rounds are repeats of the same trials."""
+    highest: float | None = None
+    """The N that tables have as the highest; None: it is the one of these rounds."""
 
     @classmethod
     def of(
@@ -164,10 +166,18 @@ class Curve:
         worth = effective_number([row[end] - row[start] for row in self.logs])
         return math.sqrt((one + two) / worth), freedom
 
-    @property
+    @cached_property
     def peak(self) -> int:
-        """The place of the highest."""
+        """The place of the highest, as in tables where it is known, so that all sentences name the same."""
+        if self.highest in self.ns:
+            return self.ns.index(self.highest)
         return max(range(len(self.ns)), key=lambda i: self.figures[i])
+
+    @property
+    def rival(self) -> float | None:
+        """The N with the highest mean where that is another: the two cannot be told apart."""
+        most = max(range(len(self.ns)), key=lambda i: fmean(row[i] for row in self.logs))
+        return None if most == self.peak else self.ns[most]
 
     @cached_property
     def linear(self) -> float | None:

@@ -74,6 +74,10 @@ class Cause(Name):
         "clock-reading", "load-generator", "Reading the clock takes a visible part of the trial.",
         ("clock_share",), ("handicap", "verify", _BATCHES, *_STREAMS, "generate", "messages"),
     )  # fmt: skip
+    LINK_RELAY = (
+        "link-relay", "load-generator", "The relay of --link, a process of Venturi's, can pass on no more.",
+        ("busy", "cores", "relay_share", "thread_busy", "cpu_cores"), ("link",),
+    )  # fmt: skip
     CORES_FULL = (
         "cores-full", "cores", "All CPUs that an end may use are busy with the work of the two ends.",
         ("busy", "cores", "stolen", "others"),
@@ -224,10 +228,15 @@ class Cause(Name):
         ("waiting", "thread_busy", "cpu_cores", "run_delay"),
         (*_STREAMS, _BATCHES, "target", "data", "in_flight", "method", "statement", "durable", "messages"),
     )  # fmt: skip
+    SERVER_WAITS = (
+        "server-waits", "server", "The client waits for a server whose process mostly waits itself.",
+        ("waiting", "cpu_cores", "batch_ns", "batch_cpu_ns"),
+        (*_STREAMS, _BATCHES, "target", "data", "messages", "durable"),
+    )  # fmt: skip
     SERIAL_SERVER = (
         "serial-server", "server",
         "The server uses about one core and moves as much, however many streams it has.",
-        ("cpu_cores", "streams", "other_cpu_cores", "other_streams"), ("target", "data"),
+        ("cpu_cores", "streams", "other_cpu_cores", "other_streams"), ("target", "data", _BATCHES),
     )  # fmt: skip
     CORES_OF_OTHERS = (
         "cores-of-others", "cores", "The CPUs are full, mostly of what neither end does.",
@@ -327,6 +336,8 @@ class Why(Name):
     PROFILE_PLUGIN = "profile-plugin", "where that time goes: py-spy top --pid PID, while a trial runs"
     PROFILE_DRIVER = "profile-driver", "where that time goes: perf top --pid PID, while a trial runs"
     DRIVER_OPTIONS = "driver-options", "options of the driver, as the size of its batches: --driver-option"
+    LARGER_FRAMES = "larger-frames", "packets of 9,000 bytes, of which the relay passes on a sixth as many"
+    RELAY_CORES = "relay-cores", "more or faster cores here: the relay needs up to two, one for each way"
     OWN_CORE = "own-core", "keep the client off the server's core"
     WITHOUT_PIN = "without-pin", "without --pin"
     LARGER_QUOTA = "larger-quota", "a larger CPU quota for the {end}'s control group than {quota:g} cores"
@@ -338,6 +349,10 @@ class Why(Name):
     PROFILE_SERVER = (
         "profile-server",
         "where that core goes, on the server's host: perf top -g -p PID, of Python py-spy top --pid PID",
+    )
+    TRACE_SERVER = (
+        "trace-server",
+        "what it waits for, on its host during a trial: strace -f -c -p PID, of Python py-spy dump --pid PID",
     )
     PROFILE_PROGRAM = (
         "profile-program",
@@ -395,7 +410,7 @@ class Why(Name):
     NO_FSYNC = "no-fsync", "what durability costs, by not waiting for the disk"
     NO_LOG = "no-log", "what its log costs, by keeping none"
     MEND = "mend", "mend what made them fail"
-    OWN_TRIALS = "own-trials", "the same moved by Venturi"
+    OWN_TRIALS = "own-trials", "a similar transfer by Venturi"
     KEEPS_NONE = (
         "keeps-none",
         "record CPU at both ends, and the path, while it runs: the imported tool keeps none",
@@ -405,6 +420,7 @@ class Why(Name):
     SAMPLES = "samples", "with samples"
     SERVERS_HOST = "servers-host", "the same on the server's own host, where its process can be seen"
     MORE_REPEATS = "more-repeats", "more repeats, in case they were disturbed"
+    MEASURED = "measured", "measured here: {change}: {gain}"
     FURTHER = "further", "further, as it still rises"
     TELLING_REPEATS = "telling-repeats", "to tell whether it still rises"
 

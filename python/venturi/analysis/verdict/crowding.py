@@ -13,6 +13,7 @@ from dataclasses import replace
 from venturi.analysis.cells.figures import numeric
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.verdict.causes import Cause, Why
+from venturi.analysis.verdict.proof.cores import ONE_CORE
 from venturi.analysis.verdict.types import Remedy, Told, Verdict
 from venturi.analysis.verdict.words import databases, hits
 from venturi.analysis.verdict.words.remedies import told
@@ -24,8 +25,6 @@ NO_MORE = 0.05
 """A gain up to this share is none: the machine alone may do that."""
 IN_PROPORTION = 0.5
 """Of what more in flight would gain in proportion: where it surely gains less, the rest queues."""
-ONE_CORE = (0.85, 1.5)
-"""Cores of CPU time of a server that does one thing at a time: its other threads receive and send."""
 NO_MORE_CPU = 0.1
 """A difference of its CPU time up to this share is none: threads that take turns cost a little."""
 _LANES = ("streams", "threads", "in_flight")
@@ -111,8 +110,9 @@ def _one_core(verdict: Verdict, cell: Cell, other: Cell, others: Verdict) -> Ver
 
 def _limited(verdict: Verdict, cell: Cell, fewer: Cell) -> Verdict:
     numbers = {"batches_in_flight": lanes(cell), "fewer_in_flight": lanes(fewer)}
-    if fewer.main.value and cell.main.value and not _as_much(fewer, cell):
-        numbers["gain"] = cell.main.value / fewer.main.value - 1
+    if fewer.main.value and cell.main.value:
+        gain = cell.main.value / fewer.main.value - 1
+        numbers |= {"gain": gain} if abs(gain) > NO_MORE else {}
     for name, one in (("batch_ns", cell), ("fewer_batch_ns", fewer)):
         took = [t for r in one.records if (t := numeric(r, "latency", "service", "mean")) is not None]
         numbers |= {name: sum(took) / len(took)} if took else {}

@@ -160,6 +160,8 @@ class Seen:
     """Share of batches that were sent late."""
     start: float | None
     """Share of the interval that had gone when the last stream got its first batch."""
+    helpers: Mapping[str, End] = field(default_factory=dict)
+    """What Venturi runs beside both ends on the client's host, by role."""
     over: OverLink | None = None
     """The link that was made for it; None where none was."""
     packings: Sequence[Packing] = ()
@@ -261,6 +263,8 @@ def facts(record: Record, usable: Mapping[str, int]) -> Facts:
         if user or system:
             put(f"{end}.cpu", quotient((user or 0.0) + (system or 0.0), interval))
         _resources(record, end, usable.get(end), found, put)
+    for role, helper in (get(resources, "helpers") or {}).items():
+        _process(helper, f"helper.{role}", put)
     return found
 
 
@@ -296,33 +300,38 @@ def _resources(record: Record, end: str, usable: int | None, facts: Facts, put: 
                 value = found.get(name)
                 if isinstance(value, (int, float)):
                     facts[flat] = float(value)
-    network, process = seen.get("network"), seen.get("process")
-    if f"{end}.cpu" not in facts:
-        # Of a server that accounts for none, what its process was seen to use.
-        times = [numeric(process, name) for name in ("user_ns", "system_ns")]
-        put(f"{end}.cpu", quotient(sum(t or 0.0 for t in times) if any(times) else None, window))
+    network = seen.get("network")
+    _process(seen, end, put, f"{end}.cpu" not in facts)
     put(f"{end}.throttled", quotient(numeric(seen, "cgroup", "throttled_ns"), window))
     put(f"{end}.rx", quotient(numeric(network, "rx_bytes"), window, 1e9))
     put(f"{end}.tx", quotient(numeric(network, "tx_bytes"), window, 1e9))
     read, written = numeric(seen, "disk", "read_bytes"), numeric(seen, "disk", "written_bytes")
     if read is not None or written is not None:
         put(f"{end}.disk_rate", quotient((read or 0.0) + (written or 0.0), window, 1e9))
+    _cores(record, end, seen, usable, put)
+
+
+def _process(seen: Mapping[str, Any], name: str, put: Any, cpu: bool = True) -> None:
+    """What a process did; `cpu`: its CPU time too, of one that accounts for none itself."""
+    window, process = numeric(seen, "window_ns"), seen.get("process")
+    if cpu:
+        times = [numeric(process, each) for each in ("user_ns", "system_ns")]
+        put(f"{name}.cpu", quotient(sum(t or 0.0 for t in times) if any(times) else None, window))
     delay = numeric(process, "run_delay_ns")
     if delay is not None:
         ran = (numeric(process, "user_ns") or 0.0) + (numeric(process, "system_ns") or 0.0)
-        put(f"{end}.run_delay", quotient(delay, ran + delay))
+        put(f"{name}.run_delay", quotient(delay, ran + delay))
     threads = [
         (used, numeric(t, "delay_share"))
         for t in get(process, "threads") or ()
         if (used := numeric(t, "cpu_share")) is not None
     ]
-    put(f"{end}.busiest_thread", max((used for used, _ in threads), default=None))
+    put(f"{name}.busiest_thread", max((used for used, _ in threads), default=None))
     wanted = [(used + waited, waited) for used, waited in threads if waited is not None]
     if wanted:
         most = max(wanted)
-        put(f"{end}.thread_wanted", most[0])
-        put(f"{end}.thread_delay", most[1])
-    _cores(record, end, seen, usable, put)
+        put(f"{name}.thread_wanted", most[0])
+        put(f"{name}.thread_delay", most[1])
 
 
 def _cores(record: Record, end: str, seen: Mapping[str, Any], usable: int | None, put: Any) -> None:
@@ -391,10 +400,26 @@ def seen(
         kept=found.get("kept"),
         late=found.get("late"),
         start=found.get("start_share"),
+        helpers=_helpers(found),
         over=over_link.of(cell, found, control),
         packings=packings,
         facts=found,
     )
+
+
+def _helpers(found: Facts) -> dict[str, End]:
+    roles = dict.fromkeys(name.split(".")[1] for name in found if name.startswith("helper."))
+    return {
+        role: End(
+            role,
+            cpu=found.get(f"helper.{role}.cpu"),
+            run_delay=found.get(f"helper.{role}.run_delay"),
+            busiest_thread=None if thread is None else ("", thread),
+            thread_wanted=found.get(f"helper.{role}.thread_wanted"),
+        )
+        for role in roles
+        for thread in (found.get(f"helper.{role}.busiest_thread"),)
+    }
 
 
 def _truth(value: float | None) -> bool | None:

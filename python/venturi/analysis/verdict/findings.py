@@ -15,10 +15,10 @@ from venturi.analysis.cells.series import AMOUNT, Series, figure, followed, nume
 from venturi.analysis.cells.summary import Cell, by_operation, varying
 from venturi.analysis.statistics.curve import Shape
 from venturi.analysis.verdict.causes import Why
-from venturi.analysis.verdict.failed import Failed
 from venturi.analysis.verdict.remedies import MOST
 from venturi.analysis.verdict.rerun import Rerun
-from venturi.analysis.verdict.types import Finding, Gain, Lever, Remedy, Verdict
+from venturi.analysis.verdict.tried import Tried, gain
+from venturi.analysis.verdict.types import Finding, Lever, Remedy, Verdict
 from venturi.analysis.verdict.upsert_remedies import CASSANDRA_MOST
 from venturi.analysis.verdict.words import findings as words
 from venturi.analysis.verdict.words.remedies import told
@@ -35,7 +35,7 @@ def findings(
 ) -> list[Finding]:
     """One finding a series, the axes of parallelism first. Empty for a run without a numeric axis."""
     found = []
-    failed = Failed(cells)
+    tried = Tried(cells)
     for _, group in by_operation([c for c in cells if figure(c).known]).items():
         names = varying(group)
         for axis in sorted((n for n in names if numeric(group, n)), key=precedence):
@@ -45,19 +45,14 @@ def findings(
                     continue
                 verdict, levers = verdicts.get(one.place.name), _levers(one, group, names)
                 rerun = Rerun.of(one.place, environment or {})
-                remedies = _remedies(one, verdict, levers, group, names, rerun)
-                left = [r for r in remedies if not failed.asked_for(r.changes, one.place)]
+                remedies = _remedies(one, verdict, levers, rerun)
+                left = [r for r in remedies if tried.settled(r, one.place) is not None]
                 found.append(words.told(one, verdict, levers, left[:MOST]))
     return found
 
 
 def _remedies(
-    series: Series,
-    verdict: Verdict | None,
-    levers: Sequence[Lever],
-    group: Sequence[Cell],
-    names: Sequence[str],
-    rerun: Rerun,
+    series: Series, verdict: Verdict | None, levers: Sequence[Lever], rerun: Rerun
 ) -> Iterator[Remedy]:
     """What to try where nothing that was measured opens the place, and along the axis itself."""
     nouns, axis = nouns_of(series.place), series.axis
@@ -79,8 +74,7 @@ def _remedies(
         if repeats is not None and (command := rerun.proposed(again)):
             yield told(replace(again, command=command), nouns)
     for remedy in given:
-        if not _measured(remedy, group, names):
-            yield told(remedy, nouns, "to try: ")
+        yield told(remedy, nouns, "" if remedy.why is Why.MEASURED else "to try: ")
 
 
 def _takes(cell: Cell, axis: str, value: int) -> bool:
@@ -89,28 +83,6 @@ def _takes(cell: Cell, axis: str, value: int) -> bool:
         return False
     small = scheme_of(str(cell.parameters.get("target") or "")) == "cassandra"
     return not (small and axis == "rows_per_batch" and value > CASSANDRA_MOST)
-
-
-def _measured(remedy: Remedy, group: Sequence[Cell], names: Sequence[str]) -> bool:
-    """Whether a proposal only asks for a point of a numeric axis that the sweep has."""
-    wanted = {
-        name: value for name, value in remedy.changes.items() if name in names and isinstance(value, int)
-    }
-    return any(_reaches(cell.parameters.get(name), n) for name, n in wanted.items() for cell in group)
-
-
-def _reaches(value: object, wanted: float) -> bool:
-    return isinstance(value, int | float) and value >= wanted
-
-
-def gain(base: Cell, other: Cell) -> Gain | None:
-    """The gain of `other` over `base`; None where either was not measured."""
-    one, two = figure(base), figure(other)
-    if not (one.known and two.known) or not one.value or two.value is None or one.unit != two.unit:
-        return None
-    low = two.low / one.high - 1 if two.low is not None and one.high else None
-    high = two.high / one.low - 1 if two.high is not None and one.low else None
-    return Gain(two.value / one.value - 1, low, high)
 
 
 def _levers(series: Series, group: Sequence[Cell], names: Sequence[str]) -> list[Lever]:

@@ -82,6 +82,8 @@ def _disk(seen: Seen, hit: Hit) -> list[Remedy]:
 
 
 def _server(seen: Seen, hit: Hit) -> list[Remedy]:
+    if hit.cause is Cause.SERVER_WAITS:
+        return [Remedy(Why.TRACE_SERVER), *_more_streams(seen, Why.MORE_CONNECTIONS), *_disk_free(seen)]
     return [*_more_streams(seen, Why.MORE_SERVER_CORES), *_disk_free(seen), *_lighter(seen)]
 
 

@@ -5,7 +5,7 @@ METHOD's order of proof (`venturi.analysis.verdict.proof`); `docs/verdicts.md` s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
@@ -16,9 +16,8 @@ from venturi.analysis.cells.figures import get
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.models.packing import Packing
 from venturi.analysis.verdict import crowding, evidence
-from venturi.analysis.verdict.causes import Cause
+from venturi.analysis.verdict.causes import Cause, Why
 from venturi.analysis.verdict.evidence import Seen
-from venturi.analysis.verdict.failed import Failed
 from venturi.analysis.verdict.proof import Hit, first
 from venturi.analysis.verdict.proof.beside import beside
 from venturi.analysis.verdict.proof.cores import embedded
@@ -26,6 +25,7 @@ from venturi.analysis.verdict.proof.ends import own_stages
 from venturi.analysis.verdict.proof.unknown import unknown
 from venturi.analysis.verdict.remedies import MOST, remedies
 from venturi.analysis.verdict.rerun import Rerun
+from venturi.analysis.verdict.tried import Tried
 from venturi.analysis.verdict.types import Also, Confidence, Remedy, Told, Verdict
 from venturi.analysis.verdict.words import ground, hits
 from venturi.analysis.verdict.words.remedies import told
@@ -53,30 +53,28 @@ def verdicts(
 ) -> dict[str, Verdict]:
     """The verdict of each cell, by its name. `environment` is the run's environment.json; `packings` what
     codecs do to its data."""
-    alone = {cell.name: judge(cell, environment, packings) for cell in cells}
-    found = crowding.against_others(cells, alone)
-    failed = Failed(cells)
-    return {cell.name: found[cell.name].revised(partial(_untried, failed, cell)) for cell in cells}
-
-
-def _untried(failed: Failed, cell: Cell, told: Told) -> Told:
-    """Without remedies that were tried in vain."""
-    kept = tuple(r for r in told.remedies if not failed.asked_for(r.changes, cell))
-    return replace(told, remedies=kept)
+    tried = Tried(cells)
+    alone = {cell.name: judge(cell, environment, packings, tried) for cell in cells}
+    return crowding.against_others(cells, alone)
 
 
 def judge(
-    cell: Cell, environment: Mapping[str, Any] | None = None, packings: Sequence[Packing] = ()
+    cell: Cell,
+    environment: Mapping[str, Any] | None = None,
+    packings: Sequence[Packing] = (),
+    tried: Tried | None = None,
 ) -> Verdict:
-    """The narrowest place of one cell, from its good trials alone. Never raises for what is missing."""
+    """The narrowest place of one cell, from its good trials alone; `tried` settles what its run has measured
+    beside it. Never raises for what is missing."""
     environment = environment or {}
+    in_words = partial(_in_words, tried or Tried((cell,)), cell, environment)
     usable = {end: n for end in ("client", "server") if (n := _usable(cell, environment, end))}
     single = [evidence.facts(record, usable) for record in cell.records]
     control = get(environment, "client", "sysctls", "net.ipv4.tcp_congestion_control")
     seen = evidence.seen(cell, evidence.medians(single), len(single), control, packings)
     hit = first(seen)
     if hit is None:
-        return _unknown(seen, environment)
+        return _unknown(seen, in_words)
     other = beside(seen, hit)
 
     def tell() -> Told:
@@ -91,7 +89,7 @@ def judge(
             lines=(*hits.lines(seen, hit), *(hits.as_narrow(seen, other) if other else ()), *doubts),
             evidence=tuple(ground.ground(seen, hit, agreeing)),
             confidence=sure,
-            remedies=_in_words(to_try, cell, environment),
+            remedies=in_words(to_try),
         )
 
     return Verdict(
@@ -116,10 +114,18 @@ def _of_both(one: Sequence[Remedy], other: Sequence[Remedy]) -> list[Remedy]:
     return found
 
 
-def _in_words(found: Sequence[Remedy], cell: Cell, environment: Mapping[str, Any]) -> tuple[Remedy, ...]:
-    """The remedies with their commands and in words."""
+def _in_words(
+    tried: Tried, cell: Cell, environment: Mapping[str, Any], found: Sequence[Remedy]
+) -> tuple[Remedy, ...]:
+    """The remedies with their commands and in words; those that were tried are settled, what was measured
+    comes first."""
     rerun = Rerun.of(cell, environment)
-    return tuple(told(replace(r, command=rerun.proposed(r)), nouns_of(cell)) for r in found[:MOST])
+    left = [settled for r in found if (settled := tried.settled(r, cell)) is not None]
+    left.sort(key=lambda r: r.why is not Why.MEASURED)
+    return tuple(
+        told(r if r.why is Why.MEASURED else replace(r, command=rerun.proposed(r)), nouns_of(cell))
+        for r in left[:MOST]
+    )
 
 
 def _usable(cell: Cell, environment: Mapping[str, Any], end: str) -> int | None:
@@ -137,11 +143,11 @@ def _usable(cell: Cell, environment: Mapping[str, Any], end: str) -> int | None:
 
 
 def _others(seen: Seen) -> float | None:
-    """Share of the client's host that neither end used."""
+    """Share of the client's host that neither the ends nor Venturi's helpers used."""
     client, server = seen.client, seen.server
     if client.cpu is None or not client.cores or "client.host.busy_share" not in seen.facts:
         return None
-    own = client.cpu
+    own = client.cpu + sum(helper.cpu or 0.0 for helper in seen.helpers.values())
     if seen.same_machine is not False and not embedded(seen):
         if server.cpu is None:
             return None
@@ -172,7 +178,7 @@ def _confidence(seen: Seen, hit: Hit, agreeing: int) -> tuple[Confidence, list[s
     )
 
 
-def _unknown(seen: Seen, environment: Mapping[str, Any]) -> Verdict:
+def _unknown(seen: Seen, in_words: Callable[[Sequence[Remedy]], tuple[Remedy, ...]]) -> Verdict:
     """What is missing for a verdict, and what would settle it."""
     found = unknown(seen)
 
@@ -185,7 +191,7 @@ def _unknown(seen: Seen, environment: Mapping[str, Any]) -> Verdict:
             lines=tuple(lines),
             evidence=tuple(ground.ground(seen, None, None)),
             confidence="low",
-            remedies=_in_words([r for hit in found for r in remedies(seen, hit)], seen.cell, environment),
+            remedies=in_words([r for hit in found for r in remedies(seen, hit)]),
         )
 
     return Verdict(

@@ -21,9 +21,10 @@ from venturi.analysis.words.wording import size
 from venturi.common import links
 from venturi.targets.system import is_charrow
 
-__all__ = ["buffer", "kernels", "link", "long_enough", "twice_held", "unpaced"]
+__all__ = ["buffer", "kernels", "link", "long_enough", "relay", "twice_held", "unpaced"]
 
 STREAMS_MOST = 64
+_LARGE_FRAMES = 9000
 _STARTS = 10
 """Times that TCP's start fits into a trial of which it is a small part."""
 _FEWEST = 4096
@@ -39,6 +40,16 @@ def link(seen: Seen, over: OverLink, hit: Hit, packs: bool) -> list[Remedy]:
     if packs:
         found += _compression(seen, over)
     return [*found, *_faster(seen, over)]
+
+
+def relay(seen: Seen) -> list[Remedy]:
+    """For a relay that can pass on no more frames."""
+    found = []
+    if seen.over is not None:
+        larger = replace(seen.over.link, mtu=_LARGE_FRAMES)
+        if larger != seen.over.link and links.known(larger.text):
+            found.append(Remedy(Why.LARGER_FRAMES, {"link": larger.text}))
+    return [*found, Remedy(Why.RELAY_CORES, settings={"relay.cores": "more"})]
 
 
 def _compression(seen: Seen, over: OverLink) -> list[Remedy]:

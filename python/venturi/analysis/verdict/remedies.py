@@ -53,6 +53,8 @@ _TABLES = (
 
 def remedies(seen: Seen, hit: Hit) -> list[Remedy]:
     """What to try, the most promising first."""
+    if hit.cause is Cause.LINK_RELAY:
+        return link_remedies.relay(seen)
     by_kind = _BY_KIND
     if seen.cell.in_rows:
         own = upsert_remedies.BY_KIND if seen.cell.answered else ingest_remedies.BY_KIND
@@ -63,7 +65,7 @@ def remedies(seen: Seen, hit: Hit) -> list[Remedy]:
     for remedy in by_kind[hit.kind](seen, hit):
         if remedy not in found:
             found.append(remedy)
-    return found[:MOST]
+    return found
 
 
 def _end(seen: Seen, hit: Hit) -> End:
@@ -338,6 +340,8 @@ def _flow_control(seen: Seen, hit: Hit) -> list[Remedy]:
 def _server(seen: Seen, hit: Hit) -> list[Remedy]:
     if is_program(_url(seen)):
         return [*_more_streams(seen), Remedy(Why.PROFILE_PROGRAM), *_larger_batches(seen)]
+    if hit.cause is Cause.SERVER_WAITS:
+        return [Remedy(Why.TRACE_SERVER), *_more_streams(seen), *_larger_batches(seen)]
     accounting = elsewhere(seen, Why.ACCOUNTING_SERVER)
     return [*_more_streams(seen), accounting, *_larger_batches(seen)]
 

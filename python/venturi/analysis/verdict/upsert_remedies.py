@@ -8,6 +8,7 @@ from venturi.analysis.cells.probed import waits_for_disk
 from venturi.analysis.verdict.causes import Cause, Why
 from venturi.analysis.verdict.evidence import Seen
 from venturi.analysis.verdict.proof import Hit
+from venturi.analysis.verdict.proof.databases import fills_cores
 from venturi.analysis.verdict.proof.ends import handicapped, own_stages
 from venturi.analysis.verdict.shared_remedies import (
     ONLY_OVER_LINKS,
@@ -149,9 +150,12 @@ def _little_in_flight(seen: Seen, hit: Hit) -> list[Remedy]:
 
 def _server(seen: Seen, hit: Hit) -> list[Remedy]:
     one = seen.server.busiest_thread
-    found, more = larger_batches(seen), more_streams(seen, Why.MORE_SERVER_CORES)
+    found, lighter = larger_batches(seen), [*_method(seen), *_statement(seen)]
+    if fills_cores(seen):
+        return [*found, *_elsewhere(seen), *lighter]
+    more = more_streams(seen, Why.MORE_SERVER_CORES)
     found = [*more, *found] if one is not None and one[1] >= 0.9 else [*found, *more]
-    return [*found, *more_in_flight(seen), *_method(seen), *_statement(seen)]
+    return [*found, *more_in_flight(seen), *lighter]
 
 
 BY_KIND: dict[str, Callable[[Seen, Hit], list[Remedy]]] = {

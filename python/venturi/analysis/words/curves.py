@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from venturi.analysis.statistics.curve import Curve
+from venturi.analysis.statistics.curve import GAIN, Curve
 from venturi.common.units import percent
 
 __all__ = ["end", "linear", "undecided"]
@@ -26,7 +26,8 @@ def end(curve: Curve, spell: Spell, moved: str = "") -> str:
     if curve.loss is not None:
         lost = str(curve.loss).lstrip("-")
         at = f"{spell(peak)} ({moved})" if moved else spell(peak)
-        return f"highest with {at}; {spell(last)} lose {lost} of that"
+        like = f", not told apart from {spell(curve.rival)}" if curve.rival is not None else ""
+        return f"highest with {at}{like}; {spell(last)} lose {lost} of that"
     if curve.flat is not None:
         return f"flat from {spell(curve.flat)} ({curve.rest} at most beyond)"
     return undecided(curve, spell)
@@ -36,6 +37,11 @@ def undecided(curve: Curve, spell: Spell) -> str:
     """That it cannot be told, why, and what would tell."""
     first, last = spell(curve.ns[curve.start]), spell(curve.ns[-1])
     step = f"{last} against {first} cannot be told: {curve.step}"
+    low, high = curve.step.low, curve.step.high
+    if low is not None and high is not None and (low > 0 or high < 0):
+        # Which is more is told; a gain, or a loss, is a claim of 5 %.
+        moved = f"{last} move {'more' if low > 0 else 'less'} than {first}"
+        step = f"{moved}, but whether by over {percent(GAIN)} cannot be told: {curve.step}"
     if not curve.told:
         few = "one trial each has" if len(curve.logs) == 1 else f"{len(curve.logs)} trials each have"
         if curve.failed:

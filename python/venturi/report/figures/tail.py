@@ -20,7 +20,7 @@ from venturi.analysis.results import Results
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.analysis.words import labels
 from venturi.common import hdr
-from venturi.common.units import FACTORS, pick_unit
+from venturi.common.units import FACTORS, pick_unit, significant
 from venturi.report.figures import palette, profiles
 from venturi.report.figures.figure import Figure, Panel, Series
 
@@ -148,7 +148,7 @@ def _percentile(x: float) -> str:
 
 def _time(ns: float) -> str:
     unit = pick_unit("ns", [ns])
-    return f"{ns / FACTORS[unit][1]:.3g} {unit}"
+    return f"{significant(ns / FACTORS[unit][1])} {unit}"
 
 
 def _behind(cell: Cell, names: Sequence[str]) -> tuple[float, str] | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from venturi.analysis.cells.limits import Limit, Narrowest
 from venturi.analysis.models.packing import LEAST, Packing
 from venturi.analysis.statistics.intervals import RANGE_BELOW, range_coverage
-from venturi.common.units import Quantity, percent
+from venturi.common.units import Quantity, percent, significant
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,6 +40,7 @@ def document(
                 "payload_per_encoded": limit.ratio,
                 "meaning": limit.meaning,
                 "error": limit.error,
+                "moot": limit.moot,
             }
             for limit in found
         ],
@@ -76,7 +77,7 @@ def packed(found: Sequence[Packing]) -> list[str]:
             lines.append(
                 f"{one.codec}: {one.data} {one.ratio:.3g} times smaller, "
                 f"{Quantity(most, unit='B/s').text('MB/s')} with a core at each end. Faster than plain where "
-                f"the link carries less than that a stream ({8 * most / 1e9:.3g} Gbit/s)"
+                f"the link carries less than that a stream ({significant(8 * most / 1e9)} Gbit/s)"
             )
     return lines
 
@@ -91,6 +92,8 @@ def print_table(
 
     if not found:
         return
+    moot = [f"{limit.title} ({limit.moot})" for limit in found if limit.moot]
+    found = [limit for limit in found if not limit.moot]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
 
     def column(head: str, unit: str, justify: Literal["left", "right"]) -> None:
@@ -116,6 +119,9 @@ def print_table(
     for family, meaning in meanings:
         text = f"{family:<{indent}}{meaning}"
         for part in textwrap.wrap(text, room, subsequent_indent=" " * indent, break_on_hyphens=False):
+            console.print(Text(part, style="dim"))
+    if moot:
+        for part in textwrap.wrap(f"no limits: {'; '.join(moot)}", room, break_on_hyphens=False):
             console.print(Text(part, style="dim"))
     for line in (*(narrow.text for narrow in last), *packed(codecs)):
         console.print()

@@ -95,14 +95,12 @@ def verdict(found: Sequence[Proof]) -> str:
 
 
 def headline(environment: Mapping[str, Any]) -> str:
-    """`this machine, today: differences from 4 % are detectable; rate right within 0.3 %; lies caught 5 of
-    5`; empty where nothing was proved."""
+    """`this machine, today: rate right within 0.3 %; lies caught 5 of 5`; empty where nothing was proved.
+    Which differences are detectable is told of each comparison, by its own repeats."""
     told = proof(environment)
     if told is None:
         return ""
     parts = []
-    if isinstance(detectable := told.get("detectable"), (int, float)):
-        parts.append(f"differences from {_small(detectable)} are detectable")
     if isinstance(off := told.get("rate_off"), (int, float)):
         unsure = "rate" in (told.get("untold") or ())
         parts.append(

@@ -24,8 +24,12 @@ def setting(parameters: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def speed(answer: Answer, unit: str = "B/s") -> str:
-    """The best's believed throughput with its 95 % interval."""
-    return Quantity(math.exp(answer.mean), math.exp(answer.low), math.exp(answer.high), unit).text()
+    """The best's believed throughput with its 95 % interval, and where another trial of it would lie."""
+    mean = Quantity(math.exp(answer.mean), math.exp(answer.low), math.exp(answer.high), unit).text()
+    if not math.isfinite(answer.trial_low):
+        return mean
+    least, most = (Quantity(math.exp(end), unit=unit).text() for end in (answer.trial_low, answer.trial_high))
+    return f"{mean} on average, single trials {least} to {most}"
 
 
 def news(
@@ -132,6 +136,8 @@ def document(tuned: Tuned, unit: str = "B/s") -> dict[str, Any]:
                 "value": math.exp(found.mean),
                 "low": math.exp(found.low),
                 "high": math.exp(found.high),
+                "trial_low": math.exp(found.trial_low),
+                "trial_high": math.exp(found.trial_high) if math.isfinite(found.trial_high) else None,
                 "unit": unit,
             },
             "trials": tuned.search.count(found.best),

@@ -16,6 +16,7 @@ __all__ = ["ORDER", "Hit", "first"]
 
 ORDER: tuple[Callable[[Seen], Hit | None], ...] = (
     ends.schedule,
+    links.relay,
     ends.load_generator,
     cores.cores,
     pools.pools,

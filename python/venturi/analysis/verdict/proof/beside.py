@@ -18,6 +18,9 @@ def beside(seen: Seen, hit: Hit) -> Hit | None:
     """Another place that is proved narrow too; None where there is none."""
     if hit.kind not in _PLACES and hit.cause is not Cause.CPU_QUOTA:
         return None
+    if hit.cause is Cause.LINK_RELAY:
+        # It is between the others, and they wait for it.
+        return None
     quotas = [cores.quota_of(end) for end in (seen.server, seen.client)]
     if any(quotas):
         # What is throttled is slow in every stage.

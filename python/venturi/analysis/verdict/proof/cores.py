@@ -20,6 +20,13 @@ DELAYED = 0.5
 else, whoever fills the cores."""
 WAITED = 0.1
 """The same of both ends together, from which others are a reason at all."""
+COMPUTES = 0.75
+"""CPU time over the time that it could use, from which an engine or a server computes rather than waits."""
+IDLE = 0.5
+"""The same of a server's process, which ran or could have: that batches were with it, on no more cores than
+there are. Below, they mostly waited for something that is no CPU, or were on their way."""
+ONE_CORE = (0.85, 1.5)
+"""Cores of CPU time of a server that does one thing at a time: its other threads receive and send."""
 QUOTA_HELD = 0.05
 """Share of the interval that a control group held an end back. Less is a burst that touched it."""
 QUOTA_USED = 0.8
@@ -29,14 +36,15 @@ QUOTA_ALONE = 0.5
 
 
 class Work(NamedTuple):
-    """What a core does: a stage of one end; all of an end where its stages are not known."""
+    """What a core does: a stage of one end; all of an end where its stages are not known; a helper of
+    Venturi's, whose role is its end."""
 
     stage: str | None
     end: str | None
 
 
 OTHERS = Work(None, None)
-"""Neither end's."""
+"""Neither an end's nor a helper's."""
 
 
 def full(end: End) -> bool:
@@ -48,13 +56,15 @@ def shared(seen: Seen) -> bool:
     return seen.same_machine is True or (seen.same_machine is None and seen.loopback is True)
 
 
-def mix(ends: tuple[End, ...]) -> dict[Work, float]:
-    """What the busy cores of these ends do: each stage's share of them; `OTHERS` where they show.
+def mix(seen: Seen, ends: tuple[End, ...]) -> dict[Work, float]:
+    """What the busy cores of these ends do: each stage's share of them; `OTHERS` where they show. Helpers
+    are on the client's host.
 
     An end's CPU time is given to its stages in proportion to the time that its workers spent in them: the
     clocks tell wall time, and where cores are short each stage waits for one in proportion to its need.
     """
     found: dict[Work, float] = {}
+    ends += _helpers(seen, ends)
     for end in ends:
         work = sum(end.work.values())
         weight = end.cpu if end.cpu is not None else work * (end.workers or 1.0)
@@ -72,20 +82,36 @@ def mix(ends: tuple[End, ...]) -> dict[Work, float]:
     return {n: s / whole for n, s in sorted(found.items(), key=lambda i: -i[1])} if whole else {}
 
 
+def _helpers(seen: Seen, ends: tuple[End, ...]) -> tuple[End, ...]:
+    """Venturi's helpers on the hosts of these ends."""
+    return tuple(seen.helpers.values()) if seen.client in ends else ()
+
+
 def wanted(end: End) -> float:
     """Cores that an end's process used or was ready to use: waiting for a CPU is no idling."""
     return (end.cpu or 0.0) / max(0.05, 1.0 - (end.run_delay or 0.0))
 
 
+def usable(seen: Seen, lanes: float) -> float:
+    """Cores that a server can use at most, which has so many batches at a time."""
+    cores = seen.server.cores or (seen.client.cores if shared(seen) else None)
+    return min(lanes, cores or lanes)
+
+
+def computes(seen: Seen, lanes: float) -> float | None:
+    """Share of the time on these cores that a server's process runs or could; None where nobody saw it."""
+    return None if seen.server.cpu is None else wanted(seen.server) / usable(seen, lanes)
+
+
 def crowded(seen: Seen) -> bool:
-    """Whether the cores are full, but mostly of what neither end does; or would not be full without that."""
+    """Whether the cores are full, but mostly of what is not the run's; or would not be full without that."""
     ends = busy_ends(seen)
-    elsewhere = mix(ends).get(OTHERS, 0.0) if ends else 0.0
+    elsewhere = mix(seen, ends).get(OTHERS, 0.0) if ends else 0.0
     if elsewhere <= BESIDE or elsewhere > ELSEWHERE:
         return elsewhere > ELSEWHERE
     if any(e.cpu is None or e.run_delay is None for e in ends):
         return False
-    return sum(map(wanted, ends)) < CORES * (ends[0].cores or 0.0)
+    return sum(map(wanted, ends + _helpers(seen, ends))) < CORES * (ends[0].cores or 0.0)
 
 
 def held_up(seen: Seen, end: End) -> bool:
@@ -149,7 +175,7 @@ def others(seen: Seen) -> Hit | None:
 def _saturated(seen: Seen, cause: Cause) -> Hit:
     ends, found = busy_ends(seen), filled(seen)
     busy, steal = max(e.busy or 0.0 for e in found), max(e.steal or 0.0 for e in found)
-    work = mix(ends)
+    work = mix(seen, ends)
     stages = [part.stage for part in work if part.stage is not None]
     elsewhere = cause is Cause.CORES_OF_OTHERS
     return Hit(

@@ -6,16 +6,11 @@ from __future__ import annotations
 
 from venturi.analysis.verdict.causes import Cause, Lack
 from venturi.analysis.verdict.evidence import Seen
-from venturi.analysis.verdict.proof.cores import busy_ends, held_up, wanted
+from venturi.analysis.verdict.proof.cores import COMPUTES, IDLE, busy_ends, computes, held_up, usable
 from venturi.analysis.verdict.proof.ends import CLIENT_WAITS, WORKERS, awaited, waited_for
 from venturi.analysis.verdict.proof.hit import Hit, beyond, known
 from venturi.analysis.verdict.proof.path import disk
 
-COMPUTES = 0.75
-"""CPU time over the time that threads spend in an engine, from which it computes rather than waits."""
-IDLE = 0.5
-"""Time that a server's process ran or could have, over the time that batches were with it. Below, they mostly
-waited there for something that is no CPU, or were on their way."""
 DELAYED = 0.2
 """Share of the time that a server's threads could run in which no CPU was free, from which it is said."""
 DISK_SEEN = 0.3
@@ -69,7 +64,7 @@ def little_in_flight(seen: Seen) -> Hit | None:
         return None
     lanes = client.workers or seen.streams
     away = seen.round_trip / seen.service if seen.round_trip else 0.0
-    working = None if server.cpu is None else wanted(server) / (lanes * reply)
+    working = computes(seen, lanes * reply)
     full = (server.thread_wanted or 0.0) >= WORKERS or one_thread(seen)
     if away < AWAY and (working is None or working >= IDLE or full):
         return None
@@ -89,6 +84,13 @@ def little_in_flight(seen: Seen) -> Hit | None:
         ),
         () if away >= AWAY or seen.round_trip or seen.loopback else (Lack.ROUND_TRIP,),
     )
+
+
+def fills_cores(seen: Seen) -> bool:
+    """Whether a server has more batches than cores and computes on most of them: more in flight would only
+    wait for these."""
+    lanes = (seen.client.workers or seen.streams) * awaited(seen.client)
+    return lanes > usable(seen, lanes) and (computes(seen, lanes) or 0.0) >= COMPUTES
 
 
 def one_thread(seen: Seen) -> bool:

@@ -10,7 +10,16 @@ from venturi.analysis.cells.figures import CALLS, get
 from venturi.analysis.cells.probed import codec_of
 from venturi.analysis.verdict.causes import Cause, Lack
 from venturi.analysis.verdict.evidence import CODEC, OWN, End, Seen, waits
-from venturi.analysis.verdict.proof.cores import crowded, embedded, full, held_up
+from venturi.analysis.verdict.proof.cores import (
+    IDLE,
+    ONE_CORE,
+    computes,
+    crowded,
+    embedded,
+    full,
+    held_up,
+    wanted,
+)
 from venturi.analysis.verdict.proof.hit import Hit, beyond, known
 from venturi.targets.handicap import nanoseconds
 
@@ -176,9 +185,32 @@ def awaited(client: End) -> float:
     return share - client.share("await_schedule", "await_thread")
 
 
+def _idles(seen: Seen, lanes: float) -> bool:
+    """Whether a server's process computes for less than half of the time that it could. Of one that fills
+    about a core something else is told: it may do one thing at a time. Of answers to batches another proof
+    has told it."""
+    if seen.server.cpu is None or seen.cell.answered:
+        return False
+    least, most = ONE_CORE
+    full = max(seen.server.thread_wanted or 0.0, (seen.server.busiest_thread or ("", 0.0))[1]) >= WORKERS
+    alone = least <= wanted(seen.server) <= most
+    return not (full or alone) and (computes(seen, lanes) or 0.0) < IDLE
+
+
 def waited_for(seen: Seen, share: float, lacks: Sequence[Lack]) -> Hit:
     """A server for which the client waits so much of its time."""
     thread, other = seen.server.busiest_thread, seen.server
+    lanes = (seen.client.workers or seen.streams) * share
+    if _idles(seen, lanes):
+        batches, used = seen.cell.batches.value, other.cpu or 0.0
+        numbers = known(
+            waiting=share,
+            cpu_cores=other.cpu,
+            batch_ns=1e9 * lanes / batches if batches else None,
+            batch_cpu_ns=1e9 * used / batches if batches else None,
+        )
+        margin = beyond(1 - (computes(seen, lanes) or 0.0), 1 - IDLE)
+        return Hit(Cause.SERVER_WAITS, "server", None, margin, numbers)
     numbers = known(
         waiting=share,
         thread_busy=thread[1] if thread else None,

@@ -11,10 +11,12 @@ from venturi.analysis.models import tcp
 from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.evidence import Seen
 from venturi.analysis.verdict.over_link import OverLink
+from venturi.analysis.verdict.proof.cores import ELSEWHERE, Work, busy_ends, filled, mix
+from venturi.analysis.verdict.proof.ends import WORKERS
 from venturi.analysis.verdict.proof.hit import Hit, beyond, known
 from venturi.targets.system import is_datagrams
 
-__all__ = ["full", "held_back", "settles"]
+__all__ = ["full", "held_back", "relay", "settles"]
 
 FULL = 0.9
 """Share of what full packets of TCP carry of a link. The rest is what frames and answers of a protocol are,
@@ -40,6 +42,30 @@ UNDER_START = 1 / 3
 def settles(over: OverLink | None) -> bool:
     """Whether what is known of a link tells more than raw TCP over it, which its losses slow down too."""
     return over is not None and (over.rate is not None or over.loss > 0)
+
+
+def relay(seen: Seen) -> Hit | None:
+    """The relay that makes the link fills a core with one of its threads, or most of the cores that are full:
+    it can pass on no more; unless the link carries what it shall."""
+    hit = _relay(seen)
+    return hit and (full(seen) or hit)
+
+
+def _relay(seen: Seen) -> Hit | None:
+    found = seen.helpers.get("relay")
+    if found is None or found.cpu is None:
+        return None
+    thread = found.busiest_thread[1] if found.busiest_thread else None
+    numbers = known(cpu_cores=found.cpu, thread_busy=thread)
+    if thread is not None and thread >= WORKERS:
+        return Hit(Cause.LINK_RELAY, "client", None, beyond(thread, WORKERS) + 0.3, numbers)
+    ends = busy_ends(seen)
+    share = mix(seen, ends).get(Work(None, found.name), 0.0)
+    if share <= ELSEWHERE:
+        return None
+    host = filled(seen)[0]
+    numbers |= known(busy=host.busy, cores=host.cores, relay_share=share)
+    return Hit(Cause.LINK_RELAY, "client", None, beyond(share, ELSEWHERE), numbers)
 
 
 def full(seen: Seen) -> Hit | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from venturi.analysis.cells.figures import CALLS
 from venturi.analysis.verdict.causes import Cause, Lack
 from venturi.analysis.verdict.evidence import Seen
-from venturi.analysis.verdict.proof.cores import held_up
-from venturi.analysis.verdict.proof.databases import COMPUTES, DELAYED
+from venturi.analysis.verdict.proof.cores import COMPUTES, held_up
+from venturi.analysis.verdict.proof.databases import DELAYED
 from venturi.analysis.verdict.proof.ends import WORKERS
 from venturi.analysis.verdict.proof.hit import Hit, beyond, known
 

@@ -9,6 +9,7 @@ from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.evidence import Seen
 from venturi.analysis.verdict.proof import Hit
 from venturi.analysis.verdict.proof import databases as proof
+from venturi.analysis.verdict.proof.cores import usable
 from venturi.analysis.words.wording import Nouns, milliseconds, nouns_of, rows_rate, shares, waiting
 from venturi.common.units import Quantity, count, percent, plural
 from venturi.targets.system import is_program
@@ -88,7 +89,14 @@ def little_in_flight(seen: Seen, hit: Hit) -> Lines:
 
 def server(seen: Seen, hit: Hit) -> Lines:
     server, cpu, delay = seen.server, hit.numbers.get("cpu_cores"), hit.numbers.get("run_delay", 0.0)
-    yield f"the client {waiting(seen.client.waiting)}: the {nouns_of(seen.cell).server} sets the pace"
+    noun = nouns_of(seen.cell).server
+    if hit.cause is Cause.SERVER_WAITS:
+        yield f"the client {waiting(seen.client.waiting)}; the {noun} mostly waits too, for something else"
+        took, own = hit.numbers.get("batch_ns"), hit.numbers.get("batch_cpu_ns")
+        if took is not None and own is not None:
+            yield f"it has a batch for {milliseconds(took)}, and computes {milliseconds(own)} of that"
+        return
+    yield f"the client {waiting(seen.client.waiting)}: the {noun} sets the pace"
     if is_program(str(seen.cell.parameters.get("target"))):
         if cpu is not None:
             yield f"the programs of all streams, with what they have started, use {cpu:.2f} cores"
@@ -98,10 +106,15 @@ def server(seen: Seen, hit: Hit) -> Lines:
         yield f"the server's busiest thread ({name}) fills {percent(filled)} of a core"
     elif cpu is not None and seen.cell.in_rows:
         lanes = (seen.client.workers or seen.streams) * hit.numbers["waiting"]
-        yield (
-            f"the server process uses {cpu:.2f} cores: it computes {percent(cpu / lanes)} of the time that "
-            "it has a batch"
-        )
+        cores = usable(seen, lanes)
+        if cores < lanes:
+            used = f"the server process uses {cpu:.2f} of {plural(cores, 'core')}"
+            yield f"{used}, for {lanes:,.3g} batches at a time"
+        else:
+            yield (
+                f"the server process uses {cpu:.2f} cores: it computes {percent(cpu / lanes)} of the time "
+                "that it has a batch"
+            )
         if delay > proof.DELAYED:
             yield f"it waited for a CPU {percent(delay)} of the time that it could run"
     elif cpu is not None:
@@ -116,7 +129,8 @@ def limit(numbers: Mapping[str, float], fewer: Quantity) -> tuple[str, ...]:
     there = several(int(numbers["fewer_in_flight"]))
     compared = f"{there} in flight did as much ({fewer}) as {here}"
     if gain is not None:
-        compared = f"{there} in flight did {fewer}, {here} only {percent(gain)} more"
+        change = f"{percent(-gain)} less" if gain < 0 else f"only {percent(gain)} more"
+        compared = f"{there} in flight did {fewer}, {here} {change}"
     return (
         compared,
         *([f"each batch took {more} in place of {less}"] if more and less else []),

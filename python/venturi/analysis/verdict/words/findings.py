@@ -14,7 +14,7 @@ from venturi.analysis.words import curves
 from venturi.analysis.words.wording import Nouns, listed, nouns_of
 from venturi.common.units import count, plural
 
-__all__ = ["told", "unmoved"]
+__all__ = ["change", "told", "unmoved"]
 
 _WORDS = {
     "streams": ("{stream}", "{stream}s"),
@@ -55,7 +55,7 @@ def told(
     evidence = [
         Evidence(spelled(series.axis, c.parameters[series.axis], nouns), figure(c).text()) for c in ends
     ]
-    evidence += [Evidence(_change(lever, nouns), str(lever.gain)) for lever in levers[:4]]
+    evidence += [Evidence(change(lever, nouns), str(lever.gain)) for lever in levers[:4]]
     evidence += verdict.evidence if verdict is not None else ()
     return Finding(
         kind=FindingKind(series.shape.value),  # type: ignore[call-arg]
@@ -87,8 +87,8 @@ def _lines(series: Series, verdict: Verdict | None, levers: Sequence[Lever], nou
         why = f"why, {'from' if level else 'at'} {place}" if known else "why is not known"
         first, *rest = verdict.lines
         lines += [f"{why}: {first}", *rest]
-    fixes = [f"fix: {_change(lever, nouns)}, {lever.gain.factor}" for lever in levers if lever.opens]
-    doubtful = [f"{_change(lever, nouns)} ({lever.gain})" for lever in levers if lever.gain.value > 0]
+    fixes = [f"fix: {change(lever, nouns)}, {lever.gain.factor}" for lever in levers if lever.opens]
+    doubtful = [f"{change(lever, nouns)} ({lever.gain})" for lever in levers if lever.gain.value > 0]
     if fixes:
         lines += fixes[:2]
     elif doubtful:
@@ -147,7 +147,7 @@ def spelled(axis: str, value: object, nouns: Nouns) -> str:
     return f"{axis.replace('_', ' ')} {'none' if value is None else value}"
 
 
-def _change(lever: Lever, nouns: Nouns) -> str:
+def change(lever: Lever, nouns: Nouns) -> str:
     """`1,024 -> 8,192 rows per batch`, `compression none -> lz4`."""
     name, before, after = lever.parameter, lever.before, lever.after
     if all(isinstance(v, int | float) and not isinstance(v, bool) for v in (before, after)):

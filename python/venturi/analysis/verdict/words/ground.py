@@ -12,7 +12,7 @@ from venturi.analysis.verdict.proof import Hit, cores
 from venturi.analysis.verdict.proof.databases import AWAY
 from venturi.analysis.verdict.proof.path import interface_share
 from venturi.analysis.verdict.words import links
-from venturi.analysis.verdict.words.hits import LACKS
+from venturi.analysis.verdict.words.hits import HELPERS, LACKS
 from venturi.analysis.words.wording import held_back, listed, milliseconds, shares, size, waiting
 from venturi.common.units import percent, plural
 
@@ -162,6 +162,11 @@ def ground(seen: Seen, hit: Hit | None, agreeing: int | None) -> list[Evidence]:
                 ": more than that was measured, so it is no limit here" if name in seen.cell.passed else ""
             )
             add(name, f"{percent(share)} of {name} ({limit.text()}){passed}")
+    for role, helper in seen.helpers.items():
+        if helper.cpu is not None:
+            most = helper.busiest_thread
+            thread = f", its busiest thread {percent(most[1])} of one" if most else ""
+            add(role, f"the {HELPERS.get(role, role)} uses {helper.cpu:.2f} cores{thread}")
     if seen.cell.answered and seen.service:
         add("service time", f"a batch takes {milliseconds(seen.service)} on average")
     if seen.over is not None:

@@ -21,9 +21,9 @@ from venturi.analysis.words.wording import (
     size,
     waiting,
 )
-from venturi.common.units import percent, plural
+from venturi.common.units import percent, plural, significant
 
-__all__ = ["LACKS", "TITLES", "as_narrow", "end_of", "lines", "title"]
+__all__ = ["HELPERS", "LACKS", "TITLES", "as_narrow", "end_of", "lines", "title"]
 
 Lines = Iterator[str]
 
@@ -39,6 +39,10 @@ LACKS = {
     Lack.ROUND_TRIP: "the round trip",
     Lack.RAW_TCP: "raw TCP over the same path",
 }
+
+
+HELPERS = {"relay": "link's relay"}
+"""What Venturi runs beside both ends, by role."""
 
 
 def end_of(seen: Seen, hit: Hit) -> End:
@@ -74,6 +78,7 @@ TITLES = {
     Cause.OWN_WORK: "load generator: {stage}",
     Cause.TOO_FEW_THREADS: "load generator: too few threads",
     Cause.CLOCK_READING: "load generator: its clock",
+    Cause.LINK_RELAY: "the link's relay",
     Cause.CPU_QUOTA: "{end}: CPU quota",
     Cause.ONE_CORE_FOR_BOTH: "one core for both ends",
     Cause.POOL_BUSY: "{end}: {pool}",
@@ -105,6 +110,7 @@ TITLES = {
     Cause.ACKNOWLEDGEMENTS: "flow control: acknowledgements",
     Cause.SERVER_LIMIT: "server: a limit within it",
     Cause.SERVER_WAITED_FOR: "{server}",
+    Cause.SERVER_WAITS: "{server}: waits",
     Cause.SERIAL_SERVER: "server: one core",
     **dict.fromkeys((c for c in Cause if c.kind == "unknown"), "not known"),
     Cause.SERVER_OR_PATH: "server or path",
@@ -132,8 +138,8 @@ def _whose(seen: Seen) -> str:
 
 def _mix(seen: Seen, ends: tuple[End, ...]) -> str:
     """`send 41 %, receive 35 %`; a stage that both ends have, with its end."""
-    found = cores.mix(ends)
-    own = {"server": nouns_of(seen.cell).server}
+    found = cores.mix(seen, ends)
+    own = {"server": nouns_of(seen.cell).server, **HELPERS}
     stages = [part.stage for part in found]
     named = {
         "other processes"
@@ -148,10 +154,22 @@ def _mix(seen: Seen, ends: tuple[End, ...]) -> str:
     return shares(named) if named else ""
 
 
+def _relay(seen: Seen, hit: Hit) -> Lines:
+    numbers = hit.numbers
+    if "busy" in numbers:
+        yield from _cores(seen, hit)
+    else:
+        yield (
+            f"the link's relay, which passes each frame on, is busy: its busiest thread fills "
+            f"{percent(numbers['thread_busy'])} of a core"
+        )
+    yield "the relay is Venturi's, so this is how fast the link can be made here, not how fast the server is"
+
+
 def _cores(seen: Seen, hit: Hit) -> Lines:
     which, verb = _which(seen)
     text = f"{which}{_whose(seen)} {verb} busy {percent(hit.numbers['busy'])}"
-    steal = hit.numbers["stolen"]
+    steal = hit.numbers.get("stolen", 0.0)
     if steal > 0.01:
         text += f" of the time that was not stolen ({percent(steal)} was)"
     mix = _mix(seen, cores.busy_ends(seen))
@@ -251,10 +269,8 @@ def _stage(seen: Seen, hit: Hit) -> Lines:
     busy = hit.numbers["occupancy"] * (workers or 0.0)
     if end.cpu is not None and end.cpu < LITTLE_CPU * busy:
         # A stage lasts from its start to its end, whatever its thread does meanwhile.
-        yield (
-            f"of these {plural(float(f'{busy:.2g}'), 'core')}, only {end.cpu:.2g} are CPU time; in the rest "
-            "they wait in system calls or for a CPU"
-        )
+        used = percent(end.cpu / busy)
+        yield f"only {used} of that is CPU time; in the rest they wait in system calls or for a CPU"
     yield from _waits(seen.other(end))
 
 
@@ -290,7 +306,7 @@ def _cipher(seen: Seen, hit: Hit) -> Lines:
 
 def _link(seen: Seen, hit: Hit) -> Lines:
     wire = hit.numbers.get("wire_bytes_per_second", 0.0)
-    wired = f"{rate(wire)} on the wire ({wire * 8 / 1e9:.3g} Gbit/s)"
+    wired = f"{rate(wire)} on the wire ({significant(wire * 8 / 1e9)} Gbit/s)"
     if hit.cause is Cause.RAW_TCP_REACHED:
         share = percent(hit.numbers["raw_tcp_share"])
         yield f"the path carries {wired}, {share} of what raw TCP can do on it"
@@ -389,7 +405,7 @@ def _acknowledgements(seen: Seen, hit: Hit) -> Lines:
     most = seen.streams / (seen.round_trip / 1e9)
     yield (
         f"{trip}, so {plural(seen.streams, nouns_of(seen.cell).stream)} with a batch in flight each can move "
-        f"{most:,.3g} batches/s; {seen.cell.batches.value:,.3g} were moved"
+        f"{significant(most)} batches/s; {significant(seen.cell.batches.value)} were moved"
     )
 
 
@@ -440,6 +456,7 @@ _LINES: dict[Cause, Callable[[Seen, Hit], Lines]] = {
     Cause.TOO_FEW_THREADS: _threads,
     Cause.CLOCK_READING: _clock,
     **dict.fromkeys((Cause.CORES_FULL, Cause.CORES_OF_OTHERS), _cores),
+    Cause.LINK_RELAY: _relay,
     Cause.CPU_QUOTA: _quota,
     Cause.CPU_QUOTA_UNDER_ONE_CORE: _part_of_a_core,
     Cause.ONE_CORE_FOR_BOTH: _one_core,
@@ -460,7 +477,7 @@ _LINES: dict[Cause, Callable[[Seen, Hit], Lines]] = {
     Cause.ACKNOWLEDGEMENTS: _acknowledgements,
     Cause.LOSS: links.loss,
     Cause.SLOW_START: links.start,
-    Cause.SERVER_WAITED_FOR: databases.server,
+    **dict.fromkeys((Cause.SERVER_WAITED_FOR, Cause.SERVER_WAITS), databases.server),
     Cause.NO_GOOD_TRIAL: _said("no trial of this cell was good"),
     Cause.NOTHING_RECORDED: _said("neither stages nor resources were recorded, as in imported results"),
     Cause.START_MEASURED: _start,
