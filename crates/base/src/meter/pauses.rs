@@ -243,6 +243,16 @@ mod tests {
     }
 
     #[test]
+    fn waiting_for_a_lock_is_no_pause() {
+        let mut own = Own::new();
+        own.park(Duration::from_millis(1));
+        let (_holder, lock) = std::sync::mpsc::channel::<()>();
+        lock.recv_timeout(2 * LEAST).unwrap_err();
+        own.park(Duration::from_millis(1));
+        assert_eq!(own.total_ns(), Some(0));
+    }
+
+    #[test]
     fn another_process_counts_while_it_is_seen_stopped() {
         let mut pauses = Pauses::other();
         let rows = [
