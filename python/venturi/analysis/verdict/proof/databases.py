@@ -4,15 +4,26 @@ a database that reports nothing of itself.
 
 from __future__ import annotations
 
+from venturi.analysis.cells.ceilings import COMMITS
 from venturi.analysis.verdict.causes import Cause, Lack
 from venturi.analysis.verdict.evidence import Seen
-from venturi.analysis.verdict.proof.cores import COMPUTES, IDLE, busy_ends, computes, held_up, usable
+from venturi.analysis.verdict.proof.cores import (
+    COMPUTES,
+    IDLE,
+    busy_ends,
+    computes,
+    embedded,
+    held_up,
+    usable,
+)
 from venturi.analysis.verdict.proof.ends import CLIENT_WAITS, WORKERS, awaited, waited_for
 from venturi.analysis.verdict.proof.hit import Hit, beyond, known
-from venturi.analysis.verdict.proof.path import disk
+from venturi.analysis.verdict.proof.path import disk, writer
 
 DELAYED = 0.2
 """Share of the time that a server's threads could run in which no CPU was free, from which it is said."""
+COMMITTED = 0.5
+"""Share of the disk's commits from which these are the limit, if all of its margin is above."""
 DISK_SEEN = 0.3
 """Busy share of a disk from which it is named beside waiting that nothing else explains."""
 AWAY = 0.5
@@ -26,7 +37,7 @@ def engine(seen: Seen) -> Hit | None:
         return None
     if held_up(seen, client):
         return None
-    narrow = disk(seen)
+    narrow = disk(seen) or commits(seen)
     if narrow is not None:
         return narrow
     threads = client.threads or client.workers or 1.0
@@ -46,6 +57,19 @@ def engine(seen: Seen) -> Hit | None:
     return Hit(
         cause, "client", "apply", margin, {n: v for n, v in numbers.items() if n in cause.numbers}, lacks
     )
+
+
+def commits(seen: Seen) -> Hit | None:
+    """Batches wait for their commits: surely more than half of what the disk does of them one after another.
+    A commit may take a database more than one, and the rest of a batch's time is other work."""
+    share, limit = seen.cell.shares.get(COMMITS), seen.cell.ceilings.get(COMMITS)
+    if share is None or limit is None or COMMITS in seen.cell.passed or (share.low or 0.0) < COMMITTED:
+        return None
+    batches, part = seen.cell.batches.value, share.value or 0.0
+    each = seen.streams * float(seen.cell.parameters.get("in_flight") or 1)
+    numbers = known(commit_share=part, commits_per_second=batches / part / each if batches and part else None)
+    end = writer(seen, seen.client if embedded(seen) else seen.server)
+    return Hit(Cause.DISK_COMMITS, end, None, beyond(share.low or 0.0, COMMITTED), numbers)
 
 
 def disk_busy(seen: Seen) -> float:

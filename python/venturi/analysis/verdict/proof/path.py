@@ -92,14 +92,14 @@ def disk(seen: Seen) -> Hit | None:
         numbers = known(
             busy=busy, disk_bytes_per_second=end.disk_rate or 0.0, tasks_waited=end.psi_io or None
         )
-        return Hit(Cause.DISK_BUSY, _writer(seen, end), None, beyond(busy, DISK - 0.01), numbers)
+        return Hit(Cause.DISK_BUSY, writer(seen, end), None, beyond(busy, DISK - 0.01), numbers)
     share = seen.of("disk")
     if share is not None and share >= DISK:
         return Hit(Cause.DISK_CEILING, "server", None, beyond(share, DISK - 0.01), {"disk_share": share})
     return None
 
 
-def _writer(seen: Seen, end: End) -> str:
+def writer(seen: Seen, end: End) -> str:
     """Whose disk it is: on one machine both ends see the same, and a database's own process writes to it."""
     own = not seen.cell.in_rows or embedded(seen)
     return end.name if own or not shared(seen) else seen.server.name
