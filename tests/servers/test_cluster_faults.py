@@ -145,7 +145,8 @@ def cluster(core: Any) -> Iterator[RayCluster]:
             (made.folder / "n").chmod(0o700)
             places = [f"--resource={host.name}=loader" for host in six.hosts[:4]]
             places += [f"--resource={host.name}=server" for host in six.hosts[4:]]
-            made.brought_up("--cpus", 1, *places)
+            done = made.up("--cpus", 1, *places)
+            assert done.returncode == 0, done.stderr
             (made.folder / "faults.toml").write_text(SCENARIO)
             yield made
         finally:

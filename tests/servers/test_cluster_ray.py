@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,7 +137,9 @@ def test_a_loader_that_is_killed(rays: Rays, reference_server: ServerProcess) ->
     assert record["error"]["message"].startswith(f"loader-2 ({victim.address}): is gone (")
     assert "rows counted" in record["error"]["message"]
     assert record["counts"]["rows"] == sum(host["rows"] for host in record["hosts"]) > 0
-    assert [host["outcome"] for host in record["hosts"]] == ["interrupted", "failed", "interrupted"]
+    first, killed, last = (host["outcome"] for host in record["hosts"])
+    # The server may tell the others of the end before we do.
+    assert killed == "failed" and {first, last} <= {"interrupted", "failed"}
     again = rays.run(spec(reference_server))
     assert again["outcome"] == "ok", again["error"]
     assert any(note.startswith("warning: loader-2 was lost; another runs on") for note in rays.notes)
@@ -167,10 +170,8 @@ def test_nothing_is_left_of_a_run_that_is_ended(
         code = driver.wait()
     finally:
         driver.kill()
-    # After a kill -9 Ray's own agents take up to a minute to see it, which is Ray's to know.
-    agents = ("ray::RuntimeEnvAgent", "ray::DashboardAgent") if number == signal.SIGKILL else ()
-    ours = [pid for pid, line in family.items() if not line.startswith(agents)]
-    wait_until(lambda: not alive(ours), lambda: [family[pid] for pid in ours if alive([pid])])
+    wait_until(lambda: not alive([*family]), lambda: [family[pid] for pid in family if alive([pid])])
+    assert not [*Path(tempfile.gettempdir()).glob(f"ray/session_*_{driver.pid}")]
     if number == signal.SIGINT:
         assert code == 130
         (line,) = RunDirectory(out).records()

@@ -210,5 +210,6 @@ def test_a_cancelled_job_leaves_nothing(cluster: Slurm, tmp_path: Path) -> None:
     assert cluster.run("scancel", number).returncode == 0
     assert cluster.ended(number)["JobState"] == "CANCELLED"
     nothing_runs(cluster)
+    # Slurm ends the trial's server too, which the trial may see before its own end.
     lines = records(tmp_path / "run")
-    assert {line["outcome"] for line in lines} <= {"interrupted"}, lines
+    assert "ok" not in {line["outcome"] for line in lines}, lines

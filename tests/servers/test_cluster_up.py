@@ -209,7 +209,7 @@ def test_hosts_that_cannot_join(three: Hosts, cluster: RayCluster, monkeypatch: 
         if host == stranger.name and do == "start":
             order["token"] = "0" * 64
         if host == away.name and do == "start":
-            more = (10.0,)  # it would wait for a minute in vain
+            more = (30.0,)  # it would wait for two minutes in vain
         return ask(self, host, do, *more, **order)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Remote, "ask", asked)

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,8 +20,8 @@ from support.clickhouse import Server, engine, has_chdb, old_server  # noqa: F40
 from support.flight import ServerProcess
 from support.read import ONCE, ran
 from support.run import command, venturi, venturi_process
-from support.wait import HANG_SECONDS
-from venturi.servers.throwaway.chdb_http import joined
+from support.wait import HANG_SECONDS, wait_until
+from venturi.servers.throwaway.chdb_http import CONNECTIONS, STATEMENTS, joined
 
 
 def test_pieces_of_arrow_become_one_stream() -> None:
@@ -121,3 +128,117 @@ def test_what_cannot_start_says_why() -> None:
     assert done.returncode == 4 and "max_threadz" in done.stderr and "Traceback" not in done.stderr
     done = venturi("serve", "clickhouse", "--engine", "duck")
     assert done.returncode == 2 and "--engine duck: is not one of auto, server, chdb" in done.stderr
+
+
+class Handled:
+    """The handler before the engine, in a process that may have so much memory."""
+
+    def __init__(self, folder: Path, memory: int) -> None:
+        words = [str(folder), "--memory", str(memory)]
+        module = "venturi.servers.throwaway.chdb_http"
+        self.process = subprocess.Popen([sys.executable, "-m", module, *words], stdout=subprocess.PIPE)
+        assert self.process.stdout is not None
+        self.address = ("127.0.0.1", int(self.process.stdout.readline()))
+
+    def send(self, statement: str) -> socket.socket:
+        """A client that has asked this, and reads nothing yet."""
+        client = socket.create_connection(self.address, HANG_SECONDS)
+        body = statement.encode()
+        client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        return client
+
+    def ask(self, statement: str) -> str:
+        """The answer, as a good client has it."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.address[1]}/", statement.encode())
+        try:
+            with urllib.request.urlopen(request, timeout=HANG_SECONDS) as answer:
+                return str(answer.read().decode().strip())
+        except urllib.error.HTTPError as refused:
+            return str(refused.read().decode())
+
+    def has(self, name: str) -> int:
+        """A figure of /proc/PID/status."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.findall(rf"{name}:\s+(\d+)", status)[0])
+
+
+@pytest.fixture(scope="module")
+def handled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Handled]:
+    has_chdb()
+    server = Handled(tmp_path_factory.mktemp("engine"), ENGINE_BYTES)
+    yield server
+    server.process.kill()
+    server.process.communicate()
+
+
+ENGINE_BYTES = 10**9
+ENDLESS = "SELECT repeat('x', 1000000), number FROM numbers(1000000000000) FORMAT RowBinary"
+COSTLY = (
+    "SELECT length(repeat('x', 4000000000))",
+    "SELECT length(groupArray(number)) FROM numbers(1000000000000)",
+    f"{ENDLESS.removesuffix('RowBinary')} Parquet",
+    f"SELECT {'(' * 5000}1{')' * 5000}",
+    f"SELECT {'+'.join(['1'] * 400_000)}",
+)
+
+
+def given_up(server: Handled) -> None:
+    for _ in range(3 * STATEMENTS):
+        with server.send(ENDLESS) as client:
+            assert client.recv(1 << 20)
+
+
+def many_connections(server: Handled) -> None:
+    crowd = [socket.create_connection(server.address, HANG_SECONDS) for _ in range(3 * CONNECTIONS)]
+    assert server.ask("SELECT 7") == "7"
+    for client in crowd:
+        client.close()
+
+
+def costly(server: Handled) -> None:
+    for statement in COSTLY:
+        assert "Exception: " in server.ask(statement), statement[:60]
+    for _ in range(STATEMENTS):
+        # Nothing comes of it, so only a look at the connection tells that the client has left.
+        server.send("SELECT sum(sqrt(number)) FROM numbers(1000000000000)").close()
+
+
+def half_open(server: Handled) -> None:
+    crowd = [server.send(ENDLESS) for _ in range(STATEMENTS // 2)]
+    for text in (
+        b"POST / HTTP/1.1\r\nHos",
+        b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nSEL",
+        b"P" * 60_000,
+    ):
+        for _ in range(CONNECTIONS):
+            crowd.append(socket.create_connection(server.address, HANG_SECONDS))
+            crowd[-1].sendall(text)
+    assert server.ask("SELECT 7") == "7"
+    for client in crowd:
+        client.close()
+
+
+@pytest.mark.parametrize("attack", [given_up, many_connections, costly, half_open])
+def test_an_attack_harms_no_good_client(handled: Handled, attack: Callable[[Handled], None]) -> None:
+    attack(handled)
+    assert handled.ask("SELECT 7") == "7"
+    wait_until(lambda: handled.ask("SELECT count() FROM system.processes") == "1")
+    assert handled.has("VmHWM") * 1024 < ENGINE_BYTES + 800 * 2**20
+    assert handled.has("Threads") < 2 * CONNECTIONS + 500
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"POST / HTTP/1.1\r\n" + b"A: " + b"x" * 70_000 + b"\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 5000000\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfffffff\r\n",
+    ],
+)
+def test_a_request_that_is_too_large_ends_its_connection(handled: Handled, text: bytes) -> None:
+    with socket.create_connection(handled.address, HANG_SECONDS) as client:
+        client.sendall(text)
+        with contextlib.suppress(ConnectionResetError):
+            said = client.makefile("rb").read()
+            assert said == b"" or b"too large" in said

@@ -85,6 +85,7 @@ def test_a_server_that_dies_is_a_failed_trial_and_the_sweep_can_be_finished(tmp_
     assert [line["outcome"] for line in found] == ["ok", "failed", "ok"]
     failed = found[1]
     assert failed["error"]["kind"] == "lost" and failed["error"]["stream"] is not None
+    assert "the server of postgres://local died" in failed["error"]["message"]
     # What was acknowledged until then, and what nobody knows of.
     assert failed["counts"]["rows"] > 0 and failed["times"]["interval_ns"] > 0
     assert 1 <= failed["errors"]["in_doubt"]["batches"] <= 2

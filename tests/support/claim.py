@@ -106,7 +106,7 @@ def count(sweeps: int, seed: int) -> Counted:
     generator, found = np.random.default_rng(seed), Counted()
     for _ in range(sweeps):
         sweep = draw(generator)
-        curve = Curve.of(sweep.rounds)
+        curve = Curve.of(sweep.rounds, repeats=True)
         assert curve is not None
         claims = said(curve)
         found.sweeps += 1

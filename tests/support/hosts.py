@@ -227,14 +227,6 @@ class RayCluster:
         where = ("--hosts", self.hosts.names, "--ssh", "ip netns exec", "--interface", NETWORK)
         return self.venturi("cluster", "up", *where, "--directory", self.folder / "n", *options)
 
-    def brought_up(self, *options: object) -> None:
-        """Starts it, twice if need be: it is somebody else's server, and gives up a node that it does not
-        know after 30 s, which many that start at once on one machine may take."""
-        done = self.up(*options)
-        if done.returncode != 0:
-            done = self.up(*options)
-        assert done.returncode == 0, done.stderr
-
     def down(self) -> subprocess.CompletedProcess[str]:
         return self.venturi("cluster", "down")
 
@@ -250,7 +242,8 @@ def ray_cluster(on: Hosts, *options: object) -> Iterator[RayCluster]:
     """A Ray node on each host, until the end of the `with`."""
     made = RayCluster(on)
     try:
-        made.brought_up(*options)
+        done = made.up(*options)
+        assert done.returncode == 0, done.stderr
         yield made
     finally:
         made.remove()

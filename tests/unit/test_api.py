@@ -183,9 +183,7 @@ def test_a_run_is_gone_on_with(tmp_path: Path) -> None:
     run = venturi.run(SMALL, streams=[1, 2], executor=failing, out=tmp_path / "run")
     assert venturi.resume(run.path, executor=ModelExecutor()).trials.num_rows == 12
     again = venturi.resume(run.path, executor=ModelExecutor(), retry_failed=True)
-    assert again.trials.num_rows == 18 and again.sql("select count(*) n from trials where outcome = 'ok'")[
-        "n"
-    ].to_pylist() == [12]
+    assert again.trials.num_rows == 12 and set(again.trials["outcome"].to_pylist()) == {"ok"}
     with pytest.raises(venturi.VenturiError, match="begun without it, in one process"):
         venturi.resume(run.path, on="local")
 
@@ -217,7 +215,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> venturi.Run:
 
 
 def test_runs_are_compared(measured: venturi.Run, other: venturi.Run) -> None:
-    found = venturi.compare(measured, other, threshold=0.5)
+    found = venturi.compare(measured, other, threshold=0.5, force=True)
     assert len(found.rows) == 1 and int(found.exit_code) == 0
     assert len(other.compare(measured.path, metric="latency-p50").rows) == 1
     assert len(measured.compare_by("streams", "8", threshold=0.01)) == 3

@@ -3,6 +3,7 @@ others see of an end."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -19,9 +20,11 @@ import typer
 
 from support.golden import kept
 from support.run import ROOT, SMALL, command, environment, model, venturi
+from venturi import cli
 from venturi.cli import COMMANDS, EPILOG, app, serving
 from venturi.common import processes
-from venturi.common.errors import ExitCode
+from venturi.common.errors import ExitCode, VenturiError
+from venturi.engine import executor
 from venturi.plan.values import TABLES
 
 
@@ -231,6 +234,27 @@ def test_another_thread_is_waited_for() -> None:
 
 
 # ---- servers hear at once of what ends them, and are stopped whatever fails beside them
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError(), "no memory was left for this: MemoryError"),
+        (ImportError("x.so: failed to map segment from shared object"), "no memory was left"),
+        (OSError(errno.EMFILE, "Too many open files"), "no more files may be open"),
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "no more processes or threads"),
+        (RuntimeError("can't start new thread"), "no more processes or threads"),
+    ],
+)
+def test_what_the_system_does_not_give_is_no_fault_of_ours(error: Exception, said: str) -> None:
+    found = cli._not_ours(error)
+    assert found is not None and said in found.message and found.hint and found.exit_code == 3
+
+
+def test_too_few_open_files_is_said_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "open_files", lambda: 63)
+    with pytest.raises(VenturiError, match="only 63 files may be open, and a trial needs 64"):
+        executor.CoreExecutor()
 
 
 WAITS = """

@@ -80,7 +80,7 @@ def test_failed_trials_set_the_exit_code(tmp_path: Path) -> None:
         fails = f"support.model:fail={kind}:operation == 'put'"
         done = venturi("run", "--executor", fails, "--out", tmp_path / kind, *SMALL, "--quiet")
         assert done.returncode == code
-        assert f"\nerror: 6 of 12 trials failed: {kind}: " in done.stderr
+        assert f"\nerror: 6 of 12 trials failed, 2 of them warm-ups: {kind}: " in done.stderr
         # What was lost may go well another time; what was wrong will not.
         assert ("--retry-failed" in done.stderr) == (kind == "lost")
     done = venturi(
@@ -222,6 +222,7 @@ def test_more_than_the_memory(tmp_path: Path) -> None:
     assert ended.returncode == 3 and ended.stderr.startswith(
         "error: --rows-per-batch: 100,000,000 rows are a message of 3.2 GB, and 4000 streams hold one each; "
     )
+    assert ended.stderr.endswith(" fits; or take fewer streams\n")
 
 
 @pytest.fixture(scope="module")

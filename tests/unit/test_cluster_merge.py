@@ -7,6 +7,7 @@ import json
 import random
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -269,6 +270,12 @@ def with_resources(given_: Part, cores: int, busy: float, rx: int, sockets: int,
     return changed(given_, resources=dict.fromkeys(lead) | (lead if given_.lead else {}) | of_all)
 
 
+def test_a_server_on_the_common_line_has_the_errors_of_both_clocks() -> None:
+    one, other = (with_resources(part, 2, 0.5, 1, 1, 1) for part in two())
+    found = merge([replace(one, clock=Clock(0, 3)), other])
+    assert found["resources"]["clock"] == {"offset_ns": 4, "uncertainty_ns": 5}
+
+
 def with_errors(given_: Part, code: str, first: int) -> Part:
     kind = {"kind": "server", "code": code, "count": 2, "message": code, "stream": 0, "first_ns": first}
     both = {**kind, "code": "both", "message": f"at {first}"}
@@ -286,6 +293,9 @@ def merged() -> dict[str, dict[str, Any]]:
         "two loaders": merge([one, other]),
         # One clock is five seconds ahead, its loader began 30 ms late, and the clock may be 0.2 ms wrong.
         "clocks that disagree": merge(two(clock=ahead, late_ns=30 * MS), AGREED),
+        "all began late": merge(
+            [part(1, one.record, 0, True, late_ns=20 * MS), part(2, other.record, 2, late_ns=50 * MS)], AGREED
+        ),
         "resources": merge(
             [with_resources(one, 2, 1.0, 100, 2, 50), with_resources(other, 6, 0.2, 300, 5, 90)]
         ),
@@ -300,6 +310,7 @@ def test_merged_records() -> None:
     but the first the fields are told that differ from it."""
     found, lines, usual = merged(), [], dict[str, Any]()
     for name in found:
+        assert all(s["end_ns"] <= found[name]["times"]["interval_ns"] for s in found[name]["streams"])
         # Percentiles and samples are compared with the truth below.
         fields = {field: one for field, one in found[name].items() if field not in ("latency", "samples")}
         changed = known({field: one for field, one in fields.items() if usual.get(field) != one})

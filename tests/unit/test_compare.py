@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,8 +24,11 @@ from support.compare import Line, base_run, chain, environment, run_like, said, 
 from support.draws import draws, slack
 from support.flight import served
 from support.golden import kept
-from support.run import ROOT, venturi
+from support.link import alive, tree
+from support.run import ROOT, command, venturi
+from support.run import environment as variables
 from support.synthetic import ENVIRONMENT, HOSTILE, cells, hostile, imported, make_run
+from support.wait import wait_until
 from venturi.analysis.compare.likeness import without_port
 from venturi.analysis.compare.runs import compare, compare_by
 from venturi.analysis.results import load
@@ -31,6 +36,7 @@ from venturi.analysis.statistics.change_points import change_points
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.report.page.page import page
 from venturi.report.text import versions
+from venturi.store.directory import RunDirectory
 
 
 def other_port(line: Line) -> Line:
@@ -62,6 +68,11 @@ def heavier(line: Line) -> Line:
             line["cpu"][end][kind] = int(line["cpu"][end][kind] * 1.5)
     service = line["latency"]["service"]
     service["percentiles"] = [[p, int(v * 1.5)] for p, v in service["percentiles"]]
+    return line
+
+
+def without_server(line: Line) -> Line:
+    line["cpu"]["server"] = None
     return line
 
 
@@ -144,7 +155,12 @@ CASES = {
         "!! client: CPU", words=("--force",), run={"environment": environment(cpu="Other CPU")}),
     "verified otherwise": Case("verify differs (checksum | none)", unverified, code=ExitCode.USAGE),
     "verified otherwise, forced": Case("!! verify: checksum -> none", unverified, ("--force",)),
-    "cells that only one run has": Case("only in run: get, 8", run={"matrix": cells(streams=(2, 8))}),
+    "CPU time that one side knows of the client only": Case(
+        "6 without a significant difference", without_server, ("--metric", "cpu-per-byte")),
+    "cells that only one run has": Case(
+        "only in run: get, 8", code=ExitCode.TRIALS_FAILED, run={"matrix": cells(streams=(2, 8))}),
+    "cells that only one run has, forced": Case(
+        "only in run: get, 8", words=("--force",), run={"matrix": cells(streams=(2, 8))}),
     "no cell in common": Case("no cell of", code=ExitCode.USAGE, run={"matrix": cells(streams=(16, 32))}),
 }  # fmt: skip
 
@@ -453,14 +469,20 @@ def test_series_without_a_change_have_none() -> None:
     assert alarms / tries < 0.03 + slack(tries, 0.01)
 
 
-def test_a_change_of_five_percent_is_found_where_it_is() -> None:
+@pytest.mark.parametrize(
+    ("before", "after", "step", "noise", "share"),
+    [(14, 10, -0.05, 0.015, 0.93), (5, 5, -0.22, 0.004, 1.0), (6, 4, -0.22, 0.004, 1.0)],
+)
+def test_a_change_is_found_where_it_is(
+    before: int, after: int, step: float, noise: float, share: float
+) -> None:
     draw, found = np.random.default_rng(12), 0
     tries = draws(100, 4)
     for _ in range(tries):
-        series = np.concatenate([draw.normal(0.0, 0.015, 14), draw.normal(-0.05, 0.015, 10)])
+        series = np.concatenate([draw.normal(0.0, noise, before), draw.normal(step, noise, after)])
         places = [one.at for one in change_points(series)]
-        found += len(places) == 1 and abs(places[0] - 14) <= 1
-    assert found / tries >= 0.93 - slack(tries, 0.02)
+        found += len(places) == 1 and abs(places[0] - before) <= (share < 1)
+    assert found / tries >= share - slack(tries, 0.02) * (share < 1)
 
 
 def test_several_changes_and_none_to_see() -> None:
@@ -490,6 +512,9 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
         matrix = cells(streams=(2,))
         make_run(made / f"day-{day:02}", matrix, repeats=3, samples=False, edit=edit, environment=environment)
+    # A machine that is twice as slow.
+    other = environment | {"client": {**ENVIRONMENT.get("client", {}), "cpu": "Other CPU"}}
+    make_run(made / "other", matrix, repeats=3, samples=False, edit=slower(2.0), environment=other)
     (made / "damaged").mkdir()
     (made / "damaged" / "trials.jsonl").write_text("no json\n" * 2)
     (made / "notes").mkdir()
@@ -501,7 +526,7 @@ def test_the_day_from_which_on_it_is_slower(nights: Path, tmp_path: Path) -> Non
     done = venturi("history", nights, "--out", page)
     assert done.returncode == 0, done.stderr
     assert "warning: left out: " in done.stderr and "damaged" in done.stderr
-    assert "on (run day-08)" in said(done)
+    assert "on (run day-08)" in said(done) and "1 run of other machines not counted" in said(done)
     assert page.read_text().count("<svg") == 2 and "day-08" in page.read_text()
     document = json.loads(venturi("history", nights, "--format", "json").stdout)
     (put,) = [one for one in document if one["parameters"]["operation"] == "put"]
@@ -565,9 +590,31 @@ def test_a_slower_build_is_found_and_both_are_stopped(tmp_path: Path) -> None:
 def test_servers_that_run_already(tmp_path: Path) -> None:
     with served("flight") as one, served("flight") as other:
         urls = f"flight://{one}", f"flight://{other}"
-        done = venturi("ab", *urls, "--out", tmp_path / "run", "--threshold", "90%", *MEASURED)
+        third = ("--place", f"third={urls[0]}")
+        done = venturi("ab", *urls, *third, "--out", tmp_path / "run", "--threshold", "90%", *MEASURED)
     assert done.returncode == 0, done.stderr
-    assert "of 1 cell" in done.stdout
+    assert done.stdout.count("of 1 cell") == 2 and "run:  place=third" in done.stdout
+
+
+@pytest.mark.usefixtures("core")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_ab_that_is_ended_goes_on(number: signal.Signals, tmp_path: Path) -> None:
+    """Its run ends with it, and keeps no trial of servers that have gone."""
+    out, given = tmp_path / "run", variables(TMPDIR=str(tmp_path))
+    words = (*(SERVER, SERVER), "--threshold", "90%")
+    with subprocess.Popen(command("ab", *words, "--out", out, *MEASURED), env=given) as ab:
+        wait_until(lambda: (out / "trials.jsonl").exists() and (out / "trials.jsonl").read_bytes())
+        family = [*tree(ab.pid)]
+        ab.send_signal(number)
+    wait_until(lambda: not alive(family))
+    assert ab.returncode == (130 if number == signal.SIGTERM else -number)
+    assert number == signal.SIGKILL or not [*tmp_path.glob(".*.lock")]
+    before = (out / "trials.jsonl").read_text()
+    assert '"failed"' not in before
+    done = venturi("ab", *words, "--resume", out)
+    assert done.returncode == 0, done.stderr
+    trials = [it for it in RunDirectory(out).records() if it["outcome"] == "ok"]
+    assert len(trials) == 8 == len({(it["cell"], it["repeat"], it["warmup"]) for it in trials})
 
 
 @pytest.mark.usefixtures("core")

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import gzip
 import os
+import struct
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from venturi.common.errors import ScenarioError
+from venturi.common.environment import group_memory
+from venturi.common.errors import DataWarning, ScenarioError
+from venturi.inputs import files
 from venturi.inputs.files import DataStore, read_table
 
 
@@ -79,12 +84,28 @@ def test_csv_plain_and_packed(tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_bytes(text.replace(b",", b"\t"))
     for name in ("t.csv", "t.csv.gz", "t.tsv"):
         assert read_table(str(tmp_path / name)).to_pylist() == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
+    for text, doubt in (("id;v\n0;x\n", "one column, named 'id;v'"), ("0,x0\n1,x1\n", "columns: 0, x0; if")):
+        (tmp_path / "d.csv").write_text(text)
+        with pytest.warns(DataWarning, match=doubt):
+            read_table(str(tmp_path / "d.csv"))
 
 
 def test_content_counts_more_than_the_name(tmp_path: Path) -> None:
     write(table(4), tmp_path / "t.parquet")
     (tmp_path / "t.parquet").rename(tmp_path / "t.dat")
     assert read_table(str(tmp_path / "t.dat")).num_rows == 4
+
+
+@pytest.mark.parametrize("made", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_damaged_offsets_are_bad_input(made: Callable[..., Any], tmp_path: Path) -> None:
+    path, found = tmp_path / "t.arrow", pa.table({"a": ["abcd" * n for n in range(9)]})
+    with made(path, found.schema) as writer:
+        writer.write_table(found)
+    path.write_bytes(
+        path.read_bytes().replace(struct.pack("<ii", 84, 112), struct.pack("<ii", 84, 2**31 - 1))
+    )
+    with pytest.raises(ScenarioError, match=r"not readable as .*Arrow IPC.*: .*offset"):
+        read_table(str(path))
 
 
 def test_files_of_one_name_do_not_meet_on_the_server(tmp_path: Path) -> None:
@@ -94,6 +115,34 @@ def test_files_of_one_name_do_not_meet_on_the_server(tmp_path: Path) -> None:
     with DataStore() as store:
         names = [store.prepare(str(tmp_path / folder / "t.parquet"), 2).name for folder in ("a", "b")]
     assert names == ["t-2", "t-2-1"]
+
+
+def test_a_batch_is_bounded_before_rows_are_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "memory_limit", lambda: 10**8)
+    pq.write_table(pa.table({"s": ["x", "y" * 10**6]}), tmp_path / "t.parquet")
+    with DataStore() as store:
+        assert store.prepare(str(tmp_path / "t.parquet"), 80).rows == 80
+        with pytest.raises(ScenarioError) as failed:
+            store.prepare(str(tmp_path / "t.parquet"), 65_536)
+    assert str(failed.value).endswith(
+        "t.parquet: a batch of 65,536 rows would be 32.8 GB; the most is 50 MB; "
+        "the largest row is number 2, of 1 MB"
+    )
+    assert failed.value.hint == "take fewer rows per batch: --rows-per-batch 90"
+    monkeypatch.setattr(files, "memory_limit", lambda: 10**6)
+    with pytest.raises(ScenarioError, match=r"its rows are 1 MB, .* may take 1 MB"):
+        read_table(str(tmp_path / "t.parquet"))
+
+
+def test_the_limit_of_memory_is_that_of_the_control_group(tmp_path: Path) -> None:
+    for path, text in {
+        "a/memory.max": "max",
+        "memory.max": "300",
+        "memory/b/memory.limit_in_bytes": "7",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(f"{text}\n")
+    assert group_memory("4:memory:/b/c\n2:cpu:/b\n0::/a\n", str(tmp_path)) == [7, 300]
 
 
 def test_the_table_that_comes_with_venturi() -> None:

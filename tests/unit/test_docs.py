@@ -281,7 +281,7 @@ def test_a_run_that_is_shown_can_be_planned(
     page: str, line: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(place)
-    for name in re.findall(r"--(?:password|token)-env[ =](\w+)", line):
+    for name in re.findall(r"(?:--(?:password|token)-env[ =]|\{env:)(\w+)", line):
         monkeypatch.setenv(name, "secret")
     words = shlex.split(line.replace(":///data/", f"://{place}/data/"))[1:]
     done = CliRunner().invoke(app, words if "--dry-run" in words else [*words, "--dry-run"])

@@ -45,12 +45,12 @@ def trials(
     rates: dict[str, list[float]] | None = None,
     fixed: dict[str, Any] | None = None,
     unpaired: bool = False,
-    failed: bool = False,
+    fail_after: int | None = None,
     spread: float = 0.01,
     **more: Any,
 ) -> list[dict[str, Any]]:
     """Trials of a sweep in the table. `rates`: those of each trial; `unpaired`: a slow repeat of one point is
-    a fast one of its neighbour."""
+    a fast one of its neighbour; `fail_after`: trials from this repeat on failed."""
     made: list[dict[str, Any]] = []
     for number, (x, rate) in enumerate((points or {}).items()):
         turned = spread * (-1) ** number if unpaired else spread
@@ -58,7 +58,8 @@ def trials(
     for x, each in (rates or {}).items():
         single = (sweep({float(x): rate}, repeats=1)[0] for rate in each)
         made += [{**one, "repeat": repeat} for repeat, one in enumerate(single)]
-    return [{**one, "outcome": "failed"} for one in made] if failed else made
+    after = len(made) if fail_after is None else fail_after
+    return [{**one, "outcome": "failed"} if one["repeat"] >= after else one for one in made]
 
 
 CASES: dict[str, Any] = tomllib.loads((DATA / "findings.toml").read_text())

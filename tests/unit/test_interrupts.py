@@ -11,6 +11,7 @@ import pty
 import random
 import signal
 import subprocess
+import sys
 import termios
 from collections.abc import Callable
 from pathlib import Path
@@ -85,6 +86,30 @@ def test_the_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     _, errors = run.communicate()
     assert run.returncode == 130 and "interrupted" not in errors, errors
     check_goes_on(tmp_path / "r", ["ok"])
+
+
+LIBRARY = """import venturi
+from support.model import executor
+try:
+    venturi.run(
+        target="flight://local", out="r", executor=executor("hang:operation == 'get'"), ceilings="none",
+        operation=["get", "put"], streams=[1, 2], rows_per_stream="1M", repeats=2)
+except KeyboardInterrupt:
+    print("caught")
+finally:
+    print("finally")
+"""
+
+
+@pytest.mark.parametrize(("signals", "kept"), [(1, ["ok", "interrupted"]), (2, ["ok"])])
+def test_a_library_raises_and_ends_no_process(signals: int, kept: list[str], tmp_path: Path) -> None:
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment()}
+    run = subprocess.Popen([sys.executable, "-c", LIBRARY], text=True, cwd=tmp_path, **pipes)
+    until_it_hangs(run)
+    for number in (signal.SIGSTOP, *(signal.SIGINT, signal.SIGTERM)[:signals], signal.SIGCONT):
+        run.send_signal(number)
+    assert run.communicate()[0] == "caught\nfinally\n" and run.returncode == 0
+    check_goes_on(tmp_path / "r", kept)
 
 
 def test_a_closed_terminal_ends_a_run_that_can_go_on(tmp_path: Path) -> None:
@@ -270,11 +295,18 @@ def test_a_killed_run_resumes_exactly(kind: str, tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_run_that_was_killed_before_it_had_a_name_is_begun_again(tmp_path: Path) -> None:
-    path = tmp_path / "r"
+def test_a_run_that_was_killed_as_it_began_is_begun_again(tmp_path: Path) -> None:
+    path, begun = tmp_path / "r", tmp_path / "begun"
     (path / "samples").mkdir(parents=True)
     (path / ".lock").touch()
     (path / "environment.json.tmp").write_text("{")
+    empty = model("--resume", path)
+    assert empty.returncode == 7 and f"begin one there: venturi run ... --out {path}\n" in empty.stderr
     done = model(*SMALL, *QUIET, "--quiet", "--out", path)
     assert done.returncode == 0 and len(slots(path)) == TRIALS, done.stderr
     assert not (path / "environment.json.tmp").exists()
+    begun.mkdir()
+    (path / "scenario.toml").rename(begun / "scenario.toml")
+    done = model("--resume", begun, "--no-report", "--quiet")
+    assert done.returncode == 0 and len(slots(begun)) == TRIALS, done.stderr
+    assert json.loads((begun / "environment.json").read_text())["client"]

@@ -81,7 +81,9 @@ def test_a_dead_server_is_started_again_until_it_runs() -> None:
     local.start(["mysql://local"])
     local.ensure()
     assert len(Server.made) == 1
+    assert local.died("mysql://local") is None is local.died("mysql://h")
     Server.made[0].running = False
+    assert local.died("mysql://local") == "the server of mysql://local died: out of memory"
     Server.refuse = True
     for _ in range(2):
         with pytest.raises(VenturiError, match="no room"):

@@ -295,6 +295,11 @@ def test_a_round_that_lacks_a_point_is_left_out() -> None:
     found = Curve.of([*rounds({1: 1, 2: 2}, *STEADY), {1: 100.0}])
     assert found is not None and len(found.logs) == 5
     assert Curve.of([{1: 1.0}, {2: 1.0}]) is None
+    # What fails at one point silences it, and not the others.
+    most = rounds({1: 1, 2: 2, 4: 2.001}, *STEADY)
+    for failing, ns, told in (({8.0}, (1, 2, 4), True), ((), (1, 2, 4, 8), False)):
+        found = Curve.of([most[0] | {8: 9.0}, *most[1:]], failing)
+        assert found is not None and (found.ns, found.told) == (ns, told)
 
 
 def test_what_all_points_of_a_round_share_is_no_doubt() -> None:

@@ -201,6 +201,9 @@ def test_warnings_by_cause(tmp_path: Path) -> None:
     assert found(edit=edited(1.06)) == ["steady"]
     assert found(edit=edited(1.0, steal=0.02, busy=0.2)) == ["steal"]
     assert found(edit=edited(1.0, steal=0.0, busy=0.3)) == ["load"]
+    # The gravest first, and none hides another.
+    assert found(edit=edited(1.0, steal=0.01001, busy=0.6)) == ["load", "steal"]
+    assert found(edit=edited(1.0, steal=0.4, busy=0.3)) == ["steal", "load"]
     assert found(edit=edited(1.0, steal=0.0, busy=0.001)) == ["balance"]
     assert found(edit=standing) == ["stalled"]
     assert found(ceilings=False) == ["no-ceiling"]

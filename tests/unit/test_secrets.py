@@ -23,23 +23,28 @@ import venturi
 from support.imports import FORMATS, SAMPLES
 from support.proven import proven_instrument as proven_instrument  # a fixture
 from support.run import DATA
+from support.run import venturi as venturi_command
 from support.secret import (
     ESCAPED,
     HARD,
+    ONCE,
     ROWS,
     SCHEMES,
     SECRET,
     UPSERT,
+    WRONG,
     Watch,
     forms,
     leaking_files,
     leaks,
     right_and_wrong,
+    searched,
     stays_there,
     urls,
 )
 from venturi import cli
 from venturi.cli.flags import command_line
+from venturi.common.credentials import carries_secret, command_tells_secret
 from venturi.common.errors import VenturiError
 from venturi.store.importers.files import import_files
 from venturi.targets.urls import check_url
@@ -120,6 +125,13 @@ def test_a_secret_in_a_flag_is_refused(given: str, typed: Callable[..., tuple[in
     refused(typed("run", "--streams", "1", *words, "--no-report"), given)
 
 
+@pytest.mark.parametrize("line", (SECRETS / "commands.txt").read_text().splitlines())
+def test_a_secret_in_free_text(line: str) -> None:
+    wanted, kind, text = line.split(" ", 2)
+    found = command_tells_secret(shlex.split(text)) if kind == "command" else carries_secret(text)
+    assert found is (wanted == "refused")
+
+
 @pytest.mark.parametrize(
     ("typed", "stored"),
     [
@@ -129,6 +141,8 @@ def test_a_secret_in_a_flag_is_refused(given: str, typed: Callable[..., tuple[in
         ("--query select~1~where~token~=~'x'", "--query select~1~where~token~=~'x'"),
         ("--header x-tenant=§", "--header x-tenant=***"),
         ("--header=x-tenant=§", "--header=x-tenant=***"),
+        ("--header x-tenant={env:A}", "--header x-tenant={env:A}"),
+        ("--init ALTER~ROLE~me~PASSWORD~'{env:A}'", "--init ALTER~ROLE~me~PASSWORD~'{env:A}'"),
         ("--set target.headers.x-tenant=§", "--set target.headers.x-tenant=***"),
         ("--set=target.headers.x-tenant=§", "--set=target.headers.x-tenant=***"),
         ("--set target.headers~=~{a='§'}", "--set target.headers~=***"),
@@ -269,6 +283,25 @@ OURS = {
 def test_what_is_in_the_environment_stays_there(scheme: str, tmp_path: Path) -> None:
     """Servers that a run starts for itself inherit the variables, as every child does, and tell nobody."""
     stays_there(tmp_path, "empty://" if scheme == "empty" else f"{scheme}://local", *OURS[scheme])
+
+
+@pytest.mark.usefixtures("core")
+def test_what_a_text_names_is_nowhere_to_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server repeats a statement; a program ends with its secret, which a resume runs again."""
+    wrong = ("--init", "select '{env:MY_WORD}' from nowhere")
+    target = ("run", "--target", "sqlite://local", "--operation", "upsert")
+    (failed,) = searched(tmp_path, *target, *UPSERT, *wrong, code=5, MY_WORD=HARD)
+    assert "nowhere" in failed["error"]["message"] and "'***'" in failed["error"]["message"]
+    script = f'echo {"x" * 490}"$0" >&2; sleep 0 & wait; test "$0" = "$RIGHT" && echo a'
+    out, command = tmp_path / "exec", shlex.join(["sh", "-c", script, "{env:MY_WORD}"])
+    monkeypatch.setenv("RIGHT", WRONG)
+    words = ("run", "--target", "exec://", "--writes", "lines", "--command", command, *ONCE, "--no-ceilings")
+    for word, given in ((HARD, (*words, "--out", out)), (WRONG, ("run", "--resume", out, "--retry-failed"))):
+        monkeypatch.setenv("MY_WORD", word)
+        done = venturi_command(*given, cwd=tmp_path)
+        assert done.returncode == (5 if word == HARD else 0), done.stderr
+        assert not leaks(done.stdout + done.stderr) and not leaking_files(out, HARD, WRONG)
+    assert "{env:MY_WORD}" in (out / "scenario.toml").read_text()
 
 
 def test_the_search_finds_what_it_looks_for(tmp_path: Path) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from support.synthetic import cells, lines, make_run
 from venturi.common import hdr
 from venturi.common.errors import ExitCode, StoreError
 from venturi.store import directory as store
+from venturi.store import tables
 from venturi.store.directory import RunDirectory
 from venturi.store.writer import RunWriter
 
@@ -25,7 +29,7 @@ def run(tmp_path: Path) -> Path:
 
 def another(run: Path) -> dict[str, Any]:
     """The line of one more trial."""
-    return lines(run)[0] | {"trial": "another", "order": 3}
+    return lines(run)[0] | {"trial": "another", "repeat": 3, "order": 3}
 
 
 def test_tables(run: Path) -> None:
@@ -39,6 +43,12 @@ def test_tables(run: Path) -> None:
     samples = directory.samples()
     assert samples.column_names[0] == "trial" and len(set(samples["trial"].to_pylist())) == 3
     assert "samples" not in lines(run)[0]
+    # A percentile needs batches beyond it, in SQL as in `show`.
+    line = lines(run)[0]
+    line["latency"]["service"]["count"] = 245
+    (one,) = tables.trials([line]).select(["service_p99_ns", "service_p999_ns"]).to_pylist()
+    assert one["service_p99_ns"] > 0 and one["service_p999_ns"] is None
+    assert 99.9 not in tables.latency([line])["percentile"].to_pylist()
 
 
 def test_an_empty_run_has_tables_with_the_same_columns(run: Path, tmp_path: Path) -> None:
@@ -62,11 +72,26 @@ def test_a_torn_last_line_is_repaired_on_resume(run: Path, torn: bytes) -> None:
     assert len(RunDirectory(run).records()) == 4
 
 
-def test_damage_in_the_middle_is_an_error(run: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda _: "garbage", "not a JSON object"),
+        (
+            lambda line: re.sub(r'("interval_ns":)\d+', r"\g<1>0", line),
+            "times.interval_ns is 0 in a good trial",
+        ),
+        (
+            lambda line: re.sub(r'("interval_ns":)\d+', r"\g<1>-5", line),
+            "times.interval_ns is -5, not a whole",
+        ),
+        (lambda line: line, "trial [0-9a-f]{16} is in line 1 already"),
+    ],
+)
+def test_damage_in_the_middle_is_an_error(change: Callable[[str], str], said: str, run: Path) -> None:
     path = run / "trials.jsonl"
     lines = path.read_text().splitlines()
-    path.write_text("\n".join([lines[0], "garbage", *lines[1:]]) + "\n")
-    with pytest.raises(StoreError, match=r"trials.jsonl:2: not a JSON object; the file is damaged"):
+    path.write_text("\n".join([lines[0], change(lines[0]), *lines[1:]]) + "\n")
+    with pytest.raises(StoreError, match=rf"trials.jsonl:2: {said}.*; the file is damaged"):
         RunDirectory(run).records()
 
 
@@ -77,8 +102,8 @@ def test_a_resume_takes_away_what_a_kill_left_half_written(run: Path) -> None:
     (run / "samples" / "0123.tmp").write_bytes(b"PAR1")
     (run / "samples" / "0123456789abcdef.parquet").write_bytes(b"PAR1")
     (run / "notes.txt").write_text("mine")
-    with RunWriter.resume(run) as writer:
-        assert writer.repaired == []
+    with RunWriter.resume(run) as resumed:
+        assert resumed.repaired == []
     assert {path.name for path in (run / "samples").iterdir()} == samples
     assert not list(run.glob("*.tmp")) and (run / "notes.txt").exists()
 
@@ -97,6 +122,17 @@ def test_two_runs_in_one_directory_are_refused(run: Path) -> None:
                 open_it(run)
     with pytest.raises(StoreError, match="holds a run already"):
         RunWriter.create(run)
+
+
+def test_what_a_killed_run_had_forked_is_waited_for(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    held = os.open(run / store.LOCK, os.O_RDWR | os.O_CREAT)
+    os.pwrite(held, f"{gone.pid}\n".encode(), 0)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    monkeypatch.setattr("venturi.store.writer.time.sleep", lambda seconds: os.close(held))
+    with RunWriter.resume(run) as resumed:
+        assert resumed.repaired == []
 
 
 @pytest.mark.parametrize("name", ["environment.json", "trials.jsonl"])
@@ -129,7 +165,9 @@ def test_a_full_disk_leaves_the_file_as_it_was(run: Path, monkeypatch: pytest.Mo
 def test_what_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no such run directory"):
         RunDirectory(tmp_path / "nothing")
-    with pytest.raises(StoreError, match="not a run directory"):
+    with pytest.raises(StoreError, match=r"x\\udcff: the name is not UTF-8"):
+        RunWriter.check(tmp_path / "x\udcff")
+    with pytest.raises(StoreError, match="no run was begun in it"):
         RunDirectory(tmp_path)
 
 

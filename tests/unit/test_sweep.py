@@ -170,13 +170,20 @@ def test_a_resumed_sweep_runs_what_is_missing(tmp_path: Path, keep: int) -> None
     assert order == [(line["cell"], line["repeat"], line["warmup"]) for line in whole.lines]
 
 
-def test_failed_trials_are_kept_or_run_again_on_resume(tmp_path: Path) -> None:
+def test_trials_that_ran_again_count_by_their_last_line(tmp_path: Path) -> None:
     run(tmp_path / "r", ONCE, ModelExecutor(fail="streams == 3"))
     directory = RunDirectory(tmp_path / "r")
-    found = scenario_of(directory)
-    assert execute(found, directory.path, ModelExecutor(), Recorder(), resume=True).result.trials == 0
-    again = execute(found, directory.path, ModelExecutor(), Recorder(), resume=True, retry_failed=True)
-    assert again.result.trials == 2 and again.result.failed == 0
+    path, found = directory.path / "trials.jsonl", scenario_of(directory)
+    path.write_text(path.read_text().replace('"outcome":"failed"', '"outcome":"interrupted"', 1))
+    for retry_failed in (False, True):
+        again = execute(
+            found, directory.path, ModelExecutor(), Recorder(), resume=True, retry_failed=retry_failed
+        )
+        assert again.result.trials == 1 and again.result.failed == 0
+    results = load(directory.path)
+    assert not results.failures and len(results.records) == 16 and len(directory.lines()) == 18
+    assert {(cell.good, cell.failed, cell.interrupted) for cell in results.cells} == {(1, 0, 0)}
+    assert [line["order"] for line in directory.lines()] == list(range(18))
 
 
 def test_ceilings_are_measured_once_for_each_kind_of_trial(tmp_path: Path) -> None:
@@ -403,8 +410,9 @@ def test_a_probe_that_is_interrupted_ends_the_run(tmp_path: Path) -> None:
             os.kill(os.getpid(), signal.SIGINT)
             return json.dumps({"bytes": 0, "interval_ns": 0, "outcome": "interrupted", "error": None})
 
-    done, _ = run(tmp_path / "r", ROUNDS + "repeats = 1\nwarmup = 0\n", Stopped())
-    assert done.result.interrupted and len(RunDirectory(tmp_path / "r").records()) == 8
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "r", ROUNDS + "repeats = 1\nwarmup = 0\n", Stopped())
+    assert len(RunDirectory(tmp_path / "r").records()) == 8
     assert {x["kind"] for x in lines_of(tmp_path / "r")} == {"tcp", "engine"}
 
 

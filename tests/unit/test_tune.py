@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +219,8 @@ def test_nothing_answered(tmp_path: Path) -> None:
     assert ended.returncode != 0
     assert "no trial succeeded" in ended.stdout and "venturi tune --resume" in ended.stdout
     assert "venturi best" not in ended.stdout
+
+
+def test_trials_of_a_search_that_goes_on_took_no_time_of_this_one() -> None:
+    budget, began = Budget(None, 10.0), time.monotonic() - 6
+    assert (budget.left(100, began, 100), budget.left(101, began, 100)) == (None, 1)

@@ -20,7 +20,7 @@ from venturi.common.suffixes import (
     parse_range,
     spell_duration,
 )
-from venturi.common.units import Quantity, count, decimals, number, percent, pick_unit
+from venturi.common.units import Quantity, count, decimals, number, percent, pick_unit, significant
 
 
 def text(line: str) -> str:
@@ -76,7 +76,8 @@ def test_unit_of_another_kind_is_refused() -> None:
 READ: dict[str, Callable[[str], object]] = {
     "count": parse_count, "duration": parse_duration, "percent": parse_percent, "range": parse_range,
     **{f"printed-{name}": (lambda text, shown=shown: shown(json.loads(text)))  # type: ignore[misc]
-       for name, shown in (("count", count), ("percent", percent), ("duration", format_duration))},
+       for name, shown in (
+           ("count", count), ("percent", percent), ("duration", format_duration), ("number", significant))},
 }  # fmt: skip
 
 

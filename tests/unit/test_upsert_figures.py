@@ -75,6 +75,10 @@ def test_what_a_batch_costs_is_found_again() -> None:
     assert cost.knee.median == pytest.approx(9 * BATCH_NS / ROW_NS, rel=0.05)
     assert cost.knee.low < 9 * BATCH_NS / ROW_NS < cost.knee.high
     assert "90 % with" in cost.sentence and "krows/s" in cost.sentence
+    # Streams that change along have a part in the time as well.
+    zipped = [trial for n, rows in ((1, 10), (2, 100), (4, 1000)) for trial in sweep((n,), (rows,))]
+    (cost,) = batch_costs(summarise(zipped))
+    assert cost.fit is None and "batches in flight changes" in cost.sentence
 
 
 def test_best_and_compare_use_rows(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use crate::secrets::masked;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -59,7 +61,7 @@ impl Error {
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self {
             kind,
-            message: message.into(),
+            message: masked(message.into()),
             code: None,
             fate: Fate::Fatal,
         }
@@ -99,7 +101,7 @@ impl Error {
 
     /// The same error with what was being done in front of it.
     pub fn context(mut self, what: impl fmt::Display) -> Self {
-        self.message = format!("{what}: {}", self.message);
+        self.message = masked(format!("{what}: {}", self.message));
         self
     }
 }

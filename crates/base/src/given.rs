@@ -8,6 +8,7 @@ use serde::{forward_to_deserialize_any, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
+use crate::secrets::fill;
 
 /// What was given, read part by part, strictly; null means: the default.
 pub struct Given {
@@ -51,7 +52,8 @@ impl Given {
         let taken = names
             .iter()
             .filter_map(|name| self.left.remove_entry(*name));
-        let taken = Value::Object(taken.collect());
+        let mut taken = Value::Object(taken.collect());
+        fill_texts(&mut taken).map_err(|error| error.context(&self.what))?;
         serde_json::from_value(taken).map_err(|error| self.wrong(error))
     }
 
@@ -71,6 +73,17 @@ impl Given {
     fn wrong(&self, what: impl Display) -> Error {
         Error::usage(format!("{}: {what}", self.what))
     }
+}
+
+/// With the values of the variables that they name.
+fn fill_texts(value: &mut Value) -> Result<()> {
+    match value {
+        Value::String(text) => *text = fill(text)?,
+        Value::Array(items) => items.iter_mut().try_for_each(fill_texts)?,
+        Value::Object(fields) => fields.values_mut().try_for_each(fill_texts)?,
+        _ => {}
+    }
+    Ok(())
 }
 
 /// As serde knows them.

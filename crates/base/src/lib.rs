@@ -11,4 +11,5 @@ pub mod limit;
 pub mod meter;
 pub mod net;
 pub mod os;
+pub mod secrets;
 pub mod spec;

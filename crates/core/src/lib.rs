@@ -7,7 +7,9 @@ pub mod known;
 #[cfg(target_os = "linux")]
 pub mod link;
 
-pub use venturi_base::{codec, data, error, given, halt, http1, http2, meter, net, os, spec};
+pub use venturi_base::{
+    codec, data, error, given, halt, http1, http2, meter, net, os, secrets, spec,
+};
 pub use venturi_engine as engine;
 pub use venturi_servers as server;
 pub use venturi_targets as target;

@@ -4,7 +4,9 @@
 //! A thread a connection: bulk flows keep a core busy each, so the kernel's scheduler
 //! serves them best, and a thread's CPU time is a stream's CPU time.
 
+use std::collections::VecDeque;
 use std::future::Future;
+use std::net::Shutdown;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -143,11 +145,13 @@ fn largest_message() -> usize {
 }
 
 impl Serving {
-    /// Binds and starts to serve each connection by `serve`.
+    /// Binds and starts to serve each connection by `serve`. `refused`: what one too many is told, as its
+    /// protocol has it.
     pub(crate) fn start<F: Future<Output = ()>>(
         shell: &Shell,
         bounds: &Bounds,
         protocols: &[&[u8]],
+        refused: impl Fn(&str) -> Vec<u8>,
         serve: impl Fn(Socket, Arc<State>, Option<TlsAcceptor>, watch::Receiver<bool>) -> F
             + Send
             + Sync
@@ -181,13 +185,23 @@ impl Serving {
             open: AtomicUsize::new(0),
         });
         let (stop, stopped) = watch::channel(false);
-        let (shared, most) = (state.clone(), shell.max_connections);
+        let most = shell.max_connections;
+        let why = format!("{most} connections are open, and this server has no more at a time (--max-connections): try again later");
+        // By TLS it would take a handshake.
+        let farewell = acceptor.is_none().then(|| refused(&why));
+        let shared = state.clone();
         let serve =
             Arc::new(move |socket, state, stopped| serve(socket, state, acceptor.clone(), stopped));
         let threads = Threads::default();
         threads
             .spawn("accept", move || {
-                accept(listener, shared, most, stopped, serve);
+                accept(
+                    listener,
+                    shared,
+                    (most, farewell.unwrap_or_default()),
+                    stopped,
+                    serve,
+                );
             })
             .map_err(io)?;
         Ok(Self {
@@ -244,13 +258,18 @@ impl<F, S> Serve<F> for S where
 {
 }
 
+/// Sockets of clients that were turned away, which the last ones keep open.
+const MOST_AWAY: usize = 16;
+
 fn accept<F: Future<Output = ()>>(
     listener: Listener,
     state: Arc<State>,
-    max_connections: usize,
+    (max_connections, farewell): (usize, Vec<u8>),
     stopped: watch::Receiver<bool>,
     serve: Arc<impl Serve<F>>,
 ) {
+    // Those that were turned away: if one were closed at once, a reset could overtake its answer.
+    let mut away: VecDeque<Socket> = VecDeque::with_capacity(MOST_AWAY);
     let Ok(runtime) = runtime() else { return };
     runtime.block_on(async move {
         let Ok(listener) = Accepting::new(listener) else {
@@ -265,7 +284,14 @@ fn accept<F: Future<Output = ()>>(
             match socket {
                 Ok(socket) => {
                     if state.open.load(Ordering::Relaxed) >= max_connections {
-                        continue; // dropped: the client is told by the closed connection
+                        // A fresh socket takes a line at once.
+                        let _ = socket.send(&farewell);
+                        let _ = socket.shutdown(Shutdown::Write);
+                        if away.len() == MOST_AWAY {
+                            away.pop_front();
+                        }
+                        away.push_back(socket);
+                        continue;
                     }
                     start_connection(socket, state.clone(), stopped.clone(), serve.clone());
                 }

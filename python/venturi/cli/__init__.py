@@ -24,8 +24,8 @@ import typer
 from typer.core import TyperGroup
 
 from venturi.cli import output
-from venturi.common import collector
-from venturi.common.errors import DamagedWarning, ExitCode, StoreError, VenturiError
+from venturi.common import collector, signals
+from venturi.common.errors import DamagedWarning, DataWarning, ExitCode, StoreError, VenturiError
 from venturi.common.names import listed
 from venturi.common.say import say
 
@@ -176,7 +176,8 @@ def main() -> None:
     warnings.showwarning = _show_warning
     found: BaseException | None = None
     try:
-        ended = app(prog_name="venturi", standalone_mode=False)
+        with signals.owning_process():
+            ended = app(prog_name="venturi", standalone_mode=False)
         found = SystemExit(ended) if isinstance(ended, int) and ended else None
         sys.stdout.flush()
     except BaseException as error:
@@ -228,7 +229,7 @@ def _end_process(end: SystemExit) -> NoReturn:
 
 def _show_warning(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
     """Ours are lines as all others; those of libraries are for who writes programs, and stay as they were."""
-    if issubclass(category, DamagedWarning):
+    if issubclass(category, DamagedWarning | DataWarning):
         say("warning", str(message))
     else:
         _shown(message, category, *where, **more)
@@ -281,6 +282,27 @@ def _not_ours(error: Exception) -> VenturiError | None:
         return StoreError("the working directory has been deleted", hint="cd to one that is there")
     if isinstance(error, OSError) and error.filename is not None and error.errno in _REFUSALS:
         return StoreError(f"{listed([str(error.filename)])}: {error.strerror}")
-    from venturi.store import directory as store
+    if isinstance(error, UnicodeEncodeError) and re.search(r"[\udc80-\udcff]", error.object):
+        name = error.object[-200:].encode(errors="backslashreplace").decode()
+        return StoreError(f"{name}: a name that is not UTF-8", hint="give the file or directory another name")
+    return _too_little(error)
 
-    return store.what_is_damaged()
+
+def _too_little(error: Exception) -> VenturiError | None:
+    """What the system did not give: memory, files, processes."""
+    number, text = getattr(error, "errno", None), str(error)
+    # What a library could not load or start says why in words alone.
+    if isinstance(error, MemoryError) or number == errno.ENOMEM or "failed to map segment" in text:
+        what, hint = "no memory was left for this", "free -h; ulimit -v unlimited; or the container's limit"
+    elif number in (errno.EMFILE, errno.ENFILE):
+        what, hint = "no more files may be open", "ulimit -n 65536"
+    elif number == errno.EAGAIN or "can't start new thread" in text:
+        what, hint = (
+            "no more processes or threads may be started",
+            "ulimit -u; or the container's limit of pids",
+        )
+    else:
+        from venturi.store import directory as store
+
+        return store.what_is_damaged()
+    return VenturiError(f"{what}: {text or type(error).__name__}", ExitCode.SCENARIO, hint=hint)

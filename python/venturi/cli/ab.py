@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
 from venturi.cli import forms
-from venturi.common.errors import ExitCode
+from venturi.common import signals
+from venturi.common.errors import ExitCode, VenturiError
+from venturi.servers.throwaway.guard import die_with
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -54,6 +61,10 @@ def ab(
             "--out", help="Run directory to make. [default: venturi-runs/TIME-ab]", show_default=False
         ),
     ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", help="Go on with this run; BASE and HEAD as before.", show_default=False),
+    ] = None,
     threshold: forms.Threshold = "3%",
     confidence: forms.Confidence = "95%",
 ) -> None:
@@ -61,22 +72,20 @@ def ab(
     from venturi.cli.parsing import share
 
     at_most, level = share("--threshold", threshold), share("--confidence", confidence, 0.5)
-    made = out or Path("venturi-runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-ab"
+    made = resume or out or Path("venturi-runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-ab"
     words = list(run or [])
     planned = "--dry-run" in words
-    if not any(word.partition("=")[0] == "--repeats" for word in words):
-        words += ["--repeats", str(_REPEATS)]
-    with contextlib.ExitStack() as servers:
-        places = [
-            word
-            for name, where in (("base", base), ("head", head))
-            for word in ("--place", f"{name}={_address(where, url, servers)}")
-        ]
-        # A process of its own: its options are those of `venturi run`, and so are its errors.
-        code = subprocess.call(
-            [sys.executable, "-m", "venturi", "run", *places, "--out", str(made), *words],
-            stdout=None if planned else subprocess.DEVNULL,
-        )
+    given, known = {"base": base, "head": head}, {} if resume is None else _places(resume)
+    with signals.interrupting(), contextlib.ExitStack() as servers:
+        found = {name: _address(where, known.get(name, url), servers) for name, where in given.items()}
+        if resume is not None:
+            words = ["--resume", str(resume), *words]
+        else:
+            words = ["--out", str(made), *words]
+            words += [word for name, at in found.items() for word in ("--place", f"{name}={at}")]
+            if not any(word.partition("=")[0] == "--repeats" for word in words):
+                words += ["--repeats", str(_REPEATS)]
+        code = _measured(words, planned)
     if planned:
         raise typer.Exit(code)
     if code not in (ExitCode.OK, ExitCode.TRIALS_FAILED):
@@ -84,23 +93,53 @@ def ab(
     raise typer.Exit(_compared(made, level, at_most) or code)
 
 
+def _places(run: Path) -> dict[str, str]:
+    """Where the servers of a run of `ab` are. Raises VenturiError where it is none."""
+    from venturi.measure.outcome import scenario_of
+    from venturi.store.directory import RunDirectory
+
+    found = dict(scenario_of(RunDirectory(run)).places)
+    if list(found) != ["base", "head"]:
+        raise VenturiError(f"--resume {run}: is not a run of ab", hint=f"venturi run --resume {run}")
+    return found
+
+
+def _measured(words: Sequence[str], planned: bool) -> int:
+    """The exit code of `venturi run`, a process of its own: its options are those of that, and so are its
+    errors. It ends with this one: without its servers each trial would fail, and be kept."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "venturi", "run", *words],
+        stdout=None if planned else subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=die_with(os.getpid(), signal.SIGKILL),
+    ) as child:
+        for number in signals.ending():
+            signal.signal(number, lambda number, _: child.send_signal(number))
+        return child.wait()
+
+
 def _address(where: str, url: str, servers: contextlib.ExitStack) -> str:
-    if "://" in where:
+    if re.match(r"[\w+.-]+://", where):
         return where
     from venturi.servers.commanded import PORT, Commanded
 
-    return url.replace(PORT, str(servers.enter_context(Commanded(where))))
+    # Of a run that is resumed the address is whole, and so is its port.
+    port = None if PORT in url else urlsplit(url).port
+    return url.replace(PORT, str(servers.enter_context(Commanded(where, port))))
 
 
 def _compared(made: Path, confidence: float, threshold: float) -> int:
     """Prints the comparison; its exit code."""
     from rich.console import Console
 
-    from venturi.analysis.compare.runs import compare_by
+    from venturi.analysis.compare.runs import compare_by, worst
     from venturi.analysis.results import load
     from venturi.report.text import comparison
 
-    (found,) = compare_by(load(str(made)), "place", "base", confidence=confidence, threshold=threshold)
-    comparison.print_comparison(found, Console())
+    # One for HEAD, and one for each further --place.
+    found = compare_by(load(str(made)), "place", "base", confidence=confidence, threshold=threshold)
+    for one in found:
+        comparison.print_comparison(one, Console())
+        print()
     print(f"run: {made}; for a pull request: venturi compare {made} --by place=base --format markdown")
-    return int(found.exit_code)
+    return int(worst(found))

@@ -13,7 +13,7 @@ import typer
 
 from venturi.cli import forms
 from venturi.cli.parsing import share
-from venturi.common.errors import ExitCode, StoreError, VenturiError
+from venturi.common.errors import StoreError, VenturiError
 
 if TYPE_CHECKING:
     from venturi.analysis.compare.runs import Comparison
@@ -28,7 +28,8 @@ Examples:
   venturi compare last --by place=old
   venturi compare reference:cartesius-localhost reference:cartesius-remote
 The exit code is 8 where a cell is significantly slower by more than the
-threshold, and 5 where trials fail that did not fail in the base.
+threshold, and 5 if trials fail that did not fail in the base, or cells of
+the base are missing.
 """
 
 
@@ -82,7 +83,10 @@ def compare(
     threshold: forms.Threshold = "3%",
     confidence: forms.Confidence = "95%",
     force: Annotated[
-        bool, typer.Option("--force", help="Compare runs that were made under unlike conditions.")
+        bool,
+        typer.Option(
+            "--force", help="Compare runs that were made under unlike conditions, or lack cells of the base."
+        ),
     ] = False,
     format: Annotated[
         Format | None,
@@ -101,13 +105,13 @@ def compare(
     ] = None,
 ) -> None:
     """Compare runs cell by cell: ratios with intervals, tests, and an exit code for CI."""
+    from venturi.analysis.compare.runs import worst
+
     at_most = share("--threshold", threshold)
     level = share("--confidence", confidence, 0.5)
     shape = format or (SUFFIXES.get(out.suffix, Format.table) if out else Format.table)
     found = _comparisons(runs, by, metric.value, level, at_most, force)
-    code = max(
-        (one.exit_code for one in found), key=(ExitCode.OK, ExitCode.SLOWER, ExitCode.TRIALS_FAILED).index
-    )
+    code = worst(found)
     text = _text(found, shape, int(code), wide=out is not None)
     if out is None:
         sys.stdout.write(text)

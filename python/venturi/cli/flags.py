@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from venturi.common.credentials import without_passwords
+from venturi.common.credentials import named, without_passwords
 from venturi.targets.parameters import SETTINGS
 from venturi.targets.setting import Known
 
@@ -96,7 +96,9 @@ def command_line(argv: Sequence[str], settled: Mapping[str, str] | None = None) 
             word = _masked(word)
         elif flag == "--header" and equals:
             word = f"{flag}={_masked(text)}"
-        elif flag.replace(" ", "") == "target.headers" or flag.startswith("target.headers."):
+        elif (flag.replace(" ", "") == "target.headers" or flag.startswith("target.headers.")) and not named(
+            text
+        ):
             word = f"{word.removesuffix(text)}***"
         masked = word == "--header"
         words.append(without_passwords(word))
@@ -105,4 +107,6 @@ def command_line(argv: Sequence[str], settled: Mapping[str, str] | None = None) 
 
 def _masked(pair: str) -> str:
     name, equals, _ = pair.partition("=")
+    if named(pair):
+        return pair
     return f"{name}=***" if equals else "***"

@@ -168,7 +168,7 @@ def _check(path: Any, executor: str, quiet: bool, retry_failed: bool) -> int:
             observer.close()
     if ended.result.failed:
         reason = next(iter(ended.result.reasons), "")
-        say("error", f"{ended.result.failed} of {ended.result.trials} trials failed: {reason}")
+        say("error", f"{ended.result.failures()}: {reason}")
     return int(ended.exit_code)
 
 

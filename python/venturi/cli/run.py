@@ -340,7 +340,7 @@ def _conclude(ended: RunResult) -> None:
         reason = next(iter(result.reasons), "")
         others = len(result.reasons) - 1
         more = f" (and {plural(others, 'other reason')})" if others > 0 else ""
-        say("error", f"{result.failed} of {result.trials} trials failed: {reason}{more}")
+        say("error", f"{result.failures()}: {reason}{more}")
         if result.kinds & {"lost", "timeout", "unreachable"} and result.failed < result.trials:
             say("hint", f"try those again by: venturi run --resume {ended.path} --retry-failed")
     raise typer.Exit(int(ended.exit_code))

@@ -189,5 +189,5 @@ def _print_statistics(server: Any) -> None:
     say(
         "info",
         f"stopped after {after}: {found.get('connections', 0):,} connections, "
-        f"{found.get('queries', 0):,} queries, {found.get('blocks', 0):,} blocks ({sent})",
+        f"{found.get('queries', 0):,} queries, {found.get('blocks_sent', 0):,} blocks ({sent})",
     )

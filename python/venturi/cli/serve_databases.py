@@ -12,6 +12,7 @@ import typer
 from venturi.cli import serve_flags as flags
 from venturi.cli import serving
 from venturi.common import signals
+from venturi.common.credentials import INSTEAD, filled, is_secret, named
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.say import say
 from venturi.targets.system import PORTS, SERVERS
@@ -201,6 +202,12 @@ def _setting(text: str) -> tuple[str, str]:
     name, value = name.strip(), value.strip()
     if not equals or not name or not text.isprintable():
         raise VenturiError(f"--set {text}: must be written NAME=VALUE")
+    if is_secret(name) and not named(value):
+        raise VenturiError(f"--set {name}: its value would be shown", hint=INSTEAD)
+    try:
+        filled(value)
+    except ValueError as error:
+        raise VenturiError(f"--set {name}: {error}") from None
     return name, value
 
 

@@ -225,7 +225,7 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
     if result.interrupted:
         say("warning", f"interrupted; go on with: venturi tune --resume {out}")
     elif result.failed:
-        say("error", f"{result.failed} of {result.trials} trials failed: {next(iter(result.reasons), '')}")
+        say("error", f"{result.failures()}: {next(iter(result.reasons), '')}")
     raise typer.Exit(int(tuned.run.exit_code))
 
 

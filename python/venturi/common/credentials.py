@@ -1,46 +1,104 @@
 """Secrets are given by reference, as names of environment variables: here is what would be one in the open.
 
 Whatever a scenario says is stored with the run and shown in its report, so a secret in it is refused, and
-what is printed of a text that may hold one is printed without it.
+what is printed of a text that may hold one is printed without it. In every free text, as a command or a
+statement, `{env:NAME}` stands for a variable's value: it is filled in when the text is used, never stored.
 """
 
 from __future__ import annotations
 
+import itertools
+import json
+import os
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
+from urllib.parse import quote
 
 __all__ = [
     "HIDDEN",
+    "INSTEAD",
     "carries_secret",
+    "command_tells_secret",
     "environment_variable",
+    "filled",
     "is_secret",
+    "masked",
+    "named",
     "not_set",
     "scrubbed",
     "tells_secret",
+    "without_named",
     "without_passwords",
     "without_secrets",
 ]
 
 HIDDEN = "***"
+INSTEAD = "write {env:NAME} in its place and set that variable: it is filled in when it is used, never stored"
 _LAST_WORDS = (
     *("auth", "authorization", "bearer", "cookie", "credential", "credentials", "jwt", "pass", "passphrase"),
     *("passwd", "password", "pw", "pwd", "secret", "sig", "signature", "token"),
 )
-_JOINED = ("accesskey", "apikey", "passwd", "password", "privatekey", "secret", "secretkey", "token")
+_JOINED = (
+    *("accesskey", "accountkey", "apikey", "authkey", "functionskey", "masterkey", "passwd", "password"),
+    *("privatekey", "secret", "secretkey", "sharedkey", "signingkey", "subscriptionkey", "token"),
+)
 """Ends of names, without what stands between their words."""
+_REFERENCE = re.compile(r"\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+_BY_NAME = r"(?:\{env:[A-Za-z_]\w*\}|\$[A-Za-z_{(])"
+"""What a secret is said by that is in a variable: ours, or one that a shell fills in."""
+_LEAST_SECRET, _LEAST_PART = 3, 6
+"""Letters: what is shorter stands in any text."""
+_NAMED: set[str] = set()
+"""Variables that texts of this process name."""
+_TOLD_WORDS = ("outcome", "kind")
+"""Keys of a record whose values are words of Venturi's."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CONVENTIONAL = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}:/{0,3}")
-_URL = re.compile(r"(?i)[a-z]:/{1,3}[^\s/?#@:]*(?::|%3a)[^\s/?#]*@")
+_URL = re.compile(rf"(?i)[a-z]:/{{1,3}}[^\s/?#@:]*(?::|%3a)(?!{_BY_NAME})[^\s/?#]*@")
 _SPACES = re.compile(r"(\s+)")
 _STATEMENT = re.compile(
     r"(?i)(\b(?:identified\s{1,9}(?:with\s{1,9}\w{1,40}\s{1,9})?(?:by|as)\s{1,9}|password\s{1,9}"
-    r"|set\s{1,9}password\b[^'\";]{0,200}))E?(?:'[^']*'?|\"[^\"]*\"?)"
+    rf"|set\s{{1,9}}password\b[^'\";]{{0,200}}))E?(?!['\"]{_BY_NAME})(?:'[^']*'?|\"[^\"]*\"?)"
 )
 _ASSIGNED = re.compile(
     r"(?i)((?:token|password|passwd|passphrase|pwd|secret|authorization|credentials?|signature|jwt"
-    r"|(?:api|access|private|secret)[_-]?key)\d{0,3}\s{0,3}=\s{0,3})(?!…)(?:'[^']*'?|\"[^\"]*\"?|[^\s&'\"]+)"
+    rf"|(?:api|access|private|secret)[_-]?key)\d{{0,3}}\s{{0,3}}=\s{{0,3}})(?!…|['\"]?{_BY_NAME})"
+    r"(?:'[^']*'?|\"[^\"]*\"?|[^\s&'\"]+)"
+)
+_AUTHORIZATION = re.compile(
+    r"(?i)\b(?:proxy-)?authorization\\?['\"]?\s{0,9}[:=]\s{0,9}\\?['\"]?"
+    rf"(?:(?:basic|bearer|token|apikey|digest|negotiate)\s+)?(?!{_BY_NAME}|(?:basic|bearer|token)\b)[^\s'\"]"
+)
+_JSON = re.compile(rf"['\"]([\w.-]{{1,80}})\\?['\"]\s{{0,9}}:\s{{0,9}}\\?['\"](?!{_BY_NAME})[^\s'\"\\]")
+_PARAMETER = re.compile(rf"[?&]([\w.-]{{1,80}})=(?!{_BY_NAME})[^\s&'\"]")
+_DEFINES = re.compile(
+    r"(?i)(?:^|;)\s*(?:alter|attach|change|connect|grant|set"
+    r"|create\s+(?!(?:or\s+replace\s+)?(?:\w+\s+)?(?:function|index|procedure|table|view)\b))\b"
+)
+_DEFINED = re.compile(rf"(?i)\b([a-z][\w.]{{0,80}})\s{{0,9}}(?:=>?|\bto\b)?\s{{0,9}}'(?!{_BY_NAME})[^']")
+_CONNECTS = re.compile(
+    r"(?i)'(?=[^']*\b(?:data source|database|dbname|driver|host|hostaddr|port|server|uid|user)\s?=)"
+    rf"(?:[^']*[\s;&?])?(?:password|passwd|pwd|secret|token)\s?=\s?(?!{_BY_NAME})[^\s;&']"
+)
+_HEADER = re.compile(
+    rf"([\w-]{{1,80}}):\s*(?:(?:basic|bearer|token)\s+)?(?!{_BY_NAME}|(?i:basic|bearer)\b)\S"
+)
+_HEADERS = ("-H", "--header", "--headers")
+_PAIRS = {"curl": ("-u", "-U", "-b", "--user", "--proxy-user"), "http": ("-a",), "https": ("-a",)}
+"""Options of programs that take USER:PASSWORD, or a cookie."""
+_ALONE = {
+    **dict.fromkeys(("cqlsh", "mongo", "mongodump", "mongorestore", "mongosh", "sshpass"), "-p"),
+    **dict.fromkeys(("bcp", "sqlcmd"), "-P"),
+    **dict.fromkeys(("redis-cli", "valkey-cli", "keydb-cli"), "-a"),
+    **dict.fromkeys(("ldapsearch", "ldapmodify"), "-w"),
+}
+"""Those that take a password; of the next ones only what stands behind the letter."""
+_ATTACHED = dict.fromkeys(
+    ("mysql", "mysqladmin", "mysqldump", "mysqlslap", "mariadb", "mariadb-admin", "mariadb-dump"), "-p"
 )
 
 
@@ -68,10 +126,65 @@ def not_set(name: str) -> str:
     return "names no environment variable that is set; it takes a name, as DB_PASSWORD, not the secret itself"
 
 
+def named(value: Any) -> list[str]:
+    """The variables that a text, or the texts of a tree, name by `{env:NAME}`. Their values are masked from
+    now on."""
+    if isinstance(value, Mapping):
+        return [name for item in (*value, *value.values()) for name in named(item)]
+    if isinstance(value, list | tuple):
+        return [name for item in value for name in named(item)]
+    found = _REFERENCE.findall(value) if isinstance(value, str) else []
+    _NAMED.update(found)
+    return found
+
+
+def filled(text: str) -> str:
+    """A text with the values of the variables that it names. Raises ValueError where one is not set."""
+    for name in named(text):
+        if not os.environ.get(name):
+            raise ValueError(not_set(name))
+    return _REFERENCE.sub(lambda found: os.environ[found[1]], text)
+
+
+def masked(text: str) -> str:
+    """A text without the values of variables that this process' texts name, nor their beginnings: somebody
+    may have cut them."""
+    values = {value for name in _NAMED if len(value := os.environ.get(name, "").strip()) >= _LEAST_SECRET}
+    for value in sorted(values, key=len, reverse=True):
+        for form in (value, quote(value, safe=""), json.dumps(value)[1:-1]):
+            text = text.replace(form, HIDDEN)
+        head, at = value[:_LEAST_PART], -1
+        while len(value) > _LEAST_PART and (at := text.find(head, at + 1)) >= 0:
+            pairs = zip(value, text[at:], strict=False)
+            same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+            text = text[:at] + HIDDEN + text[at + same :]
+    return text
+
+
+def without_named(value: Any) -> Any:
+    """A record with every text in it as `masked` has it."""
+    if not _NAMED:
+        return value
+    if isinstance(value, Mapping):
+        return {key: it if key in _TOLD_WORDS else without_named(it) for key, it in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_named(item) for item in value]
+    return masked(value) if isinstance(value, str) else value
+
+
 def carries_secret(text: str) -> bool:
-    """Whether a text has a URL with a password in it, or a statement that sets one. Only what is sure: who is
-    refused has no other way to say it."""
-    return bool(_URL.search(text) or _STATEMENT.search(text))
+    """Whether a text has a secret in it: a URL with a password, a statement that sets one, the header or the
+    field of JSON that holds one. Only what is sure, by `{env:NAME}` everything can be said."""
+    if _URL.search(text) or _STATEMENT.search(text) or _AUTHORIZATION.search(text) or _CONNECTS.search(text):
+        return True
+    found = _JSON.findall(text)
+    if "://" in text:
+        found += _PARAMETER.findall(text)
+    if _DEFINES.search(text):
+        if re.search(r"(?i)\battach\b", text) and _ASSIGNED.search(text):
+            return True
+        found += _DEFINED.findall(text)
+    return any(map(is_secret, found))
 
 
 def tells_secret(word: str, before: str) -> bool:
@@ -79,15 +192,65 @@ def tells_secret(word: str, before: str) -> bool:
     with -env is the name of a variable."""
     option, _, given = word.partition("=") if word.startswith("--") else (before, "", word)
     assigned = re.match(r"([\w.-]+)=", given)
+    value = given[assigned.end() :] if assigned is not None else given
     secret = (option.startswith("-") and is_secret(option)) or (
         assigned is not None and is_secret(assigned[1])
     )
-    told = secret and bool(given) and word != option and not option.endswith("-env")
-    return told or carries_secret(word) or ("://" in word and without_secrets(word) != word)
+    told = secret and bool(value) and word != option and not option.endswith("-env")
+    told = told and re.match(_BY_NAME, value) is None
+    line = word[2:] if word.startswith("-H") else given
+    header = _HEADER.match(line.strip()) if line != word or before in _HEADERS else None
+    return (
+        told
+        or (header is not None and is_secret(header[1]))
+        or carries_secret(word)
+        or ("://" in word and _plain(word) != word)
+    )
+
+
+def command_tells_secret(words: Sequence[str]) -> bool:
+    """Whether one of a command's words tells a secret, or one of a script among them."""
+    program = ""
+    for word, before in zip(words, ["", *words], strict=False):
+        if tells_secret(word, before) or _short_option(program, word, before):
+            return True
+        # Of a word with spaces, as a connection's settings or a script, every assignment counts.
+        if re.search(r"\s", word) and (_ASSIGNED.search(word) or command_tells_secret(_script(word))):
+            return True
+        name = PurePath(word).name
+        program = name if name in _PAIRS or name in _ALONE or name in _ATTACHED else program
+    return False
+
+
+def _short_option(program: str, word: str, before: str) -> bool:
+    """Whether an option of one letter, of a program that is known, tells a secret."""
+    options = _PAIRS.get(program, (_ALONE.get(program) or _ATTACHED.get(program, "") or "-",))
+    for option in options:
+        value = word.removeprefix(option).removeprefix("=") if word.startswith(option) else ""
+        if before == option and program not in _ATTACHED:
+            value = word
+        if program in _PAIRS:
+            value = re.split("[:=]", value, maxsplit=1)[1] if re.search("[:=]", value) else ""
+        if value and option != "-" and not re.match(_BY_NAME, value):
+            return True
+    return False
+
+
+def _script(word: str) -> list[str]:
+    try:
+        found = shlex.split(word)
+    except ValueError:
+        found = word.split()
+    return found if found != [word] else []
 
 
 def without_secrets(text: str) -> str:
-    """A text for people without the passwords of URLs, the values of `token=...` and the like."""
+    """A text for people without the passwords of URLs, the values of `token=...` and the like, and those of
+    variables that were named."""
+    return _plain(masked(text))
+
+
+def _plain(text: str) -> str:
     return _ASSIGNED.sub(rf"\g<1>{HIDDEN}", without_passwords(text))
 
 
@@ -104,8 +267,9 @@ def _without_password(word: str) -> str:
     scheme = _SCHEME.search(word, 0, end) if end > 0 else None
     if scheme is None:
         return word
-    # A user alone may be seen, where it is clear that it is one.
-    alone = scheme[0].endswith("/") and not re.search(":|%(25)*3a", word[scheme.end() : end], re.IGNORECASE)
+    # A user alone may be seen, where it is clear that it is one, and so may a variable's name.
+    user = re.sub(rf":{_BY_NAME}.*", "", word[scheme.end() : end])
+    alone = scheme[0].endswith("/") and not re.search(":|%(25)*3a", user, re.IGNORECASE)
     return word if alone else word[: scheme.end()] + HIDDEN + word[end:]
 
 

@@ -121,9 +121,26 @@ def memory() -> dict[str, int | None]:
 
 
 @functools.cache
-def memory_total() -> int | None:
-    """Bytes of memory that this machine has."""
-    return memory()["total"]
+def memory_limit() -> int | None:
+    """Bytes of memory that this process may take: the machine's, or fewer if its control group has fewer."""
+    found = [memory()["total"], *group_memory(read("/proc/self/cgroup") or "")]
+    return min((size for size in found if size is not None), default=None)
+
+
+def group_memory(groups: str, root: str = "/sys/fs/cgroup") -> list[int]:
+    """The limits of memory of the control groups in `groups` (/proc/PID/cgroup) and of all above them. A
+    container may not see its group's folder, and has its own as the root."""
+    found = []
+    for line in groups.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        folder, name = (f"{root}/memory", "memory.limit_in_bytes") if controllers else (root, "memory.max")
+        group = Path(path)
+        for part in (group, *group.parents):
+            text = read(f"{folder}{part}/{name}") or ""
+            found += [int(text)] if text.isdecimal() else []
+    return found
 
 
 def virtualised() -> str | None:

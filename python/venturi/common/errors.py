@@ -56,5 +56,9 @@ class StoreError(VenturiError):
         super().__init__(message, ExitCode.STORE, hint)
 
 
+class DataWarning(UserWarning):
+    """A file may not hold what its author thinks that it holds."""
+
+
 class DamagedWarning(UserWarning):
     """A part of a run cannot be read, and what was asked for goes without it."""

@@ -12,14 +12,17 @@ import base64
 import binascii
 import bisect
 import itertools
+import math
 import struct
 from collections.abc import Mapping, Sequence
 
-__all__ = ["decode", "encode", "percentile", "percentiles", "summary"]
+__all__ = ["LEAST_BEYOND", "batches_for", "decode", "encode", "percentile", "percentiles", "summary"]
 
 _COOKIE = 0x1C849303 | 0x10
 _HEADER = struct.Struct(">IIIIQQd")
 PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0)
+LEAST_BEYOND = 1
+"""Batches of a trial that lie above a percentile that is shown."""
 
 
 def _layout(digits: int) -> tuple[int, int]:
@@ -108,6 +111,11 @@ def decode(text: str) -> dict[int, int]:
             counts[_highest_equivalent(slot, half, half_bits)] = number
         slot += 1
     return counts
+
+
+def batches_for(percent: float) -> int:
+    """How many batches a trial must have timed for this percentile: at least `LEAST_BEYOND` lies above it."""
+    return math.ceil(LEAST_BEYOND / (1 - percent / 100) - 1e-6) if percent < 100 else 1
 
 
 def percentile(counts: Mapping[int, int], percent: float) -> int:

@@ -7,7 +7,26 @@ import signal
 import socket
 from collections.abc import Iterator
 
-__all__ = ["Ending", "ending", "interrupting"]
+__all__ = ["Ending", "ending", "interrupting", "is_program", "owning_process"]
+
+_program = False
+
+
+def is_program() -> bool:
+    """Whether this process is the command line's, which may end it. A library's caller is asked instead, by
+    KeyboardInterrupt."""
+    return _program
+
+
+@contextlib.contextmanager
+def owning_process() -> Iterator[None]:
+    """The block is the command line's."""
+    global _program
+    before, _program = _program, True
+    try:
+        yield
+    finally:
+        _program = before
 
 
 def ending() -> list[int]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from decimal import Decimal, InvalidOperation
 
+from venturi.common.units import significant
+
 __all__ = [
     "format_bytes",
     "format_count",
@@ -168,11 +170,17 @@ def format_count(count: int) -> str:
     return str(count)
 
 
+def fitting(most: int) -> str:
+    """The largest count of one digit and zeros that is not above `most`, spelt: "200k"."""
+    step: int = 10 ** (len(str(most)) - 1)
+    return format_count(most // step * step)
+
+
 def format_bytes(count: float) -> str:
     """Bytes for people, in powers of 1000: "1.64 GB"."""
     for suffix, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= size:
-            return f"{count / size:.3g} {suffix}" if count / size < 1000 else f"{count / size:.0f} {suffix}"
+            return f"{significant(count / size)} {suffix}"
     return f"{count:.0f} B"
 
 
@@ -187,7 +195,7 @@ def format_duration(nanoseconds: float) -> str:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"
     for suffix, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if nanoseconds >= size:
-            return f"{nanoseconds / size:.3g} {suffix}"
+            return f"{significant(nanoseconds / size)} {suffix}"
     return f"{nanoseconds:.0f} ns"
 
 

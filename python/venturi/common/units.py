@@ -195,6 +195,12 @@ class Quantity:
         return self.text(spec or None)
 
 
+def significant(value: float, digits: int = 3) -> str:
+    """`10.3`, `0.04`, `1,550`: so many digits that count, and never an exponent of ten for a large number."""
+    rounded = float(f"{value:.{digits}g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:.{digits}g}"
+
+
 def count(value: float | int | None) -> str:
     """A parameter's count, short only where that loses nothing: `10M`, `3.9M`, but `4,096`."""
     if value is None or not math.isfinite(value):

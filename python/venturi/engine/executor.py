@@ -9,11 +9,17 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from venturi.common.core import load_core
+from venturi.common.credentials import named
+from venturi.common.environment import open_files
+from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine import apart, plugin_calls
 from venturi.engine.tcp_probe import probe_tcp
 from venturi.targets.system import is_driver
 
 __all__ = ["CoreExecutor", "Executor", "Progress", "TrialControl", "run_with_progress"]
+
+LEAST_FILES = 64
+"""Descriptors that a trial of one stream has room in, with the proofs before it."""
 
 # The progress line's poll; nothing else of Python runs while a clock does.
 POLL_SECONDS = 0.1
@@ -80,12 +86,20 @@ class CoreExecutor:
     measures = True
 
     def __init__(self) -> None:
+        """Raises VenturiError if the system lets this process do too little for any trial."""
+        if (files := open_files()) is not None and 0 <= files < LEAST_FILES:
+            raise VenturiError(
+                f"only {files} files may be open, and a trial needs {LEAST_FILES}",
+                ExitCode.SCENARIO,
+                hint="ulimit -n 65536",
+            )
         self._core = load_core()
 
     def control(self) -> TrialControl:
         return apart.Handle(self._core.Control())
 
     def run_trial(self, spec: str, control: TrialControl) -> str:
+        named(spec)  # a loader has read no scenario
         if is_driver(json.loads(spec)["target"]):
             assert isinstance(control, apart.Handle)
             return apart.run(spec, control)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from operator import index
 from typing import Any, TypeVar
 
+from venturi.common.credentials import filled, masked
 from venturi.targets.plugin import Trial
 from venturi.targets.plugins import Plugin, place_of_error
 from venturi.targets.system import PLUGINS, scheme_of
@@ -62,6 +63,7 @@ class Calls:
         spec, plugin = self._spec, self._plugin
         asked = spec.get("options") or {}
         given = {it.name: asked.get(plugin.key(it)) for it in plugin.parameters}
+        given = {name: filled(it) if isinstance(it, str) else it for name, it in given.items()}
         usual = {it.name: it.default for it in plugin.parameters}
         trial = Trial(
             url=spec["target"],
@@ -140,6 +142,7 @@ class Calls:
         return _Told(self._text(what, text))
 
     def _text(self, what: str, text: str) -> str:
+        text = masked(text)
         cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
         return f"{self._plugin.package}: {what}: {cut}"
 

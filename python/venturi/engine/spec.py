@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from venturi.common.credentials import without_named
 from venturi.plan.cell import Cell
 
 __all__ = [
@@ -93,7 +94,7 @@ def trial_line(
         "warmup": warmup,
         "order": order,
         "parameters": dict(cell.parameters),
-        **record,
+        **without_named(record),
     }
     shorten_errors(line)
     return line

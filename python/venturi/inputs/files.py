@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import errno
 import io
+import re
 import stat
+import sys
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from venturi.common import temporary
-from venturi.common.errors import ScenarioError, StoreError
+from venturi.common.environment import memory_limit
+from venturi.common.errors import DataWarning, ScenarioError, StoreError
+from venturi.common.suffixes import fitting, format_bytes
 from venturi.inputs.points import Columns, arranged
 from venturi.inputs.values import unpacked
 
@@ -27,6 +32,8 @@ __all__ = ["DataStore", "Prepared", "locate", "read_table"]
 
 # Unless asked otherwise, batches are of this many rows: what a typical Arrow reader hands out.
 _USUAL_BATCH = 65_536
+# What the engine makes at most for one batch.
+MOST_BATCH_BYTES = 2**32
 _CSV_PIECE = 1 << 22
 _BUILTIN = {"builtin:birdstrikes": "birdstrikes.parquet"}
 
@@ -94,7 +101,32 @@ def read_table(label: str) -> pa.Table:
         raise ScenarioError(f"{label}: has no columns")
     if table.num_rows == 0:
         raise ScenarioError(f"{label}: has no rows")
+    if kind == "CSV" and (doubt := _doubt(table)):
+        warnings.warn(DataWarning(f"{label}: {doubt}"), stacklevel=2)
     return table
+
+
+def _doubt(table: Any) -> str | None:
+    """Why a table of a CSV file may not be the one that its author means."""
+    from pyarrow import types
+
+    names = table.column_names
+    if len(names) == 1 and (mark := next((m for m in ";\t|,:" if m in names[0]), None)):
+        return (
+            f"one column, named {names[0]!r}; values are separated by commas in .csv, by tabs in .tsv; "
+            f"rewrite the file: duckdb -c \"copy (from read_csv('FILE', delim='{mark}')) to 'FILE.parquet'\""
+        )
+    numbers = [
+        n
+        for n, t in zip(names, table.schema.types, strict=True)
+        if types.is_integer(t) or types.is_floating(t)
+    ]
+    if numbers and all(re.fullmatch(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", n, re.IGNORECASE) for n in numbers):
+        return (
+            f"the first line names the columns: {', '.join(names[:5])}; if it is a row, put a line of names "
+            f"before it: sed -i '1i {','.join(f'c{i}' for i in range(min(len(names), 9)))}' FILE"
+        )
+    return None
 
 
 def _reader(path: Path, head: bytes) -> tuple[str, Callable[[Path], Any] | None]:
@@ -121,21 +153,30 @@ def _reader(path: Path, head: bytes) -> tuple[str, Callable[[Path], Any] | None]
 def _read_parquet(path: Path) -> Any:
     import pyarrow.parquet as pq
 
-    return pq.ParquetFile(path).read()
+    file = pq.ParquetFile(path)
+    groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+    _check_table(str(path), sum(group.total_byte_size for group in groups))
+    return file.read()
 
 
 def _read_ipc_file(path: Path) -> Any:
     import pyarrow as pa
 
     with pa.OSFile(str(path)) as file:
-        return pa.ipc.open_file(file).read_all()
+        return _sound(pa.ipc.open_file(file).read_all())
 
 
 def _read_ipc_stream(path: Path) -> Any:
     import pyarrow as pa
 
     with pa.OSFile(str(path)) as file:
-        return pa.ipc.open_stream(file).read_all()
+        return _sound(pa.ipc.open_stream(file).read_all())
+
+
+def _sound(table: Any) -> Any:
+    """The table, whose offsets, indices and texts no reader of Arrow looks at. Raises ArrowInvalid."""
+    table.validate(full=True)
+    return table
 
 
 def _read_csv(path: Path, delimiter: str) -> Any:
@@ -204,6 +245,40 @@ def _check_quotes(file: Any, delimiter: str) -> None:
         raise ValueError(f"line {line}: a quoted value does not end as it should: {error}") from None
     finally:
         csv.field_size_limit(before)
+
+
+def _check_table(label: str, size: int) -> int:
+    """What a table may have in bytes, which this one has not passed: the engine copies its batches into one
+    piece. Raises ScenarioError."""
+    limit = (memory_limit() or sys.maxsize) // 2
+    if size > limit:
+        raise ScenarioError(
+            f"{label}: its rows are {format_bytes(size)}, and are held twice; "
+            f"this process may take {format_bytes(2 * limit)} of memory",
+            hint="take a file with fewer rows",
+        )
+    return limit
+
+
+def _check_room(label: str, table: Any, size: int, missing: int) -> None:
+    """Whether batches of `size` rows, and the table with `missing` of its rows once more, have room in
+    memory. Raises ScenarioError."""
+    row = table.nbytes / table.num_rows
+    batch, whole = size * row, (table.num_rows + missing) * row
+    limit = _check_table(label, table.nbytes)
+    if batch <= MOST_BATCH_BYTES and whole <= limit:
+        return
+    sizes = [table.slice(at, 1).nbytes for at in range(min(table.num_rows, size))]
+    largest = max(range(len(sizes)), key=sizes.__getitem__)
+    most = min(MOST_BATCH_BYTES, limit)
+    # A column of text ends at 2 GiB.
+    fits = int(min(most, 2**31 - 1) / row)
+    raise ScenarioError(
+        f"{label}: a batch of {size:,} rows would be {format_bytes(batch)}; "
+        f"the most is {format_bytes(most)}; "
+        f"the largest row is number {largest + 1}, of {format_bytes(sizes[largest])}",
+        hint=f"take fewer rows per batch: --rows-per-batch {fitting(fits)}" if fits else "take smaller rows",
+    )
 
 
 class DataStore:
@@ -277,15 +352,15 @@ class DataStore:
             name = f"{name}-{len(self._made)}"
         ipc = self.folder / f"{len(self._made)}-{name}.arrow"
         moved = rows = 0
+        missing = -table.num_rows % size if rows_per_batch is not None and filled else 0
+        _check_room(label, table, size, missing)
         try:
             # One dictionary for all batches: an IPC file may hold only one a column.
             whole = table.unify_dictionaries()
-            if rows_per_batch is not None and filled:
-                missing = -whole.num_rows % size
-                while missing:
-                    part = whole.slice(0, min(missing, table.num_rows))
-                    whole = pa.concat_tables([whole, part])
-                    missing -= part.num_rows
+            while missing:
+                part = whole.slice(0, min(missing, table.num_rows))
+                whole = pa.concat_tables([whole, part])
+                missing -= part.num_rows
             with pa.ipc.new_file(str(ipc), whole.schema) as writer:
                 for start in range(0, whole.num_rows, size):
                     chunk = whole.slice(start, size).combine_chunks()

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from venturi.common.credentials import filled
 from venturi.common.processes import children
 from venturi.servers.throwaway.guard import die_with
 
@@ -136,7 +137,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with socket.socket(fileno=int(sys.argv[1])) as told:
         told.set_inheritable(False)
-        words = sys.argv[3:]
+        words = [*map(filled, sys.argv[3:])]
         try:
             guest = _Guest(told, sys.argv[2] == "server", words)
         except OSError as error:

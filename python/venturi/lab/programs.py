@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import selectors
 import shutil
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any
 
+from venturi.common.credentials import INSTEAD, command_tells_secret, masked, named, not_set
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.names import listed
 from venturi.common.processes import children, is_ending
@@ -40,6 +42,11 @@ def read(flag: str, text: str) -> list[str]:
         found = [filled(word) for word in words(text)]
     except ValueError as error:
         raise VenturiError(f"{flag}: {error}", hint=f'as in {flag} "iperf3 ..."') from None
+    if command_tells_secret(found):
+        raise VenturiError(f"{flag}: a secret in it is seen by all who may list processes", hint=INSTEAD)
+    for name in named(text):
+        if not os.environ.get(name):
+            raise VenturiError(f"{flag}: {not_set(name)}")
     if shutil.which(found[0]) is None:
         raise VenturiError(f"{flag}: no program {found[0]!r} is in PATH, nor a file that can be run")
     return found
@@ -127,7 +134,7 @@ class Serving(_Program):
         """The last line that it has written."""
         self._said.seek(0)
         lines = self._said.read()[-4096:].decode(errors="replace").strip().splitlines()
-        return lines[-1][:_MOST_SAID] if lines else ""
+        return masked(lines[-1])[:_MOST_SAID] if lines else ""
 
     def stop(self) -> None:
         super().stop()

@@ -17,13 +17,14 @@ class Budget:
     trials: int | None
     seconds: float | None = None
 
-    def left(self, done: int, began: float) -> int | None:
-        """Trials left; estimated from those so far where only the time is bounded. None: not known yet."""
+    def left(self, done: int, began: float, before: int = 0) -> int | None:
+        """Trials left; estimated from those since `began` if the time is bounded. None: not known yet.
+        `before`: of those done, what was on disk when it began."""
         bounds = [] if self.trials is None else [self.trials - done]
         if self.seconds is not None:
             spent = time.monotonic() - began
             if spent >= self.seconds:
                 return 0
-            if done:
-                bounds.append(max(1, int((self.seconds - spent) / (spent / done))))
+            if done > before:
+                bounds.append(max(1, int((self.seconds - spent) / (spent / (done - before)))))
         return min(bounds) if bounds else None

@@ -122,6 +122,10 @@ class Endpoints:
         """Starts servers again that have died."""
         self._local.ensure()
 
+    def died(self, cell: Cell) -> str | None:
+        """What is to be said of the server that was started for this cell, where it has died."""
+        return self._local.died(str(cell.parameters["target"]))
+
     def ready(self, cell: Cell) -> None:
         """Empties a store of ours before a trial of this cell."""
         if self._needs_server:

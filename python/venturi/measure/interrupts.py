@@ -9,18 +9,20 @@ from types import FrameType
 from typing import Any
 
 from venturi.common.errors import ExitCode
-from venturi.common.signals import ending
+from venturi.common.signals import ending, is_program
 from venturi.engine.executor import TrialControl
 
 __all__ = ["Interrupts"]
 
 
 class Interrupts:
-    """Ctrl-C, SIGTERM and SIGHUP: the first cancels what runs and ends the sweep, the second ends the
-    process."""
+    """Ctrl-C, SIGTERM and SIGHUP. The first cancels the trial and ends the sweep, which is kept. The second
+    waits for no trial. A third one ends the process of the command line, which then does not even wait for
+    what was started to end; a library raises KeyboardInterrupt, after the first one when all is kept."""
 
     def __init__(self) -> None:
         self.asked = False
+        self._left = False
         self._control: TrialControl | None = None
         self._before: dict[int, Any] = {}
 
@@ -30,9 +32,12 @@ class Interrupts:
         return not self.asked
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
-            # Nothing is lost: every trial that ended is on disk, and the server ends with this process.
+        if self._left and is_program():
             os._exit(ExitCode.INTERRUPTED)
+        if self.asked:
+            # Nothing is lost: every trial that ended is on disk. What was started and made goes.
+            self._left = True
+            raise KeyboardInterrupt
         self.asked = True
         if self._control is not None:
             self._control.cancel()
@@ -44,7 +49,9 @@ class Interrupts:
                 self._before[number] = signal.signal(number, self._handle)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before.clear()
+        if self.asked and kind is None and not is_program():
+            raise KeyboardInterrupt

@@ -17,6 +17,7 @@ from venturi.measure.observer import Observer
 from venturi.measure.prove import short
 from venturi.plan.resolved import to_toml
 from venturi.plan.scenario import Scenario
+from venturi.store.directory import RunDirectory
 from venturi.store.writer import RunWriter
 
 __all__ = ["opened"]
@@ -37,7 +38,7 @@ def opened(
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[RunWriter, Mapping[str, Any]]]:
     """The writer of a run whose servers are up, and what these tell of their hosts, by place; nothing of a
-    resumed run. `meanwhile` is done while servers start: before any clock.
+    resumed run that told it before. `meanwhile` is done while servers start: before any clock.
 
     Raises as `runner.execute`, and KeyboardInterrupt where that was asked for before the first trial.
     """
@@ -46,8 +47,10 @@ def opened(
         check(endpoints.cells)
     if not resume:
         RunWriter.check(out)
+    # A run that was killed as it began has its scenario alone.
+    fresh = not (resume and RunDirectory(out).environment)
     # After mistakes of the user's, and before anything is written.
-    proof = None if resume else short.before_run(executor, observer.note, unproven)
+    proof = short.before_run(executor, observer.note, unproven) if fresh else None
     if interrupts.asked:
         raise KeyboardInterrupt
     with RunWriter.resume(out) if resume else RunWriter.create(out) as writer:
@@ -56,14 +59,15 @@ def opened(
         began = {"run": out.resolve().name, "started_unix_ns": time.time_ns(), "command": command}
         began |= {"proof": proof} if proof is not None else {}
         if not resume:
-            # The name first, so that a run killed at once can be resumed.
+            # First, so that a run killed at once can be resumed.
             writer.write_scenario(to_toml(scenario))
+        if fresh:
             writer.write_environment(began)
         observer.begin(endpoints.cells)
         with beside(writer.get_ready, meanwhile):
             endpoints.start(lambda: interrupts.asked)
-        peers: Mapping[str, Any] = {} if resume else endpoints.server_environments()
-        if not resume:
+        peers: Mapping[str, Any] = endpoints.server_environments() if fresh else {}
+        if fresh:
             loaders = getattr(executor, "environments", None)
             hosts = {"hosts": loaders()} if loaders is not None else {}
             writer.write_environment(began | collect(peers) | hosts)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from venturi.common.errors import ExitCode
 from venturi.common.toml_text import parse
+from venturi.common.units import plural
 from venturi.plan.layers import Layer
 from venturi.plan.load import load
 from venturi.plan.scenario import Scenario
@@ -51,16 +52,25 @@ class Result:
 
     trials: int = 0
     failed: int = 0
+    failed_warmups: int = 0
+    """Of the failed ones."""
     interrupted: bool = False
     kinds: set[str] = field(default_factory=set)
     # The distinct reasons, first come first.
     reasons: dict[str, None] = field(default_factory=dict)
+
+    def failures(self) -> str:
+        """`2 of 6 trials failed, 1 of them a warm-up`."""
+        text = f"{self.failed} of {plural(self.trials, 'trial')} failed"
+        some = self.failed_warmups
+        return f"{text}, {some} of them {'a warm-up' if some == 1 else 'warm-ups'}" if some else text
 
     def with_more(self, other: Result) -> Result:
         """Both together."""
         return Result(
             self.trials + other.trials,
             self.failed + other.failed,
+            self.failed_warmups + other.failed_warmups,
             self.interrupted or other.interrupted,
             self.kinds | other.kinds,
             self.reasons | other.reasons,

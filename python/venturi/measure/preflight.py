@@ -143,11 +143,15 @@ def _variables(scenario: Scenario) -> None:
     ]
     for key in ("header_env", "driver_option_env"):
         wanted += [(key, name) for name in getattr(scenario.target, key).values()]
-    for key, name in wanted:
+    named = [("target", key, name) for key, name in wanted]
+    for table in ("target", "hosts"):
+        for key in type(getattr(scenario, table)).model_fields:
+            named += [(table, key, name) for name in credentials.named(_values(scenario, table, key))]
+    for table, key, name in named:
         if not os.environ.get(name):
             said = credentials.not_set(name)
             raise ScenarioError(
-                f"{_where(scenario, 'target', key)}: {said}",
+                f"{_where(scenario, table, key)}: {said}",
                 hint=f"set it in this shell: export {name if name in said else 'NAME'}=…",
             )
 

@@ -57,8 +57,8 @@ class Sweep:
         self._interrupts = interrupts
         directory = writer.read()
         self._name = directory.name
+        self._order = len(directory.lines())
         lines = directory.records()
-        self._order = len(lines)
         redo = {"interrupted", "failed"} if retry_failed else {"interrupted"}
         self._done = {
             (line["cell"], line["repeat"], line["warmup"]) for line in lines if line["outcome"] not in redo
@@ -136,6 +136,7 @@ class Sweep:
             return False
         if line["outcome"] == "failed":
             result.failed += 1
+            result.failed_warmups += slot.warmup
             result.kinds.add(line["error"]["kind"])
             result.reasons[f"{line['error']['kind']}: {line['error']['message']}"] = None
             if self._run.on_failure == "stop":
@@ -191,6 +192,8 @@ class Sweep:
             self._endpoints.begin(slot.cell)
             record = completed(run_with_progress(call, spec, control, self._observer.progress))
             self._endpoints.moved(slot.cell, record)
+            if record["outcome"] == "failed" and (died := self._endpoints.died(slot.cell)) is not None:
+                record["error"] = {**record["error"], "message": f"{record['error']['message']}; {died}"}
             return record
         except VenturiError as error:
             kind = "unreachable" if error.exit_code == ExitCode.UNREACHABLE else "internal"
@@ -216,16 +219,14 @@ class Sweep:
 
     def _settled(self, cell: Cell) -> bool:
         """Whether the 95 % interval of the median is narrower than asked for."""
-        from venturi.analysis.statistics.intervals import median_interval
+        from venturi.analysis.statistics.intervals import settled
 
         rates = self._rates.get(cell.id, [])
         if not rates:
             # All trials failed: more repeats would not help.
             return True
-        interval = median_interval(rates)
         assert self._run.adaptive is not None
-        narrow = 200 * interval.relative_half_width < self._run.adaptive
-        return narrow and interval.coverage >= 0.95
+        return settled(rates, self._run.adaptive / 100)
 
     def _notice_silence(self, slot: Slot, line: Mapping[str, Any], more: bool) -> None:
         """Gives up an address that answers no trial, and a cell whose spec asks for something impossible."""

@@ -187,10 +187,10 @@ def _measure(
     learned: Learned,
     interrupts: Interrupts,
 ) -> tuple[Result, str]:
-    result, began = Result(), time.monotonic()
+    result, began, before = Result(), time.monotonic(), search.trials
     warm = bool(repeats)
     while not interrupts.asked:
-        left = budget.left(search.trials, began)
+        left = budget.left(search.trials, began, before)
         if left is not None and left <= 0:
             return result, "budget"
         at = search.ask(left, [not sweep.given_up(cell) for cell in cells])

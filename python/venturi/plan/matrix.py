@@ -60,25 +60,36 @@ def check(scenario: Scenario) -> list[Cell]:
             f"{scenario.where('run', 'repeats')}: {trials:,} trials, warm-up included; "
             f"the most are {_MOST_TRIALS:,}"
         )
-    _check_batches(scenario, found)
+    _check_sizes(scenario, found)
     link.check_all(scenario, found)
     return found
 
 
-def _check_batches(scenario: Scenario, found: Sequence[Cell]) -> None:
-    """Whether rows per batch, where some are asked for, are asked of anybody. Raises ScenarioError."""
-    table = "matrix" if "rows_per_batch" in scenario.axes else "workload"
+def _check_sizes(scenario: Scenario, found: Sequence[Cell]) -> None:
+    """Whether the sizes that are asked for are asked of anybody: a server that sends what it holds hears of
+    them by the placeholders of its address alone. Raises ScenarioError."""
     # A run that goes on has one layer, its resolved scenario, in which every key stands.
-    resumed = len(scenario.layers) == 1 and scenario.layers[0].text is not None
-    given = not resumed and options.given_with_address(scenario, "workload", "rows_per_batch")
-    if given and all(servers_batches(cell.parameters) for cell in found):
-        raise ScenarioError(
-            f"{scenario.where(table, 'rows_per_batch')}: how many rows a batch has is decided by "
-            f"{found[0].parameters['target']}, which sends what it holds",
-            hint="leave it out; records that a perf server makes come in the batches that are asked for"
-            if all(scheme_of(cell.parameters["target"]) == "flight" for cell in found)
-            else "leave it out",
-        )
+    if len(scenario.layers) == 1 and scenario.layers[0].text is not None:
+        return
+    url = found[0].parameters["target"]
+    flight = all(scheme_of(cell.parameters["target"]) == "flight" for cell in found)
+    batches = "; records that a perf server makes come in the batches that are asked for" if flight else ""
+    rows = "" if flight else ", or have the address ask for them: ?rows={rows}"
+    for key, token, what, hint in (
+        ("rows_per_batch", "{rows_per_batch}", "a batch has", batches),
+        ("rows_per_stream", "{rows}", "there are", rows),
+        ("bytes_per_stream", "", "there are", ""),
+    ):
+        if not options.given_with_address(scenario, "workload", key):
+            continue
+        asked = any(token and token in cell.parameters["target"] for cell in found)
+        if not asked and all(servers_batches(cell.parameters) for cell in found):
+            table = "matrix" if key in scenario.axes else "workload"
+            raise ScenarioError(
+                f"{scenario.where(table, key)}: how many rows {what} is decided by {url}, which sends what "
+                "it holds",
+                hint=f"leave it out{hint}",
+            )
 
 
 def with_servers_batches(scenario: Scenario, found: list[Cell]) -> tuple[Scenario, list[Cell]]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from venturi.common.credentials import carries_secret
+from venturi.common.credentials import INSTEAD, carries_secret, named
 from venturi.common.errors import ScenarioError
 from venturi.plan.layers import Layer, Path_, place_in, table_of
 from venturi.plan.settings import Hosts, Run, Target
@@ -74,7 +74,7 @@ def still_zipped(layers: Sequence[Layer], zips: Sequence[Sequence[str]]) -> list
 
 
 def check_secrets(layer: Layer, found: Any, path: Path_) -> None:
-    """Whether a text of any key, as a description or a statement, has a URL with a password in it."""
+    """Whether a text of any key, as a description or a statement, has a secret in it."""
     if isinstance(found, Mapping):
         for key, value in found.items():
             check_secrets(layer, key, path)
@@ -84,9 +84,10 @@ def check_secrets(layer: Layer, found: Any, path: Path_) -> None:
             check_secrets(layer, value, path)
     elif isinstance(found, str) and carries_secret(found):
         raise ScenarioError(
-            f"{layer.place(path)}: has a password in it, which would be stored with the run",
-            hint="ours is told by user and password_env; leave others to the server's own configuration",
+            f"{layer.place(path)}: has a secret in it, which would be stored with the run",
+            hint=f"{INSTEAD}; a user's password is told by user and password_env",
         )
+    named(found)
 
 
 def check_addresses(layer: Layer) -> None:

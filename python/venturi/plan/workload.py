@@ -233,7 +233,7 @@ class Workload(Table):
             int,
             alias="--points-per-batch",
             doc="rows in one batch, which is one message or one statement",
-            default="`4096`; `500` for upserts; `5000` for ingests",
+            default="`4096`; `500` for upserts; `5000` for ingests; `65536` for `adbc`",
         ),
     ] = 4096
     rows_per_stream: Annotated[
@@ -242,7 +242,7 @@ class Workload(Table):
             "Rows a stream moves, as 10M; or a range.",
             int,
             alias="--points-per-stream",
-            default="`10M` where no size is given",
+            default="`10M` if no size is given, but over a link `duration` is 5 s",
         ),
     ] = None
     bytes_per_stream: Annotated[
@@ -260,7 +260,7 @@ class Workload(Table):
             int,
             cell="duration_ns",
             doc=("fixed time: no new batch after it; batches in flight are awaited and counted"),
-            default="`10s` for upserts where no size is given",
+            default="if no size is given `10s` for upserts, `5s` over a link",
         ),
     ] = None
     streams: Annotated[

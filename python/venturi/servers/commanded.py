@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from venturi.common import temporary
+from venturi.common.credentials import INSTEAD, command_tells_secret, filled
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.servers.throwaway import network
 from venturi.servers.throwaway.guarded import Guarded
@@ -26,13 +27,16 @@ _POLL_SECONDS = 0.05
 class Commanded:
     """Ends with the `with`, and with this process, whatever ends that."""
 
-    def __init__(self, command: str) -> None:
-        """Raises VenturiError where the command cannot be read, or has no `{port}`."""
-        self._command = command
+    def __init__(self, command: str, port: int | None = None) -> None:
+        """`port`: None takes a free one. Raises VenturiError where the command cannot be read, or has no
+        `{port}`."""
+        self._command, self._port = command, port
         try:
             self._words = shlex.split(command)
         except ValueError as error:
             raise VenturiError(f"{command}: {error}") from None
+        if command_tells_secret(self._words):
+            raise VenturiError("a secret in the command of a server is shown by errors", hint=INSTEAD)
         if not any(PORT in word for word in self._words):
             raise VenturiError(
                 f"{command}: neither a URL nor a command with {PORT}, where it takes its port",
@@ -43,14 +47,14 @@ class Commanded:
     def __enter__(self) -> int:
         """Its port, once somebody listens there. Raises VenturiError with its last words."""
         with contextlib.ExitStack() as ends:
-            port = network.free_port(HOST)
+            port = self._port or network.free_port(HOST)
             held = temporary.make("server")
             ends.callback(held.remove)
             guarded = Guarded(held.path, hold=[held.descriptor])
             ends.callback(guarded.close)
             log = held.path / "server.log"
-            words = [word.replace(PORT, str(port)) for word in self._words]
             try:
+                words = [filled(word.replace(PORT, str(port))) for word in self._words]
                 guarded.serve(words, log, signal.SIGTERM, _GRACE_SECONDS, os.environ, Path.cwd())
                 self._wait(guarded, port)
             except OSError as error:
@@ -58,6 +62,8 @@ class Commanded:
                 raise VenturiError(
                     f"{self._command}: does not listen on port {port}: {said}", ExitCode.UNREACHABLE
                 ) from None
+            except ValueError as error:
+                raise VenturiError(f"{self._command}: {error}") from None
             self._ends = ends.pop_all()
         return port
 

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from venturi.common import temporary
 from venturi.common.environment import Told, describe_host
 from venturi.common.errors import ScenarioError, VenturiError
+from venturi.common.links import SERVER_END
 from venturi.servers.local_store import LocalStore, Settings
 from venturi.servers.starters import Ends, Placed, Server, SocketServer, Starter, here
 from venturi.targets.exec import words
@@ -115,10 +116,8 @@ class LocalTargets:
         for wanted in self._wanted:
             server = self._servers.get(wanted)
             if server is not None:
-                if server.running:
+                if (died := self._died(wanted)) is None:
                     continue
-                said = server.complaint()
-                died = f"{_name(wanted)} died{': ' + said if said else ''}"
                 self._note("warning", f"{died}; starting another")
                 server.stop()
                 del self._servers[wanted]
@@ -128,6 +127,20 @@ class LocalTargets:
             except KeyboardInterrupt:
                 if not self._halt():
                     raise
+
+    def died(self, url: str) -> str | None:
+        """What is to be said of the server that was started for an address, where it has died."""
+        if is_ours(url) and is_time_series(url):
+            return self._stores[is_remote(url)].died()
+        programs = [it for it in self._wanted if isinstance(it, str)] if SERVER_END in url else []
+        return self._died(_wanted(url)) if is_ours(url) else next(map(self._died, programs), None)
+
+    def _died(self, wanted: _Wanted | str) -> str | None:
+        server = self._servers.get(wanted)
+        if server is None or server.running:
+            return None
+        said = server.complaint()
+        return f"{_name(wanted)} died{': ' + said if said else ''}"
 
     def url(self, url: str) -> str:
         """The real address behind `X://local` or `X://remote`; others as they are."""

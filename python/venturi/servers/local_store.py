@@ -47,6 +47,13 @@ class LocalStore:
         self._settings: Settings | None = None
         self._used = False
 
+    def died(self) -> str | None:
+        """What is to be said of it where it has died."""
+        if self._server is None or self._server.running:
+            return None
+        said = self._server.complaint()
+        return f"the store died{': ' + said if said else ''}"
+
     def ready(self, settings: Settings) -> None:
         """An empty store with these settings. Raises VenturiError where it does not start."""
         server = self._server
@@ -55,8 +62,7 @@ class LocalStore:
             if running and not self._used and settings == self._settings:
                 return
             if not running:
-                said = server.complaint()
-                self._note("warning", f"the store died{': ' + said if said else ''}; starting another")
+                self._note("warning", f"{self.died()}; starting another")
         self.stop()
         ports = [word for name in ("port", "opentsdb", "influx", "http") for word in (f"--{name}", "0")]
         self._settings, self._used = settings, False

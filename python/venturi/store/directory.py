@@ -67,7 +67,13 @@ class RunDirectory:
                 f"{self.path}: no such run directory",
                 hint="runs are kept in venturi-runs/ unless --out says otherwise",
             )
-        if not (self.path / ENVIRONMENT).is_file() and not (self.path / TRIALS).is_file():
+        if not any((self.path / name).is_file() for name in (ENVIRONMENT, TRIALS, SCENARIO)):
+            with contextlib.suppress(OSError):
+                if all(p.name in (LOCK, SAMPLES) or p.suffix == ".tmp" for p in self.path.iterdir()):
+                    raise StoreError(
+                        f"{self.path}: the directory is empty: no run was begun in it",
+                        hint=f"begin one there: venturi run ... --out {self.path}",
+                    )
             raise StoreError(
                 f"{self.path}: not a run directory ({ENVIRONMENT} and {TRIALS} are missing)",
                 hint="name the directory that `venturi run` printed",
@@ -107,10 +113,20 @@ class RunDirectory:
             raise StoreError(f"{path}: cannot be read: {error}") from None
 
     def records(self) -> list[dict[str, Any]]:
-        """The lines of trials.jsonl in the order they were measured, warm-up and failed ones included.
+        """The trials in the order they were measured, warm-up and failed ones included.
 
-        A torn last line (a crash while it was written) is left out.
+        Of a trial that was run again, the last line counts. A torn last line (a crash while it was written)
+        is left out.
         """
+        last: dict[tuple[Any, ...], dict[str, Any]] = {}
+        for line in self.lines():
+            key = (line.get("cell"), line.get("repeat"), line.get("warmup"))
+            last.pop(key, None)
+            last[key] = line
+        return list(last.values())
+
+    def lines(self) -> list[dict[str, Any]]:
+        """All lines of trials.jsonl, those of interrupted and failed trials that were run again included."""
         return read_lines(self.path / TRIALS)[0]
 
     def ceiling_records(self) -> list[dict[str, Any]]:
@@ -189,7 +205,7 @@ class RunDirectory:
 
 def remove_unfinished(directory: RunDirectory) -> None:
     """Removes files whose writing was cut off by a kill, and samples whose trial was not stored any more."""
-    stored = {f"{line.get('trial')}.parquet" for line in directory.records()}
+    stored = {f"{line.get('trial')}.parquet" for line in directory.lines()}
     for partial in directory.path.glob("*.tmp"):
         partial.unlink(missing_ok=True)
     for file in (directory.path / SAMPLES).iterdir():

@@ -67,6 +67,7 @@ _CHUNK = 1 << 20
 def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The lines of a file, and how many bytes of a torn last one follow them."""
     lines: list[dict[str, Any]] = []
+    seen: dict[str, int] = {}
     number = 0
     try:
         # The collector would repeatedly scan millions of objects without a cycle.
@@ -74,9 +75,9 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
             while chunk := file.readlines(_CHUNK):
                 found = _parsed(chunk)
                 if found is None:
-                    return _with_torn_end(path, lines, number, chunk + file.readlines())
+                    return _with_torn_end(path, lines, seen, number, chunk + file.readlines())
                 for at, line in enumerate(found, number + 1):
-                    _accept(line, path, at)
+                    _accept(line, path, at, seen)
                 lines += found
                 number += len(chunk)
     except FileNotFoundError:
@@ -116,7 +117,7 @@ def _parsed(chunk: list[bytes]) -> list[dict[str, Any]] | None:
 
 
 def _with_torn_end(
-    path: Path, lines: list[dict[str, Any]], number: int, rest: list[bytes]
+    path: Path, lines: list[dict[str, Any]], seen: dict[str, int], number: int, rest: list[bytes]
 ) -> tuple[list[dict[str, Any]], int]:
     """Goes on line by line; only the very last one may be torn."""
     for at, text in enumerate(rest):
@@ -132,23 +133,35 @@ def _with_torn_end(
             if at == len(rest) - 1:
                 return lines, len(text)
             raise StoreError(f"{path}:{number + at + 1}: not a JSON object; the file is damaged")
-        _accept(line, path, number + at + 1)
+        _accept(line, path, number + at + 1, seen)
         lines.append(line)
     return lines, 0
 
 
-def _accept(line: dict[str, Any], path: Path, number: int) -> None:
+def _moved(line: Mapping[str, Any]) -> bool:
+    counts = line.get("counts")
+    return isinstance(counts, dict) and any(counts.values())
+
+
+def _accept(line: dict[str, Any], path: Path, number: int, seen: dict[str, int]) -> None:
     """What every figure is made of is looked at in every line, for wrong counts and times make wrong figures
-    without a word; `what_is_damaged` looks at all the rest when something has gone wrong."""
+    without a word; `what_is_damaged` looks at all the rest when something has gone wrong. `seen` has each
+    trial's id with its line: one that is run again has another."""
+
+    def damaged(what: str) -> StoreError:
+        return StoreError(f"{path}:{number}: {what}; the file is damaged", hint="take that line out")
+
     check_version(line, path)
     for name in ("counts", "times"):
         group = line.get(name)
         for key, value in group.items() if isinstance(group, dict) else ():
-            if value is not None and (type(value) is not int or not -_MOST <= value < _MOST):
+            if value is not None and (type(value) is not int or not 0 <= value < _MOST):
                 shown = f"{json.dumps(value, default=str):.40}"
-                raise StoreError(
-                    f"{path}:{number}: {name}.{key} is {shown}, not a whole number of 64 bits; "
-                    "the file is damaged"
-                )
+                raise damaged(f"{name}.{key} is {shown}, not a whole number from 0 to 2^63")
+            if value == 0 and key == "interval_ns" and line.get("outcome") == "ok" and _moved(line):
+                raise damaged("times.interval_ns is 0 in a good trial")
+    trial = line.get("trial") if line.get("kind") == "trial" else None
+    if isinstance(trial, str) and (before := seen.setdefault(trial, number)) != number:
+        raise damaged(f"trial {trial:.40} is in line {before} already")
     if line.get("error") or line.get("errors"):
         shorten_errors(line)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from venturi.common.hdr import batches_for
 from venturi.store.samples import RESOURCE, resource_rows, samples, samples_of
 from venturi.targets.parameters import PARAMETERS
 from venturi.targets.system import is_plugin
@@ -163,11 +164,12 @@ def _per_second(amount: int | None, interval_ns: int | None) -> float | None:
     return amount * 1e9 / interval_ns if amount is not None and interval_ns else None
 
 
-def _percentile(latency_of: Any, percent: float) -> float | None:
-    for at, value in (_inner(latency_of, "percentiles") or []) if latency_of else []:
-        if at == percent:
-            return float(value)
-    return None
+def _percentiles(latency_of: Any) -> dict[float, float]:
+    """Those that enough batches were timed for, as every command shows them; their number is not always
+    known of imported ones."""
+    timed = _inner(latency_of, "count")
+    found = _inner(latency_of, "percentiles") or []
+    return {at: float(value) for at, value in found if timed is None or timed >= batches_for(at)}
 
 
 def parameters_of(record: Record) -> Mapping[str, Any]:
@@ -179,9 +181,10 @@ def _figures(record: Record) -> dict[str, float | None]:
     out: dict[str, float | None] = {}
     for kind in _LATENCIES:
         found = _inner(record, "latency", kind)
+        percentiles = _percentiles(found)
         for figure in _FIGURES:
             percent = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}.get(figure)
-            value = _percentile(found, percent) if percent else _inner(found, figure)
+            value = percentiles.get(percent) if percent else _inner(found, figure)
             # Without batches there is no minimum and no mean, though the summary has zeros.
             out[f"{kind}_{figure}_ns"] = value if found and found.get("count") != 0 else None
     return out
@@ -274,7 +277,7 @@ def latency(records: Sequence[Record]) -> pa.Table:
         for record in records
         for kind in ("service", "response")
         if (found := _inner(record, "latency", kind))
-        for percent, value in found.get("percentiles") or []
+        for percent, value in _percentiles(found).items()
     )
     return _table(rows, {**_IDENTITY, **_LATENCY})
 

@@ -7,11 +7,14 @@ import errno
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from venturi.common.credentials import without_named
 from venturi.common.errors import StoreError
+from venturi.common.processes import is_ending
 from venturi.engine.spec import FORMAT_VERSION
 from venturi.store.directory import (
     CEILINGS,
@@ -28,6 +31,9 @@ from venturi.store.lines import explained, line_text, read_lines
 
 __all__ = ["RunWriter"]
 
+_LEFT_SECONDS = 10.0
+_POLL_SECONDS = 0.02
+
 
 class RunWriter:
     """A run directory under construction, held by a lock; use as a context manager."""
@@ -42,6 +48,14 @@ class RunWriter:
     def check(path: str | os.PathLike[str]) -> None:
         """Raises StoreError where a run is there already, or there can be no directory."""
         root = Path(path)
+        try:
+            str(root).encode()
+        except UnicodeEncodeError:
+            # Other programs' libraries, which write and read parts of a run, take no such path.
+            raise StoreError(
+                f"{str(root).encode(errors='backslashreplace').decode()}: the name is not UTF-8",
+                hint="choose another directory by --out",
+            ) from None
         if (root / TRIALS).exists() or (root / ENVIRONMENT).exists():
             # The lock first: "a run is writing here" explains more than "exists".
             os.close(_take_lock(root))
@@ -107,7 +121,7 @@ class RunWriter:
 
     def write_environment(self, environment: Mapping[str, Any]) -> None:
         """Stores the environment of both ends; the format's version is added."""
-        document = {"format": FORMAT_VERSION, **environment}
+        document = {"format": FORMAT_VERSION, **without_named(environment)}
         self._replace(ENVIRONMENT, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
     @staticmethod
@@ -147,7 +161,7 @@ class RunWriter:
 
     def append_ceiling(self, line: Mapping[str, Any]) -> None:
         """Appends a probe of a physical limit."""
-        self._append(CEILINGS, line)
+        self._append(CEILINGS, without_named(line))
 
     def append_prediction(self, line: Mapping[str, Any]) -> None:
         """Appends a queued prediction."""
@@ -211,23 +225,37 @@ class RunWriter:
 
 
 def _take_lock(root: Path) -> int:
+    """Takes the lock, which ends with its process. Raises StoreError while another run has it.
+
+    What a run has just forked holds its lock too, for a moment longer than a run that was killed.
+    """
     with explained(root):
         descriptor = os.open(root / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        holder = os.read(descriptor, 32).decode(errors="replace").strip()
-        os.close(descriptor)
-        by = f" (process {holder})" if holder.isdigit() else ""
-        raise StoreError(
-            f"{root}: another run is writing here{by}",
-            hint="wait for it to end, or choose another directory by --out",
-        ) from None
-    # The process id only informs the reader; the lock itself ends with its process.
+    until = time.monotonic() + _LEFT_SECONDS
+    while not _is_locked(descriptor):
+        holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+        if not holder.isdigit() or not is_ending(int(holder)) or time.monotonic() > until:
+            os.close(descriptor)
+            by = f" (process {holder})" if holder.isdigit() else ""
+            raise StoreError(
+                f"{root}: another run is writing here{by}",
+                hint="wait for it to end, or choose another directory by --out",
+            )
+        time.sleep(_POLL_SECONDS)
+    # The process id only informs the reader.
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Tries to lock an open file; whether it did."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _repair(path: Path) -> int:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictStr
 
-from venturi.common.credentials import is_secret, tells_secret, without_secrets
+from venturi.common.credentials import is_secret, named, tells_secret, without_secrets
 from venturi.targets.fields import Nullable, Table, Variable
 from venturi.targets.setting import Setting
 
@@ -38,8 +38,8 @@ def _options(value: list[str] | None) -> list[str] | None:
         if not equals or not key.strip():
             # It may be a URI with a password.
             raise ValueError("an option of a driver is written KEY=VALUE, as uri=file.db")
-        named = is_secret(key) or _SECRET_NAME.search(key)
-        if named or _CREDENTIALS.match(text) or tells_secret(text, "") or without_secrets(text) != text:
+        secret = is_secret(key) or _SECRET_NAME.search(key) or _CREDENTIALS.match(text)
+        if tells_secret(text, "") or without_secrets(text) != text or (secret and not named(text)):
             raise ValueError(
                 f"the value of {key} would be stored with the run; put it into an environment variable, and "
                 "name that by driver_option_env (--driver-option-env KEY=VARIABLE)"

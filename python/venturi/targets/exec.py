@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, StrictStr
 
-from venturi.common.credentials import tells_secret, without_secrets
+from venturi.common.credentials import INSTEAD, command_tells_secret
 from venturi.targets.fields import Nullable, Table
 from venturi.targets.setting import Setting
 
@@ -31,13 +31,8 @@ def words(command: str) -> list[str]:
 
 def without_secret(value: str | None) -> str | None:
     """A command that may be stored. Raises ValueError where it has a secret in it, or is none."""
-    found = words(value) if value is not None else []
-    for word, before in zip(found, ["", *found], strict=False):
-        # Of a word with spaces, as a connection's settings or a script, every assignment counts.
-        if tells_secret(word, before) or (" " in word and without_secrets(word) != word):
-            raise ValueError(
-                "a secret in it would be stored with the run; set a variable of the environment instead"
-            )
+    if value is not None and command_tells_secret(words(value)):
+        raise ValueError(f"a secret in it would be stored with the run; {INSTEAD}")
     return value
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictStr
 
-from venturi.common.credentials import is_secret
+from venturi.common.credentials import INSTEAD, is_secret
 from venturi.common.suffixes import parse_count
 from venturi.targets.fields import Nullable, Table, Variable, handicap_text, user_name
 from venturi.targets.setting import Setting
@@ -19,8 +19,11 @@ __all__ = ["Flight", "Login"]
 
 def _headers(value: dict[str, str]) -> dict[str, str]:
     for name, text in value.items():
-        if is_secret(name) or re.match(r"(?i)(basic|bearer|token)\s", text):
-            raise ValueError(f"{name} would be stored with the run; name its variable by header_env")
+        plain = re.sub(r"(?i)^(basic|bearer|token)\s+", "", text)
+        if (is_secret(name) or plain != text) and not plain.startswith("{env:"):
+            raise ValueError(
+                f"{name} would be stored with the run; name its variable by header_env, or {INSTEAD}"
+            )
     return value
 
 

@@ -2,12 +2,13 @@
 //! signal, frozen with its control group or its machine, or suspended with it. Nothing that is
 //! measured meanwhile tells of the thing under test.
 //!
-//! A thread that looks at the clock again later than its sleep and its own work explain was ready
-//! and found no CPU, which the kernel counts (its run delay, and what a quota throttled), or was
-//! not allowed to run. So a loaded machine, where every thread is late, is not taken for a stopped
-//! process. A stop while the thread sleeps is noticed from the instant on at which it should have
-//! woken, so what is told is up to `STEP` less than it was. While a machine is suspended the monotonic clock stands still;
-//! the boot-time clock goes on.
+//! A thread that wakes later than it asked for was ready and found no CPU, which the kernel counts
+//! (its run delay, and what a quota throttled), or was not allowed to run. So a loaded machine,
+//! where every thread is late, is not taken for a stopped process. Only sleep is looked at: between
+//! its sleeps the thread reads files of the kernel, and may wait there for a lock whose holder is
+//! ready and finds no CPU, as with hundreds of threads on two of them. A stop is noticed from the
+//! instant on at which the thread should have woken, so what is told is up to `STEP` less than it
+//! was. While a machine is suspended the monotonic clock stands still; the boot-time clock goes on.
 
 use std::time::{Duration, Instant};
 
@@ -55,8 +56,6 @@ pub struct Own {
     /// The quota that this process is under.
     quota: Option<Group>,
     late_ns: u64,
-    /// When it looked last, and what it had used or waited for by then.
-    last: Option<(Instant, u64)>,
     /// By how much the boot-time clock was ahead at most when it began.
     ahead_ns: i64,
 }
@@ -68,7 +67,6 @@ impl Own {
             schedstat: None,
             quota: Group::of(None).filter(|group| group.quota_cores.is_some()),
             late_ns: 0,
-            last: None,
             ahead_ns: boot_time_ns() - before,
         };
         own.here();
@@ -78,33 +76,32 @@ impl Own {
     /// From here on the calling thread is the one that watches.
     pub fn here(&mut self) {
         self.schedstat = Reread::open("/proc/thread-self/schedstat");
-        self.last = self.now();
     }
 
     /// Sleeps for so long, or less: until it is unparked, or for a `STEP`.
     pub fn park(&mut self, wait: Duration) {
+        let known = self.explained_ns();
         let (wait, begun) = (wait.min(STEP), Instant::now());
         std::thread::park_timeout(wait);
-        let slept = begun.elapsed().min(wait);
-        let looked = self.now();
-        let last = std::mem::replace(&mut self.last, looked);
-        let (Some((before, known)), Some((now, explained))) = (last, self.last) else {
+        let late = begun.elapsed().saturating_sub(wait);
+        if late < LEAST {
+            return;
+        }
+        let (Some(known), Some(explained)) = (known, self.explained_ns()) else {
             return;
         };
-        let explained = Duration::from_nanos(explained.saturating_sub(known));
-        let paused = (now - before).saturating_sub(slept + explained);
+        let paused = late.saturating_sub(Duration::from_nanos(explained.saturating_sub(known)));
         if paused >= LEAST {
             self.late_ns += paused.as_nanos() as u64;
         }
     }
 
-    /// The time, and for how long the watching thread has run, or was ready and had no CPU.
-    fn now(&mut self) -> Option<(Instant, u64)> {
+    /// For how long the watching thread has run, or was ready and had no CPU.
+    fn explained_ns(&mut self) -> Option<u64> {
         let (used, delay) = self.schedstat.as_mut()?.read().and_then(threads::parse)?;
         let quota = self.quota.as_mut();
         let throttled = quota.map_or(Some(0), Group::throttled_ns)?;
-        let explained = used.saturating_add(delay).saturating_add(throttled);
-        Some((Instant::now(), explained))
+        Some(used.saturating_add(delay).saturating_add(throttled))
     }
 
     fn total_ns(&self) -> Option<u64> {
@@ -233,8 +230,8 @@ mod tests {
                 // SAFETY: of the calling thread: it comes last.
                 unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
                 let mut own = Own::new();
-                let (_, before) = own.now().unwrap();
-                while Duration::from_nanos(own.now().unwrap().1 - before) < 2 * LEAST {
+                let before = own.explained_ns().unwrap();
+                while Duration::from_nanos(own.explained_ns().unwrap() - before) < 2 * LEAST {
                     own.park(Duration::from_millis(1));
                 }
                 own.total_ns().unwrap()

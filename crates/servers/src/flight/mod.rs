@@ -19,6 +19,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::state::{Serving, State, GRACE};
 pub use config::ServerSpec;
+use venturi_base::codec::frame;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::http2::{Config, Connection, Role};
 use worker::Worker;
@@ -36,7 +37,7 @@ impl Server {
         let window = spec.window();
         let serve =
             move |socket, state, acceptor, stopped| serve(socket, state, acceptor, window, stopped);
-        Serving::start(&spec.shell, &spec.bounds, &[b"h2"], serve).map(Self)
+        Serving::start(&spec.shell, &spec.bounds, &[b"h2"], refused, serve).map(Self)
     }
 }
 
@@ -46,6 +47,16 @@ impl Deref for Server {
     fn deref(&self) -> &Serving {
         &self.0
     }
+}
+
+/// A connection's last words (RFC 9113, 6.8): no stream of it was begun.
+fn refused(why: &str) -> Vec<u8> {
+    let (mut bytes, mut payload) = (Vec::new(), vec![0; 4]);
+    frame::write_settings(&[], &mut bytes);
+    payload.extend(frame::code::ENHANCE_YOUR_CALM.to_be_bytes());
+    payload.extend(why.as_bytes());
+    frame::write(frame::kind::GOAWAY, 0, 0, &payload, &mut bytes);
+    bytes
 }
 
 async fn serve(

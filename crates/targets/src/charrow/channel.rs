@@ -14,6 +14,7 @@ use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::sockets::{Sockets, Watch};
 use venturi_base::net::route::{Neighbour, Route};
 use venturi_base::net::wire::Wire;
+use venturi_base::secrets::beginning;
 
 pub struct Channel {
     // Before the wire, which has to outlive it.
@@ -217,7 +218,7 @@ pub fn no_ring() -> Error {
 /// An error that the server has told.
 pub fn told(text: &str) -> Error {
     let text = text.trim();
-    let short: String = text.chars().take(2000).collect();
+    let short = beginning(text, 2000);
     match text.starts_with("authentication failed") {
         true => Error::new(
             Kind::Auth,

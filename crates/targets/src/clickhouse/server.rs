@@ -6,6 +6,7 @@ use super::options::{Access, Options};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::http1::{Client, Head};
 use venturi_base::limit;
+use venturi_base::secrets::masked;
 
 /// Bytes of an answer to a question about tables.
 const MOST_ANSWER: usize = 16 << 20;
@@ -205,8 +206,7 @@ pub fn said_at_end(tail: &[u8]) -> Option<Error> {
 
 fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
-    let line = words.join(" ");
-    let line = line
+    let line = masked(words.join(" "))
         .replace("e.displayText() = ", "")
         .replace(", e.what() = DB::Exception", "");
     match line.char_indices().nth(SHOWN) {
@@ -216,7 +216,7 @@ fn one_line(text: &str) -> String {
 }
 
 pub fn shortened(statement: &str) -> String {
-    let line = statement.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = masked(statement.split_whitespace().collect::<Vec<_>>().join(" "));
     match line.char_indices().nth(100) {
         Some((end, _)) => format!("{}...", &line[..end]),
         None => line,

@@ -15,6 +15,7 @@ use parking_lot::{Condvar, Mutex};
 
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::os::pipe::widen;
+use venturi_base::secrets::masked;
 use venturi_base::spec::Operation;
 
 /// How long a program that was asked to end may take.
@@ -85,7 +86,7 @@ impl Words {
         let mut last = self.last.lock();
         let over = |last: &mut (VecDeque<u8>, bool)| !last.1;
         self.over.wait_while_for(&mut last, over, WORDS);
-        String::from_utf8_lossy(last.0.make_contiguous()).into_owned()
+        masked(String::from_utf8_lossy(last.0.make_contiguous()).into_owned())
     }
 }
 
@@ -357,7 +358,7 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
 
 /// A command as errors name it.
 fn shown(command: &[String]) -> String {
-    let whole = command.join(" ");
+    let whole = masked(command.join(" "));
     let mut short: String = whole.chars().take(60).collect();
     if short.len() < whole.len() {
         short += "...";

@@ -8,6 +8,7 @@ use venturi_base::codec::flight::{SAMPLE_HEADER, TRIAL_HEADER, VERIFY_HEADER};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::http1::{Client, Head, Web};
 use venturi_base::limit::{self, Elapsed};
+use venturi_base::secrets::masked;
 use venturi_base::spec::{TrialSpec, Verify};
 
 /// Of an answer with an account, and with samples: eight million numbers at most.
@@ -189,7 +190,7 @@ pub fn packed(head: &Head, asked: Coding) -> Result<Coding> {
 pub fn one_line(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let plain = text.replace(|c: char| c.is_control(), " ");
-    let line = plain.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = masked(plain.split_whitespace().collect::<Vec<_>>().join(" "));
     match line.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}...", &line[..end]),
         None => line,

@@ -8,14 +8,37 @@ use venturi_base::os::pipe::HOLDS;
 pub struct Text {
     buffer: Vec<u8>,
     rows_per_batch: u64,
-    /// Line ends between quotes are part of a value (RFC 4180), and the first record names the columns.
+    /// The first record names the columns.
     csv: bool,
-    quoted: bool,
-    /// Something stands behind the last line end.
-    open: bool,
+    at: Position,
     named: bool,
     rows: u64,
     bytes: u64,
+}
+
+/// Where the next byte of a text is. In CSV (RFC 4180, and beyond it as pyarrow reads) lines end with LF, CR
+/// or both, an empty one is not a record, and a quote opens a value only where the value begins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Position {
+    LineStart,
+    ValueStart,
+    Value,
+    Quoted,
+    /// After a quote in a quoted value, which ends the value unless another one follows.
+    Quote,
+}
+
+impl Position {
+    fn after(self, byte: u8) -> Self {
+        match (self, byte) {
+            (Self::Quoted, b'"') => Self::Quote,
+            (Self::Quoted, _) => Self::Quoted,
+            (Self::LineStart | Self::ValueStart | Self::Quote, b'"') => Self::Quoted,
+            (_, b'\n' | b'\r') => Self::LineStart,
+            (_, b',') => Self::ValueStart,
+            _ => Self::Value,
+        }
+    }
 }
 
 /// Counted in bytes as long as one holds the number: so the compiler takes 16 of them at a time.
@@ -30,6 +53,21 @@ fn line_ends(text: &[u8]) -> u64 {
     pieces.map(|piece| u64::from(ends(piece))).sum()
 }
 
+/// Ends of records in CSV without quotes, but for the first byte, whose predecessor is not here.
+fn record_ends(text: &[u8]) -> u64 {
+    let is_end = |byte: u8| (byte == b'\n') | (byte == b'\r');
+    let size = u8::MAX as usize;
+    let pieces = text[1..].chunks(size).zip(text.chunks(size));
+    let ends = |(these, before): (&[u8], &[u8])| {
+        these
+            .iter()
+            .zip(before)
+            .map(|(this, before)| u8::from(is_end(*this) & !is_end(*before)))
+            .sum::<u8>()
+    };
+    pieces.map(|piece| u64::from(ends(piece))).sum()
+}
+
 /// Rows and bytes of text.
 pub type Counted = (u64, u64);
 
@@ -39,8 +77,7 @@ impl Text {
             buffer: vec![0; HOLDS],
             rows_per_batch: rows_per_batch as u64,
             csv,
-            quoted: false,
-            open: false,
+            at: Position::LineStart,
             named: !csv,
             rows: 0,
             bytes: 0,
@@ -51,28 +88,36 @@ impl Text {
         &mut self.buffer
     }
 
+    /// The ends of records up to and with this byte of CSV: one or none.
+    fn step(&mut self, byte: u8) -> u64 {
+        let next = self.at.after(byte);
+        let before = std::mem::replace(&mut self.at, next);
+        u64::from(next == Position::LineStart && before != Position::LineStart)
+    }
+
     pub fn filled(&mut self, bytes: usize) {
-        let piece = &self.buffer[..bytes];
-        let Some(last) = piece.last() else { return };
-        let quotes = self.csv && (self.quoted || piece.contains(&b'"'));
-        let mut ends = match quotes {
-            false => line_ends(piece),
-            true => {
-                let mut ends = 0;
-                for byte in piece {
-                    self.quoted ^= *byte == b'"';
-                    ends += u64::from(*byte == b'\n' && !self.quoted);
-                }
-                ends
+        let buffer = std::mem::take(&mut self.buffer);
+        let piece = &buffer[..bytes];
+        if let (Some(first), Some(last)) = (piece.first(), piece.last()) {
+            let plain = self.at != Position::Quoted && !piece.contains(&b'"');
+            let mut ends = match (self.csv, plain) {
+                (false, _) => line_ends(piece),
+                (true, true) => self.step(*first) + record_ends(piece),
+                (true, false) => piece.iter().map(|byte| self.step(*byte)).sum(),
+            };
+            if !self.csv {
+                self.at = [Position::Value, Position::LineStart][usize::from(*last == b'\n')];
+            } else if plain {
+                self.at = self.at.after(*last);
             }
-        };
-        self.open = *last != b'\n' || self.quoted;
-        if !self.named && ends > 0 {
-            self.named = true;
-            ends -= 1;
+            if !self.named && ends > 0 {
+                self.named = true;
+                ends -= 1;
+            }
+            self.rows += ends;
+            self.bytes += bytes as u64;
         }
-        self.rows += ends;
-        self.bytes += bytes as u64;
+        self.buffer = buffer;
     }
 
     /// A batch that is whole.
@@ -88,10 +133,10 @@ impl Text {
 
     /// The text has ended: what is left. The last line needs no end. `Err`: it ends between quotes.
     pub fn close(&mut self) -> Result<Option<Counted>, ()> {
-        if self.quoted {
+        if self.at == Position::Quoted {
             return Err(());
         }
-        if std::mem::take(&mut self.open) {
+        if std::mem::replace(&mut self.at, Position::LineStart) != Position::LineStart {
             self.rows += u64::from(self.named);
             self.named = true;
         }
@@ -129,6 +174,13 @@ mod tests {
             (true, "x,y\n1,2\n3,4", 2),
             (true, "x,y\n1,\"a\nb\"\n2,\"say \"\"no\n\"\"\"\n", 2),
             (true, "\"x\ny\",z\n1,2\n", 1),
+            (true, "id,v\n1,5\" disk\n2,6\" disk\n3,c\n", 3),
+            (true, "id,v\n1,a\n\n2,b\n\n", 2),
+            (true, "\n\r\nid,v\n\n1,a\n\n", 1),
+            (true, "id,v\r1,a\r2,b\r", 2),
+            (true, "x,y\r\n1,\"a\r\nb\"\r\n2,\"\"\r\n", 2),
+            (true, "x,y\n1,\"a\"b\"\n2,c\n", 2),
+            (true, "x\n\"\"\n\n", 1),
         ] {
             for cut in [1, 2, 3, 1000] {
                 let found = count(csv, text, cut);

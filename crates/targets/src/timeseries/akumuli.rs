@@ -4,6 +4,7 @@ use super::options::Words;
 use super::{Counts, Protocol, Transport};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::http1::{self, Web};
+use venturi_base::secrets::beginning;
 
 pub const TCP: Protocol = Protocol {
     scheme: "akumuli",
@@ -38,7 +39,7 @@ pub async fn count(web: &Web, metrics: &[String]) -> Result<u64> {
         let answer = http1::ask(web, "POST", "/api/query", query.as_bytes(), MOST_ANSWER).await?;
         let text = String::from_utf8_lossy(&answer.body);
         let refused = || {
-            let said: String = text.trim().chars().take(200).collect();
+            let said = beginning(text.trim(), 200);
             Error::new(
                 Kind::Server,
                 format!("{}: no count of {metric}: {said}", web.authority),

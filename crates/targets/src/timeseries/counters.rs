@@ -10,6 +10,7 @@ use super::influx::escaped;
 use venturi_base::codec::timeseries::Names;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::http1::{Client, Head, Web};
+use venturi_base::secrets::beginning;
 
 /// A count reads all of a metric's points on some servers.
 const COUNTING: Duration = Duration::from_secs(60);
@@ -116,7 +117,7 @@ impl Counting {
     }
 
     fn refused(&self, said: &str) -> Error {
-        let said: String = said.trim().chars().take(SHOWN).collect();
+        let said = beginning(said.trim(), SHOWN);
         let text = format!("{} said: {said}", self.web.authority);
         Error::new(Kind::Server, text)
     }

@@ -11,6 +11,7 @@ use venturi_base::error::{Error, Kind, Result};
 use venturi_base::http1::{Client, Response};
 use venturi_base::meter::clock::{Stage, StageClock};
 use venturi_base::meter::sockets::Sockets;
+use venturi_base::secrets::beginning;
 
 /// Bytes of an answer that are read; it says what is wrong, if anything is.
 const MOST_ANSWER: usize = 1 << 20;
@@ -91,7 +92,7 @@ impl Posts {
 
     fn refused(&self, answer: &Response) -> Error {
         let text = String::from_utf8_lossy(&answer.body);
-        let text: String = text.trim().chars().take(SHOWN).collect();
+        let text = beginning(text.trim(), SHOWN);
         let kind = match answer.status {
             401 | 403 => Kind::Auth,
             _ => Kind::Server,

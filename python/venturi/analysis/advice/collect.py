@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from venturi.analysis.advice.stragglers import Straggler
 from venturi.analysis.advice.trials import (
     cut_short,
+    disturbances,
     failures,
     few,
     instrument,
     no_ceiling,
-    noise_of_hosts,
     over_ceiling,
     skew,
     steady,
-    stood_still,
     too_short,
     too_wide,
     two_speeds,
     unbalanced,
     unverified,
+    weaker,
 )
 
 __all__ = ["advise"]
@@ -51,12 +51,12 @@ def advise(
 
         return imported.advise(cells, measured)
     found = [
-        failures(measured),
+        *failures(measured),
         load_advice.errors(cells),
         load_advice.stalled(cells),
         unverified(cells),
-        stood_still(cells),
-        noise_of_hosts(measured, samples),
+        weaker(cells),
+        *disturbances(cells, measured, samples),
         unbalanced(measured),
         instrument(cells),
         over_ceiling(cells),

@@ -8,10 +8,11 @@ from typing import Any
 
 from venturi.analysis.advice.warning import Advice
 from venturi.analysis.cells.batches import latency, told, troubles, words
-from venturi.analysis.cells.figures import Record, batches_for, batches_timed, numeric, quotient
+from venturi.analysis.cells.figures import Record, batches_timed, numeric, quotient
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.verdict.proof.ends import KEPT_UP
 from venturi.analysis.words.wording import listed
+from venturi.common.hdr import batches_for
 from venturi.common.units import Quantity, count, percent
 
 STALL_NS, STALL_TIMES, STALL_PART = 200e6, 20.0, 0.1

@@ -28,20 +28,20 @@ from venturi.analysis.cells.noise import balance, noise, noise_of_samples
 
 __all__ = [
     "cut_short",
+    "disturbances",
     "failures",
     "few",
     "instrument",
     "no_ceiling",
-    "noise_of_hosts",
     "over_ceiling",
     "skew",
     "steady",
-    "stood_still",
     "too_short",
     "too_wide",
     "two_speeds",
     "unbalanced",
     "unverified",
+    "weaker",
 ]
 
 STEADY_DIFFERS = 0.05
@@ -87,43 +87,53 @@ def _cells_of(n: int, total: int) -> str:
     return "the only cell" if n == total == 1 else f"{n} of {total} cells"
 
 
-def failures(measured: Sequence[Mapping[str, Any]]) -> Advice | None:
+def failures(measured: Sequence[Mapping[str, Any]]) -> list[Advice]:
     failed = [r for r in measured if r.get("outcome") == "failed"]
     cut = [r for r in measured if r.get("outcome") == "interrupted"]
+    found = []
     if failed:
         kinds: dict[str, int] = {}
         for record in failed:
             kind = str(get(record, "error", "kind") or "unknown")
             kinds[kind] = kinds.get(kind, 0) + 1
         counted = ", ".join(f"{n} x {kind}" for kind, n in sorted(kinds.items(), key=lambda item: -item[1]))
-        return Advice(
-            "failed",
-            f"{len(failed)} of {len(measured)} trials failed ({counted})",
-            "their errors are listed as failed, and no figure counts them",
-            "Mend the cause, then: `venturi run --resume RUN --retry-failed`",
+        found.append(
+            Advice(
+                "failed",
+                f"{len(failed)} of {len(measured)} trials failed ({counted})",
+                "their errors are listed as failed, and no figure counts them",
+                "Mend the cause, then: `venturi run --resume RUN --retry-failed`",
+            )
         )
     if cut:
-        return Advice(
-            "interrupted",
-            f"{len(cut)} of {len(measured)} trials were interrupted",
-            "the run was stopped before its end",
-            "Go on with it: `venturi run --resume RUN`",
+        found.append(
+            Advice(
+                "interrupted",
+                f"{len(cut)} of {len(measured)} trials were interrupted",
+                "the run was stopped before its end",
+                "Go on with it: `venturi run --resume RUN`",
+            )
         )
-    return None
+    return found
 
 
 def unverified(cells: Sequence[Cell]) -> Advice | None:
     loose = [
         c for c in cells if any(_asked(r) in (None, "none") and _achieved(r) == "none" for r in c.records)
     ]
-    if loose:
-        return Advice(
-            "unverified",
-            f"{_cells_of(len(loose), len(cells))} moved data that nobody checked",
-            'the scenario asks for verify = "none"',
-            "Run again with --verify checksum before publishing",
-        )
-    weaker = [
+    if not loose:
+        return None
+    return Advice(
+        "unverified",
+        f"{_cells_of(len(loose), len(cells))} moved data that nobody checked",
+        'the scenario asks for verify = "none"',
+        "Run again with --verify checksum before publishing",
+    )
+
+
+def weaker(cells: Sequence[Cell]) -> Advice | None:
+    """Trials that were verified by less than was asked for."""
+    less = [
         r
         for c in cells
         for r in c.records
@@ -131,14 +141,14 @@ def unverified(cells: Sequence[Cell]) -> Advice | None:
         if (_asked(r) == "checksum" and _achieved(r) not in ("checksum", "sums"))
         or (_asked(r) == "count" and _achieved(r) in ("acknowledged", "none"))
     ]
-    if not weaker:
+    if not less:
         return None
-    how = sorted({str(_achieved(r)) for r in weaker})
-    upserts = all(get(r, "parameters", "operation") == "upsert" for r in weaker)
-    trials = "1 trial was" if len(weaker) == 1 else f"{len(weaker)} trials were"
-    asked = "sums" if upserts else " or ".join(sorted({str(_asked(r)) for r in weaker}))
+    how = sorted({str(_achieved(r)) for r in less})
+    upserts = all(get(r, "parameters", "operation") == "upsert" for r in less)
+    trials = "1 trial was" if len(less) == 1 else f"{len(less)} trials were"
+    asked = "sums" if upserts else " or ".join(sorted({str(_asked(r)) for r in less}))
     note = next(
-        (n for r in weaker if (n := get(r, "verification", "note"))), "the other end offers no checksum"
+        (n for r in less if (n := get(r, "verification", "note"))), "the other end offers no checksum"
     )
     return Advice(
         "weaker",
@@ -173,7 +183,18 @@ def _achieved(record: Mapping[str, Any]) -> object:
     return get(record, "verification", "achieved")
 
 
-def stood_still(cells: Sequence[Cell]) -> Advice | None:
+def disturbances(
+    cells: Sequence[Cell],
+    measured: Sequence[Mapping[str, Any]],
+    samples: Callable[[str], pa.Table] | None = None,
+) -> list[Advice]:
+    """What took time or CPUs away from the trials; first what took the largest share."""
+    shares = _shares(measured, samples)
+    found = [one for one in (_stood_still(cells), _stolen(shares), _others(shares)) if one is not None]
+    return [advice for _, advice in sorted(found, key=lambda one: -one[0])]
+
+
+def _stood_still(cells: Sequence[Cell]) -> tuple[float, Advice] | None:
     """Trials that count although an end stood still for a small part of them."""
     good = [r for c in cells for r in c.records]
     paused = [
@@ -187,7 +208,7 @@ def stood_still(cells: Sequence[Cell]) -> Advice | None:
     longest, end, record = max(paused, key=lambda found: found[0])
     interval = numeric(record, "times", "interval_ns") or 0.0
     hit = len({str(r.get("trial")) for _, _, r in paused})
-    return Advice(
+    return longest / (interval or longest), Advice(
         "paused",
         f"the {end} did not run for {longest / 1e9:.2f} s of {interval / 1e9:.4g} s "
         f"({hit} of {len(good)} trials had a pause)",
@@ -214,30 +235,29 @@ def _shares(
     return found
 
 
-def noise_of_hosts(
-    measured: Sequence[Mapping[str, Any]], samples: Callable[[str], pa.Table] | None
-) -> Advice | None:
-    shares = _shares(measured, samples)
-    if not shares:
+def _stolen(shares: Sequence[tuple[float, float]]) -> tuple[float, Advice] | None:
+    steal = max((s for s, _ in shares), default=0.0)
+    if steal <= STEAL:
         return None
-    steal, other = max(s for s, _ in shares), _median([o for _, o in shares]) or 0.0
-    if steal > STEAL:
-        hit = sum(s > STEAL for s, _ in shares)
-        return Advice(
-            "steal",
-            f"over 1 % of the CPU time was stolen in {hit} of {len(shares)} trials (at most "
-            f"{percent(steal, 1)})",
-            "this is a virtual machine and its host gave the time to others",
-            "Repeat at a quieter time or with more --repeats; compare medians only",
-        )
-    if other > OTHER_LOAD:
-        return Advice(
-            "load",
-            f"other processes used {percent(other)} of this host's CPUs in the median trial",
-            "something else was running",
-            "See who with `venturi doctor`, stop it and run again",
-        )
-    return None
+    hit = sum(s > STEAL for s, _ in shares)
+    return steal, Advice(
+        "steal",
+        f"over 1 % of the CPU time was stolen in {hit} of {len(shares)} trials (at most {percent(steal, 1)})",
+        "this is a virtual machine and its host gave the time to others",
+        "Repeat at a quieter time or with more --repeats; compare medians only",
+    )
+
+
+def _others(shares: Sequence[tuple[float, float]]) -> tuple[float, Advice] | None:
+    other = _median([o for _, o in shares]) or 0.0
+    if other <= OTHER_LOAD:
+        return None
+    return other, Advice(
+        "load",
+        f"other processes used {percent(other)} of this host's CPUs in the median trial",
+        "something else was running",
+        "See who with `venturi doctor`, stop it and run again",
+    )
 
 
 def unbalanced(measured: Sequence[Mapping[str, Any]]) -> Advice | None:

@@ -6,18 +6,17 @@ A field that is missing is "not measured": imported results and foreign servers 
 from __future__ import annotations
 
 import itertools
-import math
 import operator
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from venturi.common.hdr import batches_for
+
 Record = Mapping[str, Any]
 ENDS = ("client", "server")
 CALLS = ("plugin", "driver")
 """Stages of calls into code of somebody else's: what its other end does is within them."""
-LEAST_BEYOND = 1
-"""Batches of a trial that lie above a percentile that is shown."""
 SHOWN_PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0)
 NOUNS = {"upsert": "row", "ingest": "point"}
 """What a row is called where operations are counted in rows: its bytes are the dialect's affair, not the
@@ -165,11 +164,6 @@ def percentile(
 
 
 _first = operator.itemgetter(0)
-
-
-def batches_for(percent: float) -> int:
-    """How many batches a trial must have timed for this percentile: at least `LEAST_BEYOND` lies above it."""
-    return math.ceil(LEAST_BEYOND / (1 - percent / 100) - 1e-6) if percent < 100 else 1
 
 
 def batches_timed(records: Iterable[Record]) -> int | None:

@@ -48,9 +48,16 @@ class Series:
     cells: tuple[Cell, ...]
     fixed: tuple[tuple[str, Any], ...]
 
-    @property
+    @cached_property
+    def left_out(self) -> tuple[Cell, ...]:
+        """Cells with too few good trials for the curve: they failed where the others went well."""
+        return tuple(c for c in self.cells if self.curve is not None and self.at(c) not in self.curve.ns)
+
+    @cached_property
     def peak(self) -> Cell:
-        return max(self.cells, key=lambda c: figure(c).value or 0.0)
+        """The highest of those that the curve speaks of."""
+        spoken_of = [c for c in self.cells if c not in self.left_out]
+        return max(spoken_of, key=lambda c: figure(c).value or 0.0)
 
     def at(self, cell: Cell) -> float:
         return float(cell.parameters[self.axis])
@@ -62,10 +69,11 @@ class Series:
     @cached_property
     def curve(self) -> Curve | None:
         """What may be said of it; None where no round holds a trial of every cell."""
-        found = Curve.of(self._rounds(self.cells))
+        failing = {self.at(c) for c in self.cells if c.good < c.trials}
+        found = Curve.of(self._rounds(self.cells), failing, repeats=True)
         if self.alike and (found is None or not found.told):
             every = [one for cells in (self.cells, *self.alike) for one in self._rounds(cells)]
-            found = Curve.of(every)
+            found = Curve.of(every, failing)
         if found is None:
             return None
         known = [c for c in self.cells if self.at(c) in found.ns]
@@ -84,7 +92,9 @@ class Series:
     def knee(self) -> Cell:
         """The first cell with 90 % of the peak: a figure, no claim."""
         most = figure(self.peak).value or 0.0
-        return next(c for c in self.cells if (figure(c).value or 0.0) >= KNEE * most)
+        return next(
+            c for c in self.cells if c not in self.left_out and (figure(c).value or 0.0) >= KNEE * most
+        )
 
     def cell(self, n: float | None) -> Cell | None:
         """The cell at this value."""

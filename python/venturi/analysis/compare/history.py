@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from venturi.analysis.cells.summary import Cell
+from venturi.analysis.compare import likeness
 from venturi.analysis.compare.likeness import canonical
 from venturi.analysis.compare.runs import METRICS, Metric, measured, metric_for
 from venturi.analysis.results import Results
@@ -53,24 +54,34 @@ class Series:
     metric: Metric
     points: tuple[Point, ...]
     changes: tuple[Change, ...]
+    machine: str = ""
+    """What it was measured on, where runs of several machines have this cell."""
+    elsewhere: int = 0
+    """Runs that have this cell from other machines."""
 
 
 def histories(
     runs: Sequence[Results], metric: str = "throughput", least: float = LEAST_CHANGE
 ) -> list[Series]:
-    """A series for each cell that several runs have; changes of at least the share `least`.
+    """A series for each cell that several runs of one machine have; changes of at least the share `least`.
 
     Runs are ordered by when they began; those of which that is not known come first. Cells that a run cannot
     tell apart by what is matched, as two ports of a host, are left out: which is meant is unknown.
     """
-    found: dict[tuple[str, ...], list[tuple[Results, Cell]]] = {}
+    found: dict[tuple[str, ...], dict[tuple[str, ...], list[tuple[Results, Cell]]]] = {}
     for run in sorted(runs, key=lambda r: r.started.timestamp() if r.started else 0.0):
+        machine = likeness.machine(run)
         for cell in run.cells:
-            found.setdefault(_key(cell), []).append((run, cell))
-    several = [
-        members for members in found.values() if len({id(run) for run, _ in members}) == len(members) > 1
-    ]
-    return [_series(members, METRICS[metric], least) for members in several]
+            found.setdefault(_key(cell), {}).setdefault(machine, []).append((run, cell))
+    out = []
+    for machines in found.values():
+        total = sum(map(len, machines.values()))
+        for machine, members in machines.items():
+            if len({id(run) for run, _ in members}) == len(members) > 1:
+                one = _series(members, METRICS[metric], least)
+                others = total - len(members)
+                out.append(replace(one, machine=", ".join(machine) if others else "", elsewhere=others))
+    return out
 
 
 def _key(cell: Cell) -> tuple[str, ...]:
@@ -81,7 +92,7 @@ def _key(cell: Cell) -> tuple[str, ...]:
 
 def _series(members: Sequence[tuple[Results, Cell]], metric: Metric, least: float) -> Series:
     newest = members[-1][1]
-    metric = metric_for(metric, newest, newest)
+    metric = metric_for(metric, [cell for _, cell in members])
     points = []
     for run, cell in members:
         values = list(measured(cell, metric).values())

@@ -22,6 +22,7 @@ from venturi.analysis.cells.machines import (
     facts_of_end,
     in_words,
     mapping,
+    properties,
 )
 
 # Parameters that change what a figure is, not how large it is.
@@ -57,6 +58,19 @@ def facts(base: Results, run: Results) -> list[Fact]:
         out.append(Fact("client", name, busy[0][i], busy[1][i], "matters"))
     out.append(Fact("run", "started", _started(base), _started(run), "note"))
     return [f for f in out if f.base is not None or f.run is not None]
+
+
+def machine(results: Results) -> tuple[str, ...]:
+    """What makes runs comparable at all, of both ends, as `CPU X, cores 8`; equal for runs of machines that
+    are alike."""
+    ends = [mapping(get(results.environment, "client")), *servers.of_first_place(results.environment)]
+    found = [
+        f"{name} {in_words(name, value)}"
+        for end in ends
+        for name, path, weight in properties([end])
+        if weight == "unlike" and (value := get(end, *path)) is not None
+    ]
+    return tuple(dict.fromkeys(found))
 
 
 def _disturbance(results: Results) -> tuple[float, float] | tuple[None, None]:

@@ -40,16 +40,19 @@ from venturi.common.units import Quantity, plural
 Verdict = Literal["worse", "better", "no-difference", "unknown", "failed"]
 
 
-def _cpu_per_byte(record: Record) -> float | None:
-    """CPU time of all ends that were accounted, per byte of payload (ns/B, which is s/GB)."""
-    known = [t for end in ("client", "server") if (t := cpu_ns(record, end)) is not None]
-    return quotient(sum(known), numeric(record, "counts", "payload_bytes")) if known else None
+ENDS = ("client", "server")
 
 
-def _cpu_per_row(record: Record) -> float | None:
-    """CPU time of all ends that were accounted, per acknowledged row (ns)."""
-    known = [t for end in ("client", "server") if (t := cpu_ns(record, end)) is not None]
-    return quotient(sum(known), numeric(record, "counts", "rows")) if known else None
+def _cpu(counted: str, ends: Sequence[str] = ENDS) -> Callable[[Record], float | None]:
+    """CPU time of these ends per byte of payload (ns/B, which is s/GB), or per row (ns); None where that of
+    an end is not known."""
+
+    def value(record: Record) -> float | None:
+        times = [cpu_ns(record, end) for end in ends]
+        known = [t for t in times if t is not None]
+        return quotient(sum(known), numeric(record, "counts", counted)) if len(known) == len(ends) else None
+
+    return value
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,8 @@ class Metric:
     lower: bool = False
     worse: str = "slower"
     better: str = "faster"
+    note: str = ""
+    """What else to know of its figures; empty where there is nothing."""
 
 
 def _counted(noun: str) -> dict[str, Metric]:
@@ -73,7 +78,7 @@ def _counted(noun: str) -> dict[str, Metric]:
         for m in (
             Metric("throughput", "throughput", f"{noun}s/s", lambda r: per_second(r, "rows")),
             Metric("steady", "steady throughput", f"{noun}s/s", steady_rows),
-            Metric("cpu-per-byte", cpu, f"ns/{noun}", _cpu_per_row, True, "dearer", "cheaper"),
+            Metric("cpu-per-byte", cpu, f"ns/{noun}", _cpu("rows"), True, "dearer", "cheaper"),
         )
     }
 
@@ -86,7 +91,7 @@ METRICS = {
         Metric("steady", "steady throughput", "B/s", steady_throughput),
         Metric("latency-p50", "median latency of a batch", "ns", lambda r: percentile(r, 50.0), True),
         Metric("latency-p99", "99 % latency of a batch", "ns", lambda r: percentile(r, 99.0), True),
-        Metric("cpu-per-byte", "CPU time per GB", "ns/B", _cpu_per_byte, True, "dearer", "cheaper"),
+        Metric("cpu-per-byte", "CPU time per GB", "ns/B", _cpu("payload_bytes"), True, "dearer", "cheaper"),
     )
 }
 
@@ -174,6 +179,8 @@ class Comparison:
     """Seconds between the starts of the two runs; None for parts of one run, and where nobody knows."""
     within: bool
     """Whether both sides are parts of one run, their trials interleaved."""
+    gone: list[Cell]
+    """Cells with figures in the base that the run lacks; not within one run, and not with `--force`."""
 
     @cached_property
     def varying(self) -> list[str]:
@@ -189,8 +196,9 @@ class Comparison:
 
     @property
     def exit_code(self) -> ExitCode:
-        """For scripts. A cell that began to fail comes first: its figures are not worth comparing."""
-        if any(row.newly_failing for row in self.rows):
+        """For scripts. A cell that began to fail, or vanished, comes first: its figures are not worth
+        comparing."""
+        if self.gone or any(row.newly_failing for row in self.rows):
             return ExitCode.TRIALS_FAILED
         return ExitCode.SLOWER if any(row.beyond for row in self.rows) else ExitCode.OK
 
@@ -219,6 +227,12 @@ def compare(
     apart = abs((run.started - base.started).total_seconds()) if base.started and run.started else None
     sides = Side(_plain(base.name), base, base.cells), Side(_plain(run.name), run, run.cells)
     return _compare(*sides, METRICS[metric], confidence, threshold, force, facts, apart, frozenset(), False)
+
+
+def worst(found: Sequence[Comparison]) -> ExitCode:
+    """The exit code of several comparisons."""
+    rank = (ExitCode.OK, ExitCode.SLOWER, ExitCode.TRIALS_FAILED)
+    return max((one.exit_code for one in found), key=rank.index)
 
 
 def _plain(name: str) -> str:
@@ -303,7 +317,7 @@ def _compare(
     rows, common = _common(rows, confidence)
     return Comparison(
         base, run, metric, confidence, threshold, rows, only_base, only_run, facts, differing, common,
-        apart, within,
+        apart, within, [] if force else [cell for cell in only_base if cell.good],
     )  # fmt: skip
 
 
@@ -316,20 +330,33 @@ def measured(cell: Cell, metric: Metric) -> dict[int, float]:
     return {int(n): v for n, (_, v) in zip(repeats, found, strict=True) if n is not None}
 
 
-def metric_for(metric: Metric, base: Cell, run: Cell) -> Metric:
-    """Rows for bytes where cells are counted in them, and where bytes were not counted on both sides."""
-    if base.in_rows and run.in_rows:
-        return (OF_POINTS if run.noun == "point" else OF_ROWS).get(metric.name, metric)
-    if metric.name != "throughput" or (measured(base, metric) and measured(run, metric)):
+def metric_for(metric: Metric, cells: Sequence[Cell]) -> Metric:
+    """Rows for bytes where cells are counted in them, and where bytes were not counted in each; CPU time of
+    those ends of which all cells know it."""
+    counted = "payload_bytes"
+    if all(cell.in_rows for cell in cells):
+        metric = (OF_POINTS if all(cell.noun == "point" for cell in cells) else OF_ROWS).get(
+            metric.name, metric
+        )
+        counted = "rows"
+    elif metric.name == "throughput" and not all(measured(cell, metric) for cell in cells):
+        rows = OF_ROWS["throughput"]
+        return rows if all(measured(cell, rows) for cell in cells) else metric
+    if metric.name != "cpu-per-byte":
         return metric
-    rows = OF_ROWS["throughput"]
-    return rows if measured(base, rows) and measured(run, rows) else metric
+    records = [r for cell in cells for r in cell.records]
+    known = [end for end in ENDS if all(cpu_ns(r, end) is not None for r in records)]
+    if len(known) != 1:
+        return metric
+    (end,), (other,) = known, [e for e in ENDS if e not in known]
+    note = f"the {end}'s CPU time alone: the {other}'s is not known of every trial"
+    return replace(metric, value=_cpu(counted, known), note=note)
 
 
 def _judge(
     pairs: Sequence[tuple[Cell, Cell]], metric: Metric, confidence: float, threshold: float
 ) -> list[Row]:
-    chosen = [metric_for(metric, *pair) for pair in pairs]
+    chosen = [metric_for(metric, pair) for pair in pairs]
     values = [tuple(measured(c, m) for c in pair) for pair, m in zip(pairs, chosen, strict=True)]
     usable = [i for i, (b, r) in enumerate(values) if b and r]
     found = differences(
@@ -352,6 +379,8 @@ def _verdict(row: Row, values: Sequence[dict[int, float]], alpha: float, thresho
     reasons = [f"{row.run.failed} of {row.run.trials} trials failed in the run"] if row.run.failed else []
     if row.base.failed:
         reasons.append(f"{row.base.failed} of {row.base.trials} trials failed in the base")
+    if row.metric.note:
+        reasons.append(row.metric.note)
     if row.run.failed and not row.run.good:
         return replace(row, verdict="failed", newly_failing=newly, reason=reasons[0])
     d = row.difference

@@ -122,6 +122,9 @@ def _fitted(operation: str, where: dict[str, Any], group: Sequence[Cell]) -> Bat
             if each:
                 times.setdefault(float(cell.parameters[AXIS]), []).append(each)
     lanes = _lanes(group[0])
+    if any(_lanes(cell) != lanes for cell in group):
+        refused = "the number of batches in flight changes with them"
+        return BatchCost(operation, where, tuple(group), lanes, refused=refused)
     try:
         return BatchCost(operation, where, tuple(group), lanes, hockney.fit(times, "rows"))
     except Refused as reason:

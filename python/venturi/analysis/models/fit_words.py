@@ -10,7 +10,7 @@ from venturi.analysis.models.fits import AxisFit, EffectFit, SizeFit
 from venturi.analysis.statistics.intervals import Interval
 from venturi.analysis.statistics.scaling import Scaling
 from venturi.analysis.words import curves
-from venturi.common.units import MISSING, Quantity, count, p_value, percent, plural
+from venturi.common.units import MISSING, Quantity, count, p_value, percent, plural, significant
 
 SINGULAR = {"streams": "stream", "threads": "thread", "encoders": "encoder", "decoders": "decoder"}
 SINGULAR |= {"hosts": "host", "loaders": "loader", "partitions": "partition", "columns": "column"}
@@ -43,7 +43,7 @@ def setting(where: Mapping[str, Any]) -> str:
 
 def plain_number(interval: Interval, digits: int = 3) -> str:
     """`0.32 [0.29..0.35]`."""
-    value, low, high = (f"{v:.{digits}g}" for v in (interval.median, interval.low, interval.high))
+    value, low, high = (significant(v, digits) for v in (interval.median, interval.low, interval.high))
     return f"{value} [{low}..{high}]"
 
 
@@ -116,12 +116,23 @@ def axis_sentences(one: AxisFit) -> list[str]:
 
 
 def knee(one: AxisFit) -> str:
-    """`knee (90 % of the peak) at 5 streams [4..5]`; empty without a law."""
-    if one.fit is None:
-        return ""
-    found = one.fit.knee
-    text = f"knee (90 % of the peak) at {several(one.axis, found.median)}"
-    return text + (f" [{count(found.low)}..{count(found.high)}]" if found.high > found.low else "")
+    """`knee (90 % of the peak) at 5 streams [4..5]`, or as measured `between 4 and 8 streams`."""
+    found = one.knee
+    if found is None:
+        return f"knee (90 % of the highest) {_between(one)}"
+    text = f"knee (90 % of the peak) at {several(one.axis, round(found.median))}"
+    low, high = count(round(found.low)), count(round(found.high))
+    return text if low == high else f"{text} [{low}..{high}]"
+
+
+def _between(one: AxisFit) -> str:
+    """Where the medians reach 90 % of the highest: `between 4 and 8 streams`."""
+    below, at = one.knee_between or (None, None)
+    return (
+        f"at {several(one.axis, at)}"
+        if below is None
+        else f"between {count(below)} and {several(one.axis, at)}"
+    )
 
 
 def measured(one: AxisFit) -> list[str]:
@@ -130,15 +141,8 @@ def measured(one: AxisFit) -> list[str]:
     if one.each is not None and one.curve is not None:
         rate = Quantity(one.each, unit=one.unit)
         out.append(f"{curves.linear(one.curve, partial(several, one.axis))}, {rate} each")
-    between = one.knee_between
-    if between is not None:
-        below, at = between
-        reached = (
-            f"between {count(below)} and {several(one.axis, at)}"
-            if below is not None
-            else (f"at {several(one.axis, at)}")
-        )
-        out.append(f"measured: 90 % of the highest median is reached {reached}")
+    if one.knee_between is not None and (one.fit is None or one.knee is not None):
+        out.append(f"measured: 90 % of the highest median is reached {_between(one)}")
     out.append(shape(one))
     return [text for text in out if text]
 
@@ -161,9 +165,10 @@ def effect_sentence(one: EffectFit) -> str:
     found = one.effect
     levels = ", ".join(count(v) if isinstance(v, int | float) else str(v) for v in found.levels[:8])
     spread = f"{percent(found.spread, 1)} between best and worst"
-    basis = f"{p_value(found.p)}, {found.pairs} settings of the others, {spread}"
+    others = f"{plural(found.pairs, 'setting')} of the others"
+    basis = f"{p_value(found.p)}, {others}, {spread}"
     if not found.testable:
-        few = f"{found.pairs} settings of the others are too few to test it"
+        few = f"{others} {'is' if found.pairs == 1 else 'are'} too few to test it"
         return (
             f"{one.operation}: {one.parameter} ({levels}): {spread}, but {few} "
             f"({p_value(found.least)} at best); more repeats or settings would do"

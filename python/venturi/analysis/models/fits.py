@@ -24,8 +24,10 @@ from venturi.analysis.statistics import hockney, scaling
 from venturi.analysis.statistics.curve import Curve, Shape
 from venturi.analysis.statistics.gain import Effect, effect
 from venturi.analysis.statistics.hockney import Hockney
+from venturi.analysis.statistics.intervals import Interval
 from venturi.analysis.statistics.laws import Refused
 from venturi.analysis.statistics.scaling import Scaling
+from venturi.common.units import plural
 
 SIZES = ("rows_per_stream", "bytes_per_stream")
 NO_AXIS = frozenset(
@@ -128,6 +130,16 @@ class AxisFit:
         at = next(n for n, v in found.items() if v >= floor)
         below = [n for n in found if n < at]
         return (below[-1] if below else None, at)
+
+    @property
+    def knee(self) -> Interval | None:
+        """Where the law has 90 % of its peak, if that lies where the medians reach 90 % of theirs: else it is
+        the law's own and not the measurement's."""
+        between = self.knee_between
+        if self.fit is None or between is None:
+            return None
+        below, at = between
+        return self.fit.knee if (below or 0.0) < self.fit.knee.median <= at else None
 
     @property
     def level(self) -> bool:
@@ -301,7 +313,7 @@ def _scaling(
         )
     if thin:
         found.notes.append(
-            f"{operation}: no law over {axis} for {thin} settings of the other parameters: under "
+            f"{operation}: no law over {axis} for {plural(thin, 'setting')} of the other parameters: under "
             f"{scaling.LEAST_POINTS} different values"
         )
 

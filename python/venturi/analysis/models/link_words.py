@@ -12,7 +12,7 @@ from venturi.analysis.models.over_links import Crossing, LinkFit
 from venturi.analysis.statistics.intervals import Interval
 from venturi.common.links import Link
 from venturi.common.suffixes import format_duration
-from venturi.common.units import Quantity
+from venturi.common.units import Quantity, significant
 
 __all__ = ["crossing", "doubt", "head", "left_out", "others", "sentences", "short", "stands_on", "value"]
 
@@ -38,11 +38,7 @@ def short(one: LinkFit, among: Sequence[LinkFit]) -> str:
 
 def value(along: str, at: float) -> str:
     """`20 ms`, `480 Mbit/s`, `0.1 %`."""
-    return f"{_three(at)} {_UNITS[along]}"
-
-
-def _three(number: float) -> str:
-    return f"{float(f'{number:.3g}'):,g}"
+    return f"{significant(at)} {_UNITS[along]}"
 
 
 def _flight(one: LinkFit) -> str:
@@ -183,7 +179,7 @@ def crossing(one: Crossing) -> str:
     first, second = (
         fit_words.setting({one.parameter: fit.where[one.parameter]}) for fit in (one.below, one.above)
     )
-    between = f"[{_three(one.low)}..{_three(one.high)}]"
+    between = f"[{significant(one.low)}..{significant(one.high)}]"
     return (
         f"{one.below.operation}: {first} is faster than {second} below {value(one.along, one.at)} {between}, "
         f"and slower above ({others(one.along, one.link)}{_same(one)})"

@@ -107,6 +107,8 @@ class Advised:
     """What may be said of throughput over it; None of what is no number, and without a whole block."""
 
     within: float = WITHIN
+    alone: bool = False
+    """Whether nothing else was varied, so that its figures are those of the cells."""
 
     def level(self, value: object) -> Level:
         return next(one for one in self.levels if one.value == value)
@@ -208,7 +210,8 @@ def values(cell: Cell, measure: str | None = None) -> list[float]:
 
 
 def _speed(record: Mapping[str, object], measure: str) -> float | None:
-    return throughput(record) if measure == "throughput" else per_second(record, measure)
+    """None for a trial that moved nothing, as of an empty table: no ratio can be made of it."""
+    return (throughput(record) if measure == "throughput" else per_second(record, measure)) or None
 
 
 def find(
@@ -311,6 +314,10 @@ def _best(
         Choice(c, speed_of(c, measure), cost, b) for c, cost, b in zip(good, costs, behind, strict=True)
     ]
     fastest = choices[first]
+    advised = [
+        a for n in settings if (a := _advise(fastest.cell, good, alike, n, settings, within, cores, measure))
+    ]
+    tied = [c for c in choices if c is not fastest and _tied(c, fastest, advised)]
     floor = (fastest.speed.value or 0.0) * (1 - within)
     near = [c for c in choices if (c.speed.value or 0.0) >= floor]
     cheapest = min(near, key=lambda c: (_number(c.cost), -(c.speed.value or 0.0)))
@@ -319,18 +326,27 @@ def _best(
         settings=settings,
         fastest=fastest,
         cheapest=cheapest,
-        tied=sorted((c for c in choices if c.tied), key=lambda c: -(c.speed.value or 0.0)),
+        tied=sorted(tied, key=lambda c: -(c.speed.value or 0.0)),
         front=_front(choices),
-        advised=[
-            a
-            for n in settings
-            if (a := _advise(fastest.cell, good, alike, n, settings, within, cores, measure))
-        ],
+        advised=advised,
         cells=len(good),
         cost_name=cost_name,
         judged=any(b is not None and b.judged for b in behind),
         within=within,
     )
+
+
+def _tied(one: Choice, fastest: Choice, advised: Sequence[Advised]) -> bool:
+    """Whether a cell is not told apart from the fastest: where they differ in one setting whose curve is
+    known, by that curve, so that no two tests answer one question."""
+    pair = [c.cell.parameters for c in (one, fastest)]
+    differing = [a for a in advised if pair[0].get(a.name) != pair[1].get(a.name)]
+    if len(differing) == 1 and (curve := differing[0].told) is not None and differing[0].alone:
+        at = [curve.ns.index(float(p[differing[0].name])) for p in pair if p[differing[0].name] in curve.ns]
+        if len(at) == 2:
+            change = curve.change(*at)
+            return change.low is not None and change.high is not None and change.low <= 0 <= change.high
+    return one.tied
 
 
 def _number(quantity: Quantity) -> float:
@@ -376,7 +392,8 @@ def _advise(
     """What the pairs of cells that differ in this setting alone say of it; None where there are none. What
     they do not tell apart from the value of the fastest cell is no better than that."""
     groups = _blocks(cells, name, settings, measure)
-    if alike and sum(map(len, groups)) < LEAST_ROUNDS:
+    pooled = bool(alike) and sum(map(len, groups)) < LEAST_ROUNDS
+    if pooled:
         groups = _blocks([*cells, *alike], name, settings, measure)
     if not groups:
         return None
@@ -386,14 +403,18 @@ def _advise(
     levels = list(dict.fromkeys(v for b in near for v in b))
     is_number = all(isinstance(v, int | float) and not isinstance(v, bool) for v in levels)
     levels.sort(key=lambda v: (float(v), "") if is_number and isinstance(v, int | float) else (0.0, str(v)))
-    best, own = _best_level(near, levels), _hashable(fastest.parameters.get(name))
+    alone = len(settings) == 1 and not pooled
+    figures = {_hashable(c.parameters.get(name)): speed_of(c, measure).value or 0.0 for c in cells if alone}
+    best = max(levels, key=lambda v: figures[v]) if alone else _best_level(near, levels)
+    own = _hashable(fastest.parameters.get(name))
     if own in levels and own != best:
-        ahead = _level(near, own, best).gain
+        ahead = _level(near, own, best, figures).gain
         best = best if ahead is not None and ahead.significant else own
-    found = tuple(_level(near, value, best) for value in levels)
+    found = tuple(_level(near, value, best, figures) for value in levels)
     matters = effect(blocks, draws=DRAWS)
     numbers = [{float(v): x for v, x in b.items() if isinstance(v, int | float)} for b in near if is_number]
-    curve = Curve.of(numbers)
+    failing = {float(c.parameters[name]) for c in cells if c.good < c.trials} if is_number else ()
+    curve = Curve.of(numbers, failing, repeats=alone)
     if curve is not None and isinstance(best, int | float):
         curve = replace(curve, highest=float(best))
     enough = best
@@ -407,7 +428,7 @@ def _advise(
     elif is_number:
         enough = next(one.value for one in found if one.ratio >= 1 - within)
     as_cores = cores if cores is not None and enough == cores else None
-    return Advised(name, is_number, found, best, enough, matters, as_cores, curve, within)
+    return Advised(name, is_number, found, best, enough, matters, as_cores, curve, within, alone)
 
 
 Block = dict[object, float]
@@ -452,14 +473,20 @@ def _best_level(blocks: list[Block], levels: list[object]) -> object:
     return min(levels, key=lack)
 
 
-def _level(blocks: list[Block], value: object, best: object) -> Level:
+def _level(blocks: list[Block], value: object, best: object, figures: Block) -> Level:
+    """`figures`: those of the cells, where each level is one; the ratio is then theirs."""
     pairs = [math.log(b[best] / b[value]) for b in blocks if value in b and best in b]
     if not pairs:
         # Never beside the best value: against the best of its own blocks, which may flatter it.
         pairs = [math.log(max(b.values()) / b[value]) for b in blocks if value in b]
     mean = sum(pairs) / len(pairs)
     judged = tested(pairs) if len(pairs) >= LEAST_PAIRS and value != best else None
-    return Level(value, math.exp(-mean), len(pairs), judged)
+    if not figures:
+        return Level(value, math.exp(-mean), len(pairs), judged)
+    told = figures[best] / figures[value] - 1
+    if judged is not None:
+        judged = replace(judged, change=told, low=min(told, judged.low), high=max(told, judged.high))
+    return Level(value, 1 / (1 + told), len(pairs), judged)
 
 
 def cores(environment: Mapping[str, Any]) -> int | None:

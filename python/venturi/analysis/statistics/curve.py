@@ -8,11 +8,12 @@ docs/method.md has the definitions; `bench/models` counts how often a claim is f
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from venturi.analysis.statistics.difference import FLOOR, moderated
@@ -79,32 +80,52 @@ class Curve:
     """Rising, at least two."""
     logs: tuple[tuple[float, ...], ...]
     """Logarithms of throughput: a tuple a round, in the order of `ns`."""
+    figures: tuple[float, ...]
+    """What each N reaches, as it is told: a logarithm too."""
+    failed: int
+    """Rounds beside these that lack an N of `ns` because it failed."""
     highest: float | None = None
     """The N that tables have as the highest; None: it is the one of these rounds."""
 
     @classmethod
-    def of(cls, rounds: Sequence[Mapping[float, float]]) -> Curve | None:
-        """From throughputs by N, a mapping a round. Rounds that lack an N are left out; where none is whole,
-        or none has two N, there is no curve. Values are above 0."""
-        ns = tuple(sorted({n for one in rounds for n in one}))
-        whole = [one for one in rounds if len(one) == len(ns) and all(v > 0 for v in one.values())]
-        if len(ns) < 2 or not whole:
-            return None
-        return cls(ns, tuple(tuple(math.log(one[n]) for n in ns) for one in whole))
+    def of(
+        cls,
+        rounds: Sequence[Mapping[float, float]],
+        failing: Collection[float] = (),
+        repeats: bool = False,
+    ) -> Curve | None:
+        """From throughputs by N, a mapping a round. Rounds that lack an N are left out. If too few rounds are
+        whole, the rarest of the N in `failing` are left out instead: what fails at one N does not silence the
+        others. There is no curve without two N or a whole round. Values are above 0.
 
-    @cached_property
-    def levels(self) -> tuple[float, ...]:
-        """Geometric mean of each N."""
-        return tuple(math.exp(v) for v in self._means)
+        `repeats`: the rounds are repeats of the same trials, so each N has the median that tables show, and
+        sentences and tables agree. Else rounds have levels of their own, and it is the geometric mean.
+        """
+        held = [{n: math.log(v) for n, v in one.items() if v > 0} for one in rounds]
+        often = Counter(n for one in held for n in one)
+        rarest = sorted((n for n in often if n in failing), key=lambda n: often[n])
+        found = None
+        for left_out in range(len(rarest) + 1):
+            ns = tuple(sorted(set(often) - set(rarest[:left_out])))
+            whole = tuple(tuple(one[n] for n in ns) for one in held if one.keys() >= set(ns))
+            failed = sum(any(n not in one for n in failing if n in ns) for one in held)
+            if len(ns) < 2 or not whole:
+                continue
+            figures = (
+                (math.log(median(one[n] for one in rounds if one.get(n, 0) > 0)) for n in ns)
+                if repeats
+                else map(fmean, zip(*whole, strict=True))
+            )
+            made = cls(ns, whole, tuple(figures), failed)
+            if made.told:
+                return made
+            found = found or made
+        return found
 
     @property
     def told(self) -> bool:
         """Whether there are rounds enough for intervals: without them nothing is claimed."""
         return len(self.logs) >= LEAST_ROUNDS
-
-    @cached_property
-    def _means(self) -> tuple[float, ...]:
-        return tuple(sum(column) / len(column) for column in zip(*self.logs, strict=True))
 
     @cached_property
     def _spread(self) -> tuple[np.ndarray, float]:
@@ -120,13 +141,17 @@ class Curve:
         return drawn, float(df[0])
 
     def change(self, start: int, end: int) -> Change:
-        """From the N at one place to that at another."""
-        step = self._means[end] - self._means[start]
+        """From the N at one place to that at another. The interval is that of the geometric means, and wide
+        enough for the change that is told: where medians and means disagree, less is claimed."""
+        told = self.figures[end] - self.figures[start]
         if not self.told:
-            return Change(math.expm1(step))
+            return Change(math.expm1(told))
         error, freedom = self._error(start, end)
         half = _quantile(freedom) * error
-        return Change(math.expm1(step), math.expm1(step - half), math.expm1(step + half))
+        step = fmean(row[end] - row[start] for row in self.logs)
+        return Change(
+            math.expm1(told), math.expm1(min(told, step - half)), math.expm1(max(told, step + half))
+        )
 
     def _error(self, start: int, end: int) -> tuple[float, float]:
         """Standard error of the logarithm of a change, and its degrees of freedom."""
@@ -141,15 +166,15 @@ class Curve:
 
     @cached_property
     def peak(self) -> int:
-        """The place of the highest, by medians as in tables, so that all sentences name the same."""
+        """The place of the highest, as in tables where it is known, so that all sentences name the same."""
         if self.highest in self.ns:
             return self.ns.index(self.highest)
-        return max(range(len(self.ns)), key=lambda i: median(math.exp(row[i]) for row in self.logs))
+        return max(range(len(self.ns)), key=lambda i: self.figures[i])
 
     @property
     def rival(self) -> float | None:
         """The N with the highest mean where that is another: the two cannot be told apart."""
-        most = max(range(len(self.ns)), key=lambda i: self._means[i])
+        most = max(range(len(self.ns)), key=lambda i: fmean(row[i] for row in self.logs))
         return None if most == self.peak else self.ns[most]
 
     @cached_property

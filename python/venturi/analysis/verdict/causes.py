@@ -414,7 +414,7 @@ class Why(Name):
     NO_FSYNC = "no-fsync", "what durability costs, by not waiting for the disk"
     NO_LOG = "no-log", "what its log costs, by keeping none"
     MEND = "mend", "mend what made them fail"
-    OWN_TRIALS = "own-trials", "the same moved by Venturi"
+    OWN_TRIALS = "own-trials", "a similar transfer by Venturi"
     KEEPS_NONE = (
         "keeps-none",
         "record CPU at both ends, and the path, while it runs: the imported tool keeps none",

@@ -145,6 +145,9 @@ def _last_of_each(words: Sequence[str]) -> tuple[str, ...]:
 
 def _words(cell: Cell) -> tuple[str, ...]:
     p = cell.parameters
+    if "partitions" in p:
+        # As ClickHouse to Spark was measured: rows that are encoded.
+        p = {"data": "states", "streams": p["partitions"], **p}
     ours = "flight://local" if p.get("encoders") is None else "charrow://local"
     url = str(p.get("target") or ours)
     words = ["venturi", "run", "--target", url]

@@ -44,7 +44,10 @@ def undecided(curve: Curve, spell: Spell) -> str:
         step = f"{moved}, but whether by over {percent(GAIN)} cannot be told: {curve.step}"
     if not curve.told:
         few = "one trial each has" if len(curve.logs) == 1 else f"{len(curve.logs)} trials each have"
-        return f"{step}, for {few} no margin"
+        if curve.failed:
+            whole = len(curve.logs)
+            return f"{step}, because only {whole} of {whole + curve.failed} repeats went well at every point"
+        return f"{step}, because {few} no margin"
     why = f", repeats differ by ±{percent(curve.scatter)}" if curve.scatter is not None else ""
     would = f"; about {curve.telling} repeats would tell" if curve.telling is not None else ""
     return f"{step} (repeat by repeat, 95 % CI){why}{would}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from venturi.common.units import percent
+from venturi.common.units import percent, significant
 from venturi.targets.system import is_charrow, is_program
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ def rows_rate(value: float) -> str:
     """`143 krows/s`, `1.4 Mrows/s`: three digits, for a figure that stands inside a sentence."""
     for unit, factor in (("Mrows/s", 1e6), ("krows/s", 1e3)):
         if value >= factor:
-            return f"{value / factor:.3g} {unit}"
-    return f"{value:.3g} rows/s"
+            return f"{significant(value / factor)} {unit}"
+    return f"{significant(value)} rows/s"
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,14 @@ def size(value: float) -> str:
     for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if value >= factor:
             scaled = value / factor
-            return f"{scaled:.0f} {unit}" if abs(scaled - round(scaled)) < 0.005 else f"{scaled:.3g} {unit}"
+            whole = abs(scaled - round(scaled)) < 0.005
+            return f"{scaled:.0f} {unit}" if whole else f"{significant(scaled)} {unit}"
     return f"{value:.0f} B"
 
 
 def milliseconds(nanoseconds: float) -> str:
     """`10.3 ms`, `0.04 ms`: round trips are compared with each other, so one unit for all."""
-    return f"{nanoseconds / 1e6:.3g} ms"
+    return f"{significant(nanoseconds / 1e6)} ms"
 
 
 def held_back(throttled: float) -> str:

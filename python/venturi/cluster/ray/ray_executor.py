@@ -18,6 +18,7 @@ from venturi.cluster.trial.alike import is_here, unlike
 from venturi.cluster.trial.clock import ONE_MACHINE, Clock, measure, stale
 from venturi.cluster.trial.handle import ClusterControl
 from venturi.cluster.trial.loader import Loader
+from venturi.common.credentials import masked
 from venturi.common.errors import ExitCode, ScenarioError, VenturiError
 from venturi.engine.executor import TrialControl
 from venturi.servers.starters import Server, here
@@ -309,4 +310,4 @@ class RayExecutor:
 
 
 def _text(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    return masked(" ".join(str(error).split()))[:300] or type(error).__name__

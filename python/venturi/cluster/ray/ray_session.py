@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from functools import cache
 from typing import Any
 
+from venturi.cluster.ray.ray_guard import RayGuard
 from venturi.cluster.trial.handle import Gone
 from venturi.common import temporary
 from venturi.common.errors import ExitCode, VenturiError
@@ -111,21 +112,23 @@ class Session:
         self.alone = on == "local"
         _silence_worker_logs()
         warnings.filterwarnings("ignore", module=r"ray\..*")
+        self._guard = RayGuard() if self.alone else None
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         try:
-            with _at_home() if self.alone else contextlib.nullcontext():
-                if self.alone:
-                    self.ray.init(
-                        address="local",
-                        num_cpus=max(processes, os.cpu_count() or 1),
-                        include_dashboard=False,
-                        object_store_memory=_OBJECT_STORE_BYTES,
-                        _node_ip_address="127.0.0.1",
-                        **options,
-                    )
-                else:
-                    self.ray.init(address=on, **options)
+            if self._guard is None:
+                self.ray.init(address=on, **options)
+                return
+            with _at_home(), self._guard.watched():
+                self.ray.init(
+                    address="local",
+                    num_cpus=max(processes, os.cpu_count() or 1),
+                    include_dashboard=False,
+                    object_store_memory=_OBJECT_STORE_BYTES,
+                    _node_ip_address="127.0.0.1",
+                    **options,
+                )
         except Exception as error:  # Ray's own kinds differ from version to version
+            self.close()
             raise VenturiError(*_no_cluster(on, error)) from None
 
     def hosts(self, resource: str | None) -> list[str]:
@@ -149,6 +152,8 @@ class Session:
         """Ends what was started here, and the connection."""
         with contextlib.suppress(Exception):
             self.ray.shutdown()
+        if self._guard is not None:
+            self._guard.close()
 
 
 def _no_cluster(on: str, error: Exception) -> tuple[str, ExitCode, str]:
@@ -170,6 +175,12 @@ def _no_cluster(on: str, error: Exception) -> tuple[str, ExitCode, str]:
     start = "start one: venturi cluster up --hosts a,b,c; or try --on local"
     if on == "auto":
         return f"--on {on}: no Ray cluster is found from this host", ExitCode.UNREACHABLE, start
+    if "Initialization failure" in text or "ray client server failed" in text.lower():
+        return (
+            f"--on {on}: the head there did not start its process for this run: {text[-300:]}",
+            ExitCode.UNREACHABLE,
+            "a head on a busy host may be too slow: try again, or --on auto on its host",
+        )
     # Ray's client retries, and does not say why it gave up.
     return (
         f"--on {on}: no Ray cluster answers there, or not to this token",

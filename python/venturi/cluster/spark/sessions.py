@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from venturi.common import temporary
+from venturi.common.credentials import masked
 from venturi.common.errors import ScenarioError, VenturiError
 
 __all__ = ["DEFAULT_MASTER", "Session", "in_our_words"]
@@ -119,7 +120,7 @@ def _no_start(master: str, error: Exception, said: str) -> tuple[Any, ...]:
     text = f"{error}\n{said}"
     if "UnsupportedClassVersionError" in text or "JAVA_HOME is not set" in text or "JAVA_GATEWAY" in text:
         last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
-        reason = f": {last[:_MOST_TEXT]}" if last else ""
+        reason = f": {masked(last)[:_MOST_TEXT]}" if last else ""
         hint = "it needs Java 17 or later: install it, or set JAVA_HOME"
         return f"Spark does not start{reason}", ExitCode.USAGE, hint
     return f"Spark does not start with --master {master}: {_first(text)}", ExitCode.USAGE
@@ -143,4 +144,4 @@ def _first(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Exit)\b.*: ", line)]
     chosen = errors[0] if errors else lines[0] if lines else type(text).__name__
-    return re.sub(r"^(?:[\w]+\.)+", "", chosen)[:_MOST_TEXT]
+    return re.sub(r"^(?:[\w]+\.)+", "", masked(chosen))[:_MOST_TEXT]

@@ -14,6 +14,7 @@ from venturi.cluster.trial.handle import Gone, Handle
 from venturi.cluster.trial.loader import Told
 from venturi.cluster.trial.merge import Part, lost
 from venturi.cluster.trial.shares import Share
+from venturi.common.credentials import masked
 from venturi.engine.spec import failed_record
 
 __all__ = ["Member", "heard_of", "utc", "words"]
@@ -100,4 +101,4 @@ def words(error: BaseException) -> str:
     if isinstance(error, Gone):
         return str(error)
     text = " ".join(str(error).split())
-    return f"failed: {text[:300] or type(error).__name__}"
+    return f"failed: {masked(text)[:300] or type(error).__name__}"

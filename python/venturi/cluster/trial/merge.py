@@ -81,9 +81,11 @@ def merge(parts: Sequence[Part], agreed_unix_ns: int | None = None) -> dict[str,
     lead = next((part for part in parts if part.lead), parts[0])
     started = [part.started_ns for part in parts if part.started_ns]
     agreed = agreed_unix_ns or min(started, default=0)
-    # Where each one's own zero lies on the common line. No clock is so good that a start before the agreed
-    # instant were more than its error.
-    origins = {part.host: max(0, part.started_ns - agreed) if part.started_ns else 0 for part in parts}
+    # How much later than agreed each one began. Nobody begins before: an earlier start is its clock's error.
+    late = {part.host: max(0, part.started_ns - agreed) if part.started_ns else 0 for part in parts}
+    # The record's one zero is when the first of them began: all times in it count from there.
+    zero = min((late[part.host] for part in parts if part.record["streams"]), default=0)
+    origins = {host: max(0, ns - zero) for host, ns in late.items()}
     records = [part.record for part in parts]
     seen = [_seen(part) for part in parts]
     outcome, error = _outcome(parts)
@@ -93,13 +95,13 @@ def merge(parts: Sequence[Part], agreed_unix_ns: int | None = None) -> dict[str,
         "error": error,
         "target": first["target"] or next((r["target"] for r in records if r["target"]), None),
         "counts": _counts(records, first),
-        "times": _times(parts, first, agreed, origins),
+        "times": _times(parts, first, agreed + zero if agreed else 0, zero, origins),
         "verification": first["verification"],
         "errors": _errors(records),
         "cpu": _cpu(first, seen, records),
         "stages": _both(records, first, "stages"),
         "workers": _both(records, first, "workers"),
-        "resources": resources.merged(seen, seen[parts.index(lead)]),
+        "resources": resources.merged(seen, seen[parts.index(lead)], lead.clock.uncertainty_ns),
         "streams": _streams(parts, origins),
         "latency": _latency(records),
         "schedule": _schedule(records),
@@ -138,9 +140,10 @@ def _counts(records: Sequence[Record], lead: Record) -> dict[str, Any]:
     return {**summed, "stored_bytes": lead["counts"].get("stored_bytes")}
 
 
-def _times(parts: Sequence[Part], lead: Record, agreed: int, origins: Mapping[str, int]) -> dict[str, int]:
+def _times(
+    parts: Sequence[Part], lead: Record, started: int, late: int, origins: Mapping[str, int]
+) -> dict[str, int]:
     ran = [part for part in parts if part.record["streams"]]
-    zero = min((origins[part.host] for part in ran), default=0)
     # Lost ones have no streams to tell of, but a time until which they were known.
     ends = [origins[part.host] + int(part.record["times"]["interval_ns"]) for part in parts]
     if len(parts) == 1:
@@ -149,19 +152,19 @@ def _times(parts: Sequence[Part], lead: Record, agreed: int, origins: Mapping[st
     else:
         window = steady.window([steady.Moved(part.record, origins[part.host]) for part in parts])
     return {
-        "started_unix_ns": agreed + zero if agreed else 0,
+        "started_unix_ns": started,
         "setup_ns": max(int(part.record["times"]["setup_ns"]) for part in parts),
-        "interval_ns": max(0, max(ends) - zero),
+        "interval_ns": max(ends),
         "verify_ns": int(lead["times"]["verify_ns"]),
-        "start_skew_ns": max((_skew(part, origins[part.host]) for part in ran), default=0),
+        "start_skew_ns": max((_skew(part, late + origins[part.host]) for part in ran), default=0),
         **window,
     }
 
 
-def _skew(part: Part, origin: int) -> int:
+def _skew(part: Part, late: int) -> int:
     """How much later than agreed its last stream began, at the most: the clock's error is in it."""
     latest = max((int(stream["start_ns"]) for stream in part.record["streams"]), default=0)
-    return origin + latest + part.clock.uncertainty_ns
+    return late + latest + part.clock.uncertainty_ns
 
 
 def _streams(parts: Sequence[Part], origins: Mapping[str, int]) -> list[dict[str, Any]]:

@@ -30,14 +30,18 @@ class Seen:
         return (self.resources or {}).get("client") or {}
 
 
-def merged(parts: Sequence[Seen], lead: Seen) -> dict[str, Any] | None:
-    """`RESOURCES` of the whole trial: all loaders as the client, the server as the lead saw it."""
+def merged(parts: Sequence[Seen], lead: Seen, error_ns: int = 0) -> dict[str, Any] | None:
+    """`RESOURCES` of the whole trial: all loaders as the client, the server as the lead saw it, whose clock
+    may be wrong by `error_ns`."""
     known = [part for part in parts if part.resources]
     if not known:
         return None
     if len(parts) == 1:
         return dict(known[0].resources or {})
     view = lead.resources or {}
+    clock = view.get("clock")
+    if clock:
+        clock = {**clock, "uncertainty_ns": clock["uncertainty_ns"] + error_ns}
     spent = [(part.resources or {}).get("sampler") or {} for part in known]
     cost = sum(int(found.get("cpu_ns") or 0) for found in spent)
     client, server = _end([part for part in known if part.client]), view.get("server")
@@ -48,7 +52,7 @@ def merged(parts: Sequence[Seen], lead: Seen) -> dict[str, Any] | None:
     )
     return {
         "same_machine": view.get("same_machine"),
-        "clock": view.get("clock"),
+        "clock": clock,
         "sampler": {
             "samples": sum(int(found.get("samples") or 0) for found in spent),
             "cpu_ns": cost,

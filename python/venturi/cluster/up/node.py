@@ -7,7 +7,7 @@ with MARK.
 
 A node lives in a directory of its own: `node.json` (whose process it is), the log, Ray's files, and a home
 directory. Every process of it, and every process that those start, has the directory's path in its
-environment, which is how `stop` finds them all and nobody else's.
+environment, or a file open below it: so `stop` finds them all and nobody else's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from typing import Any
 
-from venturi.cluster.up.processes import boot, carrying, namespace, started, text
+from venturi.cluster.up.processes import boot, namespace, started, text, users
 
 MARK = "venturi-node:"
 _FIRST_PYTHON = (3, 11)
@@ -51,10 +51,16 @@ _HEALTH = {
 }
 # What Ray looks for in the home directory before it asks the cloud's metadata service where it runs.
 _BOOTSTRAP = ("ray_bootstrap_config.yaml", "provider:\n  type: local\n")
-# For each driver that comes by ray:// the head starts a process. It would give up one that is not there after
-# 30 s, which a busy host may take.
-_CLIENT = {"RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "300"}
+# For each driver that comes by ray:// the head starts a process. Head and process would give up each other
+# after 30 s, which a busy host may take. gRPC's handlers of forks crash the head now and then.
+_CLIENT = {
+    "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "300",
+    "TIMEOUT_FOR_SPECIFIC_SERVER_S": "300",
+    "GRPC_ENABLE_FORK_SUPPORT": "0",
+}
 _STARTED = "Ray runtime started"
+# Ray gives up its own node after 30 s, whatever it is told.
+_GIVEN_UP = "timed out during startup"
 _REFUSED = "InvalidAuthToken"
 
 
@@ -170,6 +176,26 @@ def start(order: dict[str, Any]) -> dict[str, Any]:
     _make_base(directory)
     environment = _environment(directory, order.get("token"))
     log = os.path.join(directory, "log")
+    until = time.monotonic() + float(order["seconds"])
+    process, node = _launch(order, directory, environment, log)
+    while _STARTED not in text(log):
+        gone, late = process.poll() is not None, time.monotonic() > until
+        if gone and not late and _GIVEN_UP in text(log):
+            _kill(directory)
+            process, node = _launch(order, directory, environment, log)
+        elif gone or late:
+            why, hint = _complaint(log)
+            _end(directory, node)
+            what = "Ray has ended" if gone else f"Ray did not start within {order['seconds']:g} s"
+            raise Refused(f"{what}: {why}" if why else what, hint)
+        time.sleep(_POLL_SECONDS)
+    return {**_shown(node), "directory": directory}
+
+
+def _launch(
+    order: dict[str, Any], directory: str, environment: dict[str, str], log: str
+) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
+    """Starts Ray's process there, with a new log, and writes down whose it is."""
     with open(log, "wb") as output:
         process = subprocess.Popen(
             _command(order, directory),
@@ -193,16 +219,7 @@ def start(order: dict[str, Any]) -> dict[str, Any]:
     with open(os.path.join(directory, "new"), "w") as file:
         json.dump(node, file)
     os.replace(os.path.join(directory, "new"), os.path.join(directory, "node.json"))
-    until = time.monotonic() + float(order["seconds"])
-    while _STARTED not in text(log):
-        gone = process.poll() is not None
-        if gone or time.monotonic() > until:
-            why, hint = _complaint(log)
-            _end(directory, node)
-            what = "Ray has ended" if gone else f"Ray did not start within {order['seconds']:g} s"
-            raise Refused(f"{what}: {why}" if why else what, hint)
-        time.sleep(_POLL_SECONDS)
-    return {**_shown(node), "directory": directory}
+    return process, node
 
 
 def _command(order: dict[str, Any], directory: str) -> list[str]:
@@ -362,17 +379,22 @@ def _end(directory: str, node: dict[str, Any]) -> None:
         until = time.monotonic() + _GRACE_SECONDS
         while _alive(node) and time.monotonic() < until:
             time.sleep(_POLL_SECONDS)
-        for _ in range(50):
-            left = carrying(_VARIABLE, directory)
-            if not left:
-                break
-            for pid in left:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(_POLL_SECONDS)
+        _kill(directory)
     with contextlib.suppress(ChildProcessError):
         os.waitpid(node["pid"], os.WNOHANG)
     _remove(directory)
+
+
+def _kill(directory: str) -> None:
+    """Ends by force every process of the node that is left."""
+    for _ in range(50):
+        left = users(_VARIABLE, directory)
+        if not left:
+            break
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_POLL_SECONDS)
 
 
 def _remove(directory: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 
@@ -27,9 +28,12 @@ def text(path: str) -> str:
         return ""
 
 
-def carrying(variable: str, value: str) -> list[int]:
-    """All that have the variable with that value in their environment, but for this one."""
-    wanted = f"{variable}={value}".encode()
+def users(variable: str, directory: str) -> list[int]:
+    """Processes that have the directory as that variable, or a file open below it, but for this one.
+
+    A process that names itself anew overwrites its environment.
+    """
+    wanted, below = f"{variable}={directory}".encode(), directory + "/"
     found = []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
@@ -37,8 +41,18 @@ def carrying(variable: str, value: str) -> list[int]:
         try:
             with open(f"/proc/{name}/environ", "rb") as file:
                 ours = wanted in file.read().split(b"\0")
+            ours = ours or any(path.startswith(below) for path in _open_files(name))
         except OSError:
             continue
         if ours and started(int(name)) is not None:
             found.append(int(name))
     return found
+
+
+def _open_files(pid: str) -> list[str]:
+    """Paths of the files that a process has open."""
+    paths = []
+    for one in os.scandir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):  # closed meanwhile
+            paths.append(os.readlink(one.path))
+    return paths

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from venturi.common.credentials import tells_secret
+from venturi.common.credentials import INSTEAD, command_tells_secret
 from venturi.common.errors import ExitCode, VenturiError
 
 __all__ = ["Job", "script", "submit"]
@@ -34,10 +34,10 @@ class Job:
 
 def script(job: Job) -> str:
     """The batch script's text. Raises VenturiError where it would hold a secret, which it does not keep."""
-    if any(map(tells_secret, job.run, ["", *job.run])):
+    if command_tells_secret(job.run):
         raise VenturiError(
             "a password or a token stands in the words of the run, and would in the script",
-            hint="name the variable that holds it: --password-env NAME, --token-env NAME",
+            hint=f"name its variable: --password-env NAME, --token-env NAME; in a text {INSTEAD}",
         )
     asked = [f"--job-name={job.name}", f"--nodes={job.nodes}", "--ntasks-per-node=1", "--output=%x-%j.out"]
     asked += ["--exclusive"] if job.exclusive else []

@@ -17,8 +17,8 @@ from venturi.common.units import plural
 
 __all__ = ["Cluster", "Plan", "check_alike", "down", "remote_of", "status", "up"]
 
-_START_SECONDS = 60.0
-_JOIN_SECONDS = 60.0
+_START_SECONDS = 120.0
+_JOIN_SECONDS = 120.0
 _STOP_SECONDS = 30.0
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from venturi.common.environment import memory_total
+from venturi.common.environment import memory_limit
 from venturi.common.errors import ScenarioError
-from venturi.common.suffixes import format_bytes
+from venturi.common.suffixes import fitting, format_bytes
+from venturi.inputs.files import MOST_BATCH_BYTES
 from venturi.targets.system import has_tables, is_charrow, is_plugin, is_program
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["check_room"]
 
 _MOST_THREADS = 4096
-# What the engine makes at most for one batch.
-_MOST_BATCH_BYTES = 2**32
+# Of the memory, what messages may take: the program itself and a server beside it need some as well.
+_SHARE = 0.5
 # What it holds at most of statements that are built ahead.
 _MOST_AHEAD_BYTES = 2**33
 
@@ -56,8 +57,8 @@ def _messages(scenario: Scenario, cell: Cell) -> None:
     rows = min(p["rows_per_batch"], p["rows_per_stream"] or p["rows_per_batch"])
     size = int(rows * p["row_bytes"])
     head = f"{_where(scenario, 'workload', 'rows_per_batch')}: {p['rows_per_batch']:,} rows are a message of"
-    if size > _MOST_BATCH_BYTES:
-        raise ScenarioError(f"{head} {format_bytes(size)}; the most is {format_bytes(_MOST_BATCH_BYTES)}")
+    if size > MOST_BATCH_BYTES:
+        raise ScenarioError(f"{head} {format_bytes(size)}; the most is {format_bytes(MOST_BATCH_BYTES)}")
     limit = dict(cell.options).get("max_message_size", scenario.target.max_message_size)
     url = str(p["target"])
     blocks = is_charrow(url) or has_tables(url) or is_program(url)
@@ -69,12 +70,13 @@ def _messages(scenario: Scenario, cell: Cell) -> None:
             hint="take fewer rows per batch, or raise "
             + ("--max-block-size" if blocks else "--max-message-size"),
         )
-    total = memory_total()
-    if total is not None and size * p["streams"] > total:
+    total = memory_limit()
+    if total is not None and size * p["streams"] > total * _SHARE:
+        fits = int(total * _SHARE / p["streams"] / p["row_bytes"])
         raise ScenarioError(
             f"{head} {format_bytes(size)}, and {p['streams']} streams hold one each; "
-            f"this machine has {format_bytes(total)} of memory",
-            hint="take fewer rows per batch, or fewer streams",
+            f"they may take half of the {format_bytes(total)} of memory that there is",
+            hint=(f"--rows-per-batch {fitting(fits)} fits; or " if fits else "") + "take fewer streams",
         )
 
 
@@ -93,7 +95,7 @@ def _working_set(scenario: Scenario, cell: Cell) -> None:
     if p["working_set"] is None or p["generate"] != "ahead":
         return
     size = int(p["working_set"] * p["row_bytes"])
-    total = memory_total()
+    total = memory_limit()
     most = min(_MOST_AHEAD_BYTES, total or _MOST_AHEAD_BYTES)
     if size > most:
         raise ScenarioError(

@@ -123,7 +123,7 @@ def _scaling_panel(one: AxisFit, predictions: Sequence[Checked], factor: float) 
         Series("95 % of the law", grid, [float(v) / factor for v in low], colour, dash="dot", markers=False),
         Series("95 % of the law", grid, [float(v) / factor for v in high], colour, dash="dot", markers=False),
     ]
-    marks = {"knee": fit.knee.median, "peak": fit.peak_at}
+    marks = ({} if one.knee is None else {"knee": one.knee.median}) | {"peak": fit.peak_at}
     for i, (name, n) in enumerate(marks.items()):
         at = float(fit.chosen.at([n])[0]) / factor
         series.append(

@@ -142,6 +142,7 @@ def ascii_lines(pipeline: Pipeline, width: int = 80) -> list[str]:
       ~~~ wire ~~~
     """
     lines: list[str] = []
+    wide = max([11, *(len(_workers(side)) + 1 for side in pipeline.sides)])
     for index, side in enumerate(pipeline.sides):
         if index:
             lines.append("  ~~~~ wire ~~~~")
@@ -150,13 +151,13 @@ def ascii_lines(pipeline: Pipeline, width: int = 80) -> list[str]:
         for at, (part, text) in enumerate(rows):
             head = heads[at] if at < len(heads) else ""
             mark = "  <- narrowest" if pipeline.is_narrowest(side.end, part.stage) else ""
-            lines.append(f"  {head:<11}{text}{mark}")
+            lines.append(f"  {head:<{wide}}{text}{mark}")
         for name, parts in (("besides", side.besides), ("waits", side.waiting)):
             told = ", ".join(
                 f"{WAITS.get(p.stage, p.stage.replace('_', ' '))} {percent(p.share)}" for p in parts
             )
             if told:
-                lines.append(f"  {'':<11}{name}: {told}"[:width])
+                lines.append(f"  {'':<{wide}}{name}: {told}"[:width])
     if pipeline.missing:
         lines.append(f"  {pipeline.missing}: did not account for its stages")
     return lines

@@ -10,7 +10,7 @@ from venturi.analysis.cells.figures import ENDS, get, noun, numeric
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
-from venturi.common.units import FACTORS, percent, pick_unit
+from venturi.common.units import FACTORS, percent, pick_unit, significant
 from venturi.report.figures import palette, pipeline
 from venturi.report.figures.figure import Figure, Panel, Series
 from venturi.report.figures.scale import BYTES, MB, Scale, label, scale_of
@@ -216,7 +216,10 @@ def latency(results: Results) -> Figure | None:
             if p50 and p99 and p50.value and p99.value and (tail is None or p99.value / p50.value > tail[0]):
                 where = labels.label(cell, ["operation", "streams"])
                 unit = pick_unit("ns", [p99.value])
-                tail = p99.value / p50.value, f"p99 {p99.value / FACTORS[unit][1]:.3g} {unit} ({where})"
+                tail = (
+                    p99.value / p50.value,
+                    f"p99 {significant(p99.value / FACTORS[unit][1])} {unit} ({where})",
+                )
         if panel.series:
             shown += len(panel.series)
             panels.append(panel)

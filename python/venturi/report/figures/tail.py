@@ -14,13 +14,13 @@ from typing import Any
 
 from venturi.analysis.advice.load_advice import BEHIND
 from venturi.analysis.cells import batches, choice
-from venturi.analysis.cells.figures import LEAST_BEYOND, get
+from venturi.analysis.cells.figures import get
 from venturi.analysis.cells.summary import Cell, by_operation, varying
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.analysis.words import labels
 from venturi.common import hdr
-from venturi.common.units import FACTORS, pick_unit
+from venturi.common.units import FACTORS, pick_unit, significant
 from venturi.report.figures import palette, profiles
 from venturi.report.figures.figure import Figure, Panel, Series
 
@@ -94,7 +94,7 @@ def curve(cell: Cell, kind: str) -> list[tuple[float, float]]:
     trials = [t for r in cell.records if (t := _Trial.of(r, kind)) is not None]
     if not trials:
         return []
-    most = min(10.0**MOST, min(t.count for t in trials) / LEAST_BEYOND)
+    most = min(10.0**MOST, min(t.count for t in trials) / hdr.LEAST_BEYOND)
     points = [10 ** (n / STEPS) for n in range(math.floor(math.log10(max(most, 1.0)) * STEPS) + 1)]
     out = []
     for x in [*points, *([most] if most > points[-1] * 1.01 else [])]:
@@ -148,7 +148,7 @@ def _percentile(x: float) -> str:
 
 def _time(ns: float) -> str:
     unit = pick_unit("ns", [ns])
-    return f"{ns / FACTORS[unit][1]:.3g} {unit}"
+    return f"{significant(ns / FACTORS[unit][1])} {unit}"
 
 
 def _behind(cell: Cell, names: Sequence[str]) -> tuple[float, str] | None:

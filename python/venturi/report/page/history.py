@@ -74,4 +74,4 @@ def _picture(one: Series, among: Sequence[Series]) -> Picture:
     ticks = [(height(share * highest * factor), f"{share * highest:,.4g}") for share in (0.0, 0.5, 1.0)]
     dates = [f"{p.started:%Y-%m-%d}" if p.started else "" for p in (one.points[0], one.points[-1])]
     title = f"{texts.name(one, among)}: {one.metric.title}, {unit}"
-    return Picture(title, texts.changes(one), marks, ticks, *dates)
+    return Picture(title, [*texts.changes(one), *texts.elsewhere(one)], marks, ticks, *dates)

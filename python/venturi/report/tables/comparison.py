@@ -28,7 +28,7 @@ def junit(found: Sequence[Comparison]) -> str:
     root = ElementTree.Element("testsuites", name="venturi compare")
     for one in found:
         suite = ElementTree.SubElement(root, "testsuite")
-        cases = [_case(suite, one, row) for row in one.rows]
+        cases = [_case(suite, one, row) for row in one.rows] + [_gone(suite, one, cell) for cell in one.gone]
         # Readers want properties before the cases.
         properties = ElementTree.Element("properties")
         for key, value in (
@@ -73,6 +73,15 @@ def _case(suite: ElementTree.Element, found: Comparison, row: Row) -> ElementTre
         ElementTree.SubElement(case, "skipped", message=_text(said))
     if row.verdict not in ("unknown", "failed") and not row.beyond and not row.newly_failing:
         ElementTree.SubElement(case, "system-out").text = _text(said)
+    return case
+
+
+def _gone(suite: ElementTree.Element, found: Comparison, cell: Cell) -> ElementTree.Element:
+    name, text = _text(comparison.label(cell, found.base.cells)), "not measured in the run"
+    case = ElementTree.SubElement(
+        suite, "testcase", name=name, classname=_text(f"venturi.{cell.operation}"), time="0"
+    )
+    ElementTree.SubElement(case, "error", message=text, type="missing").text = text
     return case
 
 

@@ -78,7 +78,7 @@ def sentences(found: Best) -> list[str]:
     if found.tied:
         names = "; ".join(setting(found, c) for c in found.tied[:MOST_TIED])
         more = f" and {len(found.tied) - MOST_TIED} more" if len(found.tied) > MOST_TIED else ""
-        out.append(f"not told apart from the highest (p >= 0.05 after correction): {names}{more}")
+        out.append(f"not told apart from the highest: {names}{more}")
     elif not found.judged and found.cells > 1:
         how = "" if _imported(found) else " (--repeats 5)"
         out.append(f"cells have too few repeats to be told apart one by one; five of each would do{how}")

@@ -10,13 +10,14 @@ from statistics import median
 from venturi.analysis.advice import load_advice
 from venturi.analysis.cells import batches, ingest
 from venturi.analysis.cells import hosts as loaders
-from venturi.analysis.cells.figures import ENDS, batches_for, batches_timed
+from venturi.analysis.cells.figures import ENDS, batches_timed
 from venturi.analysis.cells.summary import Cell, best, varying
 from venturi.analysis.results import Results
 from venturi.analysis.verdict.evidence import Evidence
 from venturi.analysis.verdict.types import Verdict
 from venturi.analysis.words import labels
 from venturi.common.errors import VenturiError
+from venturi.common.hdr import batches_for
 from venturi.common.units import Quantity, count, percent, pick_unit
 from venturi.report.figures import pipeline
 from venturi.report.marks import marked
@@ -388,7 +389,7 @@ def lines(results: Results, cell: Cell, width: int) -> list[tuple[str, str]]:
             if limit.passed:
                 say(f"{limit.name} is a reference, not a limit: {cell.why_passed(limit.name)}")
     if found.pipeline is not None:
-        out.append(("bold", "pipeline (share of each end's workers' time)"))
+        out.append(("bold", "pipeline (mean share of each end's workers' time)"))
         out += [("", line[:width]) for line in pipeline.ascii_lines(found.pipeline, width)]
     if found.verdict is not None:
         verdict = found.verdict

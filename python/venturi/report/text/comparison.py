@@ -116,6 +116,8 @@ def summary(found: Comparison) -> list[str]:
     failing = [r for r in found.rows if r.newly_failing]
     if failing:
         out.append(f"trials of {_cells(len(failing))} fail that did not fail in the base")
+    if found.gone:
+        out.append(f"{_cells(len(found.gone))} of the base are missing; --force compares the others alone")
     return out + _shift(found)
 
 
@@ -176,13 +178,14 @@ def unmatched(found: Comparison) -> list[str]:
     out = []
     for side, only in ((found.base, found.only_base), (found.run, found.only_run)):
         if only:
-            listed = [_label(c, side.cells) for c in only[:MOST_UNMATCHED]]
+            listed = [label(c, side.cells) for c in only[:MOST_UNMATCHED]]
             more = f"; and {len(only) - MOST_UNMATCHED} more" if len(only) > MOST_UNMATCHED else ""
             out.append(f"only in {labels.plain(side.name)}: {'; '.join(listed)}{more}")
     return out
 
 
-def _label(cell: Cell, among: Sequence[Cell]) -> str:
+def label(cell: Cell, among: Sequence[Cell]) -> str:
+    """A cell by what tells it from these."""
     names = varying(among)
     text = labels.label(cell, names)
     return f"{labels.plain(cell.operation)}, {text}" if names else text

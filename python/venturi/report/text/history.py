@@ -21,8 +21,9 @@ MOST_CHANGES = 3
 
 
 def name(one: Series, among: Sequence[Series]) -> str:
-    """A cell by what tells it from the others."""
-    return labels.label(one.cell, varying([s.cell for s in among]))
+    """A cell by what tells it from the others, and its machine where there are several."""
+    label = labels.label(one.cell, varying([s.cell for s in among]))
+    return f"{label}, on {labels.plain(one.machine)}" if one.machine else label
 
 
 def change(one: Series, found: Change) -> str:
@@ -30,8 +31,9 @@ def change(one: Series, found: Change) -> str:
     point = one.points[found.at]
     ratios = (found.ratio, found.low, found.high)
     middle, low, high = (f"{100 * (ratio - 1):+.1f}" for ratio in ratios)
+    margin = f" [{low}..{high}]" if found.high > found.low else ""
     since = f"from {point.started:%Y-%m-%d %H:%M} on " if point.started else ""
-    return f"{middle} % [{low}..{high}] {since}(run {labels.plain(point.run)})"
+    return f"{middle} %{margin} {since}(run {labels.plain(point.run)})"
 
 
 def changes(one: Series) -> list[str]:
@@ -42,6 +44,11 @@ def changes(one: Series) -> list[str]:
         return [f"no change of the level seen{f'; fewer than {FEW} runs are too few to tell' if few else ''}"]
     more = len(told) - MOST_CHANGES
     return told if more <= 0 else [*told[:MOST_CHANGES], f"and {plural(more, 'older change')}"]
+
+
+def elsewhere(one: Series) -> list[str]:
+    """That other machines have this cell too."""
+    return [f"{plural(one.elsewhere, 'run')} of other machines not counted"] if one.elsewhere else []
 
 
 def print_histories(found: Sequence[Series], console: Console) -> None:
@@ -56,7 +63,7 @@ def print_histories(found: Sequence[Series], console: Console) -> None:
         newest = next((p for p in reversed(one.points) if p.value.known), None)
         last = f"; last {newest.value}" if newest else "; no trial succeeded"
         say(f"{name(one, found)}: {plural(len(one.points), 'run')}{last}", "bold")
-        for text in changes(one):
+        for text in (*changes(one), *elsewhere(one)):
             say(text, "", "  - ", "    ")
     if len(found) == 1:
         console.print(_table(found[0]))
@@ -84,6 +91,8 @@ def document(found: Sequence[Series]) -> list[dict[str, Any]]:
     return [
         {
             "parameters": dict(one.cell.parameters),
+            "machine": one.machine or None,
+            "runs_of_other_machines": one.elsewhere,
             "metric": one.metric.name,
             "unit": one.metric.unit,
             "points": [

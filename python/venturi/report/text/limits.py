@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from venturi.analysis.cells.limits import Limit, Narrowest
 from venturi.analysis.models.packing import LEAST, Packing
 from venturi.analysis.statistics.intervals import RANGE_BELOW, range_coverage
-from venturi.common.units import Quantity, percent
+from venturi.common.units import Quantity, percent, significant
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,7 +77,7 @@ def packed(found: Sequence[Packing]) -> list[str]:
             lines.append(
                 f"{one.codec}: {one.data} {one.ratio:.3g} times smaller, "
                 f"{Quantity(most, unit='B/s').text('MB/s')} with a core at each end. Faster than plain where "
-                f"the link carries less than that a stream ({8 * most / 1e9:.3g} Gbit/s)"
+                f"the link carries less than that a stream ({significant(8 * most / 1e9)} Gbit/s)"
             )
     return lines
 

@@ -38,9 +38,10 @@ NOTES = (
     ),
     (
         "verdict",
-        "The narrowest place, in this order of proof: the load generator itself (the figure is flagged), "
-        "cores, one stage, link, disk, memory, flow control, server, schedule; not known, with what would "
-        "settle it. docs/verdicts.md has a paragraph for each.",
+        "What limits the configuration. The first of these proofs that holds: schedule, load generator (the "
+        "figure is flagged), cores, pools, engine, plugin, cipher, one stage, link, disk, memory, flow "
+        "control, losses, server, CPUs that others hold, the busiest pool or end; else not known, with what "
+        "would settle it. docs/verdicts.md has a paragraph for each.",
     ),
     (
         "latency",

@@ -42,6 +42,11 @@ class Setting:
     value: str
     why: str
 
+    @property
+    def used(self) -> str:
+        """The value with the variables that it names filled in: what the server is told, and nobody else."""
+        return credentials.filled(self.value)
+
 
 class ThrowawayServer(ABC):
     """A database server of one's own, for a while; use as a context manager.

@@ -169,7 +169,7 @@ class Cassandra(ThrowawayServer):
         chosen = [setting for setting in self.settings() if not setting.name.startswith("-")]
         fixed = {line.partition(":")[0] for line in lines} & {setting.name for setting in chosen}
         lines = [line for line in lines if line.partition(":")[0] not in fixed]
-        return "\n".join([*lines, *(f"{setting.name}: {setting.value}" for setting in chosen)]) + "\n"
+        return "\n".join([*lines, *(f"{setting.name}: {setting.used}" for setting in chosen)]) + "\n"
 
     def _answers(self) -> str | None:
         password = self.secret()

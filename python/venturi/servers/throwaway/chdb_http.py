@@ -14,11 +14,13 @@ import hmac
 import itertools
 import os
 import re
+import select
 import signal
 import socket
 import sys
 import tempfile
 import threading
+import time
 from base64 import b64decode
 from collections.abc import Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,6 +28,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import parse_qsl, urlsplit
 
+from venturi.common.credentials import filled
 from venturi.servers.chdb_results import pieces
 
 __all__ = ["Handler", "Server", "joined", "main"]
@@ -44,9 +47,20 @@ _USERS = frozenset(("", "default", "venturi"))
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FORMAT = re.compile(r"\sFORMAT\s+(\w+)\s*;?\s*$", re.IGNORECASE)
 _INSERT = re.compile(r"\s*INSERT\s", re.IGNORECASE)
-_MOST_STATEMENT = 16 * 2**20
+CONNECTIONS = 256
+"""At a time. One more takes the place of the one that has been silent longest."""
+STATEMENTS = 64
+"""At a time. One more waits."""
+_MOST_HEAD = 2**16
+_MOST_STATEMENT = 4 * 2**20
+_MOST_ROWS = 16 * 2**30
 _COPY_BYTES = 2**20
 _IDLE_SECONDS = 300.0
+"""For a whole request but the rows of an INSERT."""
+_STALLED_SECONDS = 30.0
+"""Without a byte that the client sends or takes."""
+_TURN_SECONDS = 60.0
+_GLANCE_SECONDS = 0.2
 _MARK = b"\xff\xff\xff\xff"
 _END_OF_STREAM = _MARK + bytes(4)
 # Their pieces follow one another without more ado.
@@ -100,11 +114,26 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 512
 
-    def __init__(self, address: tuple[str, int], data: Path, password: str, settings: dict[str, str]) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        data: Path,
+        password: str,
+        settings: dict[str, str],
+        memory: int | None = None,
+    ) -> None:
+        """`memory`: bytes that all statements may have together; otherwise half of the machine's."""
         import chdb
 
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self.place, self.password, self.settings = str(data), password, settings
+        limit = "max_server_memory_usage_to_ram_ratio=0.5" if memory is None else None
+        self.place = f"{data}?{limit or f'max_server_memory_usage={memory}'}"
+        self.password, self.settings = password, settings
+        self._lock = threading.Lock()
+        self._free = threading.BoundedSemaphore(STATEMENTS)
+        # Connections, and since when each has not made a whole request; None while its statement runs.
+        self._silent: dict[socket.socket, float | None] = {}
+        self._running: dict[str, socket.socket] = {}
         untyped: Any = chdb
         self.connect = untyped.connect
         # The engine ends with its last connection.
@@ -112,6 +141,68 @@ class Server(ThreadingHTTPServer):
         self.kept.query("CREATE DATABASE IF NOT EXISTS venturi")
         self.version = bytes(self.kept.query("SELECT version()", "TabSeparated").bytes()).decode().strip()
         super().__init__(address, Handler)
+        threading.Thread(target=self._watch, name="watch", daemon=True).start()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            silent = {one: since for one, since in self._silent.items() if since is not None}
+            full = len(self._silent) >= CONNECTIONS
+            if full and silent:
+                self._drop(min(silent, key=silent.__getitem__))
+            if not full or silent:
+                self._silent[request] = time.monotonic()
+                full = False
+        if full:
+            self.shutdown_request(request)
+        else:
+            super().process_request(request, client_address)
+
+    def _drop(self, connection: socket.socket) -> None:
+        """Its thread reads the end. The caller has the lock."""
+        self._silent.pop(connection, None)
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._silent.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Silent: a client may leave, and what it sent may make no sense."""
+
+    def waits(self, connection: socket.socket, since: float | None) -> None:
+        """Notes that a connection has made no whole request since then."""
+        with self._lock:
+            if connection in self._silent:
+                self._silent[connection] = since
+
+    @contextlib.contextmanager
+    def turn(self, mark: str, connection: socket.socket) -> Iterator[None]:
+        """One of the statements that may run at a time; it ends with its client."""
+        if not self._free.acquire(timeout=_TURN_SECONDS):
+            raise ValueError(f"Code: 202. DB::Exception: {STATEMENTS} statements run: ask again later")
+        try:
+            self._running[mark] = connection
+            yield
+        finally:
+            self._running.pop(mark, None)
+            self._free.release()
+
+    def _watch(self) -> None:
+        """Ends statements whose clients have left, and connections that make no request."""
+        killer = self.connect(self.place)
+        while True:
+            time.sleep(_GLANCE_SECONDS)
+            for mark, connection in list(self._running.items()):
+                if _left(connection):
+                    # Not there yet, or no memory for it: the next look tries again.
+                    with contextlib.suppress(Exception):
+                        killer.query(f"KILL QUERY WHERE Settings['log_comment'] = '{mark}' ASYNC")
+            with self._lock:
+                for connection, since in list(self._silent.items()):
+                    if since is not None and time.monotonic() - since > _IDLE_SECONDS:
+                        self._drop(connection)
 
     def session(self, database: str, settings: dict[str, str]) -> Any:
         """A connection to the engine with these settings. Raises whatever chdb raises."""
@@ -134,13 +225,22 @@ class Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     timeout = _IDLE_SECONDS
+    marks = itertools.count()
     disable_nagle_algorithm = True
     server: Server
 
     def setup(self) -> None:
         super().setup()
+        self.rfile = _Lines(self.rfile)
+        self._mark = f"venturi-{next(self.marks)}"
         self._session: Any = None
         self._settled: object = None
+
+    def handle_one_request(self) -> None:
+        self.connection.settimeout(_IDLE_SECONDS)
+        self.server.waits(self.connection, time.monotonic())
+        self.rfile.left = _MOST_HEAD
+        super().handle_one_request()
 
     def finish(self) -> None:
         with contextlib.suppress(OSError):
@@ -160,8 +260,8 @@ class Handler(BaseHTTPRequestHandler):
             self._whole(404, b"There is no such page; statements come by POST.\n")
 
     def do_POST(self) -> None:
+        self.connection.settimeout(_STALLED_SECONDS)
         parameters = dict(parse_qsl(urlsplit(self.path).query, keep_blank_values=True))
-        body = self._body()
         who = self._refused(parameters)
         if who is not None:
             # What follows may be many rows, which nobody reads.
@@ -169,35 +269,34 @@ class Handler(BaseHTTPRequestHandler):
             self._whole(403, f"{_WRONG_PASSWORD.format(who)} (version {self.server.version})\n".encode())
             return
         try:
-            database = self.headers.get("X-ClickHouse-Database") or parameters.get("database") or ""
-            given = {name: value for name, value in parameters.items() if name not in _OWN}
-            wanted = (database, tuple(given.items()))
-            if self._settled != wanted:
-                self._leave()
-                self._session, self._settled = self.server.session(database, given), wanted
-            self._execute(parameters, body)
+            statement = parameters.get("query", "")
+            if _INSERT.match(statement) and (found := _FORMAT.search(statement)):
+                self._insert(statement[: found.start()], found[1], parameters)
+                return
+            body = b"".join(self._body(_MOST_STATEMENT)).decode()
+            with self._turn(parameters):
+                self._execute("\n".join(filter(None, (statement, body))), parameters)
         except OSError:
             self.close_connection = True  # the client has gone
         except Exception as error:  # whatever chdb throws is the answer
             with contextlib.suppress(OSError):
-                for _ in body:
-                    pass
                 self._refuse(error)
 
-    def _execute(self, parameters: dict[str, str], body: Iterator[bytes]) -> None:
-        statement = parameters.get("query", "")
-        if _INSERT.match(statement) and (found := _FORMAT.search(statement)):
-            self._insert(statement[: found.start()], found[1], body)
-            self._whole(200, b"")
-            return
-        taken = 0
-        rest = []
-        for piece in body:
-            taken += len(piece)
-            if taken > _MOST_STATEMENT:
-                raise ValueError(f"Code: 62. DB::Exception: A statement of more than {_MOST_STATEMENT} bytes")
-            rest.append(piece)
-        statement = "\n".join(filter(None, (statement, b"".join(rest).decode())))
+    @contextlib.contextmanager
+    def _turn(self, parameters: dict[str, str]) -> Iterator[None]:
+        """The request is whole: a statement may run, in a session with its settings."""
+        self.server.waits(self.connection, None)
+        database = self.headers.get("X-ClickHouse-Database") or parameters.get("database") or ""
+        given = {name: value for name, value in parameters.items() if name not in _OWN}
+        wanted = (database, tuple(given.items()))
+        with self.server.turn(self._mark, self.connection):
+            if self._settled != wanted:
+                self._leave()
+                given["log_comment"] = self._mark
+                self._session, self._settled = self.server.session(database, given), wanted
+            yield
+
+    def _execute(self, statement: str, parameters: dict[str, str]) -> None:
         asked = self.headers.get("X-ClickHouse-Format")
         form = asked or parameters.get("default_format") or "TabSeparated"
         if found := _FORMAT.search(statement):
@@ -209,16 +308,18 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self._stream(iter((self._session.query(statement, form).bytes() or b"",)), form, zstd)
 
-    def _insert(self, head: str, form: str, rows: Iterator[bytes]) -> None:
+    def _insert(self, head: str, form: str, parameters: dict[str, str]) -> None:
         """INSERT INTO t (columns), the rows from a file, as the engine reads them."""
         packed = self.headers.get("Content-Encoding") == "zstd"
         with tempfile.TemporaryDirectory(prefix="rows-") as folder:
             # The engine takes the compression from the name.
             place = Path(folder) / ("rows.zst" if packed else "rows")
             with place.open("wb") as file:
-                file.writelines(rows)
-            if place.stat().st_size:
-                self._session.query(f"{head} SELECT * FROM file({_text(str(place))}, '{form}')", "Null")
+                file.writelines(self._body(_MOST_ROWS))
+            with self._turn(parameters):
+                if place.stat().st_size:
+                    self._session.query(f"{head} SELECT * FROM file({_text(str(place))}, '{form}')", "Null")
+        self._whole(200, b"")
 
     def _stream(self, found: Iterator[bytes | memoryview], form: str, zstd: bool) -> None:
         """The answer in chunks. What goes wrong before the first one has a status of its own."""
@@ -283,16 +384,27 @@ class Handler(BaseHTTPRequestHandler):
         # Somebody else's page in a browser says where it comes from.
         return None if good and user in _USERS and "Origin" not in self.headers else user or "default"
 
-    def _body(self) -> Iterator[bytes]:
-        """The request's body, in pieces of at most a mebibyte. Raises OSError where it ends too soon."""
-        if (self.headers.get("Transfer-Encoding") or "").lower() == "chunked":
-            while size := int(self.rfile.readline(64).split(b";")[0] or b"0", 16):
-                yield from self._read(size)
-                self.rfile.readline(8)
-            while self.rfile.readline(1024).strip():
-                pass
-        else:
-            yield from self._read(int(self.headers.get("Content-Length") or 0))
+    def _body(self, most: int) -> Iterator[bytes]:
+        """The request's body, in pieces of at most a mebibyte. Raises OSError where it ends too soon, and
+        ValueError for more than `most` bytes, or for what is not a body: then no more is read."""
+        kept_open, self.close_connection = self.close_connection, True
+        chunked = (self.headers.get("Transfer-Encoding") or "").lower() == "chunked"
+        while size := self._chunk() if chunked else int(self.headers.get("Content-Length") or 0):
+            most -= size
+            if size < 0 or most < 0:
+                raise ValueError("Code: 62. DB::Exception: The body of this request is too large, or no body")
+            yield from self._read(size)
+            if not chunked:
+                break
+            self.rfile.readline(8)
+        self.rfile.left = _MOST_HEAD
+        while chunked and self.rfile.readline(1024).strip():
+            pass
+        self.close_connection = kept_open
+
+    def _chunk(self) -> int:
+        self.rfile.left = _MOST_HEAD
+        return int(self.rfile.readline(64).split(b";")[0] or b"0", 16)
 
     def _read(self, size: int) -> Iterator[bytes]:
         while size > 0:
@@ -304,6 +416,21 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Silent: a line a request would be most of the log."""
+
+
+class _Lines:
+    """What a client sends, whose lines are `left` bytes at most together."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.left = file, 0
+        self.read, self.close = file.read, file.close
+
+    def readline(self, most: int) -> bytes:
+        line = self._file.readline(most)
+        self.left -= len(line)
+        if self.left < 0:
+            raise ConnectionError("the head of a request is too long")
+        return line
 
 
 class _Chunks:
@@ -333,6 +460,16 @@ class _Chunks:
         """The connection goes on."""
 
 
+def _left(connection: socket.socket) -> bool:
+    """Whether the client has closed its end."""
+    look = select.poll()
+    try:
+        look.register(connection, select.POLLIN)
+        return bool(look.poll(0)) and connection.recv(1, socket.MSG_PEEK) == b""
+    except (OSError, ValueError):  # reset, or closed here
+        return True
+
+
 def _text(value: str) -> str:
     """A literal of ClickHouse's."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
@@ -344,11 +481,12 @@ def main(words: list[str] | None = None, out: BinaryIO | None = None) -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--password-env")
+    parser.add_argument("--memory", type=int)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     given = parser.parse_args(words)
-    settings = dict(word.split("=", 1) for word in given.set)
+    settings = dict(filled(word).split("=", 1) for word in given.set)
     password = os.environ.get(given.password_env or "", "")
-    server = Server((given.host, given.port), given.data, password, settings)
+    server = Server((given.host, given.port), given.data, password, settings, given.memory)
     # A setting that the engine does not know is said now, not to every client.
     server.session("", {}).close()
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown, daemon=True).start())

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
+from venturi.common.credentials import filled
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.servers.throwaway import network, programs
 from venturi.servers.throwaway.base import Setting, ThrowawayServer
@@ -127,7 +128,7 @@ class ClickHouse(ThrowawayServer):
         secret = (
             f"<password_sha256_hex>{hashed}</password_sha256_hex>" if password else "<password></password>"
         )
-        settings = "".join(f"<{name}>{escape(value)}</{name}>" for name, value in self._set.items())
+        settings = "".join(f"<{name}>{escape(filled(value))}</{name}>" for name, value in self._set.items())
         places = {"data": data, "directory": directory, "host": self._host, "port": self._port}
         config = _CONFIG.format(marks=_MARK_CACHE, **{k: escape(str(v)) for k, v in places.items()})
         files = {"config.xml": config, "users.xml": _USERS.format(settings=settings, password=secret)}

@@ -117,7 +117,7 @@ class MariaDb(ThrowawayServer):
         if self._is_mysql:
             # A second port, and a directory that only the package makes.
             lines += ["mysqlx = OFF", "secure_file_priv = NULL"]
-        lines += [f"{setting.name} = {setting.value}" for setting in self.settings()]
+        lines += [f"{setting.name} = {setting.used}" for setting in self.settings()]
         configuration = directory / "my.cnf"
         configuration.write_text("\n".join(lines) + "\n")
         script = directory / "init.sql"

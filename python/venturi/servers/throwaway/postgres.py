@@ -128,7 +128,7 @@ class Postgres(ThrowawayServer):
         }
         lines = [f"{name} = {quoted(str(value))}" for name, value in places.items()]
         lines.append(f"port = {self._port}")
-        lines += [f"{setting.name} = {quoted(setting.value)}" for setting in self.settings()]
+        lines += [f"{setting.name} = {quoted(setting.used)}" for setting in self.settings()]
         return "\n".join(lines) + "\n"
 
     def _statements(self, password: str | None) -> list[str]:

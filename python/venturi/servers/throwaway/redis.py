@@ -77,7 +77,7 @@ class Redis(ThrowawayServer):
             f"unixsocket {quoted(str(self.socket))}",
             "unixsocketperm 700",
             "daemonize no",
-            *(f"{it.name} {it.value or chr(34) * 2}" for it in self.settings()),
+            *(f"{it.name} {it.used or chr(34) * 2}" for it in self.settings()),
             *([f"requirepass {quoted(password)}"] if password is not None else ()),
         ]
         configuration = self.directory / "redis.conf"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from venturi.store.importers.record import Draft, Parsed, join_notes, malformed, real, whole
+from venturi.store.importers.record import Draft, Parsed, contradiction, join_notes, malformed, real, whole
 
 NAME = "akumuli"
 ABOUT = "Akumuli's published benchmark: N data points in N series, N million elements/second"
@@ -49,7 +49,7 @@ def parse(text: str, name: str) -> Parsed:
         bound = f"published as {found[1]} {found[2]} million points/s" if found[1] else None
         draft = Draft("ingest", {"target": "akumuli"}, rates={"rows_per_second": value * 1e6}, line=at)
         if found is rates[-1] and data:
-            machine = _main(flat, draft, data, bound)
+            machine = _main(flat, name, draft, data, bound)
         else:
             place = _EARLIER.search(flat[: found.start()])
             draft.parameters["place"] = place[1] if place else None
@@ -58,7 +58,7 @@ def parse(text: str, name: str) -> Parsed:
     return Parsed(drafts, "Akumuli's published ingest benchmark", server=machine)
 
 
-def _main(flat: str, draft: Draft, data: re.Match[str], bound: str | None) -> dict[str, Any]:
+def _main(flat: str, name: str, draft: Draft, data: re.Match[str], bound: str | None) -> dict[str, Any]:
     """Fills in the run that the page is about; answers what it says of the server."""
     points, series = whole(data[1]), whole(data[2])
     numbers = {
@@ -74,10 +74,10 @@ def _main(flat: str, draft: Draft, data: re.Match[str], bound: str | None) -> di
     rate = draft.rates["rows_per_second"]
     if points and (less := _LESS.search(flat)):
         took = points / rate
-        fits = "fits" if took < int(less[1]) * 60 else "contradicts"
-        notes.append(
-            f"{points:,} points at that rate take {took:.0f} s, which {fits} 'less than {less[1]} minutes'"
-        )
+        claim = f"{points:,} points at that rate take {took:.0f} s"
+        if took >= int(less[1]) * 60:
+            raise contradiction(name, draft.line, f"{claim}, not less than {less[1]} minutes")
+        notes.append(f"{claim}, which fits 'less than {less[1]} minutes'")
     if points and (stored := _STORED.search(flat)) and (size := real(stored[1])):
         draft.figures["stored_bytes"] = size * 1e9
         per_second = size * 1e9 / (points / rate)

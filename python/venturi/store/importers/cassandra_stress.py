@@ -10,16 +10,32 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from venturi.store.importers.record import Draft, Parsed, latency, malformed, quoted, real, text_lines, whole
+from venturi.store.importers.record import (
+    Draft,
+    Parsed,
+    agree,
+    contradiction,
+    latency,
+    malformed,
+    quoted,
+    real,
+    text_lines,
+    whole,
+)
 
 NAME = "cassandra-stress"
 ABOUT = "a log of cassandra-stress: interval lines and Results:"
 _RUNNING = re.compile(r"^\s*Running (?:([A-Z_]+)|\[(.+?)\]) with (\d{1,6}) threads\b(.*)$")
 _RESULT = re.compile(
     r"^\s*((?:op|partition|row) rate|latency (?:mean|median|max|[\d.]+th percentile)|total partitions|"
-    r"total errors|total operation time)\s*:\s*([^\[]*?)\s*(?:\[([^\]:]*):.*)?$",
+    r"total errors|total operation time)\s*:\s*([^\[]*?)\s*(?:\[([^\]:]*):(?:([^\]:]*)\]|.*))?$",
     re.IGNORECASE,
 )
+# Java prints in the language of its host. A latency has one decimal, which shows the decimal mark.
+_LATENCY = re.compile(r"^\s*latency [^:]+:\s*\d[^\[]*?([.,])\d\b", re.IGNORECASE)
+_GROUPS = {
+    mark: re.compile(rf"(?<=\d)[{other}'\u2019\u00a0\u202f](?=\d{{3}}(?!\d))") for mark, other in (".,", ",.")
+}
 _HEAD = re.compile(r"^(?:\s*type\b)?[\s,]*total ops\s*,")
 _SETTING = re.compile(r"^\s+([A-Z][A-Za-z ()]*?): (.+?)\s*$")
 _LINE = (
@@ -60,7 +76,13 @@ def parse(text: str, name: str) -> Parsed:
     settings: dict[str, str] = {}
     hosts: list[str] = []
     version = cluster = None
-    for at, line in enumerate(text_lines(text), 1):
+    found_lines = text_lines(text)
+    marks = {found[1]: at for at, line in enumerate(found_lines, 1) if (found := _LATENCY.match(line))}
+    if len(marks) > 1:
+        what = "latencies with a decimal comma, and others with a decimal point"
+        raise malformed(name, max(marks.values()), what, "one convention in one file; cut the file up")
+    mark = next(iter(marks), ".")
+    for at, line in enumerate(found_lines, 1):
         if found := _RUNNING.match(line):
             runs.append(_Run(at, found[1] or found[2], int(found[3]), found[4]))
         elif _HEAD.match(line):
@@ -73,7 +95,7 @@ def parse(text: str, name: str) -> Parsed:
                 raise malformed(
                     name, at, "an interval line before any head line", "type, total ops, op/s, ..."
                 )
-            _interval(runs[-1], line, at, name)
+            _interval(runs[-1], line, mark, at, name)
         elif line.strip() == "Results:":
             if not runs or runs[-1].results:
                 runs.append(_Run(at))
@@ -82,7 +104,11 @@ def parse(text: str, name: str) -> Parsed:
         ):
             if not runs:
                 runs.append(_Run(at))
-            runs[-1].results.setdefault(result[1].lower(), result[2])
+            if result[4] is not None and result[4].split() != result[2].split():
+                raise contradiction(
+                    name, at, f"{result[2]!r} in all, {result[4].strip()!r} of the only operation"
+                )
+            runs[-1].results.setdefault(result[1].lower(), _plain(result[2], mark))
             runs[-1].statement = runs[-1].statement or result[3]
         elif not runs and (setting := _SETTING.match(line)):
             settings.setdefault(setting[1], setting[2])
@@ -102,10 +128,16 @@ def parse(text: str, name: str) -> Parsed:
     )
 
 
-def _interval(run: _Run, line: str, at: int, name: str) -> None:
-    fields = dict(zip(run.columns, (f.strip() for f in line.split(",")), strict=False))
-    if len(line.split(",")) != len(run.columns):
-        raise malformed(name, at, f"{len(line.split(','))} columns in {quoted(line)}", _LINE)
+def _plain(text: str, mark: str) -> str:
+    """The text with a decimal point and without marks of groups."""
+    return _GROUPS[mark].sub("", text).replace(mark, ".")
+
+
+def _interval(run: _Run, line: str, mark: str, at: int, name: str) -> None:
+    parts = [_plain(f.strip(), mark) for f in re.split(r",\s+" if mark == "," else ",", line)]
+    fields = dict(zip(run.columns, parts, strict=False))
+    if len(parts) != len(run.columns):
+        raise malformed(name, at, f"{len(parts)} columns in {quoted(line)}", _LINE)
     done, when, rate = (
         whole(fields.get("total ops", "")),
         real(fields.get("time", "")),
@@ -163,12 +195,18 @@ def _draft(run: _Run, settings: dict[str, str], hosts: list[str], name: str) -> 
     if operations is None or operations <= 0:
         raise malformed(name, run.line, "the results of this run have no op rate", "Op rate : N op/s")
     total = whole((run.results.get("total partitions") or "").split(" ")[0])
+    if operation != "mixed":  # an operation is a partition
+        agree(name, run.line, "operations and partitions a second", operations, partitions)
     counts: dict[str, int] = {}
     if run.done:
         counts["batches"] = run.done[-1]
     if total is not None and rows is not None and partitions == rows:
         counts["rows"] = total  # a row per partition
+    # Tenths of a second, whole ones without interval lines; the tool's rate leaves out its start.
+    within = 0.1 if run.times else 1.0
     seconds = run.times[-1] if run.times else _seconds(run.results.get("total operation time", ""))
+    if seconds and total and partitions and abs(total / partitions - seconds) > within:
+        agree(name, run.line, "seconds, and partitions by their rate", seconds, total / partitions)
     rates = {"batches_per_second": operations}
     if rows:
         rates["rows_per_second"] = rows
@@ -199,8 +237,7 @@ def _draft(run: _Run, settings: dict[str, str], hosts: list[str], name: str) -> 
         samples=_samples(run, counts),
         figures={} if errors is None else {"errors": errors},
         line=run.line,
-        # Tenths of a second, whole ones without interval lines; the tool's rate leaves out its start.
-        interval_within_ns=100_000_000 if run.times else 1_000_000_000,
+        interval_within_ns=round(within * 1e9),
         note=f"{errors:,} operations ended in errors" if errors else None,
     )
 

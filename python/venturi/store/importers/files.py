@@ -20,7 +20,7 @@ from venturi.common.credentials import scrubbed
 from venturi.common.errors import ScenarioError, StoreError, VenturiError
 from venturi.store.directory import ENVIRONMENT, TRIALS, RunDirectory
 from venturi.store.importers.formats import AUTO, Format, choose
-from venturi.store.importers.record import Origin, Parsed, lines
+from venturi.store.importers.record import Origin, Parsed, hold, lines
 from venturi.store.writer import RunWriter
 from venturi.targets.parameters import PARAMETERS
 
@@ -209,6 +209,7 @@ def _one(path: str, format: str, settings: dict[str, Any]) -> Imported:
     if not parsed.drafts:
         raise ScenarioError(f"{name}: no result in it", hint=f"expected {module.ABOUT}")
     for draft in parsed.drafts:
+        hold(draft, name)
         given = dict(settings)
         draft.operation = str(given.pop("operation", "") or draft.operation)
         draft.parameters |= given

@@ -1,8 +1,8 @@
-"""iperf3's JSON (`iperf3 -J`), one document or several after each other.
+"""iperf3's JSON (`iperf3 -J` or `--json-stream`), one document or several after each other.
 
 Bytes are those that the receiver got, the interval is the receiver's; rates are bits in the file. `-R` (the
 server sends) is a get, otherwise it is a put; `--bidir` is one of each. CPU is per cent of one core, of both
-processes.
+processes. A limit (`-b`) is that of each stream.
 """
 
 from __future__ import annotations
@@ -10,32 +10,37 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from venturi.store.importers.record import Draft, Parsed, join_notes, malformed
+from venturi.store.importers.record import CONTRADICTS, Draft, Parsed, agree, join_notes, malformed, quoted
 
 NAME = "iperf3"
 ABOUT = "iperf3's JSON (iperf3 -J)"
 EXPECTED = "what iperf3 -J prints, whole, from { to }"
 _MOST = 10**18
+_REVERSE = "_bidir_reverse"
+_SUMS = ("sum", "sum_sent", "sum_received")
 
 
 def detect(text: str) -> bool:
-    head = text.lstrip()[:1]
-    return (
-        head == "{" and '"intervals"' in text and ('"start"' in text or '"end"' in text) and "iperf" in text
-    )
+    if not re.search(r"^[ \t]*\{", text, re.MULTILINE) or "iperf" not in text:
+        return False
+    return ('"intervals"' in text or '"event"' in text) and ('"start"' in text or '"end"' in text)
 
 
 def parse(text: str, name: str) -> Parsed:
     drafts: list[Draft] = []
     first: dict[str, Any] | None = None
-    for document, line in _documents(text, name):
+    skipped: list[str] = []
+    for document, line in _joined(_documents(text, name, skipped)):
         first = first or document
         drafts += _drafts(document, line, name)
     if first is None:
         raise malformed(name, 1, "no JSON object", EXPECTED)
+    if skipped:
+        drafts[0].note = join_notes(drafts[0].note, f"not JSON, and skipped: {', '.join(skipped[:3])}")
     version = _get(first, "start", "version")
     return Parsed(
         drafts,
@@ -45,13 +50,57 @@ def parse(text: str, name: str) -> Parsed:
     )
 
 
-def _documents(text: str, name: str) -> Iterator[tuple[dict[str, Any], int]]:
-    decoder, at = json.JSONDecoder(), 0
+class _Twice(Exception):
+    """A name twice in one object of JSON."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. iperf3 3.7 to 3.10 name the sums of both directions of `--bidir` alike."""
+    out: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in out:
+            ways = {_get(v, "sender") is True: v for v in (out[key], value)}
+            if key not in _SUMS or key + _REVERSE in out or len(ways) < 2:
+                raise _Twice(key)
+            out[key], out[key + _REVERSE] = ways[True], ways[False]
+        else:
+            out[key] = value
+    return out
+
+
+def _joined(documents: Iterable[tuple[dict[str, Any], int]]) -> Iterator[tuple[dict[str, Any], int]]:
+    """The documents; the events of `--json-stream` (3.17 and later) as those that they are parts of."""
+    begun: dict[str, Any] = {}
+    at = 0
+    for found, line in documents:
+        event = found.get("event")
+        if begun and event in (None, "start"):
+            yield begun, at
+            begun = {}
+        if not isinstance(event, str):
+            yield found, line
+        elif event == "interval" and begun:
+            begun["intervals"].append(found.get("data"))
+        else:
+            begun, at = (begun, at) if begun else ({"intervals": []}, line)
+            begun[event] = found.get("data")
+    if begun:
+        yield begun, at
+
+
+def _documents(text: str, name: str, skipped: list[str]) -> Iterator[tuple[dict[str, Any], int]]:
+    """The documents with their lines. Lines of prose before one, such as warnings, go to `skipped`."""
+    decoder, at = json.JSONDecoder(object_pairs_hook=_object), 0
     while True:
         while at < len(text) and text[at].isspace():
             at += 1
         if at == len(text):
             return
+        if text[at].isalpha():
+            line_end = text.find("\n", at) % (len(text) + 1)
+            skipped.append(quoted(text[at:line_end]))
+            at = line_end
+            continue
         line = text.count("\n", 0, at) + 1
         try:
             found, end = decoder.raw_decode(text, at)
@@ -59,6 +108,9 @@ def _documents(text: str, name: str) -> Iterator[tuple[dict[str, Any], int]]:
             cut = error.pos >= len(text.rstrip()) - 1
             what = "the JSON ends early" if cut else f"not JSON: {error.msg}"
             raise malformed(name, error.lineno, what, EXPECTED) from None
+        except _Twice as twice:
+            what = f"{quoted(str(twice))} twice in one object, and no telling which is which"
+            raise malformed(name, line, what, "each name once") from None
         except RecursionError:
             raise malformed(name, line, "JSON nested without end", EXPECTED) from None
         except ValueError:
@@ -113,11 +165,15 @@ def _drafts(document: dict[str, Any], line: int, name: str) -> list[Draft]:
     operation = "get" if reverse else "put"
     if error is not None:
         return [Draft(operation, parameters, target=target, line=line, error=error)]
-    both = _get(end, "sum_received_bidir_reverse") is not None
+    both = any(_get(end, key + _REVERSE) is not None for key in _SUMS)
+    if _number(asked, "bidir") and not both:
+        raise malformed(name, line, "--bidir, but the sums of one direction", "the sums of both directions")
+    if both and _at_server(document):
+        raise malformed(name, line, "a server's output of --bidir", "the output of the client")
     out = []
-    for ending in ("", "_bidir_reverse") if both else ("",):
+    for ending in ("", _REVERSE) if both else ("",):
         gets = reverse or bool(ending)
-        draft = _direction(document, ending, gets, both)
+        draft = _direction(document, ending, gets, both, line, name)
         if draft is None:
             raise malformed(name, line, "no bytes and seconds in sum_sent and sum_received", EXPECTED)
         draft.parameters = {**parameters, **({"bidirectional": True} if both else {})}
@@ -141,25 +197,68 @@ def _parameters(document: Mapping[str, Any], asked: Any) -> dict[str, Any]:
         "message_bytes": int(_number(asked, "blksize") or 0) or None,
         "duration_ns": int(duration * 10**9) if duration else None,
         "total_bytes": int(total) if total else None,
-        "limit_bytes_per_second": rate / 8 if rate else None,
+        "limit_bytes_per_second": rate * (streams or 1) / 8 if rate else None,
         "congestion": _text(document, "end", "sender_tcp_congestion"),
         "socket_buffer": int(_number(document, "start", "sock_bufsize") or 0) or None,
     }
 
 
-def _direction(document: Mapping[str, Any], ending: str, gets: bool, both: bool) -> Draft | None:
+def _at_server(document: Mapping[str, Any]) -> bool:
+    return _get(document, "start", "accepted_connection") is not None
+
+
+def _arrived(found: Any) -> float:
+    """The share of the packets that arrived."""
+    lost, packets = _number(found, "lost_packets"), _number(found, "packets")
+    return 1.0 if not lost or not packets else max(0.0, 1 - lost / packets)
+
+
+def _hold(sums: Iterable[Any], line: int, name: str) -> None:
+    for found in sums:
+        moved, seconds, bits = (_number(found, key) for key in ("bytes", "seconds", "bits_per_second"))
+        if moved is not None and seconds and bits is not None:
+            agree(name, line, "bits/s, and bytes by seconds", bits, moved * 8 / seconds)
+        if _number(found, "packets") and (lost := _number(found, "lost_percent")) is not None:
+            agree(name, line, "lost_percent, and lost_packets of packets", lost, 100 - 100 * _arrived(found))
+
+
+def _direction(
+    document: Mapping[str, Any], ending: str, gets: bool, both: bool, line: int, name: str
+) -> Draft | None:
     end = _get(document, "end")
     # What arrived counts; a server of another version may not have told.
-    received, sent = _get(end, "sum_received" + ending), _get(end, "sum_sent" + ending) or _get(end, "sum")
+    found = [_get(end, key + ending) for key in _SUMS]
+    within, (whole, sent, received) = (
+        [_get(i, "sum" + ending) for i in _list(document.get("intervals"))],
+        found,
+    )
+    _hold([*found, *within], line, name)
+    loss, sent = whole if _number(whole, "packets") else received, sent or whole
     used = received if _number(received, "bytes") and _number(received, "seconds") else sent
     moved, seconds = _number(used, "bytes"), _number(used, "seconds")
     if moved is None or not seconds:
         return None
-    note = None if used is received else "the receiver told nothing: bytes and seconds are the sender's"
+    note = None
+    rows = [s for s in _list(_get(end, "streams")) if not both or _of_direction(s, gets)]
+    streams = [s for i, row in enumerate(rows) if (s := _stream(i, row))]
+    if used is not received:
+        note = "the receiver told nothing: bytes and seconds are the sender's"
+        if _arrived(loss) < 1:
+            moved = int(moved * _arrived(loss))
+            note += ", less the share of the packets that were lost"
+    if streams:
+        parts = sum(s["payload_bytes"] for s in streams)
+        agree(name, line, "bytes of the streams, and of their sum", parts, moved)
+    samples = _samples(document, ending)
+    if samples is not None and not _number(document, "start", "test_start", "omit"):
+        counted = samples["client"]["payload_bytes"][-1]
+        nearest = min((_number(s, "bytes") or 0.0 for s in found), key=lambda v: abs(v - counted))
+        agree(name, line, "bytes of the intervals, and of their sum", counted, nearest)
+        if abs(counted - moved) > CONTRADICTS * counted:
+            samples = None  # They count what was sent.
     figures: dict[str, float | str] = {}
     if (again := _number(sent, "retransmits")) is not None:
         figures["retransmits"] = again
-    loss = _get(end, "sum") if _number(end, "sum", "packets") else received
     for key in ("lost_packets", "packets", "jitter_ms"):
         if (value := _number(loss, key)) is not None:
             figures[key] = value
@@ -167,15 +266,14 @@ def _direction(document: Mapping[str, Any], ending: str, gets: bool, both: bool)
         note = join_notes(
             note, f"{figures['lost_packets']:,.0f} of {figures.get('packets', 0):,.0f} packets were lost"
         )
-    rows = [s for s in _list(_get(end, "streams")) if not both or _of_direction(s, gets)]
     return Draft(
         "get" if gets else "put",
         {},
         counts={"payload_bytes": int(moved)},
         times={"interval_ns": max(1, round(seconds * 1e9)), **_start_time(document)},
-        cpu=_cpu(end, seconds),
-        streams=[s for i, row in enumerate(rows) if (s := _stream(i, row))],
-        samples=_samples(document, ending),
+        cpu=_cpu(end, seconds, _at_server(document)),
+        streams=streams,
+        samples=samples,
         resources=_resources(rows, figures, gets),
         figures=figures,
         note=note,
@@ -196,7 +294,7 @@ def _of_direction(stream: Any, gets: bool) -> bool:
     return bool(_get(stream, "sender", "sender")) is not gets
 
 
-def _cpu(end: Any, seconds: float) -> dict[str, Any] | None:
+def _cpu(end: Any, seconds: float, at_server: bool) -> dict[str, Any] | None:
     def side(prefix: str) -> dict[str, int] | None:
         user, system = (
             _number(end, "cpu_utilization_percent", f"{prefix}_{kind}") for kind in ("user", "system")
@@ -208,7 +306,8 @@ def _cpu(end: Any, seconds: float) -> dict[str, Any] | None:
             "system_ns": round(system / 100 * seconds * 1e9),
         }
 
-    out = {"client": side("host"), "server": side("remote")}
+    client, server = ("remote", "host") if at_server else ("host", "remote")
+    out = {"client": side(client), "server": side(server)}
     return out if any(out.values()) else None
 
 
@@ -222,7 +321,7 @@ def _stream(index: int, row: Any) -> dict[str, Any] | None:
         "thread": None,
         "rows": None,
         "batches": None,
-        "payload_bytes": int(moved),
+        "payload_bytes": int(moved * _arrived(_get(row, "udp"))),
         "start_ns": round((_number(got, "start") or 0.0) * 1e9),
         "first_batch_ns": None,
         "end_ns": None if end is None else round(end * 1e9),

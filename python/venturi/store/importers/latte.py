@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from venturi.store.importers.record import Draft, Parsed, latency, malformed, real, text_lines, whole
+from venturi.store.importers.record import Draft, Parsed, agree, latency, malformed, real, text_lines, whole
 
 NAME = "latte"
 ABOUT = "latte's JSON report or the text that it prints"
@@ -95,6 +95,8 @@ def _json(text: str, name: str) -> Parsed:
     }
     if not counts.get("batches") and (count := _number(result, "cycle_count")):
         counts["batches"] = int(count)
+    printed, rows = _number(result, "row_throughput"), _number(result, "row_count")
+    agree(name, 1, "rows/s, and rows by seconds", printed, None if rows is None else rows / seconds)
     started = _number(conf, "timestamp")
     times = {"interval_ns": round(seconds * 1e9)}
     if started and started < 1e10:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +21,8 @@ MOST_LINE = 1000
 DISAGREES = 0.005
 """A printed rate further than this from amount / interval gets a note: six printed digits are 100,000 times
 finer, and whole milliseconds of a trial of a second five times."""
+CONTRADICTS = 0.05
+"""Figures of one result that are further apart cannot both be true: the file is refused."""
 
 _COUNTS = ("rows", "batches", "payload_bytes", "wire_bytes")
 _TIMES = (
@@ -85,6 +88,53 @@ def malformed(name: str, line: int | None, found: str, expected: str) -> Scenari
     """The error for a line (from 1) of a file that is not as its format has it."""
     where = name if line is None else f"{name}:{line}"
     return ScenarioError(f"{where}: {found}", hint=f"expected {expected}")
+
+
+def contradiction(name: str, line: int | None, found: str) -> ScenarioError:
+    """The error for a file whose figures cannot all be true."""
+    where = name if line is None else f"{name}:{line}"
+    return ScenarioError(
+        f"{where}: the file contradicts itself: {found}",
+        hint="import the tool's output as it was printed, and in the language in which it was printed",
+    )
+
+
+def agree(name: str, line: int | None, what: str, one: float | None, other: float | None) -> None:
+    """Raises `ScenarioError` if two figures for the same thing are apart. None is not a figure."""
+    if one is None or other is None or abs(one - other) <= CONTRADICTS * max(one, other):
+        return
+    raise contradiction(name, line, f"{what}: {one:,.6g} against {other:,.6g}")
+
+
+def hold(draft: Draft, name: str) -> None:
+    """Holds the figures of a good result against each other. Raises `ScenarioError` if they contradict."""
+    if draft.error is not None:
+        return
+    # Each amount and its rate make a time, and all are the same.
+    interval = draft.times.get("interval_ns")
+    times = [("the time is", interval / 1e9)] if interval else []
+    for rate, amount in zip(_RATES, ("payload_bytes", "rows", "batches"), strict=True):
+        printed, moved = draft.rates.get(rate), draft.counts.get(amount)
+        if printed is None or moved is None:
+            continue
+        unit = amount.removeprefix("payload_")
+        if (printed == 0) != (moved == 0):
+            raise contradiction(name, draft.line, f"{moved:,} {unit}, but {printed:,.6g} {unit}/s")
+        if printed:
+            times.append((f"{moved:,} {unit} at {printed:,.6g} {unit}/s take", moved / printed))
+    for (this, one), (that, other) in itertools.combinations(times, 2):
+        if abs(one - other) > CONTRADICTS * max(one, other) + draft.interval_within_ns / 1e9:
+            raise contradiction(name, draft.line, f"{this} {one:,.6g} s, but {that} {other:,.6g} s")
+    found = draft.latency or {}
+    points = [("min", found.get("min")), *((f"p{p:g}", value) for p, value in found.get("percentiles", ()))]
+    known = [(label, value) for label, value in [*points, ("max", found.get("max"))] if value is not None]
+    pairs = list(itertools.pairwise(known))
+    if None not in (found.get("mean"), found.get("max")):
+        pairs.append((("mean", found["mean"]), known[-1]))
+    for (low, one), (high, other) in pairs:
+        if one > other * (1 + CONTRADICTS):
+            what = f"latency {low} of {one / 1e6:g} ms is above {high} of {other / 1e6:g} ms"
+            raise contradiction(name, draft.line, what)
 
 
 def text_lines(text: str, longest: int = MOST_LINE) -> list[str]:

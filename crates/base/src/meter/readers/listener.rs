@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
+use super::super::end::thread_cpu_ns;
 use super::beside::Beside;
 
-/// A host may run thousands of processes; nobody shall wait for all their descriptors.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// CPU time for a look at all processes: a host may run thousands, and nobody shall pay for all their
+/// descriptors. That others hold the CPUs ends no look.
+const MOST_CPU_NS: u64 = 500_000_000;
 
 /// TCP_LISTEN and TCP_ESTABLISHED in the kernel's state column.
 const LISTEN: u8 = 0x0A;
@@ -107,7 +108,7 @@ fn onward(rows: &[Row], pid: u32, held: Vec<u64>) -> Option<(String, SocketAddr)
 
 /// Processes that hold one of these sockets, with all sockets that they hold; by their numbers.
 fn processes(wanted: &[u64]) -> impl Iterator<Item = (u32, Vec<u64>)> + '_ {
-    let until = Instant::now() + PATIENCE;
+    let until = thread_cpu_ns() + MOST_CPU_NS;
     let mut pids: Vec<u32> = match wanted {
         [] => Vec::new(),
         _ => std::fs::read_dir("/proc")
@@ -118,7 +119,7 @@ fn processes(wanted: &[u64]) -> impl Iterator<Item = (u32, Vec<u64>)> + '_ {
     };
     pids.sort_unstable();
     pids.into_iter()
-        .take_while(move |_| Instant::now() < until)
+        .take_while(move |_| thread_cpu_ns() < until)
         .map(|pid| (pid, sockets(pid)))
         .filter(|(_, held)| held.iter().any(|inode| wanted.contains(inode)))
 }

@@ -88,7 +88,9 @@ fn no_more_connections_than_allowed() {
         assert!(client.send(&action(1, "ping", b"")));
         assert_eq!(client.answer(1).0, "0");
     }
-    assert_eq!(Raw::connect(&server.address()).farewell(), None);
+    let calm = Some(code::ENHANCE_YOUR_CALM);
+    assert_eq!(Raw::connect(&server.address()).farewell(), calm);
+    assert_eq!(Raw::greeted(&server.address()).farewell(), calm);
     drop(idle);
     until("a place is free again", || {
         let mut client = Raw::connect(&server.address());

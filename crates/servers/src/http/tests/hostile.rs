@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use venturi_testkit::arrow::{numbers, write_stream};
-use venturi_testkit::assert_contains;
+use venturi_testkit::{assert_contains, until};
 
 fn stream(rows: i64) -> Vec<u8> {
     write_stream(&[numbers(0..rows)])
@@ -47,6 +47,19 @@ fn any_framing_of_a_stream_is_taken() {
     assert!(!old.contains("chunked"), "{old}");
     let end = old.find("\r\n\r\n").unwrap();
     assert!(old[..end].contains("Connection: close"), "{old}");
+}
+
+#[test]
+fn one_connection_too_many_is_told_so() {
+    let server = serve(r#", "max_connections": 1"#);
+    let first = connect(&server);
+    until("it is open", || {
+        server.statistics().contains("\"connections\":1")
+    });
+    let answer = told(&server, b"GET /t HTTP/1.1\r\n\r\n");
+    assert_eq!(status(&answer), 503, "{answer}");
+    assert_contains(&answer, "1 connections are open");
+    drop(first);
 }
 
 #[test]

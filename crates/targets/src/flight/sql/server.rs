@@ -30,6 +30,7 @@ use venturi_base::data::view::{Values, View};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::limit;
 use venturi_base::meter::clock::StageClock;
+use venturi_base::secrets::masked;
 
 /// Bytes of an answer that is read outside of the clock, and its rows.
 const ANSWER: u64 = 64 << 20;
@@ -329,7 +330,7 @@ impl Server {
 /// A statement as errors have it: one line, not too long.
 pub fn shown(query: &str) -> String {
     let words: Vec<&str> = query.split_whitespace().collect();
-    let line = words.join(" ");
+    let line = masked(words.join(" "));
     let short: String = line.chars().take(SHOWN).collect();
     let dots = if short.len() < line.len() { " ..." } else { "" };
     short + dots

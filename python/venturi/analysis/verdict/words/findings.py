@@ -12,7 +12,7 @@ from venturi.analysis.verdict.evidence import Evidence
 from venturi.analysis.verdict.types import Finding, Lever, Remedy, Verdict
 from venturi.analysis.words import curves
 from venturi.analysis.words.wording import Nouns, listed, nouns_of
-from venturi.common.units import count
+from venturi.common.units import count, plural
 
 __all__ = ["change", "told", "unmoved"]
 
@@ -73,6 +73,9 @@ def told(
 
 def _lines(series: Series, verdict: Verdict | None, levers: Sequence[Lever], nouns: Nouns) -> tuple[str, ...]:
     lines, curve = _shape(series, nouns), series.curve
+    for cell in series.left_out:
+        good = f"{cell.good} of {plural(cell.trials, 'trial')} went well"
+        lines.append(f"{spelled(series.axis, series.at(cell), nouns)} left out: {good}")
     level = series.shape.level
     if level and curve is not None:
         lines.append(f"more {_words(series.axis, nouns)[1]} {_gained(curve.rest)}")
@@ -160,6 +163,8 @@ def _shape(series: Series, nouns: Nouns) -> list[str]:
         return spelled(axis, value, nouns)
 
     reached = f"90 % of the highest is reached with {spell(series.at(knee))} ({figure(knee).text()})"
+    if below := [n for n in map(series.at, series.cells) if n < series.at(knee)]:
+        reached += f", not with {_number(below[-1])}"
     if knee is peak:
         reached = _moved(series.at(peak), spell, peak)
     if curve is None:

@@ -21,7 +21,7 @@ from venturi.analysis.words.wording import (
     size,
     waiting,
 )
-from venturi.common.units import percent, plural
+from venturi.common.units import percent, plural, significant
 
 __all__ = ["HELPERS", "LACKS", "TITLES", "as_narrow", "end_of", "lines", "title"]
 
@@ -252,6 +252,10 @@ def _clock(seen: Seen, hit: Hit) -> Lines:
     yield "batches are too small to be timed one by one"
 
 
+LITTLE_CPU = 0.5
+"""Of the time that workers are busy: with less of it in CPU time, that is said."""
+
+
 def _stage(seen: Seen, hit: Hit) -> Lines:
     end = end_of(seen, hit)
     p = seen.cell.parameters
@@ -263,6 +267,13 @@ def _stage(seen: Seen, hit: Hit) -> Lines:
     one = "worker is" if workers == 1 else f"{workers:g} workers are" if workers else "workers are"
     verb = "busy" if hit.cause is Cause.STAGE_BUSY else "the busiest,"
     yield f"the {end.name}'s {one} {verb} {percent(hit.numbers['occupancy'])}: {shares(end.work)}{detail}"
+    busy = hit.numbers["occupancy"] * (workers or 0.0)
+    if end.cpu is not None and end.cpu < LITTLE_CPU * busy:
+        # A stage lasts from its start to its end, whatever its thread does meanwhile.
+        yield (
+            f"of these {plural(float(f'{busy:.2g}'), 'core')}, only {end.cpu:.2g} are CPU time; in the rest "
+            "they wait in system calls or for a CPU"
+        )
     yield from _waits(seen.other(end))
 
 
@@ -298,7 +309,7 @@ def _cipher(seen: Seen, hit: Hit) -> Lines:
 
 def _link(seen: Seen, hit: Hit) -> Lines:
     wire = hit.numbers.get("wire_bytes_per_second", 0.0)
-    wired = f"{rate(wire)} on the wire ({wire * 8 / 1e9:.3g} Gbit/s)"
+    wired = f"{rate(wire)} on the wire ({significant(wire * 8 / 1e9)} Gbit/s)"
     if hit.cause is Cause.RAW_TCP_REACHED:
         share = percent(hit.numbers["raw_tcp_share"])
         yield f"the path carries {wired}, {share} of what raw TCP can do on it"
@@ -402,7 +413,7 @@ def _acknowledgements(seen: Seen, hit: Hit) -> Lines:
     most = seen.streams / (seen.round_trip / 1e9)
     yield (
         f"{trip}, so {plural(seen.streams, nouns_of(seen.cell).stream)} with a batch in flight each can move "
-        f"{most:,.3g} batches/s; {seen.cell.batches.value:,.3g} were moved"
+        f"{significant(most)} batches/s; {significant(seen.cell.batches.value)} were moved"
     )
 
 
