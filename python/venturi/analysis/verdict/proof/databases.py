@@ -88,6 +88,9 @@ def little_in_flight(seen: Seen) -> Hit | None:
         return None
     lanes = client.workers or seen.streams
     away = seen.round_trip / seen.service if seen.round_trip else 0.0
+    if away < AWAY and busy_ends(seen) and lanes > usable(seen, lanes):
+        # More batches than cores, which are full, whoever fills them: each waits for a turn.
+        return None
     working = computes(seen, lanes * reply)
     full = (server.thread_wanted or 0.0) >= WORKERS or one_thread(seen)
     if away < AWAY and (working is None or working >= IDLE or full):
@@ -111,10 +114,11 @@ def little_in_flight(seen: Seen) -> Hit | None:
 
 
 def fills_cores(seen: Seen) -> bool:
-    """Whether a server has more batches than cores and computes on most of them: more in flight would only
-    wait for these."""
+    """Whether a server has more batches than cores, and it computes on most of these, or they are full: more
+    in flight would only wait for them."""
     lanes = (seen.client.workers or seen.streams) * awaited(seen.client)
-    return lanes > usable(seen, lanes) and (computes(seen, lanes) or 0.0) >= COMPUTES
+    busy = bool(busy_ends(seen)) or (computes(seen, lanes) or 0.0) >= COMPUTES
+    return busy and lanes > usable(seen, lanes)
 
 
 def one_thread(seen: Seen) -> bool:
