@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from venturi.analysis.verdict.causes import Cause, Lack
 from venturi.analysis.verdict.evidence import End, Seen
-from venturi.analysis.verdict.proof.cores import crowded, embedded, shared
+from venturi.analysis.verdict.proof.cores import crowded, embedded, held_up, shared
 from venturi.analysis.verdict.proof.ends import CLIENT_WAITS, LIMITED, WORKERS
 from venturi.analysis.verdict.proof.hit import Hit, beyond, known
 from venturi.analysis.verdict.proof.links import settles
@@ -55,6 +55,10 @@ def link(seen: Seen) -> Hit | None:
         and spare
         and _buffered(seen) is None
         and (sender.receive_window_limited or 0.0) < LIMITED
+        # A link that was made without a rate takes all that its relay passes on.
+        and seen.over is None
+        # Who waits for a CPU does not read.
+        and not any(held_up(seen, end) for end in (sender, receiver))
         # Where raw TCP moves more over the same path, the path takes more.
         and share is None
     ):
