@@ -316,6 +316,11 @@ impl Identity {
         self
     }
 
+    /// Whether both ends share CPUs. A process that is known is one of this host.
+    pub fn is_here(&self) -> Option<bool> {
+        self.same_machine.or(self.pid.map(|_| true))
+    }
+
     /// By what the server itself says.
     fn runs_at(&mut self, place: &Place) {
         let here = Place::here();
