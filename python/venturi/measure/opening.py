@@ -59,6 +59,8 @@ def opened(
             # The name first, so that a run killed at once can be resumed.
             writer.write_scenario(to_toml(scenario))
             writer.write_environment(began)
+        else:
+            endpoints.resumed(writer.read().records())
         observer.begin(endpoints.cells)
         with beside(writer.get_ready, meanwhile):
             endpoints.start(lambda: interrupts.asked)
