@@ -115,6 +115,9 @@ pub trait Session {
     /// never. Where it has read for others as well, another one has to.
     fn idle(&mut self) {}
 
+    /// The trial's time is over: what is refused from now on is not tried again.
+    fn end_retries(&mut self) {}
+
     /// Ends the stream: a put waits until all that was sent is acknowledged; a get that
     /// was stopped early (fixed time, cancel) drops the rest.
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>>;

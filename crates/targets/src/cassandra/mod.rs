@@ -31,6 +31,7 @@ use std::sync::Arc;
 
 use scylla::client::session::Session as Driver;
 use scylla::cluster::Node;
+use scylla::statement::Consistency;
 
 use self::dial::Access;
 use self::execute::{Executor, Stream};
@@ -317,6 +318,9 @@ impl Cassandra {
         };
         let (work, before) = (&ready.work, &ready.before);
         let mut verification = compare(work, effect, before, &found, tallies, self.spec.verify)?;
+        if note.is_some() {
+            count::unjudged(&mut verification, Consistency::One);
+        }
         let warning = ready.limits.warning().map(|warning| {
             format!(
                 "the server warns of such batches ({warning}), which costs it time and lines in its log: raise \

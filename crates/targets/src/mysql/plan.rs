@@ -7,11 +7,13 @@ use super::connection::Connection;
 use super::server::{literal, quoted, Family, Server};
 use super::statement::Statements;
 use super::{MySql, Plan};
+use crate::database::shortened;
 use crate::upsert::{self, Builder, Found, StatementKind, Work};
 use crate::Identity;
 use venturi_base::codec::sql::Dialect;
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::{Error, Kind, Result};
+use venturi_base::limit;
 use venturi_base::meter::readers::listener::pid_of;
 use venturi_base::meter::readers::network::is_own;
 
@@ -221,9 +223,8 @@ async fn packet_limit(connection: &mut Connection) -> Result<usize> {
 
 /// Rows and sums of a table.
 pub(super) async fn found(connection: &mut Connection, table: &Table) -> Result<Found> {
-    let rows = connection
-        .query(&Dialect::MySql.select_found(table))
-        .await?;
+    let select = Dialect::MySql.select_found(table);
+    let rows = limit::patient(shortened(&select), connection.query(&select)).await?;
     let row = rows.into_iter().next().unwrap_or_default();
     let mut numbers = row.into_iter().map(|value| match value {
         // The sum of no rows.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{
     compare, is_own, merged_note, occupied, Builder, Calls, Effect, Executor, Found, Share, Work,
 };
-use crate::database::{connected, drop_statement, exists, numbers, Database, Purpose};
+use crate::database::{connected, drop_statement, exists, numbers, run, Database, Purpose};
 use crate::{each, planned, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::codec::sql::Extra;
 use venturi_base::data::upsert::{Batches, Table};
@@ -91,7 +91,7 @@ impl<D: Upserts> SqlTarget<D> {
         }
         let create = D::DIALECT.create_table(table, batches, &self.database.extra())?;
         let statements = format!("{}; {create}", drop_statement::<D>(&self.table));
-        self.database.run(link, &statements).await?;
+        run(&self.database, link, &statements).await?;
         Ok(Found::default())
     }
 
@@ -109,7 +109,7 @@ impl<D: Upserts> SqlTarget<D> {
     async fn stored_bytes(&self, link: &mut D::Link) -> Result<Option<u64>> {
         let (before, select) = D::stored_bytes(&self.table);
         if let Some(before) = before {
-            self.database.run(link, before).await?;
+            run(&self.database, link, before).await?;
         }
         let numbers = numbers(&self.database, link, &select).await?;
         Ok(numbers.first().and_then(|bytes| u64::try_from(*bytes).ok()))
@@ -167,7 +167,7 @@ impl<D: Upserts> SqlTarget<D> {
         }
         let mut link = self.connect(Purpose::Clean).await?;
         let drop = drop_statement::<D>(&self.table);
-        self.database.run(&mut link, &drop).await
+        run(&self.database, &mut link, &drop).await
     }
 }
 

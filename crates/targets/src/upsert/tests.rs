@@ -161,15 +161,20 @@ impl Run {
     /// One stream's way through `batches` batches; goes on after errors that are not fatal.
     fn new(batches: u64, retries: u32, database: Database) -> Self {
         let spec = spec(batches * 10, json!({"generate": "inline"}));
-        Self::of(work(&spec, 100), &spec, retries, database)
+        let spec = TrialSpec { retries, ..spec };
+        Self::until(work(&spec, 100), &spec, database, false)
     }
 
-    fn of(work: Arc<Work<Maker>>, spec: &TrialSpec, retries: u32, database: Database) -> Self {
+    /// `over`: the trial's time is over when it begins.
+    fn until(work: Arc<Work<Maker>>, spec: &TrialSpec, database: Database, over: bool) -> Self {
         let before = database.found();
         let database = Arc::new(Mutex::new(database));
         let share = Share::new(spec, 0, work.batches.count());
         let executor = Memory(database.clone());
-        let mut calls = Calls::new(work.clone(), share, executor, retries);
+        let mut calls = Calls::new(work.clone(), share, executor, spec.retries);
+        if over {
+            calls.end_retries();
+        }
         let mut errors = Vec::new();
         let mut clock = StageClock::start();
         let begun = clock.last();
@@ -259,6 +264,16 @@ fn a_refused_batch_is_tried_again_as_often_as_allowed() {
     // What is in doubt must not be: it may be there.
     let run = Run::new(10, 2, faulty(&[(3, Fault::InDoubtLost)]));
     assert_eq!((run.errors.len(), run.tally.retries), (1, 0));
+    // Once the trial's time is over, nothing is: the stream ends, with an error if it moved nothing.
+    for (at, rows, errors) in [(1, 10, 0), (0, 90, 1)] {
+        let spec = spec(100, json!({"generate": "inline", "retries": u32::MAX}));
+        let work = work(&spec, 100);
+        let run = Run::until(work, &spec, faulty(&[(at, Fault::Refused)]), true);
+        assert_eq!((run.tally.rows, run.errors.len()), (rows, errors));
+        assert_eq!((run.tally.retries, run.mismatch()), (0, None));
+        let said = "refused 1 times until the trial's time was over: told to";
+        assert!(run.errors.iter().all(|error| error.message == said));
+    }
 }
 
 #[test]
@@ -353,7 +368,7 @@ fn rows_that_overwrite_add_nothing_the_second_time() {
     assert_eq!(run.mismatch(), None);
     // Where keys come again, which row was the last is not known: rows are counted only.
     let spec = spec(100, json!({}));
-    let found = Run::of(work(&spec, 30), &spec, 0, database(&[])).verify();
+    let found = Run::until(work(&spec, 30), &spec, database(&[]), false).verify();
     assert_eq!(
         (found.mismatch, found.achieved, found.rows),
         (None, "count", 30)
@@ -363,7 +378,7 @@ fn rows_that_overwrite_add_nothing_the_second_time() {
 #[test]
 fn keys_that_come_again_are_counted_once() {
     let spec = spec(100, json!({}));
-    let run = Run::of(work(&spec, 30), &spec, 0, Database::default());
+    let run = Run::until(work(&spec, 30), &spec, Database::default(), false);
     let found = run.verify();
     assert_eq!((found.mismatch, found.expected_rows), (None, Some(30)));
     assert_eq!(found.sums.unwrap()[0].found, "4950");
@@ -376,7 +391,7 @@ fn statements_are_built_once_ahead_or_each_time() {
         let work = work(&spec, 100);
         let built = work.builder().built.clone();
         assert_eq!(built.load(SeqCst), at_first);
-        let run = Run::of(work, &spec, 0, Database::default());
+        let run = Run::until(work, &spec, Database::default(), false);
         assert_eq!((run.tally.rows, run.verify().mismatch), (200, None));
         assert_eq!(built.load(SeqCst), after);
         let stages = [Stage::Generate, Stage::Encode].map(|stage| run.stages[stage as usize] > 0);
