@@ -27,8 +27,8 @@ class Columns:
 
 
 def arranged(label: str, table: pa.Table, columns: Columns) -> tuple[pa.Table, Columns]:
-    """The table with a time (ns, UTC), tags as text and values as doubles or int64, sorted by time; and the
-    columns, all of them named. Raises ScenarioError for a column that is missing or cannot be what it shall be."""
+    """The table, sorted by time, with a time (ns, UTC), tags as text and values as doubles or int64; and the
+    columns, all of them named. Raises ScenarioError for a column that is missing or of the wrong kind."""
     import pyarrow as pa
 
     names = table.column_names
