@@ -57,12 +57,27 @@ pub trait Database: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Identity>>;
     /// Executes statements of text; their rows are dropped.
     fn run(&self, link: &mut Self::Link, sql: &str) -> impl Future<Output = Result<()>>;
+    /// An answer's rows, as text.
+    fn ask_all(
+        &self,
+        link: &mut Self::Link,
+        sql: &str,
+    ) -> impl Future<Output = Result<Vec<Vec<Option<String>>>>>;
     /// The values of an answer's first row, as text.
     fn ask(
         &self,
         link: &mut Self::Link,
         sql: &str,
-    ) -> impl Future<Output = Result<Vec<Option<String>>>>;
+    ) -> impl Future<Output = Result<Vec<Option<String>>>> {
+        async move {
+            Ok(self
+                .ask_all(link, sql)
+                .await?
+                .into_iter()
+                .next()
+                .unwrap_or_default())
+        }
+    }
     /// A question whose answer is 0 where there is no such table.
     fn exists(table: &str) -> String;
 }

@@ -163,10 +163,9 @@ impl Tally {
         self.doubt.batches += other.doubt.batches;
         self.doubt.rows += other.doubt.rows;
         self.retries += other.retries;
-        let sums = self.sums.iter_mut().chain(&mut self.doubt.sums);
-        for (sum, more) in sums.zip(other.sums.iter().chain(&other.doubt.sums)) {
-            *sum += more;
-        }
+        add(&mut self.sums, &other.sums);
+        add(&mut self.doubt.least, &other.doubt.least);
+        add(&mut self.doubt.most, &other.doubt.most);
         self
     }
 }
@@ -187,12 +186,20 @@ pub trait Applied {
 /// Sums over the added columns, in the table's order.
 pub type Sums = [i128; MAX_SUMS];
 
+fn add(to: &mut Sums, more: &Sums) {
+    for (to, more) in to.iter_mut().zip(more) {
+        *to += more;
+    }
+}
+
 /// Batches whose answer never came.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Doubt {
     pub batches: u64,
     pub rows: u64,
-    pub sums: Sums,
+    /// Sums over the values below zero, and over those above: any of them may be there.
+    pub least: Sums,
+    pub most: Sums,
 }
 
 /// What an upsert has done to one added column, as decimal numbers.
@@ -201,7 +208,7 @@ pub struct ColumnSum {
     pub column: String,
     /// Over all acknowledged rows.
     pub expected: String,
-    /// Over the rows in doubt.
+    /// What the rows in doubt may add: a sum, or the least and the most where signs differ.
     pub in_doubt: String,
     pub found: String,
 }
@@ -218,6 +225,9 @@ pub struct Verification {
     pub checksum: Option<String>,
     /// Upserts: the columns that are added.
     pub sums: Option<Vec<ColumnSum>>,
+    /// Upserts: rows of which every column was read back and compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_back: Option<u64>,
     /// Bytes that the target holds afterwards, where it tells.
     #[serde(skip)]
     pub stored_bytes: Option<u64>,
@@ -239,6 +249,7 @@ impl Verification {
             expected_checksum: None,
             checksum: None,
             sums: None,
+            read_back: None,
             stored_bytes: None,
             note: None,
             mismatch: None,

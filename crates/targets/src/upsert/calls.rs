@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::work::{Builder, Prepared, Share, Work};
-use crate::{Moved, Session, Tally};
+use crate::{add, Moved, Session, Tally};
 use venturi_base::error::{Error, Fate, Kind, Result};
 use venturi_base::meter::clock::{Stage, StageClock};
 
@@ -104,9 +104,8 @@ impl<B: Builder, E: Executor<Statement = B::Statement>> Calls<B, E> {
     fn acknowledge(&mut self, index: u64, prepared: &Prepared<E::Statement>) -> Moved {
         self.work.acknowledged(index);
         self.tally.rows += prepared.rows;
-        for (sum, added) in self.tally.sums.iter_mut().zip(prepared.sums) {
-            *sum += added;
-        }
+        add(&mut self.tally.sums, &prepared.least);
+        add(&mut self.tally.sums, &prepared.most);
         Moved {
             rows: prepared.rows,
             bytes: prepared.bytes,
@@ -117,9 +116,8 @@ impl<B: Builder, E: Executor<Statement = B::Statement>> Calls<B, E> {
         work.in_doubt(index);
         tally.doubt.batches += 1;
         tally.doubt.rows += prepared.rows;
-        for (sum, added) in tally.doubt.sums.iter_mut().zip(prepared.sums) {
-            *sum += added;
-        }
+        add(&mut tally.doubt.least, &prepared.least);
+        add(&mut tally.doubt.most, &prepared.most);
     }
 }
 
