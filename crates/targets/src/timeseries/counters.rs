@@ -8,8 +8,8 @@ use serde_json::Value;
 use venturi_base::codec::timeseries::Names;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::http1::{Client, Head, Web};
-use venturi_base::secrets::beginning;
 use venturi_base::limit;
+use venturi_base::secrets::beginning;
 
 const MOST_ANSWER: usize = 1 << 20;
 /// Characters of a refusal that are shown.
