@@ -14,6 +14,7 @@ from bench.verdicts.places import (
     both_throttled,
     charrow,
     database_far,
+    database_here,
     database_on_a_slow_disk,
     database_throttled,
     far,
@@ -28,6 +29,7 @@ from bench.verdicts.places import (
     redis,
     redis_busy,
     redis_far,
+    relayed,
     sink,
     sqlite,
     sqlite_locked,
@@ -57,6 +59,8 @@ OR_PATH = _of(Cause.SERVER_OR_PATH)
 DISK = _of(Cause.DISK_BUSY, Cause.DISK_CEILING)
 OTHERS = _of(Cause.CORES_OF_OTHERS)
 IN_FLIGHT = _of(Cause.LITTLE_IN_FLIGHT)
+RELAY = _of(Cause.LINK_RELAY)
+CROWD = _of(Cause.CORES_FULL, Cause.SERVER_WAITED_FOR, Cause.SERVER_LIMIT)
 
 
 def _stage(end: str, stage: str) -> tuple[Verdicts, ...]:
@@ -156,6 +160,22 @@ CASES: tuple[Case, ...] = (
          beside(4 * len(CPUS), ours(*get())), OTHERS),
     Case("others-put", "CPUs that others hold", "4 burning processes a CPU",
          beside(4 * len(CPUS), ours(*put())), OTHERS),
+    # Venturi's own helpers
+    Case("relay-get", "the link's relay", "--link 1ms, no rate",
+         relayed("1ms", *get("--streams", 2)), RELAY, _of(Cause.CORES_FULL)),
+    Case("relay-put", "the link's relay", "--link 1ms, no rate",
+         relayed("1ms", *put("--streams", 2)), RELAY, _of(Cause.CORES_FULL)),
+    Case("relay-small-packets", "the link's relay", "--link '1ms mtu 576', no rate",
+         relayed("1ms mtu 576", *get("--streams", 2)), RELAY, _of(Cause.CORES_FULL)),
+    Case("relay-idle", "server: encode", "--link 1ms, zstd:19",
+         relayed("1ms", *get("--compression", "zstd:19")), _stage("server", "encode")),
+    # Many connections on few CPUs
+    Case("mariadb-crowd", "CPUs, or the server on them", "MariaDB, 60 connections a CPU",
+         database_here("mariadb", "--streams", 60 * len(CPUS)), CROWD),
+    Case("mariadb-falls", "CPUs, or the server on them", "MariaDB, 8 and 60 connections a CPU",
+         database_here("mariadb", "--streams", f"{8 * len(CPUS)},{60 * len(CPUS)}"), CROWD),
+    Case("postgres-crowd", "CPUs, or the server on them", "PostgreSQL, 20 connections a CPU",
+         database_here("postgres", "--streams", 20 * len(CPUS)), CROWD),
     # The path
     Case("link-get", "link", "1 Gbit/s, both ways", linked("1gbit", *get("--streams", 2)), LINK),
     Case("link-put", "link", "1 Gbit/s, both ways", linked("1gbit", *put("--streams", 2)), LINK),

@@ -39,6 +39,11 @@ def ours(*flags: object, serve: tuple[str, ...] = (), serve_within: list[str] | 
     return make
 
 
+def relayed(link: str, *flags: object) -> Make:
+    """Both ends beside the relay of a link that is asked for no rate."""
+    return lambda stand: Trial(("--target", "flight://local", "--link", link, *flags, "--no-ceilings"))
+
+
 def throttled(end: str, cores: float, *flags: object) -> Make:
     """The process of that end has a CPU quota."""
 
@@ -161,6 +166,14 @@ def sqlite_on_a_slow_disk(bytes_per_second: int, *flags: object) -> Make:
     def make(stand: Stand) -> Trial:
         disk = stand.enter(made.slow_disk(stand.place, bytes_per_second))
         return Trial(_upsert(f"sqlite://{disk.directory}/bench.db", *flags), disk.group.inside)
+
+    return make
+
+
+def database_here(name: str, *flags: object, rows: int = 500) -> Make:
+    def make(stand: Stand) -> Trial:
+        server = stand.start(name)
+        return Trial(_upsert(server.url, *server.flags, *flags, rows=rows), environment=server.env)
 
     return make
 

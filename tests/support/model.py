@@ -34,7 +34,7 @@ _EPOCH_NS = 1_790_000_000_000_000_000
 # Limits of a host (bytes/s): memory by threads, disk, cipher and codec by name, the engine's of one thread.
 _MEMORY = {1: 9.0e9}
 _MEMORY_ALL = 11.0e9
-_DISK = {"fsync": 0.9e9, "direct": 1.2e9}
+_DISK = {"fsync": 0.9e9, "direct": 1.2e9, "commit": 20e6}
 _CIPHER = {"seal": 20e9, "open": 18e9}
 _CODEC = {"ipc": (60e9, 90e9), "lz4": (0.7e9, 2.4e9), "zstd": (0.4e9, 1.1e9)}
 # How many times smaller, where the values are not drawn at random.

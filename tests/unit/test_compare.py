@@ -607,18 +607,18 @@ def test_servers_that_run_already(tmp_path: Path) -> None:
 def test_ab_that_is_ended_goes_on(number: signal.Signals, tmp_path: Path) -> None:
     """Its run ends with it, and keeps no trial of servers that have gone."""
     out, given = tmp_path / "run", variables(TMPDIR=str(tmp_path))
-    words = (*(SERVER, SERVER), "--threshold", "90%")
-    with subprocess.Popen(command("ab", *words, "--out", out, *MEASURED), env=given) as ab:
-        wait_until(lambda: (out / "trials.jsonl").exists() and (out / "trials.jsonl").read_bytes())
-        family = [*tree(ab.pid)]
-        ab.send_signal(number)
-    wait_until(lambda: not alive(family))
-    assert ab.returncode == (130 if number == signal.SIGTERM else -number)
-    assert number == signal.SIGKILL or not [*tmp_path.glob(".*.lock")]
-    before = (out / "trials.jsonl").read_text()
-    assert '"failed"' not in before
-    done = venturi("ab", *words, "--resume", out)
-    assert done.returncode == 0, done.stderr
+    with served("flight") as other:
+        words = (SERVER, f"flight://{other}", "--threshold", "90%")
+        with subprocess.Popen(command("ab", *words, "--out", out, *MEASURED), env=given) as ab:
+            wait_until(lambda: (out / "trials.jsonl").exists() and (out / "trials.jsonl").read_bytes())
+            family = [*tree(ab.pid)]
+            ab.send_signal(number)
+        wait_until(lambda: not alive(family))
+        assert ab.returncode == (130 if number == signal.SIGTERM else -number)
+        assert number == signal.SIGKILL or not [*tmp_path.glob(".*.lock")]
+        assert '"failed"' not in (out / "trials.jsonl").read_text()
+        done = venturi("ab", *words, "--resume", out)
+    assert done.returncode == 0 and "of 1 cell" in done.stdout, done.stderr
     trials = [it for it in RunDirectory(out).records() if it["outcome"] == "ok"]
     assert len(trials) == 8 == len({(it["cell"], it["repeat"], it["warmup"]) for it in trials})
 

@@ -174,7 +174,11 @@ def test_a_short_pause_is_a_warning() -> None:
 
 def of(given: dict[str, Any] | None = None, **settings: Any) -> Verdict:
     """The verdict of five like trials."""
-    (cell,) = summarise(upserts.repeated(given, **settings))
+    probes = [
+        {"kind": "disk", "end": "client", "name": "commit", "bytes": 4096 * each, "interval_ns": SECOND}
+        for each in settings.pop("commits", [])
+    ]
+    (cell,) = summarise(upserts.repeated(given, **settings), probes)
     typed = ["venturi", "run", "--target", cell.parameters["target"], "--operation", "upsert"]
     return judge(cell, upserts.ENVIRONMENT | {"command": typed})
 

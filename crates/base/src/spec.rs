@@ -206,6 +206,9 @@ pub struct TrialSpec {
     pub timeout_ns: u64,
     #[serde(default = "tenth_of_a_second")]
     pub sample_interval_ns: u64,
+    /// Processes of this host that Venturi runs beside both ends, by their role: the relay of a link.
+    #[serde(default)]
+    pub helpers: BTreeMap<String, u32>,
 }
 
 fn checksum() -> Verify {

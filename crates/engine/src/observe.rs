@@ -26,6 +26,8 @@ pub struct Samples {
 /// One a trial. Where no samples are wanted it does nothing.
 #[derive(Debug, Default)]
 pub struct Observer {
+    /// The roles of Venturi's helpers, in the order in which they are watched.
+    helpers: Vec<String>,
     prepared: Option<Prepared>,
     sampler: Option<Sampler>,
     taken: Option<Taken>,
@@ -36,8 +38,13 @@ impl Observer {
     /// Opens what will be read: before any clock.
     pub fn new(spec: &TrialSpec, counters: &Arc<[Counters]>) -> Self {
         let interval = Duration::from_nanos(spec.sample_interval_ns);
-        let prepared = (!interval.is_zero()).then(|| Prepared::new(interval, counters.clone()));
+        let prepared = (!interval.is_zero()).then(|| {
+            let mut prepared = Prepared::new(interval, counters.clone());
+            prepared.watch_helpers(spec.helpers.values().copied());
+            prepared
+        });
         Self {
+            helpers: spec.helpers.keys().cloned().collect(),
             prepared,
             ..Self::default()
         }
@@ -55,7 +62,7 @@ impl Observer {
         if !identity.programs.is_empty() {
             return prepared.watch(&identity.programs);
         }
-        let here = identity.same_machine == Some(true) && !identity.samples_itself;
+        let here = identity.is_here() == Some(true) && !identity.samples_itself;
         if let Some(pid) = identity
             .pid
             .filter(|pid| here && *pid != std::process::id())
@@ -98,7 +105,7 @@ impl Observer {
         let mut client = taken.client;
         client.shift(start);
         let seen = End::of(&client, "self", 0, end);
-        let same_machine = record.target.same_machine;
+        let same_machine = record.target.is_here();
         let (clock, server, by) = match (watched, taken.server) {
             (Some(Watched { mut series, clock }), _) => {
                 series.shift(start.saturating_add(clock.offset_ns));
@@ -120,7 +127,14 @@ impl Observer {
         if let Some(served) = served.as_mut().filter(|_| servers > 1) {
             served.of_servers = Some(servers);
         }
-        record.resources = Some(Resources::of(same_machine, clock, seen, served));
+        let mut resources = Resources::of(same_machine, clock, seen, served);
+        for (role, mut series) in self.helpers.into_iter().zip(taken.helpers) {
+            series.shift(start);
+            if let Some(found) = End::of(&series, "client", 0, end) {
+                resources.helpers.insert(role, found);
+            }
+        }
+        record.resources = Some(resources);
         record.samples = Some(Samples { client, server });
         judge(record);
     }

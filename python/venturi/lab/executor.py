@@ -100,7 +100,7 @@ class _OverLinks:
 
         try:
             with self._lab.held(lost):
-                record = self._trial(json.dumps(document), control)
+                record = self._trial(json.dumps(document | {"helpers": self._lab.helpers}), control)
         except OSError as error:
             # Another reason why the trial failed is the first one.
             ended = gone.is_set() or not self._lab.running

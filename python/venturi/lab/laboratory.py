@@ -209,6 +209,11 @@ class Laboratory:
                 raise OSError(f"others were to send {bit_rate(wanted, 4)}, and sent {sent}")
 
     @property
+    def helpers(self) -> dict[str, int]:
+        """The processes that make the link what it is, by role."""
+        return {"relay": self._line.pid}
+
+    @property
     def running(self) -> bool:
         return self._line.running
 

@@ -83,6 +83,11 @@ class Line:
         return piece
 
     @property
+    def pid(self) -> int:
+        """The keeper's."""
+        return self._child.pid
+
+    @property
     def running(self) -> bool:
         """Whether the keeper lives."""
         return self._child.poll() is None

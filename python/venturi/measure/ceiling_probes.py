@@ -155,7 +155,9 @@ def probes(found: Iterable[Cell], path: Path | None = None, servers: int = 1) ->
             want(Probe("memory", end="client", name="copy", threads=threads))
         away = foreign(url, p.get("link") is not None)
         if waits_for_disk(p) and not away:
-            for name in ("fsync", "direct"):
+            # How often a database commits is known of one that the run starts, or has in its process.
+            own = p["operation"] == "upsert" and (is_local(url) or in_process(url))
+            for name in ("fsync", "direct", *(("commit",) if own else ())):
                 want(Probe("disk", end="client", name=name, path=str(_storage(url, path or Path()))))
         for probe in ways:
             want(probe)

@@ -1,6 +1,8 @@
 //! `RESOURCES` of docs/format.md: what processes, hosts and interfaces did over the
 //! interval, from the samples. Shares are parts of the window of `END`, or of CPU time.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::align::Clock;
@@ -21,6 +23,9 @@ pub struct Resources {
     pub sampler: Cost,
     pub client: Option<End>,
     pub server: Option<End>,
+    /// What Venturi runs beside both ends on the client's host, by its role; absent where there is nothing.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub helpers: BTreeMap<String, End>,
 }
 
 /// What sampling cost at both ends.
@@ -147,6 +152,7 @@ impl Resources {
             },
             client,
             server,
+            helpers: BTreeMap::new(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The sampler of the client's end: a thread that notes at every interval what the streams
 //! have moved and what this process and its host have used; also what a foreign server's
-//! process has, where it runs here. A row costs some 0.1 ms; what all cost is measured.
+//! process and Venturi's helpers have, where they run here. A row costs some 0.1 ms; what all cost is measured.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
@@ -19,6 +19,8 @@ pub struct Taken {
     pub client: Series,
     /// Of a foreign server's process on this host.
     pub server: Option<Series>,
+    /// Of Venturi's helpers on this host, in the order in which they are watched.
+    pub helpers: Vec<Series>,
 }
 
 /// Opened before the clock starts, so that nothing has to be opened while it runs.
@@ -28,6 +30,7 @@ pub struct Prepared {
     counters: Arc<[Counters]>,
     client: End,
     server: Option<End>,
+    helpers: Vec<End>,
     sockets: Option<Arc<Sockets>>,
     taken: Taken,
     cost_ns: u64,
@@ -40,6 +43,7 @@ impl Prepared {
             counters,
             client: End::own(),
             server: None,
+            helpers: Vec::new(),
             sockets: None,
             taken: Taken::default(),
             cost_ns: 0,
@@ -61,6 +65,15 @@ impl Prepared {
         self.server = Some(End::of_processes(servers));
     }
 
+    /// Processes of this host that Venturi runs beside both ends.
+    pub fn watch_helpers(&mut self, helpers: impl IntoIterator<Item = u32>) {
+        self.helpers = helpers
+            .into_iter()
+            .map(|pid| End::of_process(Some(pid)))
+            .collect();
+        self.taken.helpers = vec![Series::default(); self.helpers.len()];
+    }
+
     /// One row, now.
     pub fn take(&mut self) {
         let before = thread_cpu_ns();
@@ -73,6 +86,7 @@ impl Prepared {
         if self.taken.client.is_full() {
             self.taken.client.halve();
             self.taken.server.as_mut().map(Series::halve);
+            self.taken.helpers.iter_mut().for_each(Series::halve);
             self.interval *= 2;
         }
         let series = &mut self.taken.client;
@@ -94,7 +108,12 @@ impl Prepared {
             let series = self.taken.server.get_or_insert_default();
             series.begin_row(monotonic_ns());
             end.read(series);
-            series.end_row(0); // the client's rows hold the cost of both
+            series.end_row(0); // the client's rows hold the cost of all
+        }
+        for (end, series) in self.helpers.iter_mut().zip(&mut self.taken.helpers) {
+            series.begin_row(monotonic_ns());
+            end.read(series);
+            series.end_row(0);
         }
         self.taken.client.end_row(self.cost_ns + spent);
     }
@@ -195,6 +214,7 @@ mod tests {
         let counters = Counters::row(2);
         let mut prepared = Prepared::new(HOUR, counters.clone());
         prepared.watch(&[std::process::id()]);
+        prepared.watch_helpers([std::process::id()]);
         prepared.take();
         let start = Instant::now();
         (0..3).for_each(|_| prepared.take());
@@ -218,6 +238,8 @@ mod tests {
             cfg!(target_os = "linux")
         );
         assert!(!server.columns.contains_key("host_busy_ns"));
+        assert_eq!(taken.helpers[0].rows(), rows);
+        assert_eq!(taken.helpers[0].columns.len(), server.columns.len());
     }
 
     #[test]

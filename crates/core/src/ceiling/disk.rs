@@ -1,14 +1,16 @@
-//! Sequential write: how fast a directory's disk takes a stream of data and keeps it.
+//! How fast a directory's disk takes data and keeps it.
 //!
 //! - `fsync`: through the page cache, synced piece by piece, the last sync included.
 //! - `direct`: with direct I/O, past the cache, one write at a time, synced at the end.
+//! - `commit`: a block after the other, each synced before the next is written, within space that the
+//!   file has already: what a log does of a database that commits one by one. The others write in order.
 //!
 //! The data cannot be compressed, and no two blocks of them are equal. The file loses its
 //! name the moment it is open, so that nothing stays behind, however the probe ends.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -30,6 +32,7 @@ const SHARE_OF_FREE: u64 = 4;
 pub enum Way {
     Fsync,
     Direct,
+    Commit,
 }
 
 impl Way {
@@ -37,8 +40,9 @@ impl Way {
         match name {
             "fsync" => Ok(Way::Fsync),
             "direct" => Ok(Way::Direct),
+            "commit" => Ok(Way::Commit),
             _ => Err(Error::usage(format!(
-                "disk: no way of writing is called {name:?}; known: fsync, direct"
+                "disk: no way of writing is called {name:?}; known: fsync, direct, commit"
             ))),
         }
     }
@@ -62,7 +66,7 @@ pub fn write(
         return Err(Error::new(Kind::Io, message));
     }
     let mut file = match way {
-        Way::Fsync => nameless(directory, 0).map_err(failed)?,
+        Way::Fsync | Way::Commit => nameless(directory, 0).map_err(failed)?,
         Way::Direct => direct(directory)?,
     };
     let mut memory = vec![0; PIECE + BLOCK];
@@ -70,6 +74,11 @@ pub fn write(
     let piece = &mut memory[skipped..skipped + PIECE];
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     Random(now.map_or(0, |since| since.as_nanos() as u64)).fill(piece);
+    if way == Way::Commit {
+        file.write_all(piece).map_err(failed)?;
+        file.sync_all().map_err(failed)?;
+        return commits(&file, piece, most, duration, cancelled).map_err(failed)?;
+    }
 
     let start = Instant::now();
     let (mut bytes, mut unsynced, mut sync_at) = (0u64, 0u64, FIRST_SYNC);
@@ -98,6 +107,33 @@ pub fn write(
         bytes,
         interval_ns: start.elapsed().as_nanos() as u64,
     })
+}
+
+/// Block by block, each on the disk before the next is written; from the start again at the end.
+fn commits(
+    file: &File,
+    piece: &[u8],
+    most: u64,
+    duration: Duration,
+    cancelled: &(dyn Fn() -> bool + Sync),
+) -> io::Result<Result<Probe>> {
+    let start = Instant::now();
+    let mut bytes = 0;
+    while bytes < most && (bytes == 0 || start.elapsed() < duration) {
+        if cancelled() {
+            return Ok(Err(Error::cancelled()));
+        }
+        let at = bytes as usize % piece.len();
+        // What is written differs from what is there: another block of the piece.
+        let from = (at + BLOCK) % piece.len();
+        file.write_all_at(&piece[from..from + BLOCK], at as u64)?;
+        file.sync_data()?;
+        bytes += BLOCK as u64;
+    }
+    Ok(Ok(Probe {
+        bytes,
+        interval_ns: start.elapsed().as_nanos() as u64,
+    }))
 }
 
 /// A file without a name.
@@ -265,17 +301,20 @@ mod tests {
         .unwrap();
         assert_eq!(found.bytes, MOST);
         assert!(found.interval_ns > 0);
+        let quick = Duration::from_nanos(1);
+        let found = write(&place.0, Way::Commit, MOST, quick, &|| false).unwrap();
+        assert_eq!(found.bytes, BLOCK as u64, "one at the least");
         assert_eq!(place.left(), 0);
     }
 
     #[test]
     fn a_cancelled_write_leaves_nothing() {
         let place = Directory::make(&std::env::temp_dir(), "cancelled");
-        let error = write(&place.0, Way::Fsync, MOST, Duration::from_secs(20), &|| {
-            true
-        })
-        .unwrap_err();
-        assert_eq!(error.kind, Kind::Cancelled);
+        for way in [Way::Fsync, Way::Commit] {
+            let long = Duration::from_secs(20);
+            let error = write(&place.0, way, MOST, long, &|| true).unwrap_err();
+            assert_eq!(error.kind, Kind::Cancelled);
+        }
         assert_eq!(place.left(), 0);
     }
 

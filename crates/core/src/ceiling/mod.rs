@@ -60,7 +60,7 @@ impl ProbeSpec {
 pub enum HostSpec {
     /// Copies in memory on so many threads.
     Memory { threads: usize, duration_ns: u64 },
-    /// Writes into a directory, `fsync` or `direct`, so many bytes at most.
+    /// Writes into a directory, `fsync`, `direct` or `commit`, so many bytes at most.
     Disk {
         name: String,
         path: PathBuf,

@@ -26,12 +26,15 @@ const FIELDS: &str = "\
 /schedule: rate intended late max_lag_ns
 /instrument: clock_read_ns clock_reads share
 /samples: client server
-/resources: same_machine clock sampler client server";
+/resources: same_machine clock sampler client server helpers
+/resources/helpers: relay";
 
 #[test]
 fn the_fields_are_those_of_the_format() {
     let peer = Peer::all(1, Script::of(5));
-    let record = run_peer(&spec(1, 1, r#", "rate": 1000"#), peer);
+    let helper = std::process::id();
+    let more = format!(r#", "rate": 1000, "helpers": {{"relay": {helper}}}"#);
+    let record = run_peer(&spec(1, 1, &more), peer);
     let json: Value = serde_json::from_str(&record.to_json()).unwrap();
     for line in FIELDS.lines() {
         let (path, names) = line.split_once(": ").unwrap();
@@ -43,6 +46,7 @@ fn the_fields_are_those_of_the_format() {
     assert_eq!(json["stages"]["server"]["encode"], 5);
     assert_eq!(json["workers"]["server"]["time_ns"], 5);
     assert_eq!(json["cpu"]["server"]["user_ns"], 7);
+    assert_eq!(json["resources"]["same_machine"], true, "its pid is known");
 }
 
 #[test]

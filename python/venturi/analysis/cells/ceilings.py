@@ -36,6 +36,9 @@ OVER = 1.05
 
 RAW_TCP, RAW_PIPE, ENGINE, MEMORY, DISK = "raw TCP", "raw pipe", "engine", "memory copy", "disk"
 RAW_UNIX, CIPHER, LINK = "raw Unix socket", "AES-128-GCM", "link"
+COMMITS = "disk commits"
+COMMIT_BYTES = 4096
+"""Of one commit that was probed."""
 SOCKETS = {"tcp": RAW_TCP, "unix": RAW_UNIX}
 """Limits of bare sockets, by the kind of their probes."""
 SOCKETLESS = (*FILES, *NO_PLACE, *DRIVERS)
@@ -222,6 +225,7 @@ class Limits:
             *(_of_payload(one, parameters, payload_per_wire) for one in self._cipher(parameters, records)),
             *self._codec(parameters, message_bytes, records),
             self._disk(parameters, records),
+            self._commits(parameters, message_bytes, records),
         ]
         limits = _held_against(found, done)
         # What passed sockets, or a pipe, faster than memory is copied stayed in the processor's cache,
@@ -351,7 +355,25 @@ class Limits:
         """The better way of writing, where what is put stays on this host's disk."""
         if not waits_for_disk(parameters) or not _same_machine(parameters, records):
             return None
-        return self._best(DISK, self._found.get("disk", ()))
+        keys = (key for key in self._found.get("disk", ()) if key[1] != "commit")
+        return self._best(DISK, keys)
+
+    def _commits(
+        self, parameters: Mapping[str, Any], size: float | None, records: Sequence[Mapping[str, Any]]
+    ) -> Ceiling | None:
+        """Payload in batches of which each connection has one at a time that waits for its commit. Commits of
+        several connections may be on the disk together."""
+        p = parameters
+        if p.get("operation") != "upsert" or not size or not waits_for_disk(p):
+            return None
+        found = [key for key in self._found.get("disk", ()) if key[1] == "commit"]
+        if not found or not _same_machine(p, records):
+            return None
+        samples = [
+            sample for key in found for values in self._found["disk"][key].values() for sample in values
+        ]
+        batches = float(p.get("streams") or 1) * float(p.get("in_flight") or 1)
+        return _scaled(self._ceiling(COMMITS, samples), size * batches / COMMIT_BYTES)
 
     def _best(self, name: str, keys: Iterable[tuple[Any, ...]]) -> Ceiling | None:
         """The probe of the highest median of these."""
@@ -412,7 +434,13 @@ def share(binding_name: str | None, passed: bool = False) -> str:
     `of raw TCP (a reference)`."""
     if binding_name is None:
         return ""
-    named = {ENGINE: "the engine's limit", DISK: "the disk", LINK: "the link", RAW_UNIX: "a raw Unix socket"}
+    named = {
+        COMMITS: "the disk's commits",
+        ENGINE: "the engine's limit",
+        DISK: "the disk",
+        LINK: "the link",
+        RAW_UNIX: "a raw Unix socket",
+    }
     text = f"of {named.get(binding_name, binding_name)}"
     return f"{text} (a reference)" if passed else text
 

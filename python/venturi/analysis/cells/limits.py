@@ -69,7 +69,8 @@ def title(line: Mapping[str, Any]) -> str:
     if kind == "memory":
         return f"memory copy, {_count(line.get('threads'), 'core')}"
     if kind == "disk":
-        return "disk, with fsync" if name == "fsync" else "disk, direct I/O"
+        ways = {"fsync": "with fsync", "commit": "commits of 4 KiB, one after another"}
+        return f"disk, {ways.get(name, 'direct I/O')}"
     if kind == "cipher":
         return f"{CIPHER} {name}, 1 core"
     if kind == "codec":

@@ -183,6 +183,10 @@ class Cause(Name):
         "disk-ceiling", "disk", "The result is what the disk writes in order.",
         ("disk_share",), (_BATCHES, *_COMMITS, *_STREAMS, "durable"),
     )  # fmt: skip
+    DISK_COMMITS = (
+        "disk-commits", "disk", "Each batch waits for its commit, and the disk does few more one by one.",
+        ("commit_share", "commits_per_second"), (_BATCHES, *_COMMITS, *_STREAMS, "durable"),
+    )  # fmt: skip
     MEMORY_BANDWIDTH = (
         "memory-bandwidth", "memory", "Payload moves nearly as fast as memory can be copied.",
         ("memory_copy_share", "payload_bytes_per_second"), (_BATCHES, "verify"),

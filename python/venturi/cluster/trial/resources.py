@@ -60,6 +60,8 @@ def merged(parts: Sequence[Seen], lead: Seen, error_ns: int = 0) -> dict[str, An
         },
         "client": client,
         "server": server,
+        # All loaders are beside the same ones.
+        **({"helpers": view["helpers"]} if view.get("helpers") else {}),
     }
 
 

@@ -28,6 +28,7 @@ ORDER: tuple[Callable[[Seen], Hit | None], ...] = (
     path.link,
     path.disk,
     path.memory,
+    databases.commits,
     databases.little_in_flight,
     path.flow_control,
     links.held_back,

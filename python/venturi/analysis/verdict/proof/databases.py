@@ -4,15 +4,26 @@ a database that reports nothing of itself.
 
 from __future__ import annotations
 
+from venturi.analysis.cells.ceilings import COMMITS
 from venturi.analysis.verdict.causes import Cause, Lack
 from venturi.analysis.verdict.evidence import Seen
-from venturi.analysis.verdict.proof.cores import COMPUTES, IDLE, busy_ends, computes, held_up, usable
+from venturi.analysis.verdict.proof.cores import (
+    COMPUTES,
+    IDLE,
+    busy_ends,
+    computes,
+    embedded,
+    held_up,
+    usable,
+)
 from venturi.analysis.verdict.proof.ends import CLIENT_WAITS, WORKERS, awaited, waited_for
 from venturi.analysis.verdict.proof.hit import Hit, beyond, known
-from venturi.analysis.verdict.proof.path import disk
+from venturi.analysis.verdict.proof.path import disk, writer
 
 DELAYED = 0.2
 """Share of the time that a server's threads could run in which no CPU was free, from which it is said."""
+COMMITTED = 0.5
+"""Share of the disk's commits from which these are the limit, if all of its margin is above."""
 DISK_SEEN = 0.3
 """Busy share of a disk from which it is named beside waiting that nothing else explains."""
 AWAY = 0.5
@@ -26,7 +37,7 @@ def engine(seen: Seen) -> Hit | None:
         return None
     if held_up(seen, client):
         return None
-    narrow = disk(seen)
+    narrow = disk(seen) or commits(seen)
     if narrow is not None:
         return narrow
     threads = client.threads or client.workers or 1.0
@@ -48,6 +59,19 @@ def engine(seen: Seen) -> Hit | None:
     )
 
 
+def commits(seen: Seen) -> Hit | None:
+    """Batches wait for their commits: surely more than half of what the disk does of them one after another.
+    A commit may take a database more than one, and the rest of a batch's time is other work."""
+    share, limit = seen.cell.shares.get(COMMITS), seen.cell.ceilings.get(COMMITS)
+    if share is None or limit is None or COMMITS in seen.cell.passed or (share.low or 0.0) < COMMITTED:
+        return None
+    batches, part = seen.cell.batches.value, share.value or 0.0
+    each = seen.streams * float(seen.cell.parameters.get("in_flight") or 1)
+    numbers = known(commit_share=part, commits_per_second=batches / part / each if batches and part else None)
+    end = writer(seen, seen.client if embedded(seen) else seen.server)
+    return Hit(Cause.DISK_COMMITS, end, None, beyond(share.low or 0.0, COMMITTED), numbers)
+
+
 def disk_busy(seen: Seen) -> float:
     """Busy share of the busiest disk that either end sees; 0 where none was looked at."""
     return max((e.disk_busy or 0.0 for e in (seen.client, seen.server)), default=0.0)
@@ -64,6 +88,9 @@ def little_in_flight(seen: Seen) -> Hit | None:
         return None
     lanes = client.workers or seen.streams
     away = seen.round_trip / seen.service if seen.round_trip else 0.0
+    if away < AWAY and busy_ends(seen) and lanes > usable(seen, lanes):
+        # More batches than cores, which are full, whoever fills them: each waits for a turn.
+        return None
     working = computes(seen, lanes * reply)
     full = (server.thread_wanted or 0.0) >= WORKERS or one_thread(seen)
     if away < AWAY and (working is None or working >= IDLE or full):
@@ -87,10 +114,11 @@ def little_in_flight(seen: Seen) -> Hit | None:
 
 
 def fills_cores(seen: Seen) -> bool:
-    """Whether a server has more batches than cores and computes on most of them: more in flight would only
-    wait for these."""
+    """Whether a server has more batches than cores, and it computes on most of these, or they are full: more
+    in flight would only wait for them."""
     lanes = (seen.client.workers or seen.streams) * awaited(seen.client)
-    return lanes > usable(seen, lanes) and (computes(seen, lanes) or 0.0) >= COMPUTES
+    busy = bool(busy_ends(seen)) or (computes(seen, lanes) or 0.0) >= COMPUTES
+    return busy and lanes > usable(seen, lanes)
 
 
 def one_thread(seen: Seen) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from venturi.analysis.verdict.causes import Cause, Lack
 from venturi.analysis.verdict.evidence import End, Seen
-from venturi.analysis.verdict.proof.cores import crowded, embedded, shared
+from venturi.analysis.verdict.proof.cores import crowded, embedded, held_up, shared
 from venturi.analysis.verdict.proof.ends import CLIENT_WAITS, LIMITED, WORKERS
 from venturi.analysis.verdict.proof.hit import Hit, beyond, known
 from venturi.analysis.verdict.proof.links import settles
@@ -55,6 +55,10 @@ def link(seen: Seen) -> Hit | None:
         and spare
         and _buffered(seen) is None
         and (sender.receive_window_limited or 0.0) < LIMITED
+        # A link that was made without a rate takes all that its relay passes on.
+        and seen.over is None
+        # Who waits for a CPU does not read.
+        and not any(held_up(seen, end) for end in (sender, receiver))
         # Where raw TCP moves more over the same path, the path takes more.
         and share is None
     ):
@@ -92,14 +96,14 @@ def disk(seen: Seen) -> Hit | None:
         numbers = known(
             busy=busy, disk_bytes_per_second=end.disk_rate or 0.0, tasks_waited=end.psi_io or None
         )
-        return Hit(Cause.DISK_BUSY, _writer(seen, end), None, beyond(busy, DISK - 0.01), numbers)
+        return Hit(Cause.DISK_BUSY, writer(seen, end), None, beyond(busy, DISK - 0.01), numbers)
     share = seen.of("disk")
     if share is not None and share >= DISK:
         return Hit(Cause.DISK_CEILING, "server", None, beyond(share, DISK - 0.01), {"disk_share": share})
     return None
 
 
-def _writer(seen: Seen, end: End) -> str:
+def writer(seen: Seen, end: End) -> str:
     """Whose disk it is: on one machine both ends see the same, and a database's own process writes to it."""
     own = not seen.cell.in_rows or embedded(seen)
     return end.name if own or not shared(seen) else seen.server.name

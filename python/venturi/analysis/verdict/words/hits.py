@@ -102,6 +102,7 @@ TITLES = {
     Cause.LOSS: "link: losses",
     Cause.SLOW_START: "flow control: TCP's start",
     **dict.fromkeys((Cause.DISK_BUSY, Cause.DISK_CEILING), "disk of the {end}"),
+    Cause.DISK_COMMITS: "disk of the {end}: commits",
     Cause.MEMORY_BANDWIDTH: "memory bandwidth",
     Cause.LITTLE_IN_FLIGHT: "too little in flight",
     Cause.HTTP2_WINDOW: "flow control: HTTP/2 window",
@@ -321,6 +322,11 @@ def _link(seen: Seen, hit: Hit) -> Lines:
 
 
 def _disk(seen: Seen, hit: Hit) -> Lines:
+    if hit.cause is Cause.DISK_COMMITS:
+        share, most = percent(hit.numbers["commit_share"]), hit.numbers.get("commits_per_second")
+        known = f"the {most:,.0f} commits a second" if most else "the commits"
+        yield f"a batch waits for its commit: a connection does {share} of {known} that the disk can do"
+        return
     if hit.cause is Cause.DISK_CEILING:
         yield f"{percent(hit.numbers['disk_share'])} of what the disk writes in order"
         return
@@ -469,7 +475,7 @@ _LINES: dict[Cause, Callable[[Seen, Hit], Lines]] = {
     **dict.fromkeys((Cause.STAGE_BUSY, Cause.STAGE_BUSIEST), _stage),
     **dict.fromkeys((Cause.RAW_TCP_REACHED, Cause.INTERFACE_FULL, Cause.SOCKET_BLOCKED), _link),
     **dict.fromkeys((Cause.LINK_FULL, Cause.LINK_SHARED), links.full),
-    **dict.fromkeys((Cause.DISK_BUSY, Cause.DISK_CEILING), _disk),
+    **dict.fromkeys((Cause.DISK_BUSY, Cause.DISK_CEILING, Cause.DISK_COMMITS), _disk),
     Cause.MEMORY_BANDWIDTH: _memory,
     Cause.LITTLE_IN_FLIGHT: databases.little_in_flight,
     Cause.HTTP2_WINDOW: _window,
