@@ -217,7 +217,7 @@ def test_a_foreign_host_has_no_ceiling_and_says_why(tmp_path: Path) -> None:
 
 def test_exit_codes() -> None:
     def code(failed: int, *kinds: str, trials: int = 4, interrupted: bool = False) -> int:
-        return exit_code(Result(trials, failed, interrupted, set(kinds)))
+        return exit_code(Result(trials, failed, interrupted=interrupted, kinds=set(kinds)))
 
     assert code(0) == 0
     assert code(1, "lost") == code(1, "unreachable") == code(4, "unreachable", "lost") == 5

@@ -145,8 +145,10 @@ mod tests {
             return false;
         }
         let mut own = Own::new();
-        println!("\nwatching");
         let told = std::thread::spawn(|| std::io::stdin().read_line(&mut String::new()));
+        own.park(STEP);
+        // SAFETY: it only tells the number of the calling thread.
+        println!("\nwatching {}", unsafe { libc::gettid() });
         while !told.is_finished() {
             own.park(STEP);
         }
@@ -174,7 +176,12 @@ mod tests {
             let mut found = lines.by_ref().map(|line| line.unwrap());
             found.find(|line| line.starts_with(begin)).unwrap()
         };
-        line("watching");
+        let thread = line("watching")[9..].to_owned();
+        let stat = format!("/proc/{}/task/{thread}/stat", child.id());
+        // Only its sleep is looked at: it is stopped there.
+        while !std::fs::read_to_string(&stat).unwrap().contains(") S ") {
+            std::thread::yield_now();
+        }
         let signal = |signal| {
             // SAFETY: our own child, which has not been waited for.
             assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
@@ -240,6 +247,16 @@ mod tests {
             ended.store(true, Relaxed);
             assert_eq!(paused, 0);
         });
+    }
+
+    #[test]
+    fn waiting_for_a_lock_is_no_pause() {
+        let mut own = Own::new();
+        own.park(Duration::from_millis(1));
+        let (_holder, lock) = std::sync::mpsc::channel::<()>();
+        lock.recv_timeout(2 * LEAST).unwrap_err();
+        own.park(Duration::from_millis(1));
+        assert_eq!(own.total_ns(), Some(0));
     }
 
     #[test]
