@@ -28,7 +28,7 @@ async fn feed(client: bool, bytes: &[u8]) -> std::io::Result<()> {
     if client {
         for expect in [Expect::Flight, Expect::Other] {
             let stream = connection.request(&[(":path".into(), b"/".to_vec())], expect);
-            connection.end(stream);
+            connection.end(stream.expect("nothing has been read yet"));
         }
     }
     while let Ok(event) = poll_fn(|cx| connection.poll_event(cx)).await {

@@ -64,6 +64,8 @@ def test_options_of_the_server_and_of_others(mariadb: Database) -> None:
     assert mariadb.run_sql("SHOW TABLES LIKE 'my_new%'") == []
     line = refusal(mariadb.url, "venturi_init", options={"init": ["SET no_such = 1"]})
     assert 'init "SET no_such = 1"' in line and "1193" in line
+    line = refusal(mariadb.url, "venturi_init", options={"init": ["SET sql_mode = 'NO_BACKSLASH_ESCAPES'"]})
+    assert "--init sets the sql_mode NO_BACKSLASH_ESCAPES" in line
     assert "answers one statement before it takes the next" in refusal(mariadb.url, "venturi_x", in_flight=2)
 
 

@@ -25,16 +25,10 @@ def stream(
 ) -> dict[str, Any]:
     """A stream that moves evenly from its start to its end."""
     return {
-        "stream": number,
-        "thread": thread,
-        "rows": rows,
-        "batches": rows // 10,
-        "payload_bytes": rows * ROW_BYTES,
-        "start_ns": start_ms * MS,
-        "first_batch_ns": (start_ms + batch_ms) * MS,
-        "end_ns": end_ms * MS,
-        "connect_ns": 5,
-        "stages": {"receive": (end_ms - start_ms) * MS},
+        **{"stream": number, "thread": thread, "rows": rows, "batches": rows // 10},
+        **{"payload_bytes": rows * ROW_BYTES, "start_ns": start_ms * MS},
+        **{"first_batch_ns": (start_ms + batch_ms) * MS, "end_ns": end_ms * MS},
+        **{"connect_ns": 5, "stages": {"receive": (end_ms - start_ms) * MS}},
     }
 
 
@@ -74,27 +68,16 @@ def record(
         "outcome": "ok",
         "error": None,
         "target": {
-            "address": "10.77.0.1:31337",
-            "software": "venturi",
-            "reference": True,
-            "protocol": "perf",
+            **{"address": "10.77.0.1:31337", "software": "venturi", "reference": True, "protocol": "perf"},
         },
         "counts": {
-            "rows": rows,
-            "batches": sum(s["batches"] for s in streams),
-            "payload_bytes": rows * ROW_BYTES,
-            "wire_bytes": rows * 9,
-            "stored_bytes": None,
+            **{"rows": rows, "batches": sum(s["batches"] for s in streams)},
+            **{"payload_bytes": rows * ROW_BYTES, "wire_bytes": rows * 9, "stored_bytes": None},
         },
         "times": {
-            "started_unix_ns": AGREED,
-            "setup_ns": 7,
-            "interval_ns": interval,
-            "verify_ns": 0,
-            "start_skew_ns": max(s["start_ns"] for s in streams),
-            "steady_ns": window,
-            "steady_rows": round(steady),
-            "steady_payload_bytes": round(steady) * ROW_BYTES,
+            **{"started_unix_ns": AGREED, "setup_ns": 7, "interval_ns": interval, "verify_ns": 0},
+            **{"start_skew_ns": max(s["start_ns"] for s in streams), "steady_ns": window},
+            **{"steady_rows": round(steady), "steady_payload_bytes": round(steady) * ROW_BYTES},
         },
         "verification": {
             **{"requested": "checksum", "achieved": "none", "expected_rows": None, "rows": rows},

@@ -38,22 +38,15 @@ def spread(loaders: int, servers: int = 1, slow: int | None = None) -> synthetic
                     stream["end_ns"] //= 2
             hosts.append(
                 {
-                    "host": f"loader-{i + 1}",
-                    "address": ADDRESSES[i % len(ADDRESSES)],
-                    "node": f"node{i + 1}",
-                    "role": "loader",
-                    "lead": i == 0,
-                    "streams": [first, count],
-                    "rows": sum(s["rows"] for s in own),
-                    "batches": sum(s["batches"] for s in own),
-                    "payload_bytes": sum(s["payload_bytes"] for s in own),
-                    "interval_ns": took,
-                    "start_skew_ns": 100_000 * (i + 1),
-                    "clock": {"offset_ns": -1_500_000 * i, "uncertainty_ns": 40_000},
-                    "cpu": {"user_ns": took // 4, "system_ns": took // 4},
-                    "resources": {"host": {"cores": 8, "busy_share": 0.1 * (i + 1)}},
-                    "outcome": "ok",
-                    "error": None,
+                    **{"host": f"loader-{i + 1}", "address": ADDRESSES[i % len(ADDRESSES)]},
+                    **{"node": f"node{i + 1}", "role": "loader", "lead": i == 0, "streams": [first, count]},
+                    **{"rows": sum(s["rows"] for s in own), "batches": sum(s["batches"] for s in own)},
+                    **{"payload_bytes": sum(s["payload_bytes"] for s in own), "interval_ns": took},
+                    **{"start_skew_ns": 100_000 * (i + 1)},
+                    **{"clock": {"offset_ns": -1_500_000 * i, "uncertainty_ns": 40_000}},
+                    **{"cpu": {"user_ns": took // 4, "system_ns": took // 4}},
+                    **{"resources": {"host": {"cores": 8, "busy_share": 0.1 * (i + 1)}}, "outcome": "ok"},
+                    **{"error": None},
                 }
             )
             first += count

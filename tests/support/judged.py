@@ -82,15 +82,10 @@ class Place:
         if way.operation == "upsert" or (way.operation == "put" and self.system.blocks):
             options.setdefault("table", TABLE)
         spec = {
-            "trial": f"{time.monotonic_ns():x}",
-            "target": url or self.server.url,
-            "operation": way.operation,
-            "data": DATA[way.operation],
-            "rows_per_batch": 100,
-            "rows_per_stream": 2000,
-            "streams": STREAMS,
-            "threads": more.get("streams", STREAMS),
-            "timeout_ns": 300_000_000_000,
+            **{"trial": f"{time.monotonic_ns():x}", "target": url or self.server.url},
+            **{"operation": way.operation, "data": DATA[way.operation], "rows_per_batch": 100},
+            **{"rows_per_stream": 2000, "streams": STREAMS, "threads": more.get("streams", STREAMS)},
+            **{"timeout_ns": 300_000_000_000},
             **way.more,
             **more,
             "options": {name: value for name, value in options.items() if value is not None},

@@ -33,25 +33,11 @@ MOST_CONNECTIONS = 4
 
 def parameters(streams: int = 4, rows_per_batch: int = 500, **more: Any) -> dict[str, Any]:
     return {
-        "operation": "upsert",
-        "place": "local",
-        "target": "mysql://local/venturi",
-        "data": "usage",
-        "working_set": 1_000_000,
-        "seed": 1,
-        "row_bytes": ROW_BYTES,
-        "rows_per_batch": rows_per_batch,
-        "rows_per_stream": None,
-        "duration_ns": 10 * SECOND,
-        "streams": streams,
-        "threads": streams,
-        "in_flight": 1,
-        "generate": "ahead",
-        "max_errors": 0,
-        "retries": 0,
-        "statement": "text",
-        "rate": None,
-        "verify": "checksum",
+        **{"operation": "upsert", "place": "local", "target": "mysql://local/venturi", "data": "usage"},
+        **{"working_set": 1_000_000, "seed": 1, "row_bytes": ROW_BYTES, "rows_per_batch": rows_per_batch},
+        **{"rows_per_stream": None, "duration_ns": 10 * SECOND, "streams": streams, "threads": streams},
+        **{"in_flight": 1, "generate": "ahead", "max_errors": 0, "retries": 0, "statement": "text"},
+        **{"rate": None, "verify": "checksum"},
         **more,
     }
 

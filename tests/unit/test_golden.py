@@ -20,6 +20,10 @@ from support.golden import kept
 from support.records_schema import VALIDATOR
 from support.run import DATA, TESTS, venturi
 from support.synthetic import ENVIRONMENT, cells, make_run, without_server
+from venturi.analysis.results import load
+from venturi.analysis.verdict.words.findings import spelled
+from venturi.analysis.words.wording import nouns_of
+from venturi.store import reference
 
 pytestmark = pytest.mark.usefixtures("servers_in_process")
 
@@ -98,6 +102,47 @@ def test_nothing_is_kept_that_is_not_compared() -> None:
     named = re.findall(r'kept\(\s*"([\w-]+)"', sources)
     named += [f"verdicts-{table.stem}" for table in (DATA / "verdicts").iterdir()]
     assert {path.stem for path in (DATA / "golden").iterdir()} == {*TYPED, *named}
+
+
+CHANGES = (
+    "{a} against {b} cannot be told: {v}",
+    r"still rising at {a} \([^;]*; {v}[^)]* from {b}\)",
+    r"{a} already moves? {v} of the most",
+    r"highest with {b} \([^)]*\); {a} lose {v}",
+)
+"""Sentences of a sweep: `a` and `b` are points, `v` how they compare in percent."""
+
+
+def test_sentences_have_the_numbers_that_a_reader_computes_from_the_tables(runs: Path) -> None:
+    names = ("flight", "charrow", "ingest", "upsert", "gets", "foreign", "failed", "places", "old", "new")
+    counted, wrong = 0, []
+    for run in (*(runs / name for name in names), *(f"reference:{name}" for name in reference.SETS)):
+        results, table = load(run), dict[str, list[float]]()
+        for row in results.directory.trials().to_pylist():
+            if row["outcome"] == "ok" and not row["warmup"]:
+                rows = row["operation"] in ("upsert", "ingest") or row["bytes_per_second"] is None
+                table.setdefault(row["cell"], []).append(
+                    row["rows_per_second" if rows else "bytes_per_second"]
+                )
+        for found in (one for one in results.findings if "like sizes together" not in one.sentence):
+            cells = [cell for cell in results.cells if cell.name in found.cells]
+            at = {
+                spelled(found.axis, cell.parameters[found.axis], nouns_of(cell)): statistics.median(
+                    table[cell.name]
+                )
+                for cell in cells
+            }
+            points = "|".join(map(re.escape, sorted(at, key=len, reverse=True)))
+            for change in CHANGES:
+                pattern = change.format(a=f"(?P<a>{points})", b=f"(?P<b>{points})", v=r"(?P<v>[+-]?\d+) %")
+                for said in re.finditer(pattern, "; ".join(found.lines)):
+                    base = said.groupdict().get("b") or max(at, key=lambda point: at[point])
+                    told = int(said["v"]) - (100 if "already" in change else 0)
+                    told = -told if "lose" in change else told
+                    counted += 1
+                    if told != round(100 * (at[said["a"]] / at[base] - 1)):
+                        wrong.append((run, said[0]))
+    assert not wrong and counted >= 20, (counted, wrong)
 
 
 # ---- older runs

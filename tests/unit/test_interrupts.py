@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from support.flight import Start
 from support.run import SMALL, command, environment, model, venturi
 from support.wait import wait_until
 from venturi.cli import main, output
@@ -263,7 +264,7 @@ def test_a_process_ends_without_a_word_about_its_buffers(kind: str, run_director
     assert (done.returncode, done.stderr) == wanted[kind]
 
 
-# What is killed: blocks that travel, rows in a file of ours, points in a store of ours.
+# What is killed: blocks that travel from a server that goes on, rows in a file of ours, points in a store.
 KILLED = {
     "flight": ("--operation", "get,put", "--streams", "1,2", "--rows-per-stream", "50k"),
     "sqlite": ("--operation", "upsert", "--streams", "1,2,3,4", "--rows-per-stream", "500"),
@@ -273,11 +274,12 @@ KILLED = {
 
 @pytest.mark.usefixtures("core", "servers_in_process")
 @pytest.mark.parametrize("kind", KILLED)
-def test_a_killed_run_resumes_exactly(kind: str, tmp_path: Path) -> None:
+def test_a_killed_run_resumes_exactly(kind: str, tmp_path: Path, start_reference_server: Start) -> None:
     """Killed in any moment of its first half; each trial is there once, and nothing else."""
     path, trials = tmp_path / "r", 4 * 2
     lines = random.Random(kind).randint(1, trials // 2)
-    words = ("--target", f"{kind}://local", *KILLED[kind], "--repeats", 1, "--warmup", 1, "--quiet", *QUIET)
+    at = start_reference_server().address if kind == "flight" else "local"
+    words = ("--target", f"{kind}://{at}", *KILLED[kind], "--repeats", 1, "--warmup", 1, "--quiet", *QUIET)
     with started(*words, cwd=tmp_path) as run:
         kept = path / "trials.jsonl"
         wait_until(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,9 +15,11 @@ from scipy.optimize import least_squares
 
 from support.draws import draws, slack
 from support.laws import law_rates
+from venturi.analysis.models import fit_words
 from venturi.analysis.models.packing import Packing
 from venturi.analysis.statistics import gain, hockney, laws, regression, scaling
 from venturi.analysis.statistics.laws import Refused
+from venturi.report.figures import pipeline
 from venturi.report.text.limits import packed
 
 NOISE = 0.03
@@ -348,3 +351,13 @@ def test_what_gets_hardly_smaller_is_recommended_on_no_link() -> None:
     """As `venturi tune`, which does not search it."""
     (line,) = packed([Packing("lz4", "rows", 4e9, 4e9, 1.002)])
     assert line == "rows: less than 5 % smaller by lz4, and faster by no more than that on any link"
+
+
+def test_wide_and_fractional_numbers_in_lines() -> None:
+    end = SimpleNamespace(end="server", workers=100, besides=(), waiting=())
+    end.work = [SimpleNamespace(stage=stage, share=0.5) for stage in ("generate", "encode")]
+    drawn = pipeline.ascii_lines(SimpleNamespace(sides=[end], is_narrowest=lambda *_: False, missing=None))  # type: ignore[arg-type]
+    assert drawn[1].startswith("  100 workers encode ")
+    knee = SimpleNamespace(median=450.3, low=396.0, high=572.075)
+    fit = SimpleNamespace(axis="rows_per_batch", fit=SimpleNamespace(knee=knee))
+    assert fit_words.knee(fit) == "knee (90 % of the peak) at rows_per_batch 450 [396..572]"  # type: ignore[arg-type]

@@ -271,24 +271,15 @@ def test_shapes() -> None:
     assert of({1: 1, 2: 1.001, 4: 0.999}, *STEADY).flat == 1
     falling = of({1: 1, 2: 2, 4: 3.9, 8: 3.0}, *STEADY)
     assert falling.loss is not None and falling.loss.value == pytest.approx(3.0 / 3.9 - 1)
-
-
-def test_the_last_point_is_no_place_to_be_flat_from() -> None:
-    found = of({1: 1, 2: 2, 4: 2.3}, 0.3, -0.3, 0.2, -0.2, 0.0)
-    assert found.flat is None and not found.rising
-    assert found.telling is not None and found.telling > 5
-
-
-def test_a_short_step_tells_nothing() -> None:
-    """From 7 to 8 is a fifth of a doubling: a little there would be much of a doubling."""
-    found = of({1: 1, 2: 2, 4: 3, 7: 4.0, 8: 4.1}, *STEADY)
-    assert found.ns[found.before] == 4 and found.rising
-
-
-def test_one_trial_each_tells_nothing() -> None:
-    found = of({1: 1, 2: 2, 4: 4}, 0.0)
-    assert (found.linear, found.flat, found.rising, found.told) == (None, None, False, False)
-    assert str(found.step) == "+100 %"
+    # The last point is no place to be flat from.
+    noisy = of({1: 1, 2: 2, 4: 2.3}, 0.3, -0.3, 0.2, -0.2, 0.0)
+    assert noisy.flat is None and not noisy.rising and noisy.telling is not None and noisy.telling > 5
+    # From 7 to 8 is a fifth of a doubling: a little there would be much of a doubling.
+    short = of({1: 1, 2: 2, 4: 3, 7: 4.0, 8: 4.1}, *STEADY)
+    assert short.ns[short.before] == 4 and short.rising
+    # One trial each tells nothing.
+    one = of({1: 1, 2: 2, 4: 4}, 0.0)
+    assert (one.linear, one.flat, one.rising, one.told, str(one.step)) == (None, None, False, False, "+100 %")
 
 
 def test_a_round_that_lacks_a_point_is_left_out() -> None:

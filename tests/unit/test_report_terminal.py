@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import io
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,13 @@ def test_columns_that_find_room_are_kept_and_a_long_text_is_cut() -> None:
     assert kept(28) == ([("a", 10), ("verdict", 18)], ["tcp", "p50"])
     assert kept(20) == ([("a", 10), ("tcp", 8)], ["verdict", "p50"])
     assert kept(5) == ([("a", 10)], ["verdict", "tcp", "p50"])
+    # Nor does a number of less weight stand for it; what yields to it goes first.
+    assert kept(19) == ([("a", 10), ("tcp", 8)], ["verdict", "p50"])
+    offered[3] = column("p50", 5, 3)
+    assert kept(16) == ([("a", 10)], ["verdict", "tcp", "p50"])
+    offered[3] = replace(column("CI", 9, 0), yields=2)
+    assert kept(40) == ([("a", 10), ("verdict", 21), ("CI", 9)], ["tcp"])
+    assert kept(30) == ([("a", 10), ("verdict", 20)], ["tcp", "CI"])
     # A narrow terminal: counts go before the median, and are named.
     offered = [column("streams", 7, 0), column("median", 9, 0), column("ok", 4, 0), column("fail", 4, 0)]
     assert kept(20) == ([("streams", 7), ("median", 9), ("ok", 4)], ["fail"])

@@ -328,6 +328,9 @@ def test_points_of_later_trials_are_later_where_a_store_keeps_them() -> None:
         endpoints.moved(one, {"streams": [{"rows": 1000}, {"rows": 1000}]})
         # 1000 points and a batch of 5000 begun are 120 steps of 5 hosts' 50 series, and one to be sure.
         assert endpoints.data(one)["start_unix_ns"] == SEED_NS + 121 * 10**9
+        # Of a resumed run those that are stored, and one that was killed, which sent what it was asked to.
+        endpoints.resumed([{"cell": one.id}])
+        assert endpoints.data(one)["start_unix_ns"] == SEED_NS + (121 + 2 * 21) * 10**9
     with Endpoints(scenario(target("akumuli://local")), False, never_noted) as endpoints:
         (one,) = endpoints.cells
         endpoints.moved(one, {"streams": [{"rows": 1000}]})
@@ -354,7 +357,7 @@ def test_a_file_becomes_points_in_the_order_of_their_times() -> None:
     found, columns = arranged(table)
     assert columns == points_file.Columns("ts", ("host",), ("n", "x"))
     assert found.column_names == ["ts", "host", "n", "x"]
-    assert found.schema.field("ts").type == pa.timestamp("ns", "UTC")
+    assert found.schema.types == [pa.timestamp("ns", "UTC"), pa.string(), pa.int64(), pa.float64()]
     assert found.to_pydict()["host"] == ["b", "a", "a"] and found.to_pydict()["n"] == [None, 3.0, 1.0]
 
 

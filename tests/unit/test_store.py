@@ -7,7 +7,6 @@ import fcntl
 import os
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -73,24 +72,18 @@ def test_a_torn_last_line_is_repaired_on_resume(run: Path, torn: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("part", "instead", "said"),
     [
-        (lambda _: "garbage", "not a JSON object"),
-        (
-            lambda line: re.sub(r'("interval_ns":)\d+', r"\g<1>0", line),
-            "times.interval_ns is 0 in a good trial",
-        ),
-        (
-            lambda line: re.sub(r'("interval_ns":)\d+', r"\g<1>-5", line),
-            "times.interval_ns is -5, not a whole",
-        ),
-        (lambda line: line, "trial [0-9a-f]{16} is in line 1 already"),
+        (".+", "garbage", "not a JSON object"),
+        ('"interval_ns":[0-9]+', '"interval_ns":0', "times.interval_ns is 0 in a good trial"),
+        ('"interval_ns":[0-9]+', '"interval_ns":-5', "times.interval_ns is -5, not a whole"),
+        ("^", "", "trial [0-9a-f]{16} is in line 1 already"),
     ],
 )
-def test_damage_in_the_middle_is_an_error(change: Callable[[str], str], said: str, run: Path) -> None:
+def test_damage_in_the_middle_is_an_error(part: str, instead: str, said: str, run: Path) -> None:
     path = run / "trials.jsonl"
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join([lines[0], change(lines[0]), *lines[1:]]) + "\n")
+    first, *rest = path.read_text().splitlines()
+    path.write_text("\n".join([first, re.sub(part, instead, first), *rest]) + "\n")
     with pytest.raises(StoreError, match=rf"trials.jsonl:2: {said}.*; the file is damaged"):
         RunDirectory(run).records()
 

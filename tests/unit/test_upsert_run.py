@@ -47,6 +47,8 @@ def test_a_users_table_is_added_up(tmp_path: Path) -> None:
     size = ("--rows-per-batch", "30", "--rows-per-stream", "100")
     (line,) = ran(tmp_path / "r", "--target", f"sqlite://{file}", *words, *size, *ONCE)
     assert line["verification"]["rows"] == line["verification"]["expected_rows"] == 70
+    # Keys 30 to 69 are in one row each.
+    assert line["verification"]["read_back"] == 40
     # Whole batches: 30, 30, 30 and the 10 that are left.
     assert (line["counts"]["rows"], line["counts"]["batches"]) == (100, 4)
     with sqlite3.connect(file) as connection:

@@ -166,9 +166,6 @@ def test_a_short_pause_is_a_warning() -> None:
     (advice,) = disturbances([cell], [])
     assert advice.kind == "paused"
     assert advice.finding == "the server did not run for 0.03 s of 1 s (2 of 3 trials had a pause)"
-
-
-def test_where_nothing_stood_still_there_is_none() -> None:
     assert disturbances([cell_of(trial())], []) == []
 
 

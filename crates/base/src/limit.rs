@@ -9,6 +9,11 @@ use std::time::Duration;
 
 use tokio::time::{timeout_at, Instant};
 
+use crate::error::{Error, Kind, Result};
+
+/// What takes longer than any single answer may (a count of all rows, an upload), in time-outs.
+pub const PATIENCE: u32 = 10;
+
 thread_local! {
     /// When the innermost wait ends, and the limit by which it does.
     static END: Cell<Option<(Instant, Duration)>> = const { Cell::new(None) };
@@ -34,7 +39,10 @@ impl fmt::Display for Elapsed {
 
 /// What `work` comes to, or that the time is over: after `most`, or with the wait that this one is
 /// inside of.
-pub async fn within<T>(most: Duration, work: impl Future<Output = T>) -> Result<T, Elapsed> {
+pub async fn within<T>(
+    most: Duration,
+    work: impl Future<Output = T>,
+) -> std::result::Result<T, Elapsed> {
     let now = Instant::now();
     let own = (now.checked_add(most).unwrap_or_else(|| now + FOREVER), most);
     let (end, limit) = match END.get() {
@@ -48,6 +56,18 @@ pub async fn within<T>(most: Duration, work: impl Future<Output = T>) -> Result<
         work.as_mut().poll(cx)
     });
     done.await.map_err(|_| Elapsed { limit, in_all })
+}
+
+/// What `work` comes to, for which only the wait around it has a limit; where that is over, `what` names it.
+pub async fn patient<T>(
+    what: impl fmt::Display,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let done = within(FOREVER, work).await;
+    done.unwrap_or_else(|over| {
+        let message = format!("{what}: not done after {over}: give it a longer --timeout");
+        Err(Error::new(Kind::Timeout, message))
+    })
 }
 
 /// Puts back what held before.
@@ -77,6 +97,16 @@ mod tests {
         let alone = within(most, pending::<()>()).await;
         assert_eq!(alone.unwrap_err().to_string(), "0.02 s");
         assert_eq!(END.get(), None);
+    }
+
+    #[tokio::test]
+    async fn what_took_too_long_is_named() {
+        let most = Duration::from_millis(20);
+        let asked = within(most, patient("SELECT 1", pending::<Result<()>>()));
+        assert_eq!(
+            asked.await.unwrap().unwrap_err().message,
+            "SELECT 1: not done after 0.02 s in all: give it a longer --timeout"
+        );
     }
 
     #[tokio::test]

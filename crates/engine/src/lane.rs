@@ -267,6 +267,8 @@ impl Lane {
                 }
             }
             self.in_flight = true;
+        } else if rules.deadline.is_some_and(|at| turn >= at) {
+            self.session.end_retries();
         }
         let moved = match self.session.poll_batch(cx, &mut self.clock) {
             Poll::Ready(Ok(moved)) => moved,

@@ -26,9 +26,6 @@ pub const TICK: Duration = Duration::from_millis(20);
 /// Each look costs a thread that waits for a slow answer some 20 us of its CPU.
 pub const RUNNING_TICK: Duration = Duration::from_secs(1);
 
-/// What makes data or statements, and waits for nobody, may take so many time-outs.
-const PATIENCE: u32 = 10;
-
 /// Set once; the first reason stands. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<Inner>);
@@ -108,11 +105,11 @@ impl Stop {
 
 /// Waits for `work`, but no longer than `timeout`, nor past a cancel or a stop. `what`
 /// names it where the time is over; the target's own errors say what they are about. What it
-/// computes by itself has longer, and asks (`halt`) whether it shall end.
+/// computes by itself has `longest`, and asks (`halt`) whether it shall end.
 pub async fn guarded<T>(
     what: &str,
     work: impl Future<Output = Result<T>>,
-    timeout: Duration,
+    (timeout, longest): (Duration, Duration),
     control: &Control,
     stop: &Stop,
 ) -> Result<T> {
@@ -122,7 +119,6 @@ pub async fn guarded<T>(
         }
         Error::cancelled()
     };
-    let longest = timeout.saturating_mul(PATIENCE);
     let seconds = longest.as_secs_f64();
     let said = format!(
         "{what}: not done after {seconds} s: let it make less, or give it a longer time-out"

@@ -29,7 +29,8 @@ pub struct Counted {
 pub struct CountedDoubt {
     pub batches: u64,
     pub rows: u64,
-    pub sums: [String; MAX_SUMS],
+    pub least: [String; MAX_SUMS],
+    pub most: [String; MAX_SUMS],
 }
 
 impl Counted {
@@ -44,7 +45,8 @@ impl Counted {
             doubt: CountedDoubt {
                 batches: tally.doubt.batches,
                 rows: tally.doubt.rows,
-                sums: decimal(tally.doubt.sums),
+                least: decimal(tally.doubt.least),
+                most: decimal(tally.doubt.most),
             },
             retries: tally.retries,
             batches,
@@ -73,7 +75,8 @@ impl Counted {
             doubt: Doubt {
                 batches: self.doubt.batches,
                 rows: self.doubt.rows,
-                sums: sums("doubt.sums", &self.doubt.sums)?,
+                least: sums("doubt.least", &self.doubt.least)?,
+                most: sums("doubt.most", &self.doubt.most)?,
             },
             retries: self.retries,
         })
@@ -160,7 +163,8 @@ mod tests {
         };
         tally.sums[0] = i128::MAX;
         tally.sums[7] = -1;
-        tally.doubt.sums[1] = i128::MIN;
+        tally.doubt.least[1] = i128::MIN;
+        tally.doubt.most[2] = 8;
         tally.doubt.rows = 9;
         let counted = Counted::new(5, &tally, Some(vec![(1, 3), (0, 1)]));
         let back = parse(&to_json(std::slice::from_ref(&counted)).unwrap()).unwrap();

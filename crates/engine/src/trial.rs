@@ -17,15 +17,13 @@ use super::summary::summarise;
 use super::tallies;
 use super::worker::{work, Gate, Report, Shared};
 use venturi_base::error::{Error, Kind, Result};
+use venturi_base::limit::PATIENCE;
 use venturi_base::meter::counters::Counters;
 use venturi_base::meter::cpu::{self, CpuTime};
 use venturi_base::meter::instrument::Instrument;
 use venturi_base::net::runtime::runtime;
-use venturi_base::spec::{Operation, TrialSpec, Verify};
+use venturi_base::spec::{TrialSpec, Verify};
 use venturi_targets::{Tally, Target, Watched};
-
-/// What takes longer than any single answer may, in time-outs.
-const PATIENCE: u32 = 10;
 
 /// What cleaning up after a failure may take: the server may be gone.
 const CLEAN_AFTER_FAILURE: Duration = Duration::from_secs(2);
@@ -55,7 +53,7 @@ pub fn run(spec: &TrialSpec, target: &mut dyn Target, control: &Control, record:
         control,
         runtime: &runtime,
     };
-    match call.wait("plan", target.plan(), call.timeout()) {
+    match call.wait("plan", target.plan(), call.longest()) {
         Ok(identity) => record.target = identity,
         Err(error) => {
             record.fail(Failure::new(error, None));
@@ -123,7 +121,7 @@ fn whole(
             record.note("verified by the lead");
             return Ok(None);
         }
-        let others = control.await_others(call.timeout() * PATIENCE)?;
+        let others = control.await_others(call.longest())?;
         tallies::join(spec, target, &own, &others).map(Some)
     });
     joined.unwrap_or_else(|error| {
@@ -144,6 +142,11 @@ impl Call<'_> {
         Duration::from_nanos(self.spec.timeout_ns)
     }
 
+    /// For what asks more than one thing, or for a count of all rows.
+    fn longest(&self) -> Duration {
+        self.timeout().saturating_mul(PATIENCE)
+    }
+
     fn wait<T>(
         &self,
         what: &str,
@@ -151,7 +154,7 @@ impl Call<'_> {
         timeout: Duration,
     ) -> Result<T> {
         let stop = Stop::default();
-        let guarded = guarded(what, work, timeout, self.control, &stop);
+        let guarded = guarded(what, work, (timeout, self.longest()), self.control, &stop);
         self.runtime.block_on(guarded)
     }
 }
@@ -314,12 +317,7 @@ fn conclude(call: &Call<'_>, target: &dyn Target, tallies: &[Tally], record: &mu
         return;
     }
     let begun = Instant::now();
-    // A database counts its rows: that may take longer than any single answer.
-    let patience = match call.spec.operation {
-        Operation::Upsert | Operation::Ingest => call.timeout() * PATIENCE,
-        _ => call.timeout(),
-    };
-    let verified = call.wait("verify", target.verify(tallies), patience);
+    let verified = call.wait("verify", target.verify(tallies), call.longest());
     record.times.verify_ns = begun.elapsed().as_nanos() as u64;
     match verified {
         Ok(mut verification) => {

@@ -18,6 +18,7 @@ use super::pace::{Pace, Slots};
 use super::record::Failure;
 use super::stop::{guarded, Stop, RUNNING_TICK, TICK};
 use venturi_base::error::{Error, Kind, Result};
+use venturi_base::limit::PATIENCE;
 use venturi_base::meter::counters::Counters;
 use venturi_base::meter::histogram::Recorder;
 use venturi_base::net::runtime::runtime;
@@ -33,7 +34,7 @@ const BURST_ALONE: Duration = Duration::from_millis(250);
 /// How long before the start a thread is awake.
 const AWAKE: Duration = HEAD_START;
 /// How long a thread that has ended stays to be looked at.
-const PATIENCE: Duration = Duration::from_millis(250);
+const LEAVE: Duration = Duration::from_millis(250);
 
 /// The barrier's state.
 #[derive(Debug, Clone, Copy)]
@@ -136,7 +137,7 @@ async fn open(shared: &Shared<'_>, groups: &[Vec<usize>]) -> Option<Vec<Opened>>
         let sessions = guarded(
             "connect",
             work,
-            shared.timeout(),
+            (shared.timeout(), shared.timeout().saturating_mul(PATIENCE)),
             shared.control,
             &shared.stop,
         )
@@ -277,7 +278,7 @@ async fn drive(
     // What a thread has used is told while it lives only, and its connection keeps the
     // server's thread alive.
     let leave = gate.wait_for(|gate| matches!(gate, Gate::Leave));
-    let _ = tokio::time::timeout(PATIENCE, leave).await;
+    let _ = tokio::time::timeout(LEAVE, leave).await;
     report.lanes = driver.lanes.into_iter().map(Lane::outcome).collect();
     report.latencies = driver.latencies;
     Ok(())

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use venturi_base::limit;
 use venturi_base::meter::end::{monotonic_ns, thread_cpu_ns, End};
 use venturi_base::meter::readers::network::Interface;
 use venturi_base::meter::series::Series;
@@ -27,6 +28,9 @@ const LONGEST_ID: usize = 256;
 /// How long a trial may be open without a stream, before the first one and after the last.
 const UNTIL_FIRST: Duration = Duration::from_secs(120);
 const AFTER_LAST: Duration = Duration::from_secs(15);
+
+/// A sampling thread that takes longer for a row hangs: what it has is handed over without that row.
+const UNTIL_ROW: Duration = Duration::from_secs(1);
 
 /// A row that is no older than this will do for a trial's start.
 const FRESH_NS: i64 = 20_000_000;
@@ -202,7 +206,7 @@ impl Watch {
         Some(act(open, sampler.as_ref()?))
     }
 
-    /// The trial's rows, handed over once. `None`: it was not sampled.
+    /// The trial's rows, handed over once. `None`: it was not sampled, or its sampler hangs.
     pub async fn take(&self, trial: &str) -> Option<Series> {
         let (opened, ended, connections, interface, sampler) =
             self.with(trial, |open, sampler| {
@@ -220,10 +224,10 @@ impl Watch {
         // The row that was wanted at the end may not be there yet.
         if let Some(ended) = ended {
             let mut taken = sampler.last_ns.subscribe();
-            let _ = taken.wait_for(|last| *last >= ended).await;
+            let _ = limit::within(UNTIL_ROW, taken.wait_for(|last| *last >= ended)).await;
         }
         let mut series = {
-            let series = sampler.series.lock();
+            let series = sampler.series.try_lock_for(UNTIL_ROW)?;
             let later = series.t_ns.partition_point(|t| *t <= opened);
             series.since(later.saturating_sub(1))
         };
@@ -231,7 +235,9 @@ impl Watch {
         if counted.map(|counted| &counted.name) != interface.as_ref() {
             series.forget_network();
         }
-        series.join(&connections.series.lock());
+        let own = connections.series.try_lock_for(UNTIL_ROW)?;
+        series.join(&own);
+        drop(own);
         self.0.book.lock().keep(|open| open.id != trial);
         Some(series)
     }
@@ -449,13 +455,17 @@ mod tests {
         assert!(watch.0.book.lock().sampler.is_none());
     }
 
-    /// However late it comes: the row is awaited without a clock, so no runtime is needed.
     #[test]
-    fn the_row_at_the_end_of_a_trial_is_awaited() {
+    fn the_row_at_the_end_of_a_trial_is_awaited_but_not_for_ever() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let _entered = runtime.enter();
         let poll = |taking: Pin<&mut dyn Future<Output = _>>| {
             taking.poll(&mut Context::from_waker(Waker::noop()))
         };
-        for stops in [false, true] {
+        for (stops, hangs) in [(false, false), (true, false), (false, true)] {
             let watch = Watch::default();
             assert!(watch.open("t", 60_000_000_000, None));
             watch.begin("t");
@@ -468,8 +478,12 @@ mod tests {
             if stops {
                 watch.close();
             }
+            if hangs {
+                assert!(runtime.block_on(taking).is_none());
+                continue;
+            }
             drop(held);
-            let series = run(taking).unwrap();
+            let series = runtime.block_on(taking).unwrap();
             assert!(stops || *series.t_ns.last().unwrap() >= ended);
         }
     }

@@ -3,12 +3,15 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::upsert::Common;
 use crate::Identity;
 use venturi_base::codec::sql::Dialect;
 use venturi_base::error::{Error, Kind, Result};
+use venturi_base::limit;
 use venturi_base::meter::sockets::Sockets;
+use venturi_base::secrets::masked;
 use venturi_base::spec::TrialSpec;
 
 /// What a connection is for.
@@ -54,12 +57,27 @@ pub trait Database: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Identity>>;
     /// Executes statements of text; their rows are dropped.
     fn run(&self, link: &mut Self::Link, sql: &str) -> impl Future<Output = Result<()>>;
+    /// An answer's rows, as text.
+    fn ask_all(
+        &self,
+        link: &mut Self::Link,
+        sql: &str,
+    ) -> impl Future<Output = Result<Vec<Vec<Option<String>>>>>;
     /// The values of an answer's first row, as text.
     fn ask(
         &self,
         link: &mut Self::Link,
         sql: &str,
-    ) -> impl Future<Output = Result<Vec<Option<String>>>>;
+    ) -> impl Future<Output = Result<Vec<Option<String>>>> {
+        async move {
+            Ok(self
+                .ask_all(link, sql)
+                .await?
+                .into_iter()
+                .next()
+                .unwrap_or_default())
+        }
+    }
     /// A question whose answer is 0 where there is no such table.
     fn exists(table: &str) -> String;
 }
@@ -70,14 +88,46 @@ pub async fn connected<D: Database>(
     spec: &TrialSpec,
     purpose: Purpose,
 ) -> Result<D::Link> {
-    let mut link = database.connect(spec, purpose).await?;
+    let most = Duration::from_nanos(spec.timeout_ns);
+    let connected = limit::within(most, database.connect(spec, purpose)).await;
+    let mut link = connected.unwrap_or_else(|over| {
+        let message = format!("{}: no answer to the log-in for {over}", database.address());
+        Err(Error::new(Kind::Timeout, message))
+    })?;
     if purpose != Purpose::Clean || D::CLEANS_AFTER_INIT {
         for statement in &database.common().init {
-            let done = database.run(&mut link, statement).await;
+            let done = run(database, &mut link, statement).await;
             done.map_err(|error| error.context(format_args!("--init {statement:?}")))?;
         }
     }
     Ok(link)
+}
+
+/// Executes statements; an error names the one that takes too long.
+pub async fn run<D: Database>(database: &D, link: &mut D::Link, sql: &str) -> Result<()> {
+    limit::patient(waiting(database, sql), database.run(link, sql)).await
+}
+
+/// The first row of an answer; an error names the question that takes too long.
+pub async fn ask<D: Database>(
+    database: &D,
+    link: &mut D::Link,
+    sql: &str,
+) -> Result<Vec<Option<String>>> {
+    limit::patient(waiting(database, sql), database.ask(link, sql)).await
+}
+
+fn waiting<D: Database>(database: &D, sql: &str) -> String {
+    format!("{}: {}", database.address(), shortened(sql))
+}
+
+/// The beginning of a statement in one line, for errors.
+pub fn shortened(statement: &str) -> String {
+    let line = masked(statement.split_whitespace().collect::<Vec<_>>().join(" "));
+    match line.char_indices().nth(100) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line,
+    }
 }
 
 /// The integers of an answer's first row.
@@ -86,7 +136,7 @@ pub async fn numbers<D: Database>(
     link: &mut D::Link,
     select: &str,
 ) -> Result<Vec<i128>> {
-    let row = database.ask(link, select).await?;
+    let row = ask(database, link, select).await?;
     let number = |text: Option<String>| {
         let text = text.unwrap_or_default();
         // A sum of what is no integer, in a table of somebody else's.

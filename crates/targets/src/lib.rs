@@ -115,6 +115,9 @@ pub trait Session {
     /// never. Where it has read for others as well, another one has to.
     fn idle(&mut self) {}
 
+    /// The trial's time is over: what is refused from now on is not tried again.
+    fn end_retries(&mut self) {}
+
     /// Ends the stream: a put waits until all that was sent is acknowledged; a get that
     /// was stopped early (fixed time, cancel) drops the rest.
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>>;
@@ -160,10 +163,9 @@ impl Tally {
         self.doubt.batches += other.doubt.batches;
         self.doubt.rows += other.doubt.rows;
         self.retries += other.retries;
-        let sums = self.sums.iter_mut().chain(&mut self.doubt.sums);
-        for (sum, more) in sums.zip(other.sums.iter().chain(&other.doubt.sums)) {
-            *sum += more;
-        }
+        add(&mut self.sums, &other.sums);
+        add(&mut self.doubt.least, &other.doubt.least);
+        add(&mut self.doubt.most, &other.doubt.most);
         self
     }
 }
@@ -184,12 +186,20 @@ pub trait Applied {
 /// Sums over the added columns, in the table's order.
 pub type Sums = [i128; MAX_SUMS];
 
+fn add(to: &mut Sums, more: &Sums) {
+    for (to, more) in to.iter_mut().zip(more) {
+        *to += more;
+    }
+}
+
 /// Batches whose answer never came.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Doubt {
     pub batches: u64,
     pub rows: u64,
-    pub sums: Sums,
+    /// Sums over the values below zero, and over those above: any of them may be there.
+    pub least: Sums,
+    pub most: Sums,
 }
 
 /// What an upsert has done to one added column, as decimal numbers.
@@ -198,7 +208,7 @@ pub struct ColumnSum {
     pub column: String,
     /// Over all acknowledged rows.
     pub expected: String,
-    /// Over the rows in doubt.
+    /// What the rows in doubt may add: a sum, or the least and the most where signs differ.
     pub in_doubt: String,
     pub found: String,
 }
@@ -215,6 +225,9 @@ pub struct Verification {
     pub checksum: Option<String>,
     /// Upserts: the columns that are added.
     pub sums: Option<Vec<ColumnSum>>,
+    /// Upserts: rows of which every column was read back and compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_back: Option<u64>,
     /// Bytes that the target holds afterwards, where it tells.
     #[serde(skip)]
     pub stored_bytes: Option<u64>,
@@ -236,6 +249,7 @@ impl Verification {
             expected_checksum: None,
             checksum: None,
             sums: None,
+            read_back: None,
             stored_bytes: None,
             note: None,
             mismatch: None,

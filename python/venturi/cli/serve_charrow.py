@@ -184,10 +184,9 @@ def _print_statistics(server: Any) -> None:
     from venturi.common.suffixes import format_bytes, format_duration
 
     found = serving.statistics(server)
-    after = format_duration(found.get("uptime_ns", 0))
-    sent = format_bytes(found.get("payload_bytes_sent") or 0)
+    after, sent = format_duration(found["uptime_ns"]), format_bytes(found["payload_bytes_sent"])
     say(
         "info",
-        f"stopped after {after}: {found.get('connections', 0):,} connections, "
-        f"{found.get('queries', 0):,} queries, {found.get('blocks_sent', 0):,} blocks ({sent})",
+        f"stopped after {after}: {found['connections']:,} connections, "
+        f"{found['queries']:,} queries, {found['blocks_sent']:,} blocks ({sent})",
     )

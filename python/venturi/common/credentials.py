@@ -214,8 +214,7 @@ def command_tells_secret(words: Sequence[str]) -> bool:
     for word, before in zip(words, ["", *words], strict=False):
         if tells_secret(word, before) or _short_option(program, word, before):
             return True
-        # Of a word with spaces, as a connection's settings or a script, every assignment counts.
-        if re.search(r"\s", word) and (_ASSIGNED.search(word) or command_tells_secret(_script(word))):
+        if command_tells_secret(_script(word)):
             return True
         name = PurePath(word).name
         program = name if name in _PAIRS or name in _ALONE or name in _ATTACHED else program
@@ -237,11 +236,13 @@ def _short_option(program: str, word: str, before: str) -> bool:
 
 
 def _script(word: str) -> list[str]:
+    """The words within a word, as a connection's settings or a script has them; none where it has no more."""
+    if not re.search(r"[\s;]", word):
+        return []
     try:
-        found = shlex.split(word)
+        return shlex.split(word.replace(";", " "))
     except ValueError:
-        found = word.split()
-    return found if found != [word] else []
+        return word.replace(";", " ").split()
 
 
 def without_secrets(text: str) -> str:

@@ -27,8 +27,8 @@ class Columns:
 
 
 def arranged(label: str, table: pa.Table, columns: Columns) -> tuple[pa.Table, Columns]:
-    """The table with a time (ns, UTC), tags as text and values as doubles, sorted by time; and the columns,
-    all of them named. Raises ScenarioError for a column that is missing or cannot be what it shall be."""
+    """The table, sorted by time, with a time (ns, UTC), tags as text and values as doubles or int64; and the
+    columns, all of them named. Raises ScenarioError for a column that is missing or of the wrong kind."""
     import pyarrow as pa
 
     names = table.column_names
@@ -125,11 +125,14 @@ def _tag(label: str, name: str, column: Any) -> Any:
 
 def _value(label: str, name: str, column: Any) -> Any:
     import pyarrow as pa
+    from pyarrow import types
 
     if not _is_number(column.type):
         raise ScenarioError(f"--values: {name} of {label} is {column.type}, which is no number")
     try:
-        return column.cast(pa.float64())
+        doubles = column.cast(pa.float64())
+        # An integer that a double holds fits an int64; protocols that know integers write it as one.
+        return column.cast(pa.int64()) if types.is_integer(column.type) else doubles
     except pa.ArrowInvalid as error:
         raise ScenarioError(f"--values: {name} of {label} does not fit a double: {_first(error)}") from None
 

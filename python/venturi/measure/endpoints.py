@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -140,11 +140,23 @@ class Endpoints:
 
         A store of ours tells only of segments: that all is in them costs no trial anything now.
         """
-        p, target = cell.parameters, str(cell.parameters["target"])
+        target = str(cell.parameters["target"])
         if self._needs_server and record.get("outcome") == "ok":
             stored = self._local.sealed_bytes(target)
             if stored is not None:
                 record["counts"] = {**record["counts"], "stored_bytes": stored}
+        self._advance(cell, record)
+
+    def resumed(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        """The run goes on: a store may hold the points of its trials, and of one that left no line."""
+        cells = {cell.id: cell for cell in self.cells}
+        for line in [*lines, *({"cell": name} for name in cells)]:
+            if (cell := cells.get(line["cell"])) is not None:
+                self._advance(cell, line)
+
+    def _advance(self, cell: Cell, record: Mapping[str, Any]) -> None:
+        """Points follow those that a trial of this cell sent."""
+        p, target = cell.parameters, str(cell.parameters["target"])
         if p["operation"] != "ingest" or p["hosts"] is None or is_ours(target):
             return
         sent = [int(stream.get("rows") or 0) for stream in record.get("streams") or ()]

@@ -63,6 +63,8 @@ def opened(
             writer.write_scenario(to_toml(scenario))
         if fresh:
             writer.write_environment(began)
+        else:
+            endpoints.resumed(writer.read().records())
         observer.begin(endpoints.cells)
         with beside(writer.get_ready, meanwhile):
             endpoints.start(lambda: interrupts.asked)

@@ -36,7 +36,7 @@ def _is_get(tree: Mapping[str, Any]) -> bool:
 
 
 def searched(tree: Mapping[str, Any], codecs: Sequence[str] = ()) -> Layer:
-    """What is searched at a URL where nothing is said: streams up to twice the cores or the next power of
+    """What is searched at a URL where nothing is said: streams up to twice the cores, or the next power of
     two, batch sizes, and these codecs beside none."""
 
     upserts = is_database(str(tree.get("target", {}).get("url", ""))) and not _is_get(tree)

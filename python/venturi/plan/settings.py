@@ -261,8 +261,8 @@ class Run(Table):
             "Go on until each median's 95 % interval is narrower, as 2%; off = never.",
             float,
             doc=(
-                "after `repeats`, go on with cells whose 95 % interval of the median is wider than this "
-                'share of it: `"2%"`'
+                "after `repeats`, go on with each cell until its 95 % interval of the median is narrower "
+                'than this share of it twice in a row: `"2%"`'
             ),
             default="off",
         ),

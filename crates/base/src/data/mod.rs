@@ -402,7 +402,7 @@ fn extended(schema: &SchemaRef, mut batches: Vec<RecordBatch>, more: usize) -> R
 }
 
 /// The rows of all batches, one behind the other.
-fn one_piece(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<RecordBatch> {
+pub fn one_piece(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<RecordBatch> {
     let failed = |error: &dyn std::fmt::Display| {
         let what = format!("the table cannot lie in memory in one piece: {error}");
         Error::new(Kind::Memory, what)

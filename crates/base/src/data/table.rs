@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType};
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_array::{Array, ArrayRef, Float64Array, RecordBatch};
 use arrow_schema::{DataType, TimeUnit};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -54,7 +54,11 @@ impl Table {
                 Some(prefix) => format!("{prefix}.{value}"),
                 None => value.clone(),
             },
-            integer: false,
+            // Where the column is an integer in every batch.
+            integer: batches.iter().all(|batch| {
+                let column = batch.column_by_name(value);
+                column.is_some_and(|column| *column.data_type() == DataType::Int64)
+            }),
         };
         let mut table = Self {
             metrics: roles.values.iter().map(metric).collect(),
@@ -94,11 +98,15 @@ impl Table {
         }
         // Sorted, as a series' canonical name has them.
         tags.sort_by_key(|tag| tag.0);
-        let mut values = Vec::with_capacity(roles.values.len());
+        let mut values: Vec<Float64Array> = Vec::with_capacity(roles.values.len());
         for name in &roles.values {
             let column = column(batch, "values", name)?;
-            let doubles = column.as_primitive_opt::<Float64Type>();
-            values.push(doubles.ok_or_else(|| wrong("values", name, column, "float64"))?);
+            let doubles = match column.data_type() {
+                DataType::Int64 => column.as_primitive::<Int64Type>().unary(|v| v as f64),
+                DataType::Float64 => column.as_primitive::<Float64Type>().clone(),
+                _ => return Err(wrong("values", name, column, "float64 or int64")),
+            };
+            values.push(doubles);
         }
         let mut text = String::new();
         for (row, time) in times.into_iter().enumerate() {
@@ -259,7 +267,7 @@ impl Rows for TableRows {
 
 #[cfg(test)]
 mod tests {
-    use arrow_array::{Float64Array, StringArray, TimestampNanosecondArray};
+    use arrow_array::{Int64Array, StringArray, TimestampNanosecondArray};
 
     use super::*;
 
@@ -378,6 +386,23 @@ mod tests {
         assert!(said(empty, ROLES).contains("single value"));
         let plain = roles(r#"{"time": "ts", "tags": [], "values": ["a"], "metric": "m"}"#);
         let table = Arc::new(Table::of(&[fine()], &plain).unwrap());
-        assert_eq!(table.share(0, 1).0.tags(0), b"source=m");
+        let layout = table.share(0, 1).0;
+        assert_eq!(
+            (layout.tags(0), layout.metrics()[0].integer),
+            (&b"source=m"[..], false)
+        );
+        // Whole numbers are written as such.
+        let times = TimestampNanosecondArray::from(vec![1, 2]);
+        let whole = Int64Array::from(vec![Some(-3), None]);
+        let columns: [(_, ArrayRef); 2] = [("ts", Arc::new(times)), ("a", Arc::new(whole))];
+        let whole = RecordBatch::try_from_iter(columns).unwrap();
+        let table = Arc::new(Table::of(&[whole], &plain).unwrap());
+        let (layout, mut rows) = table.share(0, 1);
+        let mut block = Block::default();
+        rows.fill(2, &mut block).unwrap();
+        assert_eq!(
+            (layout.metrics()[0].integer, block.values),
+            (true, vec![-3.0])
+        );
     }
 }

@@ -108,6 +108,10 @@ pub struct Connection {
     pub(super) send_window: i64,
     pub(super) initial_send_window: i64,
     pub(super) max_frame: usize,
+    /// Streams that the peer takes at a time.
+    pub(super) most_streams: u32,
+    /// The peer opens no more streams, as it said in these words.
+    pub(super) leaving: Option<String>,
     pub(super) receive_window: i64,
     pub(super) consumed: u32,
     /// Streams that were opened for nothing.
@@ -162,6 +166,8 @@ impl Connection {
             send_window: i64::from(frame::DEFAULT_WINDOW),
             initial_send_window: i64::from(frame::DEFAULT_WINDOW),
             max_frame: frame::MIN_MAX_FRAME as usize,
+            most_streams: u32::MAX,
+            leaving: None,
             receive_window: i64::from(config.window.max(frame::DEFAULT_WINDOW)),
             consumed: 0,
             resets: RateLimit::new(RESETS),
@@ -248,13 +254,23 @@ impl Connection {
         self.watched = unsafe { sockets.watch(self.wire.socket()) };
     }
 
-    /// Opens a request (client side) and queues its headers.
-    pub fn request(&mut self, headers: &[(String, Vec<u8>)], response: Expect) -> u32 {
+    /// Opens a request (client side) and queues its headers; an error when the peer takes no more.
+    pub fn request(&mut self, headers: &[(String, Vec<u8>)], response: Expect) -> Result<u32> {
+        if let Some(said) = &self.leaving {
+            return Err(Error::new(Kind::Lost, said.clone()));
+        }
+        if self.streams.len() >= self.most_streams as usize {
+            let message = format!(
+                "{} takes {} streams per connection: give each stream its connection (--connections per-stream), or take fewer streams",
+                self.peer, self.most_streams
+            );
+            return Err(Error::new(Kind::Unsupported, message));
+        }
         let id = self.next_stream;
         self.next_stream += 2;
         self.open(id, response);
         self.send_headers(id, headers);
-        id
+        Ok(id)
     }
 
     pub(super) fn open(&mut self, id: u32, expect: Expect) {

@@ -121,7 +121,7 @@ impl Connection {
                 // answered. A server's lets the streams that it names finish, if nothing is wrong.
                 let goes_on = self.config.role == Role::Server
                     || (code == code::NO_ERROR && self.streams.keys().all(|id| *id <= last));
-                if goes_on {
+                if goes_on && self.config.role == Role::Server {
                     return Ok(());
                 }
                 let reason = String::from_utf8_lossy(&payload[8..]);
@@ -130,7 +130,12 @@ impl Connection {
                     self.peer(),
                     code::name(code)
                 );
-                Err(Error::new(Kind::Lost, message.trim_end().to_owned()))
+                let message = message.trim_end().to_owned();
+                if goes_on {
+                    self.leaving = Some(message);
+                    return Ok(());
+                }
+                Err(Error::new(Kind::Lost, message))
             }
             kind::WINDOW_UPDATE => self.window_update(frame.stream, word(0).unwrap_or_default()),
             kind::PUSH_PROMISE => {
@@ -229,6 +234,7 @@ impl Connection {
                         return Err(self.fault(code::FLOW_CONTROL_ERROR, "a window over 2^31-1"));
                     }
                 }
+                setting::MAX_CONCURRENT_STREAMS => self.most_streams = value,
                 setting::MAX_FRAME_SIZE => {
                     if !(frame::MIN_MAX_FRAME..=frame::MAX_MAX_FRAME).contains(&value) {
                         return Err(self.fault(code::PROTOCOL_ERROR, "a frame size out of range"));
@@ -284,6 +290,13 @@ impl Connection {
             Section::Trailers if self.config.role == Role::Server => return self.remote_end(id),
             Section::Trailers => {}
             Section::Request => self.open(id, expected_of(&headers)),
+            // Not the response yet (RFC 9113, 8.1).
+            Section::Response if is_interim(&headers) => {
+                return match block.end {
+                    true => Err(self.fault(code::PROTOCOL_ERROR, "an interim response that ends")),
+                    false => self.count_quiet(),
+                };
+            }
             Section::Response => {}
         }
         let Some(stream) = self.streams.get_mut(&id) else {
@@ -319,6 +332,11 @@ impl Connection {
         self.last_peer_stream = id;
         Ok(true)
     }
+}
+
+fn is_interim(headers: &[Header]) -> bool {
+    let status = headers.iter().find(|header| header.name == ":status");
+    status.is_some_and(|header| header.value.len() == 3 && header.value.starts_with('1'))
 }
 
 fn is_error(headers: &[Header]) -> bool {

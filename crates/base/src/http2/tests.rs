@@ -8,9 +8,10 @@ use tokio::net::TcpStream;
 
 use super::{Config, Connection, Event, Role};
 use crate::codec::flight::{queue_message, Expect, Message};
-use crate::codec::frame;
+use crate::codec::frame::{self, code, flag, kind, setting};
 use crate::error::{Kind, Result};
 use crate::net::wire::Wire;
+use venturi_testkit::http2::{frame as bytes_of, headers as response};
 use venturi_testkit::{assert_contains, assert_error, pair, run as block_on};
 
 fn connection(socket: TcpStream, role: Role) -> Connection {
@@ -64,7 +65,11 @@ fn exchange(window: u32, sizes: &[usize], streams: usize) {
         let client = async {
             let mut connection = Connection::new(Wire::Tcp(client), config(Role::Client));
             let ids: Vec<u32> = (0..streams)
-                .map(|_| connection.request(&headers("/echo"), Expect::Other))
+                .map(|_| {
+                    connection
+                        .request(&headers("/echo"), Expect::Other)
+                        .unwrap()
+                })
                 .collect();
             for &id in &ids {
                 for (k, &size) in sizes.iter().enumerate() {
@@ -133,6 +138,86 @@ fn an_http_1_client_is_told() {
     let (error, answer) = raw(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_error!(error, Kind::Protocol, "not an HTTP/2 client");
     assert!(answer.windows(3).any(|w| w == b"not"));
+}
+
+/// A client's connection whose server has said this and is silent, and what it makes of it.
+fn told(bytes: &[u8], streams: usize) -> Result<(Connection, Vec<Event>)> {
+    block_on(async {
+        let (client, mut server) = pair().await;
+        let mut client = connection(client, Role::Client);
+        for _ in 0..streams {
+            client.request(&headers("/"), Expect::Other)?;
+        }
+        // What answers its PING has been read behind all else.
+        client.ping(7);
+        server.write_all(bytes).await.unwrap();
+        server
+            .write_all(&bytes_of(kind::PING, flag::ACK, 0, &7u64.to_be_bytes()))
+            .await
+            .unwrap();
+        let mut events = Vec::new();
+        while client.pong().is_none() {
+            let event = poll_fn(|cx| match client.poll_event(cx) {
+                Poll::Ready(event) => Poll::Ready(event.map(Some)),
+                Poll::Pending if client.pong().is_some() => Poll::Ready(Ok(None)),
+                Poll::Pending => Poll::Pending,
+            });
+            events.extend(event.await?);
+        }
+        Ok((client, events))
+    })
+}
+
+#[test]
+fn a_client_opens_no_stream_that_its_server_does_not_take() {
+    let mut settings = Vec::new();
+    frame::write_settings(&[(setting::MAX_CONCURRENT_STREAMS, 2)], &mut settings);
+    let refused = |(mut client, _): (Connection, _)| {
+        let opened = client.request(&headers("/"), Expect::Other);
+        opened
+            .map_err(|error| (error.kind, error.message))
+            .unwrap_err()
+    };
+    let (kind, said) = refused(told(&settings, 2).unwrap());
+    assert_eq!(kind, Kind::Unsupported);
+    assert_contains(&said, "takes 2 streams per connection");
+    let (mut client, _) = told(&settings, 1).unwrap();
+    assert!(client.request(&headers("/"), Expect::Other).is_ok());
+    client.reset(1, code::CANCEL);
+    assert!(client.request(&headers("/"), Expect::Other).is_ok());
+
+    // The stream that the farewell names goes on, a new one is not begun.
+    let goodbye = [&[0, 0, 0, 1][..], &[0; 4], b"max_age"].concat();
+    let leaving = [settings, bytes_of(kind::GOAWAY, 0, 0, &goodbye)].concat();
+    let (kind, said) = refused(told(&leaving, 1).unwrap());
+    assert_eq!(kind, Kind::Lost);
+    assert_contains(&said, "ended the connection: NO_ERROR max_age");
+}
+
+#[test]
+fn an_interim_response_is_none() {
+    let settings = bytes_of(kind::SETTINGS, 0, 0, &[]);
+    let early = response(1, false, &[(":status", "103"), ("link", "x")]);
+    let bytes = [
+        &settings[..],
+        &early,
+        &early,
+        &response(1, false, &[(":status", "200")]),
+    ]
+    .concat();
+    let (_, events) = told(&bytes, 1).unwrap();
+    let [Event::Headers {
+        headers,
+        end: false,
+        ..
+    }] = &events[..]
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!(headers[0].value, "200");
+    let ended = [settings, response(1, true, &[(":status", "100")])].concat();
+    let error = told(&ended, 1).map(|_| ()).unwrap_err();
+    assert_error!(error, Kind::Protocol, "an interim response that ends");
 }
 
 proptest::proptest! {

@@ -5,8 +5,8 @@
 //! A thread that wakes later than it asked for was ready and found no CPU, which the kernel counts
 //! (its run delay, and what a quota throttled), or was not allowed to run. So a loaded machine,
 //! where every thread is late, is not taken for a stopped process. Only sleep is looked at: between
-//! its sleeps the thread reads files of the kernel, and may wait there for a lock whose holder is
-//! ready and finds no CPU, as with hundreds of threads on two of them. A stop is noticed from the
+//! its sleeps the thread may wait for a lock, the allocator's or the kernel's, whose holder is ready
+//! and finds no CPU, as with hundreds of threads on two of them. A stop is noticed from the
 //! instant on at which the thread should have woken, so what is told is up to `STEP` less than it
 //! was. While a machine is suspended the monotonic clock stands still; the boot-time clock goes on.
 

@@ -14,6 +14,8 @@ struct World {
     now: Cell<Instant>,
     idles: Cell<u32>,
     batches: Cell<u64>,
+    /// When a session was told to try nothing again.
+    over: Cell<Option<Instant>>,
 }
 
 /// A peer that takes `service` for a batch, but for those that are slow.
@@ -81,6 +83,11 @@ impl Session for Scripted {
         self.world.idles.set(self.world.idles.get() + 1);
     }
 
+    fn end_retries(&mut self) {
+        let world = &self.world;
+        world.over.set(world.over.get().or(Some(world.now.get())));
+    }
+
     fn poll_finish(&mut self, _: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
         clock.wait(Stage::AwaitReply);
         let now = ready!(self.poll(self.script.finish));
@@ -119,6 +126,8 @@ struct Ran {
     service: Recorder,
     response: Recorder,
     idles: u32,
+    /// Since the start.
+    over: Option<Duration>,
 }
 
 impl Ran {
@@ -141,6 +150,7 @@ impl Run {
             now: Cell::new(start),
             idles: Cell::default(),
             batches: Cell::default(),
+            over: Cell::default(),
         });
         let (stop, errors) = (Stop::default(), Ledger::new(0));
         let rules = Rules {
@@ -194,6 +204,7 @@ impl Run {
             service: latencies.service,
             response: latencies.response.unwrap_or_default(),
             idles: world.idles.get(),
+            over: world.over.get().map(|at| at - start),
         }
     }
 }
@@ -297,6 +308,7 @@ fn fixed_time_awaits_the_batch_in_flight() {
     let ran = run.of(script);
     assert_eq!(ran.service.count(), 2);
     assert_eq!(ran.outcomes[0].lasted(), 710 * MS);
+    assert_eq!(ran.over, Some(500 * MS));
 }
 
 #[test]

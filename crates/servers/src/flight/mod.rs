@@ -51,7 +51,7 @@ impl Deref for Server {
 
 /// A connection's last words (RFC 9113, 6.8): no stream of it was begun.
 fn refused(why: &str) -> Vec<u8> {
-    let (mut bytes, mut payload) = (Vec::new(), vec![0; 4]);
+    let (mut bytes, mut payload) = (Vec::new(), vec![0_u8; 4]);
     frame::write_settings(&[], &mut bytes);
     payload.extend(frame::code::ENHANCE_YOUR_CALM.to_be_bytes());
     payload.extend(why.as_bytes());

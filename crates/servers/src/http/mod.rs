@@ -32,11 +32,11 @@ fn refused(why: &str) -> Vec<u8> {
     let length = (why.len() + 1).to_string();
     let headers = [
         ("Content-Type", "text/plain; charset=utf-8"),
-        ("Content-Length", &length),
+        ("Content-Length", length.as_str()),
         ("Connection", "close"),
     ];
     let head = head(503, &headers);
-    [&head, why.as_bytes(), b"\n"].concat()
+    [head.as_slice(), why.as_bytes(), b"\n"].concat()
 }
 
 impl Deref for Server {

@@ -16,6 +16,7 @@ use scylla::statement::{Consistency, Statement};
 use super::errors;
 use super::schema::Layout;
 use crate::upsert::Found;
+use crate::Verification;
 use venturi_base::error::{Error, Kind, Result};
 
 /// Rows of one answer.
@@ -53,6 +54,17 @@ pub async fn count(
             Ok((found, Some(note)))
         }
         found => Ok((found.map_err(|failed| failed.told(place))?, None)),
+    }
+}
+
+/// Takes a mismatch back, as replicas that are asked one by one may know different rows.
+pub fn unjudged(found: &mut Verification, level: Consistency) {
+    if let Some(mismatch) = found.mismatch.take() {
+        found.achieved = "none";
+        let level = errors::level(level);
+        found.add_notes([format!(
+            "not judged, as replicas may differ at consistency {level}: {mismatch}"
+        )]);
     }
 }
 

@@ -16,7 +16,7 @@ use venturi_base::error::{Error, Fate, Kind, Result};
 use venturi_base::meter::clock::Stage;
 
 /// How often a statement that the server has forgotten is prepared again for one batch.
-const MOST_PREPARED: usize = 2;
+pub const MOST_PREPARED: usize = 2;
 
 pub struct Stream {
     /// One to each node, as the cluster lists them; `None`: it cannot be reached.

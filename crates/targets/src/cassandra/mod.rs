@@ -31,6 +31,7 @@ use std::sync::Arc;
 
 use scylla::client::session::Session as Driver;
 use scylla::cluster::Node;
+use scylla::statement::Consistency;
 
 use self::dial::Access;
 use self::execute::{Executor, Stream};
@@ -43,7 +44,7 @@ use self::ready::Ready;
 use self::schema::Layout;
 use self::statement::Shape;
 use crate::systems::System;
-use crate::upsert::{compare, Calls, Effect, Found, Host, Place, Share};
+use crate::upsert::{compare, unread_note, Calls, Effect, Found, Host, Place, Share, Written};
 use crate::{each, planned, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::data::upsert::Batches;
 use venturi_base::error::{Error, Result};
@@ -316,7 +317,12 @@ impl Cassandra {
             Write::Insert => Effect::Overwrite,
         };
         let (work, before) = (&ready.work, &ready.before);
-        let mut verification = compare(work, effect, before, &found, tallies, self.spec.verify)?;
+        let (written, verify) = (Written::of(work)?, self.spec.verify);
+        let mut verification = compare(work, &written, effect, before, &found, tallies, verify)?;
+        if note.is_some() {
+            count::unjudged(&mut verification, Consistency::One);
+        }
+        verification.add_notes(unread_note(&work.table, verify));
         let warning = ready.limits.warning().map(|warning| {
             format!(
                 "the server warns of such batches ({warning}), which costs it time and lines in its log: raise \

@@ -134,7 +134,8 @@ impl Charrow {
     async fn prepare(&self) -> Result<()> {
         let asking = self.ask("prepare", &self.query);
         // What is wrong with a query it says when it is asked.
-        answered(self.within("preparing the query", asking).await).map(drop)
+        let what = format!("{}: preparing the query", self.place.address.authority());
+        answered(limit::patient(what, asking).await).map(drop)
     }
 
     /// A connection to the server, its Hello unless it speaks 1.1, and whether an answer is still to come over

@@ -185,6 +185,9 @@ impl ClickHouse {
             let there = found.rows;
             found.mismatch = Some(format!("the server counts {there} rows, {rows} were sent"));
         }
+        if self.spec.verify == Verify::Checksum {
+            found.add_notes(plan.summed.note());
+        }
         if self.spec.verify == Verify::Checksum && !plan.summed.columns.is_empty() {
             found.achieved = "sums";
             compare_sums(&mut found, &plan.summed, &total(tallies), &grown);

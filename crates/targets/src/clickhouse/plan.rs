@@ -89,7 +89,7 @@ impl ClickHouse {
     }
 
     async fn version(&self, client: &mut Client) -> Result<(Version, String)> {
-        let said = self.server.ask(client, "SELECT version()").await?;
+        let said = self.server.ask_first(client, "SELECT version()").await?;
         let line: String = said.trim().chars().take(40).collect();
         match Version::parse(&said) {
             Some(version) => Ok((version, format!("ClickHouse {line}"))),
@@ -153,7 +153,8 @@ impl ClickHouse {
             Format::Parquet => "Parquet",
         };
         let insert = format!("INSERT INTO {name} ({}) FORMAT {words}", list.join(", "));
-        let summed = summed(&columns);
+        let typed = |column: &Column| (column.name.clone(), column.kind.to_string());
+        let summed = summed(&columns.iter().map(typed).collect::<Vec<_>>());
         let mut notes = Vec::new();
         let keeps = self.options.storage.as_deref() != Some("Null");
         if !keeps {
@@ -169,7 +170,7 @@ impl ClickHouse {
             columns,
             header: false,
             statements: Vec::new(),
-            path: self.server.path(&[("query", &insert)]).into(),
+            path: self.server.insert_path(&insert).into(),
             summed: summed.into(),
             there,
             notes,
@@ -195,18 +196,13 @@ impl ClickHouse {
         let needs_types = matches!(format, Format::Native | Format::RowBinary);
         let columns = parsed(&text_columns, needs_types)?;
         distinct_names(columns.iter().map(|column| &column.name))?;
-        let summed = match needs_types || columns.len() == text_columns.len() {
-            true => summed(&columns),
-            // Places in the batch are those of all columns; without them there are no sums.
-            false => Summed::default(),
+        let summed = match self.spec.verify {
+            Verify::Checksum => summed(&text_columns),
+            _ => Summed::default(),
         };
         let there = match self.spec.verify {
             Verify::None => None,
-            Verify::Count => Some(
-                self.count_if_lead(&subject.from(""), &Summed::default())
-                    .await?,
-            ),
-            Verify::Checksum => Some(self.count_if_lead(&subject.from(""), &summed).await?),
+            _ => Some(self.count_if_lead(&subject.from(""), &summed).await?),
         };
         let header = version.has_row_header();
         let words = match format {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::options::{Access, Options};
+use crate::database::shortened;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::http1::{Client, Head};
 use venturi_base::limit;
@@ -98,6 +99,15 @@ impl Server {
         path
     }
 
+    /// The path of an INSERT. Batches repeat, and a table that keeps copies, or drops what it has seen, would
+    /// drop them unread.
+    pub fn insert_path(&self, insert: &str) -> String {
+        const DEDUPLICATE: &str = "insert_deduplicate";
+        let given = self.settings.iter().any(|(name, _)| name == DEDUPLICATE);
+        let own = [("query", insert), (DEDUPLICATE, "0")];
+        self.path(if given { &own[..1] } else { &own })
+    }
+
     /// Who asks, for every request.
     pub fn headers(&self) -> Vec<(&str, &str)> {
         let mut headers = vec![("Content-Type", "application/octet-stream")];
@@ -110,23 +120,31 @@ impl Server {
         headers
     }
 
+    /// The answer to the first question, as text.
+    pub async fn ask_first(&self, client: &mut Client, statement: &str) -> Result<String> {
+        let asked = limit::within(self.timeout, self.asked(client, statement)).await;
+        asked.unwrap_or_else(|over| {
+            Err(Error::new(
+                Kind::Timeout,
+                format!(
+                    "{}: no answer within {over} to {}; is it ClickHouse's HTTP port, and does it want TLS (clickhouse+tls://)?",
+                    self.authority(),
+                    shortened(statement)
+                ),
+            ))
+        })
+    }
+
     /// What a statement answers, as text.
     pub async fn ask(&self, client: &mut Client, statement: &str) -> Result<String> {
+        let what = format!("{}: {}", self.authority(), shortened(statement));
+        limit::patient(what, self.asked(client, statement)).await
+    }
+
+    async fn asked(&self, client: &mut Client, statement: &str) -> Result<String> {
         let (path, headers) = (self.path(&[]), self.headers());
         let call = client.call("POST", &path, &headers, statement.as_bytes(), MOST_ANSWER);
-        let (head, body) = match limit::within(self.timeout, call).await {
-            Ok(answer) => answer?,
-            Err(over) => {
-                return Err(Error::new(
-                    Kind::Timeout,
-                    format!(
-                        "{}: no answer within {over} to {}; is it ClickHouse's HTTP port, and does it want TLS (clickhouse+tls://)?",
-                        self.authority(),
-                        shortened(statement)
-                    ),
-                ))
-            }
-        };
+        let (head, body) = call.await?;
         if head.status != 200 {
             return Err(self.refused(&head, &body));
         }
@@ -215,14 +233,6 @@ fn one_line(text: &str) -> String {
     }
 }
 
-pub fn shortened(statement: &str) -> String {
-    let line = masked(statement.split_whitespace().collect::<Vec<_>>().join(" "));
-    match line.char_indices().nth(100) {
-        Some((end, _)) => format!("{}...", &line[..end]),
-        None => line,
-    }
-}
-
 /// A name in a statement. Options have no quotes in names; a column's may.
 pub fn quoted(name: &str) -> String {
     format!("`{}`", name.replace('\\', "\\\\").replace('`', "\\`"))
@@ -293,6 +303,19 @@ mod tests {
             None
         );
         assert_eq!(said_at_end(rows), None);
+    }
+
+    #[test]
+    fn an_insert_is_not_deduplicated_unless_that_is_asked_for() {
+        let path = |options: &str| {
+            let options = Options::parse(&serde_json::from_str(options).unwrap()).unwrap();
+            let access = Access::new("clickhouse://h", &options).unwrap();
+            Server::new(access, &options, Duration::ZERO).insert_path("I")
+        };
+        let own = "/?database=default&query=I&insert_deduplicate=";
+        assert_eq!(path("{}"), format!("{own}0"));
+        let asked = path(r#"{"settings": {"insert_deduplicate": 1}}"#);
+        assert_eq!(asked, format!("{own}1"));
     }
 
     #[test]

@@ -1,16 +1,16 @@
 //! One query's rows among N streams: a statement each.
 
 use super::server::quoted;
-use crate::read::{edges, Subject, Summed};
+use crate::read::{by_ranges, edges, Subject, Summed};
 use venturi_base::codec::clickhouse::types::quoted as text;
 use venturi_base::codec::clickhouse::{Column, Type};
 use venturi_base::error::{Error, Result};
 
-/// The columns whose sums ClickHouse and Arrow agree on.
-pub fn summed(columns: &[Column]) -> Summed {
-    let sum = |column: &Column| {
-        let name = quoted(&column.name);
-        Some(match column.kind.plain() {
+/// The columns whose sums ClickHouse and Arrow agree on, by name and type as ClickHouse writes it.
+pub fn summed(columns: &[(String, String)]) -> Summed {
+    let sum = |name: &str, kind: &str| {
+        let name = quoted(name);
+        Some(match Type::parse(kind).ok()?.plain() {
             Type::Int8 | Type::Int16 | Type::Int32 | Type::Int64 => {
                 format!("sum(toInt64({name}))")
             }
@@ -21,11 +21,10 @@ pub fn summed(columns: &[Column]) -> Summed {
             _ => return None,
         })
     };
-    Summed::new(
-        columns
-            .iter()
-            .map(|column| (column.name.clone(), sum(column))),
-    )
+    Summed::new(columns.iter().map(|(name, kind)| match sum(name, kind) {
+        None => (format!("{name} ({kind})"), None),
+        sum => (name.clone(), sum),
+    }))
 }
 
 /// A part that a table is stored in.
@@ -97,20 +96,10 @@ pub fn statements(subject: &Subject, shares: &Shares, streams: usize) -> Vec<Opt
             least,
             greatest,
         } => {
-            let value = number(column);
-            let null = match column.kind.nullable() {
-                true => format!(" OR {} IS NULL", quoted(&column.name)),
-                false => String::new(),
-            };
-            let part = |(stream, range): (usize, Option<(i128, i128)>)| {
-                let (low, high) = range?;
-                let null = if stream == 0 { null.as_str() } else { "" };
-                Some(format!(
-                    "{all} WHERE ({value} >= {low} AND {value} < {high}){null}"
-                ))
-            };
             let ranges = edges(*least, *greatest, streams);
-            ranges.into_iter().enumerate().map(part).collect()
+            let parts = by_ranges(&number(column), &ranges, |number| number.to_string());
+            let part = |part: Option<String>| part.map(|part| format!("{all} WHERE {part}"));
+            parts.into_iter().map(part).collect()
         }
         Shares::Parts(parts) => {
             let mut parts = parts.clone();
@@ -123,10 +112,16 @@ pub fn statements(subject: &Subject, shares: &Shares, streams: usize) -> Vec<Opt
                     least.1.push(text(&part.name));
                 }
             }
-            let part = |(_, names): (u64, Vec<String>)| {
-                (!names.is_empty()).then(|| format!("{all} WHERE _part IN ({})", names.join(", ")))
+            // What merges and inserts make of it meanwhile falls to the first stream, which has all that no
+            // other has.
+            let others: Vec<String> = given[1..].iter().flat_map(|it| it.1.clone()).collect();
+            let part = |(stream, (_, names)): (usize, (u64, Vec<String>))| match stream {
+                0 if others.is_empty() => Some(all.clone()),
+                0 => Some(format!("{all} WHERE _part NOT IN ({})", others.join(", "))),
+                _ if names.is_empty() => None,
+                _ => Some(format!("{all} WHERE _part IN ({})", names.join(", "))),
             };
-            given.into_iter().map(part).collect()
+            given.into_iter().enumerate().map(part).collect()
         }
     }
 }
@@ -171,16 +166,19 @@ mod tests {
         };
         let three = ranges("Nullable(Int64)", -1, 8, 3);
         let ends = [
-            "(`k` >= -1 AND `k` < 2) OR `k` IS NULL",
-            "(`k` >= 2 AND `k` < 5)",
-            "(`k` >= 5 AND `k` < 9)",
+            "(`k` < 2 OR `k` IS NULL)",
+            "`k` >= 2 AND `k` < 5",
+            "`k` >= 5",
         ];
         for (statement, end) in three.iter().zip(ends) {
             let statement = statement.as_ref().unwrap();
             assert_eq!(statement, &format!("SELECT * FROM `d`.`t` WHERE {end}"));
         }
         let wide = ranges("UInt64", 0, i128::from(u64::MAX), 2);
-        assert!(wide[1].as_ref().unwrap().contains("< 18446744073709551616"));
+        assert!(wide[1]
+            .as_ref()
+            .unwrap()
+            .ends_with("`k` >= 9223372036854775808"));
         let narrow = ranges("Date", 5, 6, 4);
         assert_eq!(narrow.iter().flatten().count(), 3);
         assert!(narrow[3].as_ref().unwrap().contains("toInt64(`k`) >= 6"));
@@ -192,20 +190,22 @@ mod tests {
 
     #[test]
     fn sums() {
-        let named = |name: &str, kind: &str| Column {
-            name: name.into(),
-            kind: Type::parse(kind).unwrap(),
-        };
         let columns = [
-            named("a", "Nullable(Int8)"),
-            named("f", "Float64"),
-            named("b`c", "UInt64"),
-            named("s", "LowCardinality(String)"),
+            ("a", "Nullable(Int8)"),
+            ("ip", "IPv6"),
+            ("b`c", "UInt64"),
+            ("s", "LowCardinality(String)"),
+            ("m", "Map(String, UInt8)"),
         ];
+        let summed = summed(&columns.map(|(name, kind)| (name.to_owned(), kind.to_owned())));
         assert_eq!(
-            summed(&columns).selected(),
+            summed.selected(),
             "count(*), sum(toInt64(`a`)), sum(toUInt64(`b\\`c`)), sum(length(`s`))"
         );
+        // By their places among all columns.
+        assert_eq!(summed.columns[1].0, 2);
+        let note = "not summed: ip (IPv6), m (Map(String, UInt8))";
+        assert_eq!(summed.note().as_deref(), Some(note));
     }
 
     #[test]
@@ -221,14 +221,15 @@ mod tests {
             part("d'", 2),
         ]);
         let given = statements(&table(), &shares, 2);
-        assert!(given[0].as_ref().unwrap().ends_with("_part IN ('b', 'a')"));
+        let first = given[0].as_ref().unwrap();
+        assert!(first.ends_with("_part NOT IN ('c', 'd\\'')"), "{first}");
         assert!(given[1]
             .as_ref()
             .unwrap()
             .ends_with("_part IN ('c', 'd\\'')"));
         assert_eq!(
             statements(&table(), &Shares::Parts(vec![]), 2),
-            [None, None]
+            [Some("SELECT * FROM `d`.`t`".to_owned()), None]
         );
     }
 }

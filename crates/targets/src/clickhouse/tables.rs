@@ -1,8 +1,9 @@
 //! What stands on the server: tables of our own, a statement's columns, and how streams share rows.
 
-use super::server::{quoted, shortened};
+use super::server::quoted;
 use super::split::{check_key, ends_question, Part, Shares};
 use super::ClickHouse;
+use crate::database::shortened;
 use crate::read::{Split, Subject, Summed};
 use crate::upsert::is_own;
 use crate::Sums;
@@ -49,6 +50,11 @@ impl ClickHouse {
         );
         self.server.ask(client, &create).await?;
         self.made = true;
+        if self.options.reading.split == Some(Split::Parts) && !self.options.keep {
+            // The streams are given its parts by name. Whoever may not stop merges is told by the count.
+            let stop = format!("SYSTEM STOP MERGES {name}");
+            let _ = self.server.ask(client, &stop).await;
+        }
         Ok(())
     }
 
@@ -62,7 +68,7 @@ impl ClickHouse {
             rows.ok_or_else(|| Error::usage("too many rows: more than 64 bits can count"))?;
         let mut cursor = source.cursor(Some(rows));
         let insert = format!("INSERT INTO {} FORMAT Native", self.table_name());
-        let path = self.server.path(&[("query", &insert)]);
+        let path = self.server.insert_path(&insert);
         let mut body = Vec::new();
         loop {
             let more = match cursor.next() {

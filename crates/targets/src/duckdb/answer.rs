@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 
 use super::api::{text, Api, Functions, Handle, Owned, RawResult, SUCCESS};
-use super::handles::{Answer, Database};
+use super::handles::{Answer, Link};
 
 /// The bytes of a string in a vector: its length, and then itself or where it lies.
 const STRING: usize = 16;
@@ -15,7 +15,7 @@ const INLINE: usize = 12;
 
 /// An answer, whose rows are fetched in chunks.
 pub struct Rows {
-    database: Arc<Database>,
+    link: Arc<Link>,
     raw: RawResult,
 }
 
@@ -25,9 +25,9 @@ unsafe impl Send for Rows {}
 impl Rows {
     /// # Safety
     /// `raw` was filled in by the call that returned `state`, and is nobody else's.
-    pub(super) unsafe fn new(database: &Arc<Database>, state: i32, raw: RawResult) -> Answer<Self> {
+    pub(super) unsafe fn new(link: &Arc<Link>, state: i32, raw: RawResult) -> Answer<Self> {
         let mut rows = Self {
-            database: database.clone(),
+            link: link.clone(),
             raw,
         };
         match state {
@@ -37,12 +37,12 @@ impl Rows {
     }
 
     fn f(&self) -> &Functions {
-        &self.database.api.f
+        &self.link.database.api.f
     }
 
     fn said(&mut self) -> Option<String> {
         // SAFETY: the result is ours; the text is copied.
-        let said = unsafe { (self.database.api.f.result_error)(&mut self.raw) };
+        let said = unsafe { (self.link.database.api.f.result_error)(&mut self.raw) };
         (!said.is_null()).then(|| text(said))
     }
 
@@ -50,7 +50,7 @@ impl Rows {
     pub fn columns(&mut self) -> Vec<(String, Kind)> {
         // SAFETY: columns are asked for within their number; types are destroyed with their owner.
         unsafe {
-            let api = self.database.api.clone();
+            let api = self.link.database.api.clone();
             let raw = &raw mut self.raw;
             let column = |at| {
                 let name = text((api.f.column_name)(raw, at));
@@ -75,7 +75,7 @@ impl Rows {
         // SAFETY: as above.
         let rows = unsafe { (self.f().data_chunk_get_size)(handle) } as usize;
         Ok(Some(Chunk {
-            database: self.database.clone(),
+            link: self.link.clone(),
             handle,
             rows,
         }))
@@ -85,7 +85,7 @@ impl Rows {
 impl Drop for Rows {
     fn drop(&mut self) {
         // SAFETY: filled in once.
-        unsafe { (self.database.api.f.destroy_result)(&mut self.raw) }
+        unsafe { (self.link.database.api.f.destroy_result)(&mut self.raw) }
     }
 }
 
@@ -183,7 +183,7 @@ impl Drop for Kind {
 
 /// Rows, column by column; vectors of an answer are flat.
 pub struct Chunk {
-    database: Arc<Database>,
+    link: Arc<Link>,
     handle: Handle,
     pub rows: usize,
 }
@@ -194,7 +194,7 @@ unsafe impl Send for Chunk {}
 impl Chunk {
     /// The column `at`, of those that the answer has.
     pub fn vector(&self, at: usize) -> Vector<'_> {
-        let f = &self.database.api.f;
+        let f = &self.link.database.api.f;
         // SAFETY: the chunk lives as long as what is made of it.
         unsafe {
             Vector::new(
@@ -209,7 +209,7 @@ impl Chunk {
 impl Drop for Chunk {
     fn drop(&mut self) {
         // SAFETY: fetched once.
-        unsafe { (self.database.api.f.destroy_data_chunk)(&mut self.handle) }
+        unsafe { (self.link.database.api.f.destroy_data_chunk)(&mut self.handle) }
     }
 }
 

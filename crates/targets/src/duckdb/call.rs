@@ -107,7 +107,6 @@ pub enum Ready {
 }
 
 pub struct Call {
-    /// Before the connection that it was made on.
     pub ready: Ready,
     pub connection: Connection,
     pub path: Arc<Path>,

@@ -59,10 +59,10 @@ impl Database {
         let mut handle = ptr::null_mut();
         // SAFETY: the database is open.
         match unsafe { (self.api.f.connect)(self.handle, &mut handle) } {
-            SUCCESS => Ok(Connection {
+            SUCCESS => Ok(Connection(Arc::new(Link {
                 database: self.clone(),
                 handle,
-            }),
+            }))),
             _ => Err("Connection Error: no connection".to_owned()),
         }
     }
@@ -75,23 +75,34 @@ impl Drop for Database {
     }
 }
 
-/// One connection to an open file.
-pub struct Connection {
+/// One connection to an open file. What is made of it holds it open.
+pub(super) struct Link {
     pub(super) database: Arc<Database>,
     pub(super) handle: Handle,
 }
 
-// SAFETY: it may be used by any thread, by one at a time.
-unsafe impl Send for Connection {}
+// SAFETY: duckdb.h: it may be used by any thread, by one at a time, which `&mut Connection` sees to; to
+// interrupt it is for any thread at any time.
+unsafe impl Send for Link {}
+unsafe impl Sync for Link {}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // SAFETY: connected once.
+        unsafe { (self.database.api.f.disconnect)(&mut self.handle) }
+    }
+}
+
+pub struct Connection(pub(super) Arc<Link>);
 
 impl Connection {
     fn f(&self) -> &Functions {
-        &self.database.api.f
+        &self.0.database.api.f
     }
 
-    /// What ends its statement from another thread, which must be over before the connection is.
+    /// What ends its statement from another thread.
     pub fn interrupt(&self) -> Interrupt {
-        Interrupt(self.database.clone(), self.handle)
+        Interrupt(self.0.clone())
     }
 
     /// Executes one or more statements.
@@ -99,7 +110,7 @@ impl Connection {
         let mut result = RawResult::default();
         // SAFETY: `sql` ends with a zero; the result is destroyed in any case.
         unsafe {
-            let state = (self.f().query)(self.handle, sql.as_ptr(), &mut result);
+            let state = (self.f().query)(self.0.handle, sql.as_ptr(), &mut result);
             self.finish(state, result)
         }
     }
@@ -110,8 +121,8 @@ impl Connection {
         let mut result = RawResult::default();
         // SAFETY: `sql` ends with a zero; the result is destroyed with its owner.
         unsafe {
-            let state = (self.f().query)(self.handle, sql.as_ptr(), &mut result);
-            Rows::new(&self.database, state, result)
+            let state = (self.f().query)(self.0.handle, sql.as_ptr(), &mut result);
+            Rows::new(&self.0, state, result)
         }
     }
 
@@ -120,25 +131,27 @@ impl Connection {
         self.run(&sql)
     }
 
-    /// The first row of an answer, as text.
-    pub fn ask(&mut self, sql: &str) -> Answer<Vec<Option<String>>> {
+    /// The rows of an answer, as text.
+    pub fn rows(&mut self, sql: &str) -> Answer<Vec<Vec<Option<String>>>> {
         let sql = zero_ended(sql)?;
         let mut result = RawResult::default();
         // SAFETY: rows and columns are looked at within their number; texts are freed.
         unsafe {
             let f = self.f();
-            let state = (f.query)(self.handle, sql.as_ptr(), &mut result);
-            let mut row = Vec::new();
-            if state == SUCCESS && (f.row_count)(&mut result) > 0 {
-                for column in 0..(f.column_count)(&mut result) {
-                    let value = Owned(
-                        &self.database.api,
-                        (f.value_varchar)(&mut result, column, 0),
-                    );
-                    row.push((!value.1.is_null()).then(|| value.text()));
+            let state = (f.query)(self.0.handle, sql.as_ptr(), &mut result);
+            let mut rows = Vec::new();
+            if state == SUCCESS {
+                let columns = (f.column_count)(&mut result);
+                for row in 0..(f.row_count)(&mut result) {
+                    let value = |column| {
+                        let text = (f.value_varchar)(&mut result, column, row);
+                        let value = Owned(&self.0.database.api, text);
+                        (!value.1.is_null()).then(|| value.text())
+                    };
+                    rows.push((0..columns).map(value).collect());
                 }
             }
-            self.finish(state, result).map(|()| row)
+            self.finish(state, result).map(|()| rows)
         }
     }
 
@@ -158,9 +171,9 @@ impl Connection {
         let sql = zero_ended(sql)?;
         let mut handle = ptr::null_mut();
         // SAFETY: a handle is made in any case, and destroyed with its owner.
-        let state = unsafe { (self.f().prepare)(self.handle, sql.as_ptr(), &mut handle) };
+        let state = unsafe { (self.f().prepare)(self.0.handle, sql.as_ptr(), &mut handle) };
         let prepared = Prepared {
-            database: self.database.clone(),
+            link: self.0.clone(),
             handle,
         };
         match state {
@@ -185,7 +198,7 @@ impl Connection {
         // SAFETY: as above; the result is destroyed with its owner.
         unsafe {
             let state = (self.f().execute_prepared_streaming)(prepared.handle, &mut result);
-            Rows::new(&self.database, state, result)
+            Rows::new(&self.0, state, result)
         }
     }
 
@@ -207,7 +220,7 @@ impl Connection {
                 .map(|kind| (f.create_logical_type)(*kind as i32))
                 .collect();
             let state = (f.appender_create_query)(
-                self.handle,
+                self.0.handle,
                 query.as_ptr(),
                 kinds.len() as u64,
                 kinds.as_mut_ptr(),
@@ -220,7 +233,7 @@ impl Connection {
                 (f.destroy_logical_type)(kind);
             }
             let appender = Appender {
-                database: self.database.clone(),
+                link: self.0.clone(),
                 handle,
                 chunk,
             };
@@ -232,23 +245,13 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
-    fn drop(&mut self) {
-        // SAFETY: connected once.
-        unsafe { (self.f().disconnect)(&mut self.handle) }
-    }
-}
-
 /// Ends a connection's statement.
-pub struct Interrupt(Arc<Database>, Handle);
-
-// SAFETY: duckdb.h: that is what it is for.
-unsafe impl Send for Interrupt {}
+pub struct Interrupt(Arc<Link>);
 
 impl Interrupt {
     pub fn now(&self) {
-        // SAFETY: the connection is there, as `Connection::interrupt` says.
-        unsafe { (self.0.api.f.interrupt)(self.1) }
+        // SAFETY: the connection is open.
+        unsafe { (self.0.database.api.f.interrupt)(self.0.handle) }
     }
 }
 
@@ -272,7 +275,7 @@ pub enum Value<'a> {
 
 /// A prepared statement.
 pub struct Prepared {
-    database: Arc<Database>,
+    link: Arc<Link>,
     handle: Handle,
 }
 
@@ -282,7 +285,7 @@ unsafe impl Send for Prepared {}
 impl Prepared {
     /// Binds the placeholder `$at`, from 1 on. The library copies the value.
     pub fn bind(&mut self, at: usize, value: Value<'_>) -> Answer<()> {
-        let (f, h, at) = (&self.database.api.f, self.handle, at as u64);
+        let (f, h, at) = (&self.link.database.api.f, self.handle, at as u64);
         // SAFETY: the handle is valid; pointers hold as many bytes as is said.
         let state = unsafe {
             match value {
@@ -313,14 +316,14 @@ impl Prepared {
 
 impl Drop for Prepared {
     fn drop(&mut self) {
-        // SAFETY: made once; its database lives.
-        unsafe { (self.database.api.f.destroy_prepare)(&mut self.handle) }
+        // SAFETY: made once; its connection is open.
+        unsafe { (self.link.database.api.f.destroy_prepare)(&mut self.handle) }
     }
 }
 
 /// Takes rows in chunks and hands them to its query when it is flushed.
 pub struct Appender {
-    database: Arc<Database>,
+    link: Arc<Link>,
     handle: Handle,
     chunk: Handle,
 }
@@ -330,7 +333,7 @@ unsafe impl Send for Appender {}
 
 impl Appender {
     fn f(&self) -> &Functions {
-        &self.database.api.f
+        &self.link.database.api.f
     }
 
     fn said(&self) -> Refusal {
@@ -408,7 +411,7 @@ impl Drop for Appender {
     fn drop(&mut self) {
         // SAFETY: made once each; null handles are taken.
         unsafe {
-            let f = &self.database.api.f;
+            let f = &self.link.database.api.f;
             (f.destroy_data_chunk)(&mut self.chunk);
             (f.appender_destroy)(&mut self.handle);
         }

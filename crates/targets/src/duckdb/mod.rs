@@ -145,11 +145,15 @@ impl Database for DuckDb {
         self.said(connection.run_text(sql))
     }
 
-    async fn ask(&self, connection: &mut Connection, sql: &str) -> Result<Vec<Option<String>>> {
+    async fn ask_all(
+        &self,
+        connection: &mut Connection,
+        sql: &str,
+    ) -> Result<Vec<Vec<Option<String>>>> {
         // To count may take long, and ends with the trial.
         let watch = Watch::over(connection);
         watch.begin();
-        let answer = connection.ask(sql);
+        let answer = connection.rows(sql);
         drop(watch);
         answer.map_err(|said| interrupted(&self.path, &said))
     }
@@ -182,6 +186,15 @@ impl Upserts for DuckDb {
     fn stored_bytes(_: &str) -> (Option<&'static str>, String) {
         let select = "SELECT used_blocks * block_size FROM pragma_database_size()";
         (Some("CHECKPOINT"), select.into())
+    }
+
+    /// Only the table's definition tells of collations.
+    fn meet(table: &str) -> String {
+        format!(
+            "SELECT NULL, 'a collation of the table' FROM duckdb_tables() \
+             WHERE lower(table_name) = lower({}) AND sql ILIKE '% COLLATE %'",
+            literal(table)
+        )
     }
 
     async fn executors(

@@ -150,7 +150,7 @@ enum State {
     Failed,
 }
 
-/// A stream's rows. What is made of the connection is dropped before it.
+/// A stream's rows.
 pub struct Stream {
     watch: Watch,
     /// What is not in a batch yet, from its row `at` on.

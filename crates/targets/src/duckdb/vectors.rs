@@ -6,7 +6,7 @@ use arrow_buffer::{IntervalMonthDayNano, NullBuffer};
 use arrow_schema::{DataType, Field, IntervalUnit, TimeUnit};
 
 use super::answer::{Kind, Vector};
-use crate::read::{self, far, infinite, large};
+use crate::read::{self, far, infinite, large, midnight};
 use venturi_base::data::column::Column;
 use venturi_base::error::{Error, Kind as ErrorKind, Result};
 
@@ -22,6 +22,8 @@ pub enum Form {
     /// The same, of which two numbers mean that it has no end.
     Date,
     Timestamp,
+    /// The same in a day of so many, of which the day's end is none to Arrow.
+    Time(i64),
     /// `string_t`
     Bytes,
     Interval,
@@ -95,7 +97,7 @@ fn known(kind: &Kind) -> Option<(Form, DataType, String)> {
         13 => (Form::Date, DataType::Date32, "DATE"),
         14 => {
             let kind = DataType::Time64(TimeUnit::Microsecond);
-            (Form::Plain(8), kind, "TIME")
+            (Form::Time(86_400_000_000), kind, "TIME")
         }
         15 => {
             let kind = DataType::Interval(IntervalUnit::MonthDayNano);
@@ -168,7 +170,7 @@ fn known(kind: &Kind) -> Option<(Form, DataType, String)> {
         }
         39 => {
             let kind = DataType::Time64(TimeUnit::Nanosecond);
-            (Form::Plain(8), kind, "TIME_NS")
+            (Form::Time(86_400_000_000_000), kind, "TIME_NS")
         }
         42 => {
             let kind = timestamp(TimeUnit::Nanosecond, Some("UTC"));
@@ -221,6 +223,14 @@ pub fn push(
             let is_end = |it| i64::from_ne_bytes(it).checked_abs() == Some(i64::MAX);
             if ends::<8>(values, nulls, is_end) {
                 return Err(infinite(column, "timestamp"));
+            }
+            column.extend(values, nulls)?;
+            return Ok(rows * 8);
+        }
+        Form::Time(day) => {
+            let values = vector.bytes(8, from, to);
+            if ends::<8>(values, nulls, |it| i64::from_ne_bytes(it) == *day) {
+                return Err(midnight(column));
             }
             column.extend(values, nulls)?;
             return Ok(rows * 8);

@@ -25,7 +25,7 @@ struct Watched {
 }
 
 impl Watch {
-    /// Dropped before the connection. Without a thread, where there are no more, statements run to their end.
+    /// Without a thread, where there are no more, statements run to their end.
     pub fn over(connection: &Connection) -> Self {
         let watched = Watched {
             halt: None,

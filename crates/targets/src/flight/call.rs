@@ -76,7 +76,7 @@ impl Link {
     }
 
     /// Begins a call of one of Flight's methods.
-    pub fn call(&self, method: &str, extra: &[(String, Vec<u8>)], response: Expect) -> u32 {
+    pub fn call(&self, method: &str, extra: &[(String, Vec<u8>)], response: Expect) -> Result<u32> {
         let mut shared = self.0.borrow_mut();
         let mut headers = vec![
             (":method".to_owned(), b"POST".to_vec()),
@@ -100,9 +100,9 @@ impl Link {
         ];
         headers.extend_from_slice(&shared.headers);
         headers.extend_from_slice(extra);
-        let stream = shared.connection.request(&headers, response);
+        let stream = shared.connection.request(&headers, response)?;
         shared.inboxes.open(stream);
-        stream
+        Ok(stream)
     }
 
     /// Queues onto a call; an error when the server has ended it.
@@ -312,7 +312,7 @@ impl Link {
         request: &[u8],
         most: usize,
     ) -> Result<(Vec<Vec<u8>>, Vec<Header>)> {
-        let stream = self.call(method, extra, Expect::Other);
+        let stream = self.call(method, extra, Expect::Other)?;
         let _forgets = ForgetOnDrop { link: self, stream };
         self.queue(stream, |queue| {
             queue_message(request, queue);

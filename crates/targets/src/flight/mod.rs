@@ -165,28 +165,14 @@ impl Flight {
         call: impl std::future::Future<Output = Result<T>>,
     ) -> Result<T> {
         let call = async { call.await.map_err(|error| self.at(address, error)) };
-        let place = address.authority();
-        self.bounded((&place, address), what, call).await
-    }
-
-    /// The same of a `place` that may be several, which are all reached as `address` is.
-    async fn bounded<T>(
-        &self,
-        (place, address): (&str, &Address),
-        what: &str,
-        call: impl std::future::Future<Output = Result<T>>,
-    ) -> Result<T> {
         match limit::within(self.timeout(), call).await {
             Ok(result) => {
                 result.map_err(|error| first_contact(error.context(what), address, SCHEME))
             }
-            Err(over) => Err(Error::new(
-                Kind::Timeout,
-                format!(
-                    "{place}: {what}: no answer within {over}; {}",
-                    address.doubt(SERVER, SCHEME)
-                ),
-            )),
+            Err(over) => {
+                let message = format!("{}: {what}: no answer within {over}", address.authority());
+                Err(Error::new(Kind::Timeout, message))
+            }
         }
     }
 
@@ -246,10 +232,14 @@ impl Target for Flight {
                 self.source = Some(source);
             }
             let links = self.contact().await?;
-            let planning = self.make_plan(&links);
+            let what = format!("{}: planning", self.identity.address);
+            let plan = limit::patient(what, self.make_plan(&links)).await;
             // The servers of a URL are all reached in the same way.
-            let all = (&*self.identity.address, &self.servers[0].address);
-            let plan = self.bounded(all, "planning", planning).await?;
+            let all = &self.servers[0].address;
+            let plan = plan.map_err(|error| match error.kind {
+                Kind::Timeout => error,
+                _ => first_contact(error.context("planning"), all, SCHEME),
+            })?;
             self.identity.protocol = plan.protocol.to_owned();
             self.plan = Some(plan);
             Ok(self.identity.clone())

@@ -15,6 +15,7 @@ use venturi_base::codec::ipc::Compression;
 use venturi_base::codec::proto::FlightDescriptor;
 use venturi_base::data::Source;
 use venturi_base::error::{Error, Kind, Result};
+use venturi_base::limit;
 use venturi_base::spec::{Data, Operation};
 
 pub(super) struct Plan {
@@ -183,9 +184,11 @@ impl Flight {
             false,
             Ack::Stream,
         );
-        drive(Box::new(upload), usize::MAX)
-            .await
-            .map_err(|error| error.context("giving the rows to the server"))?;
-        Ok(())
+        let what = "giving the rows to the server";
+        let upload = async {
+            let given = drive(Box::new(upload), usize::MAX).await;
+            given.map_err(|error| error.context(what))
+        };
+        limit::patient(what, upload).await.map(drop)
     }
 }

@@ -56,7 +56,7 @@ impl Reader {
         let Some((link, ticket)) = self.pieces.pop_front() else {
             return Ok(false);
         };
-        let stream = link.call("DoGet", &self.headers, Expect::Flight);
+        let stream = link.call("DoGet", &self.headers, Expect::Flight)?;
         link.queue(stream, |queue| {
             queue_message(&Ticket { ticket }.encode_to_vec(), queue);
             Ok(())

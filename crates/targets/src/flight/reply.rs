@@ -114,10 +114,8 @@ fn grpc_status(headers: &[Header]) -> Option<std::result::Result<(), Error>> {
         _ => "",
     };
     let separator = if message.is_empty() { "" } else { ": " };
-    Some(Err(Error::new(
-        kind,
-        format!("the server answered {name}{separator}{message}{advice}"),
-    )))
+    let line = format!("the server answered {name}{separator}{message}{advice}");
+    Some(Err(Error::new(kind, line).with_code(name)))
 }
 
 fn percent_decode(text: &str) -> String {
@@ -137,20 +135,18 @@ fn percent_decode(text: &str) -> String {
 
 /// Whether the server answered with the status of this name.
 pub fn says(error: &Error, name: &str) -> bool {
-    let words = format!("the server answered {name}");
-    error.kind == Kind::Server && error.message.contains(&words)
+    error.kind == Kind::Server && error.code.as_deref() == Some(name)
 }
 
 /// True where the server does not know the method or action.
 pub fn is_unknown(error: &Error) -> bool {
-    error.kind == Kind::Server
-        && [
-            "UNIMPLEMENTED",
-            "INVALID_ARGUMENT",
-            "NOT_FOUND",
-            "UNKNOWN",
-            "INTERNAL",
-        ]
-        .iter()
-        .any(|name| error.message.contains(name))
+    [
+        "UNIMPLEMENTED",
+        "INVALID_ARGUMENT",
+        "NOT_FOUND",
+        "UNKNOWN",
+        "INTERNAL",
+    ]
+    .iter()
+    .any(|name| says(error, name))
 }

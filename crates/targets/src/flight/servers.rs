@@ -5,10 +5,10 @@ use futures::future::try_join_all;
 use super::ask::authenticate;
 use super::call::Link;
 use super::options::Address;
-use super::Flight;
+use super::{Flight, SCHEME, SERVER};
 use crate::many::unlike;
 use crate::Identity;
-use venturi_base::error::{Kind, Result};
+use venturi_base::error::{Error, Kind, Result};
 
 /// A server of the URL, and what is known of it.
 pub(super) struct Server {
@@ -69,17 +69,19 @@ impl Flight {
         server: &Server,
     ) -> Result<(Link, Option<(String, Vec<u8>)>, Identity)> {
         let link = self.link(server).await?;
-        let login = self.within(
-            &server.address,
-            "logging in",
-            authenticate(&link, &self.options),
-        );
-        let login = login.await?;
+        let address = &server.address;
+        // It has not answered anything yet: it may be something else.
+        let doubted = |mut error: Error| {
+            if error.kind == Kind::Timeout {
+                error.message += &format!("; {}", address.doubt(SERVER, SCHEME));
+            }
+            error
+        };
+        let login = self.within(address, "logging in", authenticate(&link, &self.options));
+        let login = login.await.map_err(doubted)?;
         let identifying = self.identify(server, &link);
-        let identity = self
-            .within(&server.address, "first contact", identifying)
-            .await?;
-        Ok((link, login, identity))
+        let identity = self.within(address, "first contact", identifying).await;
+        Ok((link, login, identity.map_err(doubted)?))
     }
 
     async fn identify(&self, server: &Server, link: &Link) -> Result<Identity> {

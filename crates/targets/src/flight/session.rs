@@ -116,7 +116,7 @@ impl Session for GetSession {
                 r#type: "venturi.stop".into(),
                 body: trial.into_bytes(),
             };
-            let stream = call.link.call("DoAction", &[], Expect::Other);
+            let stream = call.link.call("DoAction", &[], Expect::Other)?;
             call.link.queue(stream, |queue| {
                 queue_message(&action.encode_to_vec(), queue);
                 Ok(())
@@ -225,7 +225,7 @@ impl PutSession {
     }
 
     fn begin(&mut self) -> Result<u32> {
-        let stream = self.link.call("DoPut", &self.headers, Expect::Other);
+        let stream = self.link.call("DoPut", &self.headers, Expect::Other)?;
         self.stream = Some(stream);
         let schema = self.encoder.schema_message();
         let parts = Parts {

@@ -21,6 +21,7 @@ use venturi_base::codec::coding::Coding;
 use venturi_base::data::Source;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::http1::{Client, ARROW_STREAM};
+use venturi_base::limit;
 use venturi_base::meter::handicap::Handicap;
 use venturi_base::spec::{Data, Values};
 
@@ -184,8 +185,8 @@ impl Http {
             Default::default(),
         )?;
         let given = drive(Box::new(put), usize::MAX);
-        let given = self.server.within("giving the rows to the server", given);
-        given.await.map(|_| ())
+        let what = format!("{}: giving the rows to the server", self.server.authority());
+        limit::patient(what, given).await.map(|_| ())
     }
 }
 

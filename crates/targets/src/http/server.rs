@@ -40,10 +40,10 @@ impl Server {
         &self.web.authority
     }
 
-    /// A connection that ends before anything was said may be another protocol's.
+    /// A connection that ends, or is silent, before anything was said may be another protocol's.
     pub fn cut_short(&self, error: Error) -> Error {
         match error.kind {
-            Kind::Lost => {
+            Kind::Lost | Kind::Timeout => {
                 let message = format!(
                     "{}; is it an HTTP server, and {}",
                     error.message,
@@ -69,14 +69,8 @@ impl Server {
         call: impl std::future::Future<Output = Result<T>>,
     ) -> Result<T> {
         let late = |over: Elapsed| {
-            Err(Error::new(
-                Kind::Timeout,
-                format!(
-                    "{}: {what}: no answer within {over}; is it an HTTP server, and {}",
-                    self.authority(),
-                    self.scheme_advice()
-                ),
-            ))
+            let message = format!("{}: {what}: no answer within {over}", self.authority());
+            Err(Error::new(Kind::Timeout, message))
         };
         let answered = limit::within(self.timeout, call).await;
         answered.unwrap_or_else(late)

@@ -18,11 +18,12 @@ use std::time::Duration;
 use crate::read::ReadTarget;
 use crate::systems::System;
 use crate::upsert::{
-    compare, Calls, Effect, Executing, Executor, Found, Host, Place, Prepared, Share,
-    StatementKind, Waits, Work,
+    compare, read_back, Calls, Effect, Executing, Executor, Found, Host, Place, Prepared, Share,
+    StatementKind, Waits, Work, Written,
 };
 use crate::{each, planned, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::codec::mysql::message_length;
+use venturi_base::codec::sql::Dialect;
 use venturi_base::error::{Error, Fate, Result};
 use venturi_base::meter::clock::Stage;
 use venturi_base::meter::sockets::Sockets;
@@ -150,6 +151,12 @@ impl MySql {
         let host = self.place.host_of(stream);
         let database = Some(self.place.space.as_str());
         let mut connection = Connection::open(host, &self.access, database).await?;
+        self.begin(&mut connection, server).await?;
+        Ok(connection)
+    }
+
+    /// Says what every connection is told first, and then the user's own statements.
+    async fn begin(&self, connection: &mut Connection, server: &Server) -> Result<()> {
         for sql in server.session() {
             connection.run(sql).await?;
         }
@@ -157,7 +164,18 @@ impl MySql {
             let run = connection.run(sql).await;
             run.map_err(|error| error.context(format!("init {sql:?}")))?;
         }
-        Ok(connection)
+        if self.options.common.init.is_empty() {
+            return Ok(());
+        }
+        // A server that has no such setting reads as MySQL does by default.
+        let mode = connection.value("SELECT @@sql_mode").await;
+        match mode.ok().flatten() {
+            Some(mode) if mode.contains("NO_BACKSLASH_ESCAPES") => Err(Error::usage(
+                "--init sets the sql_mode NO_BACKSLASH_ESCAPES, in which the server reads other text than \
+                 Venturi writes: leave it out of --init",
+            )),
+            _ => Ok(()),
+        }
     }
 
     async fn open_stream(&self, stream: usize) -> Result<Box<dyn Session>> {
@@ -189,15 +207,23 @@ impl MySql {
 
     async fn compare(&self, tallies: &[Tally]) -> Result<Verification> {
         let plan = self.planned()?;
-        let mut after = Found::default();
-        if self.spec.verify != Verify::None {
-            let mut connection = self.connect(0, &plan.server).await?;
-            after = plan::found(&mut connection, &plan.work.table).await?;
-            after.stored_bytes = self.stored_bytes(&mut connection, &plan.server).await;
-            connection.quit().await;
+        let (work, before, verify) = (&*plan.work, &plan.before, self.spec.verify);
+        let written = Written::of(work)?;
+        let compare =
+            |after: &Found| compare(work, &written, Effect::Add, before, after, tallies, verify);
+        if verify == Verify::None {
+            return compare(&Found::default());
         }
-        let (work, before) = (&*plan.work, &plan.before);
-        let mut made = compare(work, Effect::Add, before, &after, tallies, self.spec.verify)?;
+        let mut connection = self.connect(0, &plan.server).await?;
+        let mut after = plan::found(&mut connection, &work.table).await?;
+        after.stored_bytes = self.stored_bytes(&mut connection, &plan.server).await;
+        let mut made = compare(&after)?;
+        if before.meet.is_none() {
+            let own = self.options.common.setup;
+            let ask = async |question: String| connection.query(&question).await;
+            read_back(&mut made, work, &written, Dialect::MySql, own, ask).await?;
+        }
+        connection.quit().await;
         made.add_notes(plan.notes.iter().cloned());
         Ok(made)
     }

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::connection::Connection;
+use super::connection::{Connection, Row};
 use super::server::{literal, quoted, Family, Server};
 use super::statement::Statements;
 use super::{MySql, Plan};
+use crate::database::shortened;
 use crate::upsert::{self, Builder, Found, StatementKind, Work};
 use crate::Identity;
 use venturi_base::codec::sql::Dialect;
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::{Error, Kind, Result};
+use venturi_base::limit;
 use venturi_base::meter::readers::listener::pid_of;
 use venturi_base::meter::readers::network::is_own;
 
@@ -41,7 +43,12 @@ impl MySql {
             .await?;
         let before = match self.options.common.setup || !self.spec.leads() {
             true => Found::default(),
-            false => found(&mut connection, &work.table).await?,
+            false => {
+                let mut found = found(&mut connection, &work.table).await?;
+                let indexes = connection.query(&unique_indexes(&work.table.name)).await?;
+                found.meet = meet(&work.table, &indexes);
+                found
+            }
         };
         let identity = Identity {
             address: self.place.address(),
@@ -153,13 +160,7 @@ impl MySql {
             }
         }
         connection.run(&format!("USE {}", quoted(database))).await?;
-        for sql in server.session() {
-            connection.run(sql).await?;
-        }
-        for sql in &self.options.common.init {
-            let run = connection.run(sql).await;
-            run.map_err(|error| error.context(format!("init {sql:?}")))?;
-        }
+        self.begin(connection, server).await?;
         let name = &table.name;
         let described = format!(
             "SELECT COALESCE(ENGINE, '') FROM information_schema.TABLES WHERE TABLE_SCHEMA = {} AND TABLE_NAME = {}",
@@ -221,9 +222,8 @@ async fn packet_limit(connection: &mut Connection) -> Result<usize> {
 
 /// Rows and sums of a table.
 pub(super) async fn found(connection: &mut Connection, table: &Table) -> Result<Found> {
-    let rows = connection
-        .query(&Dialect::MySql.select_found(table))
-        .await?;
+    let select = Dialect::MySql.select_found(table);
+    let rows = limit::patient(shortened(&select), connection.query(&select)).await?;
     let row = rows.into_iter().next().unwrap_or_default();
     let mut numbers = row.into_iter().map(|value| match value {
         // The sum of no rows.
@@ -238,8 +238,56 @@ pub(super) async fn found(connection: &mut Connection, table: &Table) -> Result<
     Ok(Found {
         keys: u64::try_from(keys).unwrap_or(0),
         sums: numbers.collect::<Result<_>>()?,
-        stored_bytes: None,
+        ..Found::default()
     })
+}
+
+/// Columns of the table's unique indexes, in their order, with their collations, and what else is said of them.
+fn unique_indexes(table: &str) -> String {
+    format!(
+        "SELECT s.INDEX_NAME, s.COLUMN_NAME, c.COLLATION_NAME, c.EXTRA FROM information_schema.STATISTICS s \
+         LEFT JOIN information_schema.COLUMNS c ON c.TABLE_SCHEMA = s.TABLE_SCHEMA \
+         AND c.TABLE_NAME = s.TABLE_NAME AND c.COLUMN_NAME = s.COLUMN_NAME \
+         WHERE s.TABLE_SCHEMA = DATABASE() AND s.TABLE_NAME = {} AND s.NON_UNIQUE = 0 \
+         ORDER BY s.INDEX_NAME, s.SEQ_IN_INDEX",
+        literal(table)
+    )
+}
+
+/// Why rows with different keys meet in a table of somebody else's: another unique index, which
+/// `ON DUPLICATE KEY` heeds as it does the key's, or a collation.
+fn meet(table: &Table, indexes: &[Row]) -> Option<String> {
+    let text = |row: &Row, at: usize| row.get(at).cloned().flatten().unwrap_or_default();
+    let is_key = |name: &str| {
+        let mut columns = table.key.iter().map(|&at| table.column(at));
+        columns.any(|column| column.eq_ignore_ascii_case(name))
+    };
+    for rows in indexes.chunk_by(|a, b| text(a, 0) == text(b, 0)) {
+        let columns: Vec<String> = rows.iter().map(|row| text(row, 1)).collect();
+        // The server numbers such rows itself, each anew.
+        if rows
+            .iter()
+            .any(|row| text(row, 3).contains("auto_increment") && !is_key(&text(row, 1)))
+        {
+            continue;
+        }
+        if columns.len() != table.key.len() || !columns.iter().all(|name| is_key(name)) {
+            return Some(format!(
+                "the table's unique index {} ({}) is not the key",
+                text(&rows[0], 0),
+                columns.join(", ")
+            ));
+        }
+        let exact = |row: &&Row| {
+            let by = text(row, 2);
+            by.is_empty() || by == "binary" || by.ends_with("_bin")
+        };
+        if let Some(row) = rows.iter().find(|row| !exact(row)) {
+            let (column, by) = (text(row, 1), text(row, 2));
+            return Some(format!("the key's column {column} is compared by {by}"));
+        }
+    }
+    None
 }
 
 /// How many rows the batches have: all the same, but for the last one of a file.
@@ -276,6 +324,35 @@ fn skew(theirs: f64, before: f64, after: f64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use venturi_base::data::usage::Usage;
+
+    #[test]
+    fn keys_that_meet() {
+        let usage = Table::new("t", Usage::schema(), &Usage::roles()).unwrap();
+        let index = |name: &str, by: Option<&str>| -> Vec<Row> {
+            let row = |&at: &usize| {
+                let by = by
+                    .filter(|_| usage.column(at) == "ip_address")
+                    .map(str::to_owned);
+                vec![Some(name.to_owned()), Some(usage.column(at).to_owned()), by]
+            };
+            usage.key.iter().map(row).collect()
+        };
+        for exact in [None, Some("utf8mb4_bin"), Some("binary")] {
+            assert_eq!(meet(&usage, &index("PRIMARY", exact)), None);
+        }
+        let by = meet(&usage, &index("PRIMARY", Some("utf8mb4_general_ci"))).unwrap();
+        assert_eq!(
+            by,
+            "the key's column ip_address is compared by utf8mb4_general_ci"
+        );
+        let mut two = index("PRIMARY", None);
+        two.push(vec![Some("u".into()), Some("hits".into()), None]);
+        let other = meet(&usage, &two).unwrap();
+        assert_eq!(other, "the table's unique index u (hits) is not the key");
+        two[usage.key.len()].push(Some("auto_increment".into()));
+        assert_eq!(meet(&usage, &two), None);
+    }
 
     #[test]
     fn clocks_that_differ() {

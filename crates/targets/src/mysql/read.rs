@@ -168,9 +168,12 @@ impl Database for Readable {
         self.said(connection.run(sql).await)
     }
 
-    async fn ask(&self, connection: &mut Connection, sql: &str) -> Result<Vec<Option<String>>> {
-        let rows = self.said(connection.query(sql).await)?;
-        Ok(rows.into_iter().next().unwrap_or_default())
+    async fn ask_all(
+        &self,
+        connection: &mut Connection,
+        sql: &str,
+    ) -> Result<Vec<Vec<Option<String>>>> {
+        self.said(connection.query(sql).await)
     }
 
     fn exists(table: &str) -> String {

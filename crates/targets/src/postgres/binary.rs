@@ -13,7 +13,8 @@ use venturi_base::error::Result;
 
 /// Days and microseconds from 1970 to 2000, where Postgres begins to count.
 pub const DAYS: i64 = 10_957;
-pub const MICROS: i64 = DAYS * 86_400_000_000;
+pub const MICROS: i64 = DAYS * DAY_MICROS;
+pub const DAY_MICROS: i64 = 86_400_000_000;
 
 /// Before the rows of a COPY: who it is, no flags, nothing more; and behind them.
 pub const HEADER: [u8; 19] = *b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
@@ -189,6 +190,10 @@ impl Column {
             }
             Values::Time(values, unit) => {
                 let micros = self.micros(values[row], *unit)?;
+                if !(0..DAY_MICROS).contains(&micros) {
+                    let why = "a day's time must be between 0 and 24 hours";
+                    return Err(self.view.refused(values[row], why));
+                }
                 sized(&micros.to_be_bytes(), out);
             }
             Values::Timestamp(values, unit, _) => {

@@ -77,18 +77,17 @@ impl Link {
         self.driver.drive(self.client.batch_execute(sql)).await
     }
 
-    /// The first row of an answer, as text.
-    pub async fn ask(&mut self, sql: &str) -> Answer<Vec<Option<String>>> {
+    /// All rows of the answer, as text.
+    pub async fn rows(&mut self, sql: &str) -> Answer<Vec<Vec<Option<String>>>> {
         let answer = self.driver.drive(self.client.simple_query(sql)).await?;
-        let row = answer.into_iter().find_map(|message| match message {
-            SimpleQueryMessage::Row(row) => Some(row),
+        let row = |message| match message {
+            SimpleQueryMessage::Row(row) => {
+                let cell = |at| row.get(at).map(str::to_owned);
+                Some((0..row.len()).map(cell).collect())
+            }
             _ => None,
-        });
-        let cells = |row: tokio_postgres::SimpleQueryRow| {
-            let cell = |at| row.get(at).map(str::to_owned);
-            (0..row.len()).map(cell).collect()
         };
-        Ok(row.map(cells).unwrap_or_default())
+        Ok(answer.into_iter().filter_map(row).collect())
     }
 }
 

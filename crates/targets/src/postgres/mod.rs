@@ -171,7 +171,7 @@ impl Database for Postgres {
             self.said(link.run("").await)?;
             round_trip = round_trip.min(asked.elapsed());
         }
-        let version = self.said(link.ask("SELECT version()").await)?;
+        let version = self.ask(link, "SELECT version()").await?;
         let version = version.into_iter().next().flatten().unwrap_or_default();
         // "PostgreSQL 15.9 (Debian ...) on x86_64-pc-linux-gnu, compiled by ..."
         let version = version.split(" on ").next().unwrap_or_default().to_owned();
@@ -196,8 +196,8 @@ impl Database for Postgres {
         self.said(link.run(sql).await)
     }
 
-    async fn ask(&self, link: &mut Link, sql: &str) -> Result<Vec<Option<String>>> {
-        self.said(link.ask(sql).await)
+    async fn ask_all(&self, link: &mut Link, sql: &str) -> Result<Vec<Vec<Option<String>>>> {
+        self.said(link.rows(sql).await)
     }
 
     fn exists(table: &str) -> String {
@@ -222,6 +222,20 @@ impl Upserts for Postgres {
     fn stored_bytes(table: &str) -> (Option<&'static str>, String) {
         let name = literal(&Dialect::Postgres.quoted(table));
         (None, format!("SELECT pg_total_relation_size({name})"))
+    }
+
+    /// A collation that is not deterministic (those that are not known to a server before 12), and the
+    /// type citext. Another unique index refuses rows, and merges none.
+    fn meet(table: &str) -> String {
+        let name = literal(&Dialect::Postgres.quoted(table));
+        format!(
+            "SELECT a.attname, CASE t.typname WHEN 'citext' THEN 'its type citext' \
+             ELSE 'the collation ' || c.collname END \
+             FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey) \
+             JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_collation c ON c.oid = a.attcollation \
+             WHERE i.indrelid = to_regclass({name}) AND i.indisunique AND (t.typname = 'citext' \
+             OR to_jsonb(c) ->> 'collisdeterministic' = 'false')"
+        )
     }
 
     async fn executors(

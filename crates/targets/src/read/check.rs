@@ -76,6 +76,8 @@ pub fn compare(
         found.expected_checksum = Some(format!("{checksum:016x}"));
         found.checksum = Some(format!("{received:016x}"));
         found.compare_checksums("the client", "the server");
+    } else {
+        found.add_notes(summed.note());
     }
     found
 }

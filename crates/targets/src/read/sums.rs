@@ -17,12 +17,17 @@ use venturi_base::error::{Error, Kind, Result};
 /// Digits of a decimal whose sum can be asked for in units of its last place: of more the sum may pass 128 bits.
 pub const SUMMED_DIGITS: u8 = 30;
 
+/// Columns that a note names.
+const SHOWN: usize = 5;
+
 /// The columns that are summed up, by their place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summed {
     pub columns: Vec<(usize, String)>,
     /// As the server is asked for them.
     expressions: Vec<String>,
+    /// All others, by their names.
+    others: Vec<String>,
 }
 
 impl Summed {
@@ -30,15 +35,25 @@ impl Summed {
     pub fn new(columns: impl IntoIterator<Item = (String, Option<String>)>) -> Self {
         let mut found = Self::default();
         for (place, (name, expression)) in columns.into_iter().enumerate() {
-            let Some(expression) = expression else {
-                continue;
-            };
-            if found.columns.len() < MAX_SUMS {
-                found.columns.push((place, name));
-                found.expressions.push(expression);
+            match expression {
+                Some(expression) if found.columns.len() < MAX_SUMS => {
+                    found.columns.push((place, name));
+                    found.expressions.push(expression);
+                }
+                _ => found.others.push(name),
             }
         }
         found
+    }
+
+    /// Which columns have no sum, if any.
+    pub fn note(&self) -> Option<String> {
+        let (first, more) = self.others.split_at(self.others.len().min(SHOWN));
+        let more = match more.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        (!first.is_empty()).then(|| format!("not summed: {}{more}", first.join(", ")))
     }
 
     /// What is asked for of the rows: their count and the sums.
@@ -163,6 +178,12 @@ mod tests {
         assert_eq!(
             summed.selected(),
             "count(*), sum(a), sum(b), sum(length(s)), sum(d)"
+        );
+        assert_eq!(summed.note().as_deref(), Some("not summed: f"));
+        let many = Summed::new((0..20).map(|n| (format!("c{n}"), Some(String::new()))));
+        assert_eq!(
+            many.note().as_deref(),
+            Some("not summed: c8, c9, c10, c11, c12 and 7 more")
         );
         let decimals = Decimal128Array::from(vec![Some(1i128 << 64), Some(-2)]);
         let arrays: Vec<(&str, ArrayRef)> = vec![

@@ -11,12 +11,13 @@ use super::{
     by_hash, by_ranges, compare, edges_of, Partition, Reading, Rows, Split, Subject, Summed, There,
     OWN_TABLE,
 };
-use crate::database::{connected, drop_statement, exists, Database, Purpose};
+use crate::database::{ask, connected, drop_statement, exists, run, Database, Purpose};
 use crate::upsert::{is_own, occupied};
 use crate::{each, planned, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::data::upsert::Table;
 use venturi_base::data::{Cursor, Source};
 use venturi_base::error::{Error, Result};
+use venturi_base::limit;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Data, Operation, TrialSpec, Verify};
 
@@ -237,17 +238,22 @@ impl<D: Reads> ReadTarget<D> {
         };
         let create = D::DIALECT.create_plain(&table)?;
         let drop = drop_statement::<D>(&table.name);
-        self.database.run(link, &drop).await?;
+        run(&self.database, link, &drop).await?;
         self.made = true;
-        self.database.run(link, &create).await?;
+        run(&self.database, link, &create).await?;
         let rows = source.cursor(Some(rows));
-        self.database.fill(link, &table, rows).await
+        let filling = self.database.fill(link, &table, rows);
+        limit::patient(
+            format!("{}: writing the rows", self.database.address()),
+            filling,
+        )
+        .await
     }
 
     /// What the database itself says of all rows.
     async fn count(&self, link: &mut D::Link, from: &str, summed: &Summed) -> Result<There> {
         let question = format!("SELECT {} FROM {from}", summed.selected());
-        let row = self.database.ask(link, &question).await?;
+        let row = ask(&self.database, link, &question).await?;
         summed.there(&row, &self.database.address(), &question)
     }
 
@@ -285,7 +291,7 @@ impl<D: Reads> ReadTarget<D> {
                     })
                 };
                 let question = format!("SELECT {}, {} FROM {from}", end("min")?, end("max")?);
-                let row = self.database.ask(link, &question).await?;
+                let row = ask(&self.database, link, &question).await?;
                 let ranges = edges_of(&row, streams);
                 Ok(by_ranges(&name, &ranges, |number| D::bound(column, number)))
             }
@@ -305,7 +311,7 @@ impl<D: Reads> ReadTarget<D> {
         };
         let mut link = connected(&self.database, &self.spec, Purpose::Stream).await?;
         if let Some(snapshot) = &plan.snapshot {
-            self.database.run(&mut link, snapshot).await?;
+            run(&self.database, &mut link, snapshot).await?;
         }
         let question = Question {
             statement,
@@ -338,7 +344,7 @@ impl<D: Reads> ReadTarget<D> {
         }
         let mut link = connected(&self.database, &self.spec, Purpose::Clean).await?;
         let drop = drop_statement::<D>(&self.table());
-        self.database.run(&mut link, &drop).await
+        run(&self.database, &mut link, &drop).await
     }
 }
 

@@ -11,6 +11,14 @@ pub fn infinite(column: &Column, what: &str) -> Error {
     ))
 }
 
+/// A day's end, as some databases write it.
+pub fn midnight(column: &Column) -> Error {
+    Error::protocol(format!(
+        "column {}: the time 24:00:00, which Arrow has no value for: cast it to text in a query",
+        column.name()
+    ))
+}
+
 pub fn far(column: &Column) -> Error {
     let what = "a time so far away that Arrow has no number for it";
     Error::protocol(format!("column {}: {what}", column.name()))

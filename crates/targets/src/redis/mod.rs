@@ -14,8 +14,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::systems::System;
 use crate::upsert::{
-    compare, is_own, occupied, Builder, Calls, Common, Effect, Form, Found, Login, Place, Share,
-    Work,
+    compare, is_own, occupied, unread_note, Builder, Calls, Common, Effect, Form, Found, Login,
+    Place, Share, Work, Written,
 };
 use crate::{each, planned, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::codec::redis::{refuse_reply, Command, Reply};
@@ -359,7 +359,9 @@ impl Redis {
         } = self.planned()?;
         let mut link = self.access.open(None).await?;
         let after = self.found(&mut link, &work.table, true).await?;
-        let mut made = compare(work, Effect::Add, before, &after, tallies, self.spec.verify)?;
+        let (written, verify) = (Written::of(work)?, self.spec.verify);
+        let mut made = compare(work, &written, Effect::Add, before, &after, tallies, verify)?;
+        made.add_notes(unread_note(&work.table, verify));
         made.add_notes(notes.iter().cloned());
         Ok(made)
     }

@@ -146,15 +146,22 @@ impl Database for Sqlite {
         self.said(connection.execute_batch(sql))
     }
 
-    async fn ask(&self, connection: &mut Connection, sql: &str) -> Result<Vec<Option<String>>> {
-        self.said(connection.query_row(sql, [], |row| {
+    async fn ask_all(
+        &self,
+        connection: &mut Connection,
+        sql: &str,
+    ) -> Result<Vec<Vec<Option<String>>>> {
+        let row = |row: &rusqlite::Row<'_>| {
             let columns = 0..row.as_ref().column_count();
             let text = |at| match row.get_ref(at)? {
                 ValueRef::Integer(count) => Ok(Some(count.to_string())),
                 _ => row.get(at),
             };
             columns.map(text).collect()
-        }))
+        };
+        let mut statement = self.said(connection.prepare(sql))?;
+        let rows = self.said(statement.query_map([], row))?;
+        self.said(rows.collect())
     }
 
     fn exists(table: &str) -> String {
@@ -194,6 +201,16 @@ impl Upserts for Sqlite {
         let select = "SELECT (page_count - freelist_count) * page_size \
                       FROM pragma_page_count, pragma_freelist_count, pragma_page_size";
         (Some("PRAGMA wal_checkpoint(TRUNCATE)"), select.into())
+    }
+
+    /// Another unique index refuses rows, and merges none.
+    fn meet(table: &str) -> String {
+        format!(
+            "SELECT ix.name, 'the collation ' || ix.coll FROM pragma_index_list({}) il \
+             JOIN pragma_index_xinfo(il.name) ix WHERE il.\"unique\" AND ix.key \
+             AND upper(ix.coll) <> 'BINARY'",
+            literal(table)
+        )
     }
 
     async fn executors(

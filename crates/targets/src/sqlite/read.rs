@@ -1,5 +1,6 @@
 //! Gets from SQLite: rows as the library steps through them, in the stream's own thread.
 
+use std::borrow::Borrow;
 use std::ffi::{c_int, CStr};
 use std::path::Path;
 use std::ptr;
@@ -41,7 +42,7 @@ impl Reads for Sqlite {
 
     /// By the declared type of a column, or else by its value in the first row.
     async fn columns(&self, connection: &mut Connection, select: &str) -> Result<Vec<Column>> {
-        let statement = self.said(Statement::new(connection, select))?;
+        let statement = self.said(Statement::new(&*connection, select))?;
         let declared = statement.declared();
         let encoding = connection.query_row("PRAGMA encoding", [], |row| row.get::<_, String>(0));
         let foreign = self.said(encoding)? != "UTF-8";
@@ -49,7 +50,7 @@ impl Reads for Sqlite {
         let open = declared
             .iter()
             .any(|(_, words)| by_affinity(words).is_none());
-        if open && self.said(statement.step(connection))? {
+        if open && self.said(statement.step())? {
             first = (0..declared.len()).map(|at| statement.kind(at)).collect();
         }
         let column = |(at, (name, words)): (usize, (String, String))| {
@@ -141,11 +142,10 @@ impl Reads for Sqlite {
     ) -> Result<Stepped> {
         let columns = Columns::new(&question.schema, question.limit)?;
         let kinds = question.schema.fields().iter();
-        let statement = self.said(Statement::new(&connection, &question.statement))?;
         Ok(Stepped {
             kinds: kinds.map(|field| field.data_type().clone()).collect(),
-            statement: Some(statement),
-            connection,
+            statement: self.said(Statement::new(connection, &question.statement))?,
+            over: false,
             columns,
             rows_per_batch: question.rows_per_batch,
             path: self.path.clone(),
@@ -177,18 +177,22 @@ fn by_kind(kind: c_int) -> Option<DataType> {
     }
 }
 
-/// A statement that is stepped through, of a connection that outlives it.
-struct Statement(*mut ffi::sqlite3_stmt);
+/// A statement that is stepped through, with its connection or a borrow of it.
+struct Statement<C: Borrow<Connection>> {
+    handle: *mut ffi::sqlite3_stmt,
+    connection: C,
+}
 
-impl Statement {
-    fn new(connection: &Connection, sql: &str) -> rusqlite::Result<Self> {
+impl<C: Borrow<Connection>> Statement<C> {
+    fn new(connection: C, sql: &str) -> rusqlite::Result<Self> {
+        let of: &Connection = connection.borrow();
         let mut statement = ptr::null_mut();
         let length = c_int::try_from(sql.len()).unwrap_or(c_int::MAX);
         // SAFETY: the connection is open; `sql` has that many bytes.
         let code = unsafe {
             let text = sql.as_ptr().cast();
             ffi::sqlite3_prepare_v3(
-                connection.handle(),
+                of.handle(),
                 text,
                 length,
                 0,
@@ -197,8 +201,11 @@ impl Statement {
             )
         };
         match code {
-            ffi::SQLITE_OK => Ok(Self(statement)),
-            _ => Err(failure(connection, code)),
+            ffi::SQLITE_OK => Ok(Self {
+                handle: statement,
+                connection,
+            }),
+            _ => Err(failure(of, code)),
         }
     }
 
@@ -213,11 +220,11 @@ impl Statement {
         };
         // SAFETY: as above; columns are asked for within their number.
         unsafe {
-            let columns = 0..ffi::sqlite3_column_count(self.0);
+            let columns = 0..ffi::sqlite3_column_count(self.handle);
             let column = |at| {
-                let declared = text(ffi::sqlite3_column_decltype(self.0, at));
+                let declared = text(ffi::sqlite3_column_decltype(self.handle, at));
                 (
-                    text(ffi::sqlite3_column_name(self.0, at)),
+                    text(ffi::sqlite3_column_name(self.handle, at)),
                     declared.to_uppercase(),
                 )
             };
@@ -227,31 +234,31 @@ impl Statement {
 
     /// Whether there is another row.
     #[inline]
-    fn step(&self, connection: &Connection) -> rusqlite::Result<bool> {
+    fn step(&self) -> rusqlite::Result<bool> {
         // SAFETY: the statement was prepared, and is not finalised.
-        match unsafe { ffi::sqlite3_step(self.0) } {
+        match unsafe { ffi::sqlite3_step(self.handle) } {
             ffi::SQLITE_ROW => Ok(true),
             ffi::SQLITE_DONE => Ok(false),
-            code => Err(failure(connection, code)),
+            code => Err(failure(self.connection.borrow(), code)),
         }
     }
 
     #[inline]
     fn kind(&self, at: usize) -> c_int {
         // SAFETY: as above; of a column that there is none of it is null.
-        unsafe { ffi::sqlite3_column_type(self.0, at as c_int) }
+        unsafe { ffi::sqlite3_column_type(self.handle, at as c_int) }
     }
 
     #[inline]
     fn integer(&self, at: usize) -> i64 {
         // SAFETY: as above.
-        unsafe { ffi::sqlite3_column_int64(self.0, at as c_int) }
+        unsafe { ffi::sqlite3_column_int64(self.handle, at as c_int) }
     }
 
     #[inline]
     fn real(&self, at: usize) -> f64 {
         // SAFETY: as above.
-        unsafe { ffi::sqlite3_column_double(self.0, at as c_int) }
+        unsafe { ffi::sqlite3_column_double(self.handle, at as c_int) }
     }
 
     /// Of a blob, or of text, which is UTF-8 whatever the file has.
@@ -261,10 +268,10 @@ impl Statement {
         // length is asked for after the value, as SQLite wants it.
         unsafe {
             let start = match text {
-                true => ffi::sqlite3_column_text(self.0, at as c_int).cast::<u8>(),
-                false => ffi::sqlite3_column_blob(self.0, at as c_int).cast::<u8>(),
+                true => ffi::sqlite3_column_text(self.handle, at as c_int).cast::<u8>(),
+                false => ffi::sqlite3_column_blob(self.handle, at as c_int).cast::<u8>(),
             };
-            let length = ffi::sqlite3_column_bytes(self.0, at as c_int);
+            let length = ffi::sqlite3_column_bytes(self.handle, at as c_int);
             match start.is_null() {
                 true => &[],
                 false => std::slice::from_raw_parts(start, length.max(0) as usize),
@@ -273,10 +280,10 @@ impl Statement {
     }
 }
 
-impl Drop for Statement {
+impl<C: Borrow<Connection>> Drop for Statement<C> {
     fn drop(&mut self) {
-        // SAFETY: prepared once; null is taken.
-        unsafe { ffi::sqlite3_finalize(self.0) };
+        // SAFETY: prepared once, of a connection that is still open; null is taken.
+        unsafe { ffi::sqlite3_finalize(self.handle) };
     }
 }
 
@@ -298,9 +305,9 @@ fn failure(connection: &Connection, code: c_int) -> rusqlite::Error {
 
 /// A stream's rows.
 pub struct Stepped {
-    /// Dropped before its connection. `None`: it has come to its end.
-    statement: Option<Statement>,
-    connection: Connection,
+    statement: Statement<Connection>,
+    /// It has come to its end.
+    over: bool,
     kinds: Vec<DataType>,
     columns: Columns,
     rows_per_batch: usize,
@@ -311,27 +318,24 @@ impl Stepped {
     /// The time of the looked-at rows, in SQLite and here.
     fn batch(&mut self, clock: &mut StageClock) -> Result<(Duration, Duration)> {
         let (mut engine, mut ours) = (Duration::ZERO, Duration::ZERO);
-        let Some(statement) = &self.statement else {
-            return Ok((engine, ours));
-        };
-        while self.columns.rows() < self.rows_per_batch {
+        while !self.over && self.columns.rows() < self.rows_per_batch {
             let row = self.columns.rows();
             let looked = (row % SAMPLED == 1).then(Instant::now);
-            let more = statement.step(&self.connection);
+            let more = self.statement.step();
             let more = more.map_err(|error| told(&self.path, &error))?;
             if row == 0 {
                 // It may have to sort all rows before the first.
                 clock.mark(Stage::Apply);
             }
             if !more {
-                self.statement = None;
+                self.over = true;
                 break;
             }
             let stepped = looked.map(|_| Instant::now());
             let mut size = 0;
             let columns = self.columns.each().iter_mut().zip(&self.kinds);
             for (at, (column, kind)) in columns.enumerate() {
-                size += 8 + push(statement, at, kind, column)?;
+                size += 8 + push(&self.statement, at, kind, column)?;
             }
             self.columns.row(size)?;
             if let (Some(begun), Some(stepped)) = (looked, stepped) {
@@ -347,7 +351,7 @@ impl Stepped {
 /// Bytes of the value beside its eight.
 #[inline]
 fn push(
-    statement: &Statement,
+    statement: &Statement<Connection>,
     at: usize,
     kind: &DataType,
     column: &mut column::Column,

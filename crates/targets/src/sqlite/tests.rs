@@ -86,6 +86,7 @@ fn every_row_is_there_once_and_what_is_added_is_the_sum() {
         assert!(record.counts.stored_bytes.unwrap() > 50_000);
         let checked = &record.verification;
         assert_eq!((checked.rows, checked.expected_rows), (1000, Some(1000)));
+        assert_eq!(checked.read_back, Some(250));
         let hits = &checked.sums.as_ref().unwrap()[1];
         assert_eq!(hits.found, hits.expected);
         let found = file.number("SELECT sum(hits) FROM venturi_usage");
@@ -197,6 +198,25 @@ fn somebody_elses_table_is_not_dropped() {
     assert_eq!(file.number("SELECT count(*) FROM sales"), 1000);
     let record = sales(json!({"table": "sale", "setup": false}));
     assert_contains(message(&record), "no table sale");
+    // Whether keys that differ in their letters' case are one row is its collation's affair.
+    let made: String = (file.open())
+        .query_row(
+            "SELECT sql FROM sqlite_schema WHERE name = 'sales'",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    let folding = made
+        .replace("sales", "folding")
+        .replace(" text", " text COLLATE NOCASE");
+    file.open().execute_batch(&folding).unwrap();
+    let record = sales(json!({"table": "folding", "setup": false}));
+    assert_good(&record);
+    assert_eq!(record.verification.expected_rows, None);
+    assert_contains(
+        &record.verification.note.unwrap(),
+        "compared by the collation NOCASE",
+    );
 }
 
 #[test]

@@ -106,7 +106,11 @@ impl Text {
                 (true, false) => piece.iter().map(|byte| self.step(*byte)).sum(),
             };
             if !self.csv {
-                self.at = [Position::Value, Position::LineStart][usize::from(*last == b'\n')];
+                self.at = if *last == b'\n' {
+                    Position::LineStart
+                } else {
+                    Position::Value
+                };
             } else if plain {
                 self.at = self.at.after(*last);
             }

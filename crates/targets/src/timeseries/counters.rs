@@ -3,17 +3,14 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-use tokio::time::timeout;
-
 use super::influx::escaped;
+use serde_json::Value;
 use venturi_base::codec::timeseries::Names;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::http1::{Client, Head, Web};
+use venturi_base::limit;
 use venturi_base::secrets::beginning;
 
-/// A count reads all of a metric's points on some servers.
-const COUNTING: Duration = Duration::from_secs(60);
 const MOST_ANSWER: usize = 1 << 20;
 /// Characters of a refusal that are shown.
 const SHOWN: usize = 200;
@@ -63,9 +60,10 @@ impl Counting {
         web: &Web,
         database: Option<&str>,
         authorization: Option<String>,
+        patience: Duration,
     ) -> Option<Self> {
         let asking = get(web, None, "/ping");
-        let (head, _) = timeout(super::PATIENCE, asking).await.ok()?.ok()?;
+        let (head, _) = limit::within(patience, asking).await.ok()?.ok()?;
         let (who, software) = recognised(|name| head.get(name))?;
         // `organisation/bucket`: to queries a bucket is a database.
         let database = database.map_or("", |it| it.rsplit('/').next().unwrap_or(it));
@@ -104,12 +102,9 @@ impl Counting {
 
     async fn ask(&self, path: &str) -> Result<(u16, Value)> {
         let authorization = self.authorization.as_deref();
+        // A count reads all of a metric's points on some servers.
         let asking = get(&self.web, authorization, path);
-        let (head, body) = timeout(COUNTING, asking).await.map_err(|_| {
-            let seconds = COUNTING.as_secs();
-            let text = format!("{}: no answer in {seconds} s", self.web.authority);
-            Error::new(Kind::Timeout, text)
-        })??;
+        let (head, body) = limit::patient(&self.web.authority, asking).await?;
         match serde_json::from_slice(&body) {
             Ok(found) => Ok((head.status, found)),
             Err(_) => Err(self.refused(&String::from_utf8_lossy(&body))),

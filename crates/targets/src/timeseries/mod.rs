@@ -360,6 +360,3 @@ const QUIET: usize = 5;
 /// The same of a server that counts points a moment after it took them: QuestDB commits what
 /// comes over TCP after two seconds at the latest.
 const QUIET_LAGGING: usize = 50;
-
-/// Who has not been heard by HTTP and answers nothing for so long is asked no further.
-const PATIENCE: Duration = Duration::from_secs(2);

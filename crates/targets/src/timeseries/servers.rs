@@ -8,7 +8,7 @@ use tokio::net::{lookup_host, TcpStream, UdpSocket};
 use super::counters::{Counter, Counting};
 use super::making::Supply;
 use super::verify::{Counted, Held, Stored};
-use super::{akumuli, Counts, TimeSeries, Transport, PATIENCE};
+use super::{akumuli, Counts, TimeSeries, Transport};
 use crate::hosts::Host;
 use crate::Identity;
 use venturi_base::error::{Error, Kind, Result};
@@ -139,6 +139,11 @@ impl TimeSeries {
         })
     }
 
+    /// How long an answer may take that need not come.
+    fn patience(&self) -> Duration {
+        Duration::from_nanos(self.spec.timeout_ns)
+    }
+
     /// Who counts, if it says what it is.
     async fn recognise(&self, server: &Server) -> Result<Option<Counting>> {
         if self.protocol.counts != Counts::Recognised {
@@ -153,7 +158,13 @@ impl TimeSeries {
         }
         let database = self.place.database.as_deref();
         for web in &webs {
-            let found = Counting::find(web, database, self.options.authorization()?).await;
+            let found = Counting::find(
+                web,
+                database,
+                self.options.authorization()?,
+                self.patience(),
+            )
+            .await;
             if found.is_some() {
                 return Ok(found);
             }
@@ -174,7 +185,7 @@ impl TimeSeries {
             Some(counting) => (counting.who, counting.count(&supply.metrics()).await),
             None => {
                 let web = server.web();
-                if let Some(stored) = Stored::ask(&web, PATIENCE).await {
+                if let Some(stored) = Stored::ask(&web, self.patience()).await {
                     return Held::Reference(stored);
                 }
                 if self.protocol.counts != Counts::Akumuli || self.spec.verify == Verify::None {
@@ -196,8 +207,7 @@ impl TimeSeries {
             return self.held(server, supply, known.counting.as_ref()).await;
         }
         // It may still be busy with what it was given.
-        let patience = Duration::from_nanos(self.spec.timeout_ns);
-        let stored = Stored::ask(&server.web(), patience).await;
+        let stored = Stored::ask(&server.web(), self.patience()).await;
         stored.map_or_else(
             || {
                 Held::Unknown(format!(
@@ -213,7 +223,7 @@ impl TimeSeries {
     async fn goodbye(&self, server: &Server, counting: bool) -> Held {
         let stored = match counting {
             true => None,
-            false => Stored::ask(&server.web(), PATIENCE).await,
+            false => Stored::ask(&server.web(), self.patience()).await,
         };
         let unknown = || Held::Unknown("the lead counts".into());
         stored.map_or_else(unknown, Held::Reference)

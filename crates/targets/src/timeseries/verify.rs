@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::counters::Counter;
 use crate::{Tally, Verification};
 use venturi_base::http1::{self, Web};
+use venturi_base::limit;
 use venturi_base::os::machine::Place;
 use venturi_base::spec::Verify;
 
@@ -101,7 +102,7 @@ impl Stored {
     /// `None`: somebody else listens there, or nobody.
     pub async fn ask(web: &Web, patience: Duration) -> Option<Self> {
         let asking = http1::ask(web, "GET", "/api/stats", b"", MOST_ANSWER);
-        let answer = tokio::time::timeout(patience, asking).await;
+        let answer = limit::within(patience, asking).await;
         Self::of(&answer.ok()?.ok()?)
     }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::work::{Builder, Prepared, Share, Work};
-use crate::{Moved, Session, Tally};
+use crate::{add, Moved, Session, Tally};
 use venturi_base::error::{Error, Fate, Kind, Result};
 use venturi_base::meter::clock::{Stage, StageClock};
 
@@ -60,6 +60,8 @@ pub struct Calls<B: Builder, E: Executor<Statement = B::Statement>> {
     state: State<E>,
     waits: Option<Waits>,
     retries: u32,
+    /// Nothing is tried again from now on.
+    over: bool,
     done: u64,
     tally: Tally,
 }
@@ -72,6 +74,7 @@ impl<B: Builder, E: Executor<Statement = B::Statement>> Calls<B, E> {
             waits: executor.waits(),
             state: State::Idle(executor),
             retries,
+            over: false,
             done: 0,
             tally: Tally::default(),
         }
@@ -101,9 +104,8 @@ impl<B: Builder, E: Executor<Statement = B::Statement>> Calls<B, E> {
     fn acknowledge(&mut self, index: u64, prepared: &Prepared<E::Statement>) -> Moved {
         self.work.acknowledged(index);
         self.tally.rows += prepared.rows;
-        for (sum, added) in self.tally.sums.iter_mut().zip(prepared.sums) {
-            *sum += added;
-        }
+        add(&mut self.tally.sums, &prepared.least);
+        add(&mut self.tally.sums, &prepared.most);
         Moved {
             rows: prepared.rows,
             bytes: prepared.bytes,
@@ -114,9 +116,8 @@ impl<B: Builder, E: Executor<Statement = B::Statement>> Calls<B, E> {
         work.in_doubt(index);
         tally.doubt.batches += 1;
         tally.doubt.rows += prepared.rows;
-        for (sum, added) in tally.doubt.sums.iter_mut().zip(prepared.sums) {
-            *sum += added;
-        }
+        add(&mut tally.doubt.least, &prepared.least);
+        add(&mut tally.doubt.most, &prepared.most);
     }
 }
 
@@ -161,6 +162,19 @@ impl<B: Builder, E: Executor<Statement = B::Statement>> Session for Calls<B, E> 
                 Err(error) => error,
             };
             if matches!(error.fate, Fate::Refused { .. }) && attempts < self.retries {
+                if self.over && self.tally.rows > 0 {
+                    // It would have been tried again: no failure of a stream that gets on.
+                    self.state = State::Idle(executor);
+                    return Poll::Ready(Ok(None));
+                }
+                if self.over {
+                    let error = error.context(format!(
+                        "refused {} times until the trial's time was over",
+                        attempts + 1
+                    ));
+                    self.state = State::Idle(executor);
+                    return Poll::Ready(Err(error));
+                }
                 self.tally.retries += 1;
                 let pause = PAUSE * 2u32.saturating_pow(attempts.min(10));
                 let again = prepared.clone();
@@ -188,6 +202,10 @@ impl<B: Builder, E: Executor<Statement = B::Statement>> Session for Calls<B, E> 
 
     fn is_spent(&self) -> bool {
         matches!(self.state, State::Idle(_)) && self.share.is_spent()
+    }
+
+    fn end_retries(&mut self) {
+        self.over = true;
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {

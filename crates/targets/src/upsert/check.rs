@@ -1,8 +1,8 @@
 //! After the clock: is every acknowledged row there, once?
 
 use super::work::{sums, Builder, Work};
-use crate::{ColumnSum, Doubt, Sums, Tally, Verification, MAX_SUMS};
-use venturi_base::data::upsert::key_hashes;
+use crate::{add, ColumnSum, Sums, Tally, Verification, MAX_SUMS};
+use venturi_base::data::upsert::{key_hashes, Table};
 use venturi_base::error::Result;
 use venturi_base::spec::Verify;
 
@@ -14,6 +14,8 @@ pub struct Found {
     /// Of the added columns, in the table's order.
     pub sums: Vec<i128>,
     pub stored_bytes: Option<u64>,
+    /// Why rows with different keys may meet: the table is not one that Venturi made.
+    pub meet: Option<String>,
 }
 
 /// What a second upsert of the same key does to an added column.
@@ -28,31 +30,29 @@ pub enum Effect {
 /// Without sums in `after` (there are none, or they were not asked for) only keys are compared.
 pub fn compare<B: Builder>(
     work: &Work<B>,
+    keys: &Written,
     effect: Effect,
     before: &Found,
     after: &Found,
     tallies: &[Tally],
     requested: Verify,
 ) -> Result<Verification> {
-    let mut doubt = Doubt::default();
-    let mut acknowledged: Sums = [0; MAX_SUMS];
-    for tally in tallies {
-        doubt.batches += tally.doubt.batches;
-        doubt.rows += tally.doubt.rows;
-        add(&mut doubt.sums, &tally.doubt.sums);
-        add(&mut acknowledged, &tally.sums);
-    }
-    let keys = Keys::of(work)?;
+    let total = tallies
+        .iter()
+        .fold(Tally::default(), |total, tally| total.plus(tally));
+    let (mut acknowledged, mut doubt) = (total.sums, total.doubt);
     if effect == Effect::Overwrite {
         acknowledged = keys.sums;
-        doubt.sums = keys.doubtful_sums;
+        (doubt.least, doubt.most) = keys.doubtful_sums;
     }
     let fresh = before.keys == 0;
     let mut wrong = Vec::new();
-    let (least, most) = match fresh {
-        true => (keys.distinct, keys.distinct + keys.doubtful),
-        // Some of them may have been there before.
-        false => (before.keys, before.keys + keys.distinct + keys.doubtful),
+    // Some of them may have been there before.
+    let most = before.keys + keys.distinct + keys.doubtful;
+    let least = match before.meet {
+        None => before.keys.max(keys.distinct),
+        // That is what the server decides.
+        Some(_) => before.keys.max(keys.distinct.min(1)),
     };
     if !(least..=most).contains(&after.keys) {
         wrong.push(format!(
@@ -62,7 +62,7 @@ pub fn compare<B: Builder>(
         ));
     }
     // Where rows with one key overwrite one another, which one came last is not known.
-    let comparable = effect == Effect::Add || (fresh && !keys.repeated);
+    let comparable = effect == Effect::Add || (fresh && !keys.repeated && before.meet.is_none());
     let checked = requested == Verify::Checksum && comparable && !work.table.add.is_empty();
     let mut columns = Vec::new();
     for (at, &column) in work.table.add.iter().enumerate() {
@@ -70,7 +70,10 @@ pub fn compare<B: Builder>(
             continue;
         };
         let found = found - before.sums.get(at).copied().unwrap_or(0);
-        let (low, high) = range(acknowledged[at], doubt.sums[at]);
+        let (low, high) = (
+            acknowledged[at] + doubt.least[at],
+            acknowledged[at] + doubt.most[at],
+        );
         let name = work.table.column(column);
         if !(low..=high).contains(&found) {
             wrong.push(format!(
@@ -81,7 +84,10 @@ pub fn compare<B: Builder>(
         columns.push(ColumnSum {
             column: name.to_owned(),
             expected: acknowledged[at].to_string(),
-            in_doubt: doubt.sums[at].to_string(),
+            in_doubt: match (doubt.least[at], doubt.most[at]) {
+                (0, sum) | (sum, 0) => sum.to_string(),
+                (least, most) => between(least, most),
+            },
             found: found.to_string(),
         });
     }
@@ -95,6 +101,9 @@ pub fn compare<B: Builder>(
     if !fresh {
         notes.push(format!("{} rows were there before", before.keys));
     }
+    if let Some(why) = &before.meet {
+        notes.push(format!("{why}, so the rows were not counted by their keys"));
+    }
     let whole = columns.len() == work.table.add.len() && !columns.is_empty();
     if requested == Verify::Checksum && !whole {
         notes.push(
@@ -107,12 +116,17 @@ pub fn compare<B: Builder>(
     }
     Ok(Verification {
         requested,
-        achieved: if whole { "sums" } else { "count" },
-        expected_rows: fresh.then_some(keys.distinct),
+        achieved: match (whole, &before.meet) {
+            (true, _) => "sums",
+            (false, None) => "count",
+            (false, Some(_)) => "acknowledged",
+        },
+        expected_rows: (fresh && before.meet.is_none()).then_some(keys.distinct),
         rows: after.keys,
         expected_checksum: None,
         checksum: None,
         sums: (!columns.is_empty()).then_some(columns),
+        read_back: None,
         stored_bytes: after.stored_bytes,
         note: (!notes.is_empty()).then(|| notes.join("; ")),
         mismatch: (!wrong.is_empty()).then(|| wrong.join("; ")),
@@ -129,61 +143,76 @@ pub fn merged_note(rows: u64, system: &str) -> Option<String> {
     })
 }
 
-/// The distinct keys of a trial's batches.
-struct Keys {
+/// What is told where a system cannot be asked for rows; None: no column is overwritten.
+pub fn unread_note(table: &Table, requested: Verify) -> Option<String> {
+    let overwritten = requested == Verify::Checksum && !table.set().is_empty();
+    overwritten.then(|| "what the overwritten columns hold was not read back".into())
+}
+
+/// The keys of a trial's batches, and the sums over them.
+pub struct Written {
+    /// Of all rows that were acknowledged, and of those that are only in doubt, sorted.
+    acknowledged: Vec<u64>,
+    others: Vec<u64>,
     distinct: u64,
     /// Keys that only batches in doubt have.
     doubtful: u64,
-    /// A key is in more than one row of the working set.
+    /// A key is in more than one row that was written, or may have been.
     repeated: bool,
     /// Over the rows that were acknowledged at least once, each counted once.
     sums: Sums,
-    doubtful_sums: Sums,
+    /// Over those of batches that are only in doubt: below zero, and above.
+    doubtful_sums: (Sums, Sums),
 }
 
-impl Keys {
-    fn of<B: Builder>(work: &Work<B>) -> Result<Self> {
+impl Written {
+    pub fn of<B: Builder>(work: &Work<B>) -> Result<Self> {
         let (acknowledged, doubtful) = work.seen();
-        let collect = |batches: &[u64]| -> Result<(Vec<u64>, Sums)> {
+        let collect = |batches: &[u64]| -> Result<(Vec<u64>, Sums, Sums)> {
             let mut hashes = Vec::new();
-            let mut total = [0; MAX_SUMS];
+            let (mut least, mut most) = ([0; MAX_SUMS], [0; MAX_SUMS]);
             for &index in batches {
                 let rows = work.batches.get(index)?;
                 hashes.extend(key_hashes(&work.table, &rows)?);
-                add(&mut total, &sums(&work.table, &rows)?);
+                let (below, above) = sums(&work.table, &rows)?;
+                add(&mut least, &below);
+                add(&mut most, &above);
             }
-            Ok((hashes, total))
+            Ok((hashes, least, most))
         };
-        let (mut hashes, sums) = collect(&acknowledged)?;
-        let rows = hashes.len();
+        let (mut hashes, mut sums, above) = collect(&acknowledged)?;
+        add(&mut sums, &above);
+        let (mut others, least, most) = collect(&doubtful)?;
+        let rows = hashes.len() + others.len();
         hashes.sort_unstable();
-        hashes.dedup();
-        let (mut others, doubtful_sums) = collect(&doubtful)?;
         others.sort_unstable();
-        others.dedup();
+        let distinct = hashes.chunk_by(|a, b| a == b).count();
         let new = others
-            .iter()
-            .filter(|hash| hashes.binary_search(hash).is_err())
+            .chunk_by(|a, b| a == b)
+            .filter(|same| hashes.binary_search(&same[0]).is_err())
             .count();
         Ok(Self {
-            distinct: hashes.len() as u64,
+            acknowledged: hashes,
+            others,
+            distinct: distinct as u64,
             doubtful: new as u64,
-            repeated: hashes.len() < rows,
+            repeated: distinct + new < rows,
             sums,
-            doubtful_sums,
+            doubtful_sums: (least, most),
         })
     }
-}
 
-fn add(to: &mut Sums, more: &Sums) {
-    for (to, more) in to.iter_mut().zip(more) {
-        *to += more;
+    pub(super) fn any(&self) -> bool {
+        self.distinct > 0
     }
-}
 
-/// From nothing in doubt being there to all of it, which may be negative.
-fn range(sure: i128, doubtful: i128) -> (i128, i128) {
-    (sure + doubtful.min(0), sure + doubtful.max(0))
+    /// Whether no more than one row has this key.
+    pub(super) fn once(&self, hash: u64) -> bool {
+        let rows = |all: &[u64]| {
+            all.partition_point(|other| *other <= hash) - all.partition_point(|other| *other < hash)
+        };
+        rows(&self.acknowledged) + rows(&self.others) == 1
+    }
 }
 
 fn between(low: i128, high: i128) -> String {

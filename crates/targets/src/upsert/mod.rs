@@ -11,6 +11,7 @@ mod calls;
 mod check;
 mod named;
 mod place;
+mod sample;
 mod sql;
 mod work;
 
@@ -19,8 +20,9 @@ mod tests;
 
 pub use super::hosts::Host;
 pub use calls::{Calls, Executing, Executor, Waits};
-pub use check::{compare, merged_note, Effect, Found};
+pub use check::{compare, merged_note, unread_note, Effect, Found, Written};
 pub use named::{is_own, occupied, Common, Method, StatementKind};
 pub use place::{file_of, Form, Login, Place};
+pub use sample::read_back;
 pub use sql::{SqlTarget, Upserts};
 pub use work::{Builder, Prepared, Share, Work};

@@ -5,9 +5,10 @@ use std::future::Future;
 use std::sync::Arc;
 
 use super::{
-    compare, is_own, merged_note, occupied, Builder, Calls, Effect, Executor, Found, Share, Work,
+    compare, is_own, merged_note, occupied, read_back, Builder, Calls, Effect, Executor, Found,
+    Share, Work, Written,
 };
-use crate::database::{connected, drop_statement, exists, numbers, Database, Purpose};
+use crate::database::{connected, drop_statement, exists, numbers, run, Database, Purpose};
 use crate::{each, planned, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::codec::sql::Extra;
 use venturi_base::data::upsert::{Batches, Table};
@@ -30,6 +31,9 @@ pub trait Upserts: Database {
     /// What is to be done before the server knows it, and the question for the bytes that a table
     /// takes.
     fn stored_bytes(table: &str) -> (Option<&'static str>, String);
+    /// A question whose rows are columns of unique indexes (null: of all) that take different
+    /// values for one, and by what.
+    fn meet(table: &str) -> String;
     /// A stream's, `in_flight` of them where the protocol allows it.
     fn executors(
         &self,
@@ -37,6 +41,18 @@ pub trait Upserts: Database {
         link: Self::Link,
         work: &Work<Self::Builder>,
     ) -> impl Future<Output = Result<Vec<Self::Executor>>>;
+}
+
+/// Why keys meet that differ, by an answer's row.
+fn meets(table: &Table, row: &[Option<String>]) -> Option<String> {
+    let [column, by] = row else { return None };
+    let by = by.as_deref().unwrap_or("a collation");
+    match column {
+        Some(column) => (table.key.iter())
+            .any(|&at| table.column(at).eq_ignore_ascii_case(column))
+            .then(|| format!("the key's column {column} is compared by {by}")),
+        None => Some(format!("keys are compared by {by}")),
+    }
 }
 
 pub struct SqlTarget<D: Upserts> {
@@ -84,14 +100,17 @@ impl<D: Upserts> SqlTarget<D> {
                     self.database.within()
                 )));
             }
-            return self.found(link, table).await;
+            let mut found = self.found(link, table).await?;
+            let meet = self.database.ask_all(link, &D::meet(&self.table)).await?;
+            found.meet = meet.into_iter().find_map(|row| meets(table, &row));
+            return Ok(found);
         }
         if exists && !is_own(&self.table) {
             return Err(occupied(&self.table));
         }
         let create = D::DIALECT.create_table(table, batches, &self.database.extra())?;
         let statements = format!("{}; {create}", drop_statement::<D>(&self.table));
-        self.database.run(link, &statements).await?;
+        run(&self.database, link, &statements).await?;
         Ok(Found::default())
     }
 
@@ -102,14 +121,14 @@ impl<D: Upserts> SqlTarget<D> {
         Ok(Found {
             keys: u64::try_from(numbers.next().unwrap_or(0)).unwrap_or(0),
             sums: numbers.collect(),
-            stored_bytes: None,
+            ..Found::default()
         })
     }
 
     async fn stored_bytes(&self, link: &mut D::Link) -> Result<Option<u64>> {
         let (before, select) = D::stored_bytes(&self.table);
         if let Some(before) = before {
-            self.database.run(link, before).await?;
+            run(&self.database, link, before).await?;
         }
         let numbers = numbers(&self.database, link, &select).await?;
         Ok(numbers.first().and_then(|bytes| u64::try_from(*bytes).ok()))
@@ -156,7 +175,13 @@ impl<D: Upserts> SqlTarget<D> {
         let mut link = self.connect(Purpose::Verify).await?;
         let mut after = self.found(&mut link, &work.table).await?;
         after.stored_bytes = self.stored_bytes(&mut link).await?;
-        let mut made = compare(work, Effect::Add, before, &after, tallies, self.spec.verify)?;
+        let (written, verify) = (Written::of(work)?, self.spec.verify);
+        let mut made = compare(work, &written, Effect::Add, before, &after, tallies, verify)?;
+        if before.meet.is_none() {
+            let own = self.database.common().setup;
+            let ask = async |question: String| self.database.ask_all(&mut link, &question).await;
+            read_back(&mut made, work, &written, D::DIALECT, own, ask).await?;
+        }
         made.add_notes(merged_note(planned.merged, D::NAME));
         Ok(made)
     }
@@ -167,7 +192,7 @@ impl<D: Upserts> SqlTarget<D> {
         }
         let mut link = self.connect(Purpose::Clean).await?;
         let drop = drop_statement::<D>(&self.table);
-        self.database.run(&mut link, &drop).await
+        run(&self.database, &mut link, &drop).await
     }
 }
 

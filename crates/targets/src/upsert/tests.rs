@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::UInt64Type;
-use arrow_array::{Int64Array, RecordBatch, UInt64Array};
+use arrow_array::types::Int64Type;
+use arrow_array::{Int64Array, RecordBatch};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use serde_json::{json, Value};
@@ -29,6 +29,7 @@ enum Fault {
     Refused,
     /// No answer.
     InDoubtApplied,
+    InDoubtHalf,
     InDoubtLost,
     /// The connection breaks.
     BrokenApplied,
@@ -40,11 +41,11 @@ enum Fault {
 }
 
 /// A key's hash and what its row adds.
-type Rows = Vec<(u64, u64)>;
+type Rows = Vec<(u64, i64)>;
 
 #[derive(Default)]
 struct Database {
-    rows: HashMap<u64, u64>,
+    rows: HashMap<u64, i64>,
     /// The last row wins instead of being added.
     overwrite: bool,
     calls: u64,
@@ -52,7 +53,7 @@ struct Database {
 }
 
 impl Database {
-    fn apply(&mut self, rows: &Rows) {
+    fn apply(&mut self, rows: &[(u64, i64)]) {
         for &(key, value) in rows {
             let held = self.rows.entry(key).or_default();
             *held = if self.overwrite { value } else { *held + value };
@@ -63,7 +64,7 @@ impl Database {
         Found {
             keys: self.rows.len() as u64,
             sums: vec![self.rows.values().map(|&value| i128::from(value)).sum()],
-            stored_bytes: None,
+            ..Found::default()
         }
     }
 }
@@ -91,11 +92,14 @@ impl Executor for Memory {
                     _ => 0,
                 };
                 (0..times).for_each(|_| database.apply(&call.statement));
+                if fault == Some(Fault::InDoubtHalf) {
+                    database.apply(&call.statement[..call.statement.len() / 2]);
+                }
                 let failed = |kind, fate| Err(Error::new(kind, "told to").with_fate(fate));
                 match fault {
                     None | Some(Fault::Dropped | Fault::Doubled) => Ok(()),
                     Some(Fault::Refused) => failed(Kind::Server, Fate::Refused { rows }),
-                    Some(Fault::InDoubtApplied | Fault::InDoubtLost) => {
+                    Some(Fault::InDoubtApplied | Fault::InDoubtHalf | Fault::InDoubtLost) => {
                         failed(Kind::Timeout, Fate::InDoubt { rows })
                     }
                     Some(Fault::BrokenApplied | Fault::BrokenLost) => {
@@ -119,7 +123,7 @@ impl Builder for Maker {
 
     fn build(&self, table: &Table, rows: &RecordBatch) -> Result<Rows> {
         self.built.fetch_add(1, SeqCst);
-        let values = rows.column(1).as_primitive::<UInt64Type>().values();
+        let values = rows.column(1).as_primitive::<Int64Type>().values();
         let keys = key_hashes(table, rows)?;
         Ok(keys.into_iter().zip(values.iter().copied()).collect())
     }
@@ -139,8 +143,12 @@ fn spec(rows: u64, more: Value) -> TrialSpec {
 
 /// 100 rows in 10 batches; row i has the key i % `keys` and adds i.
 fn work(spec: &TrialSpec, keys: i64) -> Arc<Work<Maker>> {
+    work_of(spec, keys, |row| row)
+}
+
+fn work_of(spec: &TrialSpec, keys: i64, value: fn(i64) -> i64) -> Arc<Work<Maker>> {
     let keys = Int64Array::from_iter_values((0..100).map(|row| row % keys));
-    let values = UInt64Array::from_iter_values(0..100);
+    let values = Int64Array::from_iter_values((0..100).map(value));
     let rows = batch([("k", array(keys)), ("v", array(values))]);
     let table = Table::new("t", rows.schema(), &roles(&["k"], &["v"])).unwrap();
     let batches = Batches::of(rows, spec.rows_per_batch);
@@ -161,15 +169,20 @@ impl Run {
     /// One stream's way through `batches` batches; goes on after errors that are not fatal.
     fn new(batches: u64, retries: u32, database: Database) -> Self {
         let spec = spec(batches * 10, json!({"generate": "inline"}));
-        Self::of(work(&spec, 100), &spec, retries, database)
+        let spec = TrialSpec { retries, ..spec };
+        Self::until(work(&spec, 100), &spec, database, false)
     }
 
-    fn of(work: Arc<Work<Maker>>, spec: &TrialSpec, retries: u32, database: Database) -> Self {
+    /// `over`: the trial's time is over when it begins.
+    fn until(work: Arc<Work<Maker>>, spec: &TrialSpec, database: Database, over: bool) -> Self {
         let before = database.found();
         let database = Arc::new(Mutex::new(database));
         let share = Share::new(spec, 0, work.batches.count());
         let executor = Memory(database.clone());
-        let mut calls = Calls::new(work.clone(), share, executor, retries);
+        let mut calls = Calls::new(work.clone(), share, executor, spec.retries);
+        if over {
+            calls.end_retries();
+        }
         let mut errors = Vec::new();
         let mut clock = StageClock::start();
         let begun = clock.last();
@@ -202,7 +215,9 @@ impl Run {
         };
         let (before, after) = (&self.before, &self.database.lock().found());
         let (work, tallies) = (&self.work, &[self.tally]);
-        compare(work, effect, before, after, tallies, Verify::Checksum).unwrap()
+        let written = Written::of(work).unwrap();
+        let verify = Verify::Checksum;
+        compare(work, &written, effect, before, after, tallies, verify).unwrap()
     }
 
     fn mismatch(&self) -> Option<String> {
@@ -259,6 +274,16 @@ fn a_refused_batch_is_tried_again_as_often_as_allowed() {
     // What is in doubt must not be: it may be there.
     let run = Run::new(10, 2, faulty(&[(3, Fault::InDoubtLost)]));
     assert_eq!((run.errors.len(), run.tally.retries), (1, 0));
+    // Once the trial's time is over, nothing is: the stream ends, with an error if it moved nothing.
+    for (at, rows, errors) in [(1, 10, 0), (0, 90, 1)] {
+        let spec = spec(100, json!({"generate": "inline", "retries": u32::MAX}));
+        let work = work(&spec, 100);
+        let run = Run::until(work, &spec, faulty(&[(at, Fault::Refused)]), true);
+        assert_eq!((run.tally.rows, run.errors.len()), (rows, errors));
+        assert_eq!((run.tally.retries, run.mismatch()), (0, None));
+        let said = "refused 1 times until the trial's time was over: told to";
+        assert!(run.errors.iter().all(|error| error.message == said));
+    }
 }
 
 #[test]
@@ -270,7 +295,10 @@ fn a_batch_in_doubt_may_be_there_or_not() {
         let run = Run::new(10, 0, faulty(&[(3, fault)]));
         assert_eq!((run.tally.rows, run.tally.doubt.rows), (90, 10));
         // 30 + 31 + ... + 39.
-        assert_eq!(run.tally.doubt.sums[0], 345);
+        assert_eq!(
+            (run.tally.doubt.least[0], run.tally.doubt.most[0]),
+            (0, 345)
+        );
         let found = run.verify();
         assert_eq!(found.mismatch, None);
         assert_eq!((found.expected_rows, found.rows), (Some(90), keys));
@@ -325,7 +353,7 @@ fn a_broken_connection_ends_the_stream_and_leaves_a_doubt() {
 #[test]
 fn what_was_there_before_is_taken_off() {
     let mut database = Database::default();
-    database.apply(&vec![(1, 1000), (2, 2000)]);
+    database.apply(&[(1, 1000), (2, 2000)]);
     let found = Run::new(10, 0, database).verify();
     assert_eq!(
         (found.mismatch, found.expected_rows, found.rows),
@@ -334,7 +362,7 @@ fn what_was_there_before_is_taken_off() {
     assert_eq!(found.note.unwrap(), "2 rows were there before");
     assert_eq!(found.sums.unwrap()[0].found, "4950");
     let mut database = faulty(&[(3, Fault::Doubled)]);
-    database.apply(&vec![(1, 1000)]);
+    database.apply(&[(1, 1000)]);
     assert!(Run::new(10, 0, database).mismatch().is_some());
 }
 
@@ -353,7 +381,7 @@ fn rows_that_overwrite_add_nothing_the_second_time() {
     assert_eq!(run.mismatch(), None);
     // Where keys come again, which row was the last is not known: rows are counted only.
     let spec = spec(100, json!({}));
-    let found = Run::of(work(&spec, 30), &spec, 0, database(&[])).verify();
+    let found = Run::until(work(&spec, 30), &spec, database(&[]), false).verify();
     assert_eq!(
         (found.mismatch, found.achieved, found.rows),
         (None, "count", 30)
@@ -363,10 +391,22 @@ fn rows_that_overwrite_add_nothing_the_second_time() {
 #[test]
 fn keys_that_come_again_are_counted_once() {
     let spec = spec(100, json!({}));
-    let run = Run::of(work(&spec, 30), &spec, 0, Database::default());
+    let run = Run::until(work(&spec, 30), &spec, Database::default(), false);
     let found = run.verify();
     assert_eq!((found.mismatch, found.expected_rows), (None, Some(30)));
     assert_eq!(found.sums.unwrap()[0].found, "4950");
+    // To this server all of them are one.
+    let mut run = run;
+    run.database.lock().rows = HashMap::from([(0, 4950)]);
+    assert!(run.mismatch().is_some());
+    run.before.meet = Some("the key's column k is compared by NOCASE".into());
+    let found = run.verify();
+    let claimed = (found.mismatch, found.achieved, found.expected_rows);
+    assert_eq!(claimed, (None, "sums", None));
+    assert_contains(
+        &found.note.unwrap(),
+        "compared by NOCASE, so the rows were not counted",
+    );
 }
 
 #[test]
@@ -376,7 +416,7 @@ fn statements_are_built_once_ahead_or_each_time() {
         let work = work(&spec, 100);
         let built = work.builder().built.clone();
         assert_eq!(built.load(SeqCst), at_first);
-        let run = Run::of(work, &spec, 0, Database::default());
+        let run = Run::until(work, &spec, Database::default(), false);
         assert_eq!((run.tally.rows, run.verify().mismatch), (200, None));
         assert_eq!(built.load(SeqCst), after);
         let stages = [Stage::Generate, Stage::Encode].map(|stage| run.stages[stage as usize] > 0);
@@ -447,20 +487,30 @@ proptest! {
     #[test]
     fn the_comparison_is_fair(
         faults in prop::collection::vec(
-            (0u64..30, prop::sample::select(vec![Fault::Refused, Fault::InDoubtApplied, Fault::InDoubtLost])),
+            (0u64..30, prop::sample::select(vec![
+                Fault::Refused, Fault::InDoubtApplied, Fault::InDoubtHalf, Fault::InDoubtLost,
+            ])),
             0..6,
         ),
         lie in prop::option::of((1u64..30, prop::sample::select(vec![Fault::Dropped, Fault::Doubled]))),
         retries in 0u32..2,
+        keys in prop::sample::select(vec![30i64, 95, 100]),
+        (overwrite, rounds) in (any::<bool>(), 1u64..4),
     ) {
+        // Signs differ from batch to batch, and within one.
+        let value = |row: i64| if (row % 3 == 0) == (row / 10 % 2 == 0) { -row } else { row };
+        let spec = spec(rounds * 100, json!({"generate": "inline"}));
+        let run = |faults: &HashMap<u64, Fault>, overwrite| {
+            let database = Database { faults: faults.clone(), overwrite, ..Database::default() };
+            Run::of(work_of(&spec, keys, value), &spec, retries, database)
+        };
         let mut all: HashMap<u64, Fault> = faults.into_iter().collect();
-        let honest = Run::new(30, retries, Database { faults: all.clone(), ..Database::default() });
-        prop_assert_eq!(honest.verify().mismatch, None);
+        prop_assert_eq!(run(&all, overwrite).verify().mismatch, None);
         // A lie is seen for sure where nothing in doubt could hide it.
         all.retain(|_, fault| *fault == Fault::Refused);
         let Some((at, lie)) = lie else { return Ok(()) };
         all.insert(at, lie);
-        let told = Run::new(30, retries, Database { faults: all, ..Database::default() });
+        let told = run(&all, false);
         let reached = told.database.lock().calls > at;
         prop_assert_eq!(told.verify().mismatch.is_some(), reached);
     }

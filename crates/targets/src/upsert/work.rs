@@ -40,7 +40,9 @@ pub struct Prepared<S> {
     pub rows: u64,
     /// Payload bytes (METHOD).
     pub bytes: u64,
-    pub sums: Sums,
+    /// Sums over the added columns' values below zero, and above.
+    pub least: Sums,
+    pub most: Sums,
 }
 
 /// The seed's statements are built before the clock starts; so many bytes of them at most.
@@ -188,11 +190,13 @@ impl<B: Builder> Work<B> {
         if let Some(clock) = &mut clock {
             clock.mark(Stage::Generate);
         }
+        let (least, most) = sums(&self.table, &rows)?;
         let made = Prepared {
             statement: self.builder.build(&self.table, &rows)?,
             rows: rows.num_rows() as u64,
             bytes: self.builder.payload(&self.table, &rows)?,
-            sums: sums(&self.table, &rows)?,
+            least,
+            most,
         };
         if let Some(clock) = &mut clock {
             clock.mark(Stage::Encode);
@@ -276,38 +280,47 @@ fn too_much(index: u64, count: u64) -> Error {
     )
 }
 
-/// Sums over the added columns; a null adds nothing.
-pub(super) fn sums(table: &Table, rows: &RecordBatch) -> Result<Sums> {
-    macro_rules! sum {
+/// Sums over the added columns' values below zero, and above; a null adds nothing.
+pub(super) fn sums(table: &Table, rows: &RecordBatch) -> Result<(Sums, Sums)> {
+    macro_rules! values {
         ($column:expr, $kind:ty) => {
-            $column
-                .as_primitive::<$kind>()
-                .iter()
-                .flatten()
-                .map(i128::from)
-                .sum()
+            $column.as_primitive::<$kind>().iter().flatten()
         };
     }
-    let mut sums = [0; MAX_SUMS];
-    for (sum, &at) in sums.iter_mut().zip(&table.add) {
+    macro_rules! unsigned {
+        ($column:expr, $kind:ty) => {
+            (0, values!($column, $kind).map(i128::from).sum())
+        };
+    }
+    macro_rules! signed {
+        ($column:expr, $kind:ty) => {
+            values!($column, $kind).fold((0, 0), |(least, most), value| {
+                let (below, above) = (value.min(0), value.max(0));
+                (least + i128::from(below), most + i128::from(above))
+            })
+        };
+    }
+    let (mut least, mut most) = ([0; MAX_SUMS], [0; MAX_SUMS]);
+    for (sum, &at) in least.iter_mut().zip(&mut most).zip(&table.add) {
         let column = rows.column(at);
-        *sum = match column.data_type() {
-            DataType::Int8 => sum!(column, types::Int8Type),
-            DataType::Int16 => sum!(column, types::Int16Type),
-            DataType::Int32 => sum!(column, types::Int32Type),
-            DataType::Int64 => sum!(column, types::Int64Type),
-            DataType::UInt8 => sum!(column, types::UInt8Type),
-            DataType::UInt16 => sum!(column, types::UInt16Type),
-            DataType::UInt32 => sum!(column, types::UInt32Type),
-            DataType::UInt64 => sum!(column, types::UInt64Type),
+        let (below, above): (i128, i128) = match column.data_type() {
+            DataType::Int8 => signed!(column, types::Int8Type),
+            DataType::Int16 => signed!(column, types::Int16Type),
+            DataType::Int32 => signed!(column, types::Int32Type),
+            DataType::Int64 => signed!(column, types::Int64Type),
+            DataType::UInt8 => unsigned!(column, types::UInt8Type),
+            DataType::UInt16 => unsigned!(column, types::UInt16Type),
+            DataType::UInt32 => unsigned!(column, types::UInt32Type),
+            DataType::UInt64 => unsigned!(column, types::UInt64Type),
             other => {
                 return Err(Error::usage(format!(
                     "a {other} column cannot be summed up"
                 )));
             }
         };
+        (*sum.0, *sum.1) = (below, above);
     }
-    Ok(sums)
+    Ok((least, most))
 }
 
 /// What is one stream's: every `streams`-th batch from its own number on, over and over;

@@ -79,6 +79,11 @@ class Series:
         known = [c for c in self.cells if self.at(c) in found.ns]
         return replace(found, highest=self.at(max(known, key=lambda c: figure(c).value or 0.0)))
 
+    @property
+    def pooled(self) -> int:
+        """How many like sizes the curve is of; 0 if it is of these cells alone, whose figures it then has."""
+        return 0 if self.curve is None or self.curve.repeats else len(self.alike) + 1
+
     def _rounds(self, cells: Sequence[Cell]) -> list[dict[float, float]]:
         """Throughput by the axis, of each repeat."""
         rounds: dict[Any, dict[float, float]] = {}

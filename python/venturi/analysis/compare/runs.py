@@ -375,7 +375,8 @@ def _judge(
 
 
 def _verdict(row: Row, values: Sequence[dict[int, float]], alpha: float, threshold: float) -> Row:
-    newly = bool(row.run.failed and row.base.good and not row.base.failed)
+    # Without a good trial, whether they failed or were interrupted, nothing is left of a cell that went well.
+    newly = bool(row.base.good and (not row.run.good or (row.run.failed and not row.base.failed)))
     reasons = [f"{row.run.failed} of {row.run.trials} trials failed in the run"] if row.run.failed else []
     if row.base.failed:
         reasons.append(f"{row.base.failed} of {row.base.trials} trials failed in the base")

@@ -84,6 +84,8 @@ class Curve:
     """What each N reaches, as it is told: a logarithm too."""
     failed: int
     """Rounds beside these that lack an N of `ns` because it failed."""
+    repeats: bool
+    """Whether the rounds are repeats of the same trials."""
     highest: float | None = None
     """The N that tables have as the highest; None: it is the one of these rounds."""
 
@@ -116,7 +118,7 @@ class Curve:
                 if repeats
                 else map(fmean, zip(*whole, strict=True))
             )
-            made = cls(ns, whole, tuple(figures), failed)
+            made = cls(ns, whole, tuple(figures), failed, repeats)
             if made.told:
                 return made
             found = found or made

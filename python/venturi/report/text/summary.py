@@ -34,6 +34,8 @@ class Column:
     rank: int = 0
     text: bool = False
     """Text is set to the left, numbers to the right."""
+    yields: int | None = None
+    """Its rank if a text of rank 1, such as the verdict, has no room otherwise."""
 
 
 def _numbers(
@@ -67,7 +69,7 @@ def columns(
     base = speeds[0].unit if speeds else "B/s"
     unit = pick_unit(base, [q.value for q in speeds])
     out.append(_numbers("median", base, speeds, 0, unit))
-    out.append(Column(coverage(cells), unit, [q.margin(unit) for q in speeds], 0))
+    out.append(Column(coverage(cells), unit, [q.margin(unit) for q in speeds], 0, yields=2))
     if unproven:
         out.append(Column("proven", "", ["no"] * len(cells), 0, text=True))
     out.append(_of_limit(cells))
@@ -108,8 +110,10 @@ def columns(
         out.append(Column("verified", "", [c.verification for c in cells], 3, text=True))
     if in_rows and cells:
         out += _batches(cells, every) if answered else _points(cells, every)
-    out.append(Column("ok", "", [f"{c.good}/{c.trials}" for c in cells], 0))
-    out.append(Column("fail", "", [str(c.failed) for c in cells], 0))
+    out.append(Column("ok", "", [f"{c.good}/{c.trials}" for c in cells], 0, yields=2))
+    # If none failed, "ok" says so too.
+    last = None if any(c.failed for c in cells) else 9
+    out.append(Column("fail", "", [str(c.failed) for c in cells], 0, yields=last))
     # A figure that no trial has, such as the CPU of a foreign server, would be a column of dashes.
     return [c for c in out if c.rank == 0 or any(cell != MISSING for cell in c.cells)]
 
@@ -370,6 +374,24 @@ def fit(
     The lowest ranks come first, of the lowest those to the left. A text that is too long for what is left is
     cut, if a word or two of it can stay.
     """
+
+    def lost(columns: list[Column]) -> bool:
+        return any(c.rank == 1 and c.text for c in columns)
+
+    found = _fitted(offered, room, width)
+    if not lost(found[1]):
+        return found
+    again = _fitted([c if c.yields is None else replace(c, rank=c.yields) for c in offered], room, width)
+    if not lost(again[1]):
+        return again
+    # Numbers that matter less than the text are not shown in its place.
+    kept, left_out = _fitted([c for c in offered if c.rank <= 2], room, width)
+    return kept, [c for c in offered if c.rank > 2 or c in left_out]
+
+
+def _fitted(
+    offered: list[Column], room: int, width: Callable[[Column], int]
+) -> tuple[list[Column], list[Column]]:
     fitted = {i: c for i, c in enumerate(offered) if c.rank == 0}
     free = room - sum(width(c) for c in fitted.values())
     left_out: dict[int, Column] = {}

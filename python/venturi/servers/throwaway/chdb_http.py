@@ -226,6 +226,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = _IDLE_SECONDS
     marks = itertools.count()
+    rfile: Any
     disable_nagle_algorithm = True
     server: Server
 
@@ -421,12 +422,12 @@ class Handler(BaseHTTPRequestHandler):
 class _Lines:
     """What a client sends, whose lines are `left` bytes at most together."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: Any) -> None:
         self._file, self.left = file, 0
         self.read, self.close = file.read, file.close
 
     def readline(self, most: int) -> bytes:
-        line = self._file.readline(most)
+        line: bytes = self._file.readline(most)
         self.left -= len(line)
         if self.left < 0:
             raise ConnectionError("the head of a request is too long")

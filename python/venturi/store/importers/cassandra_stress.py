@@ -36,6 +36,8 @@ _LATENCY = re.compile(r"^\s*latency [^:]+:\s*\d[^\[]*?([.,])\d\b", re.IGNORECASE
 _GROUPS = {
     mark: re.compile(rf"(?<=\d)[{other}'\u2019\u00a0\u202f](?=\d{{3}}(?!\d))") for mark, other in (".,", ",.")
 }
+# Rates and totals are whole numbers: whatever is before three digits parts groups.
+_GROUP = re.compile(r"(?<=\d)[.,'\u2019\u00a0\u202f](?=\d{3}(?!\d))")
 _HEAD = re.compile(r"^(?:\s*type\b)?[\s,]*total ops\s*,")
 _SETTING = re.compile(r"^\s+([A-Z][A-Za-z ()]*?): (.+?)\s*$")
 _LINE = (
@@ -108,7 +110,9 @@ def parse(text: str, name: str) -> Parsed:
                 raise contradiction(
                     name, at, f"{result[2]!r} in all, {result[4].strip()!r} of the only operation"
                 )
-            runs[-1].results.setdefault(result[1].lower(), _plain(result[2], mark))
+            label = result[1].lower()
+            text = _plain(result[2], mark) if "latency" in label else _GROUP.sub("", result[2])
+            runs[-1].results.setdefault(label, text)
             runs[-1].statement = runs[-1].statement or result[3]
         elif not runs and (setting := _SETTING.match(line)):
             settings.setdefault(setting[1], setting[2])
@@ -187,7 +191,8 @@ def _draft(run: _Run, settings: dict[str, str], hosts: list[str], name: str) -> 
         )
     limit = real(settings.get("OpsPer Sec", ""))
     parameters["rate"] = limit if limit else None
-    if "op rate" not in run.results:
+    # The last number of a log that ends may be cut; from the second on they are held against each other.
+    if "op rate" not in run.results or len(run.results) < 2:
         return Draft(
             operation, parameters, line=run.line, error="the log ends before the results of this run"
         )
@@ -195,8 +200,9 @@ def _draft(run: _Run, settings: dict[str, str], hosts: list[str], name: str) -> 
     if operations is None or operations <= 0:
         raise malformed(name, run.line, "the results of this run have no op rate", "Op rate : N op/s")
     total = whole((run.results.get("total partitions") or "").split(" ")[0])
-    if operation != "mixed":  # an operation is a partition
-        agree(name, run.line, "operations and partitions a second", operations, partitions)
+    if operation != "mixed" and statement.upper() != "INSERT":  # an operation is a row, which is a partition
+        for kind, rate in (("partitions", partitions), ("rows", rows)):
+            agree(name, run.line, f"operations and {kind} a second", operations, rate)
     counts: dict[str, int] = {}
     if run.done:
         counts["batches"] = run.done[-1]

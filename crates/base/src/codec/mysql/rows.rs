@@ -66,7 +66,7 @@ fn days(column: &Column, year: i64, month: i64, day: i64) -> Result<i64> {
         1..=12 => 31,
         _ => 0,
     };
-    if !(1..=most).contains(&day) {
+    if !(1..=most).contains(&day) || !(0..=9999).contains(&year) {
         let name = column.name();
         return Err(wrong(
             column,
@@ -124,7 +124,8 @@ fn push_text(form: Form, column: &mut Column, value: &[u8]) -> Result<()> {
             });
             let ([year, month, day], micros) = parts.ok_or_else(|| strange(column, value))?;
             let days = days(column, year, month, day)?;
-            column.push(days * DAY_MICROS + micros)
+            let micros = micros.checked_add(days * DAY_MICROS);
+            column.push(micros.ok_or_else(|| strange(column, value))?)
         }
         Form::Time => {
             let (sign, time) = match value.split_first() {
@@ -169,9 +170,8 @@ fn clock(value: &[u8]) -> Option<i64> {
         let [digits] = numbers(part, b"")?;
         micros = digits * 10i64.checked_pow(6u32.checked_sub(part.len() as u32)?)?;
     }
-    let seconds = hours
-        .checked_mul(3600)?
-        .checked_add(minutes * 60 + seconds)?;
+    let minutes = hours.checked_mul(60)?.checked_add(minutes)?;
+    let seconds = minutes.checked_mul(60)?.checked_add(seconds)?;
     seconds.checked_mul(1_000_000)?.checked_add(micros)
 }
 
@@ -197,7 +197,8 @@ fn decimal(column: &mut Column, value: &[u8], digits: u8, places: i8) -> Result<
     let missing = places.and_then(|places| places.checked_sub(behind.unwrap_or(0)));
     let factor = missing.and_then(|missing| 10i128.checked_pow(missing));
     let number = factor.and_then(|factor| number.checked_mul(factor));
-    match number.filter(|n| !text.is_empty() && *n < 10i128.pow(digits.into())) {
+    let most = 10i128.checked_pow(digits.into()).unwrap_or(i128::MAX);
+    match number.filter(|n| !text.is_empty() && *n < most) {
         Some(number) => column.push(sign * number),
         None => Err(strange(column, value)),
     }
@@ -254,8 +255,14 @@ fn moment(form: Form, column: &mut Column, value: &mut Reader<'_>) -> Option<Res
         }
         let negative = value.byte()? != 0;
         let days = i64::from(value.u32()?);
-        let micros = days * DAY_MICROS + clock(value, whole, 5)?;
-        return Some(column.push(if negative { -micros } else { micros }));
+        let clock = clock(value, whole, 5)?;
+        let micros = days
+            .checked_mul(DAY_MICROS)
+            .and_then(|days| days.checked_add(clock));
+        return Some(match micros {
+            Some(micros) => column.push(if negative { -micros } else { micros }),
+            None => Err(wrong(column, format_args!("a time of {days} days"))),
+        });
     }
     let (mut year, mut month, mut day) = (0, 0, 0);
     if whole > 0 {
@@ -311,10 +318,25 @@ mod tests {
                 said.message
             );
         }
-        assert!(push_text(Form::Date, &mut dates, b"2020-01").is_err());
+        const MOST: i64 = i64::MAX;
+        for wrong in [
+            "2020-01".to_owned(),
+            format!("{MOST}-01-01"),
+            format!("10000-{MOST}-{MOST}"),
+        ] {
+            assert!(push_text(Form::Date, &mut dates, wrong.as_bytes()).is_err());
+        }
         let mut times = column(&TIMESTAMP);
         push_text(Form::DateTime, &mut times, b"1970-01-02 00:00:01.5").unwrap();
         push_text(Form::DateTime, &mut times, b"1970-01-01 00:00:00").unwrap();
+        for hostile in [
+            format!("2020-01-01 0:{MOST}:0"),
+            format!("2020-01-01 0:{}:{MOST}", MOST / 60),
+            format!("2020-01-01 {}:0:0", MOST / 3_600_000_000),
+        ] {
+            let pushed = push_text(Form::DateTime, &mut times, hostile.as_bytes());
+            assert!(pushed.is_err(), "{hostile}");
+        }
         let made = times.finish().unwrap();
         let made = made.as_primitive::<TimestampMicrosecondType>();
         assert_eq!(made.values(), &[DAY_MICROS + 1_500_000, 0]);
@@ -367,6 +389,9 @@ mod tests {
             made[3].to_data().buffers()[0].typed_data::<i64>(),
             &[-25 * 3_600_000_000]
         );
+        let days = [&[8, 1][..], &u32::MAX.to_le_bytes(), &[1, 0, 0]].concat();
+        let mut times = column(&DataType::Duration(TimeUnit::Microsecond));
+        assert!(push_binary(Form::Time, &mut times, &mut Reader(&days)).is_err());
         for short in 0..row.len() {
             let mut columns = [
                 column(&DataType::Int64),

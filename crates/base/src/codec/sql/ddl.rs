@@ -311,12 +311,12 @@ pub(super) fn digits(unit: TimeUnit) -> usize {
     }
 }
 
-fn is_text(kind: &DataType) -> bool {
+pub(super) fn is_text(kind: &DataType) -> bool {
     use DataType::{LargeUtf8, Utf8, Utf8View};
     matches!(plain(kind), Utf8 | LargeUtf8 | Utf8View)
 }
 
-fn is_bytes(kind: &DataType) -> bool {
+pub(super) fn is_bytes(kind: &DataType) -> bool {
     use DataType::{Binary, BinaryView, FixedSizeBinary, LargeBinary};
     matches!(
         plain(kind),

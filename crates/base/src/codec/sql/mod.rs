@@ -3,7 +3,7 @@
 //! A statement is the whole of a batch: `INSERT INTO t (...) VALUES (...), (...) ON DUPLICATE
 //! KEY UPDATE ...` (MySQL) or `... ON CONFLICT (...) DO UPDATE SET ...` (the others). What a
 //! server must be told for the text to mean what it says: MySQL: `time_zone = '+00:00'` and an
-//! `sql_mode` without `NO_BACKSLASH_ESCAPES` and `ANSI_QUOTES`; Postgres:
+//! `sql_mode` without `NO_BACKSLASH_ESCAPES`; Postgres:
 //! `standard_conforming_strings = on` (its default). All text is UTF-8.
 
 use arrow_array::RecordBatch;
@@ -13,6 +13,7 @@ use crate::data::upsert::Table;
 use crate::data::usage::Usage;
 use crate::error::{Error, Result};
 
+mod back;
 pub mod calendar;
 mod ddl;
 mod rows;
@@ -167,17 +168,22 @@ impl Dialect {
     /// One row: the number of rows, an integer; then each added column's sum as the text of a
     /// decimal number, exact ("0" of no rows).
     pub fn select_found(self, table: &Table) -> String {
-        let text = match self {
-            Dialect::MySql => "CHAR",
-            Dialect::Postgres | Dialect::Sqlite => "TEXT",
-            Dialect::DuckDb => "VARCHAR",
-        };
+        let text = self.text();
         let mut select = "SELECT COUNT(*)".to_owned();
         for &at in &table.add {
             let column = self.quoted(table.column(at));
             select += &format!(", CAST(COALESCE(SUM({column}), 0) AS {text})");
         }
         select + " FROM " + &self.quoted(&table.name)
+    }
+
+    /// The type of text to which a value is cast.
+    fn text(self) -> &'static str {
+        match self {
+            Dialect::MySql => "CHAR",
+            Dialect::Postgres | Dialect::Sqlite => "TEXT",
+            Dialect::DuckDb => "VARCHAR",
+        }
     }
 
     fn names(self, table: &Table, columns: &[usize]) -> String {

@@ -57,6 +57,11 @@ impl Rows {
         Ok(())
     }
 
+    /// Appends a value that is not null as it stands in a statement.
+    pub fn literal(&mut self, column: usize, row: usize, out: &mut Vec<u8>) -> Result<()> {
+        self.columns[column].literal(self.dialect, row, out)
+    }
+
     /// Appends a value's text, not quoted; false: it is null. Bytes are appended as they are,
     /// booleans as `true` and `false`.
     pub fn text(&mut self, column: usize, row: usize, out: &mut Vec<u8>) -> Result<bool> {

@@ -176,6 +176,7 @@ fn cut(bytes: &[u8]) -> (bool, Kind) {
         let near = tokio::net::UnixStream::from_std(near).unwrap();
         let mut connection = Connection::new(Wire::Unix(near), Config::new(Role::Client));
         let stream = connection.request(&[(":path".into(), b"/".to_vec())], Expect::Flight);
+        let stream = stream.unwrap();
         connection.end(stream);
         let mut ended = false;
         loop {

@@ -13,9 +13,11 @@ use std::sync::Arc;
 use arrow_schema::SchemaRef;
 use scylla::client::session::Session as Driver;
 use scylla::cluster::ClusterState;
+use scylla::statement::Consistency;
 
 use self::ring::{pieces, Piece};
 use self::statement::Table;
+use super::count::unjudged;
 use super::dial::Access;
 use super::errors;
 use super::options::{self, Options};
@@ -295,6 +297,11 @@ impl Readable {
         let plan = self.plan()?;
         let there = plan.there.as_ref();
         let mut found = compare(&self.spec, &plan.summed, there, self.times(), tallies);
+        let level = self.options.consistency();
+        let weak = matches!(level, Consistency::One | Consistency::LocalOne);
+        if weak && plan.nodes.len() > 1 && !self.is_ours() {
+            unjudged(&mut found, level);
+        }
         found.add_notes(plan.note.clone());
         Ok(found)
     }

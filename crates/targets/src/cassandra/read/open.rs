@@ -107,6 +107,7 @@ impl Readable {
         let rows_per_batch = self.spec.rows_per_batch;
         let limit = self.options.reading.max_block_bytes;
         let asking = Asking {
+            text: plan.text.clone(),
             consistency: self.options.consistency(),
             compression: plan.access.compression,
             page_size: match self.options.page_size {

@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 
 use arrow_array::RecordBatch;
+use scylla::errors::DbError;
 use scylla::frame::Compression;
 use scylla::statement::Consistency;
 
 use super::super::errors::{self, Written};
+use super::super::execute::MOST_PREPARED;
 use super::super::frame::{opcode, Answer, Head, Request, HEAD};
 use super::ring::Piece;
 use crate::read::Rows;
-use venturi_base::codec::cql::{self, Definition, Form, Page};
+use venturi_base::codec::cql::{self, Definition, Form, Page, Prepared};
 use venturi_base::data::column::Columns;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::clock::{Stage, StageClock};
@@ -24,8 +26,10 @@ use venturi_base::net::wire::Wire;
 const FIRST: usize = 64 << 10;
 
 /// How pages are asked for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Asking {
+    /// The statement, for a server that has forgotten it.
+    pub text: String,
     pub consistency: Consistency,
     pub compression: Option<Compression>,
     pub page_size: i32,
@@ -133,8 +137,12 @@ pub struct Pages {
     /// The first is being read.
     pieces: VecDeque<Piece>,
     begun: bool,
-    /// The link whose answer is waited for.
+    /// The link whose answer is waited for, and the state of the page that is asked for.
     asked: Option<usize>,
+    state: Option<Vec<u8>>,
+    /// How often the statement has been prepared again for this page; the answer is to that.
+    prepared: usize,
+    preparing: bool,
     /// The answer being decoded: its rows that are left begin and end there.
     page: Vec<u8>,
     at: usize,
@@ -164,6 +172,9 @@ impl Pages {
             pieces: pieces.into(),
             begun: false,
             asked: None,
+            state: None,
+            prepared: 0,
+            preparing: false,
             page: Vec::new(),
             at: 0,
             end: 0,
@@ -174,7 +185,7 @@ impl Pages {
     }
 
     /// Asks for a page of the first piece.
-    fn ask(&mut self, state: Option<&[u8]>) -> Result<()> {
+    fn ask(&mut self) -> Result<()> {
         let Some(piece) = self.pieces.front().copied() else {
             self.asked = None;
             return Ok(());
@@ -189,6 +200,7 @@ impl Pages {
             page_size,
             ..
         } = self.asking;
+        let state = self.state.as_deref();
         let request = Request::page(&link.id, consistency, piece.tokens, page_size, state);
         link.ask(&request.compressed(self.asking.compression)?);
         self.asked = Some(at);
@@ -209,6 +221,13 @@ impl Pages {
             } = self.asking;
             let answer = Answer::parse(head, body, compression, limit).map_err(advised)?;
             if let Some(refusal) = answer.refusal {
+                let forgotten = matches!(refusal.error, DbError::Unprepared { .. });
+                if forgotten && !self.preparing && self.prepared < MOST_PREPARED {
+                    (self.prepared, self.preparing) = (self.prepared + 1, true);
+                    let request = Request::prepare(&self.asking.text);
+                    link.ask(&request.compressed(compression)?);
+                    return Ok(());
+                }
                 let written = Written::default();
                 let (error, reason) = (&refusal.error, &refusal.reason);
                 return Err(errors::of_server(&self.place, error, reason, written));
@@ -217,6 +236,12 @@ impl Pages {
             (self.at, self.end) = (0, self.page.len());
         }
         let whole = &self.page[self.at..self.end];
+        if std::mem::take(&mut self.preparing) {
+            let prepared = Prepared::parse(whole)?;
+            let strange = || Error::protocol("a statement was not prepared again");
+            link.id = prepared.ok_or_else(strange)?.id;
+            return self.ask();
+        }
         let page = match head.opcode {
             opcode::RESULT => Page::parse(whole)?,
             _ => None,
@@ -229,11 +254,12 @@ impl Pages {
         }
         self.at = self.end - page.body.len();
         self.left = page.rows;
-        let next = page.next.map(<[u8]>::to_vec);
-        if next.is_none() {
+        self.state = page.next.map(<[u8]>::to_vec);
+        self.prepared = 0;
+        if self.state.is_none() {
             self.pieces.pop_front();
         }
-        self.ask(next.as_deref())
+        self.ask()
     }
 
     /// Takes rows of the page, as many as the batch lacks.
@@ -268,7 +294,7 @@ impl Pages {
             }
             if !self.begun {
                 self.begun = true;
-                self.ask(None)?;
+                self.ask()?;
             }
             let asked = self.asked;
             let found = asked.and_then(|at| Some((at, self.links[at].as_mut()?)));
@@ -317,5 +343,75 @@ impl Rows for Pages {
 
     fn carried(&self) -> u64 {
         self.carried
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use arrow_schema::{DataType, Field, Schema};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use venturi_testkit::{pair, run};
+
+    const UNPREPARED: &[u8] = &[0, 0, 0x25, 0, 0, 0, 0, 1, 1];
+    /// A statement of this number that takes and gives nothing.
+    const PREPARED: &[u8] = &[
+        0, 0, 0, 4, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0,
+    ];
+    /// Of a column a, an int, of k.t.
+    const NO_ROWS: &[u8] = b"\0\0\0\x02\0\0\0\0\0\0\0\x01\0\x01k\0\x01t\0\x01a\0\x09\0\0\0\0";
+
+    #[test]
+    fn a_statement_that_the_server_has_forgotten_is_prepared_again() {
+        let (error, result) = (opcode::ERROR, opcode::RESULT);
+        let forgets = [(error, UNPREPARED), (result, PREPARED)];
+        let good = [forgets[0], forgets[1], (result, NO_ROWS)];
+        let never = [&forgets[..], &forgets[..], &forgets[..1]].concat();
+        for (answers, failed) in [(&good[..], false), (&never[..], true)] {
+            let (found, asked) = run(get(answers));
+            assert_eq!(found.is_err(), failed, "{found:?}");
+            let asks = [opcode::EXECUTE, opcode::PREPARE].into_iter().cycle();
+            assert_eq!(asked, asks.take(answers.len()).collect::<Vec<_>>());
+        }
+    }
+
+    /// What comes of these answers, and the opcodes of what was asked.
+    async fn get(answers: &[(u8, &[u8])]) -> (Result<Option<RecordBatch>>, Vec<u8>) {
+        let (near, mut far) = pair().await;
+        let asking = Asking {
+            text: "SELECT".into(),
+            consistency: Consistency::One,
+            compression: None,
+            page_size: 1,
+            limit: 1 << 20,
+        };
+        let links = vec![Some(Link::new(Wire::Tcp(near), vec![1]))];
+        let whole = Piece {
+            tokens: None,
+            node: None,
+        };
+        let schema = Schema::new(vec![Field::new("a", DataType::Int32, true)]);
+        let columns = Columns::new(&Arc::new(schema), 1 << 20).unwrap();
+        let planned = Page::parse(NO_ROWS).unwrap().unwrap().columns.into();
+        let mut pages = Pages::new(links, asking, planned, columns, 1, vec![whole], "h".into());
+        let serving = async {
+            let mut asked = Vec::new();
+            for (kind, body) in answers {
+                let mut head = [0; HEAD];
+                far.read_exact(&mut head).await.unwrap();
+                let length = u32::from_be_bytes(head[5..].try_into().unwrap());
+                far.read_exact(&mut vec![0; length as usize]).await.unwrap();
+                asked.push(head[4]);
+                let length = (body.len() as u32).to_be_bytes();
+                let answer = [&[0x84, 0, 0, 0, *kind][..], &length, body].concat();
+                far.write_all(&answer).await.unwrap();
+            }
+            asked
+        };
+        let mut clock = StageClock::start();
+        tokio::join!(poll_fn(|cx| pages.poll(cx, &mut clock)), serving)
     }
 }

@@ -78,7 +78,7 @@ impl Ends {
         let client = connection(client, Role::Client);
         let link = Link::new(client, "test".into(), false, vec![]);
         let calls = (0..calls).map(|_| Call {
-            stream: link.call("DoGet", &[], Expect::Other),
+            stream: link.call("DoGet", &[], Expect::Other).unwrap(),
             wakes: Arc::default(),
             seen: 0,
             taken: Vec::new(),

@@ -17,7 +17,7 @@ use super::super::endpoints::{flight_info, Offer, Piece};
 use super::super::options::{Address, Options as Transport};
 use super::super::reader::Reader;
 use super::super::reply::is_unknown;
-use super::super::{dial, first_contact, SERVER};
+use super::super::{dial, first_contact, named, SERVER};
 use super::SCHEME;
 use venturi_base::codec::flight_sql::{
     sql_info, ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest,
@@ -95,19 +95,29 @@ impl Server {
             Ok(Ok(found)) => Ok(found),
             Ok(Err(error)) => {
                 let error = first_contact(error.context(what), &self.address, SCHEME);
-                Err(match error.message.contains(&place) {
-                    true => error,
-                    false => error.context(place),
-                })
+                Err(named(error, &place))
             }
             Err(over) => Err(Error::new(
                 Kind::Timeout,
                 format!(
-                    "{place}: {what}: no answer within {over}; {} A query that takes longer wants a longer timeout",
+                    "{place}: {what}: no answer within {over}; {}",
                     self.address.doubt(SERVER, SCHEME)
                 ),
             )),
         }
+    }
+
+    /// The same of a statement, which may take as long as the plan.
+    async fn patient<T>(&self, query: &str, call: impl Future<Output = Result<T>>) -> Result<T> {
+        let query = shown(query);
+        let call = limit::patient(format!("{}: {query}", self.address.authority()), call);
+        call.await.map_err(|error| match error.kind {
+            Kind::Timeout => error,
+            _ => {
+                let error = first_contact(error.context(&query), &self.address, SCHEME);
+                named(error, &self.address.authority())
+            }
+        })
     }
 
     pub async fn round_trip(&self, link: &Link) -> Option<Duration> {
@@ -201,7 +211,7 @@ impl Server {
         };
         let descriptor = asked.descriptor();
         let asking = self.answer(link, &descriptor);
-        self.within(&shown(query), asking).await
+        self.patient(query, asking).await
     }
 
     /// The first row of a statement's answer, as text.
@@ -252,7 +262,7 @@ impl Server {
         };
         let request = request.encode_to_vec();
         let running = link.unary("DoPut", &[], &request);
-        self.within(&shown(query), running).await.map(drop)
+        self.patient(query, running).await.map(drop)
     }
 
     /// A prepared statement's handle.
@@ -265,7 +275,7 @@ impl Server {
             let answer = link.action(SPEAKS, &body).await?;
             ActionCreatePreparedStatementResult::unpacked(&answer)
         };
-        let prepared = self.within(&shown(query), preparing).await?;
+        let prepared = self.patient(query, preparing).await?;
         Ok(prepared.prepared_statement_handle)
     }
 
@@ -297,7 +307,7 @@ impl Server {
             .descriptor(),
         };
         let planning = flight_info(link, &descriptor);
-        self.within(&shown(query), planning).await
+        self.patient(query, planning).await
     }
 
     pub fn offer(&self, info: &FlightInfo) -> Result<Offer> {

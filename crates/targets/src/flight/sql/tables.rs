@@ -5,7 +5,7 @@ use prost::Message as _;
 use super::super::call::Link;
 use super::super::drive;
 use super::super::options::Ack;
-use super::super::reply::is_unknown;
+use super::super::reply::says;
 use super::super::session::PutSession;
 use super::session::Update;
 use super::{words, FlightSql};
@@ -151,6 +151,5 @@ impl FlightSql {
 
 /// Whether a server has no such command; one that refuses our rows is another matter.
 fn is_missing(error: &Error) -> bool {
-    is_unknown(error)
-        && (error.message.contains("UNIMPLEMENTED") || error.message.contains("INVALID_ARGUMENT"))
+    says(error, "UNIMPLEMENTED") || says(error, "INVALID_ARGUMENT")
 }

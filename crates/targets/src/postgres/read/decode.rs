@@ -6,10 +6,10 @@
 use arrow_array::RecordBatch;
 use arrow_buffer::IntervalMonthDayNano;
 
-use super::super::binary::{DAYS, HEADER, MICROS};
+use super::super::binary::{DAYS, DAY_MICROS, HEADER, MICROS};
 use super::numeric::Numeric;
 use super::types::{form, Form};
-use crate::read::{far, infinite, large, Question};
+use crate::read::{far, infinite, large, midnight, Question};
 use venturi_base::data::column::{Column, Columns};
 use venturi_base::error::{Error, Kind, Result};
 
@@ -234,7 +234,10 @@ fn push(form: &Form, column: &mut Column, value: &[u8]) -> Result<usize> {
         Form::Oid => column.push(u32::from_be_bytes(fixed(value)?)),
         Form::Float4 => column.push(f32::from_be_bytes(fixed(value)?)),
         Form::Float8 => column.push(f64::from_be_bytes(fixed(value)?)),
-        Form::Time => column.push(i64::from_be_bytes(fixed(value)?)),
+        Form::Time => match i64::from_be_bytes(fixed(value)?) {
+            DAY_MICROS => Err(midnight(column)),
+            micros => column.push(micros),
+        },
         Form::Bytes => column.push_bytes(value),
         Form::Date => match i32::from_be_bytes(fixed(value)?) {
             i32::MIN | i32::MAX => Err(infinite(column, "date")),

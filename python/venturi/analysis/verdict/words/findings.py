@@ -76,6 +76,8 @@ def _lines(series: Series, verdict: Verdict | None, levers: Sequence[Lever], nou
     for cell in series.left_out:
         good = f"{cell.good} of {plural(cell.trials, 'trial')} went well"
         lines.append(f"{spelled(series.axis, series.at(cell), nouns)} left out: {good}")
+    if series.pooled:
+        lines.append(f"changes are those of {series.pooled} like sizes together, as each has few trials")
     level = series.shape.level
     if level and curve is not None:
         lines.append(f"more {_words(series.axis, nouns)[1]} {_gained(curve.rest)}")

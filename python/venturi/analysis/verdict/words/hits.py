@@ -270,10 +270,8 @@ def _stage(seen: Seen, hit: Hit) -> Lines:
     busy = hit.numbers["occupancy"] * (workers or 0.0)
     if end.cpu is not None and end.cpu < LITTLE_CPU * busy:
         # A stage lasts from its start to its end, whatever its thread does meanwhile.
-        yield (
-            f"of these {plural(float(f'{busy:.2g}'), 'core')}, only {end.cpu:.2g} are CPU time; in the rest "
-            "they wait in system calls or for a CPU"
-        )
+        used = percent(end.cpu / busy)
+        yield f"only {used} of that is CPU time; in the rest they wait in system calls or for a CPU"
     yield from _waits(seen.other(end))
 
 

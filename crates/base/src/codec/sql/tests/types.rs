@@ -47,6 +47,40 @@ fn every_type() -> Vec<(&'static str, ArrayRef)> {
 }
 
 #[test]
+fn what_is_read_back_is_what_was_sent_and_nothing_else() {
+    let (table, rows) = table(every_type(), &[]);
+    let create = created(Sqlite, &table, &rows);
+    let upsert = text(Sqlite, &table, &rows).unwrap();
+    let back = Sqlite.select_back(&table, &rows).unwrap();
+    let found = sqlite(&[&create, &upsert], &back);
+    let mut sent = Rows::new(Sqlite, &table, &rows).unwrap();
+    assert_eq!(found.len(), 2);
+    for (row, values) in found.iter().enumerate() {
+        for (at, value) in values.iter().enumerate() {
+            let Value::Text(value) = value else {
+                panic!("{value:?}");
+            };
+            let mut same = |row, value: Option<&str>| sent.is_same(at, row, value).unwrap();
+            let value = Some(value.as_str());
+            assert!(same(row, value), "{at}: {value:?}");
+            assert!(!same(1 - row, value) && !same(row, None), "{at}");
+        }
+    }
+    // As other servers write them.
+    for (name, value) in [
+        ("bool", "true"),
+        ("f32", "-0.5"),
+        ("s_us", "1969-12-31 23:59:59.999999"),
+        ("s_ms", "1970-01-01 00:00:00.000000"),
+        ("money", "-0.0500"),
+        ("blob", "00ff"),
+    ] {
+        let at = table.schema.index_of(name).unwrap();
+        assert!(sent.is_same(at, 0, Some(value)).unwrap(), "{name}");
+    }
+}
+
+#[test]
 fn every_type_has_a_column_in_every_dialect() {
     let (table, rows) = table(every_type(), &["i64", "u8"]);
     for dialect in ALL {

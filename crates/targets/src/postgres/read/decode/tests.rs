@@ -75,6 +75,14 @@ fn what_is_announced_has_a_bound() {
     header[15..].copy_from_slice(&1001u32.to_be_bytes());
     let refused = decoder().copied(&header).unwrap_err();
     assert_contains(&refused.message, "max_block_size");
+    // A day's end is a time to Postgres, and none to Arrow.
+    let mut times = decoder_of(vec![(
+        Form::Time,
+        DataType::Time64(arrow_schema::TimeUnit::Microsecond),
+    )]);
+    let time = |micros: i64| [&[0, 1, 0, 0, 0, 8][..], &micros.to_be_bytes()].concat();
+    let day = [&HEADER[..], &time(DAY_MICROS - 1), &time(DAY_MICROS)].concat();
+    assert_contains(&times.copied(&day).unwrap_err().message, "24:00:00");
     // One digit far before the point: 10 bytes are 1,201 digits.
     let mut numbers = decoder_of(vec![(Form::Numeric, DataType::Utf8)]);
     let value: [u8; 10] = [0, 1, 1, 44, 0, 0, 0, 0, 0, 1];
