@@ -19,6 +19,8 @@ from support import redis as redis_support
 from support.link import IPERF_PORT, SERVER, inside, iperf3, laboratory, listening, ping
 from support.needs import require_server
 from support.read import ran
+from venturi.analysis.advice.trials import unbalanced
+from venturi.analysis.cells.noise import balance
 from venturi.common.links import parse
 from venturi.lab.laboratory import Laboratory, WrongLink
 from venturi.lab.verified import RATE_OFF, TRIP_OFF, TRIP_OFF_NS
@@ -177,3 +179,6 @@ def test_systems_over_a_link(tmp_path: Path, name: str) -> None:
         assert trial["link"]["round_trip_ns"] == pytest.approx(4_000_000, abs=400_000)
         rate = trial["counts"]["payload_bytes"] * 8e9 / trial["times"]["interval_ns"]
         assert rate < 2e8
+        # What the relay used is Venturi's, and no more than the host was busy.
+        found = balance(trial)
+        assert found is not None and found.parts["relay"] > 0 and unbalanced([trial]) is None

@@ -265,7 +265,8 @@ def with_resources(given_: Part, cores: int, busy: float, rx: int, sockets: int,
         network={"loopback": False, **dict.fromkeys(packets, rx), "speed_bits_per_second": 10**9},
         sockets={"count": sockets, "rtt_ns": rtt, "retransmits": 4, "busy_share": 0.5},
     )  # fmt: skip
-    lead = {"same_machine": False, "clock": {"offset_ns": 4, "uncertainty_ns": 2}, "server": {"by": "self"}}
+    lead = {"same_machine": False, "clock": {"offset_ns": 4, "uncertainty_ns": 2}, "server": {"by": "self"},
+            "helpers": {"relay": {"by": "client"}}}  # fmt: skip
     of_all = {"client": client, "sampler": {"samples": 3, "cpu_ns": 2, "share": 0.1}}
     return changed(given_, resources=dict.fromkeys(lead) | (lead if given_.lead else {}) | of_all)
 
