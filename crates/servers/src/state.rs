@@ -4,9 +4,7 @@
 //! A thread a connection: bulk flows keep a core busy each, so the kernel's scheduler
 //! serves them best, and a thread's CPU time is a stream's CPU time.
 
-use std::collections::VecDeque;
 use std::future::Future;
-use std::net::Shutdown;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -86,6 +84,7 @@ pub(crate) struct State {
     /// Bounds the messages that are coming in, over all connections.
     pub incoming: Budget,
     open: AtomicUsize,
+    turned_away: AtomicUsize,
 }
 
 impl State {
@@ -145,14 +144,12 @@ fn largest_message() -> usize {
 }
 
 impl Serving {
-    /// Binds and starts to serve each connection by `serve`. `refused`: what one too many is told, as its
-    /// protocol has it.
+    /// Binds and starts to serve each connection by `serve`, which is told why where the server is full.
     pub(crate) fn start<F: Future<Output = ()>>(
         shell: &Shell,
         bounds: &Bounds,
         protocols: &[&[u8]],
-        refused: impl Fn(&str) -> Vec<u8>,
-        serve: impl Fn(Socket, Arc<State>, Option<TlsAcceptor>, watch::Receiver<bool>) -> F
+        serve: impl Fn(Socket, Arc<State>, Option<TlsAcceptor>, watch::Receiver<bool>, Option<String>) -> F
             + Send
             + Sync
             + 'static,
@@ -183,25 +180,17 @@ impl Serving {
             handicap,
             incoming: Budget::new(bounds.memory.max(bounds.max_message as u64)),
             open: AtomicUsize::new(0),
+            turned_away: AtomicUsize::new(0),
         });
         let (stop, stopped) = watch::channel(false);
-        let most = shell.max_connections;
-        let why = format!("{most} connections are open, and this server has no more at a time (--max-connections): try again later");
-        // By TLS it would take a handshake.
-        let farewell = acceptor.is_none().then(|| refused(&why));
-        let shared = state.clone();
-        let serve =
-            Arc::new(move |socket, state, stopped| serve(socket, state, acceptor.clone(), stopped));
+        let (shared, most) = (state.clone(), shell.max_connections);
+        let serve = Arc::new(move |socket, state, stopped, full| {
+            serve(socket, state, acceptor.clone(), stopped, full)
+        });
         let threads = Threads::default();
         threads
             .spawn("accept", move || {
-                accept(
-                    listener,
-                    shared,
-                    (most, farewell.unwrap_or_default()),
-                    stopped,
-                    serve,
-                );
+                accept(listener, shared, most, stopped, serve);
             })
             .map_err(io)?;
         Ok(Self {
@@ -251,25 +240,26 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 }
 
 /// Of one connection, on the thread that calls it.
-trait Serve<F>: Fn(Socket, Arc<State>, watch::Receiver<bool>) -> F + Send + Sync + 'static {}
-
-impl<F, S> Serve<F> for S where
-    S: Fn(Socket, Arc<State>, watch::Receiver<bool>) -> F + Send + Sync + 'static
+trait Serve<F>:
+    Fn(Socket, Arc<State>, watch::Receiver<bool>, Option<String>) -> F + Send + Sync + 'static
 {
 }
 
-/// Sockets of clients that were turned away, which the last ones keep open.
-const MOST_AWAY: usize = 16;
+impl<F, S> Serve<F> for S where
+    S: Fn(Socket, Arc<State>, watch::Receiver<bool>, Option<String>) -> F + Send + Sync + 'static
+{
+}
+
+/// Clients that are told at a time that the server is full; of more, each is closed without a word.
+const MOST_TURNED_AWAY: usize = 64;
 
 fn accept<F: Future<Output = ()>>(
     listener: Listener,
     state: Arc<State>,
-    (max_connections, farewell): (usize, Vec<u8>),
+    max_connections: usize,
     stopped: watch::Receiver<bool>,
     serve: Arc<impl Serve<F>>,
 ) {
-    // Those that were turned away: if one were closed at once, a reset could overtake its answer.
-    let mut away: VecDeque<Socket> = VecDeque::with_capacity(MOST_AWAY);
     let Ok(runtime) = runtime() else { return };
     runtime.block_on(async move {
         let Ok(listener) = Accepting::new(listener) else {
@@ -283,17 +273,14 @@ fn accept<F: Future<Output = ()>>(
             };
             match socket {
                 Ok(socket) => {
-                    if state.open.load(Ordering::Relaxed) >= max_connections {
-                        // A fresh socket takes a line at once.
-                        let _ = socket.send(&farewell);
-                        let _ = socket.shutdown(Shutdown::Write);
-                        if away.len() == MOST_AWAY {
-                            away.pop_front();
-                        }
-                        away.push_back(socket);
+                    let full = state.open.load(Ordering::Relaxed) >= max_connections;
+                    if full && state.turned_away.load(Ordering::Relaxed) >= MOST_TURNED_AWAY {
                         continue;
                     }
-                    start_connection(socket, state.clone(), stopped.clone(), serve.clone());
+                    let why = full.then(|| {
+                        format!("{max_connections} connections are open, and this server has no more at a time (--max-connections): try again later")
+                    });
+                    start_connection(socket, state.clone(), stopped.clone(), serve.clone(), why);
                 }
                 // Out of file descriptors, for one: it may pass.
                 Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
@@ -307,29 +294,39 @@ fn start_connection<F: Future<Output = ()>>(
     state: Arc<State>,
     stopped: watch::Receiver<bool>,
     serve: Arc<impl Serve<F>>,
+    full: Option<String>,
 ) {
-    state.open.fetch_add(1, Ordering::Relaxed);
-    state.totals.connections.fetch_add(1, Ordering::Relaxed);
+    let counter: Counter = match full {
+        Some(_) => |state| &state.turned_away,
+        None => |state| &state.open,
+    };
+    counter(&state).fetch_add(1, Ordering::Relaxed);
+    if full.is_none() {
+        state.totals.connections.fetch_add(1, Ordering::Relaxed);
+    }
     let counted = state.clone();
     let thread = std::thread::Builder::new()
         .name("connection".into())
         .stack_size(1 << 20)
         .spawn(move || {
-            let _open = Open(state.clone());
+            let _open = Open(state.clone(), counter);
             if let Ok(runtime) = runtime() {
-                runtime.block_on(async { serve(socket, state, stopped).await });
+                runtime.block_on(async { serve(socket, state, stopped, full).await });
             }
         });
     if thread.is_err() {
-        counted.open.fetch_sub(1, Ordering::Relaxed);
+        counter(&counted).fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// An open connection; counted off however its thread ends.
-struct Open(Arc<State>);
+struct Open(Arc<State>, Counter);
+
+/// Where it is counted.
+type Counter = fn(&State) -> &AtomicUsize;
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        self.1(&self.0).fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -19,7 +19,6 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::state::{Serving, State, GRACE};
 pub use config::ServerSpec;
-use venturi_base::codec::frame;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::http2::{Config, Connection, Role};
 use worker::Worker;
@@ -35,9 +34,10 @@ impl Server {
     pub fn start(spec: &str) -> Result<Self> {
         let spec = ServerSpec::parse(spec)?;
         let window = spec.window();
-        let serve =
-            move |socket, state, acceptor, stopped| serve(socket, state, acceptor, window, stopped);
-        Serving::start(&spec.shell, &spec.bounds, &[b"h2"], refused, serve).map(Self)
+        let serve = move |socket, state, acceptor, stopped, full| {
+            serve(socket, state, acceptor, window, stopped, full)
+        };
+        Serving::start(&spec.shell, &spec.bounds, &[b"h2"], serve).map(Self)
     }
 }
 
@@ -49,23 +49,15 @@ impl Deref for Server {
     }
 }
 
-/// A connection's last words (RFC 9113, 6.8): no stream of it was begun.
-fn refused(why: &str) -> Vec<u8> {
-    let (mut bytes, mut payload) = (Vec::new(), vec![0_u8; 4]);
-    frame::write_settings(&[], &mut bytes);
-    payload.extend(frame::code::ENHANCE_YOUR_CALM.to_be_bytes());
-    payload.extend(why.as_bytes());
-    frame::write(frame::kind::GOAWAY, 0, 0, &payload, &mut bytes);
-    bytes
-}
-
 async fn serve(
     socket: Socket,
     state: Arc<State>,
     acceptor: Option<TlsAcceptor>,
     window: u32,
     mut stopped: watch::Receiver<bool>,
+    full: Option<String>,
 ) {
+    let is_full = full.is_some();
     let tls = acceptor.is_some();
     let Some(wire) = state.wire(socket, acceptor).await else {
         return;
@@ -76,7 +68,7 @@ async fn serve(
         ..Config::new(Role::Server)
     };
     let connection = Connection::new(wire, config).within(state.incoming.clone());
-    let mut worker = Worker::new(connection, state, tls);
+    let mut worker = Worker::new(connection, state, tls, full);
     let patience = worker.patience();
     let mut awaited_request = None;
     let mut timer = std::pin::pin!(tokio::time::sleep(patience));
@@ -84,7 +76,10 @@ async fn serve(
         let polled = worker.poll(cx);
         if polled.is_pending() {
             // Who says nothing, or one byte now and then, must not hold a thread for ever.
-            let now = worker.awaited_request();
+            let now = match is_full {
+                true => Some((0, 0)),
+                false => worker.awaited_request(),
+            };
             if now != awaited_request {
                 awaited_request = now;
                 timer.as_mut().reset(tokio::time::Instant::now() + patience);
@@ -92,6 +87,9 @@ async fn serve(
             if awaited_request.is_some() && timer.as_mut().poll(cx).is_ready() {
                 let late = Error::new(Kind::Timeout, "the client did not say what it wants");
                 return Poll::Ready(Err(late));
+            }
+            if worker.has_turned_away() {
+                return Poll::Ready(Ok(()));
             }
         }
         polled
@@ -111,7 +109,7 @@ async fn serve(
         let _ = tokio::time::timeout(Duration::from_millis(20), last).await;
     }
     worker.close();
-    if outcome.is_err_and(|error| error.kind == Kind::Protocol) {
+    if is_full || outcome.is_err_and(|error| error.kind == Kind::Protocol) {
         let _ = tokio::time::timeout(FAREWELL, poll_fn(|cx| worker.poll_close(cx))).await;
     }
 }

@@ -55,6 +55,9 @@ pub(super) struct Worker {
     connection: Connection,
     state: Arc<State>,
     tls: bool,
+    /// What each call is told where the server is full, and whether one was.
+    full: Option<String>,
+    turned_away: bool,
     calls: BTreeMap<u32, Call>,
     ledger: Ledger,
     /// CPU that has been accounted for already.
@@ -65,11 +68,13 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub fn new(connection: Connection, state: Arc<State>, tls: bool) -> Self {
+    pub fn new(connection: Connection, state: Arc<State>, tls: bool, full: Option<String>) -> Self {
         Self {
             connection,
             state,
             tls,
+            full,
+            turned_away: false,
             calls: BTreeMap::new(),
             ledger: Ledger::new(),
             settled: ThreadCpu::default(),
@@ -97,8 +102,13 @@ impl Worker {
         self.state.patience
     }
 
+    pub fn has_turned_away(&self) -> bool {
+        self.turned_away
+    }
+
     pub fn say_goodbye(&mut self) {
-        self.connection.go_away(code::NO_ERROR, "the server stops");
+        let why = self.full.as_deref().unwrap_or("the server stops");
+        self.connection.go_away(code::NO_ERROR, why);
     }
 
     /// Works until the client goes away (or, with an error, breaks the protocol).
@@ -301,6 +311,11 @@ impl Worker {
             reply.push(("authorization".to_owned(), bearer.into_bytes()));
         }
         self.connection.send_headers(stream, &reply);
+        if let Some(why) = &self.full {
+            let answer = Status::new(status::RESOURCE_EXHAUSTED, why);
+            self.turned_away = true;
+            return self.respond(stream, Err(answer));
+        }
         let Some(method) = method else {
             let text = format!(
                 "{path:?} is not a method of Arrow Flight, which is all that this server speaks"

@@ -43,6 +43,7 @@ pub(super) async fn serve(
     state: Arc<State>,
     acceptor: Option<TlsAcceptor>,
     mut stopped: watch::Receiver<bool>,
+    full: Option<String>,
 ) {
     let Some(wire) = state.wire(socket, acceptor).await else {
         return;
@@ -50,7 +51,11 @@ pub(super) async fn serve(
     let connection = Connection::new(wire.peer(), wire);
     let mut client = Client { connection, state };
     loop {
-        let said = tokio::time::timeout(IDLE, client.connection.said());
+        let idle = match full {
+            Some(_) => client.state.patience,
+            None => IDLE,
+        };
+        let said = tokio::time::timeout(idle, client.connection.said());
         let said = tokio::select! {
             said = said => said.unwrap_or(false),
             _ = stopped.changed() => false,
@@ -66,6 +71,11 @@ pub(super) async fn serve(
             Next::Refused(refusal) => {
                 client.refuse(&refusal).await;
                 Then::Closes
+            }
+            Next::Request(_) if full.is_some() => {
+                let why = full.unwrap_or_default();
+                client.refuse(&Refusal::new(503, why)).await;
+                return client.leave().await;
             }
             Next::Request(request) => tokio::select! {
                 then = client.serve(request) => then,

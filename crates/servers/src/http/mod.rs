@@ -13,7 +13,6 @@ use std::ops::Deref;
 use crate::state::Serving;
 use venturi_base::error::Result;
 use venturi_base::given::Given;
-use venturi_base::http1::server::head;
 
 /// A running server; stops when dropped.
 pub struct Server(Serving);
@@ -24,19 +23,8 @@ impl Server {
         let mut given = Given::server(spec)?;
         let shell = given.take()?;
         let bounds = given.rest()?;
-        Serving::start(&shell, &bounds, &[b"http/1.1"], refused, connection::serve).map(Self)
+        Serving::start(&shell, &bounds, &[b"http/1.1"], connection::serve).map(Self)
     }
-}
-
-fn refused(why: &str) -> Vec<u8> {
-    let length = (why.len() + 1).to_string();
-    let headers = [
-        ("Content-Type", "text/plain; charset=utf-8"),
-        ("Content-Length", length.as_str()),
-        ("Connection", "close"),
-    ];
-    let head = head(503, &headers);
-    [head.as_slice(), why.as_bytes(), b"\n"].concat()
 }
 
 impl Deref for Server {
