@@ -25,7 +25,7 @@ from support.store import Line, Store, StoreInProcess, row
 from support.wait import wait_until
 
 pytestmark = pytest.mark.usefixtures("core")
-KILLS = int(os.environ.get("VENTURI_KILLS", "2"))
+KILLS = int(os.environ.get("VENTURI_KILLS", "1"))
 
 
 def test_it_says_where_it_listens_and_how_safe_points_are(tmp_path: Path) -> None:
@@ -122,14 +122,70 @@ def _have(flushed: list[list[int]], wanted: int) -> bool:
     return sum(count[0] for count in flushed) >= wanted
 
 
-@pytest.mark.parametrize("durable", ["fsync", "os"])
-def test_a_killed_store_loses_nothing_that_it_acknowledged(tmp_path: Path, durable: str) -> None:
+def everything(data: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in data.glob("*/*")}
+
+
+def fewer_series(store: Store) -> None:
+    """Whoever allows fewer series than there are is told, and nothing changes."""
+    before = everything(store.data)
+    ports = [word for name in ("opentsdb", "influx", "http") for word in (f"--{name}", "none")]
+    words = ("--data", store.data, "--port", "0", *ports, "--max-series", "3")
+    done = venturi("serve", "timeseries", *words)
+    assert done.returncode == 2 and "more series than --max-series 3 allows" in done.stderr, done.stderr
+    assert everything(store.data) == before
+
+
+def more_series(store: Store) -> None:
+    with Store(store.data, "--max-series", "32Mi") as again:
+        again.kill()
+
+
+def damaged(store: Store) -> None:
+    """A bit of a log turns. What is behind it is named, and is there once the log is mended."""
+    log = max((store.data / "log").glob("*.log"), key=lambda file: file.stat().st_size)
+    content = log.read_bytes()
+    place = len(content) // 2
+    log.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+    kept = log.with_suffix(".log.damaged")
+    for name in (log, kept):
+        with Store(store.data) as again:
+            named = [one["file"] for one in again.hello["recovered"]["damaged"]]
+            assert named == [f"log/{name.name}"]
+            again.kill()
+    for file in store.data.glob(f"*/{log.stem}-*.parquet"):
+        file.unlink()
+    kept.unlink()
+    log.write_bytes(content)
+
+
+def limit_files(store: Store, most: int) -> None:
+    """As for a full disk, a write takes less than it is given, or nothing: no file grows any more."""
+    _, hard = resource.prlimit(store.hello["pid"], resource.RLIMIT_FSIZE)
+    resource.prlimit(store.hello["pid"], resource.RLIMIT_FSIZE, (most, hard))
+
+
+@pytest.mark.parametrize(
+    ("durable", "full", "after"),
+    [
+        ("fsync", False, None),
+        ("os", False, fewer_series),
+        ("fsync", False, more_series),
+        ("os", False, damaged),
+        ("os", True, None),
+        ("fsync", True, damaged),
+    ],
+)
+def test_a_killed_store_loses_nothing_that_it_acknowledged(
+    tmp_path: Path, durable: str, full: bool, after: Callable[[Store], None] | None
+) -> None:
     chance = random.Random(1)
     promised = 0
     for attempt in range(KILLS):
-        with Store(tmp_path / "data", "--durable", durable, "--segment-points", "4096") as store:
+        with Store(tmp_path / "data", "--durable", durable, "--segment-points", "8192") as store:
             found = store.stats()["points"]
             assert found >= promised, f"start {attempt}: {found} points of {promised} that were acknowledged"
+            assert store.hello["recovered"]["damaged"] == []
             counts = [[0], [0]]
             stop = threading.Event()
             threads = [
@@ -140,10 +196,19 @@ def test_a_killed_store_loses_nothing_that_it_acknowledged(tmp_path: Path, durab
                 thread.start()
             # In the middle of writing, syncing or sealing, whatever it does then.
             wait_until(partial(_have, counts, chance.randrange(200, 3_000)))
+            if full:
+                limit_files(store, 4_000)
+                for thread in threads:
+                    thread.join()
+                # There is room again, and nobody is made to believe that more is stored.
+                limit_files(store, resource.RLIM_INFINITY)
+                assert store.connect().flush().startswith("-DB")
             store.kill()
             for thread in threads:
                 thread.join()
             promised = found + sum(c[0] for c in counts)
+        if after is not None:
+            after(store)
         for file in (tmp_path / "data" / "points").glob("*.parquet"):
             assert pq.read_metadata(file).num_rows > 0
     with Store(tmp_path / "data") as store:
@@ -276,8 +341,6 @@ def test_a_log_goes_when_its_segment_is_on_the_disk(noted: Callable[[str], Noted
 
 
 IDLE = 10_000
-LOG_BYTES = 100_000
-"""The most that a log takes, as if the disk were full."""
 
 
 @pytest.fixture
@@ -354,32 +417,21 @@ def test_a_tag_for_everything_is_refused(tmp_path: Path) -> None:
         assert store.stats()["points"] == 0
 
 
-def test_a_full_disk_is_told_and_what_was_acknowledged_stays(tmp_path: Path) -> None:
-    flushed = 0
+def test_a_full_disk_is_told_by_the_store_and_its_exit_code(tmp_path: Path) -> None:
     with Store(tmp_path / "data", "--durable", "fsync") as store:
         line = store.connect()
-        # As for a full disk, a write takes less than it is given, or nothing: no file grows any more.
-        resource.prlimit(store.hello["pid"], resource.RLIMIT_FSIZE, (LOG_BYTES, LOG_BYTES))
-        said = ""
-        for second in range(100_000):
-            try:
-                line.send(row(second, *range(200), metrics="|".join(f"m{at}" for at in range(200))))
-                said = line.flush()
-            except OSError:
-                break
-            if not said.startswith("+OK"):
-                break
-            flushed = int(said.split()[1])
-        assert flushed > 1_000
-        assert said.startswith("-DB") and "log" in said and "started again" in said, said
-        # Counts are still told, and nobody is made to believe that more is stored.
-        assert store.stats()["points"] >= flushed
-        again = store.connect()
-        again.send(row(1, 1.0, 2.0, host="new"))
-        assert again.flush().startswith("-DB")
-        store.kill()
+        line.send(row(1, 1.0, 2.0))
+        assert line.flush() == "+OK 2"
+        limit_files(store, 100)
+        line.send(row(2, 1.0, 2.0))
+        said = line.flush()
+        assert said.startswith("-DB cannot write ") and "File too large" in said and "started again" in said
+        # Counts are still told.
+        assert store.stats()["points"] >= 2
+        assert "points were refused: cannot write" in store.stop()
+        assert store.process.returncode == 7
     with Store(tmp_path / "data") as store:
-        assert store.stats()["points"] >= flushed
+        assert store.stats()["points"] >= 2
         line = store.connect()
-        line.send(row(200_000, 1.0, 2.0))
+        line.send(row(3, 1.0, 2.0))
         assert line.flush() == "+OK 2"

@@ -146,8 +146,15 @@ def timeseries(
             }
             print(json.dumps(hello) if as_json else _described(hello, data is not None), flush=True)
             _wait(server, ending, exit_with_parent)
+        found = serving.statistics(server)
         if not as_json:
-            _print_end(serving.statistics(server), data)
+            _print_end(found, data)
+        if failure := found.get("failure"):
+            raise VenturiError(
+                f"points were refused: {failure}",
+                ExitCode.STORE,
+                hint="what a flush acknowledged is kept" if data is not None else None,
+            )
     finally:
         if asked is not None:
             asked.close()

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::store::sync_directory;
 use super::{checks, series_file};
 
 const BUFFER: usize = 1 << 20;
@@ -40,6 +41,17 @@ pub struct Segment {
     pub bytes: u64,
     /// Of a version that wrote no checksums of whole files.
     pub pages_only: bool,
+}
+
+impl Segment {
+    /// Waits until both files, and their names, are on the disk.
+    pub fn sync(&self) -> io::Result<()> {
+        for file in [&self.series, &self.points] {
+            File::open(file)?.sync_all()?;
+            file.parent().map_or(Ok(()), sync_directory)?;
+        }
+        Ok(())
+    }
 }
 
 /// What is sealed in a directory.
