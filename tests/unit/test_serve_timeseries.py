@@ -8,6 +8,7 @@ import os
 import random
 import re
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,14 +16,18 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from support.mistakes import check
 from support.needs import require
 from support.run import TESTS, command, environment, venturi
 from support.store import Line, Store, StoreInProcess, row
 from support.wait import wait_until
+from venturi.common.errors import VenturiError
+from venturi.store.sql import ask
 
 pytestmark = pytest.mark.usefixtures("core")
 KILLS = int(os.environ.get("VENTURI_KILLS", "1"))
@@ -224,6 +229,99 @@ def test_what_is_wrong_with_its_directory_is_said_in_a_line(tmp_path: Path) -> N
     file.write_text("x")
     done = venturi("serve", "timeseries", "--data", file, "--port", "0")
     assert done.returncode == 4 and done.stderr.count("\n") <= 2 and str(file) in done.stderr
+
+
+# ---- `venturi sql DIR`: it reads the sealed segments and nothing else, and names what is damaged
+
+
+ASKED = (
+    "select series, count(*) as n, sum(value) as total from points group by all order by series",
+    "select * from points where time > '2020-01-01 00:00:05+00' and value > 3.5 order by all",
+    "select * from points where series like '%host=a' order by all",
+    "select * from series order by all",
+)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of two segments: of host a, and of host b. Rust's tests hold that damage at any byte is seen,
+    also in segments of an earlier version (crates/servers/src/timeseries/tests/damage.rs)."""
+    data = tmp_path_factory.mktemp("store") / "data"
+    for host in ("a", "b"):
+        with StoreInProcess(data, threads=1) as store:
+            line = store.connect()
+            line.send(b"".join(row(at, at / 7, 3.0 + at % 2, host=host) for at in range(12)))
+            assert line.flush() == "+OK 24"
+    return data
+
+
+@pytest.fixture
+def data(whole: Path, tmp_path: Path) -> Path:
+    """A copy that a test may damage."""
+    return Path(shutil.copytree(whole, tmp_path / "data"))
+
+
+def files(data: Path) -> list[Path]:
+    return sorted(data.glob("*/*.parquet"))
+
+
+def turned(file: Path, place: int) -> bytes:
+    """Turns a bit at this byte; returns what was there."""
+    content = file.read_bytes()
+    file.write_bytes(content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :])
+    return content
+
+
+def answers(data: Path) -> tuple[list[Any], list[str]]:
+    """What all queries answer, and the files that are named."""
+    found = [ask([data], query) for query in ASKED]
+    (named,) = {tuple(one.file for one in damaged) for _, damaged in found}
+    return [table.to_pylist() for table, _ in found], list(named)
+
+
+def without(whole: Path, file: Path, folder: Path) -> list[Any]:
+    """What is answered where the segment of a file is not there."""
+    rest = shutil.copytree(whole, folder)
+    for one in files(rest):
+        if one.name[:16] == file.name[:16]:
+            one.unlink()
+    found, named = answers(rest)
+    assert named == []
+    return found
+
+
+@pytest.mark.parametrize("folder", ["points", "series"])
+@pytest.mark.parametrize("share", [0.05, 0.6, 0.95])
+def test_the_command_names_it_and_ends_with_its_code(
+    whole: Path, data: Path, tmp_path: Path, folder: str, share: float
+) -> None:
+    file = sorted((data / folder).glob("*.parquet"))[0]
+    turned(file, int(file.stat().st_size * share))
+    others = without(whole, file, tmp_path / "without")
+    assert answers(data) == (others, [str(file)])
+    done = venturi("sql", data, ASKED[0], "--format", "csv")
+    assert done.returncode == 7
+    warning, error, hint = done.stderr.splitlines()
+    assert warning.startswith(f"warning: {file}: ") and warning.endswith("left out of the answer")
+    assert error.startswith(f"error: {data}: 1 damaged file") and hint.startswith("hint: ")
+    assert done.stdout.splitlines()[1:] == [",".join(map(str, line.values())) for line in others[0]]
+    # The store itself says the same.
+    with StoreInProcess(data) as store:
+        (damaged,) = store.hello["recovered"]["damaged"]
+        assert str(data / damaged["file"]) == str(file)
+        assert store.stats()["points"] == 24
+        assert store.get("/api/stored?metric=cpu.user")["points"] == 12
+
+
+def test_a_query_reads_no_other_file_and_writes_none(whole: Path) -> None:
+    file = next((whole / "points").glob("*.parquet"))
+
+    def refused(query: str) -> str:
+        with pytest.raises(VenturiError) as refused:
+            ask([whole], query.removeprefix("''").replace("STORE", str(whole)).replace("SEGMENT", str(file)))
+        return refused.value.message.replace(str(whole), "STORE")
+
+    check("queries", refused)
 
 
 # ---- what `--durable` promises, seen from the system's side

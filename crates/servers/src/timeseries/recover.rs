@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::config::ServerSpec;
-use super::files::{self, Damaged, Inspector, Segment};
+use super::files::{self, bytes, Damaged, Segment};
 use super::head::{Frozen, Part};
 use super::log::{replay, Damage, Log, Replay};
 use super::sealer::{announce, seal};
@@ -77,7 +77,7 @@ pub fn open(spec: ServerSpec) -> Result<Arc<Store>> {
     for folder in [&points, &series, &logs] {
         store.numbers_from(folder.next);
     }
-    let found = Inspector::new(&data).look().map_err(unreadable)?;
+    let found = files::look(&data).map_err(unreadable)?;
     let mut recovered = Recovered {
         damaged: found.damaged,
         ..Recovered::default()
@@ -171,7 +171,7 @@ fn unread(data: &Path, file: &Path, why: String) -> Damaged {
     Damaged {
         file: shown(data, file),
         offset: 0,
-        lost_bytes: fs::metadata(file).map_or(0, |found| found.len()),
+        lost_bytes: bytes(file),
         why,
     }
 }
@@ -262,7 +262,7 @@ impl<'a> Contents<'a> {
             totals: Totals::default(),
             full: false,
             damage: None,
-            length: fs::metadata(file).map_or(0, |found| found.len()),
+            length: bytes(file),
         };
         let damage = replay(file, &mut contents);
         contents.damage =

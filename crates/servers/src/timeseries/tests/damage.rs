@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{json, Value};
 
 use super::super::config::ServerSpec;
-use super::super::files::{Damaged, Inspector, Segment};
+use super::super::files::{self, Damaged, Segment};
 use super::super::recover;
 use super::super::store::Store;
 use super::{ask, connect, flushed, rows, spec, start_one, statistics, Folder};
@@ -34,7 +34,7 @@ pub fn files(folder: &Folder, below: &str) -> Vec<PathBuf> {
 }
 
 fn look(folder: &Folder) -> (Vec<Segment>, Vec<Damaged>) {
-    let found = Inspector::new(&folder.0).look().unwrap();
+    let found = files::look(&folder.0).unwrap();
     (found.segments, found.damaged)
 }
 
@@ -275,26 +275,6 @@ fn files_without_a_checksum_in_their_names() {
     let (segments, damaged) = look(&folder);
     assert_eq!((segments.len(), damaged.len()), (1, 1));
     assert_contains(&damaged[0].why, "does not have its checksum");
-}
-
-#[test]
-fn a_file_that_changes_is_looked_at_again() {
-    let folder = two_segments();
-    let mut inspector = Inspector::new(&folder.0);
-    let found = inspector.look().unwrap();
-    assert_eq!((found.segments.len(), found.damaged.len()), (2, 0));
-    let path = &found.segments[0].series;
-    let bytes = fs::read(path).unwrap();
-    let mut turned = bytes.clone();
-    turned[100] ^= 1;
-    for (content, damaged) in [(&turned, 1), (&bytes, 0)] {
-        let before = fs::metadata(path).unwrap().modified().unwrap();
-        // Clocks of file systems have ticks.
-        while fs::metadata(path).unwrap().modified().unwrap() == before {
-            fs::write(path, content).unwrap();
-        }
-        assert_eq!(inspector.look().unwrap().damaged.len(), damaged);
-    }
 }
 
 #[test]
