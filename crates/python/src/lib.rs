@@ -9,7 +9,6 @@ mod plugin;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -157,26 +156,13 @@ impl Server {
     }
 }
 
-/// The files of a store of time series, as whoever reads them beside it needs them.
-#[pyclass(frozen)]
-struct StoreFiles(Mutex<timeseries::files::Inspector>);
-
-#[pymethods]
-impl StoreFiles {
-    #[new]
-    fn new(folder: PathBuf) -> Self {
-        Self(Mutex::new(timeseries::files::Inspector::new(&folder)))
-    }
-
-    /// The segments that are sealed and what they were written, and the files that are not, as
-    /// JSON. OSError: the folder cannot be read.
-    fn look(&self, py: Python<'_>) -> PyResult<String> {
-        let look = || {
-            let mut files = self.0.lock();
-            serde_json::to_string(&files.look()?).map_err(std::io::Error::from)
-        };
-        Ok(py.detach(look)?)
-    }
+/// The sealed segments of a store of time series, and the files that are not what was written,
+/// as JSON. OSError: the folder cannot be read.
+#[pyfunction]
+fn store_files(py: Python<'_>, folder: PathBuf) -> PyResult<String> {
+    let look =
+        || serde_json::to_string(&timeseries::files::look(&folder)?).map_err(std::io::Error::from);
+    Ok(py.detach(look)?)
 }
 
 #[pyfunction]
@@ -312,7 +298,6 @@ fn flight_offers(py: Python<'_>, url: &str, options: &str) -> PyResult<String> {
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Control>()?;
     module.add_class::<Server>()?;
-    module.add_class::<StoreFiles>()?;
     module.add_class::<charrow::Query>()?;
     module.add_class::<charrow::Reader>()?;
     module.add_function(wrap_pyfunction!(charrow::charrow_reader, module)?)?;
@@ -330,6 +315,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(serve, module)?)?;
     module.add_function(wrap_pyfunction!(program, module)?)?;
     module.add_function(wrap_pyfunction!(systems, module)?)?;
+    module.add_function(wrap_pyfunction!(store_files, module)?)?;
     module.add_function(wrap_pyfunction!(charrow_environment, module)?)?;
     module.add_function(wrap_pyfunction!(flight_environment, module)?)?;
     module.add_function(wrap_pyfunction!(http_environment, module)?)?;

@@ -15,7 +15,6 @@ from venturi.common import signals, temporary
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.say import say
 from venturi.common.units import plural
-from venturi.servers.timeseries.queries import Queries
 
 __all__ = ["timeseries"]
 
@@ -25,7 +24,6 @@ _ADDRESSES = (
     ("opentsdb", "opentsdb", "lines of OpenTSDB"),
     ("influx", "influx", "lines of Influx"),
     ("http", "influx+http", "lines of Influx, /api/stats, /api/stored"),
-    ("flight", "flight", "queries: ?command=SELECT ..."),
 )
 _SURVIVES = {
     "none": "no log: what is not in a sealed segment is lost with the process",
@@ -54,7 +52,6 @@ def timeseries(
     influx: Annotated[str, _port("--influx", "Influx's lines over TCP")] = "9009",
     http: Annotated[str, _port("--http", "HTTP: Influx's lines, and what is stored")] = "8181",
     udp: Annotated[str, _port("--udp", "RESP in datagrams")] = "none",
-    flight: Annotated[str, _port("--flight", "Arrow Flight: SQL over what is sealed")] = "none",
     durable: Annotated[
         str,
         typer.Option("--durable", help="What survives: none, os (a killed process), fsync (a power cut)."),
@@ -127,17 +124,14 @@ def timeseries(
     folder = held.path if held is not None else data
     assert folder is not None
     spec = {"server": "timeseries", "data": str(folder.absolute()), "host": host, **ports, **settings}
-    flight_port = _number("--flight", flight)
-    asked: Queries | None = None
     try:
         with serving.started(core, spec, host) as server:
-            asked = Queries.start(folder, host, flight_port)
             # Who reads that it is ready may stop it at once.
             ending = signals.Ending()
             found = serving.statistics(server)
             hello = {
                 "address": server.address,
-                "addresses": {**(found.get("addresses") or {}), "flight": asked and asked.address},
+                "addresses": found.get("addresses") or {},
                 "pid": os.getpid(),
                 "data": str(folder.absolute()),
                 "settings": settings,
@@ -146,11 +140,16 @@ def timeseries(
             }
             print(json.dumps(hello) if as_json else _described(hello, data is not None), flush=True)
             _wait(server, ending, exit_with_parent)
+        found = serving.statistics(server)
         if not as_json:
-            _print_end(serving.statistics(server), data)
+            _print_end(found, data)
+        if failure := found.get("failure"):
+            raise VenturiError(
+                f"points were refused: {failure}",
+                ExitCode.STORE,
+                hint="what a flush acknowledged is kept" if data is not None else None,
+            )
     finally:
-        if asked is not None:
-            asked.close()
         if held is not None:
             held.remove()
 

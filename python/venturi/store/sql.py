@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.servers.timeseries import tables as store_tables
+from venturi.servers import timeseries
 from venturi.store.open import open_run
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ __all__ = ["ask"]
 _VIEWS = ("trials", "streams", "latency", "stages", "errors", "resources", "hosts", "samples", "ceilings")
 
 
-def ask(runs: Sequence[str | Path], query: str) -> tuple[pa.Table, list[store_tables.Damaged]]:
+def ask(runs: Sequence[str | Path], query: str) -> tuple[pa.Table, list[timeseries.Damaged]]:
     """What DuckDB answers, and of a store the damaged files whose segments are left out of the answer.
 
     `runs`: run directories, `last` or `reference:NAME`, whose tables are one; or one store's directory.
@@ -29,12 +29,12 @@ def ask(runs: Sequence[str | Path], query: str) -> tuple[pa.Table, list[store_ta
     import duckdb
 
     paths = [Path(run) for run in runs]
-    stores = [path for path in paths if store_tables.is_store(path)]
+    stores = [path for path in paths if timeseries.is_store(path)]
     if stores and len(paths) > 1:
         raise VenturiError(f"{stores[0]} is a store of time series, which is asked by itself")
     with duckdb.connect() as connection:
         if stores:
-            damaged = store_tables.Sealed(stores[0]).views(connection)
+            damaged = timeseries.make_views(stores[0], connection)
             return _table(connection, query), damaged
         _register(connection, paths)
         # Only the run's tables: a copied query must not read or write other files.
@@ -61,9 +61,9 @@ def _table(connection: Any, query: str) -> pa.Table:
     import duckdb
 
     try:
-        found = connection.sql(query)
-        if found is not None:
-            return found.to_arrow_table()
+        statements = connection.extract_statements(query)
+        if len(statements) == 1 and statements[0].type == duckdb.StatementType.SELECT:
+            return connection.sql(query).to_arrow_table()
     except duckdb.Error as error:
         raise VenturiError(f"the query fails: {' '.join(str(error).split())}", ExitCode.USAGE) from None
-    raise VenturiError("the query returns no rows; begin it with select")
+    raise VenturiError("one query is answered, which begins with select or with")

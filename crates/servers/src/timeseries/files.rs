@@ -8,7 +8,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,6 +15,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::store::sync_directory;
 use super::{checks, series_file};
 
 const BUFFER: usize = 1 << 20;
@@ -40,6 +40,17 @@ pub struct Segment {
     pub bytes: u64,
     /// Of a version that wrote no checksums of whole files.
     pub pages_only: bool,
+}
+
+impl Segment {
+    /// Waits until both files, and their names, are on the disk.
+    pub fn sync(&self) -> io::Result<()> {
+        for file in [&self.series, &self.points] {
+            File::open(file)?.sync_all()?;
+            file.parent().map_or(Ok(()), sync_directory)?;
+        }
+        Ok(())
+    }
 }
 
 /// What is sealed in a directory.
@@ -117,6 +128,11 @@ fn checksum(path: &Path) -> io::Result<u64> {
     }
 }
 
+/// The size of a file; 0 if nothing can be known of it.
+pub fn bytes(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |found| found.len())
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Folder {
     Points,
@@ -157,75 +173,45 @@ impl Listed {
     }
 }
 
-/// What tells whether a file is still the one that was looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    bytes: u64,
-    inode: u64,
-    changed: (i64, i64),
-    modified: (i64, i64),
-}
-
-impl Stamp {
-    fn of(path: &Path) -> io::Result<Self> {
-        let found = fs::metadata(path)?;
-        Ok(Self {
-            bytes: found.len(),
-            inode: found.ino(),
-            changed: (found.ctime(), found.ctime_nsec()),
-            modified: (found.mtime(), found.mtime_nsec()),
-        })
+/// Looks at the sealed segments of a store, which may run. Every file is read whole.
+pub fn look(data: &Path) -> io::Result<Sealed> {
+    let mut inspector = Inspector {
+        data: data.into(),
+        known: HashMap::new(),
+    };
+    let mut sealed = Sealed::default();
+    // A segment counts from the moment its points are there; its series were there before.
+    let points = inspector.list("points", Folder::Points, &mut sealed.damaged)?;
+    let series = inspector.list("series", Folder::Series, &mut sealed.damaged)?;
+    let both = points
+        .iter()
+        .filter_map(|(id, it)| Some((it, series.get(id)?)));
+    let wanted: Vec<&Listed> = both.flat_map(|(a, b)| [a, b]).collect();
+    inspector.read(&wanted);
+    for (id, points) in &points {
+        match inspector.segment(*id, points, series.get(id)) {
+            Ok(segment) => sealed.segments.push(segment),
+            Err(damaged) => sealed.damaged.extend(damaged),
+        }
     }
+    sealed.damaged.sort_by(|a, b| a.file.cmp(&b.file));
+    Ok(sealed)
 }
 
-/// Looks at the sealed segments of a store, which may run meanwhile. Every file is read whole
-/// once, and again when it has changed.
 #[derive(Debug)]
-pub struct Inspector {
+struct Inspector {
     data: PathBuf,
-    /// One that could not be looked at has no stamp, and is read again.
-    known: HashMap<PathBuf, (Option<Stamp>, Result<u64, String>)>,
+    /// The points of each file that was read.
+    known: HashMap<PathBuf, Result<u64, String>>,
 }
 
 impl Inspector {
-    pub fn new(data: &Path) -> Self {
-        Self {
-            data: data.into(),
-            known: HashMap::new(),
-        }
-    }
-
-    pub fn look(&mut self) -> io::Result<Sealed> {
-        let mut sealed = Sealed::default();
-        // A segment counts from the moment its points are there; its series were there before.
-        let points = self.list("points", Folder::Points, &mut sealed.damaged)?;
-        let series = self.list("series", Folder::Series, &mut sealed.damaged)?;
-        let both = points
-            .iter()
-            .filter_map(|(id, it)| Some((id, it, series.get(id)?)));
-        let wanted: Vec<&Listed> = both.flat_map(|(_, a, b)| [a, b]).collect();
-        self.read(&wanted);
-        for (id, points) in &points {
-            match self.segment(*id, points, series.get(id)) {
-                Ok(segment) => sealed.segments.push(segment),
-                Err(damaged) => sealed.damaged.extend(damaged),
-            }
-        }
-        sealed.damaged.sort_by(|a, b| a.file.cmp(&b.file));
-        Ok(sealed)
-    }
-
-    fn bytes(&self, listed: &Listed) -> u64 {
-        let stamp = self.known.get(&listed.path).and_then(|(stamp, _)| *stamp);
-        stamp.map_or(0, |stamp| stamp.bytes)
-    }
-
     fn damaged(&self, path: &Path, why: String) -> Damaged {
         let file = path.strip_prefix(&self.data).unwrap_or(path);
         Damaged {
             file: file.display().to_string(),
             offset: 0,
-            lost_bytes: fs::metadata(path).map_or(0, |found| found.len()),
+            lost_bytes: bytes(path),
             why,
         }
     }
@@ -270,31 +256,18 @@ impl Inspector {
         Ok(found)
     }
 
-    /// Reads the files that are not known yet, as many at a time as there are CPUs.
+    /// Reads the files, as many at a time as there are CPUs.
     fn read(&mut self, wanted: &[&Listed]) {
-        let mut known = HashMap::with_capacity(wanted.len());
-        let mut fresh = Vec::new();
-        for &listed in wanted {
-            let stamp = Stamp::of(&listed.path).ok();
-            match self.known.remove(&listed.path) {
-                Some(before) if stamp.is_some() && before.0 == stamp => {
-                    known.insert(listed.path.clone(), before);
-                }
-                _ => fresh.push((listed, stamp)),
-            }
-        }
-        let (next, known) = (AtomicUsize::new(0), Mutex::new(known));
+        let (next, known) = (AtomicUsize::new(0), Mutex::new(HashMap::new()));
         let work = || {
-            while let Some((listed, stamp)) = fresh.get(next.fetch_add(1, Ordering::Relaxed)) {
+            while let Some(listed) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let points = listed.points();
-                // What cannot be read may be readable the next time.
-                let stamp = stamp.filter(|_| points.is_ok());
-                known.lock().insert(listed.path.clone(), (stamp, points));
+                known.lock().insert(listed.path.clone(), points);
             }
         };
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         std::thread::scope(|scope| {
-            for _ in 1..cpus.min(fresh.len()) {
+            for _ in 1..cpus.min(wanted.len()) {
                 // Where no thread can be had, this one does it all.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, work);
             }
@@ -315,14 +288,14 @@ impl Inspector {
             return Err(vec![self.damaged(&points.path, why)]);
         };
         let verdict = |listed: &Listed| match self.known.get(&listed.path) {
-            Some((_, Ok(points))) => Ok(*points),
-            Some((_, Err(why))) => Err(self.damaged(&listed.path, why.clone())),
+            Some(Ok(points)) => Ok(*points),
+            Some(Err(why)) => Err(self.damaged(&listed.path, why.clone())),
             None => Err(self.damaged(&listed.path, "it was not read".into())),
         };
         match (verdict(points), verdict(series)) {
             (Ok(here), Ok(promised)) if here == promised => Ok(Segment {
                 id,
-                bytes: self.bytes(points) + self.bytes(series),
+                bytes: bytes(&points.path) + bytes(&series.path),
                 points: points.path.clone(),
                 series: series.path.clone(),
                 pages_only: points.checksum.is_none() || series.checksum.is_none(),

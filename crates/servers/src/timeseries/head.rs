@@ -134,6 +134,11 @@ impl Head {
         if log.pending() == 0 {
             return Ok(());
         }
+        // A record may need what one that was not written defines.
+        if let Some(failure) = self.store.failure() {
+            log.discard();
+            return Err(Wrong::Store(failure));
+        }
         match log.write() {
             Ok(bytes) => {
                 self.store.log_bytes.fetch_add(bytes, Ordering::Relaxed);

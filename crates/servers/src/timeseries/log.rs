@@ -9,6 +9,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -87,6 +88,11 @@ impl Log {
         }
     }
 
+    /// Forgets what has come together.
+    pub fn discard(&mut self) {
+        self.record.clear();
+    }
+
     pub fn pending(&self) -> usize {
         self.record.len()
     }
@@ -102,7 +108,8 @@ impl Log {
         self.record[..4].copy_from_slice(&length.to_le_bytes());
         self.record[4..8].copy_from_slice(&(!length).to_le_bytes());
         self.record[8..HEADER].copy_from_slice(&hash.to_le_bytes());
-        let written = (&*self.file).write_all(&self.record);
+        // Not behind what an earlier write left in vain: no hole comes between two records.
+        let written = self.file.write_all_at(&self.record, self.length);
         let bytes = self.record.len() as u64;
         self.record.clear();
         match written {

@@ -1,7 +1,7 @@
 //! What the directory holds at the start: segments are taken up, logs become segments,
 //! what is damaged is told and what is whole is served.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,14 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::config::ServerSpec;
-use super::files::{self, Damaged, Inspector, Segment};
+use super::files::{self, bytes, Damaged, Segment};
 use super::head::{Frozen, Part};
-use super::log::{replay, Log, Replay};
+use super::log::{replay, Damage, Log, Replay};
 use super::sealer::{announce, seal};
 use super::series_file;
 use super::store::{path, Store};
+use super::totals::Totals;
+use venturi_base::data::points::series_hash;
 use venturi_base::error::{Error, Kind, Result};
 
 /// What was found at the start that a clean stop would not have left.
@@ -63,7 +65,8 @@ pub fn hold(data: &Path) -> Result<File> {
     }
 }
 
-/// Opens a store: everything that is in the directory, as far as it is whole.
+/// Opens a store: everything that is in the directory, as far as it is whole. Nothing there is
+/// changed before all of it was read.
 pub fn open(spec: ServerSpec) -> Result<Arc<Store>> {
     let held = hold(&spec.data)?;
     let store = Arc::new(Store::new(spec, held));
@@ -71,61 +74,106 @@ pub fn open(spec: ServerSpec) -> Result<Arc<Store>> {
     let unreadable = |error: io::Error| io_error(format!("cannot read {}", data.display()), &error);
     let listed = |folder| numbered(&data.join(folder)).map_err(unreadable);
     let (points, series, logs) = (listed("points")?, listed("series")?, listed("log")?);
-    let all = points.whole.iter().chain(&series.whole).chain(&logs.whole);
-    store.numbers_from(all.map(|(id, _)| id.saturating_add(1)).max().unwrap_or(1));
-    let taken: BTreeSet<u64> = points.whole.into_iter().map(|(id, _)| id).collect();
-    let logged = logs.whole.iter().map(|&(id, _)| id);
-    let unfinished: BTreeSet<u64> = points.unfinished.into_iter().chain(logged).collect();
-    // Its points never got their name: the log has them, or nobody was promised anything.
-    for (id, orphan) in &series.whole {
-        if unfinished.contains(id) && !taken.contains(id) {
-            fs::remove_file(orphan).map_err(unreadable)?;
-        }
+    for folder in [&points, &series, &logs] {
+        store.numbers_from(folder.next);
     }
-    let found = Inspector::new(&data).look().map_err(unreadable)?;
+    let found = files::look(&data).map_err(unreadable)?;
     let mut recovered = Recovered {
         damaged: found.damaged,
         ..Recovered::default()
     };
-    // One in the making has its points beside it, under a name of their own.
-    for (id, series) in &series.whole {
-        if !taken.contains(id) && !unfinished.contains(id) {
-            recovered.damaged.push(Damaged {
-                file: shown(&data, series),
-                offset: 0,
-                lost_bytes: 0,
-                why: "the points file of its segment is missing".into(),
-            });
-        }
+    let taken: BTreeSet<u64> = points.whole.into_iter().map(|(id, _)| id).collect();
+    let logged = logs.whole.iter().map(|&(id, _)| id);
+    let unfinished: BTreeSet<u64> = points
+        .unfinished
+        .iter()
+        .map(|it| it.0)
+        .chain(logged)
+        .collect();
+    let (orphans, missed): (Vec<_>, Vec<_>) = (series.whole.iter())
+        .filter(|(id, _)| !taken.contains(id))
+        .partition(|(id, _)| unfinished.contains(id));
+    for (_, series) in missed {
+        let why = "the points file of its segment is missing".into();
+        recovered.damaged.push(unread(&data, series, why));
     }
-    let mut whole = BTreeSet::new();
+    let mut whole = BTreeMap::new();
     for segment in &found.segments {
-        match take_in(&store, segment) {
-            Ok(()) => {
-                whole.insert(segment.id);
+        match series_file::read(&segment.series) {
+            Ok(lines) => {
+                whole.insert(segment.id, (segment, take_in(&store, segment, lines)?));
                 recovered.segments += 1;
                 recovered.pages_only += u64::from(segment.pages_only);
             }
-            Err(why) => recovered.damaged.push(Damaged {
-                file: shown(&data, &segment.points),
-                offset: 0,
-                lost_bytes: fs::metadata(&segment.points).map_or(0, |found| found.len()),
-                why,
-            }),
+            Err(error) => {
+                let why = format!("its series file: {error}");
+                recovered.damaged.push(unread(&data, &segment.points, why));
+            }
         }
     }
     for damaged in &mut recovered.damaged {
         damaged.why += "; the segment is left alone";
     }
-    for (id, file) in &logs.whole {
-        if whole.contains(id) {
-            fs::remove_file(file).map_err(unreadable)?;
-        } else {
-            take_up(&store, *id, file, taken.contains(id), &mut recovered)?;
+    let contents = logs
+        .whole
+        .iter()
+        .map(|(_, file)| Contents::of(&store, file));
+    let contents = contents.collect::<Result<Vec<_>>>()?;
+
+    // Their points never got their name: the log has them, or nobody was promised anything.
+    let unfinished = points.unfinished.iter().chain(&series.unfinished);
+    for (_, file) in unfinished.chain(orphans) {
+        fs::remove_file(file).map_err(unreadable)?;
+    }
+    for ((id, file), contents) in logs.whole.iter().zip(contents) {
+        match whole.get(id) {
+            None => take_up(&store, *id, file, taken.contains(id), &mut recovered)?,
+            Some((segment, totals)) if contents.is(totals) => {
+                // The crash came between the segment and the end of its log.
+                segment.sync().map_err(unreadable)?;
+                fs::remove_file(file).map_err(unreadable)?;
+            }
+            Some((segment, totals)) => {
+                let kept = keep(&store, *id, file)?;
+                let why = format!(
+                    "{} has {} points, the log has {}{}; the log is kept as {kept}",
+                    shown(&data, &segment.points),
+                    totals.points,
+                    contents.totals.points,
+                    contents
+                        .damage
+                        .as_ref()
+                        .map_or("", |_| " before a damaged record"),
+                );
+                let damage = contents.damage.as_ref();
+                recovered.damaged.push(Damaged {
+                    file: shown(&data, file),
+                    offset: damage.map_or(0, |it| it.offset),
+                    lost_bytes: damage.map_or(contents.length, |it| it.lost),
+                    why,
+                });
+            }
         }
+    }
+    for file in &logs.others {
+        let why = if file.extension().is_some_and(|it| it == "damaged") {
+            "an earlier start kept this log, because not all of it is in a segment"
+        } else {
+            "its name is not that of a log"
+        };
+        recovered.damaged.push(unread(&data, file, why.into()));
     }
     let _ = store.recovered.set(recovered);
     Ok(store)
+}
+
+fn unread(data: &Path, file: &Path, why: String) -> Damaged {
+    Damaged {
+        file: shown(data, file),
+        offset: 0,
+        lost_bytes: bytes(file),
+        why,
+    }
 }
 
 fn shown(data: &Path, file: &Path) -> String {
@@ -139,50 +187,119 @@ fn shown(data: &Path, file: &Path) -> String {
 #[derive(Debug, Default)]
 struct Numbered {
     whole: Vec<(u64, PathBuf)>,
-    /// Those that were being written. They are removed.
-    unfinished: Vec<u64>,
+    /// Those that were being written.
+    unfinished: Vec<(u64, PathBuf)>,
+    /// What else lies among the logs.
+    others: Vec<PathBuf>,
+    /// The least number that no file has.
+    next: u64,
 }
 
 fn numbered(folder: &Path) -> io::Result<Numbered> {
-    let mut found = Numbered::default();
+    let (mut found, logs) = (Numbered::default(), folder.ends_with("log"));
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let name = path
             .file_name()
             .and_then(|name| name.to_str())
             .unwrap_or("");
-        let log = || name.strip_suffix(".log").and_then(|it| it.parse().ok());
-        if let Some(digits) = name.strip_suffix(".parquet.tmp") {
-            found.unfinished.extend(digits.parse::<u64>());
-            fs::remove_file(&path)?;
-        } else if let Some(id) = files::parse(name).map(|(id, _)| id).or_else(log) {
-            found.whole.push((id, path));
+        let number = name.get(..16).and_then(|it| it.parse::<u64>().ok());
+        found.next = found.next.max(number.map_or(0, |it| it + 1));
+        match (number, name.get(16..)) {
+            (Some(id), Some(".log")) if logs => found.whole.push((id, path)),
+            _ if logs => found.others.push(path),
+            (Some(id), Some(".parquet.tmp")) => found.unfinished.push((id, path)),
+            _ => found
+                .whole
+                .extend(files::parse(name).map(|(id, _)| (id, path.clone()))),
         }
     }
     found.whole.sort();
+    found.others.sort();
     Ok(found)
 }
 
-/// Takes up a segment: its series and their totals.
-fn take_in(store: &Store, segment: &Segment) -> std::result::Result<(), String> {
-    let lines = series_file::read(&segment.series);
-    let lines = lines.map_err(|error| format!("its series file: {error}"))?;
-    let mut numbers = Vec::with_capacity(lines.len());
-    for (name, totals) in lines {
-        let number = store.registry.register(&name).ok_or_else(|| {
-            let most = store.spec.max_series;
-            format!("more series than max_series ({most}) allows")
-        })?;
-        numbers.push((number, totals));
-    }
+fn too_many(store: &Store) -> Error {
+    let (data, most) = (store.spec.data.display(), store.spec.max_series);
+    Error::usage(format!(
+        "{data} holds more series than --max-series {most} allows; nothing was changed: start with \
+         a larger --max-series"
+    ))
+}
+
+/// Takes up a segment: its series and their totals. Returns those of all of them.
+fn take_in(store: &Store, segment: &Segment, lines: Vec<(Vec<u8>, Totals)>) -> Result<Totals> {
+    let mut all = Totals::default();
     let mut catalog = store.catalog.lock();
-    for (series, totals) in &numbers {
-        catalog.add(*series, totals);
-        store.seen(*series, totals.last);
+    for (name, totals) in &lines {
+        let series = store.registry.register(name);
+        let series = series.ok_or_else(|| too_many(store))?;
+        catalog.add(series, totals);
+        store.seen(series, totals.last);
+        all.add(totals);
     }
     catalog.segments += 1;
     catalog.stored_bytes += segment.bytes;
-    Ok(())
+    Ok(all)
+}
+
+/// What a log holds, without its rows. Its series are registered.
+struct Contents<'a> {
+    store: &'a Store,
+    /// The hashes of each group's series.
+    groups: Vec<Vec<u64>>,
+    totals: Totals,
+    full: bool,
+    damage: Option<Damage>,
+    length: u64,
+}
+
+impl<'a> Contents<'a> {
+    fn of(store: &'a Store, file: &Path) -> Result<Self> {
+        let mut contents = Self {
+            store,
+            groups: Vec::new(),
+            totals: Totals::default(),
+            full: false,
+            damage: None,
+            length: bytes(file),
+        };
+        let damage = replay(file, &mut contents);
+        contents.damage =
+            damage.map_err(|error| io_error(format!("cannot read {}", file.display()), &error))?;
+        if contents.full {
+            return Err(too_many(store));
+        }
+        Ok(contents)
+    }
+
+    /// Whether a segment of these totals has all of it.
+    fn is(&self, sealed: &Totals) -> bool {
+        let whole = self.damage.as_ref().is_none_or(|it| it.torn);
+        let sum = |totals: &Totals| (totals.points, totals.checksum);
+        whole && sum(&self.totals) == sum(sealed)
+    }
+}
+
+impl Replay for Contents<'_> {
+    fn define(&mut self, names: Vec<&[u8]>) -> Option<()> {
+        let registered = |name: &&[u8]| self.store.registry.register(name).is_some();
+        self.full = !names.iter().all(registered);
+        self.groups
+            .push(names.iter().map(|name| series_hash(name)).collect());
+        (!self.full && !names.is_empty()).then_some(())
+    }
+
+    fn width(&self, group: u32) -> Option<usize> {
+        self.groups.get(group as usize).map(Vec::len)
+    }
+
+    fn row(&mut self, group: u32, time: i64, values: &[f64]) {
+        for (hash, value) in self.groups[group as usize].iter().zip(values) {
+            let point = std::iter::once((time, *value));
+            self.totals.add(&Totals::of(*hash, point));
+        }
+    }
 }
 
 /// A log's rows, as a head would have them.
@@ -262,7 +379,7 @@ fn take_up(
         };
         let frozen = Frozen { id, parts, log };
         let frozen = announce(store, frozen);
-        seal(store, &frozen).map_err(|error| cannot("make a segment of", &error))?;
+        seal(store, &frozen, true).map_err(|error| cannot("make a segment of", &error))?;
         recovered.logs += 1;
         recovered.points += points as u64;
     } else if damage.as_ref().is_none_or(|it| it.torn) {
@@ -272,12 +389,8 @@ fn take_up(
         let mut why = "the last record is cut short, as when a machine stops".to_owned();
         if !damage.torn {
             // More may be behind the bad record: not ours to throw away.
-            let kept = file.with_extension("log.damaged");
-            fs::rename(file, &kept).map_err(|error| cannot("rename", &error))?;
-            why = format!(
-                "a record is damaged; the log is kept as {}",
-                shown(&store.spec.data, &kept)
-            );
+            let kept = keep(store, id, file)?;
+            why = format!("a record is damaged; the log is kept as {kept}");
         }
         recovered.damaged.push(Damaged {
             file: named,
@@ -287,4 +400,16 @@ fn take_up(
         });
     }
     Ok(())
+}
+
+/// Gives a log that no segment replaces a name that no start takes up. Returns it.
+fn keep(store: &Store, id: u64, file: &Path) -> Result<String> {
+    let name = |id| path(&store.spec.data, "log", id, "log.damaged");
+    let mut kept = name(id);
+    while kept.exists() {
+        kept = name(store.number());
+    }
+    let renamed = fs::rename(file, &kept);
+    renamed.map_err(|error| io_error(format!("cannot rename {}", file.display()), &error))?;
+    Ok(shown(&store.spec.data, &kept))
 }

@@ -20,7 +20,7 @@ use super::store::{path, sync_directory, Store};
 /// head that is done; where nothing can be written any more, all waiting are let go.
 pub fn run(store: &Arc<Store>, heads: &Receiver<Arc<Frozen>>, permits: &Semaphore) {
     while let Ok(frozen) = heads.recv() {
-        match seal(store, &frozen) {
+        match seal(store, &frozen, store.spec.durable == Durable::Fsync) {
             Ok(()) => permits.add_permits(1),
             Err(error) => {
                 store.fail(format!("cannot write segment {}: {error}", frozen.id));
@@ -38,10 +38,10 @@ pub fn announce(store: &Store, frozen: Frozen) -> Arc<Frozen> {
     frozen
 }
 
-/// Writes both files of a segment; it exists once the points' one has its name.
-pub fn seal(store: &Store, frozen: &Arc<Frozen>) -> Result<(), String> {
+/// Writes both files of a segment, which exists once the points' one has its name, and removes
+/// its log. `sync`: only once they are on the disk.
+pub fn seal(store: &Store, frozen: &Arc<Frozen>, sync: bool) -> Result<(), String> {
     let data = &store.spec.data;
-    let sync = store.spec.durable == Durable::Fsync;
     let temporary = |folder: &str| path(data, folder, frozen.id, "parquet.tmp");
     let [series, points] = ["series", "points"].map(temporary);
     let written = || -> Result<_, parquet::errors::ParquetError> {

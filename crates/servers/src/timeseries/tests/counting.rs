@@ -100,7 +100,7 @@ fn what_is_told_is_of_one_moment() {
                 let mut held = head.lock();
                 let frozen = announce(&store, held.freeze().unwrap());
                 drop(held);
-                seal(&store, &frozen).unwrap();
+                seal(&store, &frozen, false).unwrap();
             }
             done.store(true, Ordering::Relaxed);
         });

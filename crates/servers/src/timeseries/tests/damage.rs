@@ -8,10 +8,10 @@ use std::sync::Arc;
 use serde_json::{json, Value};
 
 use super::super::config::ServerSpec;
-use super::super::files::{Damaged, Inspector, Segment};
+use super::super::files::{self, Damaged, Segment};
 use super::super::recover;
 use super::super::store::Store;
-use super::{ask, connect, flushed, rows, spec, start_one, Folder};
+use super::{ask, connect, flushed, rows, spec, start_one, statistics, Folder};
 use venturi_testkit::assert_contains;
 
 /// A store of two segments, of an odd and an even host.
@@ -34,7 +34,7 @@ pub fn files(folder: &Folder, below: &str) -> Vec<PathBuf> {
 }
 
 fn look(folder: &Folder) -> (Vec<Segment>, Vec<Damaged>) {
-    let found = Inspector::new(&folder.0).look().unwrap();
+    let found = files::look(&folder.0).unwrap();
     (found.segments, found.damaged)
 }
 
@@ -176,6 +176,82 @@ fn every_byte_of_a_log() {
     }
 }
 
+/// Every file and what is in it.
+fn everything(folder: &Folder) -> BTreeMap<PathBuf, Vec<u8>> {
+    let below = ["points", "series", "log"].map(|below| files(folder, below));
+    let content = |path: PathBuf| (path.clone(), fs::read(path).unwrap());
+    below.into_iter().flatten().map(content).collect()
+}
+
+#[test]
+fn too_many_series_are_an_error_before_anything_is_touched() {
+    let folder = Folder::new();
+    let server = start_one(&folder);
+    flushed(&mut connect(&server, "resp"), &rows(10, 0..10), 200);
+    let logged = folder.copy();
+    drop(server);
+    for folder in [logged, folder] {
+        fs::write(
+            folder.0.join("points/0000000000000099.parquet.tmp"),
+            b"half",
+        )
+        .unwrap();
+        let before = everything(&folder);
+        let few = spec(&folder, json!({"max_series": 19})).to_string();
+        let error = recover::open(ServerSpec::parse(&few).unwrap()).unwrap_err();
+        assert_contains(&error.message, "more series than --max-series 19 allows");
+        assert_eq!(everything(&folder), before);
+        let (held, named) = told(&open(&folder));
+        assert_eq!(
+            (&held[0], &held[1], named.len()),
+            (&json!(200), &json!(20), 0)
+        );
+    }
+}
+
+/// What a crash at any step leaves of a log and its segment, and what is put back by hand.
+#[test]
+fn a_log_goes_only_when_its_segment_has_all_of_it() {
+    let folder = Folder::new();
+    let server = start_one(&folder);
+    let mut socket = connect(&server, "resp");
+    let mut ends = Vec::new();
+    for step in 0..3 {
+        flushed(&mut socket, &rows(2, step..step + 1), 4 * (step + 1));
+        ends.push(statistics(&server)["log_bytes"].as_u64().unwrap() as usize);
+    }
+    let crashed = folder.copy();
+    let log = files(&crashed, "log").remove(0);
+    let whole = fs::read(&log).unwrap();
+    let mut bad = whole.clone();
+    bad[ends[0] + 20] ^= 1;
+    fs::write(&log, &bad).unwrap();
+    let (first, _) = told(&open(&crashed));
+    assert_eq!(first[0], 4);
+    let damaged = log.with_extension("log.damaged");
+    assert_eq!(files(&crashed, "log"), std::slice::from_ref(&damaged));
+    let kept = || -> Vec<_> {
+        let files = files(&crashed, "log");
+        files.iter().map(|it| name(&crashed, it)).collect()
+    };
+    for (content, goes) in [
+        (&whole[..ends[0]], true),
+        (&bad[..], false),
+        (&whole[..], false),
+    ] {
+        let mut expected = kept();
+        if !goes {
+            expected.insert(0, name(&crashed, &log));
+        }
+        fs::write(&log, content).unwrap();
+        assert_eq!(told(&open(&crashed)), (first.clone(), expected.clone()));
+        // Every start names all that were kept, and none takes the place of another one.
+        assert!(!log.exists() && kept().len() == expected.len());
+        assert_eq!(told(&open(&crashed)), (first.clone(), kept()));
+        assert_eq!(fs::read(&damaged).unwrap(), bad);
+    }
+}
+
 /// As versions before wrote them, and what can be seen of such ones.
 #[test]
 fn files_without_a_checksum_in_their_names() {
@@ -199,26 +275,6 @@ fn files_without_a_checksum_in_their_names() {
     let (segments, damaged) = look(&folder);
     assert_eq!((segments.len(), damaged.len()), (1, 1));
     assert_contains(&damaged[0].why, "does not have its checksum");
-}
-
-#[test]
-fn a_file_that_changes_is_looked_at_again() {
-    let folder = two_segments();
-    let mut inspector = Inspector::new(&folder.0);
-    let found = inspector.look().unwrap();
-    assert_eq!((found.segments.len(), found.damaged.len()), (2, 0));
-    let path = &found.segments[0].series;
-    let bytes = fs::read(path).unwrap();
-    let mut turned = bytes.clone();
-    turned[100] ^= 1;
-    for (content, damaged) in [(&turned, 1), (&bytes, 0)] {
-        let before = fs::metadata(path).unwrap().modified().unwrap();
-        // Clocks of file systems have ticks.
-        while fs::metadata(path).unwrap().modified().unwrap() == before {
-            fs::write(path, content).unwrap();
-        }
-        assert_eq!(inspector.look().unwrap().damaged.len(), damaged);
-    }
 }
 
 #[test]

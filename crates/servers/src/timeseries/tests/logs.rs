@@ -1,4 +1,5 @@
 use std::fs;
+use std::os::unix::fs::FileExt;
 
 use proptest::prelude::*;
 
@@ -82,6 +83,45 @@ fn every_bit_that_turns_is_seen() {
         assert_eq!((damage.offset, kept.rows.len()), (offset, rows), "{at}");
         assert!(!damage.torn, "{at}: it would be thrown away");
     }
+}
+
+/// The most that a file may have, which is as good as a full disk; no other test has such files.
+const ROOM: u64 = 1 << 40;
+
+fn limit_files(bytes: u64) {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the calls read and write the struct they are given, nothing else.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        assert_eq!(libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit), 0);
+        limit.rlim_cur = bytes.min(limit.rlim_max);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
+    }
+}
+
+/// A disk is full and is freed again: a record then begins where the last whole one ends.
+#[test]
+fn no_hole_after_a_write_that_failed() {
+    let folder = Folder::new();
+    let mut log = Log::create(folder.0.join("a.log")).unwrap();
+    log.file.set_len(ROOM - 50).unwrap();
+    log.length = ROOM - 50;
+    limit_files(ROOM);
+    log.define([&b"a n=1"[..]].into_iter());
+    log.row(0, 1, &[1.0; 9]);
+    let failed = log.write();
+    limit_files(u64::MAX);
+    assert_eq!(failed.unwrap_err().raw_os_error(), Some(libc::EFBIG));
+    log.row(0, 2, &[2.0]);
+    let bytes = log.write().unwrap();
+    assert_eq!(log.file.metadata().unwrap().len(), ROOM - 50 + bytes);
+    let mut length = [0; 4];
+    let file = fs::File::open(&log.path).unwrap();
+    file.read_exact_at(&mut length, ROOM - 50).unwrap();
+    assert_eq!(u64::from(u32::from_le_bytes(length)) + 16, bytes);
 }
 
 /// As versions before wrote them: the length once.

@@ -1,1 +1,0 @@
-"""Queries of a time-series store by Arrow Flight."""
