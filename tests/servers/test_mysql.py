@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from support.core import connecting_all_the_time
 from support.database import Database
 from support.holding import HoldingRelay, while_held
 from support.mysql import refusal, run, spec
-from support.read import by_splits, get, good, refused, sums
+from support.read import ONCE, by_splits, get, good, ran, refused, sums
 
 pytestmark = pytest.mark.usefixtures("core")
 
@@ -174,6 +175,26 @@ def test_tables_without_setup(mariadb: Database) -> None:
     line = refusal(mariadb.url, "venturi_odd", options={"setup": False})
     assert "error 1054" in line and "other columns than the data" in line
     mariadb.run_sql("DROP TABLE venturi_odd")
+
+
+def test_rows_are_read_back_and_keys_may_meet(mariadb: Database, tmp_path: Path) -> None:
+    rows = "".join(f"{word},é{n},{n}\n" for n, word in enumerate(["a", "A", "b", "c"]))
+    (tmp_path / "t.csv").write_text(f"k,note,hits\n{rows}")
+    words = ("--target", mariadb.url, "--operation", "upsert", "--data", tmp_path / "t.csv", "--key", "k",
+             "--add", "hits", "--rows-per-stream", "4", *ONCE)  # fmt: skip
+    (line,) = ran(tmp_path / "r", *words)
+    assert line["verification"]["read_back"] == 4
+    (line,) = ran(tmp_path / "latin", *words, "--init", "SET character_set_client = latin1", code=6)
+    assert "that were read back 4 are not as they were sent" in line["error"]["message"]
+    columns = "note varchar(9) CHARACTER SET utf8mb4, hits int"
+    for at, (key, said) in enumerate([
+        (f"k varchar(9) COLLATE utf8mb4_general_ci PRIMARY KEY, {columns}", "compared by utf8mb4_general_ci"),
+        (f"k varbinary(9) PRIMARY KEY, {columns}, UNIQUE u (note)", "unique index u (note) is not the key"),
+    ]):  # fmt: skip
+        mariadb.run_sql(f"CREATE OR REPLACE TABLE meeting ({key}) CHARACTER SET utf8mb4")
+        (line,) = ran(tmp_path / str(at), *words, "--table", "meeting", "--no-setup")
+        assert said in line["verification"]["note"] and line["verification"]["achieved"] == "sums"
+    mariadb.run_sql("DROP TABLE meeting")
 
 
 def test_limits_of_the_server(start_database: Start) -> None:
