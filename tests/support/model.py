@@ -210,7 +210,7 @@ def _row_bytes(data: Mapping[str, Any]) -> float:
 
 
 def _record(spec: Mapping[str, Any]) -> dict[str, Any]:
-    noise = random.Random(spec["trial"])
+    noise = random.Random(spec["trial"].partition(".")[0])
     operation, streams, batch = spec["operation"], spec["streams"], spec["rows_per_batch"]
     row_bytes = POINT_BYTES if spec["operation"] == "ingest" else _row_bytes(spec["data"])
     upsert = operation == "upsert"

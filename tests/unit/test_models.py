@@ -359,5 +359,5 @@ def test_wide_and_fractional_numbers_in_lines() -> None:
     drawn = pipeline.ascii_lines(SimpleNamespace(sides=[end], is_narrowest=lambda *_: False, missing=None))  # type: ignore[arg-type]
     assert drawn[1].startswith("  100 workers encode ")
     knee = SimpleNamespace(median=450.3, low=396.0, high=572.075)
-    fit = SimpleNamespace(axis="rows_per_batch", fit=SimpleNamespace(knee=knee))
+    fit = SimpleNamespace(axis="rows_per_batch", knee=knee)
     assert fit_words.knee(fit) == "knee (90 % of the peak) at rows_per_batch 450 [396..572]"  # type: ignore[arg-type]

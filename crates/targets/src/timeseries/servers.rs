@@ -185,10 +185,15 @@ impl TimeSeries {
             Some(counting) => (counting.who, counting.count(&supply.metrics()).await),
             None => {
                 let web = server.web();
-                if let Some(stored) = Stored::ask(&web, self.patience()).await {
+                let stored = Stored::ask(&web, self.patience()).await;
+                if let Ok(Some(stored)) = stored {
                     return Held::Reference(stored);
                 }
-                if self.protocol.counts != Counts::Akumuli || self.spec.verify == Verify::None {
+                // Who says nothing is not asked for a count.
+                if stored.is_err()
+                    || self.protocol.counts != Counts::Akumuli
+                    || self.spec.verify == Verify::None
+                {
                     return Held::Unknown(self.nobody_tells(server, web.port));
                 }
                 let counted = akumuli::count(&web, &supply.metrics()).await;
@@ -208,7 +213,7 @@ impl TimeSeries {
         }
         // It may still be busy with what it was given.
         let stored = Stored::ask(&server.web(), self.patience()).await;
-        stored.map_or_else(
+        stored.ok().flatten().map_or_else(
             || {
                 Held::Unknown(format!(
                     "{}: Venturi's store, which told before the trial what it holds, does not afterwards",
@@ -223,7 +228,10 @@ impl TimeSeries {
     async fn goodbye(&self, server: &Server, counting: bool) -> Held {
         let stored = match counting {
             true => None,
-            false => Stored::ask(&server.web(), self.patience()).await,
+            false => Stored::ask(&server.web(), self.patience())
+                .await
+                .ok()
+                .flatten(),
         };
         let unknown = || Held::Unknown("the lead counts".into());
         stored.map_or_else(unknown, Held::Reference)

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::counters::Counter;
 use crate::{Tally, Verification};
 use venturi_base::http1::{self, Web};
-use venturi_base::limit;
+use venturi_base::limit::{self, Elapsed};
 use venturi_base::os::machine::Place;
 use venturi_base::spec::Verify;
 
@@ -99,11 +99,11 @@ pub struct Stored {
 const MOST_ANSWER: usize = 1 << 20;
 
 impl Stored {
-    /// `None`: somebody else listens there, or nobody.
-    pub async fn ask(web: &Web, patience: Duration) -> Option<Self> {
+    /// `None`: somebody else listens there, or nobody. `Elapsed`: whoever listens says nothing.
+    pub async fn ask(web: &Web, patience: Duration) -> Result<Option<Self>, Elapsed> {
         let asking = http1::ask(web, "GET", "/api/stats", b"", MOST_ANSWER);
-        let answer = limit::within(patience, asking).await;
-        Self::of(&answer.ok()?.ok()?)
+        let answer = limit::within(patience, asking).await?;
+        Ok(answer.ok().and_then(|answer| Self::of(&answer)))
     }
 
     /// The same after all is sealed: bytes that are not in a segment yet would not be counted.

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from venturi.cluster.up.processes import carrying
+from venturi.cluster.up.processes import users
 
 __all__ = ["RayGuard"]
 
@@ -53,7 +53,7 @@ class RayGuard:
 def main(mark: str, driver: str) -> None:
     sys.stdin.read()
     until = time.monotonic() + _GRACE_SECONDS
-    while (left := carrying(_VARIABLE, mark)) and time.monotonic() < until:
+    while (left := users(_VARIABLE, mark)) and time.monotonic() < until:
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
