@@ -500,9 +500,10 @@ proptest! {
         // Signs differ from batch to batch, and within one.
         let value = |row: i64| if (row % 3 == 0) == (row / 10 % 2 == 0) { -row } else { row };
         let spec = spec(rounds * 100, json!({"generate": "inline"}));
+        let spec = TrialSpec { retries, ..spec };
         let run = |faults: &HashMap<u64, Fault>, overwrite| {
             let database = Database { faults: faults.clone(), overwrite, ..Database::default() };
-            Run::of(work_of(&spec, keys, value), &spec, retries, database)
+            Run::until(work_of(&spec, keys, value), &spec, database, false)
         };
         let mut all: HashMap<u64, Fault> = faults.into_iter().collect();
         prop_assert_eq!(run(&all, overwrite).verify().mismatch, None);
