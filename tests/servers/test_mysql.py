@@ -14,6 +14,7 @@ from support.database import Database
 from support.holding import HoldingRelay, while_held
 from support.mysql import refusal, run, spec
 from support.read import ONCE, by_splits, get, good, ran, refused, sums
+from support.wait import wait_until
 
 pytestmark = pytest.mark.usefixtures("core")
 
@@ -201,6 +202,8 @@ def test_limits_of_the_server(start_database: Start) -> None:
     database = start_database("mariadb", settings={"max_connections": "10", "max_allowed_packet": "1M"})
     line = refusal(database.url, "venturi_many", streams=20)
     assert "error 1040" in line and "max_connections" in line and "--streams" in line
+    open_yet = "SELECT count(*) FROM information_schema.processlist WHERE user = 'venturi'"
+    wait_until(lambda: database.run_as_administrator(open_yet)[0][0] == 0)
     line = refusal(database.url, "venturi_large", rows_per_batch=30_000)
     assert "max_allowed_packet is 1048576" in line and "SET GLOBAL max_allowed_packet =" in line
     largest = int(line.split("--rows-per-batch ")[1].split(",")[0])

@@ -65,7 +65,8 @@ pub async fn patient<T>(
 ) -> Result<T> {
     let done = within(FOREVER, work).await;
     done.unwrap_or_else(|over| {
-        let message = format!("{what}: not done after {over}: give it a longer --timeout");
+        let message =
+            format!("{what}: not done after {over}, ten times --timeout: give it a longer one");
         Err(Error::new(Kind::Timeout, message))
     })
 }
@@ -105,7 +106,7 @@ mod tests {
         let asked = within(most, patient("SELECT 1", pending::<Result<()>>()));
         assert_eq!(
             asked.await.unwrap().unwrap_err().message,
-            "SELECT 1: not done after 0.02 s in all: give it a longer --timeout"
+            "SELECT 1: not done after 0.02 s in all, ten times --timeout: give it a longer one"
         );
     }
 

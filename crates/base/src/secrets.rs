@@ -9,7 +9,7 @@ const OPENS: &str = "{env:";
 /// What is shorter stands in any text.
 const LEAST: usize = 3;
 
-/// Values that were filled in.
+/// Values that were filled in, as they are and as `{:?}` has them.
 static FILLED: RwLock<Vec<String>> = RwLock::new(Vec::new());
 
 /// A text with the values of the variables that it names.
@@ -41,6 +41,8 @@ fn is_name(text: &str) -> bool {
 fn remembered(value: String) -> String {
     let mut known = FILLED.write();
     if value.len() >= LEAST && !known.contains(&value) {
+        let escaped = value.escape_debug().to_string();
+        known.extend((escaped != value).then_some(escaped));
         known.push(value.clone());
         known.sort_by_key(|value| std::cmp::Reverse(value.len()));
     }

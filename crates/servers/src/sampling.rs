@@ -30,7 +30,7 @@ const UNTIL_FIRST: Duration = Duration::from_secs(120);
 const AFTER_LAST: Duration = Duration::from_secs(15);
 
 /// A sampling thread that takes longer for a row hangs: what it has is handed over without that row.
-const UNTIL_ROW: Duration = Duration::from_secs(1);
+const UNTIL_ROW: Duration = Duration::from_secs(5);
 
 /// A row that is no older than this will do for a trial's start.
 const FRESH_NS: i64 = 20_000_000;
@@ -208,6 +208,10 @@ impl Watch {
 
     /// The trial's rows, handed over once. `None`: it was not sampled, or its sampler hangs.
     pub async fn take(&self, trial: &str) -> Option<Series> {
+        self.take_within(UNTIL_ROW, trial).await
+    }
+
+    async fn take_within(&self, patience: Duration, trial: &str) -> Option<Series> {
         let (opened, ended, connections, interface, sampler) =
             self.with(trial, |open, sampler| {
                 let connections = open.connections.clone();
@@ -224,10 +228,10 @@ impl Watch {
         // The row that was wanted at the end may not be there yet.
         if let Some(ended) = ended {
             let mut taken = sampler.last_ns.subscribe();
-            let _ = limit::within(UNTIL_ROW, taken.wait_for(|last| *last >= ended)).await;
+            let _ = limit::within(patience, taken.wait_for(|last| *last >= ended)).await;
         }
         let mut series = {
-            let series = sampler.series.try_lock_for(UNTIL_ROW)?;
+            let series = sampler.series.try_lock_for(patience)?;
             let later = series.t_ns.partition_point(|t| *t <= opened);
             series.since(later.saturating_sub(1))
         };
@@ -235,7 +239,7 @@ impl Watch {
         if counted.map(|counted| &counted.name) != interface.as_ref() {
             series.forget_network();
         }
-        let own = connections.series.try_lock_for(UNTIL_ROW)?;
+        let own = connections.series.try_lock_for(patience)?;
         series.join(&own);
         drop(own);
         self.0.book.lock().keep(|open| open.id != trial);
@@ -473,7 +477,12 @@ mod tests {
             let held = connections.series.lock(); // the sampling thread comes no further
             let ended = monotonic_ns();
             watch.end("t");
-            let mut taking = pin!(watch.take("t"));
+            let patience = if hangs {
+                Duration::from_millis(1)
+            } else {
+                LONGEST
+            };
+            let mut taking = pin!(watch.take_within(patience, "t"));
             assert!(poll(taking.as_mut()).is_pending());
             if stops {
                 watch.close();

@@ -123,7 +123,8 @@ fn waiting<D: Database>(database: &D, sql: &str) -> String {
 
 /// The beginning of a statement in one line, for errors.
 pub fn shortened(statement: &str) -> String {
-    let line = masked(statement.split_whitespace().collect::<Vec<_>>().join(" "));
+    let statement = masked(statement.to_owned());
+    let line = statement.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(100) {
         Some((end, _)) => format!("{}...", &line[..end]),
         None => line,

@@ -102,7 +102,19 @@ impl Table {
         for name in &roles.values {
             let column = column(batch, "values", name)?;
             let doubles = match column.data_type() {
-                DataType::Int64 => column.as_primitive::<Int64Type>().unary(|v| v as f64),
+                DataType::Int64 => {
+                    let integers = column.as_primitive::<Int64Type>();
+                    if let Some(v) = integers
+                        .iter()
+                        .flatten()
+                        .find(|v| (*v as f64) as i128 != i128::from(*v))
+                    {
+                        return Err(Error::usage(format!(
+                            "values column {name:?} has {v}, which no point holds to the last digit: cast it to float64"
+                        )));
+                    }
+                    integers.unary(|v| v as f64)
+                }
                 DataType::Float64 => column.as_primitive::<Float64Type>().clone(),
                 _ => return Err(wrong("values", name, column, "float64 or int64")),
             };

@@ -125,7 +125,8 @@ fn commits(
         }
         let at = bytes as usize % piece.len();
         // What is written differs from what is there: another block of the piece.
-        let from = (at + BLOCK) % piece.len();
+        let round = bytes as usize / piece.len();
+        let from = (at + BLOCK * (1 + round)) % piece.len();
         file.write_all_at(&piece[from..from + BLOCK], at as u64)?;
         file.sync_data()?;
         bytes += BLOCK as u64;

@@ -223,8 +223,10 @@ pub fn said_at_end(tail: &[u8]) -> Option<Error> {
 }
 
 fn one_line(text: &str) -> String {
+    let text = masked(text.to_owned());
     let words: Vec<&str> = text.split_whitespace().collect();
-    let line = masked(words.join(" "))
+    let line = words
+        .join(" ")
         .replace("e.displayText() = ", "")
         .replace(", e.what() = DB::Exception", "");
     match line.char_indices().nth(SHOWN) {

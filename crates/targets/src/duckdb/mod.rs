@@ -191,7 +191,7 @@ impl Upserts for DuckDb {
     /// Only the table's definition tells of collations.
     fn meet(table: &str) -> String {
         format!(
-            "SELECT NULL, 'a collation of the table' FROM duckdb_tables() \
+            "SELECT NULL, 'a collation that the table names' FROM duckdb_tables() \
              WHERE lower(table_name) = lower({}) AND sql ILIKE '% COLLATE %'",
             literal(table)
         )

@@ -40,6 +40,8 @@ struct Shared {
     headers: Vec<(String, Vec<u8>)>,
     inboxes: Inboxes,
     failed: Option<Error>,
+    /// The server has been asked to end the trial's streams.
+    stopped: bool,
     /// Streams that share the connection and have not left it.
     users: u64,
     /// Bytes of those before the trial, and of streams that have left.
@@ -60,6 +62,7 @@ impl Link {
             headers,
             inboxes: Inboxes::default(),
             failed: None,
+            stopped: false,
             users: 1,
             told: 0,
         })))
@@ -68,6 +71,11 @@ impl Link {
     /// The connection's socket is one of the trial's.
     pub fn watch(&self, sockets: &Arc<Sockets>) {
         self.0.borrow_mut().connection.watch(sockets);
+    }
+
+    /// Notes that the server is asked to end the trial's streams; whether it had been asked before.
+    pub fn stop(&self) -> bool {
+        std::mem::replace(&mut self.0.borrow_mut().stopped, true)
     }
 
     /// Adds a header to all later calls.

@@ -116,13 +116,19 @@ impl Session for GetSession {
                 r#type: "venturi.stop".into(),
                 body: trial.into_bytes(),
             };
-            let stream = call.link.call("DoAction", &[], Expect::Other)?;
-            call.link.queue(stream, |queue| {
-                queue_message(&action.encode_to_vec(), queue);
-                Ok(())
-            })?;
-            call.link.end(stream);
-            call.link.forget(stream);
+            // Once a connection: each call counts against the server's limit of streams.
+            if !call.link.stop() {
+                let Ok(stream) = call.link.call("DoAction", &[], Expect::Other) else {
+                    self.reader.cancel(cx);
+                    return Poll::Ready(Ok(()));
+                };
+                call.link.queue(stream, |queue| {
+                    queue_message(&action.encode_to_vec(), queue);
+                    Ok(())
+                })?;
+                call.link.end(stream);
+                call.link.forget(stream);
+            }
             self.reader.pieces.clear();
             self.draining = true;
         }

@@ -182,9 +182,9 @@ pub fn packed(head: &Head, asked: Coding) -> Result<Coding> {
 
 /// The beginning of a text from a stranger, fit to be shown.
 pub fn one_line(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
+    let text = masked(String::from_utf8_lossy(bytes).into_owned());
     let plain = text.replace(|c: char| c.is_control(), " ");
-    let line = masked(plain.split_whitespace().collect::<Vec<_>>().join(" "));
+    let line = plain.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}...", &line[..end]),
         None => line,

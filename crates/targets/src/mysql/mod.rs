@@ -27,7 +27,7 @@ use venturi_base::codec::sql::Dialect;
 use venturi_base::error::{Error, Fate, Result};
 use venturi_base::meter::clock::Stage;
 use venturi_base::meter::sockets::Sockets;
-use venturi_base::spec::{Operation, TrialSpec, Verify};
+use venturi_base::spec::{Operation, TrialSpec};
 
 use connection::Connection;
 use errors::Circumstances;
@@ -209,15 +209,10 @@ impl MySql {
         let plan = self.planned()?;
         let (work, before, verify) = (&*plan.work, &plan.before, self.spec.verify);
         let written = Written::of(work)?;
-        let compare =
-            |after: &Found| compare(work, &written, Effect::Add, before, after, tallies, verify);
-        if verify == Verify::None {
-            return compare(&Found::default());
-        }
         let mut connection = self.connect(0, &plan.server).await?;
         let mut after = plan::found(&mut connection, &work.table).await?;
         after.stored_bytes = self.stored_bytes(&mut connection, &plan.server).await;
-        let mut made = compare(&after)?;
+        let mut made = compare(work, &written, Effect::Add, before, &after, tallies, verify)?;
         if before.meet.is_none() {
             let own = self.options.common.setup;
             let ask = async |question: String| connection.query(&question).await;

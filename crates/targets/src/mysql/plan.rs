@@ -245,7 +245,7 @@ pub(super) async fn found(connection: &mut Connection, table: &Table) -> Result<
 /// Columns of the table's unique indexes, in their order, with their collations, and what else is said of them.
 fn unique_indexes(table: &str) -> String {
     format!(
-        "SELECT s.INDEX_NAME, s.COLUMN_NAME, c.COLLATION_NAME, c.EXTRA FROM information_schema.STATISTICS s \
+        "SELECT s.INDEX_NAME, s.COLUMN_NAME, c.COLLATION_NAME, c.EXTRA, s.SUB_PART FROM information_schema.STATISTICS s \
          LEFT JOIN information_schema.COLUMNS c ON c.TABLE_SCHEMA = s.TABLE_SCHEMA \
          AND c.TABLE_NAME = s.TABLE_NAME AND c.COLUMN_NAME = s.COLUMN_NAME \
          WHERE s.TABLE_SCHEMA = DATABASE() AND s.TABLE_NAME = {} AND s.NON_UNIQUE = 0 \
@@ -276,6 +276,12 @@ fn meet(table: &Table, indexes: &[Row]) -> Option<String> {
                 "the table's unique index {} ({}) is not the key",
                 text(&rows[0], 0),
                 columns.join(", ")
+            ));
+        }
+        if let Some(row) = rows.iter().find(|row| !text(row, 4).is_empty()) {
+            let (column, length) = (text(row, 1), text(row, 4));
+            return Some(format!(
+                "the key's index has the first {length} of column {column} alone"
             ));
         }
         let exact = |row: &&Row| {

@@ -169,8 +169,7 @@ impl<B: Builder, E: Executor<Statement = B::Statement>> Session for Calls<B, E> 
                 }
                 if self.over {
                     let error = error.context(format!(
-                        "refused {} times until the trial's time was over",
-                        attempts + 1
+                        "refused until the trial's time was over (retries: {attempts})"
                     ));
                     self.state = State::Idle(executor);
                     return Poll::Ready(Err(error));

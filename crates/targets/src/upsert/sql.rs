@@ -101,8 +101,13 @@ impl<D: Upserts> SqlTarget<D> {
                 )));
             }
             let mut found = self.found(link, table).await?;
-            let meet = self.database.ask_all(link, &D::meet(&self.table)).await?;
-            found.meet = meet.into_iter().find_map(|row| meets(table, &row));
+            found.meet = match self.database.ask_all(link, &D::meet(&self.table)).await {
+                Ok(rows) => rows.into_iter().find_map(|row| meets(table, &row)),
+                Err(error) if error.code.is_some() => {
+                    Some("the server does not tell which keys meet".into())
+                }
+                Err(error) => return Err(error),
+            };
             return Ok(found);
         }
         if exists && !is_own(&self.table) {

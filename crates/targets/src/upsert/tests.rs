@@ -281,7 +281,7 @@ fn a_refused_batch_is_tried_again_as_often_as_allowed() {
         let run = Run::until(work, &spec, faulty(&[(at, Fault::Refused)]), true);
         assert_eq!((run.tally.rows, run.errors.len()), (rows, errors));
         assert_eq!((run.tally.retries, run.mismatch()), (0, None));
-        let said = "refused 1 times until the trial's time was over: told to";
+        let said = "refused until the trial's time was over (retries: 0): told to";
         assert!(run.errors.iter().all(|error| error.message == said));
     }
 }

@@ -339,8 +339,8 @@ impl Server {
 
 /// A statement as errors have it: one line, not too long.
 pub fn shown(query: &str) -> String {
-    let words: Vec<&str> = query.split_whitespace().collect();
-    let line = masked(words.join(" "));
+    let query = masked(query.to_owned());
+    let line = query.split_whitespace().collect::<Vec<_>>().join(" ");
     let short: String = line.chars().take(SHOWN).collect();
     let dots = if short.len() < line.len() { " ..." } else { "" };
     short + dots
