@@ -80,6 +80,9 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "an empty table": [
         one | ({"counts": {"rows": 0, "payload_bytes": 0}} if one["repeat"] == 2 else {})
         for one in records(lambda c: 1e9 * c["streams"], streams=[1, 2])],
+    "a median of nothing": [
+        one | ({"counts": {"rows": 0, "payload_bytes": 0}} if one["parameters"]["streams"] == 2 and n % 3 else {})
+        for n, one in enumerate(records(lambda c: 1e9, streams=[1, 2, 4], repeats=3))],
     # Real: "highest with 1", and "in short: encoders 4", which has the higher mean.
     "means and medians disagree": records(
         lambda c, each={1: [905, 902, 1326, 1330, 1328], 4: [1196, 1199, 1194, 1200, 1197],

@@ -243,6 +243,7 @@ def test_another_thread_is_waited_for() -> None:
         (ImportError("x.so: failed to map segment from shared object"), "no memory was left"),
         (OSError(errno.EMFILE, "Too many open files"), "no more files may be open"),
         (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "no more processes or threads"),
+        (BlockingIOError(errno.EAGAIN, "write could not complete", 7), "the output took no more"),
         (RuntimeError("can't start new thread"), "no more processes or threads"),
     ],
 )

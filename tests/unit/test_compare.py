@@ -560,10 +560,10 @@ def test_mistakes_are_named(nights: Path, tmp_path: Path) -> None:
     for name in ("first", "second"):
         ports = [cell for n in (1, 2) for cell in cells(("get",), (1,), target=f"flight://127.0.0.1:{n}")]
         make_run(twins / name, ports, repeats=1, samples=False)
-    assert "no two runs have a cell in common" in venturi("history", twins).stderr
+    assert "no two runs of one machine have a cell in common" in venturi("history", twins).stderr
     (tmp_path / "one").mkdir()
     make_run(tmp_path / "one" / "run", cells(streams=(1,)), repeats=1, samples=False)
-    assert "no two runs have a cell in common" in venturi("history", tmp_path / "one").stderr
+    assert "no two runs of one machine have a cell in common" in venturi("history", tmp_path / "one").stderr
     make_run(tmp_path / "one" / "again", cells(streams=(1,)), repeats=1, samples=False)
     assert "fewer than 10 runs are too few to tell" in said(venturi("history", tmp_path / "one"))
 

@@ -107,4 +107,4 @@ def test_the_published_limits() -> None:
     (put,) = [f for f in load("reference:macbook-put").findings if f.axis == "streams"]
     assert "rising up to 8 streams" in put.title and "flat" not in put.title + put.sentence
     for one in load("reference:chspark").findings:
-        assert one.kind is FindingKind.UNDECIDED and "one trial each has no margin" in one.sentence
+        assert one.kind is FindingKind.UNDECIDED and "one trial of each gives no margin" in one.sentence

@@ -240,6 +240,18 @@ def headlines(text: str, path: Path) -> list[tuple[float | None, float | None]]:
     return [(throughput(r), None if r["imported"]["note"] else per_second(r, "rows")) for r in found]
 
 
+def test_a_receiver_that_told_no_bytes(tmp_path: Path) -> None:
+    """The sender's count then, of the sum and of each stream."""
+    document = json.loads((SAMPLES / "iperf3.json").read_text())
+    found = [document["end"]["sum_received"], *(one["receiver"] for one in document["end"]["streams"])]
+    for one in found:
+        one.update(bytes=0, bits_per_second=0.0)
+    (tmp_path / "x.json").write_text(json.dumps(document))
+    (draft,) = files._one(str(tmp_path / "x.json"), "auto", {}).parsed.drafts
+    total = document["end"]["sum_sent"]["bytes"]
+    assert draft.counts["payload_bytes"] == total == sum(s["payload_bytes"] for s in draft.streams)
+
+
 TWICE = ("perf_stats_8.tsv", "flight_", "testperf", "iperf3", "cassandra", "latte")
 
 

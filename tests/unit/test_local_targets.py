@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,6 +17,7 @@ from venturi.common.errors import ExitCode, VenturiError
 from venturi.servers import throwaway
 from venturi.servers.local import LocalTargets, duckdb_library
 from venturi.servers.reference import ReferenceServer
+from venturi.servers.starters import Halted
 from venturi.servers.throwaway.guarded import Guarded
 
 
@@ -87,6 +90,10 @@ def test_a_dead_server_is_started_again_until_it_runs() -> None:
     Server.refuse = True
     for _ in range(2):
         with pytest.raises(VenturiError, match="no room"):
+            local.ensure()
+    for stop, raises in ((Halted, contextlib.nullcontext()), (KeyboardInterrupt, pytest.raises(KeyboardInterrupt))):
+        with pytest.MonkeyPatch.context() as patch, raises:
+            patch.setattr(Server, "start", Mock(side_effect=stop))
             local.ensure()
     Server.refuse = False
     local.ensure()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -271,6 +272,10 @@ def test_shapes() -> None:
     assert of({1: 1, 2: 1.001, 4: 0.999}, *STEADY).flat == 1
     falling = of({1: 1, 2: 2, 4: 3.9, 8: 3.0}, *STEADY)
     assert falling.loss is not None and falling.loss.value == pytest.approx(3.0 / 3.9 - 1)
+    # Tables have another as the highest: it is told apart, or not.
+    shown = Curve.of(rounds({1: 1, 2: 1.19, 4: 0.5}, *STEADY))
+    assert shown is not None and replace(shown, highest=1.0).rival is None
+    assert replace(of({1: 1, 2: 1.001, 4: 0.5}, *STEADY), highest=1.0).rival == 2
     # The last point is no place to be flat from.
     noisy = of({1: 1, 2: 2, 4: 2.3}, 0.3, -0.3, 0.2, -0.2, 0.0)
     assert noisy.flat is None and not noisy.rising and noisy.telling is not None and noisy.telling > 5

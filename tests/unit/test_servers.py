@@ -38,6 +38,7 @@ from venturi.engine.executor import CoreExecutor
 from venturi.measure import preflight
 from venturi.measure.ceiling_probes import Probe, Prober, probes
 from venturi.plan.cell import Cell
+from venturi.servers.commanded import Commanded
 from venturi.report.page import page as html_page
 from venturi.servers.local import LocalTargets
 from venturi.servers.local_store import Settings
@@ -342,3 +343,10 @@ def test_nothing_is_a_size_where_it_may_be(text: str) -> None:
     assert serving.count("--ring-memory", text, least=0) == 0
     with pytest.raises(VenturiError, match=f"--memory {text}: must be at least 1"):
         serving.count("--memory", text)
+
+
+def test_a_port_that_somebody_has_is_no_server_of_a_command() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(VenturiError, match=f"something else listens on port {port}"):
+            Commanded("sleep {port}", port).__enter__()

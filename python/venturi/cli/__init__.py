@@ -296,6 +296,9 @@ def _too_little(error: Exception) -> VenturiError | None:
         what, hint = "no memory was left for this", "free -h; ulimit -v unlimited; or the container's limit"
     elif number in (errno.EMFILE, errno.ENFILE):
         what, hint = "no more files may be open", "ulimit -n 65536"
+    elif isinstance(error, BlockingIOError) and hasattr(error, "characters_written"):
+        # What is written in pieces says so: stdout or stderr is a pipe or a terminal that does not block.
+        what, hint = "the output took no more, and does not wait", "put `| cat` behind the command"
     elif number == errno.EAGAIN or "can't start new thread" in text:
         what, hint = (
             "no more processes or threads may be started",

@@ -99,7 +99,7 @@ def _places(run: Path) -> dict[str, str]:
     from venturi.store.directory import RunDirectory
 
     found = dict(scenario_of(RunDirectory(run)).places)
-    if list(found) != ["base", "head"]:
+    if not {"base", "head"} <= set(found):
         raise VenturiError(f"--resume {run}: is not a run of ab", hint=f"venturi run --resume {run}")
     return found
 

@@ -57,7 +57,8 @@ def history(
     found = analysis.histories(_runs(directory), metric.value, at_least)
     if not found:
         raise VenturiError(
-            f"{directory}: no two runs have a cell in common", hint="the same scenario, run again and again"
+            f"{directory}: no two runs of one machine have a cell in common",
+            hint="the same scenario, run again and again on one machine",
         )
     if where:
         kept = {id(cell) for cell in chosen([one.cell for one in found], where, str(directory))}

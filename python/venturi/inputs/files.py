@@ -35,6 +35,8 @@ _USUAL_BATCH = 65_536
 # What the engine makes at most for one batch.
 MOST_BATCH_BYTES = 2**32
 _CSV_PIECE = 1 << 22
+_MOST_LOOKED = 10_000
+"""Rows among which the largest is looked for."""
 _BUILTIN = {"builtin:birdstrikes": "birdstrikes.parquet"}
 
 
@@ -101,32 +103,29 @@ def read_table(label: str) -> pa.Table:
         raise ScenarioError(f"{label}: has no columns")
     if table.num_rows == 0:
         raise ScenarioError(f"{label}: has no rows")
-    if kind == "CSV" and (doubt := _doubt(table)):
+    if kind == "CSV" and (doubt := _doubt(table, "\\t" if _has_tabs(path) else ",")):
         warnings.warn(DataWarning(f"{label}: {doubt}"), stacklevel=2)
     return table
 
 
-def _doubt(table: Any) -> str | None:
+def _doubt(table: Any, delimiter: str) -> str | None:
     """Why a table of a CSV file may not be the one that its author means."""
-    from pyarrow import types
-
     names = table.column_names
     if len(names) == 1 and (mark := next((m for m in ";\t|,:" if m in names[0]), None)):
         return (
             f"one column, named {names[0]!r}; values are separated by commas in .csv, by tabs in .tsv; "
             f"rewrite the file: duckdb -c \"copy (from read_csv('FILE', delim='{mark}')) to 'FILE.parquet'\""
         )
-    numbers = [
-        n
-        for n, t in zip(names, table.schema.types, strict=True)
-        if types.is_integer(t) or types.is_floating(t)
-    ]
-    if numbers and all(re.fullmatch(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", n, re.IGNORECASE) for n in numbers):
+    if all(re.fullmatch(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", n, re.IGNORECASE) for n in names):
         return (
             f"the first line names the columns: {', '.join(names[:5])}; if it is a row, put a line of names "
-            f"before it: sed -i '1i {','.join(f'c{i}' for i in range(min(len(names), 9)))}' FILE"
+            f"before it: sed -i '1i {delimiter.join(f'c{i}' for i in range(len(names)))}' FILE"
         )
     return None
+
+
+def _has_tabs(path: Path) -> bool:
+    return path.name.lower().removesuffix(".gz").endswith(".tsv")
 
 
 def _reader(path: Path, head: bytes) -> tuple[str, Callable[[Path], Any] | None]:
@@ -138,9 +137,8 @@ def _reader(path: Path, head: bytes) -> tuple[str, Callable[[Path], Any] | None]
     # A stream begins with a continuation mark and the length of its schema.
     if head.startswith(b"\xff\xff\xff\xff"):
         return "an Arrow IPC stream", _read_ipc_stream
-    text = names[-2:-1] if names[-1:] == [".gz"] else names[-1:]
-    if text in ([".csv"], [".tsv"], [".txt"]):
-        return "CSV", lambda found: _read_csv(found, "\t" if text == [".tsv"] else ",")
+    if (names[-2:-1] if names[-1:] == [".gz"] else names[-1:]) in ([".csv"], [".tsv"], [".txt"]):
+        return "CSV", lambda found: _read_csv(found, "\t" if _has_tabs(found) else ",")
     kinds: dict[str, tuple[str, Callable[[Path], Any]]] = {
         ".parquet": ("Parquet", _read_parquet),
         ".arrow": ("Arrow IPC", _read_ipc_file),
@@ -268,15 +266,18 @@ def _check_room(label: str, table: Any, size: int, missing: int) -> None:
     limit = _check_table(label, table.nbytes)
     if batch <= MOST_BATCH_BYTES and whole <= limit:
         return
-    sizes = [table.slice(at, 1).nbytes for at in range(min(table.num_rows, size))]
-    largest = max(range(len(sizes)), key=sizes.__getitem__)
+    # To slice a row takes microseconds, and a table may have many millions of them.
+    looked = min(table.num_rows, _MOST_LOOKED)
+    sizes = [table.slice(at, 1).nbytes for at in range(looked)]
+    largest = max(range(looked), key=sizes.__getitem__)
+    among = f" of the first {looked:,}" if looked < table.num_rows else ""
     most = min(MOST_BATCH_BYTES, limit)
     # A column of text ends at 2 GiB.
     fits = int(min(most, 2**31 - 1) / row)
     raise ScenarioError(
         f"{label}: a batch of {size:,} rows would be {format_bytes(batch)}; "
         f"the most is {format_bytes(most)}; "
-        f"the largest row is number {largest + 1}, of {format_bytes(sizes[largest])}",
+        f"the largest row{among} is number {largest + 1}, of {format_bytes(sizes[largest])}",
         hint=f"take fewer rows per batch: --rows-per-batch {fitting(fits)}" if fits else "take smaller rows",
     )
 

@@ -22,6 +22,7 @@ from venturi.common.processes import children, is_ending
 from venturi.lab import guest
 from venturi.lab.hosts import CLIENT, SERVER, address, filled
 from venturi.lab.laboratory import Laboratory
+from venturi.servers.starters import Halted
 from venturi.targets.exec import words
 
 __all__ = ["Halt", "Note", "Serving", "read", "run"]
@@ -100,8 +101,8 @@ class Serving(_Program):
         ports: Iterable[int] = (),
         halt: Halt = lambda: False,
     ) -> None:
-        """`ports`: where clients will come; without any, where it listens first. Raises KeyboardInterrupt
-        where `halt` says so meanwhile."""
+        """`ports`: where clients will come; without any, where it listens first. Raises Halted where `halt`
+        says so meanwhile."""
         command = read("--server", text)
         self._name = command[0]
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop()
@@ -148,7 +149,7 @@ class Serving(_Program):
             selector.register(self._told, selectors.EVENT_READ)
             while not (ports <= listens if ports else listens):
                 if halt():
-                    raise KeyboardInterrupt
+                    raise Halted
                 if time.monotonic() > deadline:
                     lacking = _named(ports - listens) or "it"
                     elsewhere = f"; it listens at {_named(listens)}" if listens else ""

@@ -45,9 +45,16 @@ class Commanded:
         self._ends = contextlib.ExitStack()
 
     def __enter__(self) -> int:
-        """Its port, once somebody listens there. Raises VenturiError with its last words."""
+        """Its port, once somebody listens there. Raises VenturiError with its last words, or where
+        somebody listens on the given port before."""
         with contextlib.ExitStack() as ends:
             port = self._port or network.free_port(HOST)
+            if self._port is not None and _answers(port):
+                raise VenturiError(
+                    f"{self._command}: something else listens on port {port}, which this run had before",
+                    ExitCode.UNREACHABLE,
+                    hint=f"end it: ss -ltnp 'sport = :{port}'",
+                )
             held = temporary.make("server")
             ends.callback(held.remove)
             guarded = Guarded(held.path, hold=[held.descriptor])
@@ -75,11 +82,18 @@ class Commanded:
         while time.monotonic() < deadline:
             if not guarded.running:
                 raise OSError("it ended at once")
-            with contextlib.suppress(OSError):
-                network.connect(HOST, port).close()
+            if _answers(port):
                 return
             time.sleep(_POLL_SECONDS)
         raise OSError(f"nobody listens after {_READY_SECONDS:.0f} s")
+
+
+def _answers(port: int) -> bool:
+    try:
+        network.connect(HOST, port).close()
+    except OSError:
+        return False
+    return True
 
 
 def _last_words(log: Path) -> str:

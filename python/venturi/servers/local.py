@@ -16,7 +16,7 @@ from venturi.common.environment import Told, describe_host
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.links import SERVER_END
 from venturi.servers.local_store import LocalStore, Settings
-from venturi.servers.starters import Ends, Placed, Server, SocketServer, Starter, here
+from venturi.servers.starters import Ends, Halted, Placed, Server, SocketServer, Starter, here
 from venturi.targets.exec import words
 from venturi.targets.system import (
     REFERENCE,
@@ -122,11 +122,8 @@ class LocalTargets:
                 server.stop()
                 del self._servers[wanted]
             # Or the last attempt to start another has failed.
-            try:
+            with contextlib.suppress(Halted):
                 self._servers[wanted] = self._started(wanted)
-            except KeyboardInterrupt:
-                if not self._halt():
-                    raise
 
     def died(self, url: str) -> str | None:
         """What is to be said of the server that was started for an address, where it has died."""

@@ -12,7 +12,7 @@ from venturi.common.errors import VenturiError
 from venturi.servers.reference import ReferenceServer
 from venturi.targets.system import SERVERS
 
-__all__ = ["Ends", "Placed", "Server", "SocketServer", "Starter", "StoreProcess", "here"]
+__all__ = ["Ends", "Halted", "Placed", "Server", "SocketServer", "Starter", "StoreProcess", "here"]
 
 
 class Server(Protocol):
@@ -114,6 +114,10 @@ class StoreProcess:
         self._held.remove()
 
 
+class Halted(KeyboardInterrupt):
+    """A wait has ended because the run is to end: the user's first Ctrl-C, and no further one."""
+
+
 class Ends(Starter, Protocol):
     """Of a link, at whose other end it starts programs of somebody else's too."""
 
@@ -125,7 +129,7 @@ class Ends(Starter, Protocol):
         halt: Callable[[], bool],
     ) -> Server:
         """Returns when clients can come to these ports, or to some where none is named. Raises VenturiError
-        where they cannot, and KeyboardInterrupt where `halt` says so meanwhile."""
+        where they cannot, and Halted where `halt` says so meanwhile."""
 
 
 def here(kind: str, arguments: Sequence[str], remote: bool = False) -> Server:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ask"]
 
+_QUERY = re.compile(r"\s*(select|with|from|pivot|unpivot)\b", re.IGNORECASE)
 _VIEWS = ("trials", "streams", "latency", "stages", "errors", "resources", "hosts", "samples", "ceilings")
 
 
@@ -57,12 +59,23 @@ def _register(connection: duckdb.DuckDBPyConnection, runs: Sequence[Path]) -> No
         connection.register(view, pa.concat_tables(parts, promote_options="default"))
 
 
+def _answers(statement: Any) -> bool:
+    """Whether a statement does nothing but answer. DuckDB makes several of a pivot."""
+    from duckdb import StatementType, extract_statements
+
+    if statement.type == StatementType.EXPLAIN:
+        asked = re.sub(r"^\s*explain(\s+analyze|\s*\([^)]*\))?", "", statement.query, flags=re.IGNORECASE)
+        return all(map(_answers, extract_statements(asked)))
+    pivot = statement.type == StatementType.MULTI and _QUERY.match(statement.query) is not None
+    return pivot or statement.type == StatementType.SELECT
+
+
 def _table(connection: Any, query: str) -> pa.Table:
     import duckdb
 
     try:
         statements = connection.extract_statements(query)
-        if len(statements) == 1 and statements[0].type == duckdb.StatementType.SELECT:
+        if len(statements) == 1 and _answers(statements[0]):
             return connection.sql(query).to_arrow_table()
     except duckdb.Error as error:
         raise VenturiError(f"the query fails: {' '.join(str(error).split())}", ExitCode.USAGE) from None

@@ -44,21 +44,22 @@ def stalled(cells: Sequence[Cell]) -> Advice | None:
     """Trials that count although a batch of them waited for a large part of the trial."""
     good = [(r, c) for c in cells for r in c.records]
     found = [
-        (longest, half, interval, c)
+        (longest, usual, interval, c, half is not None)
         for r, c in good
         if (interval := numeric(r, "times", "interval_ns"))
         and (longest := latency(r, "service", "max")) is not None
-        and (half := latency(r, "service", "p50") or latency(r, "service", "mean")) is not None
-        and longest >= max(STALL_NS, STALL_TIMES * half, STALL_PART * interval)
+        and (usual := (half := latency(r, "service", "p50")) or latency(r, "service", "mean")) is not None
+        and longest >= max(STALL_NS, STALL_TIMES * usual, STALL_PART * interval)
     ]
     if not found:
         return None
-    *times, cell = max(found, key=lambda one: one[0])
-    took, usual, whole = (Quantity(ns, unit="ns").text() for ns in times)
+    *times, cell, by_half = max(found, key=lambda one: one[0])
+    took, other, whole = (Quantity(ns, unit="ns").text() for ns in times)
+    most = f"half of the batches took {other} or less" if by_half else f"a batch took {other} on average"
     return Advice(
         "stalled",
         f"in {len(found)} of {len(good)} good trials a batch stood still for a large part of the trial "
-        f"(most: {took} of {whole}, while half of the batches took {usual} or less, {cell.operation})",
+        f"(most: {took} of {whole}, while {most}, {cell.operation})",
         "the server, the path or this machine stopped for that time: a checkpoint, a collection of garbage, "
         "a packet that was sent again after a time-out",
         "The figures hold that time. When it was: `venturi report`, throughput within a trial",

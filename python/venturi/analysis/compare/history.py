@@ -68,9 +68,10 @@ def histories(
     Runs are ordered by when they began; those of which that is not known come first. Cells that a run cannot
     tell apart by what is matched, as two ports of a host, are left out: which is meant is unknown.
     """
-    found: dict[tuple[str, ...], dict[tuple[str, ...], list[tuple[Results, Cell]]]] = {}
+    found: dict[tuple[str, ...], dict[int, list[tuple[Results, Cell]]]] = {}
+    known: list[dict[tuple[int, str], str]] = []
     for run in sorted(runs, key=lambda r: r.started.timestamp() if r.started else 0.0):
-        machine = likeness.machine(run)
+        machine = _place(known, likeness.machine(run))
         for cell in run.cells:
             found.setdefault(_key(cell), {}).setdefault(machine, []).append((run, cell))
     out = []
@@ -79,9 +80,20 @@ def histories(
         for machine, members in machines.items():
             if len({id(run) for run, _ in members}) == len(members) > 1:
                 one = _series(members, METRICS[metric], least)
+                name = ", ".join(dict.fromkeys(known[machine].values()))
                 others = total - len(members)
-                out.append(replace(one, machine=", ".join(machine) if others else "", elsewhere=others))
+                out.append(replace(one, machine=name if others else "", elsewhere=others))
     return out
+
+
+def _place(machines: list[dict[tuple[int, str], str]], facts: dict[tuple[int, str], str]) -> int:
+    """The place of the first machine of which no known fact differs, or of a new one; it learns the facts."""
+    for number, known in enumerate(machines):
+        if all(known.get(name, fact) == fact for name, fact in facts.items()):
+            known.update(facts)
+            return number
+    machines.append(dict(facts))
+    return len(machines) - 1
 
 
 def _key(cell: Cell) -> tuple[str, ...]:

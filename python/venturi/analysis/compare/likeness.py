@@ -60,17 +60,15 @@ def facts(base: Results, run: Results) -> list[Fact]:
     return [f for f in out if f.base is not None or f.run is not None]
 
 
-def machine(results: Results) -> tuple[str, ...]:
-    """What makes runs comparable at all, of both ends, as `CPU X, cores 8`; equal for runs of machines that
-    are alike."""
+def machine(results: Results) -> dict[tuple[int, str], str]:
+    """What is known of what makes runs comparable at all, by the end and the name, as `cores 8`."""
     ends = [mapping(get(results.environment, "client")), *servers.of_first_place(results.environment)]
-    found = [
-        f"{name} {in_words(name, value)}"
-        for end in ends
+    return {
+        (number, name): f"{name} {in_words(name, value)}"
+        for number, end in enumerate(ends)
         for name, path, weight in properties([end])
         if weight == "unlike" and (value := get(end, *path)) is not None
-    ]
-    return tuple(dict.fromkeys(found))
+    }
 
 
 def _disturbance(results: Results) -> tuple[float, float] | tuple[None, None]:

@@ -333,6 +333,8 @@ def measured(cell: Cell, metric: Metric) -> dict[int, float]:
 def metric_for(metric: Metric, cells: Sequence[Cell]) -> Metric:
     """Rows for bytes where cells are counted in them, and where bytes were not counted in each; CPU time of
     those ends of which all cells know it."""
+    # A cell without a good trial says nothing of what is counted.
+    cells = [cell for cell in cells if cell.good] or cells
     counted = "payload_bytes"
     if all(cell.in_rows for cell in cells):
         metric = (OF_POINTS if all(cell.noun == "point" for cell in cells) else OF_ROWS).get(

@@ -474,14 +474,14 @@ def _best_level(blocks: list[Block], levels: list[object]) -> object:
 
 
 def _level(blocks: list[Block], value: object, best: object, figures: Block) -> Level:
-    """`figures`: those of the cells, where each level is one; the ratio is then theirs."""
+    """`figures`: those of the cells, where each level is one; the ratio is then theirs, unless one is 0."""
     pairs = [math.log(b[best] / b[value]) for b in blocks if value in b and best in b]
     if not pairs:
         # Never beside the best value: against the best of its own blocks, which may flatter it.
         pairs = [math.log(max(b.values()) / b[value]) for b in blocks if value in b]
     mean = sum(pairs) / len(pairs)
     judged = tested(pairs) if len(pairs) >= LEAST_PAIRS and value != best else None
-    if not figures:
+    if not figures.get(best) or not figures.get(value):
         return Level(value, math.exp(-mean), len(pairs), judged)
     told = figures[best] / figures[value] - 1
     if judged is not None:

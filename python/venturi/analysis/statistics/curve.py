@@ -175,9 +175,11 @@ class Curve:
 
     @property
     def rival(self) -> float | None:
-        """The N with the highest mean where that is another: the two cannot be told apart."""
+        """The N with the highest mean where that is another, and the two cannot be told apart."""
         most = max(range(len(self.ns)), key=lambda i: fmean(row[i] for row in self.logs))
-        return None if most == self.peak else self.ns[most]
+        found = self.change(self.peak, most)
+        apart = found.low is not None and found.high is not None and not found.low <= 0 <= found.high
+        return None if most == self.peak or apart else self.ns[most]
 
     @cached_property
     def linear(self) -> float | None:

@@ -120,7 +120,11 @@ def _in_words(
     """The remedies with their commands and in words; those that were tried are settled, what was measured
     comes first."""
     rerun = Rerun.of(cell, environment)
-    left = [settled for r in found if (settled := tried.settled(r, cell)) is not None]
+    left: list[Remedy] = []
+    for remedy in found:
+        # Two that ask for different values may have been measured as one.
+        if (settled := tried.settled(remedy, cell)) is not None and settled not in left:
+            left.append(settled)
     left.sort(key=lambda r: r.why is not Why.MEASURED)
     return tuple(
         told(r if r.why is Why.MEASURED else replace(r, command=rerun.proposed(r)), nouns_of(cell))

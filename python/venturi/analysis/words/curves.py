@@ -43,7 +43,7 @@ def undecided(curve: Curve, spell: Spell) -> str:
         moved = f"{last} move {'more' if low > 0 else 'less'} than {first}"
         step = f"{moved}, but whether by over {percent(GAIN)} cannot be told: {curve.step}"
     if not curve.told:
-        few = "one trial each has" if len(curve.logs) == 1 else f"{len(curve.logs)} trials each have"
+        few = "one trial of each gives" if len(curve.logs) == 1 else f"{len(curve.logs)} trials of each give"
         if curve.failed:
             whole = len(curve.logs)
             return f"{step}, because only {whole} of {whole + curve.failed} repeats went well at every point"

@@ -388,7 +388,7 @@ def _end(directory: str, node: dict[str, Any]) -> None:
 def _kill(directory: str) -> None:
     """Ends by force every process of the node that is left."""
     for _ in range(50):
-        left = users(_VARIABLE, directory)
+        left = users(_VARIABLE, directory, directory)
         if not left:
             break
         for pid in left:

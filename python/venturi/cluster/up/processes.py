@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 
+_RENAMED = "ray"
+"""How the names begin that Ray's processes give themselves: `ray::DashboardAgent`, `ray-dashboard`."""
+
 
 def boot() -> str:
     return text("/proc/sys/kernel/random/boot_id").strip()
@@ -28,12 +31,13 @@ def text(path: str) -> str:
         return ""
 
 
-def users(variable: str, directory: str) -> list[int]:
-    """Processes that have the directory as that variable, or a file open below it, but for this one.
+def users(variable: str, value: str, directory: str | None = None) -> list[int]:
+    """Processes that have the value as that variable, but for this one.
 
-    A process that names itself anew overwrites its environment.
+    With a directory also Ray's that have a file open below it: those that name themselves anew, as
+    `ray::IDLE`, overwrite their environment.
     """
-    wanted, below = f"{variable}={directory}".encode(), directory + "/"
+    wanted = f"{variable}={value}".encode()
     found = []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
@@ -41,7 +45,8 @@ def users(variable: str, directory: str) -> list[int]:
         try:
             with open(f"/proc/{name}/environ", "rb") as file:
                 ours = wanted in file.read().split(b"\0")
-            ours = ours or any(path.startswith(below) for path in _open_files(name))
+            if not ours and directory is not None and text(f"/proc/{name}/cmdline").startswith(_RENAMED):
+                ours = any(path.startswith(directory + "/") for path in _open_files(name))
         except OSError:
             continue
         if ours and started(int(name)) is not None:

@@ -131,7 +131,8 @@ class Server(ThreadingHTTPServer):
         self.password, self.settings = password, settings
         self._lock = threading.Lock()
         self._free = threading.BoundedSemaphore(STATEMENTS)
-        # Connections, and since when each has not made a whole request; None while its statement runs.
+        # Connections, and since when each has not made a whole request, nor sent rows; None while its
+        # statement runs.
         self._silent: dict[socket.socket, float | None] = {}
         self._running: dict[str, socket.socket] = {}
         untyped: Any = chdb
@@ -172,7 +173,7 @@ class Server(ThreadingHTTPServer):
         """Silent: a client may leave, and what it sent may make no sense."""
 
     def waits(self, connection: socket.socket, since: float | None) -> None:
-        """Notes that a connection has made no whole request since then."""
+        """Notes that a connection has made no whole request, and sent no rows, since then."""
         with self._lock:
             if connection in self._silent:
                 self._silent[connection] = since
@@ -316,7 +317,9 @@ class Handler(BaseHTTPRequestHandler):
             # The engine takes the compression from the name.
             place = Path(folder) / ("rows.zst" if packed else "rows")
             with place.open("wb") as file:
-                file.writelines(self._body(_MOST_ROWS))
+                for piece in self._body(_MOST_ROWS):
+                    self.server.waits(self.connection, time.monotonic())
+                    file.write(piece)
             with self._turn(parameters):
                 if place.stat().st_size:
                     self._session.query(f"{head} SELECT * FROM file({_text(str(place))}, '{form}')", "Null")

@@ -240,7 +240,7 @@ def _direction(
         return None
     note = None
     rows = [s for s in _list(_get(end, "streams")) if not both or _of_direction(s, gets)]
-    streams = [s for i, row in enumerate(rows) if (s := _stream(i, row))]
+    streams = [s for i, row in enumerate(rows) if (s := _stream(i, row, sent=used is not received))]
     if used is not received:
         note = "the receiver told nothing: bytes and seconds are the sender's"
         if _arrived(loss) < 1:
@@ -311,8 +311,9 @@ def _cpu(end: Any, seconds: float, at_server: bool) -> dict[str, Any] | None:
     return out if any(out.values()) else None
 
 
-def _stream(index: int, row: Any) -> dict[str, Any] | None:
-    got = _get(row, "receiver") or _get(row, "udp") or _get(row, "sender")
+def _stream(index: int, row: Any, sent: bool) -> dict[str, Any] | None:
+    """`sent`: what the sender told is taken, as in the sum."""
+    got = (_get(row, "sender") if sent else None) or _get(row, "receiver") or _get(row, "udp") or _get(row, "sender")
     moved, end = _number(got, "bytes"), _number(got, "end")
     if moved is None:
         return None
