@@ -237,7 +237,8 @@ def _short_option(program: str, word: str, before: str) -> bool:
 
 def _script(word: str) -> list[str]:
     """The words within a word, as a connection's settings or a script has them; none where it has no more."""
-    if not re.search(r"[\s;]", word):
+    # Spaces of shlex: at others, as one that does not break, it splits nothing, and there would be no end.
+    if not re.search(r"[ \t\r\n;]", word):
         return []
     try:
         return shlex.split(word.replace(";", " "))
