@@ -47,8 +47,8 @@ _JOINED = (
 )
 """Ends of names, without what stands between their words."""
 _REFERENCE = re.compile(r"\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
-_BY_NAME = r"(?:\{env:[A-Za-z_]\w*\}|\$[A-Za-z_{(])"
-"""What a secret is said by that is in a variable: ours, or one that a shell fills in."""
+_BY_NAME = r"(?:\{env(?::[A-Za-z_]\w*)?\}|\$[A-Za-z_{(])"
+"""What a secret is said by that is in a variable: ours (see `_colonless`), or one that a shell fills in."""
 _LEAST_SECRET, _LEAST_PART = 3, 6
 """Letters: what is shorter stands in any text."""
 _NAMED: set[str] = set()
@@ -175,6 +175,7 @@ def without_named(value: Any) -> Any:
 def carries_secret(text: str) -> bool:
     """Whether a text has a secret in it: a URL with a password, a statement that sets one, the header or the
     field of JSON that holds one. Only what is sure, by `{env:NAME}` everything can be said."""
+    text = _colonless(text)
     if _URL.search(text) or _STATEMENT.search(text) or _AUTHORIZATION.search(text) or _CONNECTS.search(text):
         return True
     found = _JSON.findall(text)
@@ -190,6 +191,7 @@ def carries_secret(text: str) -> bool:
 def tells_secret(word: str, before: str) -> bool:
     """Whether a word of a command, behind the word `before`, tells a secret. What follows an option that ends
     with -env is the name of a variable."""
+    word, before = _colonless(word), _colonless(before)
     option, _, given = word.partition("=") if word.startswith("--") else (before, "", word)
     assigned = re.match(r"([\w.-]+)=", given)
     value = given[assigned.end() :] if assigned is not None else given
@@ -210,7 +212,7 @@ def tells_secret(word: str, before: str) -> bool:
 
 def command_tells_secret(words: Sequence[str]) -> bool:
     """Whether one of a command's words tells a secret, or one of a script among them."""
-    program = ""
+    program, words = "", [_colonless(word) for word in words]
     for word, before in zip(words, ["", *words], strict=False):
         if tells_secret(word, before) or _short_option(program, word, before):
             return True
@@ -246,6 +248,11 @@ def _script(word: str) -> list[str]:
         return word.replace(";", " ").split()
 
 
+def _colonless(text: str) -> str:
+    """A text whose references have no colon: it would separate a user from a password, a name from a value."""
+    return _REFERENCE.sub("{env}", text)
+
+
 def without_secrets(text: str) -> str:
     """A text for people without the passwords of URLs, the values of `token=...` and the like, and those of
     variables that were named."""
@@ -270,7 +277,7 @@ def _without_password(word: str) -> str:
     if scheme is None:
         return word
     # A user alone may be seen, where it is clear that it is one, and so may a variable's name.
-    user = re.sub(rf":{_BY_NAME}.*", "", word[scheme.end() : end])
+    user = re.sub(rf":{_BY_NAME}.*", "", _colonless(word[scheme.end() : end]))
     alone = scheme[0].endswith("/") and not re.search(":|%(25)*3a", user, re.IGNORECASE)
     return word if alone else word[: scheme.end()] + HIDDEN + word[end:]
 
