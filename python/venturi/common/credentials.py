@@ -53,8 +53,10 @@ _LEAST_SECRET, _LEAST_PART = 3, 6
 """Letters: what is shorter stands in any text."""
 _NAMED: set[str] = set()
 """Variables that texts of this process name."""
-_TOLD_WORDS = ("outcome", "kind")
-"""Keys of a record whose values are words of Venturi's."""
+_CUT = re.compile(r"\.\.\.|…|\W*\Z")
+"""What follows the beginning of a value that somebody has cut."""
+_FREE = ("command", "complaints", "error", "message", "note", "notes", "relay", "settings")
+"""Keys of a record below which are free texts; all others are words of Venturi's, names and figures."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CONVENTIONAL = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}:/{0,3}")
@@ -147,8 +149,8 @@ def filled(text: str) -> str:
 
 
 def masked(text: str) -> str:
-    """A text without the values of variables that this process' texts name, nor their beginnings: somebody
-    may have cut them."""
+    """A text without the values of variables that this process' texts name, nor their beginnings where
+    somebody may have cut them: at its end, or before dots."""
     values = {value for name in _NAMED if len(value := os.environ.get(name, "").strip()) >= _LEAST_SECRET}
     for value in sorted(values, key=len, reverse=True):
         for form in (value, quote(value, safe=""), json.dumps(value)[1:-1]):
@@ -157,19 +159,20 @@ def masked(text: str) -> str:
         while len(value) > _LEAST_PART and (at := text.find(head, at + 1)) >= 0:
             pairs = zip(value, text[at:], strict=False)
             same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
-            text = text[:at] + HIDDEN + text[at + same :]
+            if _CUT.match(text, at + same):
+                text = text[:at] + HIDDEN + text[at + same :]
     return text
 
 
-def without_named(value: Any) -> Any:
-    """A record with every text in it as `masked` has it."""
+def without_named(value: Any, free: bool = False) -> Any:
+    """A record with every free text in it as `masked` has it."""
     if not _NAMED:
         return value
     if isinstance(value, Mapping):
-        return {key: it if key in _TOLD_WORDS else without_named(it) for key, it in value.items()}
+        return {key: without_named(it, key in _FREE or (free and key != "kind")) for key, it in value.items()}
     if isinstance(value, list | tuple):
-        return [without_named(item) for item in value]
-    return masked(value) if isinstance(value, str) else value
+        return [without_named(item, free) for item in value]
+    return masked(value) if free and isinstance(value, str) else value
 
 
 def carries_secret(text: str) -> bool:
@@ -249,7 +252,7 @@ def _script(word: str) -> list[str]:
 
 
 def _colonless(text: str) -> str:
-    """A text whose references have no colon: it would separate a user from a password, a name from a value."""
+    """A text whose references have no colon, which would separate a user from a password."""
     return _REFERENCE.sub("{env}", text)
 
 
