@@ -102,6 +102,10 @@ _ALONE = {
 _ATTACHED = dict.fromkeys(
     ("mysql", "mysqladmin", "mysqldump", "mysqlslap", "mariadb", "mariadb-admin", "mariadb-dump"), "-p"
 )
+_OF_SSHPASS = ("-p", "-f", "-d", "-P")
+"""Its options with a value: another word is the program that it starts."""
+_NEXT = "\0"
+"""A word between two commands of a script."""
 
 
 def is_secret(name: str) -> bool:
@@ -222,7 +226,10 @@ def command_tells_secret(words: Sequence[str]) -> bool:
         if command_tells_secret(_script(word)):
             return True
         name = PurePath(word).name
-        program = name if name in _PAIRS or name in _ALONE or name in _ATTACHED else program
+        if name in _PAIRS or name in _ALONE or name in _ATTACHED:
+            program = name
+        elif word == _NEXT or (program == "sshpass" and word[:1] != "-" and before not in _OF_SSHPASS):
+            program = ""
     return False
 
 
@@ -245,10 +252,11 @@ def _script(word: str) -> list[str]:
     # Spaces of shlex: at others, as one that does not break, it splits nothing, and there would be no end.
     if not re.search(r"[ \t\r\n;]", word):
         return []
+    parted = re.sub(r"[;|&\n]+", f" {_NEXT} ", word)
     try:
-        return shlex.split(word.replace(";", " "))
+        return shlex.split(parted)
     except ValueError:
-        return word.replace(";", " ").split()
+        return parted.split()
 
 
 def _colonless(text: str) -> str:
