@@ -73,7 +73,8 @@ _ASSIGNED = re.compile(
 )
 _AUTHORIZATION = re.compile(
     r"(?i)\b(?:proxy-)?authorization\\?['\"]?\s{0,9}[:=]\s{0,9}\\?['\"]?"
-    rf"(?:(?:basic|bearer|token|apikey|digest|negotiate)\s+)?(?!{_BY_NAME}|(?:basic|bearer|token)\b)[^\s'\"]"
+    rf"(?:(?:basic|bearer|token|apikey|digest|negotiate)\s+(?!{_BY_NAME}|(?:and|auth|basic|bearer|or|token)\b)"
+    r"[^\s'\"]|(?=[\w.~+/-]{0,200}\d)[\w.~+/-]{8})"
 )
 _JSON = re.compile(rf"['\"]([\w.-]{{1,80}})\\?['\"]\s{{0,9}}:\s{{0,9}}\\?['\"](?!{_BY_NAME})[^\s'\"\\]")
 _PARAMETER = re.compile(rf"[?&]([\w.-]{{1,80}})=(?!{_BY_NAME})[^\s&'\"]")
