@@ -25,6 +25,7 @@ __all__ = [
     "environment_variable",
     "filled",
     "is_secret",
+    "is_secret_setting",
     "masked",
     "named",
     "not_set",
@@ -76,13 +77,13 @@ _AUTHORIZATION = re.compile(
     rf"(?:(?:basic|bearer|token|apikey|digest|negotiate)\s+(?!{_BY_NAME}|(?:and|auth|basic|bearer|or|token)\b)"
     r"[^\s'\"]|(?=[\w.~+/-]{0,200}\d)[\w.~+/-]{8})"
 )
-_JSON = re.compile(rf"['\"]([\w.-]{{1,80}})\\?['\"]\s{{0,9}}:\s{{0,9}}\\?['\"](?!{_BY_NAME})[^\s'\"\\]")
-_PARAMETER = re.compile(rf"[?&]([\w.-]{{1,80}})=(?!{_BY_NAME})[^\s&'\"]")
+_JSON = re.compile(rf"['\"]([\w.-]{{1,80}})\\?['\"]\s{{0,9}}:\s{{0,9}}\\?['\"](?!{_BY_NAME})([^\s'\"\\]+)")
+_PARAMETER = re.compile(rf"[?&]([\w.-]{{1,80}})=(?!{_BY_NAME})([^\s&'\"]+)")
 _DEFINES = re.compile(
     r"(?i)(?:^|;)\s*(?:alter|attach|change|connect|grant|set"
     r"|create\s+(?!(?:or\s+replace\s+)?(?:\w+\s+)?(?:function|index|procedure|table|view)\b))\b"
 )
-_DEFINED = re.compile(rf"(?i)\b([a-z][\w.]{{0,80}})\s{{0,9}}(?:=>?|\bto\b)?\s{{0,9}}'(?!{_BY_NAME})[^']")
+_DEFINED = re.compile(rf"(?i)\b([a-z][\w.]{{0,80}})\s{{0,9}}(?:=>?|\bto\b)?\s{{0,9}}'(?!{_BY_NAME})([^']+)")
 _CONNECTS = re.compile(
     r"(?i)'(?=[^']*\b(?:data source|database|dbname|driver|host|hostaddr|port|server|uid|user)\s?=)"
     rf"(?:[^']*[\s;&?])?(?:password|passwd|pwd|secret|token)\s?=\s?(?!{_BY_NAME})[^\s;&']"
@@ -91,7 +92,11 @@ _HEADER = re.compile(
     rf"([\w-]{{1,80}}):\s*(?:(?:basic|bearer|token)\s+)?(?!{_BY_NAME}|(?i:basic|bearer)\b)\S"
 )
 _HEADERS = ("-H", "--header", "--headers")
-_PAIRS = {"curl": ("-u", "-U", "-b", "--user", "--proxy-user"), "http": ("-a",), "https": ("-a",)}
+_PAIRS = {
+    "curl": ("-u", "-U", "-b", "--user", "--proxy-user"),
+    "http": ("-a", "--auth"),
+    "https": ("-a", "--auth"),
+}
 """Options of programs that take USER:PASSWORD, or a cookie."""
 _ALONE = {
     **dict.fromkeys(("cqlsh", "mongo", "mongodump", "mongorestore", "mongosh", "sshpass"), "-p"),
@@ -114,6 +119,17 @@ def is_secret(name: str) -> bool:
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().rstrip("0123456789_-. ")
     words = re.split(r"[^a-z0-9]+", spaced)
     return words[-1] in _LAST_WORDS or "".join(words).endswith(_JOINED)
+
+
+def is_secret_setting(name: str, value: str) -> bool:
+    """Whether a setting, or an option of a program, holds a secret. One called auth names a method."""
+    return not re.search(r"(?i)(?:^|[^a-z])auth$", name) and _holds_secret(name, value)
+
+
+def _holds_secret(name: str, value: str) -> bool:
+    """Whether a value of that name is a secret: not one as on or off, and of numbers only a password."""
+    number = re.fullmatch(r"-?\d+(?:\.\d+)?", value) and not re.search(r"(?i)pass|secret|pwd?$", name)
+    return is_secret(name) and not number and not re.fullmatch(r"(?i)on|off|none|true|false", value)
 
 
 def environment_variable(text: object) -> str:
@@ -192,8 +208,9 @@ def carries_secret(text: str) -> bool:
     if _DEFINES.search(text):
         if re.search(r"(?i)\battach\b", text) and _ASSIGNED.search(text):
             return True
-        found += _DEFINED.findall(text)
-    return any(map(is_secret, found))
+        if any(is_secret_setting(name, value) for name, value in _DEFINED.findall(text)):
+            return True
+    return any(_holds_secret(name, value) for name, value in found)
 
 
 def tells_secret(word: str, before: str) -> bool:
@@ -203,8 +220,8 @@ def tells_secret(word: str, before: str) -> bool:
     option, _, given = word.partition("=") if word.startswith("--") else (before, "", word)
     assigned = re.match(r"([\w.-]+)=", given)
     value = given[assigned.end() :] if assigned is not None else given
-    secret = (option.startswith("-") and is_secret(option)) or (
-        assigned is not None and is_secret(assigned[1])
+    secret = (option.startswith("-") and is_secret_setting(option, value)) or (
+        assigned is not None and is_secret_setting(assigned[1], value)
     )
     told = secret and bool(value) and word != option and not option.endswith("-env")
     told = told and re.match(_BY_NAME, value) is None
@@ -238,7 +255,8 @@ def _short_option(program: str, word: str, before: str) -> bool:
     """Whether an option of one letter, of a program that is known, tells a secret."""
     options = _PAIRS.get(program, (_ALONE.get(program) or _ATTACHED.get(program, "") or "-",))
     for option in options:
-        value = word.removeprefix(option).removeprefix("=") if word.startswith(option) else ""
+        begins = word.startswith(f"{option}=" if option.startswith("--") else option)
+        value = word.removeprefix(option).removeprefix("=") if begins else ""
         if before == option and program not in _ATTACHED:
             value = word
         if program in _PAIRS:
