@@ -48,13 +48,13 @@ _JOINED = (
 )
 """Ends of names, without what stands between their words."""
 _REFERENCE = re.compile(r"\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
-_BY_NAME = r"(?:\{env(?::[A-Za-z_]\w*)?\}|\$[A-Za-z_{(])"
-"""What a secret is said by that is in a variable: ours (see `_colonless`), or one that a shell fills in."""
+_BY_NAME = r"\{env(?::[A-Za-z_]\w*)?\}"
+"""What a secret is said by that is in a variable; without a colon by `_colonless`."""
 _LEAST_SECRET, _LEAST_PART = 3, 6
 """Letters: what is shorter stands in any text."""
 _NAMED: set[str] = set()
 """Variables that texts of this process name."""
-_CUT = re.compile(r"\.\.\.|…|\W*\Z")
+_CUT = re.compile(r"\.\.\.|…|\W{0,9}\Z")
 """What follows the beginning of a value that somebody has cut."""
 _FREE = ("command", "complaints", "error", "message", "note", "notes", "relay", "settings")
 """Keys of a record below which are free texts; all others are words of Venturi's, names and figures."""
@@ -110,6 +110,15 @@ _ATTACHED = dict.fromkeys(
 )
 _OF_SSHPASS = ("-p", "-f", "-d", "-P")
 """Its options with a value: another word is the program that it starts."""
+_SHELLS = ("ash", "bash", "busybox", "dash", "ksh", "runuser", "sh", "su", "zsh")
+"""What runs the word behind -c as a script; the next ones any word."""
+_FAR_SHELLS = ("eval", "ssh", "watch")
+_FILLED_IN = re.compile(r"\$(?:\w+|[{(@*])")
+"""What a shell fills in: nobody else does, so elsewhere it is the secret itself."""
+_RUNS = re.compile(
+    rf"(?<![\w.-])(?:(?:{'|'.join(_SHELLS)})\s(?:[^;|&]{{0,200}}\s)?-\w{{0,9}}c|{'|'.join(_FAR_SHELLS)})\s"
+)
+"""A command, not yet split, that runs the rest as a script."""
 _NEXT = "\0"
 """A word between two commands of a script."""
 
@@ -238,12 +247,16 @@ def tells_secret(word: str, before: str) -> bool:
 def command_tells_secret(words: Sequence[str]) -> bool:
     """Whether one of a command's words tells a secret, or one of a script among them."""
     program, words = "", [_colonless(word) for word in words]
+    shell, far = False, False
     for word, before in zip(words, ["", *words], strict=False):
+        if far or (shell and re.fullmatch(r"-\w*c", before)):
+            word = _FILLED_IN.sub("{env}", word)
         if tells_secret(word, before) or _short_option(program, word, before):
             return True
         if command_tells_secret(_script(word)):
             return True
         name = PurePath(word).name
+        shell, far = shell or name in _SHELLS, far or name in _FAR_SHELLS
         if name in _PAIRS or name in _ALONE or name in _ATTACHED:
             program = name
         elif word == _NEXT or (program == "sshpass" and word[:1] != "-" and before not in _OF_SSHPASS):
@@ -279,8 +292,11 @@ def _script(word: str) -> list[str]:
 
 
 def _colonless(text: str) -> str:
-    """A text whose references have no colon, which would separate a user from a password."""
-    return _REFERENCE.sub("{env}", text)
+    """A text whose references, and those that a shell in it fills in, have no colon, which would separate a
+    user from a password."""
+    text = _REFERENCE.sub("{env}", text)
+    script = runs.end() if (runs := _RUNS.search(text)) else len(text)
+    return text[:script] + _FILLED_IN.sub("{env}", text[script:])
 
 
 def without_secrets(text: str) -> str:
