@@ -44,7 +44,7 @@ from support.secret import (
 )
 from venturi import cli
 from venturi.cli.flags import command_line
-from venturi.common.credentials import carries_secret, command_tells_secret
+from venturi.common.credentials import carries_secret, command_tells_secret, named, without_named
 from venturi.common.errors import VenturiError
 from venturi.store.importers.files import import_files
 from venturi.targets.urls import check_url
@@ -130,6 +130,18 @@ def test_a_secret_in_free_text(line: str) -> None:
     wanted, kind, text = line.split(" ", 2)
     found = command_tells_secret(shlex.split(text)) if kind == "command" else carries_secret(text)
     assert found is (wanted == "refused")
+
+
+def test_only_free_texts_of_a_record_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"MY_A": "none", "MY_B": "/home/user", "MY_C": "count", "MY_D": "postgres"}
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    named([f"{{env:{name}}}" for name in values])
+    record = {"outcome": "none", "verification": {"achieved": "count"}, "data": "/home/other/data"}
+    said = {"error": {"kind": "postgres", "message": "at /home/other/data: /home/user, then '/home/us'"}}
+    masked = {"error": {"kind": "postgres", "message": "at /home/other/data: ***, then '***'"}}
+    assert without_named(record | said) == record | masked
+    assert without_named({"settings": {"a": "xpostgres"}}) == {"settings": {"a": "x***"}}
 
 
 @pytest.mark.parametrize("line", (SECRETS / "stored.txt").read_text().splitlines())

@@ -12,7 +12,7 @@ import typer
 from venturi.cli import serve_flags as flags
 from venturi.cli import serving
 from venturi.common import signals
-from venturi.common.credentials import INSTEAD, filled, is_secret, named
+from venturi.common.credentials import INSTEAD, filled, is_secret_setting, named
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.say import say
 from venturi.targets.system import PORTS, SERVERS
@@ -202,7 +202,7 @@ def _setting(text: str) -> tuple[str, str]:
     name, value = name.strip(), value.strip()
     if not equals or not name or not text.isprintable():
         raise VenturiError(f"--set {text}: must be written NAME=VALUE")
-    if is_secret(name) and not named(value):
+    if is_secret_setting(name, value) and not named(value):
         raise VenturiError(f"--set {name}: its value would be shown", hint=INSTEAD)
     try:
         filled(value)

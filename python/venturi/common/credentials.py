@@ -25,6 +25,7 @@ __all__ = [
     "environment_variable",
     "filled",
     "is_secret",
+    "is_secret_setting",
     "masked",
     "named",
     "not_set",
@@ -47,14 +48,16 @@ _JOINED = (
 )
 """Ends of names, without what stands between their words."""
 _REFERENCE = re.compile(r"\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
-_BY_NAME = r"(?:\{env:[A-Za-z_]\w*\}|\$[A-Za-z_{(])"
-"""What a secret is said by that is in a variable: ours, or one that a shell fills in."""
+_BY_NAME = r"\{env(?::[A-Za-z_]\w*)?\}"
+"""What a secret is said by that is in a variable; without a colon by `_colonless`."""
 _LEAST_SECRET, _LEAST_PART = 3, 6
 """Letters: what is shorter stands in any text."""
 _NAMED: set[str] = set()
 """Variables that texts of this process name."""
-_TOLD_WORDS = ("outcome", "kind")
-"""Keys of a record whose values are words of Venturi's."""
+_CUT = re.compile(r"\.\.\.|…|\W{0,9}\Z")
+"""What follows the beginning of a value that somebody has cut."""
+_FREE = ("command", "complaints", "error", "message", "note", "notes", "relay", "settings")
+"""Keys of a record below which are free texts; all others are words of Venturi's, names and figures."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CONVENTIONAL = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}:/{0,3}")
@@ -71,15 +74,16 @@ _ASSIGNED = re.compile(
 )
 _AUTHORIZATION = re.compile(
     r"(?i)\b(?:proxy-)?authorization\\?['\"]?\s{0,9}[:=]\s{0,9}\\?['\"]?"
-    rf"(?:(?:basic|bearer|token|apikey|digest|negotiate)\s+)?(?!{_BY_NAME}|(?:basic|bearer|token)\b)[^\s'\"]"
+    rf"(?:(?:basic|bearer|token|apikey|digest|negotiate)\s+(?!{_BY_NAME}|(?:and|auth|basic|bearer|or|token)\b)"
+    r"[^\s'\"]|(?=[\w.~+/-]{0,200}\d)[\w.~+/-]{8})"
 )
-_JSON = re.compile(rf"['\"]([\w.-]{{1,80}})\\?['\"]\s{{0,9}}:\s{{0,9}}\\?['\"](?!{_BY_NAME})[^\s'\"\\]")
-_PARAMETER = re.compile(rf"[?&]([\w.-]{{1,80}})=(?!{_BY_NAME})[^\s&'\"]")
+_JSON = re.compile(rf"['\"]([\w.-]{{1,80}})\\?['\"]\s{{0,9}}:\s{{0,9}}\\?['\"](?!{_BY_NAME})([^\s'\"\\]+)")
+_PARAMETER = re.compile(rf"[?&]([\w.-]{{1,80}})=(?!{_BY_NAME})([^\s&'\"]+)")
 _DEFINES = re.compile(
     r"(?i)(?:^|;)\s*(?:alter|attach|change|connect|grant|set"
     r"|create\s+(?!(?:or\s+replace\s+)?(?:\w+\s+)?(?:function|index|procedure|table|view)\b))\b"
 )
-_DEFINED = re.compile(rf"(?i)\b([a-z][\w.]{{0,80}})\s{{0,9}}(?:=>?|\bto\b)?\s{{0,9}}'(?!{_BY_NAME})[^']")
+_DEFINED = re.compile(rf"(?i)\b([a-z][\w.]{{0,80}})\s{{0,9}}(?:=>?|\bto\b)?\s{{0,9}}'(?!{_BY_NAME})([^']+)")
 _CONNECTS = re.compile(
     r"(?i)'(?=[^']*\b(?:data source|database|dbname|driver|host|hostaddr|port|server|uid|user)\s?=)"
     rf"(?:[^']*[\s;&?])?(?:password|passwd|pwd|secret|token)\s?=\s?(?!{_BY_NAME})[^\s;&']"
@@ -88,7 +92,11 @@ _HEADER = re.compile(
     rf"([\w-]{{1,80}}):\s*(?:(?:basic|bearer|token)\s+)?(?!{_BY_NAME}|(?i:basic|bearer)\b)\S"
 )
 _HEADERS = ("-H", "--header", "--headers")
-_PAIRS = {"curl": ("-u", "-U", "-b", "--user", "--proxy-user"), "http": ("-a",), "https": ("-a",)}
+_PAIRS = {
+    "curl": ("-u", "-U", "-b", "--user", "--proxy-user"),
+    "http": ("-a", "--auth"),
+    "https": ("-a", "--auth"),
+}
 """Options of programs that take USER:PASSWORD, or a cookie."""
 _ALONE = {
     **dict.fromkeys(("cqlsh", "mongo", "mongodump", "mongorestore", "mongosh", "sshpass"), "-p"),
@@ -100,6 +108,19 @@ _ALONE = {
 _ATTACHED = dict.fromkeys(
     ("mysql", "mysqladmin", "mysqldump", "mysqlslap", "mariadb", "mariadb-admin", "mariadb-dump"), "-p"
 )
+_OF_SSHPASS = ("-p", "-f", "-d", "-P")
+"""Its options with a value: another word is the program that it starts."""
+_SHELLS = ("ash", "bash", "busybox", "dash", "ksh", "runuser", "sh", "su", "zsh")
+"""What runs the word behind -c as a script; the next ones any word."""
+_FAR_SHELLS = ("eval", "ssh", "watch")
+_FILLED_IN = re.compile(r"\$(?:\w+|[{(@*])")
+"""What a shell fills in: nobody else does, so elsewhere it is the secret itself."""
+_RUNS = re.compile(
+    rf"(?<![\w.-])(?:(?:{'|'.join(_SHELLS)})\s(?:[^;|&]{{0,200}}\s)?-\w{{0,9}}c|{'|'.join(_FAR_SHELLS)})\s"
+)
+"""A command, not yet split, that runs the rest as a script."""
+_NEXT = "\0"
+"""A word between two commands of a script."""
 
 
 def is_secret(name: str) -> bool:
@@ -107,6 +128,17 @@ def is_secret(name: str) -> bool:
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().rstrip("0123456789_-. ")
     words = re.split(r"[^a-z0-9]+", spaced)
     return words[-1] in _LAST_WORDS or "".join(words).endswith(_JOINED)
+
+
+def is_secret_setting(name: str, value: str) -> bool:
+    """Whether a setting, or an option of a program, holds a secret. One called auth names a method."""
+    return not re.search(r"(?i)(?:^|[^a-z])auth$", name) and _holds_secret(name, value)
+
+
+def _holds_secret(name: str, value: str) -> bool:
+    """Whether a value of that name is a secret: not one as on or off, and of numbers only a password."""
+    number = re.fullmatch(r"-?\d+(?:\.\d+)?", value) and not re.search(r"(?i)pass|secret|pwd?$", name)
+    return is_secret(name) and not number and not re.fullmatch(r"(?i)on|off|none|true|false", value)
 
 
 def environment_variable(text: object) -> str:
@@ -147,8 +179,8 @@ def filled(text: str) -> str:
 
 
 def masked(text: str) -> str:
-    """A text without the values of variables that this process' texts name, nor their beginnings: somebody
-    may have cut them."""
+    """A text without the values of variables that this process' texts name, nor their beginnings where
+    somebody may have cut them: at its end, or before dots."""
     values = {value for name in _NAMED if len(value := os.environ.get(name, "").strip()) >= _LEAST_SECRET}
     for value in sorted(values, key=len, reverse=True):
         for form in (value, quote(value, safe=""), json.dumps(value)[1:-1]):
@@ -157,24 +189,26 @@ def masked(text: str) -> str:
         while len(value) > _LEAST_PART and (at := text.find(head, at + 1)) >= 0:
             pairs = zip(value, text[at:], strict=False)
             same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
-            text = text[:at] + HIDDEN + text[at + same :]
+            if _CUT.match(text, at + same):
+                text = text[:at] + HIDDEN + text[at + same :]
     return text
 
 
-def without_named(value: Any) -> Any:
-    """A record with every text in it as `masked` has it."""
+def without_named(value: Any, free: bool = False) -> Any:
+    """A record with every free text in it as `masked` has it."""
     if not _NAMED:
         return value
     if isinstance(value, Mapping):
-        return {key: it if key in _TOLD_WORDS else without_named(it) for key, it in value.items()}
+        return {key: without_named(it, key in _FREE or (free and key != "kind")) for key, it in value.items()}
     if isinstance(value, list | tuple):
-        return [without_named(item) for item in value]
-    return masked(value) if isinstance(value, str) else value
+        return [without_named(item, free) for item in value]
+    return masked(value) if free and isinstance(value, str) else value
 
 
 def carries_secret(text: str) -> bool:
     """Whether a text has a secret in it: a URL with a password, a statement that sets one, the header or the
     field of JSON that holds one. Only what is sure, by `{env:NAME}` everything can be said."""
+    text = _colonless(text)
     if _URL.search(text) or _STATEMENT.search(text) or _AUTHORIZATION.search(text) or _CONNECTS.search(text):
         return True
     found = _JSON.findall(text)
@@ -183,18 +217,20 @@ def carries_secret(text: str) -> bool:
     if _DEFINES.search(text):
         if re.search(r"(?i)\battach\b", text) and _ASSIGNED.search(text):
             return True
-        found += _DEFINED.findall(text)
-    return any(map(is_secret, found))
+        if any(is_secret_setting(name, value) for name, value in _DEFINED.findall(text)):
+            return True
+    return any(_holds_secret(name, value) for name, value in found)
 
 
 def tells_secret(word: str, before: str) -> bool:
     """Whether a word of a command, behind the word `before`, tells a secret. What follows an option that ends
     with -env is the name of a variable."""
+    word, before = _colonless(word), _colonless(before)
     option, _, given = word.partition("=") if word.startswith("--") else (before, "", word)
     assigned = re.match(r"([\w.-]+)=", given)
     value = given[assigned.end() :] if assigned is not None else given
-    secret = (option.startswith("-") and is_secret(option)) or (
-        assigned is not None and is_secret(assigned[1])
+    secret = (option.startswith("-") and is_secret_setting(option, value)) or (
+        assigned is not None and is_secret_setting(assigned[1], value)
     )
     told = secret and bool(value) and word != option and not option.endswith("-env")
     told = told and re.match(_BY_NAME, value) is None
@@ -210,14 +246,21 @@ def tells_secret(word: str, before: str) -> bool:
 
 def command_tells_secret(words: Sequence[str]) -> bool:
     """Whether one of a command's words tells a secret, or one of a script among them."""
-    program = ""
+    program, words = "", [_colonless(word) for word in words]
+    shell, far = False, False
     for word, before in zip(words, ["", *words], strict=False):
+        if far or (shell and re.fullmatch(r"-\w*c", before)):
+            word = _FILLED_IN.sub("{env}", word)
         if tells_secret(word, before) or _short_option(program, word, before):
             return True
         if command_tells_secret(_script(word)):
             return True
         name = PurePath(word).name
-        program = name if name in _PAIRS or name in _ALONE or name in _ATTACHED else program
+        shell, far = shell or name in _SHELLS, far or name in _FAR_SHELLS
+        if name in _PAIRS or name in _ALONE or name in _ATTACHED:
+            program = name
+        elif word == _NEXT or (program == "sshpass" and word[:1] != "-" and before not in _OF_SSHPASS):
+            program = ""
     return False
 
 
@@ -225,7 +268,8 @@ def _short_option(program: str, word: str, before: str) -> bool:
     """Whether an option of one letter, of a program that is known, tells a secret."""
     options = _PAIRS.get(program, (_ALONE.get(program) or _ATTACHED.get(program, "") or "-",))
     for option in options:
-        value = word.removeprefix(option).removeprefix("=") if word.startswith(option) else ""
+        begins = word.startswith(f"{option}=" if option.startswith("--") else option)
+        value = word.removeprefix(option).removeprefix("=") if begins else ""
         if before == option and program not in _ATTACHED:
             value = word
         if program in _PAIRS:
@@ -237,12 +281,22 @@ def _short_option(program: str, word: str, before: str) -> bool:
 
 def _script(word: str) -> list[str]:
     """The words within a word, as a connection's settings or a script has them; none where it has no more."""
-    if not re.search(r"[\s;]", word):
+    # Spaces of shlex: at others, as one that does not break, it splits nothing, and there would be no end.
+    if not re.search(r"[ \t\r\n;]", word):
         return []
+    parted = re.sub(r"[;|&\n]+", f" {_NEXT} ", word)
     try:
-        return shlex.split(word.replace(";", " "))
+        return shlex.split(parted)
     except ValueError:
-        return word.replace(";", " ").split()
+        return parted.split()
+
+
+def _colonless(text: str) -> str:
+    """A text whose references, and those that a shell in it fills in, have no colon, which would separate a
+    user from a password."""
+    text = _REFERENCE.sub("{env}", text)
+    script = runs.end() if (runs := _RUNS.search(text)) else len(text)
+    return text[:script] + _FILLED_IN.sub("{env}", text[script:])
 
 
 def without_secrets(text: str) -> str:
@@ -269,7 +323,7 @@ def _without_password(word: str) -> str:
     if scheme is None:
         return word
     # A user alone may be seen, where it is clear that it is one, and so may a variable's name.
-    user = re.sub(rf":{_BY_NAME}.*", "", word[scheme.end() : end])
+    user = re.sub(rf":{_BY_NAME}.*", "", _colonless(word[scheme.end() : end]))
     alone = scheme[0].endswith("/") and not re.search(":|%(25)*3a", user, re.IGNORECASE)
     return word if alone else word[: scheme.end()] + HIDDEN + word[end:]
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, StrictStr
 
-from venturi.common.credentials import is_secret
+from venturi.common.credentials import is_secret_setting
 from venturi.targets.charrow import GETS, QUERIES
 from venturi.targets.fields import Nullable, Table
 from venturi.targets.setting import SEVERAL, Setting
@@ -35,7 +35,7 @@ def _settings(value: Any) -> Any:
     for word in words:
         if not (found := _SETTING.fullmatch(word)):
             raise ValueError(f'{word!r} is no setting; write "max_threads=4,max_block_size=8192"')
-        if is_secret(found[1]):
+        if is_secret_setting(found[1], found[2]):
             raise ValueError(
                 f"{found[1]} would be stored with the run; ours is told by user and password_env"
             )
