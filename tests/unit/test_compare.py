@@ -609,13 +609,16 @@ def test_ab_that_is_ended_goes_on(number: signal.Signals, tmp_path: Path) -> Non
     out, given = tmp_path / "run", variables(TMPDIR=str(tmp_path))
     with served("flight") as other:
         words = (SERVER, f"flight://{other}", "--threshold", "90%")
-        with subprocess.Popen(command("ab", *words, "--out", out, *MEASURED), env=given) as ab:
+        begun = command("ab", *words, "--out", out, *MEASURED)
+        with (tmp_path / "said").open("w") as said, subprocess.Popen(begun, env=given, stderr=said) as ab:
             wait_until(lambda: (out / "trials.jsonl").exists() and (out / "trials.jsonl").read_bytes())
             family = [*tree(ab.pid)]
             ab.send_signal(number)
         wait_until(lambda: not alive(family))
         assert ab.returncode == (130 if number == signal.SIGTERM else -number)
         assert number == signal.SIGKILL or not [*tmp_path.glob(".*.lock")]
+        again = shlex.join(["venturi", "ab", *words[:2], "--resume", str(out)])
+        assert number == signal.SIGKILL or f"go on with: {again}\n" in (tmp_path / "said").read_text()
         assert '"failed"' not in (out / "trials.jsonl").read_text()
         done = venturi("ab", *words, "--resume", out)
     assert done.returncode == 0 and "of 1 cell" in done.stdout, done.stderr

@@ -371,7 +371,7 @@ def test_pacing_is_left_where_the_ends_are_what_is_slow(text: str, bits: float |
     found = over(text, bits, 0.5, *MOVING, trip_ms=0.1, **FULL)
     assert found.cause is Cause.CORES_FULL, found
     assert not helps or "CUBIC" in found.next[0]
-    (advice,) = [text for text in found.next if "CUBIC in place of BBR" in text] or [""]
+    (advice,) = [text for text in found.next if "CUBIC instead of BBR" in text] or [""]
     assert advice.count("cubic") == helps, found.next
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -85,7 +86,8 @@ def ab(
             words += [word for name, at in found.items() for word in ("--place", f"{name}={at}")]
             if not any(word.partition("=")[0] == "--repeats" for word in words):
                 words += ["--repeats", str(_REPEATS)]
-        code = _measured(words, planned)
+        again = shlex.join(["venturi", "ab", base, head, "--resume", str(made)])
+        code = _measured(words, planned, again)
     if planned:
         raise typer.Exit(code)
     if code not in (ExitCode.OK, ExitCode.TRIALS_FAILED):
@@ -104,12 +106,13 @@ def _places(run: Path) -> dict[str, str]:
     return found
 
 
-def _measured(words: Sequence[str], planned: bool) -> int:
+def _measured(words: Sequence[str], planned: bool, again: str) -> int:
     """The exit code of `venturi run`, a process of its own: its options are those of that, and so are its
     errors. It ends with this one: without its servers each trial would fail, and be kept."""
     with subprocess.Popen(
         [sys.executable, "-m", "venturi", "run", *words],
         stdout=None if planned else subprocess.DEVNULL,
+        env={**os.environ, forms.AGAIN: again},
         start_new_session=True,
         preexec_fn=die_with(os.getpid(), signal.SIGKILL),
     ) as child:

@@ -29,7 +29,7 @@ Examples:
   venturi compare reference:cartesius-localhost reference:cartesius-remote
 The exit code is 8 where a cell is significantly slower by more than the
 threshold, and 5 if trials fail that did not fail in the base, or cells of
-the base are missing.
+the base have no good trial in the run, or are missing there.
 """
 
 

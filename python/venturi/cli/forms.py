@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+AGAIN = "VENTURI_AGAIN"
+"""The variable with the command that goes on with a run, where that is not `venturi run`."""
 AnyRun = Annotated[
     str, typer.Argument(metavar="RUN", help="A run directory, last, or reference:NAME for published figures.")
 ]

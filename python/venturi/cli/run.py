@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -334,13 +335,14 @@ def _write_report(results: Results) -> Path:
 
 def _conclude(ended: RunResult) -> None:
     result = ended.result
+    again = os.environ.get(forms.AGAIN) or f"venturi run --resume {ended.path}"
     if result.interrupted:
-        say("warning", f"interrupted; go on with: venturi run --resume {ended.path}")
+        say("warning", f"interrupted; go on with: {again}")
     elif result.failed:
         reason = next(iter(result.reasons), "")
         others = len(result.reasons) - 1
         more = f" (and {plural(others, 'other reason')})" if others > 0 else ""
         say("error", f"{result.failures()}: {reason}{more}")
         if result.kinds & {"lost", "timeout", "unreachable"} and result.failed < result.trials:
-            say("hint", f"try those again by: venturi run --resume {ended.path} --retry-failed")
+            say("hint", f"try those again by: {again} --retry-failed")
     raise typer.Exit(int(ended.exit_code))

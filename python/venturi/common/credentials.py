@@ -37,7 +37,9 @@ __all__ = [
 ]
 
 HIDDEN = "***"
-INSTEAD = "write {env:NAME} in its place and set that variable: it is filled in when it is used, never stored"
+INSTEAD = (
+    "write {env:NAME} instead; Venturi inserts the variable's value when it uses the text and never stores it"
+)
 _LAST_WORDS = (
     *("auth", "authorization", "bearer", "cookie", "credential", "credentials", "jwt", "pass", "passphrase"),
     *("passwd", "password", "pw", "pwd", "secret", "sig", "signature", "token"),

@@ -194,7 +194,8 @@ def format_duration(nanoseconds: float) -> str:
         minutes, rest = divmod(seconds, 60)
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"
     for suffix, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if nanoseconds >= size:
+        # What rounds up to one of it is told in that.
+        if nanoseconds >= 0.9995 * size:
             return f"{significant(nanoseconds / size)} {suffix}"
     return f"{nanoseconds:.0f} ns"
 

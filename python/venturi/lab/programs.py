@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any
 
-from venturi.common.credentials import INSTEAD, command_tells_secret, masked, named, not_set
+from venturi.common.credentials import command_tells_secret, masked, named, not_set
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.names import listed
 from venturi.common.processes import children, is_ending
@@ -44,7 +44,11 @@ def read(flag: str, text: str) -> list[str]:
     except ValueError as error:
         raise VenturiError(f"{flag}: {error}", hint=f'as in {flag} "iperf3 ..."') from None
     if command_tells_secret(found):
-        raise VenturiError(f"{flag}: a secret in it is seen by all who may list processes", hint=INSTEAD)
+        raise VenturiError(
+            f"{flag}: Venturi would print or store the secret in it",
+            hint="write {env:NAME}; or let the program read the variable itself, which also hides it "
+            "from `ps`",
+        )
     for name in named(text):
         if not os.environ.get(name):
             raise VenturiError(f"{flag}: {not_set(name)}")

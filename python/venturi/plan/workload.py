@@ -256,7 +256,7 @@ class Workload(Table):
     duration: Annotated[
         Duration | None,
         Setting(
-            "Time a trial lasts, as 5s, in place of an amount.",
+            "Time a trial lasts, as 5s, instead of an amount.",
             int,
             cell="duration_ns",
             doc=("fixed time: no new batch after it; batches in flight are awaited and counted"),

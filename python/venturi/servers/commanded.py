@@ -36,7 +36,9 @@ class Commanded:
         except ValueError as error:
             raise VenturiError(f"{command}: {error}") from None
         if command_tells_secret(self._words):
-            raise VenturiError("a secret in the command of a server is shown by errors", hint=INSTEAD)
+            raise VenturiError(
+                "the secret in this server command could appear in error messages", hint=INSTEAD
+            )
         if not any(PORT in word for word in self._words):
             raise VenturiError(
                 f"{command}: neither a URL nor a command with {PORT}, where it takes its port",

@@ -79,4 +79,4 @@ def _table(connection: Any, query: str) -> pa.Table:
             return connection.sql(query).to_arrow_table()
     except duckdb.Error as error:
         raise VenturiError(f"the query fails: {' '.join(str(error).split())}", ExitCode.USAGE) from None
-    raise VenturiError("one query is answered, which begins with select or with")
+    raise VenturiError("expected one query that begins with SELECT or WITH")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from venturi.analysis.cells.ceilings import Limits, Moved, binding, share, why_passed
+from venturi.analysis.cells.ceilings import COMMITS, Limits, Moved, binding, share, why_passed
 from venturi.analysis.cells.figures import (
     ENDS,
     IN_ROWS,
@@ -96,6 +96,17 @@ class Cell:
     @cached_property
     def batches(self) -> Quantity:
         return _quantity((per_second(r, "batches") for r in self.records), "batches/s")
+
+    def limit(self, name: str) -> Quantity:
+        """One of `ceilings` as people count it: commits a second, of one connection; others in bytes."""
+        found = self.ceilings[name]
+        batches, speed = self.batches.value, self.throughput.value
+        if name != COMMITS or not batches or not speed:
+            return found
+        p = self.parameters
+        each = batches / speed / float(p.get("streams") or 1) / float(p.get("in_flight") or 1)
+        value, low, high = (None if v is None else v * each for v in (found.value, found.low, found.high))
+        return Quantity(value, low, high, "commits/s")
 
     @cached_property
     def interval(self) -> Quantity:

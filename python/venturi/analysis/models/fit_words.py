@@ -142,7 +142,7 @@ def measured(one: AxisFit) -> list[str]:
         rate = Quantity(one.each, unit=one.unit)
         out.append(f"{curves.linear(one.curve, partial(several, one.axis))}, {rate} each")
     if one.knee_between is not None and (one.fit is None or one.knee is not None):
-        out.append(f"measured: 90 % of the highest median is reached {_between(one)}")
+        out.append(f"measured knee (90 % of the highest median): {_between(one)}")
     out.append(shape(one))
     return [text for text in out if text]
 

@@ -60,6 +60,10 @@ class Cause(Name):
         "schedule-kept", "schedule", "The rate that was asked for was moved, with time to spare.",
         ("offered_batches_per_second", "kept", "late", "spare"), ("rate",),
     )  # fmt: skip
+    LINK_RELAY = (
+        "link-relay", "load-generator", "The relay of --link, a process of Venturi's, can pass on no more.",
+        ("busy", "cores", "relay_share", "thread_busy", "cpu_cores"), ("link",),
+    )  # fmt: skip
     OWN_WORK = (
         "own-work", "load-generator", "The client's workers mostly do what no other client would have to do.",
         ("occupancy", "own_share", "handicap_ns"),
@@ -73,10 +77,6 @@ class Cause(Name):
     CLOCK_READING = (
         "clock-reading", "load-generator", "Reading the clock takes a visible part of the trial.",
         ("clock_share",), ("handicap", "verify", _BATCHES, *_STREAMS, "generate", "messages"),
-    )  # fmt: skip
-    LINK_RELAY = (
-        "link-relay", "load-generator", "The relay of --link, a process of Venturi's, can pass on no more.",
-        ("busy", "cores", "relay_share", "thread_busy", "cpu_cores"), ("link",),
     )  # fmt: skip
     CORES_FULL = (
         "cores-full", "cores", "All CPUs that an end may use are busy with the work of the two ends.",
@@ -143,15 +143,15 @@ class Cause(Name):
         "driver-waits", "stage", "The calls of a driver take the time, and mostly wait: for its database.",
         ("occupancy", "calls", "cpu_cores", "server_cpu_cores", "run_delay"), (*_STREAMS, _BATCHES),
     )  # fmt: skip
+    CIPHER_REACHED = (
+        "cipher-reached", "stage", "An end's workers encrypt or decrypt nearly what their cores can.",
+        ("cipher_share",), _STREAMS,
+    )  # fmt: skip
     STAGE_BUSY = (
         "stage-busy", "stage", "One end's workers work all of their time; those of the other wait for them.",
         ("occupancy", "handicap_ns"),
         (*_STREAMS, *_CODECS, _BATCHES, "verify", "statement", "messages", "generate", "durable",
          "method", *_COMMITS),
-    )  # fmt: skip
-    CIPHER_REACHED = (
-        "cipher-reached", "stage", "An end's workers encrypt or decrypt nearly what their cores can.",
-        ("cipher_share",), _STREAMS,
     )  # fmt: skip
     LINK_FULL = (
         "link-full", "link", "The link that was made for the cell carries what it can.",
@@ -183,13 +183,13 @@ class Cause(Name):
         "disk-ceiling", "disk", "The result is what the disk writes in order.",
         ("disk_share",), (_BATCHES, *_COMMITS, *_STREAMS, "durable"),
     )  # fmt: skip
-    DISK_COMMITS = (
-        "disk-commits", "disk", "Each batch waits for its commit, and the disk does few more one by one.",
-        ("commit_share", "commits_per_second"), (_BATCHES, *_COMMITS, *_STREAMS, "durable"),
-    )  # fmt: skip
     MEMORY_BANDWIDTH = (
         "memory-bandwidth", "memory", "Payload moves nearly as fast as memory can be copied.",
         ("memory_copy_share", "payload_bytes_per_second"), (_BATCHES, "verify"),
+    )  # fmt: skip
+    DISK_COMMITS = (
+        "disk-commits", "disk", "Each batch waits for its commit, and the disk does few more one by one.",
+        ("commit_share", "commits_per_second"), (_BATCHES, *_COMMITS, *_STREAMS, "durable"),
     )  # fmt: skip
     LITTLE_IN_FLIGHT = (
         "little-in-flight", "flow-control", "Nothing is busy: few batches are in flight, each takes long.",
@@ -356,7 +356,8 @@ class Why(Name):
     )
     TRACE_SERVER = (
         "trace-server",
-        "what it waits for, on its host during a trial: strace -f -c -p PID, of Python py-spy dump --pid PID",
+        "see what it waits for, on its host during a trial: strace -f -c -p PID (Python: py-spy dump "
+        "--pid PID)",
     )
     PROFILE_PROGRAM = (
         "profile-program",
@@ -381,7 +382,7 @@ class Why(Name):
     NO_CROSS = "no-cross", "the link without the traffic of others"
     STREAMS_HIDE = "streams-hide", "more {stream}s, of which each loses a little: some {needed} fill the link"
     OTHER_CONTROL = "other-control", "BBR, which does not slow down for single losses"
-    NO_PACING = "no-pacing", "CUBIC in place of BBR, whose pacing may be what is slow over so fast a link"
+    NO_PACING = "no-pacing", "CUBIC instead of BBR, whose pacing may be what is slow over so fast a link"
     DISK_LIMIT = "disk-limit", "what the disk can do"
     FASTER_DISK = "faster-disk", "a faster disk at the {end}"
     NO_WINDOW = "no-window", "no HTTP/2 limit"
@@ -405,12 +406,12 @@ class Why(Name):
     HIGHER_RATE = "higher-rate", "a higher rate"
     CLOSED_LOOP = "closed-loop", "the limit itself, closed loop"
     CHEAPER_COMMITS = "cheaper-commits", "what commits cost, by not waiting for the disk"
-    WRITE_AHEAD_LOG = "write-ahead-log", "a log in place of rewritten pages"
+    WRITE_AHEAD_LOG = "write-ahead-log", "a log instead of rewritten pages"
     OTHER_STATEMENTS = "other-statements", "{statement} statements, which cost client and server otherwise"
     STAGING_TABLE = "staging-table", "a staging table and one merge a batch"
     STATEMENTS_AHEAD = "statements-ahead", "statements built before the clock starts"
     MESSAGES_AHEAD = "messages-ahead", "messages made before the clock starts"
-    WHOLE_ROWS = "whole-rows", "whole rows in place of single values"
+    WHOLE_ROWS = "whole-rows", "whole rows instead of single values"
     NO_FSYNC = "no-fsync", "what durability costs, by not waiting for the disk"
     NO_LOG = "no-log", "what its log costs, by keeping none"
     MEND = "mend", "mend what made them fail"

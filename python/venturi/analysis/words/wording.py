@@ -35,7 +35,7 @@ def rate(value: float) -> str:
 def rows_rate(value: float) -> str:
     """`143 krows/s`, `1.4 Mrows/s`: three digits, for a figure that stands inside a sentence."""
     for unit, factor in (("Mrows/s", 1e6), ("krows/s", 1e3)):
-        if value >= factor:
+        if value >= 0.9995 * factor:
             return f"{significant(value / factor)} {unit}"
     return f"{significant(value)} rows/s"
 

@@ -19,5 +19,5 @@ def check_http(workload: Workload, target: Target, where: Any) -> None:
         raise ScenarioError(
             f"{where('target', 'body')}: the length is said before the body is sent, and a duration ends it "
             "at any row",
-            hint="--rows-per-stream 10M in place of the duration, or --body chunked",
+            hint="--rows-per-stream 10M instead of the duration, or --body chunked",
         )

@@ -96,12 +96,12 @@ def _amount(workload: Workload, where: Any) -> None:
     if workload.data == "archive" and workload.duration is not None:
         raise ScenarioError(
             f"{where('workload', 'duration')}: archives are made for the run, and must know how long to be",
-            hint="give points_per_stream, or bytes_per_stream, in place of a duration",
+            hint="give points_per_stream or bytes_per_stream instead of a duration",
         )
     if workload.generate == "ahead" and workload.duration is not None:
         raise ScenarioError(
             f"{where('workload', 'generate')}: nobody knows ahead how many points a duration takes",
-            hint="give points_per_stream in place of a duration, or generate inline",
+            hint="give points_per_stream instead of a duration, or generate inline",
         )
 
 

@@ -89,7 +89,7 @@ def _document(results: Results, cell: Cell) -> dict[str, Any]:
         "limits": [
             [
                 plain(x.name),
-                x.rate.text(cells_text.unit_of(cell)),
+                x.rate.text(cells_text.unit_of(cell, x.rate)),
                 round(x.share.value, 4) if x.share.value is not None else None,
                 x.binding,
                 " ".join(text for text in (x.margin and f"{x.margin} %", x.mark) if text),

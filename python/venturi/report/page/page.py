@@ -148,8 +148,8 @@ def _card(results: Results, operation: str, cells: list[Cell]) -> dict[str, Any]
         return {"operation": operation, "figure": ""}
     fastest = speed(top, cells)
     unit = pick_unit(fastest.unit, [fastest.value])
-    limit_unit = cell_text.unit_of(top)
     lowest = next((x.rate for x in cell_text.limits(top) if x.binding), top.ceiling)
+    limit_unit = cell_text.unit_of(top, lowest)
     verdict = results.verdicts.get(top.name)
     return {
         "operation": operation,

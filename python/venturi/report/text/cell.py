@@ -180,7 +180,7 @@ def limits(cell: Cell) -> list[Limit]:
     found = [
         Limit(
             name,
-            _counted(cell, rate),
+            _counted(cell, cell.limit(name)),
             cell.shares.get(name, nothing),
             name == cell.binding,
             name in cell.passed,
@@ -192,17 +192,19 @@ def limits(cell: Cell) -> list[Limit]:
 
 
 def _counted(cell: Cell, rate: Quantity) -> Quantity:
-    """A limit (B/s) in what the cell is counted in."""
+    """A limit in what the cell is counted in; commits as they are."""
     width = cell.row_bytes
-    if not cell.in_rows or not width or rate.value is None:
+    if rate.unit != "B/s" or not cell.in_rows or not width or rate.value is None:
         return rate
     low, high = (None if v is None else v / width for v in (rate.low, rate.high))
     return Quantity(rate.value / width, low, high, f"{cell.noun}s/s")
 
 
-def unit_of(cell: Cell) -> str:
-    """The unit in which this cell's limits are told."""
-    found = [limit.rate for limit in limits(cell)]
+def unit_of(cell: Cell, told: Quantity) -> str:
+    """The unit in which this limit of a cell is told: all of bytes or rows have the same."""
+    if told.unit == "commits/s":
+        return told.unit
+    found = [limit.rate for limit in limits(cell) if limit.rate.unit != "commits/s"]
     unit = f"{cell.noun}s/s"
     if not cell.in_rows or any(rate.unit != unit for rate in found):
         return "MB/s"
@@ -377,8 +379,8 @@ def lines(results: Results, cell: Cell, width: int) -> list[tuple[str, str]]:
     if found.limits:
         out.append(("bold", "limits (share of each: median over the repeats)"))
         wide = max(len(limit.name) for limit in found.limits)
-        unit = unit_of(cell)
         for limit in found.limits:
+            unit = unit_of(cell, limit.rate)
             lowest = "<- lowest" if limit.binding else ""
             mark = "".join(f"  {text}" for text in (limit.margin, lowest, limit.mark) if text)
             share = pipeline.percent(limit.share.value) if limit.share.value is not None else ""

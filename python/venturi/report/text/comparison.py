@@ -114,8 +114,12 @@ def summary(found: Comparison) -> list[str]:
     if beyond:
         out.append(f"beyond the threshold of {threshold(found)}: {_cells(len(beyond))}")
     failing = [r for r in found.rows if r.newly_failing]
-    if failing:
-        out.append(f"trials of {_cells(len(failing))} fail that did not fail in the base")
+    anew = sum(1 for r in failing if r.run.failed and not r.base.failed)
+    if anew:
+        out.append(f"trials of {_cells(anew)} fail that did not fail in the base")
+    if empty := len(failing) - anew:
+        have = "has" if empty == 1 else "have"
+        out.append(f"{_cells(empty)} of the base {have} no good trial in this run")
     if found.gone:
         out.append(f"{_cells(len(found.gone))} of the base are missing; --force compares the others alone")
     return out + _shift(found)

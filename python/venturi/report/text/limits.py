@@ -121,7 +121,7 @@ def print_table(
         for part in textwrap.wrap(text, room, subsequent_indent=" " * indent, break_on_hyphens=False):
             console.print(Text(part, style="dim"))
     if moot:
-        for part in textwrap.wrap(f"no limits: {'; '.join(moot)}", room, break_on_hyphens=False):
+        for part in textwrap.wrap(f"not limits here: {'; '.join(moot)}", room, break_on_hyphens=False):
             console.print(Text(part, style="dim"))
     for line in (*(narrow.text for narrow in last), *packed(codecs)):
         console.print()

@@ -130,10 +130,10 @@ def limit(numbers: Mapping[str, float], fewer: Quantity) -> tuple[str, ...]:
     compared = f"{there} in flight did as much ({fewer}) as {here}"
     if gain is not None:
         change = f"{percent(-gain)} less" if gain < 0 else f"only {percent(gain)} more"
-        compared = f"{there} in flight did {fewer}, {here} {change}"
+        compared = f"{there} in flight: {fewer}; {here} in flight: {change}"
     return (
         compared,
-        *([f"each batch took {more} in place of {less}"] if more and less else []),
+        *([f"each batch took {more} instead of {less}"] if more and less else []),
         "neither the client nor the CPUs are busy, so batches queue in the server: before a lock or its log",
     )
 

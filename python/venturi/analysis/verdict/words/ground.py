@@ -159,9 +159,13 @@ def ground(seen: Seen, hit: Hit | None, agreeing: int | None) -> list[Evidence]:
         share = seen.facts.get(f"share.{name}")
         if share is not None and limit.known:
             passed = (
-                ": more than that was measured, so it is no limit here" if name in seen.cell.passed else ""
+                ": the trial did more than this, so it is not a limit here"
+                if name in seen.cell.passed
+                else ""
             )
-            add(name, f"{percent(share)} of {name} ({limit.text()}){passed}")
+            told = seen.cell.limit(name)
+            which = told.text() if told.unit == "commits/s" else f"{name} ({told.text()})"
+            add(name, f"{percent(share)} of {which}{passed}")
     for role, helper in seen.helpers.items():
         if helper.cpu is not None:
             most = helper.busiest_thread
