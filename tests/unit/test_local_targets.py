@@ -91,7 +91,10 @@ def test_a_dead_server_is_started_again_until_it_runs() -> None:
     for _ in range(2):
         with pytest.raises(VenturiError, match="no room"):
             local.ensure()
-    for stop, raises in ((Halted, contextlib.nullcontext()), (KeyboardInterrupt, pytest.raises(KeyboardInterrupt))):
+    for stop, raises in (
+        (Halted, contextlib.nullcontext()),
+        (KeyboardInterrupt, pytest.raises(KeyboardInterrupt)),
+    ):
         with pytest.MonkeyPatch.context() as patch, raises:
             patch.setattr(Server, "start", Mock(side_effect=stop))
             local.ensure()
