@@ -368,9 +368,10 @@ def test_who_reads_a_nodes_log_is_no_process_of_it(tmp_path: Path) -> None:
     (tmp_path / "log").touch()
     with contextlib.ExitStack() as ends:
         log = ends.enter_context((tmp_path / "log").open())
-        words = {"executable": "sleep", "stdin": log}
-        names = (("less", {}), ("ray::IDLE", {}), ("less", {"NODE": str(tmp_path)}))
-        started = [subprocess.Popen([name, "600"], env=variables, **words) for name, variables in names]
+        started = [
+            subprocess.Popen([name, "600"], executable="sleep", stdin=log, env={"NODE": value})
+            for name, value in (("less", ""), ("ray::IDLE", ""), ("less", str(tmp_path)))
+        ]
         for one in started:
             ends.callback(one.wait)
             ends.callback(one.kill)
