@@ -81,7 +81,7 @@ def test_one_server_for_all_cells_of_a_system() -> None:
 
 def test_a_dead_server_is_started_again_until_it_runs() -> None:
     local, said = noted()
-    local.start(["mysql://local"])
+    local.start(["mysql://local"], halt=lambda: True)
     local.ensure()
     assert len(Server.made) == 1
     assert local.died("mysql://local") is None is local.died("mysql://h")
