@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -218,7 +219,30 @@ def half_open(server: Handled) -> None:
         client.close()
 
 
-@pytest.mark.parametrize("attack", [given_up, many_connections, costly, half_open])
+def beside_an_upload(server: Handled) -> None:
+    """Who sends rows is not the one that has been silent longest."""
+    server.ask("CREATE TABLE uploaded (b UInt8) ENGINE = Memory")
+    piece = b"100000\r\n" + bytes(2**20) + b"\r\n"
+
+    def arrived(size: int) -> bool:
+        kept = Path(tempfile.gettempdir()).glob("rows-*/rows")
+        return size in [place.stat().st_size for place in kept]
+
+    with socket.create_connection(server.address, HANG_SECONDS) as client:
+        asked = b"POST /?query=INSERT+INTO+uploaded+FORMAT+RowBinary HTTP/1.1\r\n"
+        client.sendall(asked + b"Transfer-Encoding: chunked\r\n\r\n" + piece)
+        wait_until(lambda: arrived(2**20))
+        crowd = [socket.create_connection(server.address, HANG_SECONDS) for _ in range(CONNECTIONS - 1)]
+        client.sendall(piece)
+        wait_until(lambda: arrived(2**21))
+        assert server.ask("SELECT 7") == "7"
+        client.sendall(b"0\r\n\r\n")
+        assert b" 200 " in client.recv(4096)
+    for one in crowd:
+        one.close()
+
+
+@pytest.mark.parametrize("attack", [given_up, many_connections, costly, half_open, beside_an_upload])
 def test_an_attack_harms_no_good_client(handled: Handled, attack: Callable[[Handled], None]) -> None:
     attack(handled)
     assert handled.ask("SELECT 7") == "7"

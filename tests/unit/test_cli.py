@@ -118,6 +118,11 @@ def test_sql_prints_tables(run: Path) -> None:
     assert done.stdout.splitlines()[:2] == ["operation,streams,n,mb_s", "get,1,4,1415.0"]
     done = venturi("sql", run, "select sum(bytes) as b from ceilings", "--format", "json")
     assert json.loads(done.stdout)[0]["b"] > 0
+    done = venturi(
+        "sql", run, "pivot (select operation from trials) on operation using count(*)", "--format", "json"
+    )
+    assert list(json.loads(done.stdout)[0]) == ["get", "put"]
+    assert "explain_key" in venturi("sql", run, "explain from trials", "--format", "json").stdout
 
 
 def test_the_last_run_is_meant_everywhere(tmp_path: Path) -> None:

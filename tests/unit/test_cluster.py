@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import subprocess
@@ -21,7 +22,7 @@ from support.scenarios import scenario
 from venturi.cluster.ray import ray_executor
 from venturi.cluster.ray.ray_executor import RayExecutor, RayHandle
 from venturi.cluster.trial.clock import ONE_MACHINE
-from venturi.cluster.up import access, node, slurm_task
+from venturi.cluster.up import access, node, processes, slurm_task
 from venturi.cluster.up.kubernetes import Pods, manifest
 from venturi.cluster.up.remote import Remote, listed, raise_errors
 from venturi.cluster.up.slurm import Job, script
@@ -361,3 +362,19 @@ def test_without_ray_the_package_is_named(tmp_path: Path) -> None:
     assert "--on needs Ray, which is not installed here" in done.stderr
     assert "pip install 'venturi[cluster]'" in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_who_reads_a_nodes_log_is_no_process_of_it(tmp_path: Path) -> None:
+    (tmp_path / "log").touch()
+    with contextlib.ExitStack() as ends:
+        log = ends.enter_context((tmp_path / "log").open())
+        started = [
+            subprocess.Popen([name, "600"], executable="sleep", stdin=log, env={"NODE": value})
+            for name, value in (("less", ""), ("ray::IDLE", ""), ("less", str(tmp_path)))
+        ]
+        for one in started:
+            ends.callback(one.wait)
+            ends.callback(one.kill)
+        _, rays, ours = (one.pid for one in started)
+        assert sorted(processes.users("NODE", str(tmp_path), str(tmp_path))) == sorted([rays, ours])
+        assert processes.users("NODE", str(tmp_path)) == [ours]

@@ -566,6 +566,10 @@ def test_mistakes_are_named(nights: Path, tmp_path: Path) -> None:
     assert "no two runs of one machine have a cell in common" in venturi("history", tmp_path / "one").stderr
     make_run(tmp_path / "one" / "again", cells(streams=(1,)), repeats=1, samples=False)
     assert "fewer than 10 runs are too few to tell" in said(venturi("history", tmp_path / "one"))
+    # Of a machine that nobody described, and without a good trial.
+    make_run(tmp_path / "one" / "failed", cells(streams=(1,)), repeats=1, fail="streams == 1", environment={})
+    found = json.loads(venturi("history", tmp_path / "one", "--format", "json").stdout)
+    assert {(len(one["points"]), one["unit"]) for one in found} == {(3, "B/s")}
 
 
 # ---- ab: two servers that it starts itself, measured in turns

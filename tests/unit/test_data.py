@@ -84,7 +84,10 @@ def test_csv_plain_and_packed(tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_bytes(text.replace(b",", b"\t"))
     for name in ("t.csv", "t.csv.gz", "t.tsv"):
         assert read_table(str(tmp_path / name)).to_pylist() == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
-    for text, doubt in (("id;v\n0;x\n", "one column, named 'id;v'"), ("0,7\n1,8\n", "columns: 0, 7; if .* '1i c0,c1' FILE")):
+    for text, doubt in (
+        ("id;v\n0;x\n", "one column, named 'id;v'"),
+        ("0,7\n1,8\n", "columns: 0, 7; if .* '1i c0,c1' FILE"),
+    ):
         (tmp_path / "d.csv").write_text(text)
         with pytest.warns(DataWarning, match=doubt):
             read_table(str(tmp_path / "d.csv"))
@@ -120,7 +123,10 @@ def test_files_of_one_name_do_not_meet_on_the_server(tmp_path: Path) -> None:
 def test_the_largest_row_is_looked_for_among_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "memory_limit", lambda: 10**7)
     pq.write_table(pa.table({"n": range(20_000)}), tmp_path / "t.parquet")
-    with DataStore() as store, pytest.raises(ScenarioError, match="row of the first 10,000 is number 1, of 9 B"):
+    with (
+        DataStore() as store,
+        pytest.raises(ScenarioError, match="row of the first 10,000 is number 1, of 9 B"),
+    ):
         store.prepare(str(tmp_path / "t.parquet"), 10**6)
 
 

@@ -81,7 +81,7 @@ def test_one_server_for_all_cells_of_a_system() -> None:
 
 def test_a_dead_server_is_started_again_until_it_runs() -> None:
     local, said = noted()
-    local.start(["mysql://local"])
+    local.start(["mysql://local"], halt=lambda: True)
     local.ensure()
     assert len(Server.made) == 1
     assert local.died("mysql://local") is None is local.died("mysql://h")
@@ -91,7 +91,10 @@ def test_a_dead_server_is_started_again_until_it_runs() -> None:
     for _ in range(2):
         with pytest.raises(VenturiError, match="no room"):
             local.ensure()
-    for stop, raises in ((Halted, contextlib.nullcontext()), (KeyboardInterrupt, pytest.raises(KeyboardInterrupt))):
+    for stop, raises in (
+        (Halted, contextlib.nullcontext()),
+        (KeyboardInterrupt, pytest.raises(KeyboardInterrupt)),
+    ):
         with pytest.MonkeyPatch.context() as patch, raises:
             patch.setattr(Server, "start", Mock(side_effect=stop))
             local.ensure()

@@ -38,8 +38,8 @@ from venturi.engine.executor import CoreExecutor
 from venturi.measure import preflight
 from venturi.measure.ceiling_probes import Probe, Prober, probes
 from venturi.plan.cell import Cell
-from venturi.servers.commanded import Commanded
 from venturi.report.page import page as html_page
+from venturi.servers.commanded import Commanded
 from venturi.servers.local import LocalTargets
 from venturi.servers.local_store import Settings
 from venturi.servers.reference import ReferenceServer

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 
-_RENAMED = "ray"
-"""How the names begin that Ray's processes give themselves: `ray::DashboardAgent`, `ray-dashboard`."""
+_RENAMED = ("ray::", "ray-dashboard-")
+"""How the names begin that Ray's processes give themselves: `ray::DashboardAgent`."""
 
 
 def boot() -> str:

@@ -313,7 +313,12 @@ def _cpu(end: Any, seconds: float, at_server: bool) -> dict[str, Any] | None:
 
 def _stream(index: int, row: Any, sent: bool) -> dict[str, Any] | None:
     """`sent`: what the sender told is taken, as in the sum."""
-    got = (_get(row, "sender") if sent else None) or _get(row, "receiver") or _get(row, "udp") or _get(row, "sender")
+    got = (
+        (_get(row, "sender") if sent else None)
+        or _get(row, "receiver")
+        or _get(row, "udp")
+        or _get(row, "sender")
+    )
     moved, end = _number(got, "bytes"), _number(got, "end")
     if moved is None:
         return None
