@@ -16,6 +16,7 @@ import sqlite3
 import ssl
 import struct
 import threading
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ from support import database as database_support
 from support import flightsql as flightsql_support
 from support import redis as redis_support
 from support.flight import Certificates, ServerProcess, write_ipc
+from support.run import DATA as FILES
 from support.run import command
 from support.secret import HARD
 from support.store import Store
@@ -43,6 +45,7 @@ TABLE = "venturi_behaviour"
 NEEDLE = 7_654_321
 """A value that is in the data once and has a form of its own on the wire."""
 Rows = Sequence[Sequence[Any]]
+TOLD: dict[str, dict[str, Any]] = tomllib.loads((FILES / "systems.toml").read_text())
 
 
 @dataclass
@@ -329,8 +332,8 @@ def _flightsql(certificates: Certificates, place: Path) -> Iterator[Server]:
     with flightsql_support.serving(data, *log_in, password=HARD) as server:
         server.ask("CREATE TABLE needle (id INTEGER, hits INTEGER)")
         server.ask(
-            f"INSERT INTO needle {RANGE} WHERE id < 2000) SELECT id - 1, CASE id - 1 WHEN 1000 THEN "
-            f"{NEEDLE} ELSE id % 7 END FROM r"
+            "INSERT INTO needle WITH RECURSIVE r(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM r "
+            f"WHERE id < 2000) SELECT id - 1, CASE id - 1 WHEN 1000 THEN {NEEDLE} ELSE id % 7 END FROM r"
         )
         yield Server(
             server.url,
@@ -428,23 +431,13 @@ def _ways(operation: str, *options: Mapping[str, Any], **more: Any) -> tuple[Way
     return tuple(Way(operation, given, **more) for given in options or ({},))
 
 
-def _gets(*forms: str, endless: str, **more: Any) -> tuple[Way, ...]:
+def _gets(system: str, *forms: str, **more: Any) -> tuple[Way, ...]:
     """Gets of a database, by each form of its rows on the wire."""
     options = [{"format": form} if form else {} for form in forms]
-    return _ways("get", *options, endless=endless, verified="checksum", **more)
+    return _ways("get", *options, endless=TOLD[system]["endless"], verified="checksum", **more)
 
 
-NO_SERVER = "it runs in this process: there is no server"
-NO_LOGIN = "its store asks nobody who he is"
-NO_TLS = "its protocol has no TLS"
-TELLS_LENGTHS = "its messages have lengths, so one that is short is a broken message, and no lost row"
-LOCAL = {
-    name: NO_SERVER for name in ("fair", "killed", "severed", "strangers", "tls", "credentials", "secrets")
-}
 SIZES = {"upsert": ("--working-set", "1k"), "ingest": ("--hosts", "10")}
-
-
-ROW_OF_THEIRS = "INSERT INTO sales (hits) VALUES (7)"
 
 
 @dataclass(frozen=True)
@@ -476,7 +469,10 @@ class System:
     ours: bool = False
     """Its server is Venturi's, or it is a file."""
     reads: Reads | None = None
-    theirs: tuple[str, ...] = ("CREATE TABLE sales (hits int PRIMARY KEY)", ROW_OF_THEIRS)
+    theirs: tuple[str, ...] = (
+        "CREATE TABLE sales (hits int PRIMARY KEY)",
+        "INSERT INTO sales (hits) VALUES (7)",
+    )
     """Statements that make a table of somebody else's, with one row."""
     shared: bool = False
     """Others use its server too, so its connections are cut where it would be killed."""
@@ -504,261 +500,127 @@ class System:
         return self.ways[0].operation == "upsert" or self.blocks
 
 
-def _store(scheme: str, message: bytes, *options: Mapping[str, Any], **without: str) -> System:
-    return System(
-        partial(_store_server, scheme),
-        _ways("ingest", *options, number=_text),
-        verified="checksum",
-        stranger="the server said|the connection was lost|HTTP: ",
-        quotes=True,
-        message=message,
-        without={"tls": NO_TLS, "credentials": NO_LOGIN, "secrets": NO_LOGIN, **without},
-        ours=True,
-    )
+def _system(name: str, start: Start, *ways: Way, file: pa.Table = None, **more: Any) -> System:
+    """By its table in tests/data/systems.toml."""
+    told = {key: value for key, value in TOLD[name].items() if key != "endless"} | more
+    told["without"] = {one: why for why, names in told.get("without", {}).items() for one in names}
+    if "message" in told:
+        told["message"] = told["message"].encode()
+    if file is not None:
+        told["reads"] = Reads(file, **{key: _fixed(value) for key, value in told["reads"].items()})
+    return System(start, ways, **{key: _fixed(value) for key, value in told.items()})
 
 
-def _clickhouse(engine: str, version: str, *forms: str) -> System:
+def _fixed(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _store(scheme: str, *options: Mapping[str, Any]) -> System:
+    return _system(scheme, partial(_store_server, scheme), *_ways("ingest", *options, number=_text))
+
+
+def _clickhouse(name: str, engine: str, *forms: str) -> System:
     options = [{"format": form} for form in forms]
-    return System(
-        partial(_clickhouse_server, engine),
-        (
-            *_ways("put", *options),
-            *_ways("get", *options, endless="SELECT number FROM system.numbers LIMIT 30000000"),
-            Way("get", {"format": "rowbinary", "split": "key"}, alike=True),
-        ),
-        f"ClickHouse {version}",
-        stranger="HTTP",
-        denied="Code: ",
-        blocks=True,
-        rows=1_000_000,
-        without={"fair": "how much each stream does is known beforehand"},
-        theirs=("CREATE TABLE sales (hits Int64) ENGINE = Log", ROW_OF_THEIRS),
-    )
+    return _system(
+        name, partial(_clickhouse_server, engine),
+        *_ways("put", *options), *_ways("get", *options, endless=TOLD[name]["endless"]),
+        Way("get", {"format": "rowbinary", "split": "key"}, alike=True),
+    )  # fmt: skip
 
 
-SOME = r"after [1-9]\d* rows: .*"
 SMALL: dict[str, pa.Array] = {
     "i8": pa.array([-1, 2, None], pa.int8()),
     "i16": pa.array([-1, 2, None], pa.int16()),
     "at": pa.array([0, 86_399_999_999_999, None], pa.time64("ns")),
 }
-RANGE = "WITH RECURSIVE r(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM r"
-GRPC = "is it a gRPC server|speak HTTP/2|a malformed DATA frame"
-TEXT, INSERT, COUNTER = {"statement": "text"}, {"write": "insert"}, {"write": "counter"}
+TEXT, PREPARED = {"statement": "text"}, {"statement": "prepared"}
+COPY, INSERT, COUNTER = {"method": "copy"}, {"write": "insert"}, {"write": "counter"}
+KINDS = [kind | form for kind in (COUNTER, INSERT) for form in ({}, TEXT)]
 SYSTEMS: dict[str, System] = {
-    "flight": System(
+    "flight": _system(
+        "flight",
         partial(_ours, "flight"),
-        (*_ways("get", {}, {"connections": "shared"}), *_ways("put", {}, {"ack": "batch"})),
-        verified="checksum",
-        stranger=GRPC,
-        denied="the token is wrong",
-        without={"lost": TELLS_LENGTHS},
-        ours=True,
+        *_ways("get", {}, {"connections": "shared"}),
+        *_ways("put", {}, {"ack": "batch"}),
     ),
-    "flightsql": System(
+    "flightsql": _system(
+        "flightsql",
         _flightsql,
-        (
-            Way("put"),
-            *_ways(
-                "get",
-                TEXT,
-                {"statement": "prepared"},
-                endless="SELECT a.id FROM needle AS a, needle AS b, needle AS c",
-                verified="checksum",
-            ),
-        ),
-        "db_name sqlite 3",
-        stranger=GRPC,
-        denied="UNAUTHENTICATED",
-        blocks=True,
-        reads=Reads(
-            _file("d", "t", "o", "u", "f32", "i32", "p", "b"),
-            "SELECT id, hits AS name FROM needle",
-            (
-                f"{RANGE} WHERE id < 9000) SELECT CASE WHEN id > 8900 THEN json('no json') ELSE id END "
-                "AS id FROM r",
-                "malformed JSON",
-            ),
-            "syntax error",
-            "no such table",
-        ),
-        without={
-            "lost": "its rows are in the table when all have come: tests/servers/test_flightsql.py",
-            "fair": "SQLite takes the rows of one put after the other",
-        },
+        Way("put"),
+        *_ways("get", TEXT, PREPARED, endless=TOLD["flightsql"]["endless"], verified="checksum"),
+        file=_file("d", "t", "o", "u", "f32", "i32", "p", "b"),
     ),
-    "http+arrow": System(
+    "http+arrow": _system(
+        "http+arrow",
         partial(_ours, "http+arrow"),
-        (*_ways("get", {}), *_ways("put", {}, {"http_method": "PUT"})),
-        verified="checksum",
-        denied="token|password",
-        without={
-            "lost": TELLS_LENGTHS,
-            "strangers": "who answers by HTTP may well have what is asked for: tests/unit/test_http_arrow.py",
-        },
-        ours=True,
+        *_ways("get", {}),
+        *_ways("put", {}, {"http_method": "PUT"}),
     ),
-    "charrow": System(
+    "charrow": _system(
+        "charrow",
         partial(_ours, "charrow"),
-        _ways("get", {}, {"decoders": 0}, {"encoders": 2, "decoders": 2}),
-        verified="checksum",
-        stranger="is it a charrow server",
-        denied="password",
-        without={"lost": TELLS_LENGTHS},
-        ours=True,
+        *_ways("get", {}, {"decoders": 0}, {"encoders": 2, "decoders": 2}),
     ),
-    "mysql": System(
+    "mysql": _system(
+        "mysql",
         partial(_database, "mariadb"),
-        (
-            *_ways("upsert", TEXT, number=_text),
-            *_ways("upsert", {"statement": "prepared"}),
-            *_gets(
-                "binary", endless=(endless := "SELECT seq, REPEAT('x', 100) AS s FROM seq_1_to_100000000")
-            ),
-            *_gets("text", endless=endless, number=_text),
-        ),
-        "MariaDB 1|MySQL",
-        stranger="speak MySQL's protocol|is it a MySQL server|is a firewall in the way",
-        gone="does the server still run",
-        reads=Reads(
-            _file("o"),
-            "SELECT seq AS id, CONCAT('n', seq) AS name FROM seq_1_to_1000",
-            (
-                "SELECT seq, (SELECT 1 UNION SELECT 1 + (seq > 200000)) AS a FROM seq_1_to_300000",
-                f"{SOME}1242",
-            ),
-            "1064",
-            "1146",
-            rounded=("text",),
-        ),
+        *_ways("upsert", TEXT, number=_text),
+        *_ways("upsert", PREPARED),
+        *_gets("mysql", "binary"),
+        *_gets("mysql", "text", number=_text),
+        file=_file("o"),
         password=f"{HARD} ö",
-        denied=f"error 1045.*is what {WRONG_ENV} holds the password",
     ),
-    "postgres": System(
+    "postgres": _system(
+        "postgres",
         partial(_database, "postgres"),
-        (
-            *_ways("upsert", {}, {"method": "copy"}, number=_big),
-            *_ways("upsert", TEXT, number=_text),
-            Way("upsert", {"synchronous": "off"}, alike=True),
-            Way("upsert", {}, more={"in_flight": 4}, alike=True),
-            *_gets(
-                *("copy", "rows"),
-                number=_big,
-                endless="SELECT generate_series(1, 100000000) AS n, repeat('x', 100) AS s",
-            ),
-        ),
-        "PostgreSQL ",
-        stranger="is it a PostgreSQL server",
-        denied=r"\(28P01\)",
-        reads=Reads(
-            _file("u", "f32", "p", z=pa.array([1, 2, None], pa.timestamp("us", "UTC"))),
-            "SELECT n AS id, 'n' || n AS name FROM generate_series(1, 1000) AS n",
-            ("SELECT 10 / (300000 - n) AS a FROM generate_series(1, 400000) AS n", f"{SOME}division by zero"),
-            r"\(42601\)",
-            r"\(42P01\)",
-        ),
+        *_ways("upsert", {}, COPY, number=_big),
+        *_ways("upsert", TEXT, number=_text),
+        Way("upsert", {"synchronous": "off"}, alike=True),
+        Way("upsert", {}, more={"in_flight": 4}, alike=True),
+        *_gets("postgres", "copy", "rows", number=_big),
+        file=_file("u", "f32", "p", z=pa.array([1, 2, None], pa.timestamp("us", "UTC"))),
     ),
-    "cassandra": System(
+    "cassandra": _system(
+        "cassandra",
         partial(_database, "cassandra"),
-        (
-            *_ways("upsert", COUNTER, INSERT, number=_big),
-            *_ways("upsert", INSERT | TEXT, number=_text),
-            *_ways(
-                "upsert",
-                *(INSERT | form | {"batch": "logged"} for form in ({}, TEXT)),
-                *(
-                    kind | form | {"batch_form": "statement"}
-                    for kind in (COUNTER, INSERT)
-                    for form in ({}, TEXT)
-                ),
-                *({"compression": name} for name in ("lz4", "snappy")),
-                {"token_aware": False},
-                {"partition_key": 1},
-                {"partition_key": 3, "consistency": "all"},
-                {"init": ["SELECT key FROM system.local"]},
-                alike=True,
-            ),
-            *_ways(
-                "upsert",
-                *(kind | form | {"batch": "none"} for kind in (COUNTER, INSERT) for form in ({}, TEXT)),
-                more={"rows_per_batch": 1, "in_flight": 64},
-                alike=True,
-            ),
-            Way("get", alike=True, verified="checksum"),
+        *_ways("upsert", COUNTER, INSERT, number=_big),
+        *_ways("upsert", INSERT | TEXT, number=_text),
+        *_ways(
+            "upsert",
+            *(INSERT | form | {"batch": "logged"} for form in ({}, TEXT)),
+            *(kind | {"batch_form": "statement"} for kind in KINDS),
+            *({"compression": name} for name in ("lz4", "snappy")),
+            {"token_aware": False},
+            {"partition_key": 1},
+            {"partition_key": 3, "consistency": "all"},
+            {"init": ["SELECT key FROM system.local"]},
+            alike=True,
         ),
-        r"Cassandra 5\.",
-        stranger="is it a Cassandra|is a firewall in the way",
-        gone="is the server still running",
-        denied="does not accept the user or the password",
-        without={"users_table": "its counters are in tables apart: tests/servers/test_cassandra.py"},
-        shared=True,
-        reads=Reads(
-            _file("t", "u", "p", t_ms=pa.array([-1, None, 5], pa.timestamp("ms", "UTC")), **SMALL),
-            "SELECT id, name FROM trips",
-            wrong="SELEC",
-            nowhere="venturi.nowhere is not there",
-            splits=("none",),
-            flags=("--page-size", "100"),
+        *_ways(
+            "upsert",
+            *(kind | {"batch": "none"} for kind in KINDS),
+            more={"rows_per_batch": 1, "in_flight": 64},
+            alike=True,
         ),
+        Way("get", alike=True, verified="checksum"),
+        file=_file("t", "u", "p", t_ms=pa.array([-1, None, 5], pa.timestamp("ms", "UTC")), **SMALL),
     ),
-    "redis": System(
-        _redis,
-        _ways("upsert", number=_text),
-        "Redis |Valkey ",
-        stranger="is it a Redis server|is a firewall in the way",
-        gone="is the server still running",
-        denied=f"WRONGPASS.*is what {WRONG_ENV} holds the password",
-        theirs=("HSET sales:x hits 5",),
-    ),
-    "clickhouse": _clickhouse("chdb", "26.", "arrow", "native", "rowbinary"),
-    "clickhouse-2018": _clickhouse("server", "18.16.1", "native", "rowbinary"),
-    "sqlite": System(
+    "redis": _system("redis", _redis, *_ways("upsert", number=_text)),
+    "clickhouse": _clickhouse("clickhouse", "chdb", "arrow", "native", "rowbinary"),
+    "clickhouse-2018": _clickhouse("clickhouse-2018", "server", "native", "rowbinary"),
+    "sqlite": _system(
+        "sqlite",
         _sqlite,
-        (*_ways("upsert", {}, TEXT), *_gets("", endless=f"{RANGE}) SELECT id FROM r")),
-        r"SQLite 3\.",
-        reads=Reads(
-            _file("d", "t", "o", "u", "f32", "i32", "p"),
-            f"{RANGE} WHERE id < 1000) SELECT id, 'n' || id AS name FROM r",
-            (
-                f"{RANGE} WHERE id < 300000) SELECT CASE WHEN id = 250000 THEN abs(-9223372036854775807 - 1) "
-                "ELSE id END AS n FROM r",
-                f"{SOME}integer overflow",
-            ),
-            "syntax error",
-            "no such table",
-        ),
-        without=LOCAL,
-        ours=True,
+        *_ways("upsert", {}, TEXT),
+        *_gets("sqlite", ""),
+        file=_file("d", "t", "o", "u", "f32", "i32", "p"),
     ),
-    "duckdb": System(
-        _duckdb_file,
-        (
-            *_ways("upsert", {}, TEXT, {"method": "copy"}),
-            *_gets("", endless="SELECT i FROM range(9000000000000000) AS r(i)"),
-        ),
-        "DuckDB v",
-        reads=Reads(
-            _file(),
-            "SELECT i AS id, 'n' || i AS name FROM range(1000) AS r(i)",
-            (
-                "SELECT CASE WHEN i < 100000 THEN i ELSE error('no more') END AS v "
-                "FROM range(200000) AS r(i)",
-                "no more",
-            ),
-            "Parser Error",
-            "nowhere",
-        ),
-        without={**LOCAL, **dict.fromkeys(("lost", "altered", "shared"), "one process has its file open")},
-        ours=True,
+    "duckdb": _system(
+        "duckdb", _duckdb_file, *_ways("upsert", {}, TEXT, COPY), *_gets("duckdb", ""), file=_file()
     ),
-    "akumuli": _store(
-        "akumuli",
-        rb"[+:][^\r]*\r\n\+[^\r]*\r\n(?:\*1\r\n)?\+%d[^\r]*\r\n",
-        *({"format": form} for form in ("rows", "values", "dictionary")),
-    ),
-    "opentsdb": _store("opentsdb", rb"[^\n]*%d[^\n]*\n"),
-    "influx": _store("influx", rb"[^\n]*%d[^\n]*\n"),
-    "influx+http": _store("influx+http", b"", lost=TELLS_LENGTHS),
+    "akumuli": _store("akumuli", *({"format": form} for form in ("rows", "values", "dictionary"))),
+    **{scheme: _store(scheme) for scheme in ("opentsdb", "influx", "influx+http")},
 }
 NOT_JUDGED = {
     "empty": "it moves nothing anywhere",

@@ -10,8 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import tomllib
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -25,7 +24,7 @@ from support.draws import draws, slack
 from support.flight import served
 from support.golden import kept
 from support.link import alive, tree
-from support.run import ROOT, command, venturi
+from support.run import DATA, ROOT, command, venturi
 from support.run import environment as variables
 from support.synthetic import ENVIRONMENT, HOSTILE, cells, hostile, imported, make_run
 from support.wait import wait_until
@@ -103,74 +102,22 @@ def used_by_others(busy: float) -> Any:
     return edit
 
 
-@dataclass(frozen=True)
-class Case:
-    """A run beside the base: how it differs, the exit code, and a part of what is said."""
-
-    says: str
-    edit: Any = None
-    words: tuple[str, ...] = ()
-    code: int = 0
-    run: Mapping[str, Any] = field(default_factory=dict)
-
-
-ONE = slower(1.1, "operation == 'put' and streams == 2")
-LATER = environment() | {"started_unix_ns": ENVIRONMENT["started_unix_ns"] + 3 * 3600 * 10**9}
-MATTERS = environment(
-    kernel="6.9.0", governor="powersave", host="bench-7", loadavg=[3.0, 2.0, 1.0],
-    software={"venturi": "0.2.0"}, memory={"total": 64 * 2**30 + 4096},
-    sysctls={"net.core.rmem_max": "4194304", "vm.swappiness": "10"},
-)  # fmt: skip
-WORSE = ExitCode.SLOWER
+def differs(case: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """How the run of a case differs from the base: its edit, and what it is made with."""
+    makers = [(globals()[name], given) for name, *given in case.get("edit", [])]
+    edits = [found(*given) if given else found for found, given in makers]
+    run = case.get("run", {})
+    if "later_hours" in case:
+        began = ENVIRONMENT["started_unix_ns"] + case["later_hours"] * 3600 * 10**9
+        run = run | {"environment": environment() | {"started_unix_ns": began}}
+    if "environment" in case:
+        run = run | {"environment": environment(**case["environment"])}
+    if "all_streams" in case:
+        run = run | {"matrix": cells(streams=tuple(case["all_streams"]))}
+    return chain(*edits) if edits else None, run
 
 
-def unlike(why: str, **changes: Any) -> Case:
-    return Case(why, code=ExitCode.USAGE, run={"environment": environment(**changes)})
-
-
-CASES = {
-    "the same thing twice": Case("0 slower, 0 faster, 6 without a significant difference"),
-    "one slower cell": Case("1 slower, 0 faster, 5 without a significant difference", ONE, code=WORSE),
-    "slower within the threshold": Case("1 slower, 0 faster", ONE, ("--threshold", "20%")),
-    "slower without a threshold": Case("1 slower, 0 faster", ONE, ("--threshold", "0"), WORSE),
-    "faster": Case("0 slower, 2 faster", slower(0.8, "streams == 4")),
-    "a common shift": Case(
-        "6 slower", chain(slower(1.08), slower(1.3, "operation == 'get' and streams == 1")), (), WORSE,
-        {"environment": LATER}),
-    "trials that begin to fail": Case(
-        "1 failed, 0 slower", code=ExitCode.TRIALS_FAILED,
-        run={"fail": "streams == 4 and operation == 'get'"}),
-    "a failing trial before slower cells": Case("6 slower", one_fails, code=ExitCode.TRIALS_FAILED),
-    "trials that were cut off": Case("1 cannot be judged", cut_off, code=ExitCode.TRIALS_FAILED),
-    "one repeat": Case("0 slower, 0 faster, 6 cannot be judged", slower(2.0), run={"repeats": 1}),
-    "two repeats": Case("0 slower, 0 faster, 6 cannot be judged", slower(2.0), run={"repeats": 2}),
-    "unequal repeats": Case("2 slower, 0 faster", slower(1.1, "streams == 2"), (), WORSE, {"repeats": 9}),
-    "another port": Case("0 slower, 0 faster, 6 without a significant difference", other_port),
-    "a setting that is what one compares": Case("6 slower", compressed, code=WORSE),
-    "what matters is marked": Case("0 slower, 0 faster", run={"environment": MATTERS}),
-    "the server's software": Case("0 slower, 0 faster", other_server),
-    "steady": Case("6 slower", slower(1.2), ("--metric", "steady"), WORSE),
-    "latency-p99": Case("6 slower", heavier, ("--metric", "latency-p99"), WORSE),
-    "latency-p50": Case("6 slower", heavier, ("--metric", "latency-p50"), WORSE),
-    "cpu-per-byte": Case("6 dearer", heavier, ("--metric", "cpu-per-byte"), WORSE),
-    "rows where no bytes are known": Case("6 slower", in_rows, code=WORSE),
-    "another CPU": unlike("the client's CPU differs (Model CPU | Other CPU)", cpu="Other CPU"),
-    "fewer cores": unlike("cores differs (8 | 4)", cores={"logical": 4, "physical": 4, "usable": 4}),
-    "another architecture": unlike("architecture differs (x86_64 | aarch64)", architecture="aarch64"),
-    "another system": unlike("the client's system differs (Linux | Darwin)", system="Darwin"),
-    "a virtual machine": unlike("the client's virtualised differs (no | KVM)", virtualised="KVM"),
-    "another CPU, forced": Case(
-        "!! client: CPU", words=("--force",), run={"environment": environment(cpu="Other CPU")}),
-    "verified otherwise": Case("verify differs (checksum | none)", unverified, code=ExitCode.USAGE),
-    "verified otherwise, forced": Case("!! verify: checksum -> none", unverified, ("--force",)),
-    "CPU time that one side knows of the client only": Case(
-        "6 without a significant difference", without_server, ("--metric", "cpu-per-byte")),
-    "cells that only one run has": Case(
-        "only in run: get, 8", code=ExitCode.TRIALS_FAILED, run={"matrix": cells(streams=(2, 8))}),
-    "cells that only one run has, forced": Case(
-        "only in run: get, 8", words=("--force",), run={"matrix": cells(streams=(2, 8))}),
-    "no cell in common": Case("no cell of", code=ExitCode.USAGE, run={"matrix": cells(streams=(16, 32))}),
-}  # fmt: skip
+CASES: dict[str, dict[str, Any]] = tomllib.loads((DATA / "compare.toml").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -178,21 +125,23 @@ def compared(base: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     """What is said of each case; a metric also the other way round."""
     found = {}
     for name, case in CASES.items():
-        run = run_like(tmp_path_factory.mktemp("run"), case.edit, **case.run)
-        done = found[name] = venturi("compare", base, run, *case.words)
+        edit, made = differs(case)
+        words = case.get("words", ())
+        run = run_like(tmp_path_factory.mktemp("run"), edit, **made)
+        done = found[name] = venturi("compare", base, run, *words)
         for name_of in ("stdout", "stderr"):
             text = getattr(done, name_of).replace(f"{run.parent}/", "").replace(f"{base.parent}/", "")
             setattr(done, name_of, text)
-        if "--metric" in case.words:
-            found[f"back: {name}"] = venturi("compare", run, base, *case.words)
+        if "--metric" in words:
+            found[f"back: {name}"] = venturi("compare", run, base, *words)
     return found
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_run_beside_its_base(compared: dict[str, CompletedProcess[str]], name: str) -> None:
     case, done = CASES[name], compared[name]
-    assert done.returncode == case.code
-    assert case.says in " ".join(f"{done.stdout} {done.stderr}".split())
+    assert done.returncode == ExitCode[case.get("code", "ok").upper().replace("-", "_")]
+    assert case["says"] in " ".join(f"{done.stdout} {done.stderr}".split())
     assert f"back: {name}" not in compared or compared[f"back: {name}"].returncode == 0
 
 

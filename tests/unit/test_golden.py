@@ -9,6 +9,7 @@ import shlex
 import shutil
 import statistics
 import tarfile
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -27,35 +28,7 @@ from venturi.store import reference
 
 pytestmark = pytest.mark.usefixtures("servers_in_process")
 
-TYPED = {
-    # Runs that were made by an earlier release, on a machine of two cores.
-    "show-flight": "venturi show flight",
-    "show-charrow": "venturi show charrow",
-    "show-ingest": "venturi show ingest",
-    "show-upsert": "venturi show upsert",
-    "cell-flight": "venturi show flight --cell best",
-    "cell-charrow": "venturi show charrow --cell best",
-    "cell-ingest": "venturi show ingest --cell best",
-    "cell-upsert": "venturi show upsert --cell best",
-    "best-flight": "venturi best flight",
-    "best-upsert": "venturi best upsert",
-    # Published figures.
-    "show-published": "venturi show reference:chspark",
-    "show-published-upserts": "venturi show reference:memsql",
-    "best-published": "venturi best reference:chspark",
-    "fit-curve": "venturi fit reference:cartesius-localhost --over streams",
-    "fit-published": "venturi fit reference:macbook-get",
-    "predict-published": "venturi predict reference:macbook-get --streams 12",
-    # Made by formula.
-    "show-gets": "venturi show gets",
-    "show-foreign": "venturi show foreign",
-    "show-failed": "venturi show failed",
-    "show-places": "venturi show places",
-    "compare": "venturi compare old new",
-    "compare-markdown": "venturi compare old new --format markdown",
-    "history": "venturi history nights",
-    "dry-run": "venturi run quick --target flight://HOST --streams 1,2 --dry-run",
-}
+TYPED: dict[str, str] = tomllib.loads((DATA / "typed.toml").read_text())
 
 
 def slower(line: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,8 @@ import json
 import random
 import socket
 import threading
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 import venturi
 from support.model import ModelExecutor
 from support.recorded_proofs import NAMES, Break, Recorded
+from support.run import DATA
 from support.run import venturi as command
 from venturi.analysis import results as results_module
 from venturi.analysis.cells import figures, summary
@@ -177,44 +179,15 @@ def _never_paused(record: Record, of: Any, plan: Any) -> None:
     record["resources"]["server"]["process"]["paused_ns"] = 0
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "whats"),
-    [
-        (Name.RATE, _scaled("times", "interval_ns", by=1 / 1.02), {What.BYTES_RATE, What.ROWS_RATE}),
-        (Name.RATE, _scaled("times", "interval_ns", by=1 / 1.048576), {What.BYTES_RATE, What.ROWS_RATE}),
-        (Name.RATE, _batch_lost, {What.BATCHES}),
-        (Name.RATE, _slot_skipped, {What.SCHEDULE}),
-        (Name.RATE, _scaled("counts", "wire_bytes", by=0.5), {What.WIRE}),
-        (Name.RATE, _scaled("counts", "wire_bytes", by=2), {What.WIRE}),
-        (Name.RATE, _scaled("times", "started_unix_ns", more=-(10**9)), {What.CLOCK}),
-        (Name.STALL, _service_for_response, {What.PERCENTILE}),
-        (Name.STALL, _a_rank_off, {What.PERCENTILE}),
-        (Name.STALL, _set("schedule", late=0, max_lag_ns=0), {What.SCHEDULE}),
-        (Name.PAUSE, _never_paused, {What.PAUSE, What.OUTCOME}),
-        (Name.LIES, _WELL, {What.LIE}),
-        (Name.LIES, _order_matters, {What.OUTCOME}),
-        (Name.BOTTLENECK, _neighbours("decode", "receive"), {What.HANDICAP}),
-        (Name.BOTTLENECK, _neighbours("decode", "verify"), {What.HANDICAP}),
-        (Name.BOTTLENECK, _neighbours("generate", "encode"), {What.HANDICAP}),
-        (Name.BOTTLENECK, _neighbours("apply", "verify"), {What.HANDICAP}),
-        (Name.SEED, _set("verification", checksum="1"), {What.SEED}),
-        (Name.DIFFERENCE, _second_side_faster(), {What.ALIKE}),
-        (Name.CONSERVATION, _cpu_twice, {What.CPU}),
-        (Name.CONSERVATION, _first_stream_ends_it, {What.INTERVAL}),
-        (Name.CONSERVATION, _stage_twice, {What.STAGES}),
-        (Name.CONSERVATION, _a_stream_twice, {What.STREAMS}),
-        (Name.CONSERVATION, _scaled("latency", "service", "count", more=-1), {What.LATENCIES}),
-        (Name.CONSERVATION, _percentile_off, {What.PERCENTILE}),
-        (Name.CONSERVATION, _scaled("latency", "service", "mean", by=1.05), {What.LATENCIES}),
-        (Name.CONSERVATION, _steady_off, {What.STEADY}),
-        (Name.CONSERVATION, _sample_lost, {What.SAMPLES}),
-        (Name.CONSERVATION, _scaled("counts", "batches", more=1), {What.STREAMS}),
-        (Name.CONSERVATION, _scaled("counts", "wire_bytes", by=0.5), {What.WIRE}),
-        (Name.CONSERVATION, _set("resources", "client", "network", rx_bytes=10**12), {What.INTERFACE}),
-        (Name.CONSERVATION, _batch_lost, {What.BATCHES}),
-        (Name.CONSERVATION, _rows_not_counted, {What.ROWS}),
-    ],
-)  # fmt: skip
+def faults() -> Iterator[Any]:
+    makers = (_scaled, _set, _neighbours, _second_side_faster)
+    for proof, change, path, values, whats in tomllib.loads((DATA / "faults.toml").read_text())["faults"]:
+        found: Any = globals()[change]
+        made = found(*path, **values) if found in makers else found
+        yield Name[proof], made, {What[one] for one in whats}
+
+
+@pytest.mark.parametrize(("name", "change", "whats"), faults())
 def test_a_fault_of_the_instrument_fails(name: Name, change: Break, whats: set[What]) -> None:
     proof = Recorded(change=change).made(name)
     assert whats <= failed(proof)
@@ -409,9 +382,6 @@ def test_the_relay_ends_a_connection_once_so_much_has_passed() -> None:
             # Neither end has anything of it.
             assert (connection.recv(100), client.recv(100)) == (b"", b"")
         assert (relay.seen.to_server, relay.seen.done) == (9, 1)
-
-
-# ---- before every run, and the command
 
 
 # ---- before every run ------------------------------------------------------------------------------

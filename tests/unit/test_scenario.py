@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.run import DATA
 from support.scenarios import check_cells, same, scenario
 from venturi.common import toml_text
 from venturi.common.conditions import Condition
@@ -99,27 +101,8 @@ def test_builtin_scenarios_read_back_from_their_resolved_form(name: str) -> None
 
 def test_builtin_scenarios_are_those_of_the_seeds() -> None:
     cells = {name: matrix.cells(loaded(name)) for name in builtin_names()}
-    assert {name: len(found) for name, found in cells.items()} == {
-        # ClickHouse has four formats, two of them with lz4; a program has no codec.
-        "arrow-transports": 5 * 2 * 2 + 2 * (4 + 2) + 2,
-        "chspark": 41,  # 45 figures, four settings twice
-        "flight-local": 2 * 8 * 50,
-        "flight-remote": 2 * (8 * 20 + 3),  # of four ways to move 4M records one is in the sweep
-        "ingest-32": 1,
-        "ingest-akumuli": len({1, usable_cores()}),
-        "ingest-protocols": 6,
-        "ingest-quick": 2,
-        # ClickHouse has two of the wire formats, PostgreSQL two, MySQL two; the others have one cell.
-        "one-table": 2 * (5 + 3 * 2),
-        "quick": 2 * 2 * 3,
-        "read-databases": 2 * (2 + 1),
-        "unix-or-tcp": (2 * 2 + 3) * 2 * 2,
-        "upsert-batch-size": 9,
-        "upsert-cassandra": 1,
-        "upsert-memsql": 1,
-        "upsert-quick": 4 * 2,
-        "upsert-scale": 3,
-    }
+    known = tomllib.loads((DATA / "builtin.toml").read_text()) | {"ingest-akumuli": len({1, usable_cores()})}
+    assert {name: len(found) for name, found in cells.items()} == known
     sizes = {cell.parameters["rows_per_stream"] for cell in cells["flight-remote"]}
     assert (min(sizes), max(sizes)) == (100_000, 4_000_000)
 
