@@ -257,6 +257,6 @@ def options() -> Iterator[tuple[str, str]]:
 
 def test_every_option_is_typed_in_some_test() -> None:
     """By their text alone: that an option is typed says little, that it never is says enough."""
-    files = [*TESTS.rglob("*.py"), *TESTS.glob("data/*/*.txt")]
+    files = [*TESTS.rglob("*.py"), *TESTS.glob("data/*/*.txt"), *TESTS.glob("data/*.toml")]
     typed = {word for path in files for word in re.findall(r"--[\w-]*\w", path.read_text())}
     assert {name for name, _ in options()} - typed == set()

@@ -187,7 +187,7 @@ def faults() -> Iterator[Any]:
         yield Name[proof], made, {What[one] for one in whats}
 
 
-@pytest.mark.parametrize(("name", "change", "whats"), faults())
+@pytest.mark.parametrize(("name", "change", "whats"), list(faults()))
 def test_a_fault_of_the_instrument_fails(name: Name, change: Break, whats: set[What]) -> None:
     proof = Recorded(change=change).made(name)
     assert whats <= failed(proof)
