@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Busy", "busiest", "children", "is_ending", "ticks"]
+__all__ = ["Busy", "await_end_with_parent", "busiest", "children", "is_ending", "ticks"]
 
+_PR_GET_PDEATHSIG = 2
 _PF_EXITING = 0x4  # include/linux/sched.h
 
 Ticks = dict[tuple[int, int], tuple[str, int]]
@@ -87,3 +90,15 @@ def _thread_is_ending(stat: Path) -> bool:
     except OSError:
         return True
     return fields[0] in "ZX" or bool(int(fields[6]) & _PF_EXITING)
+
+
+def await_end_with_parent() -> None:
+    """Waits for the signal of the parent's end, if this process is to end with its parent and that is ending.
+    What the parent had started is gone by then, which is no failure to be kept."""
+    try:
+        prctl, number = ctypes.CDLL(None).prctl, ctypes.c_int()
+    except (OSError, AttributeError):
+        return  # no Linux: nobody ends with its parent
+    prctl(_PR_GET_PDEATHSIG, ctypes.byref(number), 0, 0, 0)
+    if number.value and is_ending(os.getppid()):
+        signal.pause()

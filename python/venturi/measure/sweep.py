@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from venturi.common.errors import ExitCode, StoreError, VenturiError
+from venturi.common.processes import await_end_with_parent
 from venturi.engine.executor import Executor, run_with_progress
 from venturi.engine.spec import build_spec, completed, failed_record, trial_id, trial_line
 from venturi.measure.ceiling_rounds import RoundProbes
@@ -153,6 +154,8 @@ class Sweep:
     def _one(self, slot: Slot) -> dict[str, Any]:
         trial = trial_id(self._name, slot.cell.id, slot.repeat, slot.warmup, self._order)
         record = self._execute(slot, trial)
+        if record["outcome"] == "failed":
+            await_end_with_parent()
         line = trial_line(
             record,
             run=self._name,
