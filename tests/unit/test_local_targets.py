@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,17 @@ def test_a_dead_server_is_started_again_until_it_runs() -> None:
     died = "warning: the server of mysql://local died: out of memory; starting another"
     assert [text for text in said if "died" in text] == [died]
     local.stop()
+
+
+WAITS = """import os, signal
+from venturi.common import processes; from venturi.servers.throwaway.guard import die_with
+processes.is_ending = lambda pid: pid == os.getppid(); processes.signal.pause = lambda: print("waits")
+wait = processes.await_end_with_parent; wait(); die_with(os.getppid(), signal.SIGTERM)(); wait()"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a parent hears of it first")
+def test_who_ends_with_its_parent_waits_for_that() -> None:
+    assert subprocess.check_output([sys.executable, "-c", WAITS]) == b"waits\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a parent hears of it first")
