@@ -64,7 +64,7 @@ class Trial:
 
     def line(self) -> dict[str, Any]:
         """As a run would record it."""
-        of = {"run": "prove", "trial": "prove", "repeat": 0, "warmup": False, "order": 0}
+        of: dict[str, Any] = {"run": "prove", "trial": "prove", "repeat": 0, "warmup": False, "order": 0}
         return trial_line(self.record, cell=self.cell, **of)
 
 

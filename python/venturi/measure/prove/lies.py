@@ -31,7 +31,7 @@ _Missing = list[tuple[str, Reason]]
 def prove(bench: Bench, short: bool = False) -> Proof:
     if bench.somebodys:
         return Proof(Name.LIES, Outcome.IMPOSSIBLE, (), [("lies", Reason.NO_LENGTH)])
-    checks, missing = Checks(), []
+    checks, missing = Checks(), _Missing()
     for operation in bench.operations if bench.unrelayed is None else ():
         _cut(checks, missing, bench, operation)
     if bench.unframed is None:
@@ -88,13 +88,13 @@ def _batches(checks: Checks, missing: _Missing, bench: Bench, operation: str, sh
     last = honest.relay.batches - 1
     first = last + 1 - honest.record["counts"]["rows" if honest.relay.rows else "batches"]
     for lie in (one for one in Lie if one is not Lie.CUT):
-        places = (first, (first + last) // 2, last)
+        places = [first, (first + last) // 2, last]
         if lie is Lie.WITHHOLD:
-            places = (last,)
+            places = [last]
             if operation == "get" and not FRAMINGS[bench.system.scheme].ends:
                 continue
         elif lie is Lie.SWAP:
-            places = (first + 1,)
+            places = [first + 1]
         if lie is Lie.FLIP and not summed:
             missing.append((lie.value, Reason.NO_CHECKSUM))
         elif honest.relay.rows and lie in (Lie.DOUBLE, Lie.WITHHOLD):
