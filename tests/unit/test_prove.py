@@ -44,7 +44,7 @@ def failed(proof: Proof) -> set[What]:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_each_proof_passes_on_recorded_trials(name: Name) -> None:
+def test_each_passes_on_recorded_trials(name: Name) -> None:
     proof = Recorded().made(name)
     assert (proof.name, proof.outcome, [*proof.missing]) == (name, Outcome.PASSED, [])
     assert proof.checks and all(check.right for check in proof.checks)
