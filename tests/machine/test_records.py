@@ -4,6 +4,7 @@ Twins: crates/engine/src/tests and crates/core/tests/it/stages.rs, for one proto
 
 from __future__ import annotations
 
+import os
 from itertools import pairwise
 
 import pytest
@@ -61,7 +62,12 @@ def assert_adds_up(trial: Trial) -> None:
 def test_every_record_adds_up(scheme: str, operation: str) -> None:
     with Bench(f"{scheme}://local") as bench:
         rows = 200 * int(bench.cell(operation=operation).parameters["rows_per_batch"])
-        assert_adds_up(bench.trial(operation=operation, streams=bench.streams, rows_per_stream=rows))
+        before = sum(os.times()[:2])
+        trial = bench.trial(operation=operation, streams=bench.streams, rows_per_stream=rows)
+        used_ns = (sum(os.times()[:2]) - before) * 1e9
+        assert_adds_up(trial)
+        # os.times counts in ticks.
+        assert sum(trial.record["cpu"]["client"].values()) <= used_ns + 3e7
         # Twice the batches are twice the bytes: nothing of the set-up is in them.
         one, two = (bench.trial(operation=operation, rows_per_stream=rows // n) for n in (25, 12.5))
         few, many = (trial.record["counts"]["wire_bytes"] for trial in (one, two))
