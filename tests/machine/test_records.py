@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -89,6 +90,19 @@ def test_a_shared_connection_is_told_whole(operation: str) -> None:
     # Each stream was warmed by a batch, before the clock.
     warmed = carried - 4 * 4096 * int(trial.cell.parameters["row_bytes"])
     assert 0.98 * warmed <= trial.record["counts"]["wire_bytes"] <= carried
+
+
+@pytest.mark.parametrize(("operation", "stage"), [("get", "encode"), ("put", "decode")])
+def test_a_servers_work_for_two_streams_is_reported_once(
+    start_reference_server: Any, operation: str, stage: str
+) -> None:
+    """On one connection, whose thread burns 2 ms of CPU time for each batch of either stream."""
+    server, burned = start_reference_server("--handicap", f"{stage}=2ms"), 40 * 2e6
+    with Bench(f"flight://{server.address}") as bench:
+        trial = bench.trial(operation=operation, streams=2, connections="shared", rows_per_stream=20 * 256)
+    assert trial.record["error"] is None
+    assert 0.999 * burned <= trial.record["stages"]["server"][stage] <= trial.record["times"]["interval_ns"]
+    assert 0.95 * burned <= sum(trial.record["cpu"]["server"].values()) <= 1.5 * burned
 
 
 def test_a_slowed_stage_is_the_verdict() -> None:
