@@ -18,37 +18,10 @@ from venturi.analysis.statistics.difference import Difference, differences
 from venturi.analysis.statistics.gain import Effect, Gain, effect, tested
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common.units import Quantity
+from venturi.targets.parameters import AMOUNT, PARALLEL, WORKLOAD
 
 WITHIN = 0.05
 """Issue and METHOD: cheapest within 5 % of the fastest."""
-WORKLOAD = frozenset(
-    (
-        *(
-            "operation",
-            "place",
-            "target",
-            "system",
-            "table",
-            "data",
-            "columns",
-            "values",
-            "seed",
-            "row_bytes",
-        ),
-        *("rows_per_stream", "bytes_per_stream", "duration_ns", "rate", "include_setup"),
-        *("verify", "protocol", "ack", "handicap", "query"),
-        *("working_set", "key", "add", "keep", "setup", "max_errors"),
-    )
-)
-"""Parameters that say what is moved and where to. All others are settings."""
-SIZES = ("rows_per_stream", "bytes_per_stream", "duration_ns")
-"""Of the workload, what only says how much. Where nothing else differs, the largest stands for all: start-up
-weighs least there."""
-PARALLEL = (
-    *("streams", "threads", "partitions", "encoders", "decoders", "connections", "hosts", "workers"),
-    "in_flight",
-)
-"""Settings whose product stands for the cost where nobody recorded CPU time."""
 NEAR = 0.75
 """A setting is judged where the others are good: in blocks whose best level reaches this share of the fastest
 cell. What helps a crippled configuration says little of a good one."""
@@ -278,7 +251,7 @@ def _within(cells: list[Cell], p99_ns: float | None) -> list[Cell]:
 
 def _size(group: list[Cell]) -> tuple[float, ...]:
     # A group of one cell has nothing to choose from, however large.
-    return (float(len(group) > 1), *(float(group[0].parameters.get(n) or 0) for n in SIZES))
+    return (float(len(group) > 1), *(float(group[0].parameters.get(n) or 0) for n in AMOUNT))
 
 
 def _alike(one: list[Cell], other: list[Cell]) -> bool:
@@ -289,7 +262,7 @@ def _alike(one: list[Cell], other: list[Cell]) -> bool:
 
 
 def _workload(cell: Cell, sizes: bool = True) -> dict[str, object]:
-    kept = WORKLOAD - {"row_bytes", "seed"} - (frozenset() if sizes else frozenset(SIZES))
+    kept = WORKLOAD - {"row_bytes", "seed"} - (frozenset() if sizes else frozenset(AMOUNT))
     return {k: v for k, v in sorted(cell.parameters.items()) if k in kept and v is not None}
 
 
@@ -439,7 +412,7 @@ def _blocks(cells: list[Cell], name: str, settings: list[str], measure: str) -> 
     because repeats are interleaved rounds and a round's state is common to its cells."""
     held: dict[str, dict[Any, Block]] = {}
     for cell in cells:
-        key = repr([cell.parameters.get(n) for n in (*settings, *SIZES) if n != name])
+        key = repr([cell.parameters.get(n) for n in (*settings, *AMOUNT) if n != name])
         level = _hashable(cell.parameters.get(name))
         for record in cell.records:
             if (speed := _speed(record, measure)) is not None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.cells.summary import Cell, varying
-from venturi.analysis.search.best import PARALLEL, Advised, Best, Choice, Level
+from venturi.analysis.search.best import Advised, Best, Choice, Level
 from venturi.analysis.statistics.curve import Curve
 from venturi.analysis.statistics.gain import Gain
 from venturi.analysis.words import curves, labels
@@ -16,6 +16,7 @@ from venturi.common.suffixes import format_duration
 from venturi.common.units import MISSING, count, p_value, percent, pick_unit
 from venturi.report.text import summary
 from venturi.report.text.pipes import escape, table
+from venturi.targets.parameters import PARALLEL
 
 if TYPE_CHECKING:
     from rich.console import Console
