@@ -32,7 +32,7 @@ Confidence = Annotated[
 ]
 Unproven = Annotated[
     bool,
-    typer.Option("--unproven", help="Go on where a proof of this instrument fails, and mark every figure."),
+    typer.Option("--unproven", help="Go on if the self-test fails, and mark every figure as unproven."),
 ]
 Executor = Annotated[str, typer.Option("--executor", hidden=True, help="core, or a module of tests.")]
 

@@ -164,7 +164,7 @@ def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[st
         )
     path = find_run(path)
     if given["unproven"]:
-        say("info", "--unproven changes nothing here: a resumed run keeps the proof that it began with")
+        say("info", "--unproven changes nothing here: a resumed run keeps its first self-test")
     directory = RunDirectory(path)
     placement.resumed(given["on"], directory.records(), path)
     found = scenario_of(directory)

@@ -1,4 +1,4 @@
-"""How a run begins: the user's mistakes, the proof of the instrument, the directory, the servers."""
+"""How a run begins: the user's mistakes, the self-test, the directory, the servers."""
 
 from __future__ import annotations
 

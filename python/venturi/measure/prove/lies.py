@@ -1,17 +1,12 @@
-"""Lies that are told on the way are caught: one bit turned, a batch that is lost, one that comes twice, a
-word of acceptance that is withheld, a connection that ends. Two batches that change places are no lie, where
-order does not matter.
-
-The liar is a relay between the two ends: neither of them has a way to lie in it.
-"""
+"""Injected faults: a relay between the two ends turns a bit, loses a batch, doubles one, withholds an
+acknowledgement or cuts the connection. Each must fail the trial. Two batches that change places must not,
+because order does not matter."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from venturi.measure.prove import meddling
-from venturi.measure.prove.attempts import attempts
 from venturi.measure.prove.bench import TIMEOUT_NS, Bench, Trial
 from venturi.measure.prove.framing import FRAMINGS
 from venturi.measure.prove.outcome import Checks, Name, Outcome, Proof, Reason, What
@@ -28,124 +23,112 @@ _KINDS = {
     Lie.WITHHOLD: ("timeout",),
     Lie.CUT: ("lost",),
 }
-"""How a trial fails that has caught it."""
+"""The errors of a trial that has caught it."""
 _STARVED = ("timeout", "unreachable", "lost")
+_Missing = list[tuple[str, Reason]]
 
 
 def prove(bench: Bench, short: bool = False) -> Proof:
-    if bench.system.scheme in meddling.SYSTEMS and not bench.somebodys:
-        untold = [lie for lie in Lie if lie not in meddling.LIES and lie is not Lie.SWAP]
-        return _proof(meddling.caught(bench), [(lie.value, Reason.NO_PLACE) for lie in untold])
     if bench.somebodys:
         return Proof(Name.LIES, Outcome.IMPOSSIBLE, (), [("lies", Reason.NO_LENGTH)])
-    checks, missing = Checks(), []
-    for operation in bench.operations if bench.relayed else ():
-        found, without = _cut(bench, operation)
-        checks += found
-        missing += without
-    if not bench.framed:
-        made = (Lie.SWAP, Lie.CUT) if bench.relayed else (Lie.SWAP,)
-        return _proof(checks, missing + [(lie.value, bench.unframed) for lie in Lie if lie not in made])
-    for operation in bench.operations:
-        found, without = _of(bench, operation, short)
-        checks += found
-        missing += without
-    return _proof(checks, missing)
-
-
-def _proof(checks: Checks, missing: list[tuple[str, Reason]]) -> Proof:
+    checks, missing = Checks(), _Missing()
+    for operation in bench.operations if bench.unrelayed is None else ():
+        _cut(checks, missing, bench, operation)
+    if bench.unframed is None:
+        for operation in bench.operations:
+            _batches(checks, missing, bench, operation, short)
+    else:
+        made = (Lie.SWAP, Lie.CUT) if bench.unrelayed is None else (Lie.SWAP,)
+        missing += [(lie.value, bench.unframed) for lie in Lie if lie not in made]
     lies = {c.of.get("lie") for c in checks if c.of.get("lie")} - {Lie.SWAP.value}
-    let_by = {c.of.get("lie") for c in checks if c.outcome is not Outcome.PASSED}
-    figures = {"lies": float(len(lies)), "caught": float(len(lies - let_by))}
+    missed = {c.of.get("lie") for c in checks if c.outcome is not Outcome.PASSED}
+    figures = {"lies": float(len(lies)), "caught": float(len(lies - missed))}
     return Proof(Name.LIES, checks.outcome, checks, missing, figures=figures)
 
 
-def _cut(bench: Bench, operation: str) -> tuple[Checks, list[tuple[str, Reason]]]:
-    """A stream's connection ends in the midst of its batches."""
+def _cut(checks: Checks, missing: _Missing, bench: Bench, operation: str) -> None:
+    """A stream's connection ends in the middle of its batches."""
     if operation == "ingest" and not bench.reference:
-        # Of a stranger's store the end of the connection is all that it says, when it has taken all.
-        return Checks(), [(Lie.CUT.value, Reason.NO_ACKNOWLEDGEMENT)]
+        # A store that is not Venturi's acknowledges everything with the end of the connection.
+        missing.append((Lie.CUT.value, Reason.NO_ACKNOWLEDGEMENT))
+        return
     if not bench.in_time():
-        return Checks(), [(Lie.CUT.value, Reason.NO_TIME)]
-    good = bench.trial(keep=False, plan=Plan(operation != "get"), **_little(bench, operation))
-    checks = Checks()
+        missing.append((Lie.CUT.value, Reason.NO_TIME))
+        return
+    good = bench.trial(plan=Plan(operation != "get"), **_few(bench, operation))
     checks.same(What.OUTCOME, "ok", good.record["outcome"], operation=operation, way="relayed")
     if good.ok:
-        # Both directions of the stream's connection: a third of it falls among the batches. What the relay
-        # counts has set-up and verification in it.
+        # Both directions of the stream's connection: a third of it is among the batches. The relay also
+        # counts set-up and verification.
         carried = good.record["counts"]["wire_bytes"] or good.relay.to_server + good.relay.to_client
-        checks += attempts(bench, _cut_after, operation, carried // 3)
-    return checks, []
+        checks += bench.attempt(_cut_after, operation, carried // 3)
 
 
 def _cut_after(bench: Bench, operation: str, passed: int) -> Checks:
     plan = Plan(operation != "get", lie=Lie.CUT, cut_after=passed)
-    trial = bench.trial(keep=False, plan=plan, **_little(bench, operation))
+    trial = bench.trial(plan=plan, **_few(bench, operation))
     checks, of = Checks(), dict[str, Any](operation=operation, lie=Lie.CUT.value)
     _caught(checks, trial, Lie.CUT, of)
     if operation == "upsert" and trial.relay.done:
-        # Nobody knows of the batch that was on its way.
+        # Nobody knows whether the batch on its way arrived.
         doubt = (trial.record["errors"] or {}).get("in_doubt") or {}
         most = trial.cell.parameters.get("in_flight") or 1
         checks.between(What.DOUBT, 1.0, doubt.get("batches", 0), "", 1.0, most, **of)
     return checks
 
 
-def _of(bench: Bench, operation: str, short: bool) -> tuple[Checks, list[tuple[str, Reason]]]:
-    """All lies at a get, a put ..."""
-    checks = Checks()
+def _batches(checks: Checks, missing: _Missing, bench: Bench, operation: str, short: bool) -> None:
+    """Faults in the first, a middle and the last batch; in the short form, in the last."""
     honest = _trial(bench, operation, None, 0)
     checks.same(What.OUTCOME, "ok", honest.record["outcome"], operation=operation, way="honest")
     if not honest.ok:
-        return checks, []
-    achieved = honest.record["verification"]["achieved"]
-    missing: list[tuple[str, Reason]] = []
-    if achieved != "checksum":
-        missing.append((Lie.FLIP.value, Reason.NO_CHECKSUM))
+        return
+    summed = honest.record["verification"]["achieved"] == "checksum"
     # A batch that warms a stream is before the clock, and in no count.
-    first = honest.relay.batches - honest.record["counts"]["rows" if honest.relay.rows else "batches"]
     last = honest.relay.batches - 1
+    first = last + 1 - honest.record["counts"]["rows" if honest.relay.rows else "batches"]
     for lie in (one for one in Lie if one is not Lie.CUT):
-        if lie is Lie.FLIP and achieved != "checksum":
-            continue
-        if lie is Lie.WITHHOLD and operation == "get" and not FRAMINGS[bench.system.scheme].ends:
-            continue
-        if honest.relay.rows and lie in (Lie.DOUBLE, Lie.WITHHOLD):
+        places = [first, (first + last) // 2, last]
+        if lie is Lie.WITHHOLD:
+            places = [last]
+            if operation == "get" and not FRAMINGS[bench.system.scheme].ends:
+                continue
+        elif lie is Lie.SWAP:
+            places = [first + 1]
+        if lie is Lie.FLIP and not summed:
+            missing.append((lie.value, Reason.NO_CHECKSUM))
+        elif honest.relay.rows and lie in (Lie.DOUBLE, Lie.WITHHOLD):
             # A point that comes twice is there once, and none is acknowledged by itself.
             missing.append((lie.value, Reason.NO_ACKNOWLEDGEMENT))
-            continue
-        places = {Lie.WITHHOLD: (last,), Lie.SWAP: (first + 1,)}.get(lie, (first, (first + last) // 2, last))
-        if not bench.in_time():
+        elif not bench.in_time():
             missing.append((lie.value, Reason.NO_TIME))
-            continue
-        for at in places[-1:] if short else places:
-            checks += attempts(bench, _told, operation, lie, at)
-    return checks, missing
+        else:
+            for at in places[-1:] if short else places:
+                checks += bench.attempt(_injected, operation, lie, at)
 
 
 def _trial(bench: Bench, operation: str, lie: Lie | None, at: int) -> Trial:
-    p = bench.cell(operation=operation).parameters
-    least = max(1, int((p["row_bytes"] or 0) * p["rows_per_batch"]))
-    plan = Plan(operation != "get", FRAMINGS[bench.system.scheme], least, lie=lie, at=at)
+    acks = bench.cell(operation=operation).parameters.get("ack") is not None
     withheld = lie is Lie.WITHHOLD
     waits = withheld or (operation == "ingest" and lie is not None)
     return bench.trial(
-        plan=plan,
-        keep=lie is None,
-        **_little(bench, operation),
-        # A batch that is missing, or there twice, is missed by the number of rows alone.
+        plan=Plan(
+            operation != "get", FRAMINGS[bench.system.scheme], bench.batch_bytes(operation), lie=lie, at=at
+        ),
+        **_few(bench, operation),
+        # The number of rows alone shows that a batch is missing, or there twice.
         verify="count" if lie in (Lie.DROP, Lie.DOUBLE) else None,
         timeout_ns=_TIMEOUT_NS if waits else TIMEOUT_NS,
-        ack="batch" if withheld and p.get("ack") is not None and operation == "put" else None,
+        ack="batch" if withheld and acks and operation == "put" else None,
     )
 
 
-def _little(bench: Bench, operation: str) -> dict[str, Any]:
+def _few(bench: Bench, operation: str) -> dict[str, Any]:
     rows = bench.cell(operation=operation).parameters["rows_per_batch"]
     return {"operation": operation, "streams": 1, "rows_per_stream": _BATCHES * rows}
 
 
-def _told(bench: Bench, operation: str, lie: Lie, at: int) -> Checks:
+def _injected(bench: Bench, operation: str, lie: Lie, at: int) -> Checks:
     trial = _trial(bench, operation, lie, at)
     of: dict[str, Any] = {"operation": operation, "lie": lie.value, "batch": at}
     checks = Checks()
@@ -158,7 +141,7 @@ def _told(bench: Bench, operation: str, lie: Lie, at: int) -> Checks:
 
 
 def _done(checks: Checks, trial: Trial, of: Mapping[str, Any]) -> None:
-    """One that the relay had no chance to tell proves nothing."""
+    """A fault that the relay had no chance to inject decides nothing."""
     checks.between(What.LIE, 1.0, trial.relay.done, "", 1.0, 1.0, moves="down", noisy=True, told=1, **of)
 
 
@@ -166,6 +149,6 @@ def _caught(checks: Checks, trial: Trial, lie: Lie, of: Mapping[str, Any]) -> No
     _done(checks, trial, of)
     kind = str((trial.record["error"] or {}).get("kind") or trial.record["outcome"])
     wanted = _KINDS[lie]
-    # Where nothing is scheduled for seconds, a trial runs out of time before it can find anything.
+    # On a machine that schedules nothing for seconds, a trial runs out of time before it finds anything.
     excused = (trial.outside.noisy and kind in _STARVED) or not trial.relay.done
     checks.same(What.LIE, kind if kind in wanted else wanted[0], kind, excused=excused, **of)

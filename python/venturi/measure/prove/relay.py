@@ -1,5 +1,5 @@
-"""A TCP relay on this host: it counts and times what passes by clocks and counters of its own, and can hold
-it up or lie, where it is told to. It knows nothing of how Venturi counts."""
+"""A TCP relay on this host. It counts and times what passes, independent of how Venturi counts, and can pass
+batches on at a pace of its own, or inject a fault."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHUNK = 1 << 18
 
 
 class Lie(str, Enum):
-    """What is done to one batch on its way, or to the connection."""
+    """What the relay does to one batch, or to the connection."""
 
     FLIP = "flip"
     """One bit of its last value is turned."""
@@ -27,14 +27,14 @@ class Lie(str, Enum):
     WITHHOLD = "withhold"
     """It arrives, but what says so does not."""
     SWAP = "swap"
-    """It changes places with the one after it: no lie where order does not matter."""
+    """It changes places with the next one: no fault, because order does not matter."""
     CUT = "cut"
     """The connection ends: see `Plan.cut_after`."""
 
 
 @dataclass
 class Plan:
-    """What the relay does beside passing on."""
+    """What the relay does besides passing on."""
 
     to_server: bool = True
     """In which direction batches go."""
@@ -42,14 +42,11 @@ class Plan:
     least: int = 1
     lie: Lie | None = None
     at: int = 0
-    """Which batch is lied about, over all connections."""
+    """The number of the faulty batch, over all connections."""
     cut_after: int = 0
-    """The connection ends with what brings more bytes than these in that direction; that does not pass."""
+    """The connection ends with the data that exceeds so many bytes in that direction; it does not pass."""
     period_ns: int = 0
-    """Batches are passed on at this pace, from the first on."""
-    stall_at: int = -1
-    """Before this one nothing is passed on for `stall_ns`."""
-    stall_ns: int = 0
+    """Batches are passed on at this pace."""
 
 
 @dataclass
@@ -62,14 +59,9 @@ class _Seen:
     rows: bool = False
     """Whether what is counted as a batch is a row."""
     done: int = 0
-    """Lies told."""
+    """Faults injected."""
     passed_ns: list[int] = field(default_factory=list)
     """When each batch was passed on, by CLOCK_MONOTONIC."""
-    stalled_ns: int = 0
-    """For how long it was really held up, and from when on."""
-    stalled_at_ns: int = 0
-    late_ns: int = 0
-    """How much later than its pace the relay itself was, at most."""
 
 
 class Relay:
@@ -154,8 +146,8 @@ class _Way:
                 out: list[bytes] = []
                 for piece in framing.feed(data):
                     if piece.batch and to_server is plan.to_server:
-                        if plan.period_ns or plan.stall_at >= 0:
-                            # What is there goes before the wait.
+                        if plan.period_ns:
+                            # What came before goes before the wait.
                             sink.sendall(b"".join(out))
                             out = []
                         out.append(self._batch(piece))
@@ -172,23 +164,16 @@ class _Way:
             sink.shutdown(socket.SHUT_WR)
 
     def _batch(self, piece: Piece) -> bytes:
-        """What is passed on in its place."""
+        """What is passed on instead of it."""
         plan, seen = self._plan, self._relay.seen
         with self._relay._lock:
             number = seen.batches
             seen.batches += 1
-            now = time.monotonic_ns()
             if number > 0 and plan.period_ns:
                 due = seen.passed_ns[0] + number * plan.period_ns
                 while (left := due - time.monotonic_ns()) > 0:
                     time.sleep(left / 1e9)
-                now = time.monotonic_ns()
-                seen.late_ns = max(seen.late_ns, now - due)
-            if number == plan.stall_at:
-                time.sleep(plan.stall_ns / 1e9)
-                seen.stalled_at_ns, seen.stalled_ns = now, time.monotonic_ns() - now
-                now = time.monotonic_ns()
-            seen.passed_ns.append(now)
+            seen.passed_ns.append(time.monotonic_ns())
             if self._held is not None:
                 first, self._held = self._held, None
                 seen.done += 1
@@ -210,7 +195,7 @@ class _Way:
 
 
 def _flipped(data: bytes) -> bytes:
-    """With one bit of the last value turned: of a text its last digit, so that it stays a number."""
+    """The data with one bit of its last value turned: the last digit of a text, so that it stays a number."""
     if data.endswith(b"\n"):
         for at in range(len(data) - 1, -1, -1):
             if chr(data[at]).isdigit() and not data[at + 1 : at + 2].isalpha():

@@ -1,5 +1,4 @@
-"""The short form, before every run: what this machine can tell today. Kept for a day of a boot and a build,
-as `measure.kept` tells them apart."""
+"""The short form of the self-test, before every run. Its result is kept for a day, per boot and build."""
 
 from __future__ import annotations
 
@@ -17,26 +16,25 @@ __all__ = ["FORMAT", "before_run", "summary"]
 FORMAT = 1
 _KEY = {"form": "short"}
 _PASSED_SECONDS, _UNTOLD_SECONDS = 24 * 3600, 3600
-"""How long an answer is kept; less where it told nothing: the machine may be quiet by then."""
+"""How long a result is kept: less if it is inconclusive, because the machine may be quiet by then."""
 _REMOVED_SECONDS = 90 * 24 * 3600
 
 
 def before_run(
     executor: Executor, note: Callable[[str, str], None], unproven: bool = False, kept: Kept | None = None
 ) -> dict[str, Any] | None:
-    """What environment.json has of it; None where nothing is measured. `unproven`: the run goes on although a
-    proof failed.
+    """For environment.json; None if nothing is measured. `unproven`: a failure does not stop the run.
 
-    Raises VenturiError where one failed and the run shall not.
+    Raises VenturiError after a failure otherwise.
     """
     if not executor.measures:
         return None
     store = kept if kept is not None else Kept(directory("proofs"), machine(), FORMAT, _REMOVED_SECONDS)
     found = _from(store)
     if found is None:
-        note("info", "proving this instrument on this machine: once a day, boot and build, some 2 s")
+        note("info", "self-test of this instrument on this machine: once per day, boot and build, some 2 s")
         found = summary(_made(note))
-        # What failed is tried again each time: it may have been mended.
+        # After a failure it is made again each time: the fault may be gone.
         if found["outcome"] != Outcome.FAILED.value:
             store.put(_KEY, {"proof": found})
         found = found | {"cached": False}
@@ -44,13 +42,13 @@ def before_run(
         names = ", ".join(found["failed"])
         if not unproven:
             raise VenturiError(
-                f"a proof of this instrument failed here: {names}",
+                f"the self-test of this instrument failed here: {names}",
                 ExitCode.UNPROVEN,
-                hint="venturi prove says what was expected and found; --unproven measures all the same, and "
-                "marks every figure",
+                hint="venturi prove says what was expected and found; --unproven goes on, and marks figures",
             )
         note(
-            "warning", f"a proof of this instrument failed here: {names}; every figure is marked as unproven"
+            "warning",
+            f"the self-test failed here: {names}; every figure is marked as unproven",
         )
     return found
 
@@ -67,8 +65,8 @@ def _from(store: Kept) -> dict[str, Any] | None:
 
 
 def _made(note: Callable[[str, str], None]) -> list[Proof]:
+    from venturi.measure.prove import proofs
     from venturi.measure.prove.bench import Bench
-    from venturi.measure.prove.registry import proofs
     from venturi.targets.system import LOCAL
 
     with Bench(LOCAL, note=lambda level, text: None if level == "info" else note(level, text)) as bench:
@@ -76,7 +74,7 @@ def _made(note: Callable[[str, str], None]) -> list[Proof]:
 
 
 def summary(found: Sequence[Proof]) -> dict[str, Any]:
-    """Proofs as environment.json has them."""
+    """Results as environment.json records them."""
     figures: dict[str, Mapping[str, float]] = {proof.name.value: proof.figures for proof in found}
     lies = figures.get(Name.LIES.value, {})
     return {
