@@ -322,7 +322,7 @@ def steady(cells: Sequence[Cell]) -> Advice | None:
     return Advice(
         "steady",
         f"without start and end throughput is over 5 % different in {_cells_of(len(off), len(cells))}"
-        f" (most: {most:+.0%}, {_label(cell, cells)})",
+        f" (most: {100 * most:+.0f} %, {_label(cell, cells)})",
         f"starting or the last {nouns_of(cell).stream}'s end takes a visible part of the trial",
         f"{_move_more([c for _, c in off])}; the steady figure is in `venturi report --format csv`",
     )
