@@ -156,8 +156,15 @@ class Best:
 
     @property
     def told_apart(self) -> bool:
-        """Whether the fastest surely is: no other may be as fast, neither by itself nor along a setting."""
-        return self.judged and not self.tied and not any(one.undecided for one in self.advised)
+        """Whether the fastest surely is: no other may be as fast, neither by itself nor along a setting, and
+        each of its trials moved something."""
+        undecided = self.idle or any(one.undecided for one in self.advised)
+        return self.judged and not self.tied and not undecided
+
+    @property
+    def idle(self) -> bool:
+        """Whether the interval of the fastest begins at 0: a trial of it moved nothing."""
+        return self.fastest.speed.low is not None and self.fastest.speed.low <= 0
 
 
 def _cost(record: Mapping[str, object]) -> float | None:

@@ -80,6 +80,8 @@ def sentences(found: Best) -> list[str]:
         names = "; ".join(setting(found, c) for c in found.tied[:MOST_TIED])
         more = f" and {len(found.tied) - MOST_TIED} more" if len(found.tied) > MOST_TIED else ""
         out.append(f"not told apart from the highest: {names}{more}")
+    elif found.idle and found.cells > 1:
+        out.append("not told apart from the others: a trial of the highest moved nothing")
     elif not found.judged and found.cells > 1:
         how = "" if _imported(found) else " (--repeats 5)"
         out.append(f"cells have too few repeats to be told apart one by one; five of each would do{how}")
