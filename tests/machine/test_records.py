@@ -4,7 +4,9 @@ Twins: crates/engine/src/tests and crates/core/tests/it/stages.rs, for one proto
 
 from __future__ import annotations
 
+import os
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -61,7 +63,12 @@ def assert_adds_up(trial: Trial) -> None:
 def test_every_record_adds_up(scheme: str, operation: str) -> None:
     with Bench(f"{scheme}://local") as bench:
         rows = 200 * int(bench.cell(operation=operation).parameters["rows_per_batch"])
-        assert_adds_up(bench.trial(operation=operation, streams=bench.streams, rows_per_stream=rows))
+        before = sum(os.times()[:2])
+        trial = bench.trial(operation=operation, streams=bench.streams, rows_per_stream=rows)
+        used_ns = (sum(os.times()[:2]) - before) * 1e9
+        assert_adds_up(trial)
+        # os.times counts in ticks.
+        assert sum(trial.record["cpu"]["client"].values()) <= used_ns + 3e7
         # Twice the batches are twice the bytes: nothing of the set-up is in them.
         one, two = (bench.trial(operation=operation, rows_per_stream=rows // n) for n in (25, 12.5))
         few, many = (trial.record["counts"]["wire_bytes"] for trial in (one, two))
@@ -83,6 +90,19 @@ def test_a_shared_connection_is_told_whole(operation: str) -> None:
     # Each stream was warmed by a batch, before the clock.
     warmed = carried - 4 * 4096 * int(trial.cell.parameters["row_bytes"])
     assert 0.98 * warmed <= trial.record["counts"]["wire_bytes"] <= carried
+
+
+@pytest.mark.parametrize(("operation", "stage"), [("get", "encode"), ("put", "decode")])
+def test_a_servers_work_for_two_streams_is_reported_once(
+    start_reference_server: Any, operation: str, stage: str
+) -> None:
+    """On one connection, whose thread burns 2 ms of CPU time for each batch of either stream."""
+    server, burned = start_reference_server("--handicap", f"{stage}=2ms"), 40 * 2e6
+    with Bench(f"flight://{server.address}") as bench:
+        trial = bench.trial(operation=operation, streams=2, connections="shared", rows_per_stream=20 * 256)
+    assert trial.record["error"] is None
+    assert 0.999 * burned <= trial.record["stages"]["server"][stage] <= trial.record["times"]["interval_ns"]
+    assert 0.95 * burned <= sum(trial.record["cpu"]["server"].values()) <= 1.5 * burned
 
 
 def test_a_slowed_stage_is_the_verdict() -> None:
