@@ -162,6 +162,8 @@ def trial(kind: str, name: str, seconds: float) -> Line:
         try:
             due = time.monotonic() + 1
             while attacker.poll() is None:
+                if server.poll() is not None:
+                    raise ChildProcessError(f"the server ended with {server.returncode}")
                 has(server.pid, line)
                 if time.monotonic() >= due:
                     due = time.monotonic() + 1
@@ -176,7 +178,7 @@ def trial(kind: str, name: str, seconds: float) -> Line:
         until = time.monotonic() + 60
         while (why := is_served(kind, port)) and time.monotonic() < until:
             time.sleep(0.5)
-        return line | {"after": not why, "ended": server.poll()}
+        return line | {"after": not why}
 
 
 def measure(options: argparse.Namespace, output: Path) -> None:
