@@ -83,7 +83,7 @@ class Curve:
     figures: tuple[float, ...]
     """What each N reaches, as it is told: a logarithm too."""
     peak: int
-    """The place of the highest: of these figures, or as tables name it, so that all sentences name the same."""
+    """The place of the highest: of these figures, or as tables name it, so all sentences name the same."""
     failed: int
     """Rounds beside these that lack an N of `ns` because it failed."""
     repeats: bool
