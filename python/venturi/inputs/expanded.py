@@ -67,8 +67,8 @@ def _values_bytes(array: Any) -> int:
     if pa.types.is_dictionary(kind):
         values = array.dictionary
         if kind.value_type not in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
-            return len(array) * values.nbytes // max(1, len(values))
-        return pc.sum(pc.binary_length(values).take(array.indices)).as_py() or 0
+            return int(len(array) * values.nbytes // max(1, len(values)))
+        return int(pc.sum(pc.binary_length(values).take(array.indices)).as_py() or 0)
     if pa.types.is_struct(kind):
         return sum(map(_values_bytes, array.flatten()))
     if pa.types.is_map(kind):
