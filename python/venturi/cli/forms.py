@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 TYPED = "VENTURI_TYPED"
-"""The variable with what was typed, and the command that goes on with the run, if that is not `venturi run`."""
+"""The variable with what was typed, and the command that resumes the run, if that is not `venturi run`."""
 AnyRun = Annotated[
     str, typer.Argument(metavar="RUN", help="A run directory, last, or reference:NAME for published figures.")
 ]

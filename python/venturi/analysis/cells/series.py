@@ -73,7 +73,8 @@ class Series:
         if found is None:
             return None
         known = [c for c in self.cells if self.at(c) in found.ns]
-        return replace(found, highest=self.at(max(known, key=lambda c: figure(c).value or 0.0)))
+        highest = self.at(max(known, key=lambda c: figure(c).value or 0.0))
+        return replace(found, peak=found.ns.index(highest))
 
     @property
     def pooled(self) -> int:

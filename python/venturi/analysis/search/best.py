@@ -395,8 +395,8 @@ def _advise(
     numbers = [{float(v): x for v, x in b.items() if isinstance(v, int | float)} for b in near if is_number]
     failing = {float(c.parameters[name]) for c in cells if c.good < c.trials} if is_number else ()
     curve = Curve.of(numbers, failing, repeats=alone)
-    if curve is not None and isinstance(best, int | float):
-        curve = replace(curve, highest=float(best))
+    if curve is not None and isinstance(best, int | float) and best in curve.ns:
+        curve = replace(curve, peak=curve.ns.index(best))
     enough = best
     if curve is not None and curve.told:
         at = curve.enough(within)
