@@ -298,6 +298,7 @@ def test_a_crash_fails_its_trial_and_no_other(
     [
         "postgresql://me:hush%40pw@h/db",
         "host=h password=hush%40pw",
+        f"host=h password=hush%40pw options={'x' * 5000}",
         "postgresql://h/db?password=hush%40pw&a=b",
     ],
 )

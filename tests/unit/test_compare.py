@@ -589,6 +589,8 @@ def test_where_a_server_is_found(tmp_path: Path) -> None:
         )  # fmt: skip
     assert done.returncode == 5, done.stderr
     assert "failed" in done.stdout
+    (failed,) = [it.next for it in load(tmp_path / "run").advice if it.kind == "failed"]
+    assert "`venturi ab BASE HEAD --resume RUN --retry-failed`" in failed
 
 
 @pytest.mark.usefixtures("core")

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-AGAIN = "VENTURI_AGAIN"
-"""The variable with the command that goes on with a run, where that is not `venturi run`."""
+TYPED = "VENTURI_TYPED"
+"""The variable with what was typed, and the command that resumes the run, if that is not `venturi run`."""
 AnyRun = Annotated[
     str, typer.Argument(metavar="RUN", help="A run directory, last, or reference:NAME for published figures.")
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -260,7 +261,7 @@ def _run(found: Scenario, made: Path | None, given: dict[str, Any], engine: Exec
             observer,
             made is not None,
             given["retry_failed"],
-            f.command_line(sys.argv, given.get("settled")),
+            f.command_line(_typed()[0], given.get("settled")),
             given["fresh_ceilings"],
             given["unproven"],
             partial(_make_ready, given),
@@ -333,9 +334,15 @@ def _write_report(results: Results) -> Path:
     return path
 
 
+def _typed() -> tuple[list[str], str | None]:
+    """What was typed, and the command that goes on with the run if that is not `venturi run`."""
+    argv, again = json.loads(os.environ.get(forms.TYPED, "null")) or (sys.argv, None)
+    return argv, again
+
+
 def _conclude(ended: RunResult) -> None:
     result = ended.result
-    again = os.environ.get(forms.AGAIN) or f"venturi run --resume {ended.path}"
+    again = _typed()[1] or f"venturi run --resume {ended.path}"
     if result.interrupted:
         say("warning", f"interrupted; go on with: {again}")
     elif result.failed:
