@@ -24,10 +24,10 @@ from venturi.common import hdr, suffixes, units
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine.executor import CoreExecutor
 from venturi.measure.kept import Kept
-from venturi.measure.prove import answers, bench, difference, lies, rate, short
+from venturi.measure.prove import answers, bench, difference, injected_faults, rate, short
 from venturi.measure.prove.framing import FRAMINGS
-from venturi.measure.prove.outcome import Checks, Name, Outcome, Proof, What, worst
-from venturi.measure.prove.relay import Lie, Plan, Relay, _flipped
+from venturi.measure.prove.outcome import CheckKind, Checks, Outcome, Proof, ProofName, worst
+from venturi.measure.prove.relay import Fault, Plan, Relay, _flipped
 from venturi.report.page import page
 from venturi.report.tables import machine, write
 from venturi.report.text import markdown, proofs
@@ -36,13 +36,13 @@ Record = dict[str, Any]
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_each_passes_on_recorded_trials(name: Name) -> None:
+def test_each_passes_on_recorded_trials(name: ProofName) -> None:
     proof = Recorded().made(name)
     assert (proof.name, proof.outcome, [*proof.missing]) == (name, Outcome.PASSED, [])
     assert proof.checks and all(check.right for check in proof.checks)
-    if name is Name.LIES:
+    if name is ProofName.INJECTED_FAULTS:
         assert proof.figures == {"lies": 5.0, "caught": 5.0}
-        assert {check.of["lie"] for check in proof.checks if "lie" in check.of} == {lie.value for lie in Lie}
+        assert {check.of.get("lie") for check in proof.checks} - {None} == {one.value for one in Fault}
 
 
 # ---- what a fault of the instrument would do to a record -----------------------------------------
@@ -71,7 +71,7 @@ def _slot_skipped(record: Record, of: Any, plan: Any) -> None:
 
 def _order_matters(record: Record, of: Any, plan: Plan | None) -> None:
     """What a checksum that depends on the order would say."""
-    if plan is not None and plan.lie is Lie.SWAP:
+    if plan is not None and plan.fault is Fault.SWAP:
         record.update(outcome="failed", error={"kind": "verification", "message": "", "stream": None})
 
 
@@ -93,29 +93,29 @@ def _well(record: Record, of: Any, plan: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "change", "whats"),
     [
-        (Name.RATE, _scaled("times", "interval_ns", by=1 / 1.02), {What.BYTES_RATE, What.ROWS_RATE}),
-        (Name.RATE, _batch_lost, {What.BATCHES}),
-        (Name.RATE, _slot_skipped, {What.SCHEDULE}),
-        (Name.RATE, _scaled("counts", "wire_bytes", by=0.5), {What.WIRE}),
-        (Name.RATE, _scaled("counts", "wire_bytes", by=2), {What.WIRE}),
-        (Name.RATE, _scaled("times", "started_unix_ns", more=-(10**9)), {What.CLOCK}),
-        (Name.LIES, _well, {What.LIE}),
-        (Name.LIES, _order_matters, {What.OUTCOME}),
-        (Name.DIFFERENCE, _second_side_faster(), {What.ALIKE}),
+        (ProofName.RATE, _scaled("times", "interval_ns", by=1 / 1.02), {CheckKind.BYTES_RATE}),
+        (ProofName.RATE, _batch_lost, {CheckKind.BATCHES}),
+        (ProofName.RATE, _slot_skipped, {CheckKind.SCHEDULE}),
+        (ProofName.RATE, _scaled("counts", "wire_bytes", by=0.5), {CheckKind.WIRE}),
+        (ProofName.RATE, _scaled("counts", "wire_bytes", by=2), {CheckKind.WIRE}),
+        (ProofName.RATE, _scaled("times", "started_unix_ns", more=-(10**9)), {CheckKind.CLOCK}),
+        (ProofName.INJECTED_FAULTS, _well, {CheckKind.FAULT}),
+        (ProofName.INJECTED_FAULTS, _order_matters, {CheckKind.OUTCOME}),
+        (ProofName.DIFFERENCE, _second_side_faster(), {CheckKind.ALIKE}),
     ],
 )
-def test_a_fault_of_the_instrument_fails(name: Name, change: Break, whats: set[What]) -> None:
+def test_a_fault_of_the_instrument_fails(name: ProofName, change: Break, whats: set[CheckKind]) -> None:
     proof = Recorded(change=change).made(name)
     assert proof.outcome is Outcome.FAILED
     found = {check.what for check in proof.failures}
-    assert whats <= found and (name is not Name.LIES or whats == found)
+    assert whats <= found and (name is not ProofName.INJECTED_FAULTS or whats == found)
     if change is _well:
         assert proof.figures == {"lies": 5.0, "caught": 0.0}
     if change is _order_matters:
         assert [check.of["lie"] for check in proof.failures] == ["swap", "swap"]
 
 
-@pytest.mark.parametrize(("noisy", "outcome"), [(False, Outcome.FAILED), (True, Outcome.UNTOLD)])
+@pytest.mark.parametrize(("noisy", "outcome"), [(False, Outcome.FAILED), (True, Outcome.INCONCLUSIVE)])
 def test_other_work_makes_a_difference_too(noisy: bool, outcome: Outcome) -> None:
     """A fifth less where a twentieth was added is a fault, unless others used the machine."""
     base, more = [100.0, 101.0, 99.0, 100.5, 99.5], [80.0, 81.0, 79.0, 80.5, 79.5]
@@ -145,16 +145,16 @@ def test_what_sums_up_wrongly_fails_by_arithmetic(
 
 def test_only_what_noise_can_do_is_excused() -> None:
     checks = Checks()
-    checks.between(What.BYTES_RATE, 100.0, 90.0, "B/s", 99.0, 101.0, moves="down", noisy=True)
-    assert checks.outcome is Outcome.UNTOLD and checks[0].timed
-    checks.between(What.BYTES_RATE, 100.0, 102.0, "B/s", 99.0, 101.0, moves="down", noisy=True)
+    checks.between(CheckKind.BYTES_RATE, 100.0, 90.0, "B/s", 99.0, 101.0, moves="down", noisy=True)
+    assert checks.outcome is Outcome.INCONCLUSIVE and checks[0].timed
+    checks.between(CheckKind.BYTES_RATE, 100.0, 102.0, "B/s", 99.0, 101.0, moves="down", noisy=True)
     assert checks.outcome is Outcome.FAILED and not checks[1].timed
     quiet = Checks()
-    quiet.between(What.BYTES_RATE, 100.0, 90.0, "B/s", 99.0, 101.0, moves="down", noisy=False)
-    quiet.between(What.BYTES_RATE, 100.0, None, "B/s", 99.0, 101.0, moves="down", noisy=True)
+    quiet.between(CheckKind.BYTES_RATE, 100.0, 90.0, "B/s", 99.0, 101.0, moves="down", noisy=False)
+    quiet.between(CheckKind.BYTES_RATE, 100.0, None, "B/s", 99.0, 101.0, moves="down", noisy=True)
     assert [check.outcome for check in quiet] == [Outcome.FAILED] * 2
-    assert worst([Outcome.IMPOSSIBLE, Outcome.PASSED, Outcome.UNTOLD]) is Outcome.UNTOLD
-    assert worst([]) is Outcome.IMPOSSIBLE
+    assert worst([Outcome.NOT_APPLICABLE, Outcome.PASSED, Outcome.INCONCLUSIVE]) is Outcome.INCONCLUSIVE
+    assert worst([]) is Outcome.NOT_APPLICABLE
 
 
 def _h2(stream: int, message: bytes, kind: int = 0) -> bytes:
@@ -193,14 +193,14 @@ def test_one_bit_is_flipped() -> None:
     ("plan", "arrives"),
     [
         ({}, b"a1\nb2\nc3\n"),
-        ({"lie": Lie.DROP}, b"a1\nc3\n"),
-        ({"lie": Lie.DOUBLE}, b"a1\nb2\nb2\nc3\n"),
+        ({"fault": Fault.DROP}, b"a1\nc3\n"),
+        ({"fault": Fault.DOUBLE}, b"a1\nb2\nb2\nc3\n"),
         # It stays a number.
-        ({"lie": Lie.FLIP}, b"a1\nb3\nc3\n"),
-        ({"lie": Lie.SWAP}, b"a1\nc3\nb2\n"),
+        ({"fault": Fault.FLIP}, b"a1\nb3\nc3\n"),
+        ({"fault": Fault.SWAP}, b"a1\nc3\nb2\n"),
         # The connection ends with the data that exceeds so much, which does not pass.
-        ({"lie": Lie.CUT, "cut_after": 5}, b""),
-        ({"lie": Lie.CUT, "cut_after": 9}, b"a1\nb2\nc3\n"),
+        ({"fault": Fault.CUT, "cut_after": 5}, b""),
+        ({"fault": Fault.CUT, "cut_after": 9}, b"a1\nb2\nc3\n"),
     ],
 )
 def test_the_relay_injects_a_fault(plan: dict[str, Any], arrives: bytes) -> None:
@@ -221,7 +221,7 @@ def test_the_relay_injects_a_fault(plan: dict[str, Any], arrives: bytes) -> None
                 client.sendall(b"a1\nb2\nc3\n")
             thread.join(10)
         assert bytes(got) == arrives
-        assert (relay.seen.to_server, relay.seen.done) == (9, bool(plan) and plan.get("cut_after") != 9)
+        assert (relay.counts.to_server, relay.counts.done) == (9, bool(plan) and plan.get("cut_after") != 9)
 
 
 # ---- before every run ------------------------------------------------------------------------------
@@ -232,9 +232,9 @@ def _short(outcome: Outcome, calls: list[int]) -> Callable[..., list[Proof]]:
         calls.append(1)
         caught = 4.0 - (outcome is Outcome.FAILED)
         return [
-            Proof(Name.RATE, Outcome.PASSED, figures={"off": 0.0028}),
-            Proof(Name.LIES, outcome, figures={"lies": 4.0, "caught": caught}),
-            Proof(Name.DIFFERENCE, Outcome.PASSED, figures={"detectable": 0.0371}),
+            Proof(ProofName.RATE, Outcome.PASSED, figures={"off": 0.0028}),
+            Proof(ProofName.INJECTED_FAULTS, outcome, figures={"lies": 4.0, "caught": caught}),
+            Proof(ProofName.DIFFERENCE, Outcome.PASSED, figures={"detectable": 0.0371}),
         ]
 
     return made
@@ -252,10 +252,10 @@ def test_a_result_is_kept_for_a_boot_and_build(tmp_path: Path, monkeypatch: pyte
 
     assert [cached("boot 1, build 1") for _ in range(3)] == [False, True, True]
     assert not cached("boot 2, build 1")
-    assert [cached("boot 3", Outcome.UNTOLD) for _ in range(2)] == [False, True]
+    assert [cached("boot 3", Outcome.INCONCLUSIVE) for _ in range(2)] == [False, True]
     # It is repeated after a while.
-    monkeypatch.setattr(short, "_UNTOLD_SECONDS", 0)
-    assert not cached("boot 3", Outcome.UNTOLD)
+    monkeypatch.setattr(short, "_INCONCLUSIVE_SECONDS", 0)
+    assert not cached("boot 3", Outcome.INCONCLUSIVE)
     assert short.before_run(ModelExecutor(), lambda *_: None) is None
 
 
@@ -321,9 +321,9 @@ def test_runs_without_proofs_say_nothing_of_them(tmp_path: Path) -> None:
 
 def test_the_command_says_what_was_expected_and_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "Bench", Recorded)
-    for module, name in ((rate, Name.RATE), (lies, Name.LIES), (difference, Name.DIFFERENCE)):
+    for module, name in zip((rate, injected_faults, difference), MAKERS, strict=True):
         monkeypatch.setattr(module, "prove", lambda bench, short, name=name: bench.made(name))
-    names = [name.value for name in Name]
+    names = [name.value for name in ProofName]
     shown = command("prove")
     assert shown.returncode == 0, shown.stdout + shown.stderr
     assert "5 of 5 kinds caught" in shown.stdout and "injected faults" in shown.stdout
