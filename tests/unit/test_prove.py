@@ -23,7 +23,7 @@ from venturi.analysis.statistics.difference import differences
 from venturi.common import hdr, suffixes, units
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine.executor import CoreExecutor
-from venturi.measure.kept import Kept
+from venturi.measure.machine_cache import Kept
 from venturi.measure.prove import answers, bench, difference, injected_faults, rate, short
 from venturi.measure.prove.framing import FRAMINGS
 from venturi.measure.prove.outcome import CheckKind, Checks, Outcome, Proof, ProofName, worst

@@ -17,9 +17,9 @@ from venturi.engine.executor import CoreExecutor, Progress
 from venturi.measure import outcome, placement, runner
 from venturi.measure import tune as tuning
 from venturi.measure.budget import DEFAULT_TRIALS, Budget
-from venturi.measure.endpoints import Endpoints
 from venturi.measure.estimate import Estimate, estimate
 from venturi.measure.observer import QuietObserver, Slot
+from venturi.measure.trial_targets import Endpoints
 from venturi.measure.tune import Tuned
 from venturi.measure.tune_space import space
 from venturi.plan.aliases import ALIASES

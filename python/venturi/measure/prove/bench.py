@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine.executor import CoreExecutor, run_with_progress
 from venturi.engine.spec import build_spec, completed, trial_line
-from venturi.measure.endpoints import Endpoints
 from venturi.measure.prove.external_counters import ExternalCounters, ExternalView
 from venturi.measure.prove.framing import FRAMINGS
 from venturi.measure.prove.outcome import Checks, Reason
 from venturi.measure.prove.relay import Plan, Relay
+from venturi.measure.trial_targets import Endpoints
 from venturi.plan import matrix
 from venturi.plan.cell import Cell
 from venturi.plan.layers import Layer

@@ -8,7 +8,7 @@ from typing import Any
 
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine.executor import Executor
-from venturi.measure.kept import Kept, directory, machine
+from venturi.measure.machine_cache import Kept, directory, machine
 from venturi.measure.prove.outcome import Outcome, Proof, ProofName, worst
 
 __all__ = ["FORMAT", "before_run", "summary"]
