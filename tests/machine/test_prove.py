@@ -15,10 +15,10 @@ from support import redis as redis_support
 from support.flight_peer import Tables
 from support.needs import require_server
 from venturi.measure.prove.bench import Bench
-from venturi.measure.prove.outcome import Name, Outcome, Proof, What
+from venturi.measure.prove.outcome import CheckKind, Outcome, Proof, ProofName
 
 
-def proved(url: str, *only: str) -> dict[Name, Proof]:
+def proved(url: str, *only: str) -> dict[ProofName, Proof]:
     """The self-tests of a target by their names; none of them fails."""
     found = {one.name: one for one in venturi.prove(url, only=only or None)}
     assert not [one.failures for one in found.values() if one.failures]
@@ -28,7 +28,7 @@ def proved(url: str, *only: str) -> dict[Name, Proof]:
 def test_all_pass_on_the_real_core() -> None:
     """Twin: test_prove.py, test_each_passes_on_recorded_trials."""
     found = venturi.prove()
-    assert {one.name: one.outcome for one in found} == dict.fromkeys(Name, Outcome.PASSED)
+    assert {one.name: one.outcome for one in found} == dict.fromkeys(ProofName, Outcome.PASSED)
 
 
 @pytest.mark.parametrize(
@@ -36,16 +36,16 @@ def test_all_pass_on_the_real_core() -> None:
 )
 def test_other_targets_as_far_as_it_goes(url: str) -> None:
     found = proved(url, "rate", "lies")
-    assert found[Name.RATE].outcome in (Outcome.PASSED, Outcome.UNTOLD)
+    assert found[ProofName.RATE].outcome in (Outcome.PASSED, Outcome.INCONCLUSIVE)
     # What was not made is said with its reason.
-    assert found[Name.LIES].checks or found[Name.LIES].missing
+    assert found[ProofName.INJECTED_FAULTS].checks or found[ProofName.INJECTED_FAULTS].missing
 
 
 def test_a_foreign_server_as_far_as_it_goes() -> None:
     with Bench("flight://local") as ours:
         url = ours.url_of()
         found = proved(url, "lies")
-    assert found[Name.LIES].figures == {"lies": 5.0, "caught": 5.0}
+    assert found[ProofName.INJECTED_FAULTS].figures == {"lies": 5.0, "caught": 5.0}
 
 
 @pytest.mark.parametrize(("table", "told"), [("t", True), ("empty", False)])
@@ -54,7 +54,7 @@ def test_a_table_that_is_there_already(table: str, told: bool) -> None:
         threading.Thread(target=server.serve, daemon=True).start()
         url = f"flight://127.0.0.1:{server.port}/{table}"
         found = proved(url, "difference")
-    assert (found[Name.DIFFERENCE].outcome is Outcome.IMPOSSIBLE) is not told
+    assert (found[ProofName.DIFFERENCE].outcome is Outcome.NOT_APPLICABLE) is not told
 
 
 @pytest.mark.parametrize("scheme", ["cassandra", "clickhouse", "mysql", "postgres", "redis"])
@@ -63,7 +63,7 @@ def test_databases_as_far_as_it_goes(scheme: str) -> None:
     with redis_support.found() if scheme == "redis" else contextlib.nullcontext():
         require_server(scheme)
         found = proved(f"{scheme}://local")
-    told = found[Name.LIES]
-    assert told.outcome in (Outcome.PASSED, Outcome.UNTOLD)
+    told = found[ProofName.INJECTED_FAULTS]
+    assert told.outcome in (Outcome.PASSED, Outcome.INCONCLUSIVE)
     if told.outcome is Outcome.PASSED and scheme != "clickhouse":
-        assert [check.found for check in told.checks if check.what is What.DOUBT] == [1]
+        assert [check.found for check in told.checks if check.what is CheckKind.DOUBT] == [1]

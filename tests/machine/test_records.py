@@ -29,7 +29,7 @@ def assert_adds_up(trial: Trial) -> None:
     # Of upserts, keys are verified.
     assert p["operation"] == "upsert" or record["verification"]["rows"] == counts["rows"]
     ends = [stream["end_ns"] for stream in streams]
-    assert max(ends) == times["interval_ns"] <= trial.outside.elapsed_ns
+    assert max(ends) == times["interval_ns"] <= trial.external.elapsed_ns
     assert all(one["start_ns"] <= one["first_batch_ns"] <= one["end_ns"] for one in streams)
     steady = max(0, min(ends) - max(stream["first_batch_ns"] for stream in streams))
     assert times["steady_ns"] == steady
@@ -114,4 +114,4 @@ def test_a_slowed_stage_is_the_verdict() -> None:
             )
             (cell,) = summarise([trial.line()])
             # On a busy machine, the verdict may be that.
-            assert trial.outside.noisy or (judge(cell).end, judge(cell).stage) == ("client", stage)
+            assert trial.external.noisy or (judge(cell).end, judge(cell).stage) == ("client", stage)

@@ -18,10 +18,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from venturi.measure.prove import difference, lies, rate
+from venturi.measure.prove import difference, injected_faults, rate
 from venturi.measure.prove.bench import Bench, Trial
-from venturi.measure.prove.outcome import Checks, Name, Outcome, Proof
-from venturi.measure.prove.outside import Outside
+from venturi.measure.prove.external_counters import ExternalView
+from venturi.measure.prove.outcome import Checks, Outcome, Proof, ProofName
 from venturi.measure.prove.relay import Plan
 
 __all__ = ["MAKERS", "Break", "Recorded"]
@@ -31,7 +31,11 @@ Break = Callable[[Record, Mapping[str, Any], "Plan | None"], None]
 """What a fault of the instrument would do to a record; of a trial with these parameters, over this relay."""
 
 PATH = Path(__file__).resolve().parents[1] / "data" / "proofs.json"
-MAKERS = {Name.RATE: rate.prove, Name.LIES: lies.prove, Name.DIFFERENCE: difference.prove}
+MAKERS = {
+    ProofName.RATE: rate.prove,
+    ProofName.INJECTED_FAULTS: injected_faults.prove,
+    ProofName.DIFFERENCE: difference.prove,
+}
 """`answers` runs no trial."""
 READ = ("outcome", "error", "errors", "counts", "times", "verification")
 """No more of a record is read, but for a rate."""
@@ -65,11 +69,11 @@ class Recorded(Bench):
     def __enter__(self) -> Recorded:
         return self
 
-    def goes_on(self, began: float) -> bool:
+    def has_time_for_more(self, began: float) -> bool:
         """However slow this machine is."""
         return True
 
-    def made(self, name: Name) -> Proof:
+    def made(self, name: ProofName) -> Proof:
         """The short form: fewer trials, the same checks."""
         self._section = self._all.get(name, {})
         self.asked.clear()
@@ -88,7 +92,7 @@ class Recorded(Bench):
         if relay is not None:
             relay = SimpleNamespace(**relay, passed_ns=[*itertools.accumulate(found.get("passed_ns", ()))])
         self._change(record, cell.parameters, plan)
-        return Trial(cell, record, Outside(*found["outside"]), relay)
+        return Trial(cell, record, ExternalView(*found["outside"]), relay)
 
 
 class Recording(Bench):
@@ -96,16 +100,16 @@ class Recording(Bench):
 
     section: dict[str, list[Any]]
 
-    def goes_on(self, began: float) -> bool:
+    def has_time_for_more(self, began: float) -> bool:
         return True
 
     def trial(self, *, plan: Plan | None = None, **given: Any) -> Trial:
         found = super().trial(plan=plan, **given)
         # Nothing is excused.
-        found = dataclasses.replace(found, outside=dataclasses.replace(found.outside, others=0.0))
+        found = dataclasses.replace(found, external=dataclasses.replace(found.external, others=0.0))
         kept: Record = {
             "threads": found.cell.parameters["threads"],
-            "outside": dataclasses.astuple(found.outside),
+            "outside": dataclasses.astuple(found.external),
             "record": found.record,
         }
         if found.relay is not None:
@@ -128,18 +132,18 @@ class Recording(Bench):
                 key: values[: before[key]] for key, values in self.section.items() if key in before
             }
 
-    def recorded(self, name: Name) -> dict[str, list[Any]]:
+    def recorded(self, name: ProofName) -> dict[str, list[Any]]:
         """What one self-test has asked for, and got."""
         self.section = {}
         MAKERS[name](self, short=True)
         for first, *more in self.section.values():
             for one in (first, *more):
-                if name is Name.RATE:
+                if name is ProofName.RATE:
                     del one["record"]["instrument"], one["record"]["resources"], one["record"]["samples"]
                     continue
                 one.pop("passed_ns", None)
                 one["record"] = {part: one["record"][part] for part in READ if part in one["record"]}
-            for one in more if name is Name.DIFFERENCE else ():
+            for one in more if name is ProofName.DIFFERENCE else ():
                 # Of its repeats, the times alone differ.
                 one |= {"record": {"times": one["record"]["times"]}, "outside": first["outside"]}
         return self.section

@@ -34,7 +34,7 @@ from venturi.cli import app
 from venturi.cli import run as cli
 from venturi.common import toml_text
 from venturi.engine.spec import failed_record, trial_line
-from venturi.measure.endpoints import Endpoints
+from venturi.measure.trial_targets import Endpoints
 from venturi.plan.cell import Cell as PlannedCell
 from venturi.plan.layers import Layer, builtin_names, file_layer
 from venturi.plan.load import load as load_scenario

@@ -17,9 +17,9 @@ from venturi.engine.executor import CoreExecutor, Progress
 from venturi.measure import outcome, placement, runner
 from venturi.measure import tune as tuning
 from venturi.measure.budget import DEFAULT_TRIALS, Budget
-from venturi.measure.endpoints import Endpoints
 from venturi.measure.estimate import Estimate, estimate
 from venturi.measure.observer import QuietObserver, Slot
+from venturi.measure.trial_targets import Endpoints
 from venturi.measure.tune import Tuned
 from venturi.measure.tune_space import space
 from venturi.plan.aliases import ALIASES
@@ -211,9 +211,9 @@ def prove(target: str = LOCAL, *, only: Collection[str] | None = None, **setting
     A self-test that fails raises nothing: its `outcome` says so. Raises as `run`.
     """
     from venturi.measure.prove import prove as made
-    from venturi.measure.prove.outcome import Name
+    from venturi.measure.prove.outcome import ProofName
 
-    known = {name.value: name for name in Name}
+    known = {name.value: name for name in ProofName}
     for name in only or ():
         if name not in known:
             raise VenturiError(f"only={name!r}: no such self-test", hint=f"known: {', '.join(known)}")

@@ -46,7 +46,7 @@ def prove(
     """Test this instrument, on this machine, now: it must find a known rate, injected faults, a known
     difference and known answers."""
     from venturi.measure.prove import prove as made
-    from venturi.measure.prove.outcome import Name, Outcome, Proof, worst
+    from venturi.measure.prove.outcome import Outcome, Proof, ProofName, worst
     from venturi.report.text import proofs as words
     from venturi.targets.urls import check_url
 
@@ -54,12 +54,12 @@ def prove(
         url = check_url(target)
     except ValueError as error:
         raise ScenarioError(f"TARGET: {error}") from None
-    wanted = _names(only, [name.value for name in Name])
+    wanted = _names(only, [name.value for name in ProofName])
     note = (lambda level, text: None) if quiet else say
     found: list[Proof] = []
     began = time.monotonic()
     table = format is forms.TableOrJson.table
-    for proof in made(url, settings, [Name(name) for name in wanted], note):
+    for proof in made(url, settings, [ProofName(name) for name in wanted], note):
         found.append(proof)
         if table:
             _print(words.lines([proof])[0])

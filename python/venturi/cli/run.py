@@ -107,7 +107,7 @@ def run(
 ) -> None:
     """Measure a scenario: a built-in one, a TOML file, or what the flags alone describe."""
     given = dict(locals()) | settings
-    from venturi.measure import offers
+    from venturi.measure import flight_discovery
 
     if resume is not None:
         made, found, notes = _resumed(given, resume)
@@ -115,7 +115,7 @@ def run(
         if retry_failed:
             raise VenturiError("--retry-failed goes with --resume")
         made = None
-        found, notes, given["settled"] = offers.settled(given)
+        found, notes, given["settled"] = flight_discovery.discover_defaults(given)
         if scale is not None:
             found, notes = _scaled(found, scale)
     from venturi.measure import placement
@@ -183,8 +183,8 @@ def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[st
 
 def _print_plan(found: Scenario) -> None:
     """What a run would do, on standard output."""
-    from venturi.measure.endpoints import Endpoints
     from venturi.measure.estimate import estimate
+    from venturi.measure.trial_targets import Endpoints
     from venturi.plan.cell_names import labels
 
     # Files are read, so that their faults show now and their sizes are true; no server is started.

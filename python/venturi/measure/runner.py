@@ -9,12 +9,12 @@ from pathlib import Path
 from venturi.engine.executor import Executor
 from venturi.measure import ceilings
 from venturi.measure.ceiling_rounds import RoundProbes
-from venturi.measure.endpoints import Endpoints
 from venturi.measure.interrupts import Interrupts
 from venturi.measure.observer import Observer
-from venturi.measure.opening import opened
 from venturi.measure.outcome import RunResult
+from venturi.measure.start_run import opened
 from venturi.measure.sweep import Sweep
+from venturi.measure.trial_targets import Endpoints
 from venturi.plan.scenario import Scenario
 
 __all__ = ["execute"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from venturi.measure.prove.bench import Bench
-    from venturi.measure.prove.outcome import Name, Proof
+    from venturi.measure.prove.outcome import Proof, ProofName
 
 __all__ = ["SECONDS", "proofs", "prove"]
 
@@ -20,7 +20,7 @@ SECONDS = 9.0
 def prove(
     url: str,
     settings: Mapping[str, Any] | None = None,
-    only: Collection[Name] | None = None,
+    only: Collection[ProofName] | None = None,
     note: Callable[[str, str], None] = lambda level, text: None,
 ) -> Iterator[Proof]:
     """Tests the instrument with a target, one result after the other. `settings`: credentials, by keyword.
@@ -45,27 +45,27 @@ def prove(
             hint="test Venturi's own target of that database, for example postgres://HOST/DATABASE",
         )
     with Bench(url, settings, note=note, seconds=SECONDS) as bench:
-        bench.reach()
+        bench.check_target()
         yield from proofs(bench, only=only)
 
 
-def proofs(bench: Bench, short: bool = False, only: Collection[Name] | None = None) -> Iterator[Proof]:
+def proofs(bench: Bench, short: bool = False, only: Collection[ProofName] | None = None) -> Iterator[Proof]:
     """Makes the self-tests, or their `short` form, one after the other."""
-    from venturi.measure.prove import answers, difference, lies, rate
-    from venturi.measure.prove.outcome import Name, Outcome, Proof, Reason
+    from venturi.measure.prove import answers, difference, injected_faults, rate
+    from venturi.measure.prove.outcome import Outcome, Proof, ProofName, Reason
 
-    makers: dict[Name, Callable[[Bench, bool], Proof]] = {
-        Name.RATE: rate.prove,
-        Name.LIES: lies.prove,
-        Name.DIFFERENCE: difference.prove,
-        Name.ANSWERS: answers.prove,
+    makers: dict[ProofName, Callable[[Bench, bool], Proof]] = {
+        ProofName.RATE: rate.prove,
+        ProofName.INJECTED_FAULTS: injected_faults.prove,
+        ProofName.DIFFERENCE: difference.prove,
+        ProofName.ANSWERS: answers.prove,
     }
     for name, make in makers.items():
         if only is not None and name not in only:
             continue
         began = time.monotonic()
         # Known answers are arithmetic: there is always time for them.
-        if bench.in_time() or name is Name.ANSWERS:
+        if bench.has_time() or name is ProofName.ANSWERS:
             yield replace(make(bench, short), seconds=time.monotonic() - began)
         else:
-            yield Proof(name, Outcome.UNTOLD, (), [(name.value, Reason.NO_TIME)])
+            yield Proof(name, Outcome.INCONCLUSIVE, (), [(name.value, Reason.NO_TIME)])

@@ -13,7 +13,7 @@ from venturi.common import hdr, suffixes
 from venturi.common.core import load_core
 from venturi.common.units import Quantity
 from venturi.measure.prove.bench import Bench
-from venturi.measure.prove.outcome import Checks, Name, Proof, What
+from venturi.measure.prove.outcome import CheckKind, Checks, Proof, ProofName
 
 __all__ = ["prove"]
 
@@ -27,11 +27,11 @@ def prove(bench: Bench, short: bool = False) -> Proof:
     _cell(checks)
     _spelled(checks)
     _core(checks)
-    return Proof(Name.ANSWERS, checks.outcome, checks)
+    return Proof(ProofName.ANSWERS, checks.outcome, checks)
 
 
 def _near(checks: Checks, part: str, expected: float, found: float | None, unit: str = "") -> None:
-    checks.near(What.ANSWER, expected, found, unit, _EXACT, more=_EXACT, part=part)
+    checks.near(CheckKind.ANSWER, expected, found, unit, _EXACT, more=_EXACT, part=part)
 
 
 _PAYLOAD, _WIRE, _ROWS, _BATCHES, _SET_UP = 8_000_000, 10_000_000, 80_000, 800, 5 * _MS
@@ -79,12 +79,12 @@ def _cell(checks: Checks) -> None:
             _probe(number, ms, _MEMORY, kind="memory"),
         ]
     [cell] = summarise([_trial(-1, 1.0, warmup=True), *good, _trial(5, 2.0, "failed")], probes)
-    checks.same(What.ANSWER, 5, cell.good, part="good")
-    checks.same(What.ANSWER, 1, cell.failed, part="failed")
+    checks.same(CheckKind.ANSWER, 5, cell.good, part="good")
+    checks.same(CheckKind.ANSWER, 1, cell.failed, part="failed")
     _speed(checks, cell)
     [even] = summarise(good[:4])
     _near(checks, "median-of-four", 720e6, even.throughput.value, "B/s")
-    checks.same(What.ANSWER, "raw TCP", cell.binding or "none", part="binding")
+    checks.same(CheckKind.ANSWER, "raw TCP", cell.binding or "none", part="binding")
     for name, share in (("raw TCP", 1 / _RAW_TCP), ("memory copy", 1 / _MEMORY)):
         found = cell.shares.get(name)
         _near(checks, f"share-of-{name.replace(' ', '-')}", share, found.value if found else None)
@@ -166,4 +166,4 @@ def _spelled(checks: Checks) -> None:
         for power in (1, 4, 7, 10):
             value = 2.5 * 10.0**power
             printed = _read_back(str(Quantity(value, unit=unit)))
-            checks.near(What.ANSWER, value, printed, unit, 0.005, part=f"printed-{unit}-{power}")
+            checks.near(CheckKind.ANSWER, value, printed, unit, 0.005, part=f"printed-{unit}-{power}")

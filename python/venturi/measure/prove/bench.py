@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine.executor import CoreExecutor, run_with_progress
 from venturi.engine.spec import build_spec, completed, trial_line
-from venturi.measure.endpoints import Endpoints
+from venturi.measure.prove.external_counters import ExternalCounters, ExternalView
 from venturi.measure.prove.framing import FRAMINGS
 from venturi.measure.prove.outcome import Checks, Reason
-from venturi.measure.prove.outside import Around, Outside
 from venturi.measure.prove.relay import Plan, Relay
+from venturi.measure.trial_targets import Endpoints
 from venturi.plan import matrix
 from venturi.plan.cell import Cell
 from venturi.plan.layers import Layer
@@ -54,7 +54,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 class Trial:
     cell: Cell
     record: dict[str, Any]
-    outside: Outside
+    external: ExternalView
     relay: Any = None
     """What a relay on its way counted."""
 
@@ -110,7 +110,7 @@ class Bench:
     @property
     def operations(self) -> list[str]:
         """Those that a self-test may do. A user's table is only read."""
-        if self.somebodys:
+        if self.is_user_table:
             return [one for one in self.system.operations if one == "get"]
         if is_readable(self.url) and self.system.ports:
             # A relay distinguishes the batches of an upsert by their answers; the rows of a get come singly.
@@ -118,12 +118,12 @@ class Bench:
         return list(self.system.operations)
 
     @property
-    def somebodys(self) -> bool:
+    def is_user_table(self) -> bool:
         """Whether the URL names rows that exist already."""
         return "get" in self.system.operations and names_something(self.url)
 
     @property
-    def unrelayed(self) -> Reason | None:
+    def why_not_relayed(self) -> Reason | None:
         """Why no relay can stand on the way. A certificate names another address than the relay's."""
         scheme = self.url.partition("://")[0]
         if is_unix(self.url):
@@ -135,12 +135,12 @@ class Bench:
         return Reason.NO_STREAM if "+tls" in scheme or "+udp" in scheme else None
 
     @property
-    def unframed(self) -> Reason | None:
+    def why_not_framed(self) -> Reason | None:
         """Why no relay can distinguish batches."""
-        return self.unrelayed or (None if self.system.scheme in FRAMINGS else Reason.NO_STREAM)
+        return self.why_not_relayed or (None if self.system.scheme in FRAMINGS else Reason.NO_STREAM)
 
     @property
-    def handicapped(self) -> bool:
+    def can_be_slowed(self) -> bool:
         """Whether its client's stages can be slowed down."""
         with contextlib.suppress(VenturiError):
             self.cell(handicap="verify=1ms")
@@ -148,7 +148,7 @@ class Bench:
         return False
 
     @property
-    def reference(self) -> bool:
+    def is_reference(self) -> bool:
         """Whether its server is one of Venturi's, started here."""
         return is_local(self.url) and scheme_of(self.url) in (*REMOTE, *REFERENCE)
 
@@ -157,12 +157,12 @@ class Bench:
         """How many streams of a trial share no query, so that the work of each is known."""
         return 1 if is_charrow(self.url) else 2
 
-    def in_time(self) -> bool:
+    def has_time(self) -> bool:
         return self._deadline is None or time.monotonic() < self._deadline
 
-    def goes_on(self, began: float) -> bool:
+    def has_time_for_more(self, began: float) -> bool:
         """Whether a self-test that began then makes more trials than it must."""
-        return self.in_time() and time.monotonic() - began < _LONG_SECONDS
+        return self.has_time() and time.monotonic() - began < _LONG_SECONDS
 
     # ---- trials ------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class Bench:
         if key not in self._cells:
             operation = changes.get("operation", self.operations[0])
             wanted: dict[str, Any] = {"target": self.url, "operation": operation, "streams": 1}
-            if self.somebodys:
+            if self.is_user_table:
                 wanted |= {"operation": "get", "data": ["remote"]}
             else:
                 records = {"rows_per_batch": 256, "columns": 2, "rows_per_stream": 2560}
@@ -237,24 +237,24 @@ class Bench:
                 options=endpoints.options(cell),
             )
             endpoints.begin(cell)
-            around = Around(endpoints.server_pid(cell) or self._pid)
+            counters = ExternalCounters(endpoints.server_pid(cell) or self._pid)
             control = self._executor.control()
             record = completed(
                 run_with_progress(self._executor.run_trial, spec, control, None, poll_seconds=1.0)
             )
-            outside = around.ended()
+            external = counters.ended()
             endpoints.moved(cell, record)
             # Through a relay, the process at the other end is this one.
             if relay is None and is_loopback(url):
                 self._pid = (record["target"] or {}).get("pid")
-            return Trial(cell, record, outside, relay.seen if relay is not None else None)
+            return Trial(cell, record, external, relay.counts if relay is not None else None)
 
     def attempt(self, make: Callable[..., Checks], *arguments: Any, most: int = 3) -> Checks:
         """Tries again if only time is in doubt: the first attempt without a doubt, or with an error that no
         other work on the machine explains; else the one with the fewest doubts."""
         best: Checks | None = None
         for number in range(most):
-            if number > 0 and not self.in_time():
+            if number > 0 and not self.has_time():
                 break
             found = make(self, *arguments)
             wrong = [check for check in found if not check.right]
@@ -265,7 +265,7 @@ class Bench:
         assert best is not None
         return best
 
-    def reach(self) -> None:
+    def check_target(self) -> None:
         """Makes one trial of each operation of a target that is not Venturi's. Raises VenturiError if one
         fails: nothing can be tested with such a target."""
         for operation in () if is_ours(self.url) else self.operations:

@@ -10,7 +10,7 @@ from typing import Any
 from venturi.analysis.cells.figures import main_rate
 from venturi.analysis.statistics.difference import LEAST_REPEATS, Difference, differences
 from venturi.measure.prove.bench import Bench, Trial
-from venturi.measure.prove.outcome import Checks, Name, Outcome, Proof, Reason, What
+from venturi.measure.prove.outcome import CheckKind, Checks, Outcome, Proof, ProofName, Reason
 
 __all__ = ["prove"]
 
@@ -22,19 +22,19 @@ CHANCE = 0.001
 
 
 def prove(bench: Bench, short: bool = False) -> Proof:
-    worked = bench.handicapped and not bench.somebodys
-    if bench.somebodys and not main_rate(_trial(bench, bench.operations[0], {}).line()):
-        return Proof(Name.DIFFERENCE, Outcome.IMPOSSIBLE, (), [("difference", Reason.NO_LENGTH)])
+    worked = bench.can_be_slowed and not bench.is_user_table
+    if bench.is_user_table and not main_rate(_trial(bench, bench.operations[0], {}).line()):
+        return Proof(ProofName.DIFFERENCE, Outcome.NOT_APPLICABLE, (), [("difference", Reason.NO_LENGTH)])
     # Twice at most: chance alone must not stop a run.
     checks = bench.attempt(_compared, worked, 5 if short else 7, most=2)
     missing = [] if worked else [("more", Reason.NO_HANDICAP)]
     figures: dict[str, float] = {}
     for check in checks:
-        if check.what is What.ALIKE and check.of["detectable"] is not None:
+        if check.what is CheckKind.ALIKE and check.of["detectable"] is not None:
             figures["detectable"] = check.of["detectable"]
-        if check.what is What.MORE and isinstance(check.found, float):
+        if check.what is CheckKind.MORE and isinstance(check.found, float):
             figures["more"] = check.found - 1
-    return Proof(Name.DIFFERENCE, checks.outcome, checks, missing, figures=figures)
+    return Proof(ProofName.DIFFERENCE, checks.outcome, checks, missing, figures=figures)
 
 
 def _compared(bench: Bench, worked: bool, repeats: int) -> Checks:
@@ -45,7 +45,7 @@ def _compared(bench: Bench, worked: bool, repeats: int) -> Checks:
     noisy, checks = False, Checks()
     began = time.monotonic()
     for repeat in range(repeats):
-        if repeat >= LEAST_REPEATS and not bench.goes_on(began):
+        if repeat >= LEAST_REPEATS and not bench.has_time_for_more(began):
             break
         # In turns, so that drift affects all.
         for side in (0, 1, 2) if repeat % 2 == 0 else (2, 1, 0):
@@ -53,13 +53,13 @@ def _compared(bench: Bench, worked: bool, repeats: int) -> Checks:
                 continue
             trial = _trial(bench, operation, more if side == 2 else base)
             if not trial.ok:
-                checks.same(What.OUTCOME, "ok", trial.record["outcome"], operation=operation)
+                checks.same(CheckKind.OUTCOME, "ok", trial.record["outcome"], operation=operation)
                 return checks
-            noisy = noisy or trial.outside.noisy
+            noisy = noisy or trial.external.noisy
             sides[side].append(main_rate(trial.line()) or math.nan)
     alike = differences([(sides[0], sides[1])])[0]
     checks.between(
-        What.ALIKE, CHANCE, alike.p, "", CHANCE, 1.0, moves="down", noisy=noisy,
+        CheckKind.ALIKE, CHANCE, alike.p, "", CHANCE, 1.0, moves="down", noisy=noisy,
         ratio=round(alike.ratio, 4), detectable=_detectable(alike),
     )  # fmt: skip
     if worked:
@@ -68,7 +68,7 @@ def _compared(bench: Bench, worked: bool, repeats: int) -> Checks:
 
 
 def _trial(bench: Bench, operation: str, changes: dict[str, Any]) -> Trial:
-    if bench.somebodys:
+    if bench.is_user_table:
         return bench.trial(operation=operation, duration="100ms")
     rows = int(bench.cell(operation=operation).parameters["rows_per_batch"])
     return bench.trial(
@@ -85,13 +85,13 @@ def _more(found: Difference, noisy: bool) -> Checks:
         1 - MORE / 2
     )
     checks.between(
-        What.MORE, right, found.ratio, "", right * 0.97, right * 1.03, moves="down up",
+        CheckKind.MORE, right, found.ratio, "", right * 0.97, right * 1.03, moves="down up",
         noisy=noisy or within, interval=1,
     )  # fmt: skip
     # Without a spread nothing is known to be detectable.
     hidden = detectable is None or detectable > MORE
     checks.between(
-        What.DETECTABLE, CHANCE, found.p, "", 0.0, 0.05, moves="up", noisy=noisy or hidden,
+        CheckKind.DETECTABLE, CHANCE, found.p, "", 0.0, 0.05, moves="up", noisy=noisy or hidden,
         detectable=detectable,
     )  # fmt: skip
     return checks

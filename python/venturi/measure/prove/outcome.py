@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-__all__ = ["Check", "Checks", "Name", "Outcome", "Proof", "Reason", "What", "worst"]
+__all__ = ["Check", "CheckKind", "Checks", "Outcome", "Proof", "ProofName", "Reason", "worst"]
 
 
-class Name(str, Enum):
+class ProofName(str, Enum):
     """The self-tests, in the order in which they are made."""
 
     RATE = "rate"
-    LIES = "lies"
+    INJECTED_FAULTS = "lies"
     DIFFERENCE = "difference"
     ANSWERS = "answers"
 
@@ -22,9 +22,9 @@ class Name(str, Enum):
 class Outcome(str, Enum):
     PASSED = "passed"
     FAILED = "failed"
-    UNTOLD = "cannot-tell"
+    INCONCLUSIVE = "cannot-tell"
     """The machine was too noisy, or the spread too wide, to decide."""
-    IMPOSSIBLE = "impossible"
+    NOT_APPLICABLE = "impossible"
     """The target does not allow it."""
 
 
@@ -50,7 +50,7 @@ class Reason(str, Enum):
     """The time for all self-tests was over."""
 
 
-class What(str, Enum):
+class CheckKind(str, Enum):
     """What was compared."""
 
     OUTCOME = "outcome"
@@ -63,7 +63,7 @@ class What(str, Enum):
     """What the relay counted."""
     CLOCK = "clock"
     SCHEDULE = "schedule"
-    LIE = "lie"
+    FAULT = "lie"
     ALIKE = "alike"
     """A thing and itself."""
     MORE = "more"
@@ -81,7 +81,7 @@ class Check:
     """One comparison. `low` and `high` bound what is right. Numbers are in the base units of
     `venturi.common.units`; other values must be equal."""
 
-    what: What
+    what: CheckKind
     expected: float | str
     found: float | str | None
     unit: str = ""
@@ -104,7 +104,7 @@ class Check:
     def outcome(self) -> Outcome:
         if self.right:
             return Outcome.PASSED
-        return Outcome.UNTOLD if self.excused else Outcome.FAILED
+        return Outcome.INCONCLUSIVE if self.excused else Outcome.FAILED
 
     def document(self) -> dict[str, Any]:
         return {
@@ -123,7 +123,7 @@ class Checks(list[Check]):
     """Checks as they are made."""
 
     def near(
-        self, what: What, expected: float, found: float | None, unit: str, share: float, /, *,
+        self, what: CheckKind, expected: float, found: float | None, unit: str, share: float, /, *,
         more: float = 0.0, **rest: Any,
     ) -> None:  # fmt: skip
         """Found is as expected, to a share of it and `more`."""
@@ -131,7 +131,7 @@ class Checks(list[Check]):
         self.between(what, expected, found, unit, expected - room, expected + room, **rest)
 
     def between(
-        self, what: What, expected: float, found: float | None, unit: str, low: float | None = None,
+        self, what: CheckKind, expected: float, found: float | None, unit: str, low: float | None = None,
         high: float | None = None, *, moves: str = "", noisy: bool = False, **of: Any,
     ) -> None:  # fmt: skip
         """`moves`: the directions in which other work on this machine can move it, "down", "up", "down up".
@@ -142,7 +142,7 @@ class Checks(list[Check]):
         self.append(Check(what, expected, found, unit, low, high, of, by_noise, noisy and by_noise))
 
     def same(
-        self, what: What, expected: float | str, found: float | str | None, unit: str = "", *,
+        self, what: CheckKind, expected: float | str, found: float | str | None, unit: str = "", *,
         excused: bool = False, **of: Any,
     ) -> None:  # fmt: skip
         """Found is equal to expected."""
@@ -158,7 +158,7 @@ class Checks(list[Check]):
 class Proof:
     """The result of one self-test."""
 
-    name: Name
+    name: ProofName
     outcome: Outcome
     checks: Sequence[Check] = ()
     missing: Sequence[tuple[str, Reason]] = ()
@@ -182,10 +182,10 @@ class Proof:
         }
 
 
-_ORDER = (Outcome.FAILED, Outcome.UNTOLD, Outcome.PASSED, Outcome.IMPOSSIBLE)
+_ORDER = (Outcome.FAILED, Outcome.INCONCLUSIVE, Outcome.PASSED, Outcome.NOT_APPLICABLE)
 
 
 def worst(found: Any) -> Outcome:
     """The worst of several: failed, inconclusive, passed; not applicable if there are none."""
     outcomes = set(found)
-    return next((one for one in _ORDER if one in outcomes), Outcome.IMPOSSIBLE)
+    return next((one for one in _ORDER if one in outcomes), Outcome.NOT_APPLICABLE)

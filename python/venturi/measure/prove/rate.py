@@ -9,7 +9,7 @@ from typing import Any
 from venturi.analysis.cells.figures import NOUNS, per_second, throughput
 from venturi.measure.prove.bench import Bench, Trial
 from venturi.measure.prove.framing import FRAMINGS
-from venturi.measure.prove.outcome import Checks, Name, Outcome, Proof, Reason, What
+from venturi.measure.prove.outcome import CheckKind, Checks, Outcome, Proof, ProofName, Reason
 from venturi.measure.prove.relay import Plan
 from venturi.targets.system import batches_as_asked, has_tables
 
@@ -25,8 +25,8 @@ _TRIED = 10
 
 
 def prove(bench: Bench, short: bool = False) -> Proof:
-    if bench.somebodys:
-        return Proof(Name.RATE, Outcome.IMPOSSIBLE, (), [("rate", Reason.NO_LENGTH)])
+    if bench.is_user_table:
+        return Proof(ProofName.RATE, Outcome.NOT_APPLICABLE, (), [("rate", Reason.NO_LENGTH)])
     checks, missing = Checks(), []
     batches = 240 if short else 480
     for operation in bench.operations[-1:] if short else bench.operations:
@@ -35,15 +35,15 @@ def prove(bench: Bench, short: bool = False) -> Proof:
         else:
             missing.append((operation, Reason.NO_BATCHES))
     if "get" in bench.operations:
-        if bench.unframed is None:
+        if bench.why_not_framed is None:
             checks += bench.attempt(_paced, batches // 2)
         else:
-            missing.append(("sent", bench.unframed))
-    if bench.unrelayed is not None:
-        missing.append(("seen", bench.unrelayed))
-    rates = [check for check in checks if check.what in (What.BYTES_RATE, What.ROWS_RATE)]
+            missing.append(("sent", bench.why_not_framed))
+    if bench.why_not_relayed is not None:
+        missing.append(("seen", bench.why_not_relayed))
+    rates = [check for check in checks if check.what in (CheckKind.BYTES_RATE, CheckKind.ROWS_RATE)]
     off = [abs(float(check.found or 0.0) / float(check.expected) - 1) for check in rates]
-    return Proof(Name.RATE, checks.outcome, checks, missing, figures={"off": max(off, default=0.0)})
+    return Proof(ProofName.RATE, checks.outcome, checks, missing, figures={"off": max(off, default=0.0)})
 
 
 def _schedule(bench: Bench, operation: str, batches: int, streams: int) -> Checks:
@@ -59,15 +59,15 @@ def _schedule(bench: Bench, operation: str, batches: int, streams: int) -> Check
     rate = int(max(1.0, min(_RATE, speed / _SLOWER)))
     batches = streams * max(_TRIED, round(batches * rate / _RATE / streams))
     plan = None
-    if bench.unrelayed is None:
-        framing = FRAMINGS[bench.system.scheme] if bench.unframed is None else None
+    if bench.why_not_relayed is None:
+        framing = FRAMINGS[bench.system.scheme] if bench.why_not_framed is None else None
         plan = Plan(operation != "get", framing, bench.batch_bytes(operation))
     trial = bench.trial(
         plan=plan, operation=operation, streams=streams, rows_per_stream=rows * batches // streams,
         rate=rate, ack=ack,
     )  # fmt: skip
     checks = Checks()
-    checks.same(What.OUTCOME, "ok", trial.record["outcome"], operation=operation)
+    checks.same(CheckKind.OUTCOME, "ok", trial.record["outcome"], operation=operation)
     if not trial.ok:
         return checks
     response = (trial.record["latency"] or {}).get("response") or {}
@@ -76,8 +76,8 @@ def _schedule(bench: Bench, operation: str, batches: int, streams: int) -> Check
     _readings(checks, trial, batches, (batches - 1) * 1e9 / rate, usual, way="schedule")
     _clock(checks, trial, operation)
     schedule = trial.record["schedule"] or {}
-    checks.same(What.SCHEDULE, batches, schedule.get("intended"), "", operation=operation)
-    checks.near(What.SCHEDULE, rate, schedule.get("rate"), "batches/s", 1e-9, operation=operation)
+    checks.same(CheckKind.SCHEDULE, batches, schedule.get("intended"), "", operation=operation)
+    checks.near(CheckKind.SCHEDULE, rate, schedule.get("rate"), "batches/s", 1e-9, operation=operation)
     if trial.relay is not None:
         _relayed(checks, trial, batches, operation, framed=plan is not None and plan.framing is not None)
     return checks
@@ -95,7 +95,7 @@ def _paced(bench: Bench, batches: int) -> Checks:
     plan = Plan(False, framing, bench.batch_bytes("get"), period_ns=int(1e9 / _RATE))
     trial = bench.trial(plan=plan, operation="get", streams=1, rows_per_stream=rows * batches)
     checks = Checks()
-    checks.same(What.OUTCOME, "ok", trial.record["outcome"], operation="get", way="sent")
+    checks.same(CheckKind.OUTCOME, "ok", trial.record["outcome"], operation="get", way="sent")
     if trial.ok:
         # A first batch may warm the stream, before the clock starts.
         passed = trial.relay.passed_ns[-batches:]
@@ -107,19 +107,19 @@ def _paced(bench: Bench, batches: int) -> Checks:
 
 def _readings(checks: Checks, trial: Trial, batches: int, ns: float, wait_ns: float, way: str) -> None:
     """Venturi's figures, if `batches` took `ns` from the first to the last and at most `wait_ns` more."""
-    p, record, noisy = trial.cell.parameters, trial.record, trial.outside.noisy
+    p, record, noisy = trial.cell.parameters, trial.record, trial.external.noisy
     operation, rows = str(p["operation"]), float(batches * int(p["rows_per_batch"]))
     of: dict[str, Any] = {"operation": operation, "way": way}
-    checks.same(What.BATCHES, batches, record["counts"]["batches"], "", **of)
-    checks.same(What.ROWS, rows, record["counts"]["rows"], "rows", **of)
+    checks.same(CheckKind.BATCHES, batches, record["counts"]["batches"], "", **of)
+    checks.same(CheckKind.ROWS, rows, record["counts"]["rows"], "rows", **of)
     # A batch cannot end before it is due, so noise makes a rate lower and never higher.
     high = 1 + 1e-6 if way == "schedule" else 1 + RIGHT
     unit = f"{NOUNS.get(operation, 'row')}s/s"
-    rates = [(What.ROWS_RATE, rows, per_second(record, "rows"), unit)]
+    rates = [(CheckKind.ROWS_RATE, rows, per_second(record, "rows"), unit)]
     if p["row_bytes"] and operation in ("get", "put"):
         amount = rows * float(p["row_bytes"])
-        checks.same(What.PAYLOAD, amount, record["counts"]["payload_bytes"], "B", **of)
-        rates.append((What.BYTES_RATE, amount, throughput(record), "B/s"))
+        checks.same(CheckKind.PAYLOAD, amount, record["counts"]["payload_bytes"], "B", **of)
+        rates.append((CheckKind.BYTES_RATE, amount, throughput(record), "B/s"))
     for what, amount, found, unit in rates:
         right, least = amount / ns * 1e9, amount / (ns + wait_ns) * 1e9
         checks.between(
@@ -130,18 +130,18 @@ def _readings(checks: Checks, trial: Trial, batches: int, ns: float, wait_ns: fl
 def _clock(checks: Checks, trial: Trial, operation: str) -> None:
     """The parts of a trial fill the time that it took by the system's clock. A table is made and dropped
     outside of them."""
-    times, outside = trial.record["times"], trial.outside
+    times, external = trial.record["times"], trial.external
     makes_table = operation == "upsert" or has_tables(trial.cell.parameters["target"])
     parts = times["setup_ns"] + times["interval_ns"] + times["verify_ns"]
-    least = None if makes_table else outside.elapsed_ns * (1 - RIGHT) - 60e6
+    least = None if makes_table else external.elapsed_ns * (1 - RIGHT) - 60e6
     checks.between(
-        What.CLOCK, outside.elapsed_ns, parts, "ns", least, outside.elapsed_ns, moves="down",
-        noisy=outside.noisy, operation=operation,
+        CheckKind.CLOCK, external.elapsed_ns, parts, "ns", least, external.elapsed_ns, moves="down",
+        noisy=external.noisy, operation=operation,
     )  # fmt: skip
-    began = times["started_unix_ns"] - outside.began_unix_ns
+    began = times["started_unix_ns"] - external.began_unix_ns
     # The time of day may be set while it runs, by milliseconds.
     checks.between(
-        What.CLOCK, 0.0, began, "ns", -5e6, outside.elapsed_ns + 5e6, operation=operation, clock="unix"
+        CheckKind.CLOCK, 0.0, began, "ns", -5e6, external.elapsed_ns + 5e6, operation=operation, clock="unix"
     )
 
 
@@ -150,9 +150,9 @@ def _relayed(checks: Checks, trial: Trial, batches: int, operation: str, framed:
     seen, counts = trial.relay, trial.record["counts"]
     carried = seen.to_client if operation == "get" else seen.to_server
     payload, both = counts["payload_bytes"], seen.to_client + seen.to_server
-    checks.between(What.SEEN, payload, carried, "B", payload, operation=operation)
+    checks.between(CheckKind.SEEN, payload, carried, "B", payload, operation=operation)
     checks.between(
-        What.WIRE, carried, counts["wire_bytes"], "B", payload, both, operation=operation, way="relay"
+        CheckKind.WIRE, carried, counts["wire_bytes"], "B", payload, both, operation=operation, way="relay"
     )
     if not framed or operation == "get":
         return
@@ -160,8 +160,8 @@ def _relayed(checks: Checks, trial: Trial, batches: int, operation: str, framed:
     if len(seen.passed_ns) >= pieces:
         passed = seen.passed_ns[-1] - seen.passed_ns[-pieces]
         checks.near(
-            What.CLOCK, passed, trial.record["times"]["interval_ns"], "ns", RIGHT, more=2e6, moves="down up",
-            noisy=trial.outside.noisy, operation=operation, clock="relay",
+            CheckKind.CLOCK, passed, trial.record["times"]["interval_ns"], "ns", RIGHT, more=2e6,
+            moves="down up", noisy=trial.external.noisy, operation=operation, clock="relay",
         )  # fmt: skip
 
 
@@ -169,5 +169,5 @@ def _carried(checks: Checks, trial: Trial, batches: int, **of: Any) -> int:
     """The relay passed as many pieces as were counted; one more per stream may have warmed it."""
     p = trial.cell.parameters
     pieces = batches * int(p["rows_per_batch"]) if trial.relay.rows else batches
-    checks.between(What.SEEN, pieces, trial.relay.batches, "", pieces, pieces + p["streams"], **of)
+    checks.between(CheckKind.SEEN, pieces, trial.relay.batches, "", pieces, pieces + p["streams"], **of)
     return pieces

@@ -12,12 +12,12 @@ from enum import Enum
 
 from venturi.measure.prove.framing import Framing, Piece
 
-__all__ = ["Lie", "Plan", "Relay"]
+__all__ = ["Fault", "Plan", "Relay"]
 
 _CHUNK = 1 << 18
 
 
-class Lie(str, Enum):
+class Fault(str, Enum):
     """What the relay does to one batch, or to the connection."""
 
     FLIP = "flip"
@@ -40,7 +40,7 @@ class Plan:
     """In which direction batches go."""
     framing: type[Framing] | None = None
     least: int = 1
-    lie: Lie | None = None
+    fault: Fault | None = None
     at: int = 0
     """The number of the faulty batch, over all connections."""
     cut_after: int = 0
@@ -50,7 +50,7 @@ class Plan:
 
 
 @dataclass
-class _Seen:
+class RelayCounts:
     """What passed."""
 
     to_server: int = 0
@@ -68,11 +68,11 @@ class Relay:
     """Use as a context manager; `port` is where it listens."""
 
     def __init__(self, host: str, port: int, plan: Plan) -> None:
-        self._far = (host, port)
+        self._server = (host, port)
         self._plan = plan
         self._lock = threading.Lock()
         self._open: list[socket.socket] = []
-        self.seen = _Seen(rows=bool(plan.framing is not None and plan.framing.rows))
+        self.counts = RelayCounts(rows=bool(plan.framing is not None and plan.framing.rows))
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
 
@@ -97,7 +97,7 @@ class Relay:
             while True:
                 client, _ = self._listener.accept()
                 try:
-                    server = socket.create_connection(self._far, 10)
+                    server = socket.create_connection(self._server, 10)
                 except OSError:
                     client.close()
                     continue
@@ -106,15 +106,18 @@ class Relay:
                     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 with self._lock:
                     self._open += [client, server]
-                way = _Way(self, self._plan)
+                connection = _Connection(self, self._plan)
                 for source, sink, to_server in ((client, server, True), (server, client, False)):
                     thread = threading.Thread(
-                        target=way.run, args=(source, sink, to_server), name="venturi-relay", daemon=True
+                        target=connection.run,
+                        args=(source, sink, to_server),
+                        name="venturi-relay",
+                        daemon=True,
                     )
                     thread.start()
 
 
-class _Way:
+class _Connection:
     """One connection through it, both directions."""
 
     def __init__(self, relay: Relay, plan: Plan) -> None:
@@ -123,20 +126,20 @@ class _Way:
         self._silent = False
 
     def run(self, source: socket.socket, sink: socket.socket, to_server: bool) -> None:
-        seen, plan = self._relay.seen, self._plan
+        counts, plan = self._relay.counts, self._plan
         framing = plan.framing(plan.least, to_server) if plan.framing is not None else None
         came = 0
         with contextlib.suppress(OSError):
             while data := source.recv(_CHUNK):
                 with self._relay._lock:
                     if to_server:
-                        seen.to_server += len(data)
+                        counts.to_server += len(data)
                     else:
-                        seen.to_client += len(data)
+                        counts.to_client += len(data)
                     came += len(data)
-                    meant = plan.lie is Lie.CUT and to_server is plan.to_server and not seen.done
+                    meant = plan.fault is Fault.CUT and to_server is plan.to_server and not counts.done
                     if cut := meant and came > plan.cut_after:
-                        seen.done += 1
+                        counts.done += 1
                 if cut:
                     source.shutdown(socket.SHUT_RDWR)
                     break
@@ -165,29 +168,29 @@ class _Way:
 
     def _batch(self, piece: Piece) -> bytes:
         """What is passed on instead of it."""
-        plan, seen = self._plan, self._relay.seen
+        plan, counts = self._plan, self._relay.counts
         with self._relay._lock:
-            number = seen.batches
-            seen.batches += 1
+            number = counts.batches
+            counts.batches += 1
             if number > 0 and plan.period_ns:
-                due = seen.passed_ns[0] + number * plan.period_ns
+                due = counts.passed_ns[0] + number * plan.period_ns
                 while (left := due - time.monotonic_ns()) > 0:
                     time.sleep(left / 1e9)
-            seen.passed_ns.append(time.monotonic_ns())
+            counts.passed_ns.append(time.monotonic_ns())
             if self._held is not None:
                 first, self._held = self._held, None
-                seen.done += 1
+                counts.done += 1
                 return piece.data + first
-            if plan.lie is None or number != plan.at:
+            if plan.fault is None or number != plan.at:
                 return piece.data
-            seen.done += plan.lie is not Lie.SWAP
-        if plan.lie is Lie.FLIP:
+            counts.done += plan.fault is not Fault.SWAP
+        if plan.fault is Fault.FLIP:
             return _flipped(piece.data)
-        if plan.lie is Lie.DROP:
+        if plan.fault is Fault.DROP:
             return b""
-        if plan.lie is Lie.DOUBLE:
+        if plan.fault is Fault.DOUBLE:
             return piece.data * 2
-        if plan.lie is Lie.SWAP:
+        if plan.fault is Fault.SWAP:
             self._held = piece.data
             return b""
         self._silent = True

@@ -8,14 +8,14 @@ from typing import Any
 
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine.executor import Executor
-from venturi.measure.kept import Kept, directory, machine
-from venturi.measure.prove.outcome import Name, Outcome, Proof, worst
+from venturi.measure.machine_cache import Kept, directory, machine
+from venturi.measure.prove.outcome import Outcome, Proof, ProofName, worst
 
 __all__ = ["FORMAT", "before_run", "summary"]
 
 FORMAT = 1
 _KEY = {"form": "short"}
-_PASSED_SECONDS, _UNTOLD_SECONDS = 24 * 3600, 3600
+_PASSED_SECONDS, _INCONCLUSIVE_SECONDS = 24 * 3600, 3600
 """How long a result is kept: less if it is inconclusive, because the machine may be quiet by then."""
 _REMOVED_SECONDS = 90 * 24 * 3600
 
@@ -59,7 +59,7 @@ def _from(store: Kept) -> dict[str, Any] | None:
         return None
     age = time.time() - float(found.get("measured_unix_ns") or 0) / 1e9
     passed = found["outcome"] == Outcome.PASSED.value
-    if not 0 <= age <= (_PASSED_SECONDS if passed else _UNTOLD_SECONDS):
+    if not 0 <= age <= (_PASSED_SECONDS if passed else _INCONCLUSIVE_SECONDS):
         return None
     return found | {"cached": True}
 
@@ -76,15 +76,15 @@ def _made(note: Callable[[str, str], None]) -> list[Proof]:
 def summary(found: Sequence[Proof]) -> dict[str, Any]:
     """Results as environment.json records them."""
     figures: dict[str, Mapping[str, float]] = {proof.name.value: proof.figures for proof in found}
-    lies = figures.get(Name.LIES.value, {})
+    lies = figures.get(ProofName.INJECTED_FAULTS.value, {})
     return {
         "outcome": worst(proof.outcome for proof in found).value,
         "failed": [proof.name.value for proof in found if proof.outcome is Outcome.FAILED],
-        "untold": [proof.name.value for proof in found if proof.outcome is Outcome.UNTOLD],
-        "rate_off": figures.get(Name.RATE.value, {}).get("off"),
+        "untold": [proof.name.value for proof in found if proof.outcome is Outcome.INCONCLUSIVE],
+        "rate_off": figures.get(ProofName.RATE.value, {}).get("off"),
         "lies": int(lies.get("lies", 0)),
         "lies_caught": int(lies.get("caught", 0)),
-        "detectable": figures.get(Name.DIFFERENCE.value, {}).get("detectable"),
+        "detectable": figures.get(ProofName.DIFFERENCE.value, {}).get("detectable"),
         "seconds": round(sum(proof.seconds for proof in found), 3),
         "measured_unix_ns": time.time_ns(),
     }

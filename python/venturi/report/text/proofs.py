@@ -8,27 +8,27 @@ from typing import Any
 
 from venturi.analysis.proven import proof, unproven
 from venturi.common.units import LADDERS, MISSING, Quantity, percent, plural
-from venturi.measure.prove.outcome import Check, Name, Outcome, Proof, Reason, What
+from venturi.measure.prove.outcome import Check, CheckKind, Outcome, Proof, ProofName, Reason
 
 __all__ = ["Line", "headline", "lines", "verdict"]
 
 TITLES = {
-    Name.RATE: "known rate",
-    Name.LIES: "injected faults",
-    Name.DIFFERENCE: "A/A and 5 %",
-    Name.ANSWERS: "known answers",
+    ProofName.RATE: "known rate",
+    ProofName.INJECTED_FAULTS: "injected faults",
+    ProofName.DIFFERENCE: "A/A and 5 %",
+    ProofName.ANSWERS: "known answers",
 }
 OUTCOMES = {
     Outcome.PASSED: "passed",
     Outcome.FAILED: "FAILED",
-    Outcome.UNTOLD: "inconclusive",
-    Outcome.IMPOSSIBLE: "not possible",
+    Outcome.INCONCLUSIVE: "inconclusive",
+    Outcome.NOT_APPLICABLE: "not possible",
 }
 EXPECTED = {
-    Name.RATE: "the rate, to 1 %; the relay's counts",
-    Name.LIES: "each caught; a swap is not a fault",
-    Name.DIFFERENCE: "itself: none; 5 % more work: found",
-    Name.ANSWERS: "figures by arithmetic",
+    ProofName.RATE: "the rate, to 1 %; the relay's counts",
+    ProofName.INJECTED_FAULTS: "each caught; a swap is not a fault",
+    ProofName.DIFFERENCE: "itself: none; 5 % more work: found",
+    ProofName.ANSWERS: "figures by arithmetic",
 }
 REASONS = {
     Reason.NO_STREAM: "a relay cannot distinguish its batches from other bytes",
@@ -100,8 +100,8 @@ def headline(environment: Mapping[str, Any]) -> str:
     return f"this machine, today: {'; '.join(parts)}" if parts else ""
 
 
-def _name(text: object) -> Name | None:
-    return next((name for name in Name if name.value == text), None)
+def _name(text: object) -> ProofName | None:
+    return next((name for name in ProofName if name.value == text), None)
 
 
 def _small(share: float) -> str:
@@ -113,17 +113,17 @@ def _small(share: float) -> str:
 
 def _found(one: Proof) -> str:
     checks, figures = one.checks, one.figures
-    if one.name is Name.RATE:
-        seen = sum(check.what is What.SEEN and check.right for check in checks)
+    if one.name is ProofName.RATE:
+        seen = sum(check.what is CheckKind.SEEN and check.right for check in checks)
         return f"off by {percent(figures.get('off'), 2)} at most" + (
             f"; {plural(seen, 'count')} agree" if seen else ""
         )
-    if one.name is Name.LIES:
-        told_lies = [c for c in checks if c.what is What.LIE and "told" not in c.of]
+    if one.name is ProofName.INJECTED_FAULTS:
+        told_lies = [c for c in checks if c.what is CheckKind.FAULT and "told" not in c.of]
         times = f", {sum(c.right for c in told_lies)} of {len(told_lies)} times"
         return f"{int(figures.get('caught', 0))} of {int(figures.get('lies', 0))} kinds caught{times}"
-    if one.name is Name.DIFFERENCE:
-        alike = next((c for c in checks if c.what is What.ALIKE), None)
+    if one.name is ProofName.DIFFERENCE:
+        alike = next((c for c in checks if c.what is CheckKind.ALIKE), None)
         itself = f"itself {_change(float(alike.of['ratio']) - 1)}" if alike is not None else ""
         more = f"; 5 % more {_change(figures['more'])}" if "more" in figures else ""
         return f"{itself}{more}; detectable from {percent(figures.get('detectable'), 1)}"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from venturi.common.environment import cpu_times, read
 
-__all__ = ["Around", "Outside", "process_cpu_ns"]
+__all__ = ["ExternalCounters", "ExternalView", "process_cpu_ns"]
 
 NOISY = 0.10
 """If other processes or the host use this share of all cores or more, a deviation in time is excused."""
@@ -18,7 +18,7 @@ _TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
-class Outside:
+class ExternalView:
     """A trial by the clocks and counters of the system."""
 
     began_unix_ns: int
@@ -31,7 +31,7 @@ class Outside:
         return self.others > NOISY
 
 
-class Around:
+class ExternalCounters:
     """Reads the system's clocks and counters before a trial and after it."""
 
     def __init__(self, server: int | None) -> None:
@@ -44,14 +44,14 @@ class Around:
         used_ns = int((usage.ru_utime + usage.ru_stime) * 1e9) + process_cpu_ns(self._server)
         return time.monotonic_ns(), used_ns, cpu_times() or {}
 
-    def ended(self) -> Outside:
+    def ended(self) -> ExternalView:
         (t0, used0, cpu0), (t1, used1, cpu1) = self._before, self._now()
         parts = {name: cpu1[name] - cpu0.get(name, 0) for name in cpu1}
         total, stolen = max(sum(parts.values()), 1), parts.get("steal", 0)
         busy = total - parts.get("idle", 0) - parts.get("iowait", 0) - stolen
         others = max(0.0, busy * _TICK_NS - (used1 - used0)) / (total * _TICK_NS) + stolen / total
         # A few ticks are too coarse.
-        return Outside(self._began_unix_ns, t1 - t0, others if total > 4 else 0.0)
+        return ExternalView(self._began_unix_ns, t1 - t0, others if total > 4 else 0.0)
 
 
 def process_cpu_ns(pid: int | None) -> int:
