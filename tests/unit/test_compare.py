@@ -525,7 +525,7 @@ def test_mistakes_are_named(nights: Path, tmp_path: Path) -> None:
 
 
 SERVER = f"{shlex.quote(sys.executable)} -m venturi serve flight --port {{port}}"
-MEASURED = ("--operation", "get", "--rows-per-stream", "50k", "--repeats", 3, "--no-ceilings")
+MEASURED = ("--operation", "get", "--rows-per-stream", "20k", "--repeats", 3, "--no-ceilings", "--no-report")
 
 
 @pytest.mark.usefixtures("core")

@@ -173,10 +173,8 @@ def limit_files(store: Store, most: int) -> None:
 @pytest.mark.parametrize(
     ("durable", "full", "after"),
     [
-        ("fsync", False, None),
         ("os", False, fewer_series),
         ("fsync", False, more_series),
-        ("os", False, damaged),
         ("os", True, None),
         ("fsync", True, damaged),
     ],
