@@ -108,7 +108,7 @@ impl Reads for Sqlite {
         table: &str,
         streams: usize,
     ) -> Result<Vec<Option<String>>> {
-        let without = ("no such column", "a view, or WITHOUT ROWID");
+        let without = ("SQLITE_ERROR", "a view, or WITHOUT ROWID");
         by_rowid(self, connection, table, streams, without).await
     }
 
