@@ -2,7 +2,6 @@
 
 use std::io::ErrorKind;
 use std::net::Shutdown;
-use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +21,6 @@ use venturi_base::codec::charrow::messages;
 use venturi_base::codec::chunk::Chunk;
 use venturi_base::error::{Error, Kind};
 use venturi_base::meter::clock::{Stage, StageClock, Workers};
-use venturi_base::meter::sockets::Watch;
 
 /// What a block holds about, where the client does not say.
 const BLOCK_BYTES: u64 = 1 << 20;
@@ -54,8 +52,6 @@ impl From<Error> for End {
 }
 
 pub struct Connection {
-    // Before the wire, which has to outlive it.
-    watched: Option<Watch>,
     pub(super) wire: Wire,
     pub(super) state: Arc<State>,
     /// Where the client wants the bodies of blocks.
@@ -74,7 +70,6 @@ pub struct Connection {
 impl Connection {
     pub fn new(wire: Wire, state: Arc<State>) -> Self {
         Self {
-            watched: None,
             peer: wire.peer(),
             wire,
             state,
@@ -254,10 +249,9 @@ impl Connection {
         if let Some(trial) = &trial {
             let accounts = &self.state.accounts;
             ends_at_once = accounts.begin(trial).load(Ordering::Relaxed);
-            if self.watched.is_none() {
+            if !self.wire.socket().is_watched() {
                 if let Some(sockets) = accounts.watch.sockets(trial) {
-                    // SAFETY: the wire lives as long as this connection, which drops the watch first.
-                    self.watched = unsafe { sockets.watch(self.wire.socket().as_fd()) };
+                    self.wire.watch(&sockets);
                 }
             }
         }

@@ -43,6 +43,7 @@ use ring::Rings;
 use sessions::Sessions;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::handicap::Handicap;
+use venturi_base::meter::sockets::Metered;
 use venturi_base::net::listener::Listener;
 use venturi_base::net::socket::prepare;
 use venturi_base::os::machine::Place;
@@ -332,7 +333,7 @@ fn wire(socket: Socket, state: &State, tls: Option<Arc<rustls::ServerConfig>>) -
     socket.set_read_timeout(Some(LOOK_UP)).ok()?;
     socket.set_write_timeout(Some(LOOK_UP)).ok()?;
     Some(match tls {
-        None => Wire::Plain(socket),
+        None => Wire::Plain(Metered::new(socket)),
         Some(config) => Wire::tls(ServerConnection::new(config).ok()?, socket),
     })
 }
