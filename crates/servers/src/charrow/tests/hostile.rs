@@ -177,8 +177,7 @@ fn strangers_cost_little() {
 }
 
 fn until_open(server: &Server, count: usize) {
-    let open = || server.state.open.load(std::sync::atomic::Ordering::Relaxed);
-    until("connections", || open() == count);
+    until("connections", || server.state.places.open() == count);
 }
 
 #[test]
@@ -223,7 +222,7 @@ fn questions() {
 
 #[test]
 fn one_connection_too_many_is_told_so() {
-    let server = serve(r#", "max_connections": 12"#);
+    let server = serve(r#", "max_connections": 12, "patience_ns": 3600000000000"#);
     let all = [(); 12].map(|()| client(&server));
     until_open(&server, 12);
     // Also one with a query behind its handshake, and one that says nothing.
@@ -244,6 +243,22 @@ fn one_connection_too_many_is_told_so() {
     drop(all);
     until_open(&server, 0);
     assert_eq!(whole(&server, "SELECT * FROM records(rows = 3)").rows, 3);
+}
+
+#[test]
+fn who_asks_nothing_makes_room() {
+    let server = serve(r#", "max_connections": 2, "patience_ns": 1000000000"#);
+    let idle = [(); 2].map(|()| client(&server));
+    let asked = [
+        plain(1).write(),
+        query("", "SELECT * FROM records(rows = 1)"),
+    ]
+    .concat();
+    until("there is room", || {
+        let mut good = Client::raw(server.address());
+        good.socket.write_all(&asked).is_ok() && matches!(good.event(), Ok(Event::Schema(_)))
+    });
+    drop(idle);
 }
 
 #[test]
