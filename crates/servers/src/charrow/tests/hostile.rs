@@ -4,7 +4,7 @@ use std::net::Shutdown;
 
 use super::*;
 use proptest::prelude::*;
-use venturi_testkit::{alone, assert_contains, resident, until};
+use venturi_testkit::{assert_contains, until};
 
 /// Sends this, and says nothing more; what the server answers before it hangs up.
 fn answer(server: &Server, bytes: &[u8]) -> String {
@@ -153,27 +153,6 @@ fn what_an_error_quotes_is_cut() {
     let told = answer(&server, &[plain(1).write(), query].concat());
     assert!(told.starts_with("there is no table"));
     assert!((60_000..=64 << 10).contains(&told.len()), "{}", told.len());
-}
-
-#[test]
-fn strangers_cost_little() {
-    alone(|| {
-        let server = serve(r#", "max_connections": 40"#);
-        let before = resident();
-        let stranger = |_| {
-            let mut client = Client::raw(server.address());
-            // A name that is announced and never comes.
-            let announced = numbers(&[0, 1, 1, 65_536]);
-            client.say(&announced);
-            client
-        };
-        let clients: Vec<_> = (0..30).map(stranger).collect();
-        until_open(&server, 30);
-        assert_eq!(whole(&server, "SELECT * FROM records(rows = 3)").rows, 3);
-        let grown = resident().saturating_sub(before);
-        assert!(grown < 64 << 20, "{grown}");
-        drop(clients);
-    });
 }
 
 fn until_open(server: &Server, count: usize) {
