@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustls::{ServerConnection, StreamOwned};
 use socket2::Socket;
 
+use crate::places::{Place, Standing};
 use venturi_base::codec::chunk::Chunk;
 use venturi_base::meter::clock::{Stage, StageClock};
 use venturi_base::meter::sockets::{Metered, Sockets};
@@ -216,6 +217,8 @@ pub struct Patient<'a> {
     pub patience: Duration,
     /// When it must be over; `None`: nothing of it has come yet, and there is no hurry.
     pub until: Option<Instant>,
+    /// Of a connection that stays no more once it has begun to say something.
+    pub place: Option<&'a Place>,
     pub closing: &'a AtomicBool,
 }
 
@@ -241,8 +244,11 @@ impl Read for Patient<'_> {
                 }
                 Ok(bytes) if bytes > 0 && late => return Err(ErrorKind::TimedOut.into()),
                 Ok(bytes) => {
-                    self.until
-                        .get_or_insert_with(|| Instant::now() + self.patience);
+                    if self.until.is_none() {
+                        self.until = Some(Instant::now() + self.patience);
+                        let stand = |place: &Place| place.stand(Standing::HalfSaid);
+                        self.place.map(stand);
+                    }
                     return Ok(bytes);
                 }
                 // A client that hangs up without saying so in TLS has hung up all the same.
