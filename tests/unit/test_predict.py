@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_link_law import LINKS, WINDOW, cells, few_steps, truth, written  # noqa: F401 - the fixture of both
+from test_link_law import LINKS, WINDOW, cells, truth, written
 
 from support import synthetic
 from support.mistakes import check

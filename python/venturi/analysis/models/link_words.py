@@ -1,13 +1,14 @@
-"""Laws over links in sentences: what bounds a setting, from where on, and where another one passes it."""
+"""Laws over links in sentences: what limits each link, from where on, and where a setting passes another."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from venturi.analysis.models import fit_words, over_links
-from venturi.analysis.models.link_law import BOUNDS, START, Path
+from venturi.analysis.models.link_law import BOUNDS, LinkLaw, Path
 from venturi.analysis.models.over_links import Crossing, LinkFit
 from venturi.analysis.statistics.intervals import Interval
 from venturi.common.links import Link
@@ -18,8 +19,10 @@ __all__ = ["crossing", "doubt", "head", "left_out", "others", "sentences", "shor
 
 CROSSINGS = "over links: which setting is faster where"
 """Above the crossings."""
-WIDE = 2.0
-"""Ends of an interval that lie so far apart, as a factor."""
+NAMED = 4
+"""So many links are named, of more only their number."""
+NEAR = 1.1
+"""Two bounds so near each other are both named."""
 STARTS = 0.1
 """What TCP's start must take of a rate to be named."""
 _UNITS = {"delay": "ms", "rate": "Mbit/s", "loss": "%"}
@@ -42,109 +45,110 @@ def value(along: str, at: float) -> str:
 
 
 def _flight(one: LinkFit) -> str:
-    """What is in flight: a window that somebody set, TCP's own, or batches that wait."""
+    """A window that somebody set, TCP's own, or batches that wait."""
     held = over_links.held_by(one.cells[0])
     return {"answers": "waiting for answers", "tcp": "TCP's window"}.get(held, held.replace("_", " "))
 
 
 def _named(one: LinkFit, bound: str) -> str:
-    return (
-        _flight(one)
-        if bound == "flight"
-        else {"ends": "the ends' own rate", "link": "the link's rate"}.get(bound, bound)
-    )
+    names = {"ends": "the ends' own rate", "link": "the link's rate", "flight": _flight(one)}
+    return names.get(bound, bound)
 
 
 def stands_on(one: LinkFit, at: Path) -> str:
     """The bound that a prediction stands on: `the link's rate`, `window and the link's rate`."""
     assert one.law is not None
-    shares = one.law.shares(at)
-    names = sorted((n for n in BOUNDS if shares[n] >= 0.25), key=lambda n: -shares[n])
-    told = " and ".join(_named(one, name) for name in names)
-    return f"{told}, less TCP's start" if shares[START] >= STARTS else told
+    bounds = one.law.bounds(at)
+    near = NEAR * min(bounds.values())
+    text = " and ".join(_named(one, n) for n in sorted(BOUNDS, key=lambda n: bounds[n]) if bounds[n] <= near)
+    return f"{text}, less TCP's start" if one.law.start(at) >= STARTS else text
 
 
 def doubt(one: LinkFit, at: Path) -> str:
-    """What is against a prediction; empty where nothing is."""
+    """What is against a prediction; empty if nothing is."""
     assert one.law is not None
-    bound = one.law.bound(at)
-    if bound not in one.law.seen:
-        return f"no measured link was bound by {_named(one, bound)}"
-    if one.law.unseen(at):
-        return one.law.unseen(at)
-    band = one.law.band(at)
-    if band.high > WIDE * band.low:
-        return f"the measured links leave open what {_named(one, bound)} is here"
-    return ""
+    if at.loss and not any(other.loss for other in one.law.paths):
+        return "no measured link loses packets"
+    unseen = one.law.open(at)
+    return f"no measured link was limited by {_named(one, unseen)}" if unseen else ""
 
 
-def _of_rate(one: LinkFit, found: Interval) -> str:
-    return str(found.quantity(one.unit))
+def _limits(one: LinkFit) -> str:
+    """`8 of 11 links are limited by the link's rate, 2 by window (1gbit 20ms, 1gbit 80ms)`."""
+    links: dict[str, list[str]] = {}
+    for text, bound in one.limited_by.items():
+        links.setdefault(bound, []).append(text)
+    parts = []
+    for bound, texts in sorted(links.items(), key=lambda item: -len(item[1])):
+        shown = f" ({', '.join(texts)})" if len(texts) <= NAMED else ""
+        parts.append((len(texts), f"limited by {_named(one, bound)}{shown}"))
+    (count, first), *rest = parts
+    more = "".join(f", {n} {text.removeprefix('limited ')}" for n, text in rest)
+    return f"{count} of {len(one.links)} links are {first}{more}"
 
 
-def _amount(one: LinkFit, found: Interval) -> str:
-    return str(found.quantity(one.unit.removesuffix("/s")))
-
-
-def _parameters(one: LinkFit) -> list[str]:
-    """What was fitted, of each bound that a measured link was at."""
+def _numbers(one: LinkFit) -> list[str]:
+    """The number of each bound that limits a measured link."""
     law = one.law
     assert law is not None
+    found = {name: law.number(name) for name in BOUNDS if name in law.limits}
     out = []
-    if "ends" in law.seen:
-        out.append(f"the ends alone do {_of_rate(one, law.parameter('ends'))}")
-    if "link" in law.seen:
+    if "ends" in found:
+        out.append(f"the ends alone do {found['ends'].quantity(one.unit)}")
+    if "link" in found:
         what = "payload bytes" if one.unit == "B/s" else one.unit.removesuffix("/s")
-        part = fit_words.plain_number(law.parameter("link"))
-        out.append(f"a byte that the link carries has {part} {what}")
-    if "flight" in law.seen and over_links.held_by(one.cells[0]) == "answers":
-        whole, found = law.setting.flight, law.parameter("flight")
-        trips = Interval(whole / found.median, whole / found.high, whole / found.low, found.n, found.coverage)
-        out.append(f"a batch waits {fit_words.plain_number(trips)} round trips for its answer")
-    elif "flight" in law.seen:
-        out.append(f"{_flight(one)}: {_amount(one, law.parameter('flight'))} in flight at most")
-    if "losses" in law.seen:
-        part, by = fit_words.plain_number(law.parameter("losses")), law.setting.control
-        told = {"reno": "of Mathis's rate", "cubic": "of CUBIC's rate (RFC 9438)"}
-        out.append(
-            f"losses: {part} {told.get(by or '', 'times the rate of a packet a round trip, lost once')}"
+        out.append(f"a byte that the link carries has {fit_words.plain_number(found['link'])} {what}")
+    if "flight" in found and over_links.held_by(one.cells[0]) == "answers":
+        whole, flight = law.setting.flight, found["flight"]
+        trips = replace(
+            flight, median=whole / flight.median, low=whole / flight.high, high=whole / flight.low
         )
-    missing = [_named(one, name) for name in BOUNDS if name not in law.seen]
-    if missing:
-        out.append(f"no measured link was bound by {', '.join(missing)}")
+        out.append(f"a batch waits {fit_words.plain_number(trips)} round trips for its answer")
+    elif "flight" in found:
+        most = found["flight"].quantity(one.unit.removesuffix("/s"))
+        out.append(f"{_flight(one)}: {most} in flight at most")
+    if "losses" in found:
+        law_of = {"reno": "Mathis's rate", "cubic": "CUBIC's rate (RFC 9438)"}[law.setting.control or ""]
+        out.append(f"losses: {fit_words.plain_number(found['losses'])} of {law_of}")
     return out
 
 
 def _knees(one: LinkFit) -> list[str]:
-    """From which round trip on what is in flight bounds, on the fastest measured link, and what to do."""
+    """From which round trip on what is in flight limits the fastest measured link, and what to do."""
+    law, cell = one.law, one.cells[0]
     rates = [link for link in one.links.values() if not any(link.loss)]
-    if not rates:
+    if law is None or not rates or "flight" not in law.limits:
         return []
     link = max(rates, key=lambda found: over_links.attributes(found, one.way)["rate"] or math.inf)
-    found = over_links.knee(one, link)
-    if found is None:
+    bounds, flight = law.bounds(one.path(link)), law.number("flight")
+    least = min(bounds["ends"], bounds["link"])
+    if math.isinf(least):
         return []
     shown = "a link without a rate" if link.rate is None else Link(rate=link.rate).text
-    low, middle, high = (format_duration(round(v * 1e9)) for v in (found.low, found.median, found.high))
-    told = f"over {shown}, from {middle} [{low}..{high}] round trip on, {_flight(one)} is the limit"
-    held = over_links.held_by(one.cells[0])
-    window = one.cells[0].parameters.get(held)
+    low, middle, high = (_trip(f / least) for f in (flight.low, flight.median, flight.high))
+    said = f"over {shown}, from {middle} [{low}..{high}] round trip on, {_flight(one)} is the limit"
+    held = over_links.held_by(cell)
+    window = cell.parameters.get(held)
     if not isinstance(window, int):
-        return [told]
-    longest = max(max(other.round_trip_ns for other in one.links.values()) / 1e9, 2 * found.median)
+        return [said]
+    knee = flight.median / least
+    longest = max(max(other.round_trip_ns for other in one.links.values()) / 1e9, 2 * knee)
     # A wider one than TCP's own holds nothing back.
     most = over_links.TCP_FLIGHT / over_links.WINDOW_USED
     more: float = window
-    while more * found.median < window * longest and more < most:
+    while more * knee < window * longest and more < most:
         more *= 2
-    moved = format_duration(round(found.median * min(more, most) / window * 1e9))
-    option = f"--{held.replace('_', '-')}"
+    moved, option = _trip(knee * min(more, most) / window), f"--{held.replace('_', '-')}"
     if more < most:
-        return [f"{told}; {option} {_window(int(more))} moves that to {moved}"]
+        return [f"{said}; {option} {_window(int(more))} moves that to {moved}"]
     return [
-        f"{told}; {option} none moves that to some {moved}, where TCP's own window holds back "
+        f"{said}; {option} none moves that to some {moved}, where TCP's own window holds back "
         f"(sysctl net.ipv4.{'tcp_rmem' if held == 'window' else 'tcp_wmem'})"
     ]
+
+
+def _trip(seconds: float) -> str:
+    return format_duration(round(seconds * 1e9))
 
 
 def _window(size: int) -> str:
@@ -156,17 +160,17 @@ def _window(size: int) -> str:
 
 
 def sentences(one: LinkFit) -> list[str]:
-    """What the law says; or why there is none."""
+    """What limits each link, the law's numbers, and what to do; or why there is no law."""
     if one.law is None:
         return [f"no law: {one.refused}"]
-    return [*_parameters(one), *_knees(one)]
+    return [_limits(one), *_numbers(one), *_knees(one)]
 
 
 def left_out(one: LinkFit, text: str, measured: float, found: Interval | None) -> str:
     """How a link comes out that the law has not seen."""
     shown = Quantity(measured, unit=one.unit)
     if found is None:
-        return f"{text} left out: the others cannot tell; measured {shown}"
+        return f"{text} left out: the others are inconclusive; measured {shown}"
     where = "inside" if found.low <= measured <= found.high else "outside"
     return (
         f"{text} left out: predicted {found.quantity(one.unit)}, measured {shown}: "
@@ -207,29 +211,29 @@ def _same(one: Crossing) -> str:
 def document(
     made: Sequence[LinkFit], passed: Iterable[Crossing], held: dict[int, list[dict[str, Any]]]
 ) -> Any:
-    """For machines: base units, intervals of 95 %; by the place in `made` what leaving links out gave."""
+    """For machines, in base units; an infinite number is null. `held`: how links that were left out came out,
+    by the place in `made`."""
 
-    def interval(found: Interval) -> dict[str, float]:
-        return {"value": found.median, "low": found.low, "high": found.high}
+    def number(law: LinkLaw, name: str) -> dict[str, Any]:
+        found = law.number(name)
+        values = {"value": found.median, "low": found.low, "high": found.high}
+        finite = {k: v if math.isfinite(v) else None for k, v in values.items()}
+        return finite | {"seen": name in law.limits}
 
-    fits = []
-    for i, one in enumerate(made):
-        entry: dict[str, Any] = {
+    fits = [
+        {
             "operation": one.operation,
             "where": one.where,
             "unit": one.unit,
             "links": list(one.links),
+            "limited_by": one.limited_by,
             "refused": one.refused or None,
             "sentences": sentences(one),
             "left_out": held.get(i, []),
         }
-        if one.law is not None:
-            law = one.law
-            entry["bounds"] = {
-                name: interval(law.parameter(name)) | {"seen": name in law.seen} for name in BOUNDS
-            }
-            entry["start"] = interval(law.parameter(START))
-        fits.append(entry)
+        | ({} if one.law is None else {"bounds": {name: number(one.law, name) for name in BOUNDS}})
+        for i, one in enumerate(made)
+    ]
     crossings = [
         {
             "operation": c.below.operation,

@@ -1,7 +1,6 @@
 """From the cells of a run to laws over links: one for each setting of all other parameters.
 
-What is fitted is found when it is asked for. Also along which lines a chart goes (links that differ in one
-respect only), where one setting passes another, and from where on a window holds a flow back.
+Also the lines of a chart (links that differ in one respect only), and where one setting passes another.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from venturi.analysis.cells import links as of_cells
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.models import fits, link_law
 from venturi.analysis.models.link_law import LinkLaw, Path, Setting
+from venturi.analysis.models.tcp import LOSS_BASED
 from venturi.analysis.statistics.intervals import Interval
 from venturi.common import links
 from venturi.common.links import WAYS, Link, Way
@@ -34,16 +34,15 @@ __all__ = [
     "build",
     "crossings",
     "held_by",
-    "knee",
     "lines",
 ]
 
 AXIS = "link"
 LEAST_LINKS = 4
-"""Under so many a law would rest on what was known before."""
+"""Fewer links would not show four bounds."""
 MORE = "measure more: --link 'unshaped,100mbit,100mbit 20ms,1gbit 5ms'"
 MOST_GROUPS = 24
-"""Of which a report tells: each takes a third of a second."""
+"""Settings that a report compares."""
 WIDEST = 4.0
 """An interval whose ends are further apart, as a factor, is no prediction."""
 TCP_FLIGHT = 3 << 20
@@ -53,11 +52,10 @@ WINDOW_USED = 0.7
 """Of a window, before it is known better: it is opened again when a part of it has been read."""
 ATTRIBUTES = ("delay", "rate", "loss")
 GRID = 81
-SURE = 0.95
 
 
 class Refused(ValueError):
-    """Why nothing can be told: a sentence for people; `hint`: which link would tell."""
+    """Why the measured links are inconclusive; `hint`: which link would decide."""
 
     def __init__(self, reason: str, hint: str) -> None:
         super().__init__(reason)
@@ -108,8 +106,14 @@ class LinkFit:
         """Those that were measured, by their texts."""
         return {text: links.parse(text) for text in dict.fromkeys(_text(cell) for cell in self.cells)}
 
-    def predict(self, link: Link, cross: float | None, repeats: int) -> Interval:
-        """For the median of so many new trials. Raises Refused where the measured links cannot tell."""
+    @property
+    def limited_by(self) -> dict[str, str]:
+        """The bound that limits each measured link; empty without a law."""
+        law = self.law
+        return {} if law is None else {t: law.bound(self.path(one)) for t, one in self.links.items()}
+
+    def predict(self, link: Link, cross: float | None) -> Interval:
+        """For a new median. Raises Refused if the measured links are inconclusive."""
         if self.law is None:
             raise Refused(self.refused, self._made[2])
         # A link that names none has the host's.
@@ -120,33 +124,24 @@ class LinkFit:
                 "measure four links and more with it",
             )
         at = self.path(link, cross)
-        if at.loss and self.control in (None, "bbr") and not any(one.loss for one in self.law.paths):
+        if at.loss and self.control not in LOSS_BASED and not any(one.loss for one in self.law.paths):
+            rates = [one.rate for one in self.links.values() if one.rate is not None]
+            near = link.rate if link.rate in rates or not rates else max(rates)
             raise Refused(
-                "no link with losses was measured, and what they do is not known of this congestion control",
-                f"measure one: --link '{replace(link, rate=self._rate(link)).text}'",
+                "no link with losses was measured, and no law is known of them for this congestion control",
+                f"measure one: --link '{replace(link, rate=near).text}'",
             )
-        found = self.law.predict(at, repeats)
+        found = self.law.predict(at)
         if found.high > WIDEST * found.low:
-            bound = self.law.bound(at)
-            seen = bound in self.law.seen
-            why = (
-                "they lie too far from the law for a narrower interval"
-                if seen
-                else f"none of them shows {_OPEN[bound]}"
-            )
-            bare = bound == "ends" and any(one.rate is None for one in self.links.values())
-            tells = "'{link}'" if seen or bare else _TELLS[bound]
+            unseen = self.law.open(at)
+            why = f"none of them shows {_OPEN[unseen]}" if unseen else "they lie too far from the law"
+            bare = unseen == "ends" and all(one.rate is not None for one in self.links.values())
             raise Refused(
-                f"from the {len(self.links)} links that were measured it may be "
+                f"from the {len(self.links)} measured links it may be "
                 f"{Quantity(found.low, unit=self.unit)} to {Quantity(found.high, unit=self.unit)}; {why}",
-                f"a link that would tell: --link {tells.format(link=link.text)}",
+                f"a link that would decide: --link {'unshaped' if bare else repr(link.text)}",
             )
         return found
-
-    def _rate(self, link: Link) -> tuple[float, float] | None:
-        """A rate that was measured, rather than one that may be more than this host can do."""
-        rates = [one.rate for one in self.links.values() if one.rate is not None]
-        return link.rate if link.rate in rates or not rates else max(rates)
 
     def without(self, text: str) -> LinkFit:
         """The same as if this link had not been measured."""
@@ -157,12 +152,12 @@ class LinkFit:
         return [rate for cell in self.cells if _text(cell) == text for rate in _rates(cell, self.unit)]
 
     def left_out(self, wanted: Iterable[str]) -> Iterator[tuple[str, float, Interval | None]]:
-        """Each of these links with the measured median, and what all others say of it; None where they cannot
-        tell."""
+        """Each of these links with the measured median and its prediction from the others; None if they are
+        inconclusive."""
         for text in wanted:
             rates = self.rates(text)
             try:
-                found = self.without(text).predict(self.links[text], None, len(rates))
+                found = self.without(text).predict(self.links[text], None)
             except Refused:
                 found = None
             yield text, median(rates), found
@@ -174,13 +169,6 @@ _OPEN = {
     "flight": "how much may be in flight",
     "losses": "what losses do",
 }
-_TELLS = {
-    "ends": "unshaped",
-    "link": "'{link}'",
-    "flight": "'{link}', or one with its round trip",
-    "losses": "'{link}', or one with its losses",
-}
-"""By the bound that a prediction would stand on, and that the measured links leave open."""
 
 
 def _text(cell: Cell) -> str:
@@ -243,7 +231,9 @@ def _fitted(cells: Sequence[Cell], unit: str) -> LinkLaw:
     if any(cell.parameters.get("rate") for cell in cells):
         raise Refused("an open loop's rate is its schedule's", "measure without --rate")
     observed = [
-        (_path(cell, links.parse(_text(cell))), rates) for cell in cells if (rates := _rates(cell, unit))
+        (_path(cell, links.parse(_text(cell))), median(rates))
+        for cell in cells
+        if (rates := _rates(cell, unit))
     ]
     return link_law.fit(_setting(cells, unit), observed)
 
@@ -286,26 +276,20 @@ def _setting(cells: Sequence[Cell], unit: str) -> Setting:
     # Of rows that a database gets, what is on the wire is its dialect's.
     known = median(ratios) if ratios else 1.0 if unit == "B/s" or not width else 1 / width
     closed, held = _closed(cells[0]), held_by(cells[0])
-    sure = 0.5
     if closed:
         flight = streams * lanes * (_batch(cells, unit) or 1.0)
-    elif held == "tcp":
-        flight, sure = known * streams * TCP_FLIGHT, 0.8
     else:
-        flight = known * streams * p[held] * WINDOW_USED
+        flight = known * streams * (TCP_FLIGHT if held == "tcp" else WINDOW_USED * p[held])
     amounts = [
         c.payload_bytes if unit == "B/s" else figures.numeric(c.records[0], "counts", "rows") for c in cells
     ]
     asked = p.get("duration_ns")
-    alone = closed and lanes == 1
     return Setting(
         streams,
         known,
-        0.08 if ratios else 0.3 if unit == "B/s" else 0.7,
+        1.1 if ratios else 1.3 if unit == "B/s" else 2.0,
         flight,
-        sure,
-        1.0 if alone else 2.0 if closed else 4.0,
-        0.1 if alone else 0.6,
+        closed and lanes == 1,
         _control(cells[0]),
         asked / 1e9 if asked else None,
         next((a for a in amounts if a), None),
@@ -385,7 +369,7 @@ class Crossing:
 
 
 def crossings(made: Sequence[LinkFit]) -> list[Crossing]:
-    """All that are sure: at each end of a line one of both is the faster with 95 %."""
+    """Those whose settings differ by more than the error of their laws at both ends of a line."""
     out = []
     for i, one in enumerate(made):
         for other in made[:i]:
@@ -408,32 +392,20 @@ def _crossing(
 
     assert one.law is not None and other.law is not None
     link = one.links[line[0][1]]
-    one_law, other_law = one.law, other.law
-
-    def faster(value: float) -> float:
-        """How sure it is that `one` is the faster."""
-        here = moved(link, along, value)
-        return float(np.mean(one_law.rates(one.path(here)) > other_law.rates(other.path(here))))
-
     at = grid(line[0][0], line[-1][0])
-    ends = faster(at[0]), faster(at[-1])
-    if min(ends) > 1 - SURE or max(ends) < SURE:
+    lead, sure = np.empty(len(at)), np.empty(len(at))
+    for i, value in enumerate(at):
+        here = moved(link, along, value)
+        own, others = one.law.predict(one.path(here)), other.law.predict(other.path(here))
+        lead[i] = math.log(own.median / others.median)
+        sure[i] = math.hypot(*(math.log(f.high / f.low) / 2 for f in (own, others)))
+    if min(abs(lead[0]) / sure[0], abs(lead[-1]) / sure[-1]) < 1 or lead[0] * lead[-1] > 0:
         return []
-    ahead = [ends[0], *map(faster, at[1:-1]), ends[1]]
-    first, second = (one, other) if ahead[0] > 0.5 else (other, one)
-    if first is other:
-        ahead = [1 - part for part in ahead]
-    cut = next(i for i, part in enumerate(ahead) if part < 0.5)
-    low = max((v for v, part in zip(at, ahead, strict=True) if part >= 0.975), default=at[0])
-    high = min((v for v, part in zip(at, ahead, strict=True) if part <= 0.025 and v >= low), default=at[-1])
+    first, second = (one, other) if lead[0] > 0 else (other, one)
+    lead *= np.sign(lead[0])
+    cut = int(np.argmax(lead < 0))
+    low = at[np.flatnonzero(lead[:cut] >= sure[:cut])[-1]]
+    high = at[cut + int(np.flatnonzero(lead[cut:] <= -sure[cut:])[0])]
     value = (at[cut - 1] + at[cut]) / 2
-    (rate,) = one.law.along([one.path(moved(link, along, value))])
-    low, high = min(low, value), max(high, value)
+    rate = one.law.rate(one.path(moved(link, along, value)))
     return [Crossing(first, second, parameter, along, link, line[0][1], value, low, high, rate)]
-
-
-def knee(one: LinkFit, link: Link) -> Interval | None:
-    """The round trip (s) from which on what is in flight holds this link back: where F / T falls under what
-    ends and link carry. None where that was not seen."""
-    law = one.law
-    return law.knee(one.path(link)) if law is not None and "flight" in law.seen else None

@@ -199,7 +199,7 @@ def _over_links(
     repeats: int,
     reasons: list[VenturiError],
 ) -> list[Prediction]:
-    """One for each setting for which the measured links tell it; of the others `reasons` takes why not."""
+    """One for each setting; `reasons` takes those for which the measured links are inconclusive."""
     try:
         text = links.canonical(wanted[over_links.AXIS])
     except ValueError as error:
@@ -239,10 +239,10 @@ def _over_links(
     out = []
     for one in made:
         try:
-            found = one.predict(link, cross, repeats)
+            found = one.predict(link, cross)
         except over_links.Refused as reason:
             head = f"{fit_words.setting(one.where)}: " if one.where and len(made) > 1 else ""
-            reasons.append(VenturiError(f"{head}cannot be told: {reason}", hint=reason.hint))
+            reasons.append(VenturiError(f"{head}inconclusive: {reason}", hint=reason.hint))
             continue
         law, at = one.law, one.path(link, cross)
         assert law is not None

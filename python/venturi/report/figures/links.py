@@ -139,8 +139,7 @@ def _lines(one: LinkFit, texts: Sequence[str], along: str, name: str, colour: st
     if one.law is not None:
         link = one.links[points[0][2]]
         grid = over_links.grid(points[0][0], points[-1][0])
-        paths = [one.path(over_links.moved(link, along, x)) for x in grid]
-        rates = [rate / factor for rate in one.law.along(paths)]
+        rates = [one.law.rate(one.path(over_links.moved(link, along, x))) / factor for x in grid]
         out.append(Series(name, grid, rates, colour, markers=False))
     return out
 
