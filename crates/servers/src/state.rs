@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
 use socket2::Socket;
@@ -280,7 +281,8 @@ fn accept<F: Future<Output = ()>>(
                     let why = full.then(|| {
                         format!("{max_connections} connections are open, and this server has no more at a time (--max-connections): try again later")
                     });
-                    start_connection(socket, state.clone(), stopped.clone(), serve.clone(), why);
+                    let (state, serve) = (state.clone(), serve.clone());
+                    start_connection(socket, state, stopped.clone(), serve, why, STACK).await;
                 }
                 // Out of file descriptors, for one: it may pass.
                 Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
@@ -289,12 +291,16 @@ fn accept<F: Future<Output = ()>>(
     });
 }
 
-fn start_connection<F: Future<Output = ()>>(
+/// Of a connection's thread.
+const STACK: usize = 1 << 20;
+
+async fn start_connection<F: Future<Output = ()>>(
     socket: Socket,
     state: Arc<State>,
     stopped: watch::Receiver<bool>,
     serve: Arc<impl Serve<F>>,
     full: Option<String>,
+    stack: usize,
 ) {
     let counter: Counter = match full {
         Some(_) => |state| &state.turned_away,
@@ -304,18 +310,29 @@ fn start_connection<F: Future<Output = ()>>(
     if full.is_none() {
         state.totals.connections.fetch_add(1, Ordering::Relaxed);
     }
-    let counted = state.clone();
+    let open = Open(state.clone(), counter);
+    let socket = Arc::new(Mutex::new(Some(socket)));
+    let (own, threads) = (
+        socket.clone(),
+        (state.clone(), stopped.clone(), serve.clone()),
+    );
     let thread = std::thread::Builder::new()
         .name("connection".into())
-        .stack_size(1 << 20)
+        .stack_size(stack)
         .spawn(move || {
-            let _open = Open(state.clone(), counter);
-            if let Ok(runtime) = runtime() {
+            let _open = open;
+            let (state, stopped, serve) = threads;
+            if let (Ok(runtime), Some(socket)) = (runtime(), own.lock().take()) {
                 runtime.block_on(async { serve(socket, state, stopped, full).await });
             }
         });
-    if thread.is_err() {
-        counter(&counted).fetch_sub(1, Ordering::Relaxed);
+    let Err(error) = thread else { return };
+    // Nobody else could be served either: this thread says why.
+    let why = format!("this server cannot start a thread for the connection ({error}): raise its ulimit -u, or its container's limit of pids");
+    let left = socket.lock().take();
+    if let Some(socket) = left {
+        let told = serve(socket, state, stopped, Some(why));
+        let _ = tokio::time::timeout(GRACE, told).await;
     }
 }
 
@@ -328,5 +345,34 @@ type Counter = fn(&State) -> &AtomicUsize;
 impl Drop for Open {
     fn drop(&mut self) {
         self.1(&self.0).fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use venturi_testkit::assert_contains;
+
+    #[test]
+    fn without_a_thread_the_client_is_told_so() {
+        let shell = r#"{"host": "127.0.0.1", "port": 0}"#;
+        let shell: Shell = serde_json::from_str(shell).unwrap();
+        let bounds = Bounds::default();
+        let serving = Serving::start(&shell, &bounds, &[], |_, _, _, _, _| async {}).unwrap();
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let said = Arc::new(Mutex::new(None));
+        let told = said.clone();
+        let hears =
+            move |_: Socket, _: Arc<State>, _: watch::Receiver<bool>, full: Option<String>| {
+                *told.lock() = full;
+                async {}
+            };
+        let (state, stopped) = (serving.state.clone(), serving.stop.subscribe());
+        // No thread has a stack of half of all addresses.
+        let (socket, serve, stack) = (socket.into(), Arc::new(hears), usize::MAX / 2);
+        let started = start_connection(socket, state.clone(), stopped, serve, None, stack);
+        runtime().unwrap().block_on(started);
+        assert_contains(said.lock().as_deref().unwrap(), "cannot start a thread");
+        assert_eq!(state.open.load(Ordering::Relaxed), 0);
     }
 }
