@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from statistics import NormalDist
 from typing import Any
-
-from scipy.stats import binomtest
 
 from venturi.analysis.statistics.intervals import median_interval
 
@@ -71,8 +71,11 @@ def share(what: str, count: int, whole: int, wanted: float, *, most: bool = Fals
     """Judges a share that was sampled, with Wilson's interval (1927); empty if there are no samples."""
     if not whole:
         return []
-    found = binomtest(count, whole).proportion_ci(CONFIDENCE, method="wilson")
-    return [Judged(what, count / whole, float(found.low), float(found.high), wanted, most)]
+    found, z = count / whole, NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    weight = z * z / whole
+    middle = (found + weight / 2) / (1 + weight)
+    half = math.sqrt(weight * (found * (1 - found) + weight / 4)) / (1 + weight)
+    return [Judged(what, found, middle - half, middle + half, wanted, most)]
 
 
 def exact(what: str, found: float, wanted: float, *, most: bool = False, unit: str = "") -> Judged:

@@ -35,6 +35,7 @@ SMALL = {
     "compare": "--rounds 2 --repeats 5 --rows 3000000",
     "models": "--rounds 10 --curves 1000",
     "verdicts": "--rounds 2 --only encode decode",
+    "attacks": "--seconds 2 --attacks silent resets",
 }
 """By a bench's name its flags."""
 LEFT_OUT = {"mutation": "each fault is a build"}

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -47,6 +48,7 @@ hypothesis.settings.load_profile("patient")
 def pytest_configure(config: pytest.Config) -> None:
     """Each process of the run has a directory for temporary files to itself: what one test counts there, no
     other makes. A short path, as those of Unix sockets have to be."""
+    gc.disable()  # what is collected stays
     config.stash[TEMPORARY] = before = os.environ.get("TMPDIR"), tempfile.mkdtemp(prefix="vt-")
     os.chmod(before[1], 0o1777)  # as /tmp is: databases of root's run as other accounts
     os.environ["TMPDIR"] = before[1]
@@ -82,6 +84,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Stops a run whose workers would take a file apart: clusters of one file have the same addresses."""
     if session.config.getoption("loadgroup", False):
         assert all("@" in item.nodeid for item in session.items), "pytest-xdist did not group the tests"
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from support.hosts import hosts
 from support.read import ran
 from venturi.common.environment import usable_cores
 
@@ -33,6 +34,22 @@ def test_codecs(core: Any) -> None:
 
     assert codec("ipc-encode") > codec("lz4-encode") > codec("zstd:9-encode")
     assert codec("lz4-decode") > codec("zstd-encode")
+
+
+def test_raw_tcp_counts_every_connection() -> None:
+    """Another host's interface received what the probe reports; one connection's bytes would be a quarter."""
+    with hosts(2) as two, two[1].server() as serving:
+        words = ("--only", "tcp", "--streams", "4", "--repeats", "1", "--duration", "100ms", "-q")
+        read = ("cat", "/sys/class/net/eth0/statistics/rx_bytes")
+        before = int(two[0].run(*read, check=True).stdout)
+        done = two[0].venturi("ceilings", f"flight://{serving.address}", *words, "--format", "json")
+        received = int(two[0].run(*read, check=True).stdout) - before
+    (line,) = (
+        line
+        for line in json.loads(done.stdout)["lines"]
+        if (line["direction"], line["place"]) == ("get", serving.address)
+    )
+    assert received / 2 < line["bytes"] < received
 
 
 def test_limits_are_measured_with_the_same_statements(tmp_path: Path) -> None:

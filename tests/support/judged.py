@@ -51,7 +51,7 @@ from support.secret import ONCE, WRONG, Watch, right_and_wrong
 from support.stranger import stranger
 from support.wait import HANG_SECONDS
 
-STREAMS = 3
+STREAMS, ROWS = 3, 500
 ONE_BATCH = ("rows_per_stream", "rows_per_batch")
 SOME = ("--rows-per-stream", "20k")
 
@@ -77,14 +77,14 @@ class Place:
         return {*self.server.left()} - self.before
 
     def spec(self, way: Way, url: str | None = None, **more: Any) -> dict[str, Any]:
-        """A trial of some thousand rows on three streams."""
+        """A trial of a few batches on three streams."""
         options = {**self.server.options, **way.options, **more.pop("options", {})}
         if way.operation == "upsert" or (way.operation == "put" and self.system.blocks):
             options.setdefault("table", TABLE)
         spec = {
             **{"trial": f"{time.monotonic_ns():x}", "target": url or self.server.url},
             **{"operation": way.operation, "data": DATA[way.operation], "rows_per_batch": 100},
-            **{"rows_per_stream": 2000, "streams": STREAMS, "threads": more.get("streams", STREAMS)},
+            **{"rows_per_stream": ROWS, "streams": STREAMS, "threads": more.get("streams", STREAMS)},
             **{"timeout_ns": 300_000_000_000},
             **way.more,
             **more,
@@ -149,13 +149,13 @@ def verified(place: Place) -> None:
         assert found["achieved"] == (way.verified or place.system.verified), (way.name, found)
         assert found["rows"] == found["expected_rows"] > 0, way.name
         assert found["checksum"] == found["expected_checksum"]
-        assert record["counts"]["rows"] == STREAMS * 2000 == sum(s["rows"] for s in record["streams"])
+        assert record["counts"]["rows"] == STREAMS * ROWS == sum(s["rows"] for s in record["streams"])
         assert record["errors"] is None
         target = record["target"]
         assert re.match(place.system.software, target["software"]) and target["pid"] == place.server.pid
         batches = record["counts"]["batches"]
         assert record["latency"]["service"]["count"] == batches
-        planned = STREAMS * 2000 // way.more.get("rows_per_batch", 100)
+        planned = STREAMS * ROWS // way.more.get("rows_per_batch", 100)
         assert batches == planned or ((place.system.blocks or way.verified) and way.operation == "get")
         if way.operation == "get" and "format" in way.options:
             assert target["protocol"].endswith(f"-{way.options['format']}"), target
@@ -251,7 +251,7 @@ def comes_back(place: Place) -> None:
         for split in ("", *reads.splits):
             options, times = {"split": split or None}, STREAMS if split == "none" else 1
             record = good(place.trial(way, options=options))
-            rows = times * STREAMS * 2000
+            rows = times * STREAMS * ROWS
             assert record["counts"]["rows"] == record["verification"]["rows"] == rows, split
             assert record["counts"]["payload_bytes"] == rows * 16
             stages = set(record["stages"]["client"])
@@ -329,7 +329,7 @@ def meddled(place: Place, way: Way, act: Callable[[], object] | None) -> dict[st
     """The record of a trial in which somebody else changes the table."""
     assert act is not None
     if place.server.pid is not None:
-        return while_held(place.spec(way), lambda *_: act())
+        return while_held(place.spec(way, rows_per_stream=2000), lambda *_: act())
     # A file: somebody else has left a trigger there.
     good(place.trial(way, options={"keep": True}))
     act()
@@ -345,7 +345,7 @@ def through_a_relay(place: Place, way: Way, pattern: bytes, instead: bytes) -> d
         remote = {"data": {"source": "remote"}, "rows_per_stream": None}
         given = {**remote, "options": {"table": None, **options}}
     else:
-        given = needle_spec(place.folder, way.operation)
+        given = {"rows_per_stream": 2000, **needle_spec(place.folder, way.operation)}
     with HoldingRelay(place.server.port, pattern=pattern, instead=instead) as relay:
         there = place.server.on(relay.own_port, url)
         record = place.trial(way, there, streams=1, rows_per_batch=500, **given)

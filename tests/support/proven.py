@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from venturi.measure.kept import Kept, directory, machine
+from venturi.measure.machine_cache import Kept, directory, machine
 from venturi.measure.prove import short
 from venturi.measure.prove.outcome import Outcome
 

@@ -30,7 +30,7 @@ from venturi.cluster.up.up import check_alike
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine.spec import build_spec
 from venturi.measure import placement
-from venturi.measure.endpoints import Endpoints
+from venturi.measure.trial_targets import Endpoints
 from venturi.plan import matrix
 from venturi.plan.resolved import to_toml
 

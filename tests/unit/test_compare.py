@@ -525,7 +525,7 @@ def test_mistakes_are_named(nights: Path, tmp_path: Path) -> None:
 
 
 SERVER = f"{shlex.quote(sys.executable)} -m venturi serve flight --port {{port}}"
-MEASURED = ("--operation", "get", "--rows-per-stream", "50k", "--repeats", 3, "--no-ceilings")
+MEASURED = ("--operation", "get", "--rows-per-stream", "20k", "--repeats", 3, "--no-ceilings", "--no-report")
 
 
 @pytest.mark.usefixtures("core")
@@ -589,6 +589,8 @@ def test_where_a_server_is_found(tmp_path: Path) -> None:
         )  # fmt: skip
     assert done.returncode == 5, done.stderr
     assert "failed" in done.stdout
+    (failed,) = [it.next for it in load(tmp_path / "run").advice if it.kind == "failed"]
+    assert "`venturi ab BASE HEAD --resume RUN --retry-failed`" in failed
 
 
 @pytest.mark.usefixtures("core")

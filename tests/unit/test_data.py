@@ -142,9 +142,66 @@ def test_a_batch_is_bounded_before_rows_are_repeated(tmp_path: Path, monkeypatch
         "the largest row is number 2, of 1 MB"
     )
     assert failed.value.hint == "take fewer rows per batch: --rows-per-batch 90"
-    monkeypatch.setattr(files, "memory_limit", lambda: 10**6)
-    with pytest.raises(ScenarioError, match=r"its rows are 1 MB, .* may take 1 MB"):
-        read_table(str(tmp_path / "t.parquet"))
+
+
+def _packed(found: pa.Table, path: Path) -> None:
+    made = pa.ipc.new_stream if path.suffix == ".arrows" else pa.ipc.new_file
+    with made(path, found.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(found)
+
+
+def _csv_gz(found: pa.Table, path: Path) -> None:
+    with gzip.open(path, "wb") as file:
+        pyarrow.csv.write_csv(found, file)
+
+
+TEXTS = ["x" * 10**4] * 300
+
+
+@pytest.mark.parametrize(
+    ("name", "made", "found"),
+    [
+        ("t.parquet", lambda t, p: pq.write_table(t, p), {"s": TEXTS}),
+        ("t.parquet", lambda t, p: pq.write_table(t, p), {"s": [[{"a": text}] for text in TEXTS]}),
+        ("t.parquet", lambda t, p: pq.write_table(t, p), {"n": [7] * 10**6}),
+        ("t.arrow", _packed, {"s": TEXTS}),
+        ("t.arrow", _packed, {"s": pa.array(["x" * 10**6, "y" * 10**6]).dictionary_encode()}),
+        ("t.arrows", _packed, {"s": TEXTS}),
+        ("t.csv.gz", _csv_gz, {"s": TEXTS}),
+        ("t.csv.gz", _csv_gz, {"n": [1] * 10**5, "m": [1] * 10**5}),
+    ],
+)
+def test_a_file_that_expands_is_refused_before_it_is_decoded(
+    name: str,
+    made: Callable[..., Any],
+    found: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / name
+    made(pa.table(found), path)
+    assert path.stat().st_size < 10**6 and read_table(str(path)).num_rows
+    monkeypatch.setattr(files, "memory_limit", lambda: 2 * 10**6)
+    for module, name in ((pq.ParquetFile, "read"), (pa.ipc, "open_file"), (pa.ipc, "open_stream"),
+                         (pyarrow.csv, "read_csv")):  # fmt: skip
+        monkeypatch.setattr(module, name, None)
+    with pytest.raises(ScenarioError, match=r"t\..*: its rows are .* may take 2 MB") as failed:
+        read_table(str(path))
+    assert failed.value.hint == "give --data a file with fewer rows"
+
+
+def test_a_dictionary_is_measured_before_it_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _packed(
+        pa.table({"s": pa.array(TEXTS).dictionary_encode(), "n": pa.array([1] * 300).dictionary_encode()}),
+        tmp_path / "t.arrow",
+    )
+    with DataStore() as store:
+        assert store.prepare_values(str(tmp_path / "t.arrow"), 10).rows == 300
+    monkeypatch.setattr(files, "memory_limit", lambda: 2 * 10**6)
+    with DataStore() as store, pytest.raises(ScenarioError, match="its rows are 3"):
+        store.prepare_values(str(tmp_path / "t.arrow"))
 
 
 def test_the_limit_of_memory_is_that_of_the_control_group(tmp_path: Path) -> None:

@@ -233,18 +233,16 @@ def collected() -> Iterator[tuple[str, str]]:
     for page in TYPED_PAGES:
         for line in command_lines(page.read_text()):
             line = " ".join(re.sub(r" [<>]+ ?\S+$", "", line).split())
-            if line not in seen:
+            if line not in seen and line not in MENTIONED:
                 seen.add(line)
                 yield str(page.relative_to(ROOT)), line
 
 
-LINES = list(collected())
-RUNS = [
-    (page, line)
-    for page, line in LINES
-    if line.split()[1:2] == ["run"] and line not in MENTIONED and not PLACEHOLDER.search(line)
-]
-OTHERS = [(page, line) for page, line in LINES if (page, line) not in RUNS and line not in MENTIONED]
+RUNS, OTHERS = dict[str, list[str]](), dict[str, list[str]]()
+"""The lines of each page."""
+for page, line in collected():
+    is_run = line.split()[1:2] == ["run"] and not PLACEHOLDER.search(line)
+    (RUNS if is_run else OTHERS).setdefault(page, []).append(line)
 
 
 @pytest.fixture(scope="module")
@@ -273,30 +271,32 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_pages_have_commands() -> None:
     """What is collected is what the pages have: a pattern that finds nothing would let all of them pass."""
-    assert len(RUNS) > 40 and len(OTHERS) > 80
+    assert sum(map(len, RUNS.values())) > 40 and sum(map(len, OTHERS.values())) > 80
 
 
-@pytest.mark.parametrize(("page", "line"), RUNS, ids=[line for _, line in RUNS])
-def test_a_run_that_is_shown_can_be_planned(
-    page: str, line: str, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("page", RUNS)
+def test_a_run_that_is_shown_can_be_planned(page: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
-    for name in re.findall(r"(?:--(?:password|token)-env[ =]|\{env:)(\w+)", line):
-        monkeypatch.setenv(name, "secret")
-    words = shlex.split(line.replace(":///data/", f"://{place}/data/"))[1:]
-    done = CliRunner().invoke(app, words if "--dry-run" in words else [*words, "--dry-run"])
-    why = f"{page}: {line}\n{done.exception!r} {getattr(done.exception, 'hint', '')}\n{done.output}"
-    assert done.exit_code == 0, why
-    assert re.search(r"^cells: [1-9]", done.output, re.MULTILINE), why
+    for line in RUNS[page]:
+        for name in re.findall(r"(?:--(?:password|token)-env[ =]|\{env:)(\w+)", line):
+            monkeypatch.setenv(name, "secret")
+        words = shlex.split(line.replace(":///data/", f"://{place}/data/"))[1:]
+        done = CliRunner().invoke(app, words if "--dry-run" in words else [*words, "--dry-run"])
+        why = f"{line}\n{done.exception!r} {getattr(done.exception, 'hint', '')}\n{done.output}"
+        assert done.exit_code == 0, why
+        assert re.search(r"^cells: [1-9]", done.output, re.MULTILINE), why
 
 
-@pytest.mark.parametrize(("page", "line"), OTHERS, ids=[line for _, line in OTHERS])
-def test_a_command_that_is_shown_is_parsed(page: str, line: str, root: Any) -> None:
-    try:
-        words = shlex.split(line)[1:]
-    except ValueError:
-        pytest.fail(f"{page}: {line}: quotes do not match")
-    node = root
+@pytest.mark.parametrize("page", OTHERS)
+def test_commands_that_are_shown_are_parsed(page: str, root: Any) -> None:
+    for line in OTHERS[page]:
+        try:
+            parsed(root, shlex.split(line)[1:])
+        except Exception as error:
+            pytest.fail(f"{line}: {error!r}")
+
+
+def parsed(node: Any, words: list[str]) -> None:
     while words and hasattr(node, "get_command"):
         if words[0].startswith("-") or words[0] in ("COMMAND", "..."):
             return

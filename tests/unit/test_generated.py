@@ -48,9 +48,7 @@ print(sorted(Rerun.of(cell, {}).but() for cell in run.results.cells))
 def with_one_more(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package whose Flight has one option more, and what is generated from it."""
     root = tmp_path_factory.mktemp("copy")
-    shutil.copytree(
-        ROOT / "python", root / "python", symlinks=True, ignore=shutil.ignore_patterns("*.so", "__pycache__")
-    )
+    shutil.copytree(ROOT / "python", root / "python", symlinks=True, ignore=shutil.ignore_patterns("*.so"))
     for core in (ROOT / "python/venturi").glob("*.so"):
         (root / "python/venturi" / core.name).symlink_to(core)
     (root / "tools").mkdir()

@@ -28,8 +28,8 @@ from support.run import DATA, SMALL, command, environment, model, venturi
 from venturi.common import links, toml_text
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.say import say
-from venturi.measure.endpoints import Endpoints
 from venturi.measure.observer import outcome_text
+from venturi.measure.trial_targets import Endpoints
 from venturi.plan.layers import Layer
 from venturi.plan.load import load
 from venturi.targets.urls import check_url

@@ -274,8 +274,8 @@ def test_shapes() -> None:
     assert falling.loss is not None and falling.loss.value == pytest.approx(3.0 / 3.9 - 1)
     # Tables have another as the highest: it is told apart, or not.
     shown = Curve.of(rounds({1: 1, 2: 1.19, 4: 0.5}, *STEADY))
-    assert shown is not None and replace(shown, highest=1.0).rival is None
-    assert replace(of({1: 1, 2: 1.001, 4: 0.5}, *STEADY), highest=1.0).rival == 2
+    assert shown is not None and replace(shown, peak=0).rival is None
+    assert replace(of({1: 1, 2: 1.001, 4: 0.5}, *STEADY), peak=0).rival == 2
     # The last point is no place to be flat from.
     noisy = of({1: 1, 2: 2, 4: 2.3}, 0.3, -0.3, 0.2, -0.2, 0.0)
     assert noisy.flat is None and not noisy.rising and noisy.telling is not None and noisy.telling > 5

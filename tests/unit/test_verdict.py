@@ -69,6 +69,8 @@ def test_a_server_that_accounts_for_no_cpu_time_is_known_by_its_process() -> Non
     record["cpu"]["server"] = None
     found = judge(cell_of(record), ENVIRONMENT)
     assert found.cause is not Cause.CORES_FULL, found
+    # More in flight would wait for the CPUs that the compiler holds.
+    assert "more stream" not in (told := "; ".join(found.next)) and "venturi doctor" in told
 
 
 # Borders, doubts, what is missing

@@ -85,27 +85,3 @@ pub(crate) fn tls_config(
     config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     Ok(Some(config))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tokens() {
-        let token = Token("open sesame".into());
-        assert!(token.admits(Some("Bearer open sesame")));
-        // user:open sesame
-        assert!(token.admits(Some("Basic dXNlcjpvcGVuIHNlc2FtZQ==")));
-        for wrong in [
-            None,
-            Some(""),
-            Some("Bearer "),
-            Some("Bearer open"),
-            Some("Bearer open sesamf"),
-            Some("Basic ???"),
-            Some("open sesame"),
-        ] {
-            assert!(!token.admits(wrong), "{wrong:?}");
-        }
-    }
-}

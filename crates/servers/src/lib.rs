@@ -8,6 +8,7 @@ pub mod flight;
 pub mod http;
 mod listening;
 mod machine;
+mod places;
 mod questions;
 mod rows;
 mod sampling;

@@ -517,7 +517,7 @@ mod tests {
     #[test]
     fn a_trial_shorter_than_the_interval_has_what_its_connections_did() {
         use std::io::Write;
-        use std::os::fd::AsFd;
+        use venturi_base::meter::sockets::Metered;
 
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -526,8 +526,8 @@ mod tests {
         assert!(watch.open("t", 60_000_000_000, None));
         watch.begin("t"); // the first row is fresh: there is no other
         let sockets = watch.sockets("t").unwrap();
-        // SAFETY: the socket outlives the watch.
-        let watched = unsafe { sockets.watch(server.as_fd()) };
+        let mut server = Metered::new(server);
+        server.watch(&sockets);
         client.write_all(&[7; 5]).unwrap();
         server.peek(&mut [0]).unwrap();
         watch.end("t");
@@ -536,7 +536,6 @@ mod tests {
             panic!("one connection")
         };
         assert_eq!((queue.first(), queue.last()), (Some(&0), Some(&5)));
-        drop(watched);
     }
 
     #[cfg(target_os = "linux")]

@@ -4,8 +4,9 @@
 //! A thread a connection: bulk flows keep a core busy each, so the kernel's scheduler
 //! serves them best, and a thread's CPU time is a stream's CPU time.
 
-use std::future::Future;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::future::{poll_fn, Future};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ use crate::access::Token;
 use crate::account::{Accounts, Counted};
 use crate::listening::{Accepting, Threads};
 use crate::machine::{Address, TcpProbe};
+use crate::places::{Place, Places};
 use crate::shell::Shell;
 use crate::store::Store;
 use venturi_base::codec::budget::Budget;
@@ -83,8 +85,7 @@ pub(crate) struct State {
     pub patience: Duration,
     /// Bounds the messages that are coming in, over all connections.
     pub incoming: Budget,
-    open: AtomicUsize,
-    turned_away: AtomicUsize,
+    places: Arc<Places>,
 }
 
 impl State {
@@ -144,12 +145,12 @@ fn largest_message() -> usize {
 }
 
 impl Serving {
-    /// Binds and starts to serve each connection by `serve`, which is told why where the server is full.
+    /// Binds and starts to serve each connection by `serve`.
     pub(crate) fn start<F: Future<Output = ()>>(
         shell: &Shell,
         bounds: &Bounds,
         protocols: &[&[u8]],
-        serve: impl Fn(Socket, Arc<State>, Option<TlsAcceptor>, watch::Receiver<bool>, Option<String>) -> F
+        serve: impl Fn(Socket, Arc<State>, Option<TlsAcceptor>, watch::Receiver<bool>, Arc<Place>) -> F
             + Send
             + Sync
             + 'static,
@@ -179,18 +180,17 @@ impl Serving {
             send_buffer: shell.send_buffer,
             handicap,
             incoming: Budget::new(bounds.memory.max(bounds.max_message as u64)),
-            open: AtomicUsize::new(0),
-            turned_away: AtomicUsize::new(0),
+            places: Places::new(shell.max_connections, shell.patience()),
         });
         let (stop, stopped) = watch::channel(false);
-        let (shared, most) = (state.clone(), shell.max_connections);
-        let serve = Arc::new(move |socket, state, stopped, full| {
-            serve(socket, state, acceptor.clone(), stopped, full)
+        let shared = state.clone();
+        let serve = Arc::new(move |socket, state, stopped, place| {
+            serve(socket, state, acceptor.clone(), stopped, place)
         });
         let threads = Threads::default();
         threads
             .spawn("accept", move || {
-                accept(listener, shared, most, stopped, serve);
+                accept(listener, shared, stopped, serve);
             })
             .map_err(io)?;
         Ok(Self {
@@ -216,7 +216,7 @@ impl Serving {
         self.state.accounts.watch.close();
         self.threads.join();
         let until = Instant::now() + GRACE + Duration::from_millis(500);
-        while self.state.open.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+        while !self.state.places.is_empty() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -241,22 +241,18 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 
 /// Of one connection, on the thread that calls it.
 trait Serve<F>:
-    Fn(Socket, Arc<State>, watch::Receiver<bool>, Option<String>) -> F + Send + Sync + 'static
+    Fn(Socket, Arc<State>, watch::Receiver<bool>, Arc<Place>) -> F + Send + Sync + 'static
 {
 }
 
 impl<F, S> Serve<F> for S where
-    S: Fn(Socket, Arc<State>, watch::Receiver<bool>, Option<String>) -> F + Send + Sync + 'static
+    S: Fn(Socket, Arc<State>, watch::Receiver<bool>, Arc<Place>) -> F + Send + Sync + 'static
 {
 }
-
-/// Clients that are told at a time that the server is full; of more, each is closed without a word.
-const MOST_TURNED_AWAY: usize = 64;
 
 fn accept<F: Future<Output = ()>>(
     listener: Listener,
     state: Arc<State>,
-    max_connections: usize,
     stopped: watch::Receiver<bool>,
     serve: Arc<impl Serve<F>>,
 ) {
@@ -272,16 +268,7 @@ fn accept<F: Future<Output = ()>>(
                 _ = stop.changed() => return,
             };
             match socket {
-                Ok(socket) => {
-                    let full = state.open.load(Ordering::Relaxed) >= max_connections;
-                    if full && state.turned_away.load(Ordering::Relaxed) >= MOST_TURNED_AWAY {
-                        continue;
-                    }
-                    let why = full.then(|| {
-                        format!("{max_connections} connections are open, and this server has no more at a time (--max-connections): try again later")
-                    });
-                    start_connection(socket, state.clone(), stopped.clone(), serve.clone(), why);
-                }
+                Ok(socket) => start_connection(socket, &state, stopped.clone(), serve.clone()),
                 // Out of file descriptors, for one: it may pass.
                 Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
             }
@@ -291,42 +278,31 @@ fn accept<F: Future<Output = ()>>(
 
 fn start_connection<F: Future<Output = ()>>(
     socket: Socket,
-    state: Arc<State>,
+    state: &Arc<State>,
     stopped: watch::Receiver<bool>,
     serve: Arc<impl Serve<F>>,
-    full: Option<String>,
 ) {
-    let counter: Counter = match full {
-        Some(_) => |state| &state.turned_away,
-        None => |state| &state.open,
+    let Some(place) = state.places.take(Some(&socket)) else {
+        return;
     };
-    counter(&state).fetch_add(1, Ordering::Relaxed);
-    if full.is_none() {
+    if place.full.is_none() {
         state.totals.connections.fetch_add(1, Ordering::Relaxed);
     }
-    let counted = state.clone();
-    let thread = std::thread::Builder::new()
+    let state = state.clone();
+    // Where there is no thread for it, the closure is dropped, and with it the place.
+    let _ = std::thread::Builder::new()
         .name("connection".into())
         .stack_size(1 << 20)
         .spawn(move || {
-            let _open = Open(state.clone(), counter);
-            if let Ok(runtime) = runtime() {
-                runtime.block_on(async { serve(socket, state, stopped, full).await });
-            }
+            let Ok(runtime) = runtime() else { return };
+            let place = Arc::new(place);
+            runtime.block_on(async {
+                let mut serving = pin!(serve(socket, state, stopped, place.clone()));
+                poll_fn(|cx| {
+                    place.stir();
+                    serving.as_mut().poll(cx)
+                })
+                .await;
+            });
         });
-    if thread.is_err() {
-        counter(&counted).fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// An open connection; counted off however its thread ends.
-struct Open(Arc<State>, Counter);
-
-/// Where it is counted.
-type Counter = fn(&State) -> &AtomicUsize;
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.1(&self.0).fetch_sub(1, Ordering::Relaxed);
-    }
 }

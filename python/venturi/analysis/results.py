@@ -71,7 +71,14 @@ class Results:
     @cached_property
     def advice(self) -> list[Advice]:
         behind = [one for found in self.stragglers.values() for one in found]
-        found = advise(self.cells, self.records, self.probes, self.directory.samples, behind)
+        found = advise(
+            self.cells,
+            self.records,
+            self.probes,
+            self.directory.samples,
+            behind,
+            self.environment.get("command"),
+        )
         return [*found, *server_advice.advise(self.environment)]
 
     @property

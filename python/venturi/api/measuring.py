@@ -17,9 +17,9 @@ from venturi.engine.executor import CoreExecutor, Progress
 from venturi.measure import outcome, placement, runner
 from venturi.measure import tune as tuning
 from venturi.measure.budget import DEFAULT_TRIALS, Budget
-from venturi.measure.endpoints import Endpoints
 from venturi.measure.estimate import Estimate, estimate
 from venturi.measure.observer import QuietObserver, Slot
+from venturi.measure.trial_targets import Endpoints
 from venturi.measure.tune import Tuned
 from venturi.measure.tune_space import space
 from venturi.plan.aliases import ALIASES
@@ -105,7 +105,7 @@ def run(
         on: Where the streams run: `ray://HOST:PORT`, `auto`, `local` or `spark`; by default this process.
         master: Spark's, with `on="spark"`.
         scale: Shrinks sizes by this factor, and thins long axes.
-        unproven: Goes on where a proof of the instrument fails, and marks every figure.
+        unproven: Goes on if the self-test of the instrument fails, and marks every figure.
         progress: Called with an `Event` when a trial begins, ten times a second, and when it has ended.
         executor: For tests.
         settings: Keys of `[workload]`, `[target]`, `[hosts]` and `[run]`, which win over the scenario. As on
@@ -113,7 +113,7 @@ def run(
             list is an axis of the matrix: `streams=[1, 2]`. `target="flight://..."` is the target's URL.
 
     Raises `ScenarioError` and `StoreError` (both `VenturiError`), and `VenturiError` with the exit code
-    `UNPROVEN` where a proof fails. A failed trial raises nothing: it is a row
+    `UNPROVEN` if the self-test fails. A failed trial raises nothing: it is a row
     of `Run.trials`, and a warning.
     """
     found = _scenario(scenario, settings, on, master, scale)
@@ -205,18 +205,18 @@ def tune(
 
 
 def prove(target: str = LOCAL, *, only: Collection[str] | None = None, **settings: Any) -> list[Proof]:
-    """Whether this instrument, here and now, finds what is known beforehand: each proof, with what was
-    expected and found. `only`: names of proofs, as `rate`; `settings`: how the target is logged in to.
+    """The self-test of this instrument, on this machine, now: each result, with what was expected and found.
+    `only`: names of self-tests, for example `rate`; `settings`: credentials of the target.
 
-    A proof that fails raises nothing: its `outcome` says so. Raises as `run`.
+    A self-test that fails raises nothing: its `outcome` says so. Raises as `run`.
     """
     from venturi.measure.prove import prove as made
-    from venturi.measure.prove.outcome import Name
+    from venturi.measure.prove.outcome import ProofName
 
-    known = {name.value: name for name in Name}
+    known = {name.value: name for name in ProofName}
     for name in only or ():
         if name not in known:
-            raise VenturiError(f"only={name!r}: no such proof", hint=f"known: {', '.join(known)}")
+            raise VenturiError(f"only={name!r}: no such self-test", hint=f"known: {', '.join(known)}")
     try:
         url = check_url(target)
     except ValueError as error:

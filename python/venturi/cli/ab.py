@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -112,7 +113,7 @@ def _measured(words: Sequence[str], planned: bool, again: str) -> int:
     with subprocess.Popen(
         [sys.executable, "-m", "venturi", "run", *words],
         stdout=None if planned else subprocess.DEVNULL,
-        env={**os.environ, forms.AGAIN: again},
+        env={**os.environ, forms.TYPED: json.dumps([sys.argv, again])},
         start_new_session=True,
         preexec_fn=die_with(os.getpid(), signal.SIGKILL),
     ) as child:

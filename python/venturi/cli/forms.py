@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-AGAIN = "VENTURI_AGAIN"
-"""The variable with the command that goes on with a run, where that is not `venturi run`."""
+TYPED = "VENTURI_TYPED"
+"""The variable with what was typed, and the command that resumes the run, if that is not `venturi run`."""
 AnyRun = Annotated[
     str, typer.Argument(metavar="RUN", help="A run directory, last, or reference:NAME for published figures.")
 ]
@@ -32,7 +32,7 @@ Confidence = Annotated[
 ]
 Unproven = Annotated[
     bool,
-    typer.Option("--unproven", help="Go on where a proof of this instrument fails, and mark every figure."),
+    typer.Option("--unproven", help="Go on if the self-test fails, and mark every figure as unproven."),
 ]
 Executor = Annotated[str, typer.Option("--executor", hidden=True, help="core, or a module of tests.")]
 

@@ -1,4 +1,4 @@
-"""`venturi prove`: whether this instrument, here and now, finds what is known beforehand."""
+"""`venturi prove`: the self-test of this instrument, on this machine, now."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXAMPLES = """\b
 Examples:
   venturi prove
   venturi prove charrow://local
-  venturi prove sqlite://local --only rate,conservation
+  venturi prove sqlite://local --only rate,lies
   venturi prove flight://192.0.2.7:31337 --format json
 """
 
@@ -33,7 +33,7 @@ def prove(
     ] = "flight://local",
     only: Annotated[
         str | None,
-        typer.Option("--only", help="Proofs to make, with commas between them.", show_default=False),
+        typer.Option("--only", help="Self-tests to make, with commas between them.", show_default=False),
     ] = None,
     format: Annotated[
         forms.TableOrJson,
@@ -43,10 +43,10 @@ def prove(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Prove that this instrument, here and now, finds what is known beforehand: a rate, a stall, a slowed
-    stage, a lie."""
+    """Test this instrument, on this machine, now: it must find a known rate, injected faults, a known
+    difference and known answers."""
     from venturi.measure.prove import prove as made
-    from venturi.measure.prove.outcome import Name, Outcome, Proof, worst
+    from venturi.measure.prove.outcome import Outcome, Proof, ProofName, worst
     from venturi.report.text import proofs as words
     from venturi.targets.urls import check_url
 
@@ -54,12 +54,12 @@ def prove(
         url = check_url(target)
     except ValueError as error:
         raise ScenarioError(f"TARGET: {error}") from None
-    wanted = _names(only, [name.value for name in Name])
+    wanted = _names(only, [name.value for name in ProofName])
     note = (lambda level, text: None) if quiet else say
     found: list[Proof] = []
     began = time.monotonic()
     table = format is forms.TableOrJson.table
-    for proof in made(url, settings, [Name(name) for name in wanted], note):
+    for proof in made(url, settings, [ProofName(name) for name in wanted], note):
         found.append(proof)
         if table:
             _print(words.lines([proof])[0])
@@ -85,7 +85,7 @@ def _names(only: str | None, known: list[str]) -> list[str]:
     wanted = [name for text in only.split(",") if (name := text.strip())]
     for name in wanted:
         if name not in known:
-            raise VenturiError(f"--only {name}: no such proof", hint=f"known: {', '.join(known)}")
+            raise VenturiError(f"--only {name}: no such self-test", hint=f"known: {', '.join(known)}")
     if not wanted:
         raise VenturiError("--only: names nothing", hint=f"known: {', '.join(known)}")
     return wanted

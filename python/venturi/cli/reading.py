@@ -24,4 +24,4 @@ def read(run: str | Path) -> Results:
 def warn(run: str | Path, environment: Mapping[str, Any]) -> None:
     """Where its figures are unproven."""
     if unproven(environment):
-        say("warning", f"{run}: its figures are unproven: a proof of the instrument failed before it began")
+        say("warning", f"{run}: its figures are unproven: the self-test failed before the run")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -106,7 +107,7 @@ def run(
 ) -> None:
     """Measure a scenario: a built-in one, a TOML file, or what the flags alone describe."""
     given = dict(locals()) | settings
-    from venturi.measure import offers
+    from venturi.measure import flight_discovery
 
     if resume is not None:
         made, found, notes = _resumed(given, resume)
@@ -114,7 +115,7 @@ def run(
         if retry_failed:
             raise VenturiError("--retry-failed goes with --resume")
         made = None
-        found, notes, given["settled"] = offers.settled(given)
+        found, notes, given["settled"] = flight_discovery.discover_defaults(given)
         if scale is not None:
             found, notes = _scaled(found, scale)
     from venturi.measure import placement
@@ -164,7 +165,7 @@ def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[st
         )
     path = find_run(path)
     if given["unproven"]:
-        say("info", "--unproven changes nothing here: a resumed run keeps the proof that it began with")
+        say("info", "--unproven changes nothing here: a resumed run keeps its first self-test")
     directory = RunDirectory(path)
     placement.resumed(given["on"], directory.records(), path)
     found = scenario_of(directory)
@@ -182,8 +183,8 @@ def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[st
 
 def _print_plan(found: Scenario) -> None:
     """What a run would do, on standard output."""
-    from venturi.measure.endpoints import Endpoints
     from venturi.measure.estimate import estimate
+    from venturi.measure.trial_targets import Endpoints
     from venturi.plan.cell_names import labels
 
     # Files are read, so that their faults show now and their sizes are true; no server is started.
@@ -260,7 +261,7 @@ def _run(found: Scenario, made: Path | None, given: dict[str, Any], engine: Exec
             observer,
             made is not None,
             given["retry_failed"],
-            f.command_line(sys.argv, given.get("settled")),
+            f.command_line(_typed()[0], given.get("settled")),
             given["fresh_ceilings"],
             given["unproven"],
             partial(_make_ready, given),
@@ -333,9 +334,15 @@ def _write_report(results: Results) -> Path:
     return path
 
 
+def _typed() -> tuple[list[str], str | None]:
+    """What was typed, and the command that goes on with the run if that is not `venturi run`."""
+    argv, again = json.loads(os.environ.get(forms.TYPED, "null")) or (sys.argv, None)
+    return argv, again
+
+
 def _conclude(ended: RunResult) -> None:
     result = ended.result
-    again = os.environ.get(forms.AGAIN) or f"venturi run --resume {ended.path}"
+    again = _typed()[1] or f"venturi run --resume {ended.path}"
     if result.interrupted:
         say("warning", f"interrupted; go on with: {again}")
     elif result.failed:

@@ -190,12 +190,6 @@ def _recovered(found: Any) -> list[str]:
     if found.get("logs"):
         logs = int(found["logs"])
         lines.append(f"{int(found.get('points') or 0):,} points of {plural(logs, 'log')}")
-    if found.get("pages_only"):
-        count = int(found["pages_only"])
-        lines.append(
-            f"{plural(count, 'segment')} of an earlier version: "
-            "only their pages have checksums, which are right; their footers have none"
-        )
     for one in found.get("damaged") or ():
         lost = f", {int(one['lost_bytes']):,} bytes from {int(one['offset']):,} on not read"
         lines.append(f"{one['file']}: {one['why']}{lost}")

@@ -157,6 +157,15 @@ class Quantity:
     def has_margin(self) -> bool:
         return self.known and self.low is not None and self.high is not None
 
+    def holds(self, value: float | None) -> bool | None:
+        """Whether a value lies in the interval; None if one of them is not known."""
+        low, high = self.low, self.high
+        return None if value is None or low is None or high is None else low <= value <= high
+
+    def over(self, value: float | None) -> float | None:
+        """This over a value, less one; None if one of them is not known."""
+        return None if not value or self.value is None else self.value / value - 1
+
     def _scaled(self, unit: str | None) -> tuple[str, float, float | None, float | None]:
         shown = unit if unit is not None else pick_unit(self.unit, [self.value])
         if shown not in FACTORS or FACTORS[shown][0] != self.unit:

@@ -21,7 +21,7 @@ from typing import IO, Any, Literal
 from urllib.parse import unquote
 
 from venturi.common.core import load_core
-from venturi.common.credentials import HIDDEN, without_secrets
+from venturi.common.credentials import HIDDEN, masked, without_secrets
 from venturi.engine.plugin_calls import run_trial
 from venturi.engine.spec import failed_record
 from venturi.engine.tcp_probe import probe_tcp
@@ -139,7 +139,7 @@ def _lost(spec: str, status: int, said: IO[bytes]) -> dict[str, Any]:
         ended = f"ended with status {status}"
     asked = json.loads(spec)
     said.seek(0)
-    words = said.read()[-4096:].decode(errors="replace")
+    words = masked(said.read().decode(errors="replace"))
     for variable in ((asked.get("options") or {}).get("driver_option_env") or {}).values():
         if secret := os.environ.get(variable):
             for part in _parts(secret):

@@ -22,6 +22,7 @@ from venturi.common import temporary
 from venturi.common.environment import memory_limit
 from venturi.common.errors import DataWarning, ScenarioError, StoreError
 from venturi.common.suffixes import fitting, format_bytes
+from venturi.inputs.expanded import ipc_bytes, parquet_bytes, values_bytes
 from venturi.inputs.points import Columns, arranged
 from venturi.inputs.values import unpacked
 
@@ -151,15 +152,16 @@ def _reader(path: Path, head: bytes) -> tuple[str, Callable[[Path], Any] | None]
 def _read_parquet(path: Path) -> Any:
     import pyarrow.parquet as pq
 
-    file = pq.ParquetFile(path)
-    groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
-    _check_table(str(path), sum(group.total_byte_size for group in groups))
-    return file.read()
+    for size in parquet_bytes(path, _check_table(str(path), 0)):
+        _check_table(str(path), size)
+    return pq.ParquetFile(path).read()
 
 
 def _read_ipc_file(path: Path) -> Any:
     import pyarrow as pa
 
+    for size in ipc_bytes(path, 8):  # behind "ARROW1" it has the same messages
+        _check_table(str(path), size)
     with pa.OSFile(str(path)) as file:
         return _sound(pa.ipc.open_file(file).read_all())
 
@@ -167,6 +169,8 @@ def _read_ipc_file(path: Path) -> Any:
 def _read_ipc_stream(path: Path) -> Any:
     import pyarrow as pa
 
+    for size in ipc_bytes(path, 0):
+        _check_table(str(path), size)
     with pa.OSFile(str(path)) as file:
         return _sound(pa.ipc.open_stream(file).read_all())
 
@@ -186,10 +190,14 @@ def _read_csv(path: Path, delimiter: str) -> Any:
         packed = path.suffix.lower() == ".gz"
         return pa.input_stream(str(path), compression="gzip" if packed else None)
 
-    quotes = 0
+    quotes = size = cells = 0
     with opened() as file:
         while piece := file.read(_CSV_PIECE):
             quotes += piece.count(b'"')
+            size += len(piece)
+            cells += piece.count(delimiter.encode()) + piece.count(b"\n")
+            # A number takes 8 bytes, however short its text.
+            _check_table(str(path), max(size, 8 * cells))
     # Line ends inside of quotes keep the parser from cutting a file wherever a line ends, which is quicker.
     options = csv.ParseOptions(delimiter=delimiter, newlines_in_values=quotes > 0)
     with opened() as file:
@@ -253,7 +261,7 @@ def _check_table(label: str, size: int) -> int:
         raise ScenarioError(
             f"{label}: its rows are {format_bytes(size)}, and are held twice; "
             f"this process may take {format_bytes(2 * limit)} of memory",
-            hint="take a file with fewer rows",
+            hint="give --data a file with fewer rows",
         )
     return limit
 
@@ -315,7 +323,9 @@ class DataStore:
         short."""
         key = (label, rows_per_batch, "values")
         if key not in self._made:
-            table = unpacked(label, self._table(label))
+            table = self._table(label)
+            _check_table(label, table.nbytes + values_bytes(table))
+            table = unpacked(label, table)
             self._made[key] = self._write(label, table, rows_per_batch, filled=False)
         return self._made[key]
 

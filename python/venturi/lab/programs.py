@@ -138,8 +138,8 @@ class Serving(_Program):
     def complaint(self) -> str:
         """The last line that it has written."""
         self._said.seek(0)
-        lines = self._said.read()[-4096:].decode(errors="replace").strip().splitlines()
-        return masked(lines[-1])[:_MOST_SAID] if lines else ""
+        lines = masked(self._said.read().decode(errors="replace")).strip().splitlines()
+        return lines[-1][:_MOST_SAID] if lines else ""
 
     def stop(self) -> None:
         super().stop()

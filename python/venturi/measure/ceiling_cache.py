@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from venturi.measure.kept import Kept, machine
-from venturi.measure.kept import directory as kept_directory
+from venturi.measure.machine_cache import Kept, machine
+from venturi.measure.machine_cache import directory as kept_directory
 
 __all__ = ["LIFETIME_SECONDS", "CeilingCache", "directory", "machine"]
 

@@ -18,7 +18,7 @@ from venturi.common.units import percent
 from venturi.engine.executor import Executor
 from venturi.measure import ceilings
 from venturi.measure.ceiling_probes import SECONDS, SOCKETS, Probe, Prober, cost, least, probes
-from venturi.measure.endpoints import Endpoints
+from venturi.measure.trial_targets import Endpoints
 from venturi.plan.cell import Cell
 from venturi.store.writer import RunWriter
 from venturi.targets.system import is_shared

@@ -29,7 +29,7 @@ from venturi.measure.ceiling_probes import (
     probes,
     seconds,
 )
-from venturi.measure.endpoints import Endpoints
+from venturi.measure.trial_targets import Endpoints
 from venturi.store.writer import RunWriter
 from venturi.targets.urls import split_url
 

@@ -18,11 +18,11 @@ from venturi.common.links import LINK_SETTINGS
 from venturi.engine.executor import Executor
 from venturi.engine.spec import FORMAT_VERSION
 from venturi.measure import ceilings
-from venturi.measure.endpoints import Endpoints
 from venturi.measure.interrupts import Interrupts
 from venturi.measure.observer import Observer
 from venturi.measure.outcome import Result
 from venturi.measure.sweep import Sweep
+from venturi.measure.trial_targets import Endpoints
 from venturi.plan import matrix
 from venturi.plan.cell import Cell
 from venturi.plan.scenario import Scenario

@@ -21,8 +21,8 @@ from venturi.engine.executor import Executor
 from venturi.measure.ceiling_cache import CeilingCache
 from venturi.measure.ceiling_probes import REPEATS, SOCKETS, Probe, Prober, probes
 from venturi.measure.ceilings import cache_key, keep
-from venturi.measure.endpoints import Endpoints, Note
 from venturi.measure.interrupts import Interrupts
+from venturi.measure.trial_targets import Endpoints, Note
 from venturi.plan.layers import Layer
 from venturi.plan.load import load
 from venturi.plan.scenario import Scenario

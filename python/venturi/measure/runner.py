@@ -9,12 +9,12 @@ from pathlib import Path
 from venturi.engine.executor import Executor
 from venturi.measure import ceilings
 from venturi.measure.ceiling_rounds import RoundProbes
-from venturi.measure.endpoints import Endpoints
 from venturi.measure.interrupts import Interrupts
 from venturi.measure.observer import Observer
-from venturi.measure.opening import opened
 from venturi.measure.outcome import RunResult
+from venturi.measure.start_run import opened
 from venturi.measure.sweep import Sweep
+from venturi.measure.trial_targets import Endpoints
 from venturi.plan.scenario import Scenario
 
 __all__ = ["execute"]
@@ -36,8 +36,8 @@ def execute(
 
     `command` is the command line to keep with the run; it must hold no secrets. `fresh_ceilings`: physical
     limits that are measured once are measured again even where an earlier run of this hour has them.
-    `unproven`: a proof that fails does not stop the run. `meanwhile`: what the caller has to do besides, done
-    in a thread while servers start.
+    `unproven`: a failed self-test does not stop the run. `meanwhile`: what the caller does, in a thread while
+    servers start.
 
     Raises VenturiError: ScenarioError for data files, StoreError for the directory, and where the
     reference server does not start or a proof fails. A failed trial raises nothing; see the result's

@@ -16,11 +16,11 @@ from venturi.common.processes import await_end_with_parent
 from venturi.engine.executor import Executor, run_with_progress
 from venturi.engine.spec import build_spec, completed, failed_record, trial_id, trial_line
 from venturi.measure.ceiling_rounds import RoundProbes
-from venturi.measure.endpoints import Endpoints
+from venturi.measure.hints import start_a_server
 from venturi.measure.interrupts import Interrupts
 from venturi.measure.observer import Observer, Slot
 from venturi.measure.outcome import Result
-from venturi.measure.unreachable import start_a_server
+from venturi.measure.trial_targets import Endpoints
 from venturi.plan.cell import Cell
 from venturi.plan.settings import Run
 from venturi.store.writer import RunWriter
@@ -33,7 +33,7 @@ _TRIES = 2
 # The same once it has answered: a server may come back.
 _TRIES_ONCE_SEEN = 10
 # What lies with the address and not with the cell, as long as nothing has gone well there.
-_HOPELESS = {"unreachable", "tls", "auth", "protocol", "timeout"}
+_ADDRESS_ERRORS = {"unreachable", "tls", "auth", "protocol", "timeout"}
 
 
 class Sweep:
@@ -116,14 +116,14 @@ class Sweep:
                 if self.given_up(slot.cell):
                     total -= 1
                     continue
-                if not self.take(slot, total, result):
+                if not self.run_trial(slot, total, result):
                     return result
             if self._probes is not None:
                 self._probes.round_ended()
         result.interrupted = self._interrupts.asked
         return result
 
-    def take(self, slot: Slot, total: int, result: Result) -> bool:
+    def run_trial(self, slot: Slot, total: int, result: Result) -> bool:
         """Runs one trial of `total` and adds it to `result`; false: no more may follow."""
         self._observer.started(result.trials + 1, total, slot)
         if self._probes is not None:
@@ -252,7 +252,7 @@ class Sweep:
             return
         # What a stream met may be the cell's own doing, as a message that is too large; a log-in is not.
         of_stream = error is not None and error.get("stream") is not None and error["kind"] != "auth"
-        if error is None or error["kind"] not in _HOPELESS or of_stream:
+        if error is None or error["kind"] not in _ADDRESS_ERRORS or of_stream:
             if error is None:
                 self._seen |= {target, _way(slot.cell)}
             self._silent[target] = 0

@@ -22,12 +22,12 @@ from venturi.common.errors import ScenarioError, VenturiError
 from venturi.engine.executor import Executor
 from venturi.measure import ceilings
 from venturi.measure.budget import Budget
-from venturi.measure.endpoints import Endpoints
 from venturi.measure.interrupts import Interrupts
 from venturi.measure.observer import Observer, Slot
-from venturi.measure.opening import opened
 from venturi.measure.outcome import Result, RunResult
+from venturi.measure.start_run import opened
 from venturi.measure.sweep import Sweep
+from venturi.measure.trial_targets import Endpoints
 from venturi.plan.cell import Cell
 from venturi.plan.scenario import Scenario
 
@@ -201,13 +201,13 @@ def _measure(
         if not warm:
             # One warm-up for all: a server that has just started is slow at first.
             warm = True
-            if not sweep.take(Slot(cell, 0, True), total + 1, result):
+            if not sweep.run_trial(Slot(cell, 0, True), total + 1, result):
                 break
             continue
         repeat = repeats.get(cell.id, 0)
         repeats[cell.id] = repeat + 1
         failed = result.failed
-        if not sweep.take(Slot(cell, repeat, False), total, result):
+        if not sweep.run_trial(Slot(cell, repeat, False), total, result):
             break
         search.tell(at, None if result.failed > failed else sweep.last_rate(cell))
         learned(search, search.trials, budget.trials)

@@ -15,7 +15,7 @@ from venturi.common.links import SERVER_END
 from venturi.engine import peers
 from venturi.engine.executor import Executor
 from venturi.measure.ceiling_probes import SECONDS, Probe, Prober, foreign
-from venturi.measure.endpoints import Endpoints, Note
+from venturi.measure.trial_targets import Endpoints, Note
 from venturi.plan.cell import Cell
 from venturi.plan.layers import Layer
 from venturi.plan.load import load

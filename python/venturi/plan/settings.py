@@ -43,6 +43,7 @@ class Target(Options):
             flag="--target",
             commas="text",
             cell="target",
+            role="workload",
             doc="see [addresses](#addresses)",
         ),
     ] = LOCAL
@@ -165,6 +166,7 @@ class Hosts(Table):
                 "axis of `[matrix]`. None has less than one stream"
             ),
             default="as many as the cluster has hosts; of Spark as many as streams; over a `link` one",
+            role="parallel",
         ),
     ] = None
     servers: Annotated[
@@ -314,7 +316,9 @@ class Run(Table):
 
 BESIDE = {
     "place": Setting(
-        "LABEL=URL: an address beside others, as remote=flight://host:31337. Repeatable.", form="pairs"
+        "LABEL=URL: an address beside others, as remote=flight://host:31337. Repeatable.",
+        form="pairs",
+        role="workload",
     ),
     "on": Setting(
         "Where the streams run: ray://HOST:PORT, auto (the Ray cluster of this host), local (Ray, here "
@@ -328,7 +332,7 @@ BESIDE = {
         commas="text",
         cell=None,
     ),
-    "row_bytes": Setting("Payload bytes of a row.", float, flag=""),
+    "row_bytes": Setting("Payload bytes of a row.", float, flag="", role="workload"),
     "settings": Setting(
         "TABLE.KEY=VALUE: any setting by its name in a file, as matrix.streams=1..8. Repeatable.",
         flag="--set",

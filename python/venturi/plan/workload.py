@@ -34,8 +34,6 @@ __all__ = [
     "data_label",
 ]
 
-# Three ways to say how much; one of them at a time.
-SIZES = ("rows_per_stream", "bytes_per_stream", "duration")
 SOURCES = ("records", "states", "usage", "metrics", "archive", "remote")
 WORKING_SET = 1_000_000
 """Distinct rows of `usage`, where nothing says how many."""
@@ -171,6 +169,7 @@ class Workload(Table):
                 "adds to the row that is there) or `ingest` (it sends points to a store of time series)"
             ),
             default="`upsert` for a database, `ingest` for a store of time series, else `get`",
+            role="workload",
         ),
     ] = "get"
     data: Annotated[
@@ -194,6 +193,7 @@ class Workload(Table):
                 '`"records"`; `"remote"` for a get from a URL with a path, a command or a ticket; `"usage"` '
                 'for an upsert, `"metrics"` for an ingest'
             ),
+            role="workload",
         ),
     ] = "records"
     columns: Annotated[
@@ -201,6 +201,7 @@ class Workload(Table):
         Setting(
             "Columns of int64 in a record; 4 is 32 bytes.",
             int,
+            role="workload",
         ),
     ] = 4
     values: Annotated[
@@ -216,6 +217,7 @@ class Workload(Table):
                 'values, a metric each: a list, or `"a,b"`. A null makes no point'
             ),
             default="`random`; of a file all others that hold numbers",
+            role="workload",
         ),
     ] = "random"
     seed: Annotated[
@@ -224,6 +226,7 @@ class Workload(Table):
             "Seed of the records' random values.",
             int,
             doc=("of random values, of the rows of `usage` and of the points of `metrics`"),
+            role="workload",
         ),
     ] = 1
     rows_per_batch: Annotated[
@@ -243,6 +246,7 @@ class Workload(Table):
             int,
             alias="--points-per-stream",
             default="`10M` if no size is given, but over a link `duration` is 5 s",
+            role="amount",
         ),
     ] = None
     bytes_per_stream: Annotated[
@@ -251,6 +255,7 @@ class Workload(Table):
             "Payload bytes a stream moves, as 1G.",
             int,
             doc="fixed work: payload bytes each stream moves, rounded up to whole rows",
+            role="amount",
         ),
     ] = None
     duration: Annotated[
@@ -261,6 +266,7 @@ class Workload(Table):
             cell="duration_ns",
             doc=("fixed time: no new batch after it; batches in flight are awaited and counted"),
             default="if no size is given `10s` for upserts, `5s` over a link",
+            role="amount",
         ),
     ] = None
     streams: Annotated[
@@ -272,6 +278,7 @@ class Workload(Table):
                 'concurrent flows, each with a connection of its own unless shared; `"cpus"` is one for '
                 "each CPU that this process may use"
             ),
+            role="parallel",
         ),
     ] = 1
     threads: Annotated[
@@ -285,6 +292,7 @@ class Workload(Table):
                 "each CPU"
             ),
             default='`"streams"`',
+            role="parallel",
         ),
     ] = "streams"
     rate: Annotated[
@@ -295,12 +303,15 @@ class Workload(Table):
             "Open loop: batches/s over all streams; none = as fast as it goes.",
             float,
             default="none: as fast as it goes",
+            role="workload",
         ),
     ] = None
     verify: Annotated[
         Literal["checksum", "count", "none"],
         Setting(
-            "checksum, count or none.", doc="`checksum` (of an upsert: keys and sums), `count`, or `none`"
+            "checksum, count or none.",
+            doc="`checksum` (of an upsert: keys and sums), `count`, or `none`",
+            role="workload",
         ),
     ] = "checksum"
     include_setup: Annotated[
@@ -309,6 +320,7 @@ class Workload(Table):
             "Count planning and connecting as part of the interval.",
             bool,
             doc=("count planning and connecting as part of the interval, as other tools do"),
+            role="workload",
         ),
     ] = False
     pin: Annotated[
@@ -335,6 +347,7 @@ class Workload(Table):
                 "of one key stay in their order), so that streams lock rows in one order"
             ),
             default="needed for a file",
+            role="workload",
         ),
     ] = None
     add: Annotated[
@@ -344,6 +357,7 @@ class Workload(Table):
             list[str],
             commas="list",
             doc=("columns of a file that are added up where rows meet: integers. All others are overwritten"),
+            role="workload",
         ),
     ] = None
     working_set: Annotated[
@@ -356,6 +370,7 @@ class Workload(Table):
                 'where the suffix ends with B (`"64MB"`, at 69.1 bytes a row)'
             ),
             default="`1M`",
+            role="workload",
         ),
     ] = None
     in_flight: Annotated[
@@ -368,6 +383,7 @@ class Workload(Table):
                 "batches that may be in flight on a stream at a time, where the protocol can: Cassandra, "
                 "PostgreSQL"
             ),
+            role="parallel",
         ),
     ] = None
     generate: Annotated[
@@ -389,6 +405,7 @@ class Workload(Table):
             int,
             operations={"upsert": 0},
             doc=("batches that may be refused, or stay without an answer, before the trial is given up"),
+            role="workload",
         ),
     ] = None
     retries: Annotated[
@@ -413,6 +430,7 @@ class Workload(Table):
                 "hosts of `metrics`; each has 10 series in one compound row. A series belongs to one "
                 "stream, so there are no more streams than hosts"
             ),
+            role="parallel",
         ),
     ] = None
     tick: Annotated[
@@ -423,6 +441,7 @@ class Workload(Table):
             cell="tick_ns",
             operations={"ingest": 1_000_000_000},
             default="`1s`",
+            role="workload",
         ),
     ] = None
     start: Annotated[
@@ -432,6 +451,7 @@ class Workload(Table):
             int,
             cell="start_unix_ns",
             default="2017-01-01 for a store that the run starts, else when the run began",
+            role="workload",
         ),
     ] = None
     time: Annotated[
@@ -443,6 +463,7 @@ class Workload(Table):
                 " in s, ms, µs or ns, by its size"
             ),
             default="the only column of times",
+            role="workload",
         ),
     ] = None
     tags: Annotated[
@@ -453,17 +474,21 @@ class Workload(Table):
             commas="list",
             doc=('columns of a file that name a series, with the metric: a list, or `"a,b"`'),
             default="none: the one tag is then `source`, the file's metric",
+            role="workload",
         ),
     ] = None
     metric: Annotated[
         Nullable[StrictStr],
         _series(
             "What stands before the columns' names in metrics.",
+            role="workload",
         ),
     ] = None
 
 
 _WORKLOAD = {name: setting_of(field) for name, field in Workload.model_fields.items()}
+SIZES = tuple(name for name, it in _WORKLOAD.items() if it.role == "amount")
+"""Three ways to say how much; one of them at a time."""
 UPSERT = {
     name: it.operations["upsert"] for name, it in _WORKLOAD.items() if it.operations.get("upsert") is not None
 }

@@ -1,4 +1,4 @@
-"""What stands behind figures that are not proved."""
+"""The mark of figures after a failed self-test."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ __all__ = ["marked"]
 
 
 def marked(environment: Mapping[str, Any]) -> str:
-    """` (unproven)` for a run of which a proof failed; empty for all others."""
+    """` (unproven)` for a run whose self-test failed; empty for all others."""
     return " (unproven)" if unproven(environment) else ""

@@ -41,6 +41,7 @@ class Charrow(Table):
                 'threads of the server that encode the query: 1 to 1024, `"cpus"`, or `"auto"`: as many '
                 "as it says it has CPUs"
             ),
+            role="parallel",
         ),
     ] = None
     decoders: Annotated[
@@ -50,6 +51,7 @@ class Charrow(Table):
             int,
             systems={"charrow": 1},
             doc=("threads of the client that decode, for all streams together; `0`: each stream's own"),
+            role="parallel",
         ),
     ] = None
     ring: Annotated[
@@ -70,6 +72,7 @@ class Charrow(Table):
             systems=dict.fromkeys(("charrow", *TABLES)),
             operations=GETS,
             default="the URL's",
+            role="workload",
         ),
     ] = None
     wire_version: Annotated[

@@ -38,6 +38,7 @@ class Database(Table):
                 "of upserts `venturi_usage`, or `venturi_` and the file's name; of gets of our own data "
                 "`venturi_get`, of puts `venturi_put`"
             ),
+            role="workload",
         ),
     ] = None
     setup: Annotated[
@@ -52,6 +53,7 @@ class Database(Table):
                 "with `venturi_`. `false` (`--no-setup`): upsert into the table as it is; sums and counts"
                 " are compared before and after"
             ),
+            role="workload",
         ),
     ] = None
     keep: Annotated[
@@ -122,6 +124,7 @@ class MySql(Table):
             int,
             operations=_UPSERTS,
             default="the server's",
+            role="parallel",
         ),
     ] = None
 

@@ -125,6 +125,7 @@ class Flight(Table):
         Literal["per-stream", "shared"],
         _flight(
             "per-stream or shared.",
+            role="parallel",
         ),
     ] = "per-stream"
     window: Annotated[
@@ -161,6 +162,7 @@ class Flight(Table):
         _flight(
             "auto, perf, path, command or ticket.",
             doc=("`auto`, `perf` (Arrow's benchmark protocol), `path`, `command`, `ticket`"),
+            role="workload",
         ),
     ] = "auto"
     ack: Annotated[
@@ -168,6 +170,7 @@ class Flight(Table):
         _flight(
             "When a put batch counts as acknowledged: stream or batch.",
             doc=("when a put batch counts as acknowledged: `stream` (with its stream) or `batch`"),
+            role="workload",
         ),
     ] = "stream"
     handicap: Annotated[
@@ -180,5 +183,6 @@ class Flight(Table):
                 'CPU time to burn for every batch in a stage of the client, as `"decode=200us"`; several '
                 "joined by `+`. A get has `decode` and `verify`, a put `generate`, `encode` and `verify`"
             ),
+            role="workload",
         ),
     ] = None

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from importlib import resources
 
-from venturi.targets.setting import LEADING, Known
+from venturi.targets.setting import LEADING, Known, Role
 from venturi.targets.system import PLUGINS
 
-__all__ = ["CREDENTIALS", "PARAMETERS", "SETTINGS"]
+__all__ = ["AMOUNT", "CREDENTIALS", "PARALLEL", "PARAMETERS", "SETTINGS", "WORKLOAD"]
 
 _OWN = tuple(
     Known(**found) for found in json.loads((resources.files("venturi") / "targets/settings.json").read_text())
@@ -30,3 +30,17 @@ _FOUND = {it.cell: _KINDS[it.kind] for it in _OWN if it.cell is not None}
 PARAMETERS = {name: _FOUND[name] for name in (*LEADING, *sorted(_FOUND.keys() - set(LEADING)))}
 """Of a cell, with the types of their values, in the order in which tables and labels name them. Those of
 plugins are not among them: a run is read by the same columns where its plugin is not installed."""
+_ROLES = {it.cell: it.role for it in _OWN}
+
+
+def _of_role(*roles: Role) -> tuple[str, ...]:
+    return tuple(name for name in PARAMETERS if _ROLES[name] in roles)
+
+
+AMOUNT = _of_role("amount")
+"""Parameters that only say how much is moved: they show what starting costs."""
+WORKLOAD = frozenset(_of_role("workload", "amount"))
+"""Parameters that say what is moved and where to. All others are settings."""
+PARALLEL = _of_role("parallel")
+"""Parameters that say how many work at once: twice as many should move twice as much, until something is
+full."""

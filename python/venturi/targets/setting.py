@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["LEADING", "SEVERAL", "Known", "Setting", "known"]
+__all__ = ["LEADING", "SEVERAL", "Known", "Role", "Setting", "known"]
+
+Role = Literal["workload", "amount", "parallel", "tuning"]
 
 SEVERAL = " One value, or several: 1,2,4 or a range 1..8."
 """The end of the help of what is often an axis."""
@@ -47,6 +49,8 @@ class Setting:
     """Of an option: what it may be in a system, where others have more (the part before a colon)."""
     operations: Mapping[str, Any] = field(default_factory=dict)
     """The operations that alone have it, each with what holds where it is null."""
+    role: Role = "tuning"
+    """What part it has in a trial: what is moved, how much of it, how many at once, or how it is tuned."""
     spec: str | None = None
     """Its name among the options of a trial's spec, where it is not the key's."""
     ours: bool = False
@@ -79,6 +83,7 @@ class Known:
     form: str
     cell: str | None
     credential: bool
+    role: Role = "tuning"
 
     @property
     def keyword(self) -> str:
@@ -92,7 +97,7 @@ def known(table: str, key: str, it: Setting) -> Known:
     flag = "--" + key.replace("_", "-") if it.flag is None else it.flag
     cell = key if it.cell == "" else it.cell
     said = (it.help, kind, it.panel, flag, it.alias, it.negative, it.commas, it.form)
-    return Known(table, key, *said, cell, it.credential)
+    return Known(table, key, *said, cell, it.credential, it.role)
 
 
 LEADING = (

@@ -7,7 +7,7 @@ use std::task::{ready, Context, Poll};
 
 use crate::codec::ipc_queue::{Queue, MOST_PIECES};
 use crate::error::{Error, Kind, Result};
-use crate::meter::sockets::{Sockets, Watch};
+use crate::meter::sockets::{Metered, Sockets};
 use crate::net::wire::Wire;
 
 /// Bytes of a head at most.
@@ -56,9 +56,7 @@ impl Fields {
 pub struct Connection {
     /// The other end, for errors.
     name: String,
-    /// Before the wire: it must go first, wherever the connection goes.
-    watched: Option<Watch>,
-    wire: Wire,
+    wire: Metered<Wire>,
     /// What was read and not yet understood: `from..to`.
     read: Vec<u8>,
     from: usize,
@@ -74,8 +72,7 @@ impl Connection {
     pub fn new(name: String, wire: Wire) -> Self {
         Self {
             name,
-            watched: None,
-            wire,
+            wire: Metered::new(wire),
             read: vec![0; READ],
             from: 0,
             to: 0,
@@ -95,8 +92,7 @@ impl Connection {
 
     /// The connection's socket is one of the trial's.
     pub fn watch(&mut self, sockets: &Arc<Sockets>) {
-        // SAFETY: a connection keeps its wire to its end, and drops the watch before it.
-        self.watched = unsafe { sockets.watch(self.wire.socket()) };
+        self.wire.watch(sockets);
     }
 
     pub(super) fn wrong(&self, what: &str) -> Error {

@@ -14,7 +14,7 @@ use crate::codec::frame::{self, code, kind, setting};
 use crate::codec::hpack::{self, Header};
 use crate::codec::slab::Pool;
 use crate::error::{Error, Kind, Result};
-use crate::meter::sockets::{Sockets, Watch};
+use crate::meter::sockets::{Metered, Sockets};
 use crate::net::route::{Neighbour, Route};
 use crate::net::wire::Wire;
 
@@ -89,9 +89,7 @@ const QUIET: u32 = 10_000;
 
 #[derive(Debug)]
 pub struct Connection {
-    /// Before the wire: fields are dropped in this order, and it reads the wire's socket.
-    watched: Option<Watch>,
-    pub(super) wire: Wire,
+    pub(super) wire: Metered<Wire>,
     /// Remembered: a broken socket no longer tells.
     peer: String,
     route: Option<Route>,
@@ -150,10 +148,9 @@ impl Connection {
     /// Starts a connection: our preface and settings are queued, nothing is awaited.
     pub fn new(wire: Wire, config: Config) -> Self {
         let mut connection = Self {
-            watched: None,
             peer: wire.peer(),
             route: wire.route(),
-            wire,
+            wire: Metered::new(wire),
             config,
             input: super::read::Input::new(config.role),
             hpack: hpack::Decoder::default(),
@@ -243,15 +240,17 @@ impl Connection {
 
     /// The connection's socket is read with the trial's from here on, until the connection ends.
     pub fn watch(&mut self, sockets: &Arc<Sockets>) {
-        if self
-            .watched
-            .as_ref()
-            .is_some_and(|watch| watch.is_of(sockets))
-        {
-            return; // another stream of the trial on this connection
-        }
-        // SAFETY: a connection keeps its wire to its end, and drops the watch before it.
-        self.watched = unsafe { sockets.watch(self.wire.socket()) };
+        self.wire.watch(sockets);
+    }
+
+    /// The peer takes no more streams on this connection: its GOAWAY lets those that are open end.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.is_some()
+    }
+
+    /// The peer's SETTINGS have come: how many streams it takes is known.
+    pub fn is_greeted(&self) -> bool {
+        self.greeted
     }
 
     /// Opens a request (client side) and queues its headers; an error when the peer takes no more.

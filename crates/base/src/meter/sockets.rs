@@ -3,7 +3,7 @@
 //! Sources: tcp(7), `struct tcp_info` of linux/tcp.h (fields are only ever added at its end,
 //! and the kernel says how much of it it filled in), `tcp_get_info` in net/ipv4/tcp.c.
 
-use std::ops::RangeInclusive;
+use std::ops::{Deref, RangeInclusive};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
@@ -32,25 +32,18 @@ struct Held {
     last: Reading,
 }
 
-/// While it lives its connection is read. Whoever owns the connection owns this too, and
-/// drops it first.
+/// While it lives its connection is read.
 #[derive(Debug)]
-pub struct Watch {
+struct Watch {
     sockets: Arc<Sockets>,
     at: usize,
-}
-
-impl Watch {
-    pub fn is_of(&self, sockets: &Arc<Sockets>) -> bool {
-        Arc::ptr_eq(&self.sockets, sockets)
-    }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
         if let Some(held) = self.sockets.held().get_mut(self.at) {
             if let Some(socket) = held.socket.take() {
-                // SAFETY: it is open for as long as this watch lives, as `watch` demands.
+                // SAFETY: it is open for as long as this watch lives: `Metered` owns both.
                 let socket = unsafe { BorrowedFd::borrow_raw(socket) };
                 held.last = read(socket).unwrap_or(held.last);
             }
@@ -58,12 +51,47 @@ impl Drop for Watch {
     }
 }
 
+/// A connection, and what reads its socket. Nothing outside of this crate gets the connection to
+/// change, as it could then be exchanged for another one while its socket is read.
+#[derive(Debug)]
+pub struct Metered<S> {
+    // Before the connection: fields are dropped in this order.
+    watch: Option<Watch>,
+    pub(crate) connection: S,
+}
+
+impl<S: AsFd> Metered<S> {
+    pub fn new(connection: S) -> Self {
+        Self {
+            watch: None,
+            connection,
+        }
+    }
+
+    /// The socket is one of this trial's from here on, and of no other's.
+    pub fn watch(&mut self, sockets: &Arc<Sockets>) {
+        let is_of = |watch: &Watch| Arc::ptr_eq(&watch.sockets, sockets);
+        if !self.watch.as_ref().is_some_and(is_of) {
+            self.watch = sockets.watch(self.connection.as_fd());
+        }
+    }
+
+    pub fn is_watched(&self) -> bool {
+        self.watch.is_some()
+    }
+}
+
+impl<S> Deref for Metered<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.connection
+    }
+}
+
 impl Sockets {
     /// From here on this connection is read too. `None`: there are too many already.
-    ///
-    /// # Safety
-    /// The socket stays open for as long as the watch lives.
-    pub unsafe fn watch(self: &Arc<Self>, socket: BorrowedFd<'_>) -> Option<Watch> {
+    fn watch(self: &Arc<Self>, socket: BorrowedFd<'_>) -> Option<Watch> {
         let mut all = self.held();
         if all.len() >= MOST {
             return None;
@@ -347,9 +375,10 @@ mod tests {
         (client, listener.accept().unwrap().0)
     }
 
-    fn watch(sockets: &Arc<Sockets>, socket: &TcpStream) -> Watch {
-        // SAFETY: every test drops its watches before its sockets.
-        unsafe { sockets.watch(socket.as_fd()) }.unwrap()
+    fn watch<S: AsFd>(sockets: &Arc<Sockets>, socket: S) -> Metered<S> {
+        let mut metered = Metered::new(socket);
+        metered.watch(sockets);
+        metered
     }
 
     /// How many descriptors of this process are this socket.
@@ -370,8 +399,7 @@ mod tests {
         let sockets = Arc::new(Sockets::default());
         let watches: Vec<_> = (0..MOST).map(|_| watch(&sockets, &client)).collect();
         assert_eq!(descriptors(&client), 1);
-        // SAFETY: there is no watch.
-        assert!(unsafe { sockets.watch(client.as_fd()) }.is_none());
+        assert!(!watch(&sockets, &client).is_watched());
         drop(watches);
         assert_eq!(sockets.held().len(), MOST);
     }
@@ -384,7 +412,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_does_not_read_shows() {
-        let (mut client, server) = pair();
+        let (client, server) = pair();
         let (sending, receiving) = (Arc::new(Sockets::default()), Arc::new(Sockets::default()));
         let _sender = watch(&sending, &client);
         let _receiver = watch(&receiving, &server);
@@ -395,7 +423,7 @@ mod tests {
         let mut last = 0;
         let mut summary = None;
         until("a full window", || {
-            while client.write(&[7; 65536]).is_ok() {}
+            while (&client).write(&[7; 65536]).is_ok() {}
             sample(&sending, &mut sent);
             last += 1;
             summary = SocketSummary::of(&sent, 0..=last, 1);
@@ -420,11 +448,11 @@ mod tests {
     fn a_connection_closes_with_its_owner_and_keeps_its_figures() {
         let (client, mut server) = pair();
         let sockets = Arc::new(Sockets::default());
-        let watched = watch(&sockets, &client);
-        assert!(watched.is_of(&sockets) && !watched.is_of(&Arc::default()));
+        let mut client = watch(&sockets, client);
+        client.watch(&sockets); // which it is already
         let mut series = Series::default();
         sample(&sockets, &mut series);
-        drop((watched, client));
+        drop(client);
         // The other end sees the end at once: no descriptor of ours keeps it open.
         assert_eq!(server.read(&mut [0; 8]).unwrap(), 0);
         let (late, _peer) = pair();

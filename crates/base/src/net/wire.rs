@@ -11,6 +11,7 @@ use tokio_rustls::TlsStream;
 
 use super::descriptor;
 use super::route::{Neighbour, Route};
+use crate::meter::sockets::Metered;
 
 #[derive(Debug)]
 pub enum Wire {
@@ -38,6 +39,49 @@ macro_rules! read {
             }
         }
     };
+}
+
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket()
+    }
+}
+
+impl Metered<Wire> {
+    #[inline]
+    pub fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        places: &mut [IoSliceMut<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.connection.poll_read(cx, places)
+    }
+
+    pub fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        place: &mut [u8],
+    ) -> Poll<io::Result<(usize, Option<OwnedFd>)>> {
+        self.connection.poll_receive(cx, place)
+    }
+
+    #[inline]
+    pub fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.connection.poll_write(cx, pieces)
+    }
+
+    #[inline]
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.connection.poll_flush(cx)
+    }
+
+    pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.connection.poll_shutdown(cx)
+    }
 }
 
 impl Wire {

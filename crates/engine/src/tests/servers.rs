@@ -314,10 +314,8 @@ fn a_store_that_does_not_tell_is_named() {
     assert_eq!(record.error, None);
     assert!(!record.target.reference);
     let verified = record.verification;
-    assert_eq!(
-        (verified.achieved, verified.rows),
-        ("acknowledged", 100_000)
-    );
+    let seen = (verified.achieved, verified.rows);
+    assert_eq!(seen, ("acknowledged", 100_000));
     let note = verified.note.unwrap();
     assert!(note.contains(&places[1]) && !note.contains(&places[0]));
     let one = json!({"options": {"http_port": [8181]}});

@@ -2,7 +2,6 @@
 
 use std::io::ErrorKind;
 use std::net::Shutdown;
-use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,12 +16,12 @@ use super::sessions::Joined;
 use super::wire::{is_late, Patient, Wire, LOOK_UP};
 use super::State;
 use crate::account::{Counted, Spent, ThreadCpu};
+use crate::places::{Place, Standing};
 use venturi_base::codec::charrow::handshake::{Fault, Handshake, Parameters, Request, LEAVE};
 use venturi_base::codec::charrow::messages;
 use venturi_base::codec::chunk::Chunk;
 use venturi_base::error::{Error, Kind};
 use venturi_base::meter::clock::{Stage, StageClock, Workers};
-use venturi_base::meter::sockets::Watch;
 
 /// What a block holds about, where the client does not say.
 const BLOCK_BYTES: u64 = 1 << 20;
@@ -54,10 +53,9 @@ impl From<Error> for End {
 }
 
 pub struct Connection {
-    // Before the wire, which has to outlive it.
-    watched: Option<Watch>,
     pub(super) wire: Wire,
     pub(super) state: Arc<State>,
+    place: Place,
     /// Where the client wants the bodies of blocks.
     pub(super) ring: Option<Ring>,
     peer: String,
@@ -72,12 +70,12 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub fn new(wire: Wire, state: Arc<State>) -> Self {
+    pub fn new(wire: Wire, state: Arc<State>, place: Place) -> Self {
         Self {
-            watched: None,
             peer: wire.peer(),
             wire,
             state,
+            place,
             ring: None,
             parameters: Parameters::default(),
             extended: false,
@@ -90,14 +88,25 @@ impl Connection {
 
     /// Serves until the client goes away or breaks the rules.
     pub fn serve(mut self) {
+        if let Some(why) = self.place.full.clone() {
+            return self.turn_away(&Error::new(Kind::Memory, why));
+        }
         let outcome = self.shake_hands().and_then(|()| loop {
+            // A trial's connection stays from its handshake on.
+            self.place.stand(match self.parameters.trial {
+                Some(_) => Standing::Busy,
+                None => Standing::Waiting,
+            });
             let request = match self.next.take() {
                 Some(request) => Some(request),
                 None => self.listen(None)?,
             };
             match request {
                 None => return Err(End::Gone),
-                Some(request) => self.answer(request)?,
+                Some(request) => {
+                    self.place.stand(Standing::Busy);
+                    self.answer(request)?;
+                }
             }
         });
         let outcome: std::result::Result<(), End> = outcome;
@@ -114,7 +123,7 @@ impl Connection {
     }
 
     /// There is no place for it, which is the answer to its handshake.
-    pub fn turn_away(mut self, why: &Error) {
+    fn turn_away(mut self, why: &Error) {
         let until = Instant::now() + self.state.patience.min(UNTIL_TURNED_AWAY);
         if !matches!(
             self.patiently(Some(until), |input| Handshake::read(input)),
@@ -135,10 +144,12 @@ impl Connection {
         until: Option<Instant>,
         read: impl FnOnce(&mut Patient<'_>) -> std::result::Result<T, Fault>,
     ) -> std::result::Result<T, End> {
+        let waits = until.is_none() && self.parameters.trial.is_none();
         let mut input = Patient {
             wire: &mut self.wire,
             patience: self.state.patience,
             until,
+            place: waits.then_some(&self.place),
             closing: &self.state.leaving,
         };
         read(&mut input).map_err(|fault| match fault {
@@ -217,6 +228,7 @@ impl Connection {
             wire: &mut self.wire,
             patience,
             until: Some(Instant::now() + patience),
+            place: None,
             closing: &self.state.leaving,
         };
         for _ in 0..LAST_READS {
@@ -254,10 +266,9 @@ impl Connection {
         if let Some(trial) = &trial {
             let accounts = &self.state.accounts;
             ends_at_once = accounts.begin(trial).load(Ordering::Relaxed);
-            if self.watched.is_none() {
+            if !self.wire.socket().is_watched() {
                 if let Some(sockets) = accounts.watch.sockets(trial) {
-                    // SAFETY: the wire lives as long as this connection, which drops the watch first.
-                    self.watched = unsafe { sockets.watch(self.wire.socket().as_fd()) };
+                    self.wire.watch(&sockets);
                 }
             }
         }

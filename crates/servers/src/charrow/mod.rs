@@ -21,7 +21,7 @@ mod wire;
 mod tests;
 
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -33,6 +33,7 @@ use crate::access::Token;
 use crate::account::{Accounts, Counted};
 use crate::listening::Threads;
 use crate::machine::{Address, TcpProbe};
+use crate::places::Places;
 use builtin::Builtin;
 pub use config::{EngineKind, ServerSpec, StreamSpec};
 use connection::Connection;
@@ -41,15 +42,13 @@ pub use outside::Query;
 use outside::{Outside, WaitingQueries};
 use ring::Rings;
 use sessions::Sessions;
-use venturi_base::error::{Error, Kind, Result};
+use venturi_base::error::{Error, Result};
 use venturi_base::meter::handicap::Handicap;
+use venturi_base::meter::sockets::Metered;
 use venturi_base::net::listener::Listener;
 use venturi_base::net::socket::prepare;
 use venturi_base::os::machine::Place;
 use wire::{Wire, LOOK_UP};
-
-/// Connections over the limit that are told so at a time; of more, each is closed without a word.
-const MOST_TURNED_AWAY: usize = 64;
 
 /// How long a stopping server lets its queries finish.
 const GRACE: Duration = Duration::from_secs(2);
@@ -81,9 +80,7 @@ struct State {
     handicap: Handicap,
     patience: Duration,
     stall: Duration,
-    open: AtomicUsize,
-    /// Connections over the limit that are being told so.
-    turned_away: AtomicUsize,
+    places: Arc<Places>,
     /// Nothing new is begun...
     leaving: AtomicBool,
     /// ... and what is in flight ends too.
@@ -132,7 +129,7 @@ impl State {
         json!({
             "uptime_ns": self.started.elapsed().as_nanos() as u64,
             "connections": count(&totals.connections),
-            "connections_open": self.open.load(Ordering::Relaxed),
+            "connections_open": self.places.open(),
             "queries": count(&totals.queries),
             "queries_lost": count(&totals.lost),
             "queries_running": self.sessions.running(),
@@ -199,18 +196,14 @@ impl Server {
             handicap,
             patience: shell.patience(),
             stall,
-            open: AtomicUsize::new(0),
-            turned_away: AtomicUsize::new(0),
+            places: Places::new(shell.max_connections, shell.patience()),
             leaving: AtomicBool::new(false),
             closing: AtomicBool::new(false),
         });
         let shared = state.clone();
         let threads = Threads::default();
-        let most = shell.max_connections;
         threads
-            .spawn("accept", move || {
-                accept(&listener, &shared, tls.as_ref(), most);
-            })
+            .spawn("accept", move || accept(&listener, &shared, tls.as_ref()))
             .map_err(io)?;
         Ok(Self {
             address,
@@ -237,9 +230,7 @@ impl Server {
         self.threads.join();
         let none_left = |limit: Duration| {
             let until = Instant::now() + limit;
-            let left =
-                || [&state.open, &state.turned_away].map(|left| left.load(Ordering::Relaxed));
-            while left() != [0, 0] && Instant::now() < until {
+            while !state.places.is_empty() && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(5));
             }
         };
@@ -266,29 +257,10 @@ impl Drop for Server {
     }
 }
 
-fn accept(
-    listener: &Listener,
-    state: &Arc<State>,
-    tls: Option<&Arc<rustls::ServerConfig>>,
-    most: usize,
-) {
+fn accept(listener: &Listener, state: &Arc<State>, tls: Option<&Arc<rustls::ServerConfig>>) {
     while !state.leaving.load(Ordering::Relaxed) {
         match listener.accept() {
-            Ok(socket) => {
-                let tls = tls.cloned();
-                if state.open.load(Ordering::Relaxed) < most {
-                    state.totals.connections.fetch_add(1, Ordering::Relaxed);
-                    let serve = |connection: Connection| connection.serve();
-                    start(socket, state, tls, |state| &state.open, serve);
-                } else if state.turned_away.load(Ordering::Relaxed) < MOST_TURNED_AWAY {
-                    let error = Error::new(
-                        Kind::Memory,
-                        format!("{most} connections are open, and this server has no more at a time (--max-connections): try again later"),
-                    );
-                    let tell = move |connection: Connection| connection.turn_away(&error);
-                    start(socket, state, tls, |state| &state.turned_away, tell);
-                }
-            }
+            Ok(socket) => start(socket, state, tls.cloned()),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 let mut polled = libc::pollfd {
                     fd: listener.as_raw_fd(),
@@ -304,23 +276,22 @@ fn accept(
     }
 }
 
-/// Does this with a connection on a thread of its own, and counts it meanwhile.
-fn start(
-    socket: Socket,
-    state: &Arc<State>,
-    tls: Option<Arc<rustls::ServerConfig>>,
-    counter: fn(&State) -> &AtomicUsize,
-    act: impl FnOnce(Connection) + Send + 'static,
-) {
-    counter(state).fetch_add(1, Ordering::Relaxed);
-    let open = Open(state.clone(), counter);
-    // Where there is no thread for it, the closure is dropped, and with it both.
+/// Serves a connection, or says that there is no place for it, on a thread of its own.
+fn start(socket: Socket, state: &Arc<State>, tls: Option<Arc<rustls::ServerConfig>>) {
+    let Some(place) = state.places.take(Some(&socket)) else {
+        return;
+    };
+    if place.full.is_none() {
+        state.totals.connections.fetch_add(1, Ordering::Relaxed);
+    }
+    let state = state.clone();
+    // Where there is no thread for it, the closure is dropped, and with it the place.
     let _ = std::thread::Builder::new()
         .name("connection".into())
         .stack_size(1 << 20)
         .spawn(move || {
-            if let Some(wire) = wire(socket, &open.0, tls) {
-                act(Connection::new(wire, open.0.clone()));
+            if let Some(wire) = wire(socket, &state, tls) {
+                Connection::new(wire, state, place).serve();
             }
         });
 }
@@ -332,16 +303,7 @@ fn wire(socket: Socket, state: &State, tls: Option<Arc<rustls::ServerConfig>>) -
     socket.set_read_timeout(Some(LOOK_UP)).ok()?;
     socket.set_write_timeout(Some(LOOK_UP)).ok()?;
     Some(match tls {
-        None => Wire::Plain(socket),
+        None => Wire::Plain(Metered::new(socket)),
         Some(config) => Wire::tls(ServerConnection::new(config).ok()?, socket),
     })
-}
-
-/// A connection that is counted; counted off however its thread ends.
-struct Open(Arc<State>, fn(&State) -> &AtomicUsize);
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        (self.1)(&self.0).fetch_sub(1, Ordering::Relaxed);
-    }
 }

@@ -4,13 +4,16 @@ use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustls::{ServerConnection, StreamOwned};
 use socket2::Socket;
 
+use crate::places::{Place, Standing};
 use venturi_base::codec::chunk::Chunk;
 use venturi_base::meter::clock::{Stage, StageClock};
+use venturi_base::meter::sockets::{Metered, Sockets};
 use venturi_base::net::descriptor;
 
 /// How often a blocked thread looks up.
@@ -20,14 +23,14 @@ pub const LOOK_UP: Duration = Duration::from_millis(100);
 const AT_ONCE: usize = 256;
 
 pub enum Wire {
-    Plain(Socket),
+    Plain(Metered<Socket>),
     Tls(Box<StreamOwned<ServerConnection, Timed>>),
 }
 
 /// The socket below TLS, which reads on until it has a record, and until hands are shaken: a peer
 /// with a byte now and then would keep the thread.
 pub struct Timed {
-    socket: Socket,
+    socket: Metered<Socket>,
     /// When whoever reads looks up.
     until: Instant,
 }
@@ -35,7 +38,7 @@ pub struct Timed {
 impl Read for Timed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match Instant::now() < self.until {
-            true => self.socket.read(buffer),
+            true => (&*self.socket).read(buffer),
             false => Err(ErrorKind::WouldBlock.into()),
         }
     }
@@ -43,28 +46,36 @@ impl Read for Timed {
 
 impl Write for Timed {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.socket.write(bytes)
+        (&*self.socket).write(bytes)
     }
 
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.socket.write_vectored(slices)
+        (&*self.socket).write_vectored(slices)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.socket.flush()
+        (&*self.socket).flush()
     }
 }
 
 impl Wire {
     pub fn tls(session: ServerConnection, socket: Socket) -> Self {
-        let until = Instant::now();
+        let (socket, until) = (Metered::new(socket), Instant::now());
         Wire::Tls(Box::new(StreamOwned::new(session, Timed { socket, until })))
     }
 
-    pub fn socket(&self) -> &Socket {
+    pub fn socket(&self) -> &Metered<Socket> {
         match self {
             Wire::Plain(socket) => socket,
             Wire::Tls(session) => &session.get_ref().socket,
+        }
+    }
+
+    /// The connection's socket is one of the trial's.
+    pub fn watch(&mut self, sockets: &Arc<Sockets>) {
+        match self {
+            Wire::Plain(socket) => socket.watch(sockets),
+            Wire::Tls(session) => session.get_mut().socket.watch(sockets),
         }
     }
 
@@ -206,6 +217,8 @@ pub struct Patient<'a> {
     pub patience: Duration,
     /// When it must be over; `None`: nothing of it has come yet, and there is no hurry.
     pub until: Option<Instant>,
+    /// Of a connection that stays no more once it has begun to say something.
+    pub place: Option<&'a Place>,
     pub closing: &'a AtomicBool,
 }
 
@@ -213,7 +226,7 @@ impl Read for Patient<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let read = match self.wire {
-                Wire::Plain(socket) => socket.read(buffer),
+                Wire::Plain(socket) => (&**socket).read(buffer),
                 Wire::Tls(session) => {
                     session.get_mut().until = Instant::now() + LOOK_UP;
                     session.read(buffer)
@@ -231,8 +244,11 @@ impl Read for Patient<'_> {
                 }
                 Ok(bytes) if bytes > 0 && late => return Err(ErrorKind::TimedOut.into()),
                 Ok(bytes) => {
-                    self.until
-                        .get_or_insert_with(|| Instant::now() + self.patience);
+                    if self.until.is_none() {
+                        self.until = Some(Instant::now() + self.patience);
+                        let stand = |place: &Place| place.stand(Standing::HalfSaid);
+                        self.place.map(stand);
+                    }
                     return Ok(bytes);
                 }
                 // A client that hangs up without saying so in TLS has hung up all the same.

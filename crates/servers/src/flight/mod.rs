@@ -17,6 +17,7 @@ use socket2::Socket;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
+use crate::places::Place;
 use crate::state::{Serving, State, GRACE};
 pub use config::ServerSpec;
 use venturi_base::error::{Error, Kind, Result};
@@ -34,8 +35,8 @@ impl Server {
     pub fn start(spec: &str) -> Result<Self> {
         let spec = ServerSpec::parse(spec)?;
         let window = spec.window();
-        let serve = move |socket, state, acceptor, stopped, full| {
-            serve(socket, state, acceptor, window, stopped, full)
+        let serve = move |socket, state, acceptor, stopped, place| {
+            serve(socket, state, acceptor, window, stopped, place)
         };
         Serving::start(&spec.shell, &spec.bounds, &[b"h2"], serve).map(Self)
     }
@@ -55,9 +56,9 @@ async fn serve(
     acceptor: Option<TlsAcceptor>,
     window: u32,
     mut stopped: watch::Receiver<bool>,
-    full: Option<String>,
+    place: Arc<Place>,
 ) {
-    let is_full = full.is_some();
+    let is_full = place.full.is_some();
     let tls = acceptor.is_some();
     let Some(wire) = state.wire(socket, acceptor).await else {
         return;
@@ -68,13 +69,14 @@ async fn serve(
         ..Config::new(Role::Server)
     };
     let connection = Connection::new(wire, config).within(state.incoming.clone());
-    let mut worker = Worker::new(connection, state, tls, full);
+    let mut worker = Worker::new(connection, state, tls, place.full.clone());
     let patience = worker.patience();
     let mut awaited_request = None;
     let mut timer = std::pin::pin!(tokio::time::sleep(patience));
     let working = poll_fn(|cx| {
         let polled = worker.poll(cx);
         if polled.is_pending() {
+            place.stand(worker.standing());
             // Who says nothing, or one byte now and then, must not hold a thread for ever.
             let now = match is_full {
                 true => Some((0, 0)),

@@ -37,6 +37,10 @@ impl Put {
         self.rows.trial.as_ref()
     }
 
+    pub fn has_begun(&self) -> bool {
+        self.begun
+    }
+
     pub fn counted(&self) -> Counted {
         self.rows.counted
     }

@@ -15,6 +15,7 @@ use super::get::{Ending, Get};
 use super::ledger::Ledger;
 use super::put::Put;
 use crate::account::{Counted, Spent, ThreadCpu, Trial};
+use crate::places::Standing;
 use crate::state::State;
 use venturi_base::codec::flight::{queue_message, Message};
 use venturi_base::codec::flight::{COMPRESSION_HEADER, SAMPLE_HEADER, TRIAL_HEADER, VERIFY_HEADER};
@@ -96,6 +97,23 @@ impl Worker {
             .find(|(_, call)| matches!(call, Call::Request(_)));
         let request = request.map(|(stream, _)| (*stream, 0));
         request.or_else(|| self.connection.unfinished())
+    }
+
+    pub fn standing(&self) -> Standing {
+        let has_begun = |call: &Call| !matches!(call, Call::Put(put) if !put.has_begun());
+        let of_trial = |call: &Call| match call {
+            Call::Get(get) => get.rows.trial.is_some(),
+            Call::Put(put) => put.trial().is_some(),
+            _ => false,
+        };
+        let mut calls = self.calls.values();
+        if calls.clone().any(|call| of_trial(call) && has_begun(call)) {
+            return Standing::Busy;
+        }
+        match self.awaited_request().is_none() && calls.all(has_begun) {
+            true => Standing::Waiting,
+            false => Standing::HalfSaid,
+        }
     }
 
     pub fn patience(&self) -> Duration {

@@ -13,12 +13,13 @@ use super::asked::{reading, Place};
 use super::get::Get;
 use super::put::Put;
 use crate::account::{Counted, Spent, ThreadCpu, Trial};
+use crate::places::{self, Standing};
 use crate::questions::{self, Asked};
 use crate::rows::Sink;
 use crate::state::{State, GRACE};
 use venturi_base::codec::flight::{SAMPLE_HEADER, TRIAL_HEADER, VERIFY_HEADER};
 use venturi_base::error::{Error, Result};
-use venturi_base::http1::server::{head, Next, Refusal, Request};
+use venturi_base::http1::server::{head, Length, Next, Refusal, Request};
 use venturi_base::http1::Connection;
 use venturi_base::meter::clock::{StageClock, Workers};
 
@@ -43,13 +44,18 @@ pub(super) async fn serve(
     state: Arc<State>,
     acceptor: Option<TlsAcceptor>,
     mut stopped: watch::Receiver<bool>,
-    full: Option<String>,
+    place: Arc<places::Place>,
 ) {
     let Some(wire) = state.wire(socket, acceptor).await else {
         return;
     };
     let connection = Connection::new(wire.peer(), wire);
-    let mut client = Client { connection, state };
+    let full = place.full.clone();
+    let mut client = Client {
+        connection,
+        state,
+        place,
+    };
     loop {
         let idle = match full {
             Some(_) => client.state.patience,
@@ -63,6 +69,7 @@ pub(super) async fn serve(
         if !said {
             return;
         }
+        client.place.stand(Standing::HalfSaid);
         let patience = client.state.patience;
         let next = tokio::time::timeout(patience, client.connection.request()).await;
         let late = |_| Next::Refused(Refusal::new(408, "the request did not come to its end"));
@@ -77,13 +84,19 @@ pub(super) async fn serve(
                 client.refuse(&Refusal::new(503, why)).await;
                 return client.leave().await;
             }
-            Next::Request(request) => tokio::select! {
-                then = client.serve(request) => then,
-                () = end_of(&mut stopped) => Then::Broken,
-            },
+            Next::Request(request) => {
+                client.place.stand(match request.length {
+                    Length::Nothing => Standing::Waiting,
+                    _ => Standing::HalfSaid,
+                });
+                tokio::select! {
+                    then = client.serve(request) => then,
+                    () = end_of(&mut stopped) => Then::Broken,
+                }
+            }
         };
         match then {
-            Then::GoesOn => {}
+            Then::GoesOn => client.place.stand(Standing::Waiting),
             Then::Closes => return client.leave().await,
             Then::Broken => return,
         }
@@ -100,6 +113,7 @@ async fn end_of(stopped: &mut watch::Receiver<bool>) {
 struct Client {
     connection: Connection,
     state: Arc<State>,
+    place: Arc<places::Place>,
 }
 
 impl Client {
@@ -176,6 +190,7 @@ impl Client {
         let body = tokio::time::timeout(self.state.patience, body).await;
         let late = |_| Err(Refusal::new(408, "the request did not come to its end"));
         let body = body.unwrap_or_else(late)?;
+        self.place.stand(Standing::Waiting);
         let payload = String::from_utf8_lossy(&body);
         let answer = match name {
             "hello" => questions::hello(&self.state.handicap),
@@ -225,6 +240,7 @@ impl Client {
         let reading = reading(&self.state, request, table)?;
         let mut get = Get::new(&self.state.store, reading, request)?;
         let trial = self.trial(request);
+        self.place.stand(places::moving(&trial));
         get.rows.trial.clone_from(&trial);
         self.state.totals.gets.fetch_add(1, Ordering::Relaxed);
         let cpu = ThreadCpu::now();
@@ -254,7 +270,7 @@ impl Client {
         let cpu = ThreadCpu::now();
         let mut clock = StageClock::start();
         let taken = put
-            .receive(&mut self.connection, &self.state, &mut clock)
+            .receive(&mut self.connection, &self.state, &self.place, &mut clock)
             .await;
         let counted = put.rows.counted;
         self.state.totals.count_received(&counted);

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 
 use crate::account::Counted;
+use crate::places::{moving, Place};
 use crate::rows::{Sink, Taking};
 use crate::state::State;
 use crate::store::Store;
@@ -52,23 +53,24 @@ impl Put {
         &mut self,
         connection: &mut Connection,
         state: &State,
+        place: &Place,
         clock: &mut StageClock,
     ) -> Taken {
         let mut behind = [0; 1];
         loop {
             let ended = self.reader.is_ended();
-            let place = match ended {
+            let room = match ended {
                 true => &mut behind[..],
                 false => self.reader.room(),
             };
             let got = match &mut self.unpacker {
-                None => match body(connection, place, clock).await? {
+                None => match body(connection, room, clock).await? {
                     0 => break,
                     got => got,
                 },
                 Some(unpacker) => {
-                    if let Some(room) = unpacker.room() {
-                        match body(connection, room, clock).await? {
+                    if let Some(packed) = unpacker.room() {
+                        match body(connection, packed, clock).await? {
                             0 => {
                                 unpacker.end()?;
                                 break;
@@ -76,7 +78,7 @@ impl Put {
                             got => unpacker.filled(got),
                         }
                     }
-                    let got = unpacker.run(place)?;
+                    let got = unpacker.run(room)?;
                     clock.mark(Stage::Unpack);
                     got
                 }
@@ -89,6 +91,9 @@ impl Put {
                 return Err(Refusal::new(400, why));
             }
             self.reader.filled(got)?;
+            if self.messages == 0 && self.reader.messages() > 0 {
+                place.stand(moving(&self.rows.trial));
+            }
             self.look(state, clock)?;
         }
         let whole = self.reader.is_between() && self.reader.schema().is_some();

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use super::head::Turn;
 use super::reader::{Language, Reader};
+use crate::places::{Place, Standing};
 use venturi_base::codec::timeseries::parse::{influx, opentsdb, resp, Progress, Step, Wrong, LINE};
 
 /// How long a peer that was told no may go on sending before the connection is reset:
@@ -45,6 +46,7 @@ pub async fn serve(
     mut socket: TcpStream,
     language: Language,
     reader: &Reader,
+    place: &Place,
     mut stopped: watch::Receiver<bool>,
 ) {
     let mut talk = Talk {
@@ -70,6 +72,10 @@ pub async fn serve(
             end = turn => end,
             _ = stopped.changed() => return,
         };
+        // Who has brought a point, or asked something, stays for as long as it likes.
+        if talk.points > 0 || matches!(end, End::Asked(_)) {
+            place.stand(Standing::Busy);
+        }
         let answer = match end {
             // Others have a turn before this one's next.
             End::Read => {

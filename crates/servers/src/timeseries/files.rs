@@ -2,8 +2,7 @@
 //!
 //! `points/<id>-<checksum>.parquet` and `series/<id>-<checksum>.parquet`: the checksum is XXH3
 //! (64 bits) of the whole file, so every byte of it is covered, and one that turns in the name
-//! is found as well. Versions before wrote `<id>.parquet`: of those only the pages have
-//! checksums, and no more can be looked at.
+//! is found as well.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -38,8 +37,6 @@ pub struct Segment {
     pub points: PathBuf,
     pub series: PathBuf,
     pub bytes: u64,
-    /// Of a version that wrote no checksums of whole files.
-    pub pages_only: bool,
 }
 
 impl Segment {
@@ -67,21 +64,11 @@ pub fn named(data: &Path, folder: &str, id: u64, checksum: u64) -> PathBuf {
 }
 
 /// The number and the checksum that a name has.
-pub fn parse(name: &str) -> Option<(u64, Option<u64>)> {
-    let stem = name.strip_suffix(".parquet")?;
-    let (id, checksum) = match stem.split_once('-') {
-        None => (stem, None),
-        Some((id, digits)) => {
-            let canonical = digits.len() == 16
-                && digits
-                    .bytes()
-                    .all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'));
-            let checksum = u64::from_str_radix(digits, 16);
-            (id, Some(checksum.ok().filter(|_| canonical)?))
-        }
-    };
-    let digits = id.len() == 16 && id.bytes().all(|it| it.is_ascii_digit());
-    Some((id.parse().ok().filter(|_| digits)?, checksum))
+pub fn parse(name: &str) -> Option<(u64, u64)> {
+    let (id, checksum) = name.strip_suffix(".parquet")?.split_once('-')?;
+    let numbers = (id.parse().ok()?, u64::from_str_radix(checksum, 16).ok()?);
+    let written = format!("{:016}-{:016x}.parquet", numbers.0, numbers.1);
+    (written == name).then_some(numbers)
 }
 
 /// A file that is written from its beginning to its end, and its checksum.
@@ -144,30 +131,26 @@ enum Folder {
 struct Listed {
     path: PathBuf,
     folder: Folder,
-    checksum: Option<u64>,
+    checksum: u64,
 }
 
 impl Listed {
     /// How many points it has, or tells of, once every byte that a checksum covers was looked at.
     fn points(&self) -> Result<u64, String> {
         let path = &self.path;
-        if let Some(promised) = self.checksum {
-            let found = checksum(path).map_err(|error| format!("it cannot be read: {error}"))?;
-            if found != promised {
-                // The checksums of its pages tell where.
-                return Err(match checks::rows(path) {
-                    Err(error) => error.to_string(),
-                    Ok(_) => "it does not have the checksum in its name; every page has its own, \
-                              so what is damaged is the footer or the name"
-                        .into(),
-                });
-            }
+        let found = checksum(path).map_err(|error| format!("it cannot be read: {error}"))?;
+        if found != self.checksum {
+            // The checksums of its pages tell where.
+            return Err(match checks::pages(path) {
+                Err(error) => error.to_string(),
+                Ok(()) => "it does not have the checksum in its name; every page has its own, \
+                          so what is damaged is the footer or the name"
+                    .into(),
+            });
         }
-        let counted = match (self.folder, self.checksum) {
-            (Folder::Points, None) => checks::rows(path),
-            (Folder::Points, Some(_)) => checks::promised_rows(path),
-            (Folder::Series, None) => checks::rows(path).and_then(|_| series_file::points(path)),
-            (Folder::Series, Some(_)) => series_file::points(path),
+        let counted = match self.folder {
+            Folder::Points => checks::promised_rows(path),
+            Folder::Series => series_file::points(path),
         };
         counted.map_err(|error| error.to_string())
     }
@@ -298,7 +281,6 @@ impl Inspector {
                 bytes: bytes(&points.path) + bytes(&series.path),
                 points: points.path.clone(),
                 series: series.path.clone(),
-                pages_only: points.checksum.is_none() || series.checksum.is_none(),
             }),
             (Ok(here), Ok(promised)) => {
                 let why = format!("it has {here} points, its series file says {promised}");

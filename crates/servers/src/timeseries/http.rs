@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use super::answers::{answer, Answer};
 use super::reader::Reader;
 use super::writes;
+use crate::places::{Place, Standing};
 use venturi_base::codec::budget::{Budget, Claim};
 use venturi_base::codec::coding::Coding;
 use venturi_base::http1::server::{self, Length, Refusal, Request as Asked};
@@ -36,7 +37,12 @@ pub struct Request {
     claim: Option<Claim>,
 }
 
-pub async fn serve(mut socket: TcpStream, reader: &Reader, mut stopped: watch::Receiver<bool>) {
+pub async fn serve(
+    mut socket: TcpStream,
+    reader: &Reader,
+    place: &Place,
+    mut stopped: watch::Receiver<bool>,
+) {
     let mut held = Vec::new();
     loop {
         let exchange = tokio::time::timeout(
@@ -51,6 +57,7 @@ pub async fn serve(mut socket: TcpStream, reader: &Reader, mut stopped: watch::R
             Err(_) | Ok(Ok(None)) => return,
             Ok(Err(refused)) => (refused, true),
             Ok(Ok(Some(request))) => {
+                place.stand(Standing::Busy);
                 let (asked, closes) = (&request.asked, request.asked.closes);
                 let answer = if asked.method == "POST" && writes::is_write(&asked.path) {
                     writes::write(&request, reader).await

@@ -1,7 +1,7 @@
 //! A head's write-ahead log: `MAGIC`, then records `[length u32][!length u32][xxh3 u64][payload]`.
 //!
 //! The length is there twice, so that a damaged one is not taken for a record that is merely cut
-//! short. Versions before wrote it once, after `MAGIC_ONCE`; such logs are read.
+//! short.
 //!
 //! A record is what one turn of a connection brought, written at once. Its payload is
 //! entries: a group's number, its stamp and its values; before a group's first row its
@@ -17,8 +17,6 @@ use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: &[u8; 8] = b"VENTLOG2";
 const HEADER: usize = 16;
-const MAGIC_ONCE: &[u8; 8] = b"VENTLOG1";
-const HEADER_ONCE: usize = 12;
 /// In place of a group's number: a definition follows.
 const DEFINITION: u32 = u32::MAX;
 /// A record is cut off here, so that none needs much room when it is read again.
@@ -159,33 +157,30 @@ pub fn replay(path: &Path, into: &mut impl Replay) -> io::Result<Option<Damage>>
         // It was being made; an empty one has lost nothing.
         return if size == 0 { Ok(None) } else { damage(0, true) };
     }
-    let header_bytes = match reader.take(MAGIC.len())? {
-        magic if magic == MAGIC => HEADER,
-        magic if magic == MAGIC_ONCE => HEADER_ONCE,
-        _ => return damage(0, false),
-    };
+    if reader.take(MAGIC.len())? != MAGIC {
+        return damage(0, false);
+    }
     let mut offset = MAGIC.len() as u64;
     while offset < size {
         let left = size - offset;
-        if left < header_bytes as u64 {
+        if left < HEADER as u64 {
             return damage(offset, true);
         }
-        let header = reader.take(header_bytes)?;
+        let header = reader.take(HEADER)?;
         let word = |from: usize| u32::from_le_bytes(std::array::from_fn(|at| header[from + at]));
         let length = word(0) as usize;
-        let hash = u64::from_le_bytes(std::array::from_fn(|at| header[header_bytes - 8 + at]));
-        let twice = header_bytes == HEADER_ONCE || word(4) == !word(0);
-        if length > 2 * RECORD || !twice {
+        let hash = u64::from_le_bytes(std::array::from_fn(|at| header[8 + at]));
+        if length > 2 * RECORD || word(4) != !word(0) {
             return damage(offset, false);
         }
-        if ((header_bytes + length) as u64) > left {
+        if ((HEADER + length) as u64) > left {
             return damage(offset, true);
         }
         let payload = reader.take(length)?;
         if xxh3_64(payload) != hash || entries(payload, into).is_none() {
             return damage(offset, false);
         }
-        offset += (header_bytes + length) as u64;
+        offset += (HEADER + length) as u64;
     }
     Ok(None)
 }

@@ -30,7 +30,7 @@ mod writes;
 #[cfg(test)]
 mod tests;
 
-use std::net::{SocketAddr, TcpStream as Socket};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc};
 use std::time::Duration;
@@ -44,14 +44,11 @@ use tokio::sync::{watch, Semaphore};
 use crate::listening::{cannot_listen, listen, Threads};
 pub use config::ServerSpec;
 use head::Head;
-use reader::{Language, Shared};
+use reader::{Accepted, Language, Shared};
 use store::Store;
 use venturi_base::codec::budget::Budget;
 use venturi_base::codec::timeseries::parse::Wrong;
 use venturi_base::error::{Error, Kind, Result};
-
-/// What one more connection than allowed is told, once its socket has taken it.
-const FULL: &str = "too many connections: max_connections is reached";
 
 /// A running store; stops when dropped.
 pub struct Server {
@@ -238,7 +235,7 @@ fn allow_files(connections: usize) {
 fn accept(
     listeners: Vec<(std::net::TcpListener, Language)>,
     store: &Arc<Store>,
-    readers: Vec<UnboundedSender<(Socket, Language)>>,
+    readers: Vec<UnboundedSender<Accepted>>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -273,21 +270,19 @@ fn deal(
     socket: tokio::net::TcpStream,
     language: Language,
     store: &Store,
-    reader: &UnboundedSender<(Socket, Language)>,
+    reader: &UnboundedSender<Accepted>,
 ) {
-    let open = store.connections.fetch_add(1, Ordering::Relaxed);
-    if open >= store.spec.max_connections {
+    let Some(place) = store.places.take(None) else {
+        return;
+    };
+    if let Some(why) = &place.full {
         // A fresh socket takes a line at once.
-        let line = connection::line(language, &Wrong::Store(FULL.into()));
+        let line = connection::line(language, &Wrong::Store(why.clone()));
         let _ = socket.try_write(line.as_bytes());
-    } else {
-        let _ = socket.set_nodelay(true);
-        let dealt = socket
-            .into_std()
-            .is_ok_and(|socket| reader.send((socket, language)).is_ok());
-        if dealt {
-            return;
-        }
+        return;
     }
-    store.connections.fetch_sub(1, Ordering::Relaxed);
+    let _ = socket.set_nodelay(true);
+    if let Ok(socket) = socket.into_std() {
+        let _ = reader.send((socket, language, place));
+    }
 }

@@ -22,6 +22,7 @@ use super::head::{Frozen, Head};
 use super::http;
 use super::sealer::announce;
 use super::store::Store;
+use crate::places::Place;
 use venturi_base::codec::budget::Budget;
 use venturi_base::codec::timeseries::parse::resp::Room;
 use venturi_base::codec::timeseries::parse::{Scratch, Wrong, MESSAGE};
@@ -46,6 +47,8 @@ pub enum Language {
     Influx,
     Http,
 }
+
+pub type Accepted = (Socket, Language, Place);
 
 /// What every thread may ask for.
 #[derive(Debug)]
@@ -189,7 +192,7 @@ impl Shared {
 pub fn run(
     shared: Arc<Shared>,
     place: usize,
-    mut sockets: UnboundedReceiver<(Socket, Language)>,
+    mut sockets: UnboundedReceiver<Accepted>,
     mut stopped: watch::Receiver<bool>,
     permits: Arc<Semaphore>,
     sealer: Sender<Arc<Frozen>>,
@@ -228,18 +231,24 @@ pub fn run(
                 next = sockets.recv() => next,
                 _ = stopped.changed() => None,
             };
-            let Some((socket, language)) = next else {
+            let Some((socket, language, place)) = next else {
                 break;
             };
             let (reader, stop) = (reader.clone(), stop.clone());
             tokio::task::spawn_local(async move {
-                if let Ok(socket) = TcpStream::from_std(socket) {
+                let Ok(socket) = TcpStream::from_std(socket) else {
+                    return;
+                };
+                let serving = async {
                     match language {
-                        Language::Http => http::serve(socket, &reader, stop).await,
-                        _ => connection::serve(socket, language, &reader, stop).await,
+                        Language::Http => http::serve(socket, &reader, &place, stop).await,
+                        _ => connection::serve(socket, language, &reader, &place, stop).await,
                     }
+                };
+                tokio::select! {
+                    () = serving => {}
+                    () = place.taken() => {}
                 }
-                reader.store().connections.fetch_sub(1, Ordering::Relaxed);
             });
         }
         aging.abort();

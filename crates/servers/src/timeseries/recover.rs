@@ -25,8 +25,6 @@ use venturi_base::error::{Error, Kind, Result};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Recovered {
     pub segments: u64,
-    /// Segments of earlier versions among them: their pages have checksums, the rest has none.
-    pub pages_only: u64,
     /// Logs that became segments, and their points.
     pub logs: u64,
     pub points: u64,
@@ -103,7 +101,6 @@ pub fn open(spec: ServerSpec) -> Result<Arc<Store>> {
             Ok(lines) => {
                 whole.insert(segment.id, (segment, take_in(&store, segment, lines)?));
                 recovered.segments += 1;
-                recovered.pages_only += u64::from(segment.pages_only);
             }
             Err(error) => {
                 let why = format!("its series file: {error}");

@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{json, Value};
@@ -17,6 +18,7 @@ use super::log::Log;
 use super::recover::Recovered;
 use super::registry::{Registry, NEVER};
 use super::totals::Totals;
+use crate::places::Places;
 use venturi_base::codec::timeseries::parse::Wrong;
 use venturi_base::os::machine::Place;
 
@@ -59,7 +61,7 @@ pub struct Store {
     pub bell: Arc<Bell>,
     pub late: AtomicU64,
     pub log_bytes: AtomicU64,
-    pub connections: AtomicUsize,
+    pub places: Arc<Places>,
     pub recovered: OnceLock<Recovered>,
     next: AtomicU64,
     failed: OnceLock<String>,
@@ -89,7 +91,7 @@ impl Store {
             bell: Arc::default(),
             late: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
-            connections: AtomicUsize::new(0),
+            places: Places::new(spec.max_connections, Duration::from_secs(10)),
             recovered: OnceLock::new(),
             next: AtomicU64::new(1),
             failed: OnceLock::new(),
@@ -168,7 +170,7 @@ impl Store {
             "stored_bytes": catalog.stored_bytes,
             "log_bytes": self.log_bytes.load(Ordering::Relaxed),
             "segments": catalog.segments,
-            "connections": self.connections.load(Ordering::Relaxed),
+            "connections": self.places.open(),
             "late": self.late.load(Ordering::Relaxed),
             "recovered": self.recovered.get(),
             "failure": self.failed.get(),

@@ -22,7 +22,8 @@ use venturi_base::error::{Error, Kind, Result};
 /// Drivers of the Apache project that PyPI has as adbc-driver-NAME.
 const WHEELS: [&str; 5] = ["postgresql", "sqlite", "flightsql", "snowflake", "bigquery"];
 
-/// What libpq says, without a SQLSTATE, to whom the server does not let in.
+/// What libpq says to whom the server does not let in. It gives out no SQLSTATE of a connection
+/// that was not made, so its driver has nothing else to tell, and reports I/O.
 const REFUSALS: [&str; 3] = [
     "password authentication failed",
     "pg_hba.conf",
@@ -360,6 +361,7 @@ fn told(name: &str, settings: &Settings, what: &str, said: Said) -> Error {
     let state = String::from_utf8(state).unwrap_or_default();
     let state = Some(state).filter(|state| state.chars().all(|c| c.is_ascii_alphanumeric()));
     let state = state.filter(|state| state != "00000");
+    let refused = || REFUSALS.iter().any(|text| said.message.contains(text));
     let kind = match said.status {
         // Classes of SQLSTATE: invalid authorisation, which libpq's driver gives out as I/O.
         _ if state
@@ -368,7 +370,7 @@ fn told(name: &str, settings: &Settings, what: &str, said: Said) -> Error {
         {
             Kind::Auth
         }
-        _ if REFUSALS.iter().any(|text| said.message.contains(text)) => Kind::Auth,
+        Status::IO if state.is_none() && refused() => Kind::Auth,
         Status::Unauthenticated | Status::Unauthorized => Kind::Auth,
         Status::NotImplemented => Kind::Unsupported,
         Status::IO => Kind::Lost,

@@ -11,15 +11,13 @@ use venturi_base::codec::charrow::handshake::{pairs, Handshake, Request, RING};
 use venturi_base::codec::charrow::receive::{Event, Receiver};
 use venturi_base::codec::charrow::ring;
 use venturi_base::error::{Error, Kind, Result};
-use venturi_base::meter::sockets::{Sockets, Watch};
+use venturi_base::meter::sockets::{Metered, Sockets};
 use venturi_base::net::route::{Neighbour, Route};
 use venturi_base::net::wire::Wire;
 use venturi_base::secrets::beginning;
 
 pub struct Channel {
-    // Before the wire, which has to outlive it.
-    watched: Option<Watch>,
-    wire: Wire,
+    wire: Metered<Wire>,
     receiver: Receiver,
     /// What is still to be written.
     out: Vec<u8>,
@@ -51,8 +49,7 @@ impl Channel {
     ) -> Result<Self> {
         let wire = flight::wire(address, &options.dialling(), timeout, "charrow").await?;
         let mut channel = Self {
-            watched: None,
-            wire,
+            wire: Metered::new(wire),
             receiver: Receiver::new(options.largest_block()),
             out: handshake.write(),
             written: 0,
@@ -65,8 +62,7 @@ impl Channel {
 
     /// The connection's socket is one of the trial's.
     pub fn watch(&mut self, sockets: &Arc<Sockets>) {
-        // SAFETY: a channel keeps its wire to its end, and drops the watch before it.
-        self.watched = unsafe { sockets.watch(self.wire.socket()) };
+        self.wire.watch(sockets);
     }
 
     pub fn route(&self) -> Option<Route> {

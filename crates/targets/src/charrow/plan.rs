@@ -329,13 +329,9 @@ fn first_words(mut error: Error, address: &Address) -> Error {
     error
 }
 
-/// The questions that a server answers. Venturi's own servers before there was `asks` answered all; by
-/// `engine` they are known.
+/// The questions that a server answers.
 pub fn asks(hello: &BTreeMap<String, String>) -> BTreeSet<String> {
-    const ALL: &str = "account,clock,environment,leave,prepare,samples,stop,tcp,watch";
-    let old = hello.get("engine").map(|_| ALL);
-    let listed = hello.get("asks").map(String::as_str).or(old);
-    let names = listed.unwrap_or_default().split(',');
+    let names = hello.get("asks").map_or("", String::as_str).split(',');
     names.map(|name| name.trim().to_owned()).collect()
 }
 

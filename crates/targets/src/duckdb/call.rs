@@ -67,6 +67,7 @@ pub fn told(path: &Path, said: &Refusal) -> Error {
     let code = said.split_once(" Error:").map(|(code, _)| code.trim());
     let code = code.filter(|code| code.len() < 40 && !code.contains(':'));
     let (kind, advice) = match code {
+        // The code of all three is IO.
         Some("IO") if said.contains("lock") => (
             Kind::Unreachable,
             "; another process has the file open: close it there, for DuckDB lets one in",

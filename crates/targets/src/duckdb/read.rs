@@ -90,7 +90,7 @@ impl Reads for DuckDb {
         table: &str,
         streams: usize,
     ) -> Result<Vec<Option<String>>> {
-        let without = ("\"rowid\"", "a view");
+        let without = ("Binder", "a view");
         by_rowid(self, connection, table, streams, without).await
     }
 

@@ -65,20 +65,16 @@ fn values_of_their_own_layout() {
     let known: Vec<u8> = (0..16u8).map(|byte| byte * 0x11).collect();
     assert_eq!(uuid, known);
     let interval = IntervalMonthDayNano::new(3, -2, 5000);
-    assert_eq!(
-        values::<IntervalMonthDayNanoType>(&batch, 1),
-        [Some(interval)]
-    );
+    let seen = values::<IntervalMonthDayNanoType>(&batch, 1);
+    assert_eq!(seen, [Some(interval)]);
     let (wide, large) = (-170_000_000_000_000_000_000, -999_999_999_999_999_999_995);
     for (at, decimal) in (2..8).zip([wide, 7, -15, -225, -3125, large]) {
         assert_eq!(values::<Decimal128Type>(&batch, at), [Some(decimal)]);
     }
     assert!(batch.column(8).as_boolean().value(0));
     assert_eq!(texts(&batch, 9), [Some("glad")]);
-    assert_eq!(
-        texts(&batch, 10),
-        [Some("a text of more than twelve bytes")]
-    );
+    let seen = texts(&batch, 10);
+    assert_eq!(seen, [Some("a text of more than twelve bytes")]);
     assert_eq!(batch.column(11).as_binary::<i32>().value(0), [0, 0xff]);
 }
 

@@ -71,8 +71,8 @@ pub fn by_ranges(
     ranges.iter().enumerate().map(part).collect()
 }
 
-/// By ranges of the numbers that rows have, by which a table is stored. `without`: a word of the database's
-/// error where a table has none, and which kinds have none.
+/// By ranges of the numbers that rows have, by which a table is stored. `without`: the database's code where a
+/// column is not there (the table is, as its columns are known), and which kinds of table have no such numbers.
 pub async fn by_rowid<D: Database>(
     database: &D,
     link: &mut D::Link,
@@ -83,8 +83,8 @@ pub async fn by_rowid<D: Database>(
     let name = D::DIALECT.quoted(table);
     let question = format!("SELECT min(rowid), max(rowid) FROM {name}");
     let row = database.ask(link, &question).await;
-    let (word, kinds) = without;
-    let row = row.map_err(|error| match error.message.contains(word) {
+    let (code, kinds) = without;
+    let row = row.map_err(|error| match error.code.as_deref() == Some(code) {
         true => Error::usage(format!(
             "{}: split parts goes by rowid, and {table} has none ({kinds}): use split key or hash",
             database.address()

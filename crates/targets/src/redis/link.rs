@@ -184,8 +184,10 @@ impl Access {
         .with_code(code)
     }
 
+    /// By the reply's first word, which is Redis' code. Most refusals have ERR for it: of these
+    /// only the words tell.
     fn advice(&self, code: &str, text: &str) -> (Kind, Option<String>) {
-        let says = |part: &str| text.contains(part);
+        let says = |part: &str| code == "ERR" && text.contains(part);
         let holds = || match &self.password_env {
             Some(name) => format!("is what {name} holds the password of this user?"),
             None => "name the variable that holds the user's password as password_env".to_owned(),
@@ -193,9 +195,7 @@ impl Access {
         let table = &self.table;
         let advice = match code {
             "NOAUTH" | "WRONGPASS" => return (Kind::Auth, Some(holds())),
-            _ if says("invalid password") || says("invalid username-password") => {
-                return (Kind::Auth, Some(holds()))
-            }
+            _ if says("invalid password") => return (Kind::Auth, Some(holds())),
             _ if says("without any password configured") => {
                 let advice = "the server asks for no password: leave password_env out";
                 return (Kind::Auth, Some(advice.to_owned()));

@@ -42,7 +42,7 @@ impl Reads for Sqlite {
 
     /// By the declared type of a column, or else by its value in the first row.
     async fn columns(&self, connection: &mut Connection, select: &str) -> Result<Vec<Column>> {
-        let statement = self.said(Statement::new(&*connection, select))?;
+        let mut statement = self.said(Statement::new(&*connection, select))?;
         let declared = statement.declared();
         let encoding = connection.query_row("PRAGMA encoding", [], |row| row.get::<_, String>(0));
         let foreign = self.said(encoding)? != "UTF-8";
@@ -108,7 +108,7 @@ impl Reads for Sqlite {
         table: &str,
         streams: usize,
     ) -> Result<Vec<Option<String>>> {
-        let without = ("no such column", "a view, or WITHOUT ROWID");
+        let without = ("SQLITE_ERROR", "a view, or WITHOUT ROWID");
         by_rowid(self, connection, table, streams, without).await
     }
 
@@ -234,7 +234,7 @@ impl<C: Borrow<Connection>> Statement<C> {
 
     /// Whether there is another row.
     #[inline]
-    fn step(&self) -> rusqlite::Result<bool> {
+    fn step(&mut self) -> rusqlite::Result<bool> {
         // SAFETY: the statement was prepared, and is not finalised.
         match unsafe { ffi::sqlite3_step(self.handle) } {
             ffi::SQLITE_ROW => Ok(true),

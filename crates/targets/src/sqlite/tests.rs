@@ -229,10 +229,7 @@ fn what_cannot_be_is_said() {
     check(json!({"in_flight": 2}), json!({}), "in_flight");
     for (options, said) in [
         (json!({"method": "copy"}), "method"),
-        (
-            json!({"init": ["PRAGMA query_only = on"]}),
-            "SQLITE_READONLY",
-        ),
+        (json!({"init": ["PRAGMA query_only=1"]}), "_READONLY"),
         (json!({"init": ["SELEC 1"]}), "--init"),
         (json!({"init": ["SELEC 1"]}), "syntax"),
     ] {

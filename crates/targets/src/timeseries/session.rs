@@ -4,21 +4,20 @@
 //! one, were it not read all the time: a line from the server, or its end of the connection
 //! closed, ends the stream.
 
+use std::future::poll_fn;
 use std::io::{ErrorKind, Read};
 use std::net::Shutdown;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 
 use socket2::SockRef;
-use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::making::{Batch, Maker};
 use crate::{Moved, Session, Tally};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::clock::{Stage, StageClock};
-use venturi_base::meter::sockets::{Sockets, Watch};
+use venturi_base::meter::sockets::{Metered, Sockets};
 
 /// Bytes of what a server says that are kept.
 const MOST_SAID: usize = 4096;
@@ -33,9 +32,7 @@ pub enum Goodbye {
 }
 
 pub struct Stream {
-    /// Before the socket: it must go first.
-    _watch: Option<Watch>,
-    socket: TcpStream,
+    socket: Metered<TcpStream>,
     place: Arc<str>,
     maker: Maker,
     batch: Batch,
@@ -56,10 +53,9 @@ impl Stream {
         maker: Maker,
         goodbye: Goodbye,
     ) -> Self {
-        // SAFETY: the watch is dropped before the socket, in the order of the fields.
-        let watch = unsafe { sockets.watch(socket.as_fd()) };
+        let mut socket = Metered::new(socket);
+        socket.watch(sockets);
         Self {
-            _watch: watch,
             socket,
             place,
             maker,
@@ -74,7 +70,9 @@ impl Stream {
 
     /// Sends what must come first, before the clock starts.
     pub async fn introduce(&mut self, preamble: &[u8]) -> Result<()> {
-        let sent = self.socket.write_all(preamble).await;
+        let mut bytes = 0;
+        let (socket, tally) = (&self.socket, &mut Tally::default());
+        let sent = poll_fn(|cx| Self::poll_send(socket, preamble, &mut bytes, tally, cx)).await;
         sent.map_err(|error| self.broken(&error))
     }
 
@@ -167,7 +165,7 @@ impl Stream {
     /// yet, so the socket itself is asked.
     fn broken(&mut self, error: &std::io::Error) -> Error {
         let mut room = [0; MOST_SAID];
-        if let Ok(more) = (&*SockRef::from(&self.socket)).read(&mut room) {
+        if let Ok(more) = (&*SockRef::from(&*self.socket)).read(&mut room) {
             let kept = more.min(MOST_SAID - self.said.len());
             self.said.extend_from_slice(&room[..kept]);
         }
@@ -181,7 +179,7 @@ impl Stream {
         let Goodbye::Flush(ask, answer) = self.goodbye else {
             if !self.leaving {
                 self.leaving = true;
-                if let Err(error) = SockRef::from(&self.socket).shutdown(Shutdown::Write) {
+                if let Err(error) = SockRef::from(&*self.socket).shutdown(Shutdown::Write) {
                     return Poll::Ready(Err(self.broken(&error)));
                 }
                 clock.mark(Stage::Send);

@@ -239,10 +239,8 @@ fn all_is_there_once() {
     assert_eq!((run.errors.len(), run.tally.rows), (0, 200));
     assert_eq!(run.tally.sums[0], 2 * 4950);
     let found = run.verify();
-    assert_eq!(
-        (found.mismatch, found.achieved, found.note),
-        (None, "sums", None)
-    );
+    let seen = (found.mismatch, found.achieved, found.note);
+    assert_eq!(seen, (None, "sums", None));
     assert_eq!((found.expected_rows, found.rows), (Some(100), 100));
     let sums = found.sums.unwrap();
     assert_eq!((&*sums[0].column, &*sums[0].found), ("v", "9900"));
@@ -295,10 +293,8 @@ fn a_batch_in_doubt_may_be_there_or_not() {
         let run = Run::new(10, 0, faulty(&[(3, fault)]));
         assert_eq!((run.tally.rows, run.tally.doubt.rows), (90, 10));
         // 30 + 31 + ... + 39.
-        assert_eq!(
-            (run.tally.doubt.least[0], run.tally.doubt.most[0]),
-            (0, 345)
-        );
+        let seen = (run.tally.doubt.least[0], run.tally.doubt.most[0]);
+        assert_eq!(seen, (0, 345));
         let found = run.verify();
         assert_eq!(found.mismatch, None);
         assert_eq!((found.expected_rows, found.rows), (Some(90), keys));
@@ -316,21 +312,13 @@ fn a_batch_in_doubt_may_be_there_or_not() {
 fn a_dropped_or_doubled_batch_is_found() {
     let missing =
         "90 rows are there, 100 were acknowledged; the sum of v is 4605, 4950 was acknowledged";
+    let more = "the sum of v is 5295, 4950 was acknowledged";
+    // In the second round no key is missing, but the sum is.
+    let second = "the sum of v is 9555, 9900 was acknowledged";
     for (batches, at, fault, said) in [
         (10, 3, Fault::Dropped, missing),
-        (
-            10,
-            3,
-            Fault::Doubled,
-            "the sum of v is 5295, 4950 was acknowledged",
-        ),
-        // In the second round no key is missing, but the sum is.
-        (
-            20,
-            13,
-            Fault::Dropped,
-            "the sum of v is 9555, 9900 was acknowledged",
-        ),
+        (10, 3, Fault::Doubled, more),
+        (20, 13, Fault::Dropped, second),
     ] {
         let run = Run::new(batches, 0, faulty(&[(at, fault)]));
         assert_eq!((run.errors.len(), run.tally.rows), (0, 10 * batches));
@@ -355,10 +343,8 @@ fn what_was_there_before_is_taken_off() {
     let mut database = Database::default();
     database.apply(&[(1, 1000), (2, 2000)]);
     let found = Run::new(10, 0, database).verify();
-    assert_eq!(
-        (found.mismatch, found.expected_rows, found.rows),
-        (None, None, 102)
-    );
+    let seen = (found.mismatch, found.expected_rows, found.rows);
+    assert_eq!(seen, (None, None, 102));
     assert_eq!(found.note.unwrap(), "2 rows were there before");
     assert_eq!(found.sums.unwrap()[0].found, "4950");
     let mut database = faulty(&[(3, Fault::Doubled)]);
@@ -382,10 +368,8 @@ fn rows_that_overwrite_add_nothing_the_second_time() {
     // Where keys come again, which row was the last is not known: rows are counted only.
     let spec = spec(100, json!({}));
     let found = Run::until(work(&spec, 30), &spec, database(&[]), false).verify();
-    assert_eq!(
-        (found.mismatch, found.achieved, found.rows),
-        (None, "count", 30)
-    );
+    let seen = (found.mismatch, found.achieved, found.rows);
+    assert_eq!(seen, (None, "count", 30));
 }
 
 #[test]

@@ -40,8 +40,9 @@ def advise(
     probes: Sequence[Mapping[str, Any]],
     samples: Callable[[str], pa.Table] | None = None,
     stragglers: Sequence[Straggler] = (),
+    command: Sequence[str] | None = None,
 ) -> list[Advice]:
-    """All warnings of a run, the gravest first.
+    """All warnings of a run that `command` made, the gravest first.
 
     `samples` reads the counters of a trial; it is asked only where the records hold no summary of them.
     """
@@ -51,7 +52,7 @@ def advise(
 
         return imported.advise(cells, measured)
     found = [
-        *failures(measured),
+        *failures(measured, command),
         load_advice.errors(cells),
         load_advice.stalled(cells),
         unverified(cells),

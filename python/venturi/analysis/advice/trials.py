@@ -87,7 +87,8 @@ def _cells_of(n: int, total: int) -> str:
     return "the only cell" if n == total == 1 else f"{n} of {total} cells"
 
 
-def failures(measured: Sequence[Mapping[str, Any]]) -> list[Advice]:
+def failures(measured: Sequence[Mapping[str, Any]], command: Sequence[str] | None) -> list[Advice]:
+    again = f"venturi {'ab BASE HEAD' if (command or ())[1:2] == ['ab'] else 'run'} --resume RUN"
     failed = [r for r in measured if r.get("outcome") == "failed"]
     cut = [r for r in measured if r.get("outcome") == "interrupted"]
     found = []
@@ -102,7 +103,7 @@ def failures(measured: Sequence[Mapping[str, Any]]) -> list[Advice]:
                 "failed",
                 f"{len(failed)} of {len(measured)} trials failed ({counted})",
                 "their errors are listed as failed, and no figure counts them",
-                "Mend the cause, then: `venturi run --resume RUN --retry-failed`",
+                f"Mend the cause, then: `{again} --retry-failed`",
             )
         )
     if cut:
@@ -111,7 +112,7 @@ def failures(measured: Sequence[Mapping[str, Any]]) -> list[Advice]:
                 "interrupted",
                 f"{len(cut)} of {len(measured)} trials were interrupted",
                 "the run was stopped before its end",
-                "Go on with it: `venturi run --resume RUN`",
+                f"Go on with it: `{again}`",
             )
         )
     return found
@@ -322,7 +323,7 @@ def steady(cells: Sequence[Cell]) -> Advice | None:
     return Advice(
         "steady",
         f"without start and end throughput is over 5 % different in {_cells_of(len(off), len(cells))}"
-        f" (most: {most:+.0%}, {_label(cell, cells)})",
+        f" (most: {100 * most:+.0f} %, {_label(cell, cells)})",
         f"starting or the last {nouns_of(cell).stream}'s end takes a visible part of the trial",
         f"{_move_more([c for _, c in off])}; the steady figure is in `venturi report --format csv`",
     )

@@ -9,6 +9,7 @@ import itertools
 import operator
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from venturi.common.hdr import batches_for
@@ -177,6 +178,14 @@ def stage_shares(record: Record, end: str) -> dict[str, float]:
     found = {k: float(v) for k, v in (get(record, "stages", end) or {}).items() if isinstance(v, int | float)}
     total = sum(found.values())
     return {name: value / total for name, value in found.items()} if total > 0 else {}
+
+
+def middle_shares(trials: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The median share of each stage over the trials that accounted for any: pictures and verdicts have the
+    same. Of trials that differ they add up to about one."""
+    known = [one for one in trials if one]
+    names = dict.fromkeys(name for one in known for name in one)
+    return {name: median(one.get(name, 0.0) for one in known) for name in names}
 
 
 def is_good(record: Record) -> bool:

@@ -11,16 +11,12 @@ from venturi.analysis.cells.figures import main_rate
 from venturi.analysis.cells.summary import Cell, rows_a_batch
 from venturi.analysis.statistics.curve import Curve, Shape
 from venturi.common.units import Quantity
+from venturi.targets.parameters import AMOUNT, PARALLEL
 
-__all__ = ["AMOUNT", "PARALLEL", "Series", "every", "figure", "followed", "numeric", "precedence", "series"]
+__all__ = ["Series", "every", "figure", "followed", "numeric", "precedence", "series"]
 
-PARALLEL = (
-    *("streams", "in_flight", "encoders", "decoders", "hosts", "loaders", "clients", "partitions"),
-    "threads",
-)
-"""Axes along which twice as much should move twice as much, until something is full."""
-AMOUNT = ("rows_per_stream", "bytes_per_stream", "duration_ns", "rows", "bytes")
-"""Axes that only say how much was moved: they show what starting costs."""
+FIRST = ("streams", "in_flight", "encoders", "decoders")
+"""Axes shown before the others."""
 KNEE = 0.9
 """METHOD: the knee is where 90 % of the peak is reached."""
 ALIKE = 1.1
@@ -77,7 +73,8 @@ class Series:
         if found is None:
             return None
         known = [c for c in self.cells if self.at(c) in found.ns]
-        return replace(found, highest=self.at(max(known, key=lambda c: figure(c).value or 0.0)))
+        highest = self.at(max(known, key=lambda c: figure(c).value or 0.0))
+        return replace(found, peak=found.ns.index(highest))
 
     @property
     def pooled(self) -> int:
@@ -122,7 +119,8 @@ class Series:
 
 
 def precedence(axis: str) -> tuple[int, str]:
-    rank = PARALLEL.index(axis) if axis in PARALLEL else 50 if axis not in AMOUNT else 99
+    """Where an axis comes among those that are shown: how many work at once first, how much is moved last."""
+    rank = (*FIRST, *PARALLEL).index(axis) if axis in PARALLEL else 50 if axis not in AMOUNT else 99
     return rank, axis
 
 

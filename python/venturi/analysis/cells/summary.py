@@ -20,6 +20,7 @@ from venturi.analysis.cells.figures import (
     get,
     is_good,
     main_unit,
+    middle_shares,
     noun,
     numeric,
     per_second,
@@ -141,7 +142,7 @@ class Cell:
     @cached_property
     def stages(self) -> dict[str, dict[str, float]]:
         """Share of each stage in what its end accounted for, by end."""
-        return {end: _mean_shares([stage_shares(r, end) for r in self.records]) for end in ENDS}
+        return {end: middle_shares([stage_shares(r, end) for r in self.records]) for end in ENDS}
 
     @cached_property
     def verified(self) -> dict[str, int]:
@@ -258,13 +259,6 @@ def _cell(name: str, records: list[Record], limits: Limits) -> Cell:
         passed=frozenset(name for name, limit in ceilings.items() if limit.passed),
         paired=frozenset(name for name, limit in ceilings.items() if limit.paired),
     )
-
-
-def _mean_shares(shares: list[dict[str, float]]) -> dict[str, float]:
-    """Means, not medians: only means of shares still add up to one, and bars are stacked of them."""
-    known = [s for s in shares if s]
-    names = dict.fromkeys(name for s in known for name in s)
-    return {name: sum(s.get(name, 0.0) for s in known) / len(known) for name in names}
 
 
 def sort_key(parameters: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -105,15 +105,12 @@ class Checked:
     @property
     def inside(self) -> bool | None:
         """Whether the measured median lies in the interval; None before it was measured."""
-        low, value, high = self.predicted.low, self.measured.value, self.predicted.high
-        return None if value is None or low is None or high is None else low <= value <= high
+        return self.predicted.holds(self.measured.value)
 
     @property
     def error(self) -> float | None:
         """Predicted over measured, less one."""
-        if not self.measured.value or self.predicted.value is None:
-            return None
-        return self.predicted.value / self.measured.value - 1
+        return self.predicted.over(self.measured.value)
 
     @property
     def sentence(self) -> str:

@@ -18,37 +18,10 @@ from venturi.analysis.statistics.difference import Difference, differences
 from venturi.analysis.statistics.gain import Effect, Gain, effect, tested
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common.units import Quantity
+from venturi.targets.parameters import AMOUNT, PARALLEL, WORKLOAD
 
 WITHIN = 0.05
 """Issue and METHOD: cheapest within 5 % of the fastest."""
-WORKLOAD = frozenset(
-    (
-        *(
-            "operation",
-            "place",
-            "target",
-            "system",
-            "table",
-            "data",
-            "columns",
-            "values",
-            "seed",
-            "row_bytes",
-        ),
-        *("rows_per_stream", "bytes_per_stream", "duration_ns", "rate", "include_setup"),
-        *("verify", "protocol", "ack", "handicap", "query"),
-        *("working_set", "key", "add", "keep", "setup", "max_errors"),
-    )
-)
-"""Parameters that say what is moved and where to. All others are settings."""
-SIZES = ("rows_per_stream", "bytes_per_stream", "duration_ns")
-"""Of the workload, what only says how much. Where nothing else differs, the largest stands for all: start-up
-weighs least there."""
-PARALLEL = (
-    *("streams", "threads", "partitions", "encoders", "decoders", "connections", "hosts", "workers"),
-    "in_flight",
-)
-"""Settings whose product stands for the cost where nobody recorded CPU time."""
 NEAR = 0.75
 """A setting is judged where the others are good: in blocks whose best level reaches this share of the fastest
 cell. What helps a crippled configuration says little of a good one."""
@@ -183,8 +156,15 @@ class Best:
 
     @property
     def told_apart(self) -> bool:
-        """Whether the fastest surely is: no other may be as fast, neither by itself nor along a setting."""
-        return self.judged and not self.tied and not any(one.undecided for one in self.advised)
+        """Whether the fastest surely is: no other may be as fast, neither by itself nor along a setting, and
+        each of its trials moved something."""
+        undecided = self.idle or any(one.undecided for one in self.advised)
+        return self.judged and not self.tied and not undecided
+
+    @property
+    def idle(self) -> bool:
+        """Whether the interval of the fastest begins at 0: a trial of it moved nothing."""
+        return self.fastest.speed.low is not None and self.fastest.speed.low <= 0
 
 
 def _cost(record: Mapping[str, object]) -> float | None:
@@ -278,7 +258,7 @@ def _within(cells: list[Cell], p99_ns: float | None) -> list[Cell]:
 
 def _size(group: list[Cell]) -> tuple[float, ...]:
     # A group of one cell has nothing to choose from, however large.
-    return (float(len(group) > 1), *(float(group[0].parameters.get(n) or 0) for n in SIZES))
+    return (float(len(group) > 1), *(float(group[0].parameters.get(n) or 0) for n in AMOUNT))
 
 
 def _alike(one: list[Cell], other: list[Cell]) -> bool:
@@ -289,7 +269,7 @@ def _alike(one: list[Cell], other: list[Cell]) -> bool:
 
 
 def _workload(cell: Cell, sizes: bool = True) -> dict[str, object]:
-    kept = WORKLOAD - {"row_bytes", "seed"} - (frozenset() if sizes else frozenset(SIZES))
+    kept = WORKLOAD - {"row_bytes", "seed"} - (frozenset() if sizes else frozenset(AMOUNT))
     return {k: v for k, v in sorted(cell.parameters.items()) if k in kept and v is not None}
 
 
@@ -415,8 +395,8 @@ def _advise(
     numbers = [{float(v): x for v, x in b.items() if isinstance(v, int | float)} for b in near if is_number]
     failing = {float(c.parameters[name]) for c in cells if c.good < c.trials} if is_number else ()
     curve = Curve.of(numbers, failing, repeats=alone)
-    if curve is not None and isinstance(best, int | float):
-        curve = replace(curve, highest=float(best))
+    if curve is not None and isinstance(best, int | float) and best in curve.ns:
+        curve = replace(curve, peak=curve.ns.index(best))
     enough = best
     if curve is not None and curve.told:
         at = curve.enough(within)
@@ -439,7 +419,7 @@ def _blocks(cells: list[Cell], name: str, settings: list[str], measure: str) -> 
     because repeats are interleaved rounds and a round's state is common to its cells."""
     held: dict[str, dict[Any, Block]] = {}
     for cell in cells:
-        key = repr([cell.parameters.get(n) for n in (*settings, *SIZES) if n != name])
+        key = repr([cell.parameters.get(n) for n in (*settings, *AMOUNT) if n != name])
         level = _hashable(cell.parameters.get(name))
         for record in cell.records:
             if (speed := _speed(record, measure)) is not None:

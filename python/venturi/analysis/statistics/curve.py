@@ -82,12 +82,12 @@ class Curve:
     """Logarithms of throughput: a tuple a round, in the order of `ns`."""
     figures: tuple[float, ...]
     """What each N reaches, as it is told: a logarithm too."""
+    peak: int
+    """The place of the highest: of these figures, or as tables name it, so all sentences name the same."""
     failed: int
     """Rounds beside these that lack an N of `ns` because it failed."""
     repeats: bool
     """Whether the rounds are repeats of the same trials."""
-    highest: float | None = None
-    """The N that tables have as the highest; None: it is the one of these rounds."""
 
     @classmethod
     def of(
@@ -113,12 +113,12 @@ class Curve:
             failed = sum(any(n not in one for n in failing if n in ns) for one in held)
             if len(ns) < 2 or not whole:
                 continue
-            figures = (
+            figures = tuple(
                 (math.log(median(one[n] for one in rounds if one.get(n, 0) > 0)) for n in ns)
                 if repeats
                 else map(fmean, zip(*whole, strict=True))
             )
-            made = cls(ns, whole, tuple(figures), failed, repeats)
+            made = cls(ns, whole, figures, figures.index(max(figures)), failed, repeats)
             if made.told:
                 return made
             found = found or made
@@ -165,13 +165,6 @@ class Curve:
         )
         worth = effective_number([row[end] - row[start] for row in self.logs])
         return math.sqrt((one + two) / worth), freedom
-
-    @cached_property
-    def peak(self) -> int:
-        """The place of the highest, as in tables where it is known, so that all sentences name the same."""
-        if self.highest in self.ns:
-            return self.ns.index(self.highest)
-        return max(range(len(self.ns)), key=lambda i: self.figures[i])
 
     @property
     def rival(self) -> float | None:

@@ -340,7 +340,7 @@ class Why(Name):
     PROFILE_PLUGIN = "profile-plugin", "where that time goes: py-spy top --pid PID, while a trial runs"
     PROFILE_DRIVER = "profile-driver", "where that time goes: perf top --pid PID, while a trial runs"
     DRIVER_OPTIONS = "driver-options", "options of the driver, as the size of its batches: --driver-option"
-    LARGER_FRAMES = "larger-frames", "packets of 9,000 bytes, of which the relay passes on a sixth as many"
+    LARGER_FRAMES = "larger-frames", "packets of 9,000 bytes, of which the relay passes on fewer"
     RELAY_CORES = "relay-cores", "more or faster cores here: the relay needs up to two, one for each way"
     OWN_CORE = "own-core", "keep the client off the server's core"
     WITHOUT_PIN = "without-pin", "without --pin"

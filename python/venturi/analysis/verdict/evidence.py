@@ -13,7 +13,15 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
-from venturi.analysis.cells.figures import ENDS, Record, get, numeric, quotient, wire_bytes
+from venturi.analysis.cells.figures import (
+    ENDS,
+    Record,
+    get,
+    middle_shares,
+    numeric,
+    quotient,
+    wire_bytes,
+)
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.models.packing import Packing
 from venturi.analysis.verdict import over_link
@@ -112,12 +120,15 @@ class End:
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     @cached_property
-    def occupancy(self) -> float | None:
-        """Share of time that its workers work; of its threads where several streams share one."""
-        if not self.stages:
-            return None
+    def of_threads(self) -> dict[str, float]:
+        """`work` as shares of the time of its threads, of which several streams may share one."""
         scale = max(1.0, (self.workers or 1.0) / (self.threads or self.workers or 1.0))
-        return min(1.0, sum(self.work.values()) * scale)
+        return {stage: share * scale for stage, share in self.work.items()}
+
+    @cached_property
+    def occupancy(self) -> float | None:
+        """Share of time that its threads work."""
+        return min(1.0, sum(self.of_threads.values())) if self.stages else None
 
     def share(self, *stages: str) -> float:
         """The share of worker time of these stages together."""
@@ -357,11 +368,15 @@ def _cores(record: Record, end: str, seen: Mapping[str, Any], usable: int | None
 
 
 def medians(found: Sequence[Facts]) -> Facts:
-    """The median of each number over the trials that have it."""
+    """The median of each number over the trials that have it; stages as a cell's figures have them."""
     if len({tuple(f) for f in found}) == 1:
-        return dict(zip(found[0], map(median, zip(*(f.values() for f in found), strict=True)), strict=True))
-    names = dict.fromkeys(n for f in found for n in f)
-    return {n: median([f[n] for f in found if n in f]) for n in names}
+        each = dict(zip(found[0], map(median, zip(*(f.values() for f in found), strict=True)), strict=True))
+    else:
+        names = dict.fromkeys(n for f in found for n in f)
+        each = {n: median([f[n] for f in found if n in f]) for n in names}
+    for end in ENDS:
+        each |= middle_shares([{n: v for n, v in f.items() if n.startswith(f"{end}.stage.")} for f in found])
+    return each
 
 
 def seen(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from venturi.analysis.cells.series import AMOUNT, Series, figure, followed, numeric, precedence, series
+from venturi.analysis.cells.series import Series, figure, followed, numeric, precedence, series
 from venturi.analysis.cells.summary import Cell, by_operation, varying
 from venturi.analysis.statistics.curve import Shape
 from venturi.analysis.verdict.causes import Why
@@ -24,6 +24,7 @@ from venturi.analysis.verdict.words import findings as words
 from venturi.analysis.verdict.words.remedies import told
 from venturi.analysis.words.curves import USUAL_REPEATS
 from venturi.analysis.words.wording import nouns_of
+from venturi.targets.parameters import AMOUNT
 from venturi.targets.system import scheme_of, servers_batches
 
 _OPEN_ENDED = ("streams", "threads", "in_flight", "rows_per_batch")

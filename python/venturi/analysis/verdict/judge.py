@@ -83,11 +83,12 @@ def judge(
             each = [first(evidence.seen(cell, f, 1, control)) for f in single]
             places = {(h.kind, h.end) for h in (hit, other) if h is not None}
             agreeing = sum(h is not None and (h.kind, h.end) in places for h in each)
+        doubted = agreeing < AGREE * len(single)
         sure, doubts = _confidence(seen, hit, agreeing)
         to_try = _of_both(remedies(seen, hit), remedies(seen, other) if other else [])
         return Told(
             lines=(*hits.lines(seen, hit), *(hits.as_narrow(seen, other) if other else ()), *doubts),
-            evidence=tuple(ground.ground(seen, hit, agreeing)),
+            evidence=tuple(ground.ground(seen, hit, None if doubted else agreeing)),
             confidence=sure,
             remedies=in_words(to_try),
         )

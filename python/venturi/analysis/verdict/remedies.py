@@ -13,6 +13,7 @@ from venturi.analysis.verdict import ingest_remedies, link_remedies, upsert_reme
 from venturi.analysis.verdict.causes import Cause, Why
 from venturi.analysis.verdict.evidence import CODEC, End, Seen
 from venturi.analysis.verdict.proof import Hit
+from venturi.analysis.verdict.proof.cores import crowded
 from venturi.analysis.verdict.proof.ends import handicapped, own_stages
 from venturi.analysis.verdict.shared_remedies import (
     ONLY_OVER_LINKS,
@@ -62,10 +63,19 @@ def remedies(seen: Seen, hit: Hit) -> list[Remedy]:
     found: list[Remedy] = []
     if seen.over is not None:
         found += link_remedies.unpaced(seen, seen.over, hit)
+    held = crowded(seen)
     for remedy in by_kind[hit.kind](seen, hit):
+        # More in flight would wait for the CPUs that other programs hold.
+        remedy = stop_others() if held and _adds_load(seen, remedy) else remedy
         if remedy not in found:
             found.append(remedy)
     return found
+
+
+def _adds_load(seen: Seen, remedy: Remedy) -> bool:
+    now = {"streams": seen.streams, "in_flight": seen.cell.parameters.get("in_flight") or 1}
+    more = {name: remedy.changes[name] for name in now if name in remedy.changes}
+    return any(isinstance(value, int) and value > now[name] for name, value in more.items())
 
 
 def _end(seen: Seen, hit: Hit) -> End:

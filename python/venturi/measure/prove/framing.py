@@ -1,7 +1,7 @@
-"""How batches lie in a stream of bytes, by protocol: what the relay must know to take one out.
+"""How a protocol puts batches into a stream of bytes, so that the relay can take one out.
 
-A framing takes bytes as they come, in one direction of one connection, and gives them back in pieces; a piece
-that holds exactly one batch says so. All pieces together are what came, or means the same to the other end.
+A framing takes bytes as they come, in one direction of one connection, and returns them in pieces. A piece
+that holds exactly one batch says so. All pieces together mean the same to the other end as what came.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Piece:
     data: bytes
     batch: bool = False
     reply: bool = False
-    """The other end's word that it has something."""
+    """The other end acknowledges something."""
 
 
 class Framing(Protocol):
@@ -31,20 +31,20 @@ class Framing(Protocol):
     """Whether the end of a get is a message of its own."""
 
     def __init__(self, least: int, to_server: bool) -> None:
-        """`least`: bytes of a batch at least; `to_server`: whether they go there."""
+        """`least`: the least size of a batch, in bytes; `to_server`: the direction."""
 
     def feed(self, data: bytes) -> Iterator[Piece]: ...
 
 
 class _Flight:
-    """gRPC over HTTP/2: the messages of each call put together again, each in DATA frames of its own."""
+    """gRPC over HTTP/2: the messages of each call, each in DATA frames of its own."""
 
     rows, ends = False, False
     _DATA, _END, _PADDED = 0, 0x1, 0x8
     _LARGEST = 16_384
     _BODY, _HEAD = b"\xc2\x3e", 1024
-    """The tag of FlightData's body, field 1000, which only a message with values has, and how far behind the
-    message's begin it stands at most where a batch has a few columns."""
+    """The tag of FlightData's body, field 1000, which only a message with values has, and how far from the
+    message's begin it is at most, in a batch of a few columns."""
 
     def __init__(self, least: int, to_server: bool) -> None:
         self._least, self._to_server = least, to_server
@@ -90,7 +90,7 @@ class _Flight:
 
 
 class _Charrow:
-    """Flags, then what belongs to them, as 64-bit integers, big endian."""
+    """Flags and what belongs to them, as 64-bit integers, big endian."""
 
     rows, ends = False, True
     _BLOCK, _SUMMED = 11, 13
@@ -136,59 +136,8 @@ class _Lines:
             yield Piece(line + b"\n", True)
 
 
-class _Http:
-    """HTTP/1.1, of which a chunk is a message of the Arrow stream, as Venturi's own ends write it."""
-
-    rows, ends = False, True
-
-    def __init__(self, least: int, to_server: bool) -> None:
-        self._least, self._to_server = least, to_server
-        self._held = b""
-        self._left = 0
-        """Bytes of a body whose length was said."""
-        self._chunks = False
-
-    def feed(self, data: bytes) -> Iterator[Piece]:
-        self._held += data
-        while (found := self._next()) is not None:
-            yield found
-
-    def _next(self) -> Piece | None:
-        """What is whole of what is held."""
-        if self._left:
-            piece = self._cut(min(self._left, len(self._held)))
-            self._left -= len(piece)
-            return self._other(piece) if piece else None
-        if not self._chunks:
-            end = self._held.find(b"\r\n\r\n")
-            if end < 0:
-                return None
-            head = self._cut(end + 4)
-            fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n") if b": " in line)
-            self._chunks = fields.get(b"transfer-encoding") == b"chunked"
-            self._left = int(fields.get(b"content-length", b"0"))
-            return self._other(head)
-        end = self._held.find(b"\r\n")
-        if end < 0:
-            return None
-        size = int(self._held[:end], 16)
-        if len(self._held) < end + 4 + size:
-            return None
-        chunk = self._cut(end + 4 + size)
-        self._chunks = size > 0
-        return Piece(chunk, True) if size >= self._least else self._other(chunk)
-
-    def _cut(self, length: int) -> bytes:
-        piece, self._held = self._held[:length], self._held[length:]
-        return piece
-
-    def _other(self, data: bytes) -> Piece:
-        return Piece(data, reply=not self._to_server)
-
-
 FRAMINGS: dict[str, type[Framing]] = {
     "flight": _Flight,
-    "http+arrow": _Http,
     "charrow": _Charrow,
     "opentsdb": _Lines,
 }

@@ -1,5 +1,5 @@
-"""A TCP relay on this host: it counts and times what passes by clocks and counters of its own, and can hold
-it up or lie, where it is told to. It knows nothing of how Venturi counts."""
+"""A TCP relay on this host. It counts and times what passes, independent of how Venturi counts, and can pass
+batches on at a pace of its own, or inject a fault."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from enum import Enum
 
 from venturi.measure.prove.framing import Framing, Piece
 
-__all__ = ["Lie", "Plan", "Relay"]
+__all__ = ["Fault", "Plan", "Relay"]
 
 _CHUNK = 1 << 18
 
 
-class Lie(str, Enum):
-    """What is done to one batch on its way, or to the connection."""
+class Fault(str, Enum):
+    """What the relay does to one batch, or to the connection."""
 
     FLIP = "flip"
     """One bit of its last value is turned."""
@@ -27,33 +27,30 @@ class Lie(str, Enum):
     WITHHOLD = "withhold"
     """It arrives, but what says so does not."""
     SWAP = "swap"
-    """It changes places with the one after it: no lie where order does not matter."""
+    """It changes places with the next one: no fault, because order does not matter."""
     CUT = "cut"
     """The connection ends: see `Plan.cut_after`."""
 
 
 @dataclass
 class Plan:
-    """What the relay does beside passing on."""
+    """What the relay does besides passing on."""
 
     to_server: bool = True
     """In which direction batches go."""
     framing: type[Framing] | None = None
     least: int = 1
-    lie: Lie | None = None
+    fault: Fault | None = None
     at: int = 0
-    """Which batch is lied about, over all connections."""
+    """The number of the faulty batch, over all connections."""
     cut_after: int = 0
-    """The connection ends with what brings more bytes than these in that direction; that does not pass."""
+    """The connection ends with the data that exceeds so many bytes in that direction; it does not pass."""
     period_ns: int = 0
-    """Batches are passed on at this pace, from the first on."""
-    stall_at: int = -1
-    """Before this one nothing is passed on for `stall_ns`."""
-    stall_ns: int = 0
+    """Batches are passed on at this pace."""
 
 
 @dataclass
-class _Seen:
+class RelayCounts:
     """What passed."""
 
     to_server: int = 0
@@ -62,25 +59,20 @@ class _Seen:
     rows: bool = False
     """Whether what is counted as a batch is a row."""
     done: int = 0
-    """Lies told."""
+    """Faults injected."""
     passed_ns: list[int] = field(default_factory=list)
     """When each batch was passed on, by CLOCK_MONOTONIC."""
-    stalled_ns: int = 0
-    """For how long it was really held up, and from when on."""
-    stalled_at_ns: int = 0
-    late_ns: int = 0
-    """How much later than its pace the relay itself was, at most."""
 
 
 class Relay:
     """Use as a context manager; `port` is where it listens."""
 
     def __init__(self, host: str, port: int, plan: Plan) -> None:
-        self._far = (host, port)
+        self._server = (host, port)
         self._plan = plan
         self._lock = threading.Lock()
         self._open: list[socket.socket] = []
-        self.seen = _Seen(rows=bool(plan.framing is not None and plan.framing.rows))
+        self.counts = RelayCounts(rows=bool(plan.framing is not None and plan.framing.rows))
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
 
@@ -105,7 +97,7 @@ class Relay:
             while True:
                 client, _ = self._listener.accept()
                 try:
-                    server = socket.create_connection(self._far, 10)
+                    server = socket.create_connection(self._server, 10)
                 except OSError:
                     client.close()
                     continue
@@ -114,15 +106,18 @@ class Relay:
                     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 with self._lock:
                     self._open += [client, server]
-                way = _Way(self, self._plan)
+                connection = _Connection(self, self._plan)
                 for source, sink, to_server in ((client, server, True), (server, client, False)):
                     thread = threading.Thread(
-                        target=way.run, args=(source, sink, to_server), name="venturi-relay", daemon=True
+                        target=connection.run,
+                        args=(source, sink, to_server),
+                        name="venturi-relay",
+                        daemon=True,
                     )
                     thread.start()
 
 
-class _Way:
+class _Connection:
     """One connection through it, both directions."""
 
     def __init__(self, relay: Relay, plan: Plan) -> None:
@@ -131,20 +126,20 @@ class _Way:
         self._silent = False
 
     def run(self, source: socket.socket, sink: socket.socket, to_server: bool) -> None:
-        seen, plan = self._relay.seen, self._plan
+        counts, plan = self._relay.counts, self._plan
         framing = plan.framing(plan.least, to_server) if plan.framing is not None else None
         came = 0
         with contextlib.suppress(OSError):
             while data := source.recv(_CHUNK):
                 with self._relay._lock:
                     if to_server:
-                        seen.to_server += len(data)
+                        counts.to_server += len(data)
                     else:
-                        seen.to_client += len(data)
+                        counts.to_client += len(data)
                     came += len(data)
-                    meant = plan.lie is Lie.CUT and to_server is plan.to_server and not seen.done
+                    meant = plan.fault is Fault.CUT and to_server is plan.to_server and not counts.done
                     if cut := meant and came > plan.cut_after:
-                        seen.done += 1
+                        counts.done += 1
                 if cut:
                     source.shutdown(socket.SHUT_RDWR)
                     break
@@ -154,8 +149,8 @@ class _Way:
                 out: list[bytes] = []
                 for piece in framing.feed(data):
                     if piece.batch and to_server is plan.to_server:
-                        if plan.period_ns or plan.stall_at >= 0:
-                            # What is there goes before the wait.
+                        if plan.period_ns:
+                            # What came before goes before the wait.
                             sink.sendall(b"".join(out))
                             out = []
                         out.append(self._batch(piece))
@@ -172,37 +167,30 @@ class _Way:
             sink.shutdown(socket.SHUT_WR)
 
     def _batch(self, piece: Piece) -> bytes:
-        """What is passed on in its place."""
-        plan, seen = self._plan, self._relay.seen
+        """What is passed on instead of it."""
+        plan, counts = self._plan, self._relay.counts
         with self._relay._lock:
-            number = seen.batches
-            seen.batches += 1
-            now = time.monotonic_ns()
+            number = counts.batches
+            counts.batches += 1
             if number > 0 and plan.period_ns:
-                due = seen.passed_ns[0] + number * plan.period_ns
+                due = counts.passed_ns[0] + number * plan.period_ns
                 while (left := due - time.monotonic_ns()) > 0:
                     time.sleep(left / 1e9)
-                now = time.monotonic_ns()
-                seen.late_ns = max(seen.late_ns, now - due)
-            if number == plan.stall_at:
-                time.sleep(plan.stall_ns / 1e9)
-                seen.stalled_at_ns, seen.stalled_ns = now, time.monotonic_ns() - now
-                now = time.monotonic_ns()
-            seen.passed_ns.append(now)
+            counts.passed_ns.append(time.monotonic_ns())
             if self._held is not None:
                 first, self._held = self._held, None
-                seen.done += 1
+                counts.done += 1
                 return piece.data + first
-            if plan.lie is None or number != plan.at:
+            if plan.fault is None or number != plan.at:
                 return piece.data
-            seen.done += plan.lie is not Lie.SWAP
-        if plan.lie is Lie.FLIP:
+            counts.done += plan.fault is not Fault.SWAP
+        if plan.fault is Fault.FLIP:
             return _flipped(piece.data)
-        if plan.lie is Lie.DROP:
+        if plan.fault is Fault.DROP:
             return b""
-        if plan.lie is Lie.DOUBLE:
+        if plan.fault is Fault.DOUBLE:
             return piece.data * 2
-        if plan.lie is Lie.SWAP:
+        if plan.fault is Fault.SWAP:
             self._held = piece.data
             return b""
         self._silent = True
@@ -210,7 +198,7 @@ class _Way:
 
 
 def _flipped(data: bytes) -> bytes:
-    """With one bit of the last value turned: of a text its last digit, so that it stays a number."""
+    """The data with one bit of its last value turned: the last digit of a text, so that it stays a number."""
     if data.endswith(b"\n"):
         for at in range(len(data) - 1, -1, -1):
             if chr(data[at]).isdigit() and not data[at + 1 : at + 2].isalpha():

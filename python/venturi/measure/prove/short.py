@@ -1,5 +1,4 @@
-"""The short form, before every run: what this machine can tell today. Kept for a day of a boot and a build,
-as `measure.kept` tells them apart."""
+"""The short form of the self-test, before every run. Its result is kept for a day, per boot and build."""
 
 from __future__ import annotations
 
@@ -9,34 +8,33 @@ from typing import Any
 
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine.executor import Executor
-from venturi.measure.kept import Kept, directory, machine
-from venturi.measure.prove.outcome import Name, Outcome, Proof, worst
+from venturi.measure.machine_cache import Kept, directory, machine
+from venturi.measure.prove.outcome import Outcome, Proof, ProofName, worst
 
 __all__ = ["FORMAT", "before_run", "summary"]
 
 FORMAT = 1
 _KEY = {"form": "short"}
-_PASSED_SECONDS, _UNTOLD_SECONDS = 24 * 3600, 3600
-"""How long an answer is kept; less where it told nothing: the machine may be quiet by then."""
+_PASSED_SECONDS, _INCONCLUSIVE_SECONDS = 24 * 3600, 3600
+"""How long a result is kept: less if it is inconclusive, because the machine may be quiet by then."""
 _REMOVED_SECONDS = 90 * 24 * 3600
 
 
 def before_run(
     executor: Executor, note: Callable[[str, str], None], unproven: bool = False, kept: Kept | None = None
 ) -> dict[str, Any] | None:
-    """What environment.json has of it; None where nothing is measured. `unproven`: the run goes on although a
-    proof failed.
+    """For environment.json; None if nothing is measured. `unproven`: a failure does not stop the run.
 
-    Raises VenturiError where one failed and the run shall not.
+    Raises VenturiError after a failure otherwise.
     """
     if not executor.measures:
         return None
     store = kept if kept is not None else Kept(directory("proofs"), machine(), FORMAT, _REMOVED_SECONDS)
     found = _from(store)
     if found is None:
-        note("info", "proving this instrument on this machine: once a day, boot and build, some 2 s")
+        note("info", "self-test of this instrument on this machine: once per day, boot and build, some 2 s")
         found = summary(_made(note))
-        # What failed is tried again each time: it may have been mended.
+        # After a failure it is made again each time: the fault may be gone.
         if found["outcome"] != Outcome.FAILED.value:
             store.put(_KEY, {"proof": found})
         found = found | {"cached": False}
@@ -44,13 +42,13 @@ def before_run(
         names = ", ".join(found["failed"])
         if not unproven:
             raise VenturiError(
-                f"a proof of this instrument failed here: {names}",
+                f"the self-test of this instrument failed here: {names}",
                 ExitCode.UNPROVEN,
-                hint="venturi prove says what was expected and found; --unproven measures all the same, and "
-                "marks every figure",
+                hint="venturi prove says what was expected and found; --unproven goes on, and marks figures",
             )
         note(
-            "warning", f"a proof of this instrument failed here: {names}; every figure is marked as unproven"
+            "warning",
+            f"the self-test failed here: {names}; every figure is marked as unproven",
         )
     return found
 
@@ -61,14 +59,14 @@ def _from(store: Kept) -> dict[str, Any] | None:
         return None
     age = time.time() - float(found.get("measured_unix_ns") or 0) / 1e9
     passed = found["outcome"] == Outcome.PASSED.value
-    if not 0 <= age <= (_PASSED_SECONDS if passed else _UNTOLD_SECONDS):
+    if not 0 <= age <= (_PASSED_SECONDS if passed else _INCONCLUSIVE_SECONDS):
         return None
     return found | {"cached": True}
 
 
 def _made(note: Callable[[str, str], None]) -> list[Proof]:
+    from venturi.measure.prove import proofs
     from venturi.measure.prove.bench import Bench
-    from venturi.measure.prove.registry import proofs
     from venturi.targets.system import LOCAL
 
     with Bench(LOCAL, note=lambda level, text: None if level == "info" else note(level, text)) as bench:
@@ -76,17 +74,17 @@ def _made(note: Callable[[str, str], None]) -> list[Proof]:
 
 
 def summary(found: Sequence[Proof]) -> dict[str, Any]:
-    """Proofs as environment.json has them."""
+    """Results as environment.json records them."""
     figures: dict[str, Mapping[str, float]] = {proof.name.value: proof.figures for proof in found}
-    lies = figures.get(Name.LIES.value, {})
+    lies = figures.get(ProofName.INJECTED_FAULTS.value, {})
     return {
         "outcome": worst(proof.outcome for proof in found).value,
         "failed": [proof.name.value for proof in found if proof.outcome is Outcome.FAILED],
-        "untold": [proof.name.value for proof in found if proof.outcome is Outcome.UNTOLD],
-        "rate_off": figures.get(Name.RATE.value, {}).get("off"),
+        "untold": [proof.name.value for proof in found if proof.outcome is Outcome.INCONCLUSIVE],
+        "rate_off": figures.get(ProofName.RATE.value, {}).get("off"),
         "lies": int(lies.get("lies", 0)),
         "lies_caught": int(lies.get("caught", 0)),
-        "detectable": figures.get(Name.DIFFERENCE.value, {}).get("detectable"),
+        "detectable": figures.get(ProofName.DIFFERENCE.value, {}).get("detectable"),
         "seconds": round(sum(proof.seconds for proof in found), 3),
         "measured_unix_ns": time.time_ns(),
     }

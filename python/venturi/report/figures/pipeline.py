@@ -217,7 +217,7 @@ def _figure(results: Results, cell: Cell, found: Pipeline) -> Figure:
         "pipeline",
         f"{name_of(results, cell)}{narrow}",
         "Stages in the order in which the data pass them; the fill is the share of the time of that end's "
-        f"workers, mean over the good trials. Under them: what the workers waited for.{missing}",
+        f"workers, median over the good trials. Under them: what the workers waited for.{missing}",
         "share of time, %",
         "",
         panels,

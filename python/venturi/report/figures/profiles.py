@@ -178,7 +178,7 @@ def stages(results: Results) -> Figure | None:
     return Figure(
         "stages",
         title,
-        "Share of the time of all workers of that end, mean over the good trials. Pale stages wait "
+        "Share of the time of all workers of that end, median over the good trials. Pale stages wait "
         "(await_input for the other end's bytes, await_output for the socket, await_window for the peer's "
         "HTTP/2 window, await_thread for a thread at work for another stream); verify is the instrument's "
         "own checksum." + missing + choice_note(len(chosen), accounted),

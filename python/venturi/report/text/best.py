@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.cells.summary import Cell, varying
-from venturi.analysis.search.best import PARALLEL, Advised, Best, Choice, Level
+from venturi.analysis.search.best import Advised, Best, Choice, Level
 from venturi.analysis.statistics.curve import Curve
 from venturi.analysis.statistics.gain import Gain
 from venturi.analysis.words import curves, labels
@@ -16,6 +16,7 @@ from venturi.common.suffixes import format_duration
 from venturi.common.units import MISSING, count, p_value, percent, pick_unit
 from venturi.report.text import summary
 from venturi.report.text.pipes import escape, table
+from venturi.targets.parameters import PARALLEL
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,6 +80,8 @@ def sentences(found: Best) -> list[str]:
         names = "; ".join(setting(found, c) for c in found.tied[:MOST_TIED])
         more = f" and {len(found.tied) - MOST_TIED} more" if len(found.tied) > MOST_TIED else ""
         out.append(f"not told apart from the highest: {names}{more}")
+    elif found.idle and found.cells > 1:
+        out.append("not told apart from the others: a trial of the highest moved nothing")
     elif not found.judged and found.cells > 1:
         how = "" if _imported(found) else " (--repeats 5)"
         out.append(f"cells have too few repeats to be told apart one by one; five of each would do{how}")

@@ -391,7 +391,7 @@ def lines(results: Results, cell: Cell, width: int) -> list[tuple[str, str]]:
             if limit.passed:
                 say(f"{limit.name} is a reference, not a limit: {cell.why_passed(limit.name)}")
     if found.pipeline is not None:
-        out.append(("bold", "pipeline (mean share of each end's workers' time)"))
+        out.append(("bold", "pipeline (share of each end's workers' time: median over the repeats)"))
         out += [("", line[:width]) for line in pipeline.ascii_lines(found.pipeline, width)]
     if found.verdict is not None:
         verdict = found.verdict

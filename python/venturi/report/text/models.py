@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from venturi.analysis.models import fit_words, link_words
-from venturi.analysis.models.batch_cost import AXIS
 from venturi.analysis.results import Results
 from venturi.report.figures.models import MOST_PANELS, MOST_SIZES, telling_sizes
 
@@ -43,20 +42,9 @@ def sections(results: Results) -> list[tuple[str, list[str]]]:
 
 
 def lines(results: Results) -> list[str]:
-    """For the terminal, short: where more stops paying, and how predictions came out."""
-    out = []
+    """For the terminal, short: what the findings do not say of the axes, and how predictions came out."""
     costs = [one for one in results.batch_costs if one.fit is not None]
-    for one in results.fits.main[:MOST_PANELS]:
-        # What a batch costs says more of the same axis than a law of its throughput.
-        if one.fit is None or (one.axis == AXIS and any(c.operation == one.operation for c in costs)):
-            continue
-        if one.level:
-            out.append(f"{one.operation} over {one.axis}: {fit_words.axis_sentences(one)[0]}")
-            continue
-        text = f"{one.operation} over {one.axis}: {one.fit.chosen.title}, {fit_words.knee(one)}"
-        text += f", peak {one.fit.peak.quantity(one.unit)}"
-        out.append(f"{text}; {fit_words.shape(one)}")
-    out += [f"{one.operation}: {one.sentence}" for one in costs[:1]]
+    out = [f"{one.operation}: {one.sentence}" for one in costs[:1]]
     fit = next((one for one in results.link_fits if one.law is not None), None)
     if fit is not None:
         out.append(f"{link_words.head(fit)}: {'; '.join(link_words.sentences(fit))}")

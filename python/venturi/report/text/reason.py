@@ -77,8 +77,9 @@ def next_steps(results: Results, most: int = 5) -> list[Remedy]:
             continue
         typed.add((step.before, step.command))
         # `--duration 5s` for gets and `1s` for puts are one advice: the first, of the operation that leads.
+        # So are similar runs of four settings.
         said = (step.before, step.command or step.text)
-        known = (step.why, *sorted(step.changes)) if step.changes else said
+        known = (step.why, *sorted(step.changes)) if step.changes or step.again else said
         distinct.setdefault(known, step)
     return list(distinct.values())[:most]
 

@@ -305,19 +305,22 @@ pub(super) fn table(kinds: &[usize], rows: usize, seed: u64) -> (Vec<Column>, Re
     (columns, batch)
 }
 
+/// Slices of them, of fewer rows than this.
+fn tables(rows: usize) -> impl Strategy<Value = (Vec<Column>, RecordBatch)> {
+    let kinds = prop::collection::vec(0..KINDS, 1..12);
+    let drawn = (kinds, 0..rows, 0usize..9, any::<u64>());
+    drawn.prop_map(|(kinds, rows, skip, seed)| {
+        let (columns, whole) = table(&kinds, rows + skip, seed);
+        (columns, whole.slice(skip, rows))
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn rows_come_back(
-        kinds in prop::collection::vec(0..KINDS, 1..12),
-        rows in 0usize..1_300,
-        skip in 0usize..9,
-        cut in 1usize..5_000,
-        seed in any::<u64>(),
-    ) {
-        let (columns, whole) = table(&kinds, rows + skip, seed);
-        let batch = whole.slice(skip, rows);
+    fn rows_come_back((columns, batch) in tables(1_300), cut in 1usize..5_000) {
+        let rows = batch.num_rows();
         let bytes = encoded(&columns, &batch);
         let found = decoded(&columns, &bytes, rows);
         prop_assert_eq!(digest(&found).unwrap(), digest(&batch).unwrap());
@@ -333,15 +336,7 @@ proptest! {
     }
 
     #[test]
-    fn blocks_come_back(
-        kinds in prop::collection::vec(0..KINDS, 1..12),
-        rows in 0usize..700,
-        skip in 0usize..9,
-        cut in 1usize..5_000,
-        seed in any::<u64>(),
-    ) {
-        let (columns, whole) = table(&kinds, rows + skip, seed);
-        let batch = whole.slice(skip, rows);
+    fn blocks_come_back((columns, batch) in tables(700), cut in 1usize..5_000) {
         let mut bytes = Vec::new();
         native::encode(&columns, &batch, &mut bytes).unwrap();
         let length = bytes.len();

@@ -138,10 +138,8 @@ fn addresses_dates_and_durations() {
     let value = [&[2, 3, 0xfc][..], &nanos[2..]].concat();
     let batch = column(&[0, 0x15], &[Some(&value)]).unwrap();
     let expected = IntervalMonthDayNano::new(1, -2, 86_400_000_000_000);
-    assert_eq!(
-        values::<IntervalMonthDayNanoType>(&batch, 0),
-        [Some(expected)]
-    );
+    let seen = values::<IntervalMonthDayNanoType>(&batch, 0);
+    assert_eq!(seen, [Some(expected)]);
 }
 
 #[test]

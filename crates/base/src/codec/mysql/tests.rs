@@ -60,15 +60,11 @@ fn answers() {
     assert_eq!(early.code, 1040);
     assert_eq!(early.message.as_str(), "Too many connections");
     assert!(Answer::parse(b"").is_err() && Answer::parse(b"\xff\x01").is_err());
-    assert_eq!(
-        row(b"\x03abc\xfb\x00", 3).unwrap(),
-        [Some("abc".into()), None, Some(String::new())]
-    );
+    let seen = row(b"\x03abc\xfb\x00", 3).unwrap();
+    assert_eq!(seen, [Some("abc".into()), None, Some(String::new())]);
     assert!(row(b"\x03ab", 1).is_err());
-    assert_eq!(
-        prepared(b"\0\x05\0\0\0\x01\0\x08\0\0\0\0").unwrap(),
-        (5, 8, 1)
-    );
+    let seen = prepared(b"\0\x05\0\0\0\x01\0\x08\0\0\0\0").unwrap();
+    assert_eq!(seen, (5, 8, 1));
 }
 
 #[test]

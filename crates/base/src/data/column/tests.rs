@@ -51,10 +51,8 @@ fn values_and_nulls_one_batch_after_another() {
         assert!(all.all(|it| it.len() - it.null_count() == there));
         let at = if batch == 0 { 2 } else { 3 };
         let numbers = values::<Decimal128Type>(&made, 0);
-        assert_eq!(
-            (numbers[at], numbers[batch as usize]),
-            (Some(at as i128), None)
-        );
+        let seen = (numbers[at], numbers[batch as usize]);
+        assert_eq!(seen, (Some(at as i128), None));
         let list = made.column(4).as_list::<i32>().value(at);
         assert_eq!(items::<Int32Type>(&list), [Some(at as i32), None]);
         assert_eq!(texts(&made, 1)[at], Some("ab"));

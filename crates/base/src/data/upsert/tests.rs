@@ -40,28 +40,18 @@ fn roles() {
 fn roles_that_cannot_be_are_refused_by_name() {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
     let many = || names.map(|name| (name, array(Int32Array::from(vec![1]))));
+    let none = "key: there is no column \"c\"; the data has a, b, n, f";
+    let (real, most) = (
+        "add: \"f\" is Float64; only integers",
+        "add: at most 8 columns",
+    );
     for (columns, key, add, said) in [
-        (
-            plain(),
-            &["c"][..],
-            &[][..],
-            "key: there is no column \"c\"; the data has a, b, n, f",
-        ),
+        (plain(), &["c"][..], &[][..], none),
         (plain(), &["a", "a"], &[], "key: \"a\" is named twice"),
         (plain(), &[], &[], "key: name at least one column"),
         (plain(), &["a"], &["a"], "add: \"a\" is a part of the key"),
-        (
-            plain(),
-            &["a"],
-            &["f"],
-            "add: \"f\" is Float64; only integers",
-        ),
-        (
-            many().into(),
-            &["a"],
-            &names[1..],
-            "add: at most 8 columns can be summed up",
-        ),
+        (plain(), &["a"], &["f"], real),
+        (many().into(), &["a"], &names[1..], most),
     ] {
         let error = table(columns, key, add).unwrap_err();
         assert_error!(error, Kind::Usage, said);

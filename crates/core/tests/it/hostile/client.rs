@@ -241,7 +241,7 @@ fn ends_that_say_why() {
     let reset = frame(kind::RST_STREAM, 0, 1, &code::INTERNAL_ERROR.to_be_bytes());
     let why = code::ENHANCE_YOUR_CALM.to_be_bytes();
     let away = [&[0; 4][..], &why, b"too much"].concat();
-    let away = frame(kind::GOAWAY, 0, 0, &away);
+    let away = behind(frame(kind::GOAWAY, 0, 0, &away));
     let refused = headers(1, true, &[(":status", "200"), ("grpc-status", "16")]);
     let refused = [frame(kind::SETTINGS, 0, 0, &[]), refused].concat();
     let full = [("grpc-status", "8"), ("grpc-message", "no%20room")];
@@ -251,12 +251,7 @@ fn ends_that_say_why() {
     let cases = ["get", "put"].map(|operation| {
         [
             ("INTERNAL_ERROR", operation, Server, behind(reset.clone())),
-            (
-                "ENHANCE_YOUR_CALM too much",
-                operation,
-                Lost,
-                behind(away.clone()),
-            ),
+            ("CALM too much", operation, Lost, away.clone()),
             ("UNAUTHENTICATED", operation, Auth, refused.clone()),
             ("no room", operation, Server, full.clone()),
             ("without a gRPC status", operation, Protocol, silent.clone()),
@@ -297,6 +292,7 @@ fn frames_that_break_the_rules() {
     let (ok, grpc) = ((":status", "200"), ("content-type", "application/grpc"));
     let short = answer(&[ok, grpc, ("content-length", "2")]);
     let padded = frame(kind::DATA, flag::PADDED, 1, &[9]);
+    let reset = frame(kind::RST_STREAM, 0, 9, &[0; 4]);
     let block = frame(kind::HEADERS, 4, 1, &[0xff; 9]);
     let twice = headers(1, false, &[("grpc-status", "0")]);
     get_fails(vec![
@@ -307,10 +303,7 @@ fn frames_that_break_the_rules() {
         ("first frame", frame(kind::PING, 0, 0, &[0; 8])),
         ("wrong length", behind(frame(kind::PING, 0, 0, &[0; 7]))),
         ("wrong stream", behind(frame(kind::PING, 0, 1, &[0; 8]))),
-        (
-            "nobody opened",
-            behind(frame(kind::RST_STREAM, 0, 9, &[0; 4])),
-        ),
+        ("nobody opened", behind(reset)),
         ("malformed DATA", behind(padded)),
         ("before headers", data(1, false, &message(b""))),
         ("nobody opened", behind(data(7, false, b"x"))),
@@ -332,32 +325,17 @@ fn floods() {
     let ping = frame(kind::PING, 0, 0, &[0; 8]);
     let endless = frame(kind::CONTINUATION, 0, 1, &[0; 1000]);
     let block = frame(kind::HEADERS, 0, 1, &[]);
-    let started = [frame(kind::SETTINGS, 0, 0, &[]), block.clone()].concat();
+    let settings = frame(kind::SETTINGS, 0, 0, &[]);
+    let started = [settings.clone(), block.clone()].concat();
+    let priority = frame(kind::PRIORITY, 0, 1, &[0; 5]);
+    let (again, first) = (endless.clone(), "first frame");
     let idle = "without any data";
     let cases = [
         ("pings", "get", begun(), ping.clone(), idle),
-        (
-            "settings",
-            "get",
-            begun(),
-            frame(kind::SETTINGS, 0, 0, &[]),
-            idle,
-        ),
+        ("settings", "get", begun(), settings, idle),
         ("empty frames", "get", begun(), data(1, false, b""), idle),
-        (
-            "priorities",
-            "get",
-            begun(),
-            frame(kind::PRIORITY, 0, 1, &[0; 5]),
-            idle,
-        ),
-        (
-            "continuations first",
-            "get",
-            block,
-            endless.clone(),
-            "first frame",
-        ),
+        ("priorities", "get", begun(), priority, idle),
+        ("continuations first", "get", block, again, first),
         ("continuations", "get", started, endless, "over the limit"),
         ("pings to a put", "put", begun(), ping, idle),
     ];

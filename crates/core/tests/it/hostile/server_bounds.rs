@@ -82,7 +82,7 @@ fn three_hundred_idle_connections() {
 
 #[test]
 fn no_more_connections_than_allowed() {
-    let server = serve(r#", "max_connections": 3"#);
+    let server = serve(r#", "max_connections": 3, "patience_ns": 3600000000000"#);
     let mut idle: Vec<Raw> = (0..3).map(|_| Raw::greeted(&server.address())).collect();
     for client in &mut idle {
         assert!(client.send(&action(1, "ping", b"")));
@@ -97,6 +97,21 @@ fn no_more_connections_than_allowed() {
         let mut client = Raw::connect(&server.address());
         client.send(&[hello(), action(1, "ping", b"")].concat()) && client.answer(1).0 == "0"
     });
+}
+
+#[test]
+fn a_put_that_never_begins_makes_room() {
+    let server = serve(r#", "max_connections": 3, "patience_ns": 100000000"#);
+    let half = [(); 3].map(|()| {
+        let mut client = Raw::greeted(&server.address());
+        assert!(client.send(&call(1, false, "DoPut")));
+        client
+    });
+    until("there is room", || {
+        let mut client = Raw::greeted(&server.address());
+        client.send(&action(1, "ping", b"")) && client.answer(1).0 == "0"
+    });
+    drop(half);
 }
 
 #[test]

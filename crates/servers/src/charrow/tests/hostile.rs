@@ -4,7 +4,7 @@ use std::net::Shutdown;
 
 use super::*;
 use proptest::prelude::*;
-use venturi_testkit::{alone, assert_contains, resident, until};
+use venturi_testkit::{assert_contains, until};
 
 /// Sends this, and says nothing more; what the server answers before it hangs up.
 fn answer(server: &Server, bytes: &[u8]) -> String {
@@ -155,30 +155,8 @@ fn what_an_error_quotes_is_cut() {
     assert!((60_000..=64 << 10).contains(&told.len()), "{}", told.len());
 }
 
-#[test]
-fn strangers_cost_little() {
-    alone(|| {
-        let server = serve(r#", "max_connections": 40"#);
-        let before = resident();
-        let stranger = |_| {
-            let mut client = Client::raw(server.address());
-            // A name that is announced and never comes.
-            let announced = numbers(&[0, 1, 1, 65_536]);
-            client.say(&announced);
-            client
-        };
-        let clients: Vec<_> = (0..30).map(stranger).collect();
-        until_open(&server, 30);
-        assert_eq!(whole(&server, "SELECT * FROM records(rows = 3)").rows, 3);
-        let grown = resident().saturating_sub(before);
-        assert!(grown < 64 << 20, "{grown}");
-        drop(clients);
-    });
-}
-
 fn until_open(server: &Server, count: usize) {
-    let open = || server.state.open.load(std::sync::atomic::Ordering::Relaxed);
-    until("connections", || open() == count);
+    until("connections", || server.state.places.open() == count);
 }
 
 #[test]
@@ -223,7 +201,7 @@ fn questions() {
 
 #[test]
 fn one_connection_too_many_is_told_so() {
-    let server = serve(r#", "max_connections": 12"#);
+    let server = serve(r#", "max_connections": 12, "patience_ns": 3600000000000"#);
     let all = [(); 12].map(|()| client(&server));
     until_open(&server, 12);
     // Also one with a query behind its handshake, and one that says nothing.
@@ -244,6 +222,22 @@ fn one_connection_too_many_is_told_so() {
     drop(all);
     until_open(&server, 0);
     assert_eq!(whole(&server, "SELECT * FROM records(rows = 3)").rows, 3);
+}
+
+#[test]
+fn who_asks_nothing_makes_room() {
+    let server = serve(r#", "max_connections": 2, "patience_ns": 1000000000"#);
+    let idle = [(); 2].map(|()| client(&server));
+    let asked = [
+        plain(1).write(),
+        query("", "SELECT * FROM records(rows = 1)"),
+    ]
+    .concat();
+    until("there is room", || {
+        let mut good = Client::raw(server.address());
+        good.socket.write_all(&asked).is_ok() && matches!(good.event(), Ok(Event::Schema(_)))
+    });
+    drop(idle);
 }
 
 #[test]

@@ -19,16 +19,13 @@ fn trial(server: &Server, id: &str, more: Value) -> Record {
 #[test]
 fn fixed_work_is_verified_by_checksum() {
     let server = serve("");
+    let packed = json!({"compression": "lz4", "checksum": true, "decoders": 0});
     for (streams, decoders, options) in [
         (1u64, 1, json!({})),
         (1, 0, json!({"decoders": 0})),
         (4, 3, json!({"decoders": 3, "encoders": 2})),
         (64, 1, json!({"encoders": "auto", "checksum": true})),
-        (
-            3,
-            0,
-            json!({"compression": "lz4", "checksum": true, "decoders": 0}),
-        ),
+        (3, 0, packed),
         (2, 1, json!({"compression": "zstd:1", "block_bytes": 5000})),
     ] {
         let more = json!({"streams": streams, "rows_per_stream": 50_000, "options": options});
@@ -43,15 +40,9 @@ fn fixed_work_is_verified_by_checksum() {
         assert!(pools.server["encoders"].threads > 0);
         let found = pools.client.get("decoders").map_or(0, |pool| pool.threads);
         assert_eq!(found, decoders, "{options}");
-        for (stages, workers) in [
-            (record.stages.client, record.workers.client),
-            (
-                record.stages.server.unwrap(),
-                record.workers.server.unwrap(),
-            ),
-        ] {
-            crate::tests::assert_gap_free(&stages, workers);
-        }
+        let (stages, workers) = (record.stages, record.workers);
+        crate::tests::assert_gap_free(&stages.client, workers.client);
+        crate::tests::assert_gap_free(&stages.server.unwrap(), workers.server.unwrap());
     }
 }
 

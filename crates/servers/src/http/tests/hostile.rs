@@ -51,15 +51,28 @@ fn any_framing_of_a_stream_is_taken() {
 
 #[test]
 fn one_connection_too_many_is_told_so() {
-    let server = serve(r#", "max_connections": 1"#);
+    let server = serve(r#", "max_connections": 1, "patience_ns": 3600000000000"#);
     let first = connect(&server);
-    until("it is open", || {
-        server.statistics().contains("\"connections\":1")
-    });
     let answer = told(&server, b"GET /t HTTP/1.1\r\n\r\n");
     assert_eq!(status(&answer), 503, "{answer}");
     assert_contains(&answer, "1 connections are open");
     drop(first);
+}
+
+#[test]
+fn a_put_that_never_begins_makes_room() {
+    let server = serve(r#", "max_connections": 2, "patience_ns": 1000000000"#);
+    let half = [(); 2].map(|()| {
+        let mut socket = connect(&server);
+        socket
+            .write_all(b"PUT /t HTTP/1.1\r\nContent-Length: 9\r\n\r\n")
+            .unwrap();
+        socket
+    });
+    until("there is room", || {
+        told(&server, b"GET / HTTP/1.1\r\n\r\n").contains(" 200 OK")
+    });
+    drop(half);
 }
 
 #[test]
@@ -176,15 +189,18 @@ fn a_token_is_demanded_of_everybody() {
     let server = serve(r#", "token_env": "PATH""#);
     let token = std::env::var("PATH").unwrap();
     let basic = STANDARD.encode(format!("me:{token}"));
-    for (header, code) in [
-        (String::new(), 401),
-        ("Authorization: Bearer open\r\n".into(), 401),
-        (format!("Authorization: Bearer {token}\r\n"), 200),
-        (format!("Authorization: Basic {basic}\r\n"), 200),
-    ] {
+    let other = format!("{}\u{1}", &token[..token.len() - 1]);
+    let all =
+        "|Bearer |Bearer open|Bearer OTHER|Basic ???|TOKEN|Bearer TOKEN|Basic ".to_owned() + &basic;
+    for (case, said) in all.split('|').enumerate() {
+        let said = said.replace("TOKEN", &token).replace("OTHER", &other);
+        let header = match case {
+            0 => String::new(),
+            _ => format!("Authorization: {said}\r\n"),
+        };
         let request = format!("GET / HTTP/1.1\r\n{header}\r\n");
-        let answer = told(&server, request.as_bytes());
-        assert_eq!(status(&answer), code, "{header}");
+        let code = if case < 6 { 401 } else { 200 };
+        assert_eq!(status(&told(&server, request.as_bytes())), code, "{header}");
     }
 }
 

@@ -144,10 +144,8 @@ fn series_that_do_not_fit_an_answer() {
     text += "+b t=1\r\n:1\r\n+7\r\n+FLUSH\r\n";
     assert_eq!(ask(&server, "resp", text.as_bytes()), "+OK 220001\r\n");
     let told = stored(&server, "a");
-    assert_eq!(
-        (&told["points"], &told["series"]),
-        (&json!(series), &json!(series))
-    );
+    let seen = (&told["points"], &told["series"]);
+    assert_eq!(seen, (&json!(series), &json!(series)));
     let (status, body) = get(&server, "GET /api/stored?metric=a&series=1 HTTP/1.1");
     assert_eq!(status, 413);
     assert_contains(&body, "without series=1");

@@ -35,6 +35,10 @@ fn values_as_bytes_and_as_literals() {
     let (second, micro) = (1000u64.to_be_bytes(), 1u64.to_be_bytes());
     let (not_a_number, large) = (f64::NAN.to_be_bytes(), 1e300f64.to_be_bytes());
     let (long, quoted) = ("longer than a view holds", "'longer than a view holds'");
+    let view = value(StringViewArray::from(vec![long]));
+    let bytes = BinaryArray::from(vec![&b"\0\xab"[..]]);
+    let day = value(Date32Array::from(vec![1]));
+    let nan = Float64Array::from(vec![f64::NAN]);
     /// What was written as bytes and as a literal, and what should have been.
     type Case<'a> = ((Vec<u8>, String), &'a [u8], &'a str);
     let cases: [Case<'_>; 16] = [
@@ -43,32 +47,16 @@ fn values_as_bytes_and_as_literals() {
         (value(UInt32Array::from(vec![7])), &7u64.to_be_bytes(), "7"),
         (value(StringArray::from(vec!["it's"])), b"it's", "'it''s'"),
         (value(StringArray::from(vec![""])), b"", "''"),
-        (
-            value(StringViewArray::from(vec![long])),
-            long.as_bytes(),
-            quoted,
-        ),
-        (
-            value(BinaryArray::from(vec![&b"\0\xab"[..]])),
-            b"\0\xab",
-            "0x00ab",
-        ),
-        (
-            value(Date32Array::from(vec![1])),
-            &[0x80, 0, 0, 1],
-            "2147483649",
-        ),
+        (view, long.as_bytes(), quoted),
+        (value(bytes), b"\0\xab", "0x00ab"),
+        (day, &[0x80, 0, 0, 1], "2147483649"),
         (value(TimestampSecondArray::from(vec![1])), &second, "1000"),
         (value(TimestampMicrosecondArray::from(vec![1])), &micro, "1"),
         (value(time), &time_bytes, "'01:02:03.000004000'"),
         (decimal(-1), &[0, 0, 0, 2, 0xff], "-0.01"),
         (decimal(128), &[0, 0, 0, 2, 0, 0x80], "1.28"),
         (decimal(0), &[0, 0, 0, 2, 0], "0.00"),
-        (
-            value(Float64Array::from(vec![f64::NAN])),
-            &not_a_number,
-            "NaN",
-        ),
+        (value(nan), &not_a_number, "NaN"),
         (value(Float64Array::from(vec![1e300])), &large, "1e300"),
     ];
     for ((cells, text), bytes, literal) in cases {

@@ -162,10 +162,8 @@ fn akumuli_counts_by_metric() {
         let record = ingest("akumuli", sink(), http, points(5000));
         assert_eq!(record.error.is_some(), fails, "{:?}", record.error);
         let verified = record.verification;
-        assert_eq!(
-            (verified.achieved, verified.expected_rows),
-            ("count", Some(10_000))
-        );
+        let seen = (verified.achieved, verified.expected_rows);
+        assert_eq!(seen, ("count", Some(10_000)));
         assert_eq!(verified.rows, if fails { 9_990 } else { 10_000 });
     }
     // Who speaks something else is not verified, and the record says why.

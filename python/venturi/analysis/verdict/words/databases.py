@@ -29,7 +29,7 @@ def engine(seen: Seen, hit: Hit) -> Lines:
     if cpu is None:
         return
     if hit.cause is Cause.ENGINE_BUSY:
-        yield f"it computes ({cpu:.2f} cores): {shares(seen.client.work)}"
+        yield f"it computes ({cpu:.2f} cores): {shares(seen.client.of_threads)}"
         return
     if hit.cause is Cause.ENGINE_ONE_WRITER:
         yield f"all threads together use {cpu:.2f} cores: one writes at a time, the others wait"
@@ -38,7 +38,7 @@ def engine(seen: Seen, hit: Hit) -> Lines:
     held = "for its commits to be on the disk, or for its own locks"
     if disk >= proof.DISK_SEEN:
         held = f"for the disk (busy {percent(disk)}) or for its own locks"
-    computing = min(cpu / threads, 1.0)
+    computing = min(cpu / threads / hit.numbers["occupancy"], 1.0)
     yield f"it computes {percent(computing)} of that time, and waits {percent(1 - computing)}: {held}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from venturi.analysis.cells.series import AMOUNT, PARALLEL, Series, figure
+from venturi.analysis.cells.series import Series, figure
 from venturi.analysis.cells.summary import Cell, rows_a_batch
 from venturi.analysis.statistics.curve import Change, Shape
 from venturi.analysis.verdict.causes import FindingKind
@@ -13,6 +13,7 @@ from venturi.analysis.verdict.types import Finding, Lever, Remedy, Verdict
 from venturi.analysis.words import curves
 from venturi.analysis.words.wording import Nouns, listed, nouns_of
 from venturi.common.units import count, plural
+from venturi.targets.parameters import AMOUNT, PARALLEL
 
 __all__ = ["change", "told", "unmoved"]
 

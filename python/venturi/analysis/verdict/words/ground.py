@@ -106,10 +106,10 @@ def ground(seen: Seen, hit: Hit | None, agreeing: int | None) -> list[Evidence]:
                 f"the {end.name}'s {plural(pool.threads, pool.name.removesuffix('s'))}: "
                 f"busy {percent(pool.busy)}",
             )
-        if end.stages and end.occupancy is not None:
+        if end.stages:
             add(
                 f"{end.name} workers",
-                f"{end.name}: busy {percent(end.occupancy)}"
+                f"{end.name}: busy {percent(min(1.0, sum(end.work.values())))}"
                 + (f" ({shares(end.work)})" if end.work else "")
                 + (f"; {waiting(end.waiting)}" if end.waiting else ""),
             )

@@ -231,9 +231,10 @@ def _slowed(hit: Hit, each: str = "batch") -> str:
 
 
 def _own_work(seen: Seen, hit: Hit) -> Lines:
+    own = {stage: seen.client.of_threads[stage] for stage in own_stages(seen)}
     yield (
         f"the client itself is the narrow place: its workers are busy {percent(hit.numbers['occupancy'])}, "
-        f"most of it with its own work: {shares(own_stages(seen))}{_slowed(hit)}"
+        f"most of it with its own work: {shares(own)}{_slowed(hit)}"
     )
     yield from _waits(seen.server)
 
@@ -242,7 +243,7 @@ def _threads(seen: Seen, hit: Hit) -> Lines:
     yield (
         f"{plural(hit.numbers['threads'], 'client thread')} serve "
         f"{plural(hit.numbers['workers'], nouns_of(seen.cell).stream)} and are busy "
-        f"{percent(hit.numbers['occupancy'])} ({shares(seen.client.work)}) while cores are free"
+        f"{percent(hit.numbers['occupancy'])} ({shares(seen.client.of_threads)}) while cores are free"
     )
     yield from _waits(seen.server)
 
@@ -266,7 +267,7 @@ def _stage(seen: Seen, hit: Hit) -> Lines:
     workers = end.threads or end.workers
     one = "worker is" if workers == 1 else f"{workers:g} workers are" if workers else "workers are"
     verb = "busy" if hit.cause is Cause.STAGE_BUSY else "the busiest,"
-    yield f"the {end.name}'s {one} {verb} {percent(hit.numbers['occupancy'])}: {shares(end.work)}{detail}"
+    yield f"the {end.name}'s {one} {verb} {percent(hit.numbers['occupancy'])}: {shares(end.of_threads)}{detail}"
     busy = hit.numbers["occupancy"] * (workers or 0.0)
     if end.cpu is not None and end.cpu < LITTLE_CPU * busy:
         # A stage lasts from its start to its end, whatever its thread does meanwhile.

@@ -18,7 +18,7 @@ from venturi.plan.typed import only_target, scenario_of
 from venturi.targets.system import is_flight_sql, is_ours, scheme_of
 from venturi.targets.urls import place_of, split_url
 
-__all__ = ["settled"]
+__all__ = ["discover_defaults"]
 
 _STREAMS = "1,2,4"
 _RECORDS = {"operation": "get,put"}
@@ -27,7 +27,7 @@ _MOST = 1_000_000_000
 """Bytes of a flight that is read where the user named none: a trial of it takes seconds."""
 
 
-def settled(given: Mapping[str, Any]) -> tuple[Scenario, list[str], dict[str, str]]:
+def discover_defaults(given: Mapping[str, Any]) -> tuple[Scenario, list[str], dict[str, str]]:
     """The scenario that was typed, what to know of it, and flags that say what was not typed. Of an address
     alone it is a sweep over numbers of streams, of what the server offers. Raises VenturiError."""
     found = scenario_of(given)

@@ -1,4 +1,4 @@
-"""How a run begins: the user's mistakes, the proof of the instrument, the directory, the servers."""
+"""How a run begins: the user's mistakes, the self-test, the directory, the servers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 from venturi.common.beside import beside
 from venturi.common.environment import collect
 from venturi.engine.executor import Executor
-from venturi.measure.endpoints import Endpoints
 from venturi.measure.interrupts import Interrupts
 from venturi.measure.observer import Observer
 from venturi.measure.prove import short
+from venturi.measure.trial_targets import Endpoints
 from venturi.plan.resolved import to_toml
 from venturi.plan.scenario import Scenario
 from venturi.store.directory import RunDirectory
