@@ -142,14 +142,25 @@ def _bootstrap(
 
     values = np.asarray(data, dtype=np.float64)
     # The median of a resample is the value at the median of its positions, which do not depend on the data.
-    lower, upper = _middle_positions(values.size, seed, resamples)
-    low, high = np.quantile((values[lower] + values[upper]) / 2, at)
-    return float(low), float(high)
+    lower, upper, times = _middle_positions(values.size, seed, resamples)
+    middles = (values[lower] + values[upper]) / 2
+    order = middles.argsort()
+    ends = times[order].cumsum()
+
+    def quantile(share: float) -> float:
+        place = share * (resamples - 1)
+        first = int(place)
+        found = ends.searchsorted((first, min(first + 1, resamples - 1)), side="right")
+        below, above = middles[order[found]]
+        return float(below + (above - below) * (place - first))
+
+    return quantile(at[0]), quantile(at[1])
 
 
 @lru_cache(maxsize=64)
-def _middle_positions(n: int, seed: int, resamples: int) -> tuple[Any, Any]:
-    """Positions in sorted data of the two middle values of each resample; where n is odd both are the same.
+def _middle_positions(n: int, seed: int, resamples: int) -> tuple[Any, Any, Any]:
+    """Positions in sorted data of the two middle values of resamples, where n is odd both are the same; and
+    how many resamples have them.
 
     Drawn once for each n: a run of many cells asks for thousands of intervals of equally many repeats.
     """
@@ -163,8 +174,8 @@ def _middle_positions(n: int, seed: int, resamples: int) -> tuple[Any, Any]:
     for done in range(0, resamples, block):
         drawn = generator.integers(0, n, size=(min(block, resamples - done), n), dtype=np.int64)
         parts.append(np.partition(drawn, middle, axis=1)[:, middle])
-    positions = np.concatenate(parts)
-    return positions[:, 0].copy(), positions[:, 1].copy()
+    pairs, times = np.unique(np.concatenate(parts) @ (n, 1), return_counts=True)
+    return *np.divmod(pairs, n), times
 
 
 def ratio_interval(numerator: Interval, denominator: Interval) -> Interval:
