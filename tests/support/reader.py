@@ -1,5 +1,5 @@
-"""Who reads what `venturi show` prints of a run, and computes each number of each sentence from the records and
-the printed tables, as tests/data/texts/sentences.txt says."""
+"""Who reads what `venturi show` prints of a run, and computes each number of each sentence from tables and
+records, as tests/data/texts/sentences.txt says."""
 
 from __future__ import annotations
 
