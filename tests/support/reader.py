@@ -56,7 +56,7 @@ def pattern(rule: str) -> tuple[re.Pattern[str], list[str]]:
             found += rf"(?P<n{len(computed)}>{'.+' if part[1] == '*' else QUANTITY})"
             computed.append(part[1:-1])
         elif part.startswith("<"):
-            words = r"\D+?" if part[1] == "k" else ".+?"
+            words = ".+?" if part[1] in "abcs" else r"\D+?"
             found += f"(?P={part[1]})" if part[1] in seen else f"(?P<{part[1]}>{words})"
             seen.add(part[1])
         else:
@@ -119,6 +119,7 @@ class Reader:
                     printed, value = found[f"n{number}"], eval(how.lstrip("*"), Scope(self, words))
                     each = named(printed) if how[0] == "*" else ()
                     out += [(n, value(w)) for w, n in each] or [(printed, value)]
+                assert computed or self.good(words.get("c", self.place))
             except (AssertionError, LookupError, StopIteration, AttributeError) as error:
                 why += f"; {type(error).__name__}: {error}"
             else:
@@ -264,5 +265,5 @@ def fits(printed: str, value: Value, off: int = 0) -> bool:
     return True
 
 
-HELPERS = {f.__name__: f for f in (at, speed, ranged, median, varying, steady_main, judge, replace)}
-HELPERS |= {"WAITS": WAITS, "PARAMETERS": PARAMETERS}
+HELPERS: dict[str, Any] = {"WAITS": WAITS, "PARAMETERS": PARAMETERS}
+HELPERS |= {f.__name__: f for f in (at, speed, ranged, median, varying, steady_main, judge, replace)}
