@@ -17,6 +17,7 @@ import hypothesis
 import pytest
 
 from support.database import cassandra, mariadb, open_directory, postgres, start_database  # noqa: F401 - fixtures
+from support.draws import draws
 from support.flight import Certificates, ServerProcess, Start, peer_command, serve_command
 from support.needs import require
 from support.records_schema import records_follow_the_schema  # noqa: F401 - a fixture of every module
@@ -40,8 +41,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says how busy the machine is, and nothing of what is tested.
 hypothesis.settings.register_profile(
-    "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
+    "patient", max_examples=draws(100, 4), deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)  # fmt: skip
 hypothesis.settings.load_profile("patient")
 
 

@@ -244,12 +244,6 @@ def test_ranks_as_in_published_tables(n: int, rank: int) -> None:
     assert order_statistic_rank(n, 0.95)[0] == rank
 
 
-def test_interval_is_repeatable_and_ordered() -> None:
-    values = list(np.random.default_rng(3).normal(100, 5, 40))
-    one = median_interval(values)
-    assert one == median_interval(values) and one.low < one.median < one.high
-
-
 @pytest.mark.parametrize("n", [6, 7, 8, 10, 15, 25])
 @pytest.mark.parametrize("shape", ["normal", "skewed", "heavy"])
 def test_interval_covers_the_true_median(n: int, shape: str) -> None:
@@ -262,7 +256,7 @@ def test_interval_covers_the_true_median(n: int, shape: str) -> None:
     trials = draws(1200)
     hits = 0
     for _ in range(trials):
-        found = median_interval(drawn(), resamples=400)
+        found = median_interval(drawn())
         hits += found.low <= 0.0 <= found.high
     # 95 % promised; three standard errors of 1200 trials are 1.9 %.
     assert hits / trials >= 0.95 - 0.019 - slack(trials)

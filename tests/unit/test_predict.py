@@ -224,7 +224,7 @@ def test_each_setting_has_a_prediction(over_links: Path) -> None:
         rate = one["throughput"]
         assert rate["low"] <= truth(way, window=window) <= rate["high"]
         assert one["value"] == "500mbit 40ms" and one["extrapolation"] == 1
-    assert made[0]["law"] == "the link's rate" and made[1]["law"] == "window"
+    assert made[0]["law"] == "the link's rate" and made[1]["law"] == "the window"
     assert "get with link 500mbit 40ms, 4 streams" in made[0]["text"]
 
 
@@ -274,10 +274,10 @@ def test_fit_over_links_leaves_each_out(over_links: Path) -> None:
     found = venturi("fit", over_links, "--over", "link", "--hold-out", "1gbit 20ms,100mbit 10ms")
     assert found.returncode == 0, found.stderr
     text = " ".join(found.stdout.split())
-    assert "get over links, 1 stream" in text and "window:" in text and "in flight at most" in text
+    assert "get over links, 1 stream" in text and "by the window (" in text and "in flight at most" in text
     assert "1gbit 20ms left out: predicted" in text and "50mbit 40ms left out" not in text
     assert "within 10 % of what was measured" in text
-    assert "--window" in text and "round trip on, window is the limit" in text
+    assert "--window" in text and "the window is the limit from" in text
     words = ("fit", over_links, "--over", "link", "--where", "streams == 1", "--format", "json")
     (one,) = json.loads(venturi(*words).stdout)["links"]["fits"]
     assert one["bounds"]["link"]["seen"] and len(one["left_out"]) == len(LINKS)

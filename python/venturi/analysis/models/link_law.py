@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from venturi.analysis.models import tcp
-from venturi.analysis.statistics.intervals import Interval, median_interval
+from venturi.analysis.statistics.intervals import Interval
 from venturi.common.links import WAYS, Link, Way
 
 __all__ = ["BOUNDS", "LinkLaw", "Path", "Setting", "fit", "path"]
@@ -119,51 +119,28 @@ class LinkLaw:
     def _least(self, bounds: Iterable[float]) -> float:
         return 1 / sum(1 / one for one in bounds) if self.setting.waits else min(bounds)
 
-    def start(self, at: Path) -> float:
-        """The part of the rate that a trial's start and end take."""
-        full = self._least(self.bounds(at).values())
-        return 1 - _counted(self.setting, at, full) / full
-
     @cached_property
     def limits(self) -> tuple[str, ...]:
         """The bound that limits each measured path."""
         return tuple(map(self.bound, self.paths))
 
-    def number(self, name: str) -> Interval:
-        """C, e, F (without `per second`) or K: from the links that it limits, with the interval of their
-        median; else the known range, with n = 0."""
-        i = BOUNDS.index(name)
-        implied = [one[i] for one, limit in zip(self._implied, self.limits, strict=True) if limit == name]
-        if not implied:
-            return Interval(self.numbers[i], *self._ranges[i], 0, 0.0)
-        found, number = median_interval(implied), self.numbers[i]
-        return Interval(number, min(found.low, number), max(found.high, number), found.n, found.coverage)
-
     @cached_property
-    def _implied(self) -> list[list[float]]:
-        """The numbers with which each bound alone would limit each measured path."""
-        pairs = zip(self.paths, self.measured, strict=True)
-        return [
-            [_steady(self.setting, at, rate) / f for f in _factors(self.setting, at)] for at, rate in pairs
-        ]
-
-    @cached_property
-    def _ranges(self) -> list[tuple[float, float]]:
+    def ranges(self) -> list[tuple[float, float]]:
         """Where each number is: that of a bound which limited no link is only known to be above them all."""
+        pairs = zip(self.paths, self.measured, strict=True)
+        implied = [[_steady(self.setting, at, r) / f for f in _factors(self.setting, at)] for at, r in pairs]
         out = []
-        for i, (value, factor) in enumerate(_known(self.setting)):
-            number = self.numbers[i]
+        for i, (number, (value, factor)) in enumerate(zip(self.numbers, _known(self.setting), strict=True)):
             if BOUNDS[i] in self.limits:
-                out.append((number, number))
+                factor, least = 1.0, number
             else:
-                least = max(implied[i] for implied in self._implied)
-                known = 0.0 if math.isinf(number) else value / factor
-                out.append((min(number, max(least, known)), number * factor))
+                least = max(*(one[i] for one in implied), 0.0 if math.isinf(number) else value / factor)
+            out.append((min(number, least), number * factor))
         return out
 
     def open(self, at: Path) -> str:
         """The bound that may limit a path though it limited no measured one; empty if there is none."""
-        bounds = self.bounds(at, [low for low, _ in self._ranges])
+        bounds = self.bounds(at, [low for low, _ in self.ranges])
         name = min(BOUNDS, key=lambda name: bounds[name])
         return "" if name in self.limits else name
 
@@ -176,11 +153,8 @@ class LinkLaw:
         for i, (at, rate) in enumerate(pairs):
             others = fit(self.setting, pairs[:i] + pairs[i + 1 :])
             if not others.open(at):
-                out.append((others._kind(at), abs(math.log(rate / others.rate(at)))))
+                out.append(((others.bound(at), at.loss > 0), abs(math.log(rate / others.rate(at)))))
         return out
-
-    def _kind(self, at: Path) -> tuple[str, bool]:
-        return self.bound(at), at.loss > 0
 
     def predict(self, at: Path) -> Interval:
         """The 95 % interval for a new median over a path: Student's t times the root mean square of what the
@@ -188,12 +162,12 @@ class LinkLaw:
         more outside of the measured links, and down to what an unseen bound may be."""
         from scipy.special import stdtrit
 
-        like = [miss for kind, miss in self._misses if kind == self._kind(at)]
+        like = [miss for kind, miss in self._misses if kind == (self.bound(at), at.loss > 0)]
         misses = like if len(like) >= LIKE else [miss for _, miss in self._misses]
         square = sum(miss**2 for miss in (*misses, LEAST_ERROR)) / (len(misses) + 1)
         error = max(LEAST_ERROR, float(stdtrit(len(misses) + 1, 0.975)) * math.sqrt(square))
         off = math.exp(error * (1 + math.log(self.outside(at))))
-        low, high = (self.rate(at, numbers) for numbers in zip(*self._ranges, strict=True))
+        low, high = (self.rate(at, numbers) for numbers in zip(*self.ranges, strict=True))
         return Interval(self.rate(at), low / off, high * off, len(self.paths), 0.95)
 
     def outside(self, at: Path) -> float:

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from venturi.analysis.models import fit_words, over_links
-from venturi.analysis.models.link_law import BOUNDS, LinkLaw, Path
+from venturi.analysis.models.link_law import BOUNDS, LinkLaw
 from venturi.analysis.models.over_links import Crossing, LinkFit
 from venturi.analysis.statistics.intervals import Interval
 from venturi.common.links import Link
 from venturi.common.suffixes import format_duration
 from venturi.common.units import Quantity, significant
 
-__all__ = ["crossing", "doubt", "head", "left_out", "others", "sentences", "short", "stands_on", "value"]
+__all__ = ["crossing", "head", "left_out", "others", "sentences", "short", "value"]
 
 CROSSINGS = "over links: which setting is faster where"
 """Above the crossings."""
 NAMED = 4
 """So many links are named, of more only their number."""
-NEAR = 1.1
-"""Two bounds so near each other are both named."""
-STARTS = 0.1
-"""What TCP's start must take of a rate to be named."""
 _UNITS = {"delay": "ms", "rate": "Mbit/s", "loss": "%"}
 
 
@@ -44,126 +39,65 @@ def value(along: str, at: float) -> str:
     return f"{significant(at)} {_UNITS[along]}"
 
 
-def _flight(one: LinkFit) -> str:
-    """A window that somebody set, TCP's own, or batches that wait."""
-    held = over_links.held_by(one.cells[0])
-    return {"answers": "waiting for answers", "tcp": "TCP's window"}.get(held, held.replace("_", " "))
-
-
-def _named(one: LinkFit, bound: str) -> str:
-    names = {"ends": "the ends' own rate", "link": "the link's rate", "flight": _flight(one)}
-    return names.get(bound, bound)
-
-
-def stands_on(one: LinkFit, at: Path) -> str:
-    """The bound that a prediction stands on: `the link's rate`, `window and the link's rate`."""
-    assert one.law is not None
-    bounds = one.law.bounds(at)
-    near = NEAR * min(bounds.values())
-    text = " and ".join(_named(one, n) for n in sorted(BOUNDS, key=lambda n: bounds[n]) if bounds[n] <= near)
-    return f"{text}, less TCP's start" if one.law.start(at) >= STARTS else text
-
-
-def doubt(one: LinkFit, at: Path) -> str:
-    """What is against a prediction; empty if nothing is."""
-    assert one.law is not None
-    if at.loss and not any(other.loss for other in one.law.paths):
-        return "no measured link loses packets"
-    unseen = one.law.open(at)
-    return f"no measured link was limited by {_named(one, unseen)}" if unseen else ""
-
-
-def _limits(one: LinkFit) -> str:
-    """`8 of 11 links are limited by the link's rate, 2 by window (1gbit 20ms, 1gbit 80ms)`."""
-    links: dict[str, list[str]] = {}
+def _limits(one: LinkFit, law: LinkLaw) -> str:
+    """`2 of 3 links are limited by the link's rate (0.98 payload bytes per byte that it carries), 1 by window
+    (948 kB in flight): 1gbit 20ms`."""
+    texts: dict[str, list[str]] = {}
     for text, bound in one.limited_by.items():
-        links.setdefault(bound, []).append(text)
+        texts.setdefault(bound, []).append(text)
     parts = []
-    for bound, texts in sorted(links.items(), key=lambda item: -len(item[1])):
-        shown = f" ({', '.join(texts)})" if len(texts) <= NAMED else ""
-        parts.append((len(texts), f"limited by {_named(one, bound)}{shown}"))
-    (count, first), *rest = parts
-    more = "".join(f", {n} {text.removeprefix('limited ')}" for n, text in rest)
-    return f"{count} of {len(one.links)} links are {first}{more}"
+    for bound, some in sorted(texts.items(), key=lambda item: -len(item[1])):
+        count = f"{len(some)} of {len(one.links)} links are limited" if not parts else f"{len(some)}"
+        shown = f": {', '.join(some)}" if len(some) <= NAMED else ""
+        parts.append(f"{count} by {one.named(bound)} ({_number(one, law, bound)}){shown}")
+    return "; ".join(parts)
 
 
-def _numbers(one: LinkFit) -> list[str]:
-    """The number of each bound that limits a measured link."""
-    law = one.law
-    assert law is not None
-    found = {name: law.number(name) for name in BOUNDS if name in law.limits}
-    out = []
-    if "ends" in found:
-        out.append(f"the ends alone do {found['ends'].quantity(one.unit)}")
-    if "link" in found:
-        what = "payload bytes" if one.unit == "B/s" else one.unit.removesuffix("/s")
-        out.append(f"a byte that the link carries has {fit_words.plain_number(found['link'])} {what}")
-    if "flight" in found and over_links.held_by(one.cells[0]) == "answers":
-        whole, flight = law.setting.flight, found["flight"]
-        trips = replace(
-            flight, median=whole / flight.median, low=whole / flight.high, high=whole / flight.low
-        )
-        out.append(f"a batch waits {fit_words.plain_number(trips)} round trips for its answer")
-    elif "flight" in found:
-        most = found["flight"].quantity(one.unit.removesuffix("/s"))
-        out.append(f"{_flight(one)}: {most} in flight at most")
-    if "losses" in found:
-        law_of = {"reno": "Mathis's rate", "cubic": "CUBIC's rate (RFC 9438)"}[law.setting.control or ""]
-        out.append(f"losses: {fit_words.plain_number(found['losses'])} of {law_of}")
-    return out
+def _number(one: LinkFit, law: LinkLaw, bound: str) -> str:
+    number, amount = law.numbers[BOUNDS.index(bound)], one.unit.removesuffix("/s")
+    if bound == "ends":
+        return str(Quantity(number, unit=one.unit))
+    if bound == "link":
+        what = "payload bytes" if amount == "B" else amount
+        return f"{significant(number)} {what} per byte that it carries"
+    if bound == "losses":
+        return f"{significant(number)} of {'Mathis' if law.setting.control == 'reno' else 'CUBIC'}'s rate"
+    if over_links.held_by(one.cells[0]) == "answers":
+        return f"{significant(law.setting.flight / number)} round trips per batch"
+    return f"{Quantity(number, unit=amount)} in flight at most"
 
 
-def _knees(one: LinkFit) -> list[str]:
-    """From which round trip on what is in flight limits the fastest measured link, and what to do."""
-    law, cell = one.law, one.cells[0]
-    rates = [link for link in one.links.values() if not any(link.loss)]
-    if law is None or not rates or "flight" not in law.limits:
+def _window(one: LinkFit, law: LinkLaw) -> list[str]:
+    """The round trip from which on what is in flight limits the fastest measured link; the window to set."""
+    calm = [link for link in one.links.values() if not any(link.loss)]
+    if not calm or "flight" not in law.limits:
         return []
-    link = max(rates, key=lambda found: over_links.attributes(found, one.way)["rate"] or math.inf)
-    bounds, flight = law.bounds(one.path(link)), law.number("flight")
-    least = min(bounds["ends"], bounds["link"])
+    link = max(calm, key=lambda found: over_links.attributes(found, one.way)["rate"] or math.inf)
+    bounds, flight = law.bounds(one.path(link)), law.numbers[BOUNDS.index("flight")]
+    least, longest = min(bounds["ends"], bounds["link"]), max(other.trip for other in law.paths)
+    held = over_links.held_by(one.cells[0])
+    size = one.cells[0].parameters.get(held)
     if math.isinf(least):
         return []
     shown = "a link without a rate" if link.rate is None else Link(rate=link.rate).text
-    low, middle, high = (_trip(f / least) for f in (flight.low, flight.median, flight.high))
-    said = f"over {shown}, from {middle} [{low}..{high}] round trip on, {_flight(one)} is the limit"
-    held = over_links.held_by(cell)
-    window = cell.parameters.get(held)
-    if not isinstance(window, int):
-        return [said]
-    knee = flight.median / least
-    longest = max(max(other.round_trip_ns for other in one.links.values()) / 1e9, 2 * knee)
-    # A wider one than TCP's own holds nothing back.
-    most = over_links.TCP_FLIGHT / over_links.WINDOW_USED
-    more: float = window
-    while more * knee < window * longest and more < most:
-        more *= 2
-    moved, option = _trip(knee * min(more, most) / window), f"--{held.replace('_', '-')}"
-    if more < most:
-        return [f"{said}; {option} {_window(int(more))} moves that to {moved}"]
-    return [
-        f"{said}; {option} none moves that to some {moved}, where TCP's own window holds back "
-        f"(sysctl net.ipv4.{'tcp_rmem' if held == 'window' else 'tcp_wmem'})"
-    ]
-
-
-def _trip(seconds: float) -> str:
-    return format_duration(round(seconds * 1e9))
-
-
-def _window(size: int) -> str:
-    """As an option has it: `8Mi`."""
-    for suffix, unit in (("Mi", 1 << 20), ("Ki", 1 << 10)):
-        if size % unit == 0:
-            return f"{size // unit}{suffix}"
-    return str(size)
+    trip = format_duration(round(flight / least * 1e9))
+    text = f"over {shown}, {one.named('flight')} is the limit from {trip} round trip on"
+    if not isinstance(size, int):
+        return [text]
+    option, needed = f"--{held.replace('_', '-')}", size * max(2.0, longest * least / flight)
+    if needed < over_links.TCP_FLIGHT / over_links.WINDOW_USED:
+        return [f"{text}; {option} {math.ceil(needed / 1024)}Ki is enough for all measured links"]
+    setting = f"sysctl net.ipv4.tcp_{'r' if held == 'window' else 'w'}mem"
+    return [f"{text}; set {option} none, beyond which TCP's own window is the limit ({setting})"]
 
 
 def sentences(one: LinkFit) -> list[str]:
-    """What limits each link, the law's numbers, and what to do; or why there is no law."""
+    """What limits each link, and what to do; or why there is no law."""
     if one.law is None:
         return [f"no law: {one.refused}"]
-    return [_limits(one), *_numbers(one), *_knees(one)]
+    unseen = [one.named(name) for name in BOUNDS if name not in one.law.limits]
+    missing = [f"no measured link was limited by {', '.join(unseen)}"] if unseen else []
+    return [_limits(one, one.law), *_window(one, one.law), *missing]
 
 
 def left_out(one: LinkFit, text: str, measured: float, found: Interval | None) -> str:
@@ -214,9 +148,8 @@ def document(
     """For machines, in base units; an infinite number is null. `held`: how links that were left out came out,
     by the place in `made`."""
 
-    def number(law: LinkLaw, name: str) -> dict[str, Any]:
-        found = law.number(name)
-        values = {"value": found.median, "low": found.low, "high": found.high}
+    def number(law: LinkLaw, i: int, name: str) -> dict[str, Any]:
+        values = dict(zip(("value", "low", "high"), (law.numbers[i], *law.ranges[i]), strict=True))
         finite = {k: v if math.isfinite(v) else None for k, v in values.items()}
         return finite | {"seen": name in law.limits}
 
@@ -229,10 +162,10 @@ def document(
             "limited_by": one.limited_by,
             "refused": one.refused or None,
             "sentences": sentences(one),
-            "left_out": held.get(i, []),
+            "left_out": held.get(place, []),
         }
-        | ({} if one.law is None else {"bounds": {name: number(one.law, name) for name in BOUNDS}})
-        for i, one in enumerate(made)
+        | ({} if one.law is None else {"bounds": {n: number(one.law, i, n) for i, n in enumerate(BOUNDS)}})
+        for place, one in enumerate(made)
     ]
     crossings = [
         {

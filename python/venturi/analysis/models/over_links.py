@@ -72,20 +72,22 @@ class LinkFit:
     unit: str
 
     @cached_property
-    def _made(self) -> tuple[LinkLaw | None, str, str]:
-        try:
-            return _fitted(self.cells, self.unit), "", ""
-        except Refused as reason:
-            return None, str(reason), reason.hint
+    def _made(self) -> LinkLaw | Refused:
+        if len(self.links) < LEAST_LINKS:
+            return Refused(f"only {len(self.links)} links were measured, {LEAST_LINKS} are needed", MORE)
+        if any(cell.parameters.get("rate") for cell in self.cells):
+            return Refused("an open loop's rate is its schedule's", "measure without --rate")
+        observed = [(_path(c, links.parse(_text(c))), median(_rates(c, self.unit))) for c in self.cells]
+        return link_law.fit(_setting(self.cells, self.unit), observed)
 
     @property
     def law(self) -> LinkLaw | None:
-        return self._made[0]
+        return self._made if isinstance(self._made, LinkLaw) else None
 
     @property
     def refused(self) -> str:
-        """Why there is none."""
-        return self._made[1]
+        """Why there is no law."""
+        return "" if isinstance(self._made, LinkLaw) else str(self._made)
 
     def path(self, link: Link, cross: float | None = None) -> Path:
         """`cross`: percent of the rate that others take; as measured where it is not said."""
@@ -112,33 +114,42 @@ class LinkFit:
         law = self.law
         return {} if law is None else {t: law.bound(self.path(one)) for t, one in self.links.items()}
 
+    def named(self, bound: str) -> str:
+        """A bound in words."""
+        held = held_by(self.cells[0])
+        flight = {"answers": "waiting for answers", "tcp": "TCP's window"}.get(held, f"the {held}")
+        return {
+            "ends": "the ends' own rate",
+            "link": "the link's rate",
+            "flight": flight.replace("_", " "),
+        }.get(bound, bound)
+
+    def doubt(self, at: Path) -> str:
+        """What is against a prediction; empty if nothing is."""
+        unseen = "" if self.law is None else self.law.open(at)
+        return f"no measured link was limited by {self.named(unseen)}" if unseen else ""
+
     def predict(self, link: Link, cross: float | None) -> Interval:
         """For a new median. Raises Refused if the measured links are inconclusive."""
-        if self.law is None:
-            raise Refused(self.refused, self._made[2])
+        if isinstance(self._made, Refused):
+            raise self._made
         # A link that names none has the host's.
-        named = {one.control for one in self.links.values()} | {self.control}
-        if link.control not in named:
-            raise Refused(
-                f"no link was measured with {link.control or 'the congestion control of this host'}",
-                "measure four links and more with it",
-            )
+        if link.control not in {one.control for one in self.links.values()} | {self.control}:
+            name = link.control or "the congestion control of this host"
+            raise Refused(f"no link was measured with {name}", "measure four links and more with it")
         at = self.path(link, cross)
-        if at.loss and self.control not in LOSS_BASED and not any(one.loss for one in self.law.paths):
-            rates = [one.rate for one in self.links.values() if one.rate is not None]
-            near = link.rate if link.rate in rates or not rates else max(rates)
+        if at.loss and self.control not in LOSS_BASED and not any(one.loss for one in self._made.paths):
             raise Refused(
                 "no link with losses was measured, and no law is known of them for this congestion control",
-                f"measure one: --link '{replace(link, rate=near).text}'",
+                f"measure one: --link '{link.text}'",
             )
-        found = self.law.predict(at)
+        found = self._made.predict(at)
         if found.high > WIDEST * found.low:
-            unseen = self.law.open(at)
-            why = f"none of them shows {_OPEN[unseen]}" if unseen else "they lie too far from the law"
-            bare = unseen == "ends" and all(one.rate is not None for one in self.links.values())
+            bare = self._made.open(at) == "ends" and all(one.rate for one in self.links.values())
             raise Refused(
                 f"from the {len(self.links)} measured links it may be "
-                f"{Quantity(found.low, unit=self.unit)} to {Quantity(found.high, unit=self.unit)}; {why}",
+                f"{Quantity(found.low, unit=self.unit)} to {Quantity(found.high, unit=self.unit)}; "
+                f"{self.doubt(at) or 'they are too far from the law'}",
                 f"a link that would decide: --link {'unshaped' if bare else repr(link.text)}",
             )
         return found
@@ -161,14 +172,6 @@ class LinkFit:
             except Refused:
                 found = None
             yield text, median(rates), found
-
-
-_OPEN = {
-    "ends": "what the ends themselves do",
-    "link": "what goes through the link",
-    "flight": "how much may be in flight",
-    "losses": "what losses do",
-}
 
 
 def _text(cell: Cell) -> str:
@@ -219,23 +222,6 @@ def _rates(cell: Cell, unit: str) -> list[float]:
         return figures.throughput(record) if unit == "B/s" else figures.per_second(record, "rows")
 
     return [rate for record in cell.records if (rate := one(record))]
-
-
-def _fitted(cells: Sequence[Cell], unit: str) -> LinkLaw:
-    texts = list(dict.fromkeys(map(_text, cells)))
-    if len(texts) < LEAST_LINKS:
-        raise Refused(
-            f"only {len(texts)} links were measured, {LEAST_LINKS} are needed",
-            MORE,
-        )
-    if any(cell.parameters.get("rate") for cell in cells):
-        raise Refused("an open loop's rate is its schedule's", "measure without --rate")
-    observed = [
-        (_path(cell, links.parse(_text(cell))), median(rates))
-        for cell in cells
-        if (rates := _rates(cell, unit))
-    ]
-    return link_law.fit(_setting(cells, unit), observed)
 
 
 def _path(cell: Cell, link: Link, cross: float | None = None) -> Path:

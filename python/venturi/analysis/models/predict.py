@@ -14,7 +14,7 @@ from typing import Any
 
 from venturi.analysis.cells import summary
 from venturi.analysis.cells.summary import Cell
-from venturi.analysis.models import fit_words, fits, link_words, over_links
+from venturi.analysis.models import fit_words, fits, over_links
 from venturi.analysis.models.fits import AxisFit, SizeFit
 from venturi.common import links
 from venturi.common.errors import VenturiError
@@ -252,12 +252,12 @@ def _over_links(
                 over_links.AXIS,
                 text,
                 found.quantity(one.unit),
-                link_words.stands_on(one, at),
+                one.named(law.bound(at)),
                 f"{len(one.links)} links; {sum(m.good for m in one.cells)} trials",
                 tuple(one.links),
                 repeats,
                 law.outside(at),
-                link_words.doubt(one, at),
+                one.doubt(at),
                 {},
                 dict(one.cells[0].parameters) | {over_links.AXIS: text} | taken,
                 one.where | taken,

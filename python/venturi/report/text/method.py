@@ -24,10 +24,9 @@ NOTES = (
     ),
     (
         "median, 95 % interval",
-        "Median over the good trials, warm-ups left out. From 6 repeats on a bootstrap interval, "
-        "never narrower than the order-statistic interval that covers 95 % for any distribution; below 6 "
-        "the range, which "
-        "covers 93.75 % (5 repeats), 87.5 % (4), 75 % (3).",
+        "Median over the good trials, warm-ups left out. From 6 repeats on the interval "
+        "between two of them that covers 95 % for any distribution; below 6 the range, which covers "
+        "93.75 % (5 repeats), 87.5 % (4), 75 % (3).",
     ),
     (
         "limit",

@@ -106,6 +106,20 @@ fn who_cannot_count_is_said() {
     assert!(refusing("<html>").contains("<html>"));
     assert!(refusing(r#"{"error": "unauthorized access"}"#).contains("unauthorized"));
     assert!(refusing(r#"{"results": [{"series": [{}]}]}"#).contains("series"));
+    // One question decides: a second one would be in vain for as long again.
+    let asked = Arc::new(AtomicU64::new(0));
+    let questions = asked.clone();
+    let silent = server(move |socket| {
+        asked.fetch_add(1, Relaxed);
+        std::mem::forget(socket);
+    });
+    let more = with(points(500), json!({"timeout_ns": 1_000_000_000}));
+    let note = ingest("influx", sink(), silent, more)
+        .verification
+        .note
+        .unwrap();
+    assert_contains(&note, "does not answer");
+    assert_eq!(questions.load(Relaxed), 1);
     // Others that take these lines.
     let record = counted(web(|_| pong("X-Influxdb-Version: 1.8.0")));
     let note = record.verification.note.unwrap();
