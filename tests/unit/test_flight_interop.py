@@ -390,7 +390,7 @@ def test_rare_types_both_ways(pyarrow_server: ServerProcess, tmp_path: Path, nam
     assert succeeded(run_trial(target))["counts"]["rows"] == rows
 
 
-def test_put_acknowledged_batch_by_batch(pyarrow_server: ServerProcess) -> None:
+def test_put_acknowledged_batch_by_batch_or_refused(pyarrow_server: ServerProcess) -> None:
     target = f"flight://{pyarrow_server.address}/put/acknowledged"
     record = succeeded(run_trial(target, "put", rows_per_stream=5000, options={"ack": "batch"}))
     assert record["latency"]["service"]["count"] == 5
@@ -398,9 +398,6 @@ def test_put_acknowledged_batch_by_batch(pyarrow_server: ServerProcess) -> None:
         (answer,) = client.do_action("puts")
     puts = json.loads(answer.body.to_pybytes())
     assert {"name": "put/acknowledged", "rows": 5000, "acknowledged": 5} in puts
-
-
-def test_refused_put_is_the_servers_error(pyarrow_server: ServerProcess) -> None:
     target = f"flight://{pyarrow_server.address}/refuses"
     assert "read-only" in failed(run_trial(target, "put", rows_per_stream=1_000_000), "server")
 
@@ -428,14 +425,12 @@ def test_tls_and_client_certificate(certificates: Certificates) -> None:
         failed(run_trial(f"flight+tls://{address}/mixed", options={"tls_ca": str(certificates.ca)}), "tls")
 
 
-def test_tls_client_to_a_plain_server(pyarrow_server: ServerProcess) -> None:
-    target = f"flight+tls://{pyarrow_server.address}/mixed"
-    failed(run_trial(target, options={"tls_insecure": True}), "tls")
-
-
-def test_log_in_and_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"PASSWORD": "s3cret", "TOKEN": "issued-token", "WRONG": "guessed"}.items():
+def test_log_in_token_and_headers(pyarrow_server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets = {"PASSWORD": "s3cret", "TOKEN": "issued-token", "WRONG": "guessed", "TENANT": "blue"}
+    for name, value in secrets.items():
         monkeypatch.setenv(name, value)
+    plain = f"flight+tls://{pyarrow_server.address}/mixed"
+    failed(run_trial(plain, options={"tls_insecure": True}), "tls")
     with peer("--user", "ada", "--password", "s3cret") as address:
         # Basic, and then the token that the server has issued.
         options = {"user": "ada", "password_env": "PASSWORD"}
@@ -449,10 +444,6 @@ def test_log_in_and_token(monkeypatch: pytest.MonkeyPatch) -> None:
         wrongs: list[dict[str, str]] = [{}, {"token_env": "WRONG"}, {"user": "ada", "password_env": "WRONG"}]
         for wrong in wrongs:
             failed(run_trial(target, options=wrong), "auth")
-
-
-def test_headers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TENANT", "blue")
     with peer("--header", "x-tenant=blue") as address:
         target = f"flight://{address}/mixed"
         succeeded(run_trial(target, options={"headers": {"x-tenant": "blue"}}))
