@@ -45,7 +45,7 @@ def _limits(one: LinkFit, law: LinkLaw) -> str:
     texts: dict[str, list[str]] = {}
     for text, bound in one.limited_by.items():
         texts.setdefault(bound, []).append(text)
-    parts = []
+    parts: list[str] = []
     for bound, some in sorted(texts.items(), key=lambda item: -len(item[1])):
         count = f"{len(some)} of {len(one.links)} links are limited" if not parts else f"{len(some)}"
         shown = f": {', '.join(some)}" if len(some) <= NAMED else ""
