@@ -145,7 +145,7 @@ class LinkLaw:
         return "" if name in self.limits else name
 
     @cached_property
-    def _misses(self) -> list[tuple[tuple[str, bool], float]]:
+    def misses(self) -> list[tuple[tuple[str, bool], float]]:
         """How each link is limited, and |log(measured / predicted)|, predicted from the other links; without
         those that the others leave open."""
         out = []
@@ -162,8 +162,8 @@ class LinkLaw:
         more outside of the measured links, and down to what an unseen bound may be."""
         from scipy.special import stdtrit
 
-        like = [miss for kind, miss in self._misses if kind == (self.bound(at), at.loss > 0)]
-        misses = like if len(like) >= LIKE else [miss for _, miss in self._misses]
+        like = [miss for kind, miss in self.misses if kind == (self.bound(at), at.loss > 0)]
+        misses = like if len(like) >= LIKE else [miss for _, miss in self.misses]
         square = sum(miss**2 for miss in (*misses, LEAST_ERROR)) / (len(misses) + 1)
         error = max(LEAST_ERROR, float(stdtrit(len(misses) + 1, 0.975)) * math.sqrt(square))
         off = math.exp(error * (1 + math.log(self.outside(at))))
