@@ -168,6 +168,10 @@ def test_what_no_link_shows_is_refused_with_a_link_that_would_decide() -> None:
         with pytest.raises(over_links.Refused, match=why) as refused:
             slow.predict(links.parse(text), 0.0)
         assert ("--link" in refused.value.hint) == ("cubic" not in text)
+    # More was in flight than the window is known to let through: nothing says how much more.
+    wide, _ = fitted(cells(LINKS[:8], more={"window": WINDOW // 16}, window=1e12))
+    with pytest.raises(over_links.Refused, match="MB/s or more; no measured link was limited by the ends"):
+        wide.predict(links.parse("unshaped"), 0.0)
     few = made(cells(LINKS[:3]))[0]
     assert few.law is None and few.refused == "only 3 links were measured, 4 are needed"
     assert few.limited_by == {} and link_words.sentences(few) == [f"no law: {few.refused}"]

@@ -227,7 +227,7 @@ def _factors(setting: Setting, at: Path) -> tuple[float, ...]:
 
 def _counted(setting: Setting, at: Path, full: float) -> float:
     """The rate over a whole trial of connections that come to carry `full`."""
-    if not setting.starts:
+    if not setting.starts or math.isinf(full):
         return full
     first = tcp.FIRST_PACKETS * at.segment * setting.streams
     doublings = max(0.0, math.log2(full / setting.per_byte * at.trip / first))
