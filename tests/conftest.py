@@ -17,6 +17,7 @@ import hypothesis
 import pytest
 
 from support.database import cassandra, mariadb, open_directory, postgres, start_database  # noqa: F401 - fixtures
+from support.draws import draws
 from support.flight import Certificates, ServerProcess, Start, peer_command, serve_command
 from support.needs import require
 from support.records_schema import records_follow_the_schema  # noqa: F401 - a fixture of every module
@@ -24,6 +25,7 @@ from support.records_schema import records_follow_the_schema  # noqa: F401 - a f
 SHARED = ("cassandra", "postgres", "mariadb", "engine", "clickhouse")
 """Fixtures that are servers: one worker runs all tests with one of them."""
 LONG = (
+    *("duckdb", "test_compare", "test_interrupts", "test_report_files", "test_mistakes", "test_upsert_run"),
     *("spark", "test_spark_cluster", "test_links_run", "test_spark_placement", "cassandra"),
     *("test_serve_databases", "test_cluster_up", "test_cluster_ray", "test_builtin_scenarios"),
     *("test_cluster_faults", "test_cluster_slurm", "test_cluster_remote", "test_links_servers"),
@@ -40,8 +42,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says how busy the machine is, and nothing of what is tested.
 hypothesis.settings.register_profile(
-    "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
+    "patient", max_examples=draws(100, 4), deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)  # fmt: skip
 hypothesis.settings.load_profile("patient")
 
 

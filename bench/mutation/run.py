@@ -30,13 +30,9 @@ def arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--only", nargs="+", metavar="NAME", help="faults whose names begin with one of these")
     add("--check", action="store_true", help="only whether the faults still fit the tree")
-    add("--no-prove", action="store_true", help="the tests alone")
     add("--no-tests", action="store_true", help="`venturi prove` alone")
-    add("--all", action="store_true", help="the tests also of what `venturi prove` sees")
     add("--resume", type=Path, metavar="FILE", help="go on with the lines of an earlier run of this commit")
     options = parser.parse_args()
-    if options.no_prove and options.no_tests:
-        parser.error("--no-prove and --no-tests leave nothing to run")
     if options.resume is not None:
         options.output = options.resume
     return options
@@ -62,18 +58,17 @@ def twice(run: Callable[[], Ended]) -> tuple[bool, Ended]:
 
 
 def baseline(tree: Tree, found: Sequence[Fault], options: argparse.Namespace) -> set[Step]:
-    """Without a fault, everything must pass: raises Broken if a proof fails. Returns the steps of tests that
-    fail, perhaps because a server is missing; their failures would prove nothing."""
+    """Without a fault, everything must pass: raises Broken if a self-test fails. Returns the steps of tests
+    that fail, perhaps because a server is missing; their failures would prove nothing."""
     built = tree.build()
     if not built.good:
         raise Broken(f"the tree does not build:\n{built.output}")
-    if not options.no_prove:
-        for target in dict.fromkeys(target for fault in found for target in faults.targets(fault)):
-            for _ in range(BASELINES):
-                proved = tree.prove(target)
-                if not proved.good:
-                    wrong = ", ".join(proved.proofs("failed")) or proved.output
-                    raise Broken(f"`venturi prove {target}` fails without a fault: {wrong}")
+    for target in dict.fromkeys(target for fault in found for target in faults.targets(fault)):
+        for _ in range(BASELINES):
+            proved = tree.prove(target)
+            if not proved.good:
+                wrong = ", ".join(proved.proofs("failed")) or proved.output
+                raise Broken(f"`venturi prove {target}` fails without a fault: {wrong}")
     if options.no_tests:
         return set()
     wanted = dict.fromkeys(step for fault in found for step in faults.steps(fault))
@@ -89,14 +84,11 @@ def one(tree: Tree, fault: Fault, failing: set[Step], options: argparse.Namespac
             built = tree.build()
             if not built.good:
                 return line | {"error": f"does not compile: {built.last}"}
-        if not options.no_prove:
-            line |= {"prove": False, "proofs": []}
-            for target in faults.targets(fault):
-                fails, proved = twice(lambda target=target: tree.prove(target))
-                if fails:
-                    line |= {"prove": True, "proofs": proved.proofs("failed") or [proved.last[:200]]}
-                    break
-        if options.no_tests or (line.get("prove") and not options.all):
+        for target in faults.targets(fault):
+            fails, proved = twice(lambda target=target: tree.prove(target))
+            if fails:
+                return line | {"prove": True, "proofs": proved.proofs("failed") or [proved.last[:200]]}
+        if options.no_tests:
             return line
         line["tests"] = False
         for step in faults.steps(fault):
@@ -147,7 +139,7 @@ def page(source: Path) -> Page:
     seen = [line for line in whole if line.get("prove") or line.get("tests")]
     judged = []
     meant = [line for line in whole if known[line["fault"]].unseen is None]
-    if any("prove" in line for line in meant):
+    if meant:
         share = sum(line in proved for line in meant) / len(meant)
         judged.append(goals.exact("faults meant for `venturi prove` that it sees", share, LEAST_PROVED))
     if any("tests" in line for line in whole):
@@ -155,7 +147,7 @@ def page(source: Path) -> Page:
     body = ["| fault | what it breaks | seen by | why not by prove |", "|---|---|---|---|"]
     for line in whole:
         fault = known[line["fault"]]
-        reason = fault.unseen or ("" if line in proved or "prove" not in line else "**it should**")
+        reason = fault.unseen or ("" if line in proved else "**it should**")
         body.append(f"| {fault.name} | {fault.breaks} | {outcome(line)} | {reason} |")
     failing = sorted({step for line in lines if line["kind"] == "baseline" for step in line["failing"]})
     return Page(

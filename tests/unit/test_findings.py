@@ -86,12 +86,6 @@ def test_what_failed_in_every_trial_is_no_verdicts_proposal() -> None:
     assert not any("--streams 4" in t for v in verdicts(cells, ENVIRONMENT).values() for t in v.next)
 
 
-def test_the_verdict_is_the_knees() -> None:
-    all_of_them, cells = found(*(trials(**one) for one in CASES["flat"]["sweeps"]))
-    knee = next(c for c in cells if c.parameters["streams"] == 4)
-    assert verdicts(cells, ENVIRONMENT)[knee.name].sentence in all_of_them[0].sentence
-
-
 def test_axes_operations_and_imported_runs(tmp_path: Any) -> None:
     assert load(make_run(tmp_path / "one", matrix(operations=["get"], streams=[2]))).findings == []
     titles = [f.title for f in load(make_run(tmp_path / "run")).findings]

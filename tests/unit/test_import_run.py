@@ -15,7 +15,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from support.golden import kept, known
@@ -182,6 +182,7 @@ def test_every_command_takes_an_imported_run(name: str, tmp_path: Path) -> None:
         "SUMMARY STATS ═══\n" + " " * 20 + "a " * LONG,
         "Akumuli write throughput was above 1 million elements/second 4-core A" + "a " * LONG,
     ],
+    ids=["spaces", "words", "brackets", "summary", "sentence"],  # a worker sends what a test is called
 )
 def test_long_lines_come_to_an_end(text: str) -> None:
     """Quadratic patterns would take hours for them."""
@@ -213,7 +214,6 @@ def _mangled(text: str, start: float, cut: int, insert: str) -> str:
 
 
 @pytest.mark.parametrize("format", list(formats.FORMATS))
-@settings(max_examples=60, deadline=None)
 @given(text=TEXTS)
 def test_garbage_raises_nothing_but_errors_for_users(format: str, text: str) -> None:
     module = formats.FORMATS[format]

@@ -62,7 +62,7 @@ def test_margins_of_parameters_and_predictions_cover_the_truth() -> None:
     rng = np.random.default_rng(2)
     parameters, inside, beyond = [], [], []
     for name, p in CASES:
-        for _ in range(draws(25, 8)):
+        for _ in range(draws(25, 12)):
             fitted = scaling.fit(drawn(rng, name, p), resamples=300)
             if fitted.chosen.name == name:
                 parameters += [i.low <= p[k] <= i.high for k, i in fitted.intervals.items()]

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import random
 import socket
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,21 +51,10 @@ def _scaled(place: str, name: str, by: float = 1.0, more: float = 0) -> Break:
     """One number of each record, multiplied and moved."""
 
     def change(record: Record, of: Any, plan: Any) -> None:
-        record[place][name] = int(record[place][name] * by + more)
+        if record[place]:
+            record[place][name] = int(record[place][name] * by + more)
 
     return change
-
-
-def _batch_lost(record: Record, of: Any, plan: Any) -> None:
-    for one in (record["counts"], record["streams"][-1]):
-        one["payload_bytes"] -= one["payload_bytes"] // one["batches"]
-        one["batches"] -= 1
-        one["rows"] -= of["rows_per_batch"]
-
-
-def _slot_skipped(record: Record, of: Any, plan: Any) -> None:
-    if record["schedule"]:
-        record["schedule"]["intended"] -= 1
 
 
 def _order_matters(record: Record, of: Any, plan: Plan | None) -> None:
@@ -94,8 +82,8 @@ def _well(record: Record, of: Any, plan: Any) -> None:
     ("name", "change", "whats"),
     [
         (ProofName.RATE, _scaled("times", "interval_ns", by=1 / 1.02), {CheckKind.BYTES_RATE}),
-        (ProofName.RATE, _batch_lost, {CheckKind.BATCHES}),
-        (ProofName.RATE, _slot_skipped, {CheckKind.SCHEDULE}),
+        (ProofName.RATE, _scaled("counts", "batches", more=-1), {CheckKind.BATCHES}),
+        (ProofName.RATE, _scaled("schedule", "intended", more=-1), {CheckKind.SCHEDULE}),
         (ProofName.RATE, _scaled("counts", "wire_bytes", by=0.5), {CheckKind.WIRE}),
         (ProofName.RATE, _scaled("counts", "wire_bytes", by=2), {CheckKind.WIRE}),
         (ProofName.RATE, _scaled("times", "started_unix_ns", more=-(10**9)), {CheckKind.CLOCK}),
@@ -204,23 +192,18 @@ def test_one_bit_is_flipped() -> None:
     ],
 )
 def test_the_relay_injects_a_fault(plan: dict[str, Any], arrives: bytes) -> None:
-    got = bytearray()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def take() -> None:
-            connection, _ = server.accept()
-            with connection:
-                while data := connection.recv(100):
-                    got.extend(data)
-
-        thread = threading.Thread(target=take)
-        thread.start()
-        framing = None if "cut_after" in plan else FRAMINGS["opentsdb"]
-        with Relay(*server.getsockname(), Plan(True, framing, 1, at=1, **plan)) as relay:
-            with socket.create_connection(("127.0.0.1", relay.port)) as client:
-                client.sendall(b"a1\nb2\nc3\n")
-            thread.join(10)
-        assert bytes(got) == arrives
+    framing, got = None if "cut_after" in plan else FRAMINGS["opentsdb"], b""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        Relay(*server.getsockname(), Plan(True, framing, 1, at=1, **plan)) as relay,
+    ):
+        with socket.create_connection(("127.0.0.1", relay.port)) as client:
+            client.sendall(b"a1\nb2\nc3\n")
+        connection, _ = server.accept()
+        with connection:
+            while data := connection.recv(100):
+                got += data
+        assert got == arrives
         assert (relay.counts.to_server, relay.counts.done) == (9, bool(plan) and plan.get("cut_after") != 9)
 
 

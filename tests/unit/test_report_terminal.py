@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from support.draws import draws
 from support.golden import kept
 from support.packed import unpacked_text
 from support.synthetic import cells, hostile, imported, make_run, without_server
@@ -240,7 +239,6 @@ def test_an_error_of_the_wait_waits_for_the_work(monkeypatch: pytest.MonkeyPatch
     assert done == [True]
 
 
-@settings(max_examples=draws(100, 4))
 @given(st.text(), st.dictionaries(st.text(), st.one_of(st.none(), st.integers(), st.text())))
 def test_what_is_packed_is_unpacked(script: str, document: dict[str, object]) -> None:
     packed = Packer([script]).finish({"one": document})

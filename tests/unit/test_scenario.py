@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from support.run import DATA
@@ -185,7 +185,6 @@ _documents = st.recursive(
 
 
 @given(_documents)
-@settings(max_examples=150, deadline=None)
 def test_what_the_toml_writer_writes_reads_back(document: dict[str, Any]) -> None:
     assert toml_text.parse(toml_text.dump(document), "x") == document
 
@@ -197,7 +196,6 @@ def test_what_the_toml_writer_writes_reads_back(document: dict[str, Any]) -> Non
     st.integers(1, 10**12),
     st.booleans(),
 )
-@settings(max_examples=50, deadline=None)
 def test_resolved_scenarios_read_back(
     streams: list[int], batch: int, size: str, amount: int, shuffle: bool
 ) -> None:

@@ -36,7 +36,6 @@ from venturi.analysis.models.packing import Packing
 from venturi.analysis.results import load
 from venturi.analysis.verdict import crowding, types
 from venturi.analysis.verdict.causes import Cause
-from venturi.analysis.verdict.findings import findings
 from venturi.analysis.verdict.judge import judge, verdicts
 from venturi.analysis.verdict.proof import ORDER, unknown
 from venturi.analysis.verdict.rerun import Rerun
@@ -214,14 +213,6 @@ def test_cassandra_is_not_asked_for_batches_that_it_refuses(rows: int) -> None:
     assert all(int(text.rpartition(" ")[2]) <= 500 for text in larger)
 
 
-def test_a_swept_knob_is_measured_not_proposed() -> None:
-    cells = summarise(upserts.sweep((1, 4), (1, 500)))
-    told = findings(cells, verdicts(cells, upserts.ENVIRONMENT), upserts.ENVIRONMENT)
-    said = " ".join(f.sentence for f in told)
-    assert "fix: 1 -> 500 rows per batch, " in said and "times as fast" in said
-    assert all(f.title.startswith("upsert") for f in told)
-
-
 # ---- pools of threads
 
 
@@ -270,24 +261,6 @@ def test_records_without_pools_are_judged_as_ever(missing: Any) -> None:
     }
     found = verdicts(summarise([line]), OF_CHARROW)
     assert [v.title for v in found.values()] == ["client: receive"]
-
-
-def test_a_sweep_says_partitions_and_what_opens_it() -> None:
-    lines = []
-    for encoders, rate in ((1, 120e6), (2, 237e6), (4, 458e6)):
-        for streams in (1, 2):
-            settings = {"target": "charrow://h:9006", "streams": streams, "threads": streams,
-                        "encoders": encoders, "decoders": 1}  # fmt: skip
-            for repeat in range(5):
-                line = trial(parameters=settings, rate=rate * (1 + 0.001 * repeat), repeat=repeat,
-                             cell=f"{streams}-{encoders}")  # fmt: skip
-                lines.append(line | {"pools": {"client": None, "server": {"encoders": pool(encoders, 0.96)}}})
-    cells = summarise(lines)
-    found = findings(cells, verdicts(cells, OF_CHARROW), OF_CHARROW)
-    texts = [f"{one.title}; {one.sentence}" for one in found]
-    assert any("linear up to 4 encoders" in text for text in texts), texts
-    assert any("1 partition already moves" in text for text in texts), texts
-    assert not any(" stream" in text for text in texts), texts
 
 
 # ---- links

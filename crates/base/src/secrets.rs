@@ -59,6 +59,19 @@ pub fn masked(text: String) -> String {
     known.iter().fold(text, hidden)
 }
 
+/// The end of a text that was cut: what is left of a value at its front is masked as well.
+pub fn masked_end(text: &str) -> String {
+    let text = text.trim_start_matches(char::REPLACEMENT_CHARACTER);
+    let known = FILLED.read();
+    let parts = known
+        .iter()
+        .flat_map(|value| value.char_indices().map(move |(at, _)| &value[at..]));
+    let left = parts.filter(|part| part.len() >= LEAST && text.starts_with(part));
+    let longest = left.map(str::len).max();
+    drop(known);
+    masked(longest.map_or_else(|| text.to_owned(), |cut| format!("***{}", &text[cut..])))
+}
+
 /// The beginning of a text: it is masked before it is cut.
 pub fn beginning(text: &str, most: usize) -> String {
     masked(text.to_owned()).chars().take(most).collect()

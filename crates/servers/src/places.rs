@@ -163,6 +163,14 @@ impl Place {
         self.seen.gone.notified().await;
     }
 
+    /// Gives the place back: the client is told why.
+    pub fn refuse(&mut self, why: String) {
+        if self.places.open.lock().remove(&self.number).is_some() {
+            self.places.turned_away.fetch_add(1, Ordering::Relaxed);
+            self.full = Some(why);
+        }
+    }
+
     /// It did something just now.
     pub fn stir(&self) {
         let now = self.places.now();

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
 use socket2::Socket;
@@ -268,7 +269,9 @@ fn accept<F: Future<Output = ()>>(
                 _ = stop.changed() => return,
             };
             match socket {
-                Ok(socket) => start_connection(socket, &state, stopped.clone(), serve.clone()),
+                Ok(socket) => {
+                    start_connection(socket, &state, stopped.clone(), serve.clone(), STACK).await;
+                }
                 // Out of file descriptors, for one: it may pass.
                 Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
             }
@@ -276,11 +279,15 @@ fn accept<F: Future<Output = ()>>(
     });
 }
 
-fn start_connection<F: Future<Output = ()>>(
+/// Of a connection's thread.
+const STACK: usize = 1 << 20;
+
+async fn start_connection<F: Future<Output = ()>>(
     socket: Socket,
     state: &Arc<State>,
     stopped: watch::Receiver<bool>,
     serve: Arc<impl Serve<F>>,
+    stack: usize,
 ) {
     let Some(place) = state.places.take(Some(&socket)) else {
         return;
@@ -288,16 +295,20 @@ fn start_connection<F: Future<Output = ()>>(
     if place.full.is_none() {
         state.totals.connections.fetch_add(1, Ordering::Relaxed);
     }
-    let state = state.clone();
-    // Where there is no thread for it, the closure is dropped, and with it the place.
-    let _ = std::thread::Builder::new()
+    let connection = Arc::new(Mutex::new(Some((socket, place))));
+    let taken = connection.clone();
+    let (of_thread, stopped_too, serve_too) = (state.clone(), stopped.clone(), serve.clone());
+    let thread = std::thread::Builder::new()
         .name("connection".into())
-        .stack_size(1 << 20)
+        .stack_size(stack)
         .spawn(move || {
             let Ok(runtime) = runtime() else { return };
+            let Some((socket, place)) = taken.lock().take() else {
+                return;
+            };
             let place = Arc::new(place);
             runtime.block_on(async {
-                let mut serving = pin!(serve(socket, state, stopped, place.clone()));
+                let mut serving = pin!(serve_too(socket, of_thread, stopped_too, place.clone()));
                 poll_fn(|cx| {
                     place.stir();
                     serving.as_mut().poll(cx)
@@ -305,4 +316,40 @@ fn start_connection<F: Future<Output = ()>>(
                 .await;
             });
         });
+    let Err(error) = thread else { return };
+    // Nobody else could be served either: this thread says why.
+    let left = connection.lock().take();
+    if let Some((socket, mut place)) = left {
+        place.refuse(format!("this server cannot start a thread for the connection ({error}): raise its ulimit -u, or its container's limit of pids"));
+        let told = serve(socket, state.clone(), stopped, Arc::new(place));
+        let _ = tokio::time::timeout(GRACE, told).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use venturi_testkit::assert_contains;
+
+    #[test]
+    fn without_a_thread_the_client_is_told_so() {
+        let shell = r#"{"host": "127.0.0.1", "port": 0}"#;
+        let shell: Shell = serde_json::from_str(shell).unwrap();
+        let bounds = Bounds::default();
+        let serving = Serving::start(&shell, &bounds, &[], |_, _, _, _, _| async {}).unwrap();
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let said = Arc::new(Mutex::new(None));
+        let told = said.clone();
+        let hears = move |_: Socket, _: Arc<State>, _: watch::Receiver<bool>, place: Arc<Place>| {
+            *told.lock() = place.full.clone();
+            async {}
+        };
+        let (state, stopped) = (serving.state.clone(), serving.stop.subscribe());
+        // No thread has a stack of half of all addresses.
+        let (socket, serve, stack) = (socket.into(), Arc::new(hears), usize::MAX / 2);
+        let started = start_connection(socket, &state, stopped, serve, stack);
+        runtime().unwrap().block_on(started);
+        assert_contains(said.lock().as_deref().unwrap(), "cannot start a thread");
+        assert!(state.places.is_empty());
+    }
 }

@@ -205,10 +205,6 @@ impl Session for Stream {
         self.cursor.is_spent()
     }
 
-    fn poll_finish(&mut self, _cx: &mut Context<'_>, _: &mut StageClock) -> Poll<Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
     fn tally(&self) -> Tally {
         self.tally
     }

@@ -120,7 +120,18 @@ pub trait Session {
 
     /// Ends the stream: a put waits until all that was sent is acknowledged; a get that
     /// was stopped early (fixed time, cancel) drops the rest.
-    fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>>;
+    fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
+        // The engine stops between batches, so only a stop on failure finds one in flight.
+        match self.is_busy() {
+            true => self.poll_batch(cx, clock).map_ok(|_| ()),
+            false => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Whether a batch is in flight.
+    fn is_busy(&self) -> bool {
+        false
+    }
 
     /// Grows with every byte of data that this stream's connection moves, a part of a batch
     /// included. What only keeps a connection alive must not count: by this, and by

@@ -199,12 +199,13 @@ class RunWriter:
         from venturi.store.samples import samples_of
 
         path = self.path / SAMPLES / f"{trial}.parquet"
-        sink = pa.BufferOutputStream()
-        # One row group of growing numbers: statistics would only take space.
+        sink, table = pa.BufferOutputStream(), samples_of(samples)
+        # One row group of growing numbers: statistics would only take space. Of a short trial zstd makes
+        # little less than snappy, and takes as long as all else to begin each column.
         pq.write_table(
-            samples_of(samples),
+            table,
             sink,
-            compression="zstd",
+            compression="zstd" if table.num_rows > 1000 else "snappy",
             use_dictionary=["end"],
             write_statistics=False,
         )

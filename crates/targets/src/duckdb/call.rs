@@ -66,7 +66,18 @@ pub fn told(path: &Path, said: &Refusal) -> Error {
     let place = path.display();
     let code = said.split_once(" Error:").map(|(code, _)| code.trim());
     let code = code.filter(|code| code.len() < 40 && !code.contains(':'));
+    // Two connections that insert one key meet in the index, not in the row, and the appender
+    // leaves the kind out: https://github.com/duckdb/duckdb/issues/20072
+    let conflict = matches!(code, Some("TransactionContext" | "Transaction"))
+        || ["Duplicate key", "duplicate key", "Conflict on"]
+            .iter()
+            .any(|words| said.contains(words));
     let (kind, advice) = match code {
+        _ if conflict => (
+            Kind::Server,
+            "; DuckDB refuses a batch if two streams change the same row at once: --retries 50 \
+             tries it again, --streams 1 avoids it",
+        ),
         // The code of all three is IO.
         Some("IO") if said.contains("lock") => (
             Kind::Unreachable,
@@ -76,10 +87,6 @@ pub fn told(path: &Path, said: &Refusal) -> Error {
         Some("IO") => (
             Kind::Io,
             "; does the directory exist, may it be written, is there room?",
-        ),
-        Some("TransactionContext" | "Transaction") => (
-            Kind::Server,
-            "; another stream has changed the same rows meanwhile: --retries tries again",
         ),
         Some("Out of Memory") => (
             Kind::Memory,

@@ -55,6 +55,18 @@ fn one(sql: &str) -> Option<RecordBatch> {
 }
 
 #[test]
+fn a_conflict_says_what_to_do() {
+    for message in [
+        "TransactionContext Error: Failed to commit: write-write conflict on key: \"1\"",
+        "Constraint Error: Duplicate key \"id: 1\" violates primary key constraint.",
+        "Failed to append: Failed to commit: PRIMARY KEY or UNIQUE constraint violation: duplicate key \"1\"",
+    ] {
+        let error = super::call::told("x".as_ref(), &message.to_owned());
+        assert_contains(&error.message, "--streams 1 avoids it");
+    }
+}
+
+#[test]
 fn values_of_their_own_layout() {
     let sql = "SELECT '00112233-4455-6677-8899-aabbccddeeff'::UUID, INTERVAL '3 months -2 days 5 microseconds',
         -170::HUGEINT * 1000000000000000000, 7::UHUGEINT, -1.5::DECIMAL(4,1), -2.25::DECIMAL(9,2),

@@ -94,10 +94,6 @@ impl Session for Discarded {
         self.maker.is_spent()
     }
 
-    fn poll_finish(&mut self, _: &mut Context<'_>, _: &mut StageClock) -> Poll<Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
     fn tally(&self) -> Tally {
         self.tally
     }

@@ -15,7 +15,7 @@ use parking_lot::{Condvar, Mutex};
 
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::os::pipe::widen;
-use venturi_base::secrets::masked;
+use venturi_base::secrets::{masked, masked_end};
 use venturi_base::spec::Operation;
 
 /// How long a program that was asked to end may take.
@@ -86,7 +86,11 @@ impl Words {
         let mut last = self.last.lock();
         let over = |last: &mut (VecDeque<u8>, bool)| !last.1;
         self.over.wait_while_for(&mut last, over, WORDS);
-        masked(String::from_utf8_lossy(last.0.make_contiguous()).into_owned())
+        let text = String::from_utf8_lossy(last.0.make_contiguous());
+        match text.len() < KEPT {
+            true => masked(text.into_owned()),
+            false => masked_end(&text),
+        }
     }
 }
 
@@ -409,6 +413,9 @@ mod tests {
         let words = Words::default();
         words.keep(&[b'y'; 3 * KEPT][..]);
         assert_eq!(words.text().len(), KEPT);
+        let path = venturi_base::secrets::fill("{env:PATH}").unwrap();
+        words.keep((path + &"y".repeat(KEPT - 5)).as_bytes());
+        assert!(words.text().starts_with("***yyy"));
         assert_eq!(shown(&["a".into(), "b c".into()]), "`a b c`");
         assert!(shown(&["\u{e9}".repeat(99)]).ends_with("...`"));
     }

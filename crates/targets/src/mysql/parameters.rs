@@ -161,7 +161,15 @@ mod tests {
     };
 
     use super::*;
-    use venturi_base::spec::Upsert;
+    use venturi_testkit::{arrow::batch, roles};
+
+    fn sent<const N: usize>(columns: [(&str, ArrayRef); N]) -> Vec<u8> {
+        let rows = batch(columns);
+        let table = Table::new("t", rows.schema(), &roles(&["a"], &[])).unwrap();
+        let mut out = Vec::new();
+        put(&table, &rows, &mut out).unwrap();
+        out
+    }
 
     #[test]
     fn two_rows_by_hand() {
@@ -178,17 +186,7 @@ mod tests {
             ),
             ("e", Arc::new(Date32Array::from(vec![0, 20_778]))),
         ];
-        let rows = RecordBatch::try_from_iter_with_nullable(
-            columns.map(|(name, values)| (name, values, true)),
-        )
-        .unwrap();
-        let roles = Upsert {
-            key: vec!["a".into()],
-            add: vec![],
-        };
-        let table = Table::new("t", rows.schema(), &roles).unwrap();
-        let mut out = Vec::new();
-        put(&table, &rows, &mut out).unwrap();
+        let out = sent(columns);
         let types = [8, 0x80, 253, 0, 2, 0, 12, 0, 253, 0];
         let expected = [
             &[0, 0, 0, 0, 0, 1, 0, 0, 0][..],
@@ -219,17 +217,7 @@ mod tests {
             ),
             ("b", Arc::new(numbers)),
         ];
-        let rows = RecordBatch::try_from_iter_with_nullable(
-            columns.map(|(name, values)| (name, values, true)),
-        )
-        .unwrap();
-        let roles = Upsert {
-            key: vec!["a".into()],
-            add: vec![],
-        };
-        let table = Table::new("t", rows.schema(), &roles).unwrap();
-        let mut out = Vec::new();
-        put(&table, &rows, &mut out).unwrap();
+        let out = sent(columns);
         let types = [252, 0, 2, 0];
         let expected = [
             &[0, 0, 0, 0, 0, 1, 0, 0, 0][..],

@@ -55,16 +55,19 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// `None`: what listens there is neither, or nobody does.
+    /// `None`: what listens there is neither, or nobody does. `Elapsed`: it says nothing.
     pub async fn find(
         web: &Web,
         database: Option<&str>,
         authorization: Option<String>,
         patience: Duration,
-    ) -> Option<Self> {
+    ) -> std::result::Result<Option<Self>, limit::Elapsed> {
         let asking = get(web, None, "/ping");
-        let (head, _) = limit::within(patience, asking).await.ok()?.ok()?;
-        let (who, software) = recognised(|name| head.get(name))?;
+        let answer = limit::within(patience, asking).await?.ok();
+        let recognised = answer.and_then(|(head, _)| recognised(|name| head.get(name)));
+        let Some((who, software)) = recognised else {
+            return Ok(None);
+        };
         // `organisation/bucket`: to queries a bucket is a database.
         let database = database.map_or("", |it| it.rsplit('/').next().unwrap_or(it));
         let mut found = Self {
@@ -79,7 +82,7 @@ impl Counting {
                 found.software = version;
             }
         }
-        Some(found)
+        Ok(Some(found))
     }
 
     /// Points of these metrics, all series together.

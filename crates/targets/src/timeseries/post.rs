@@ -139,12 +139,8 @@ impl Session for Posts {
         self.maker.is_spent()
     }
 
-    fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
-        // The engine stops between batches, so only a stop on failure finds one in flight.
-        match self.state {
-            State::Busy(_) => self.poll_batch(cx, clock).map_ok(|_| ()),
-            _ => Poll::Ready(Ok(())),
-        }
+    fn is_busy(&self) -> bool {
+        matches!(self.state, State::Busy(_))
     }
 
     fn progress(&self) -> u64 {

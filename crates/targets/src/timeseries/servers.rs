@@ -13,6 +13,7 @@ use crate::hosts::Host;
 use crate::Identity;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::http1;
+use venturi_base::limit::Elapsed;
 use venturi_base::meter::readers::listener::pid_of;
 use venturi_base::meter::readers::network::is_own;
 use venturi_base::net::dial;
@@ -108,10 +109,13 @@ impl TimeSeries {
     pub(super) async fn know(&self, server: &Server, supply: &Supply) -> Result<Known> {
         let route = server.route(self.protocol.transport).await?;
         let counting = self.recognise(server).await?;
-        let before = match self.spec.leads() {
-            true => self.held(server, supply, counting.as_ref()).await,
-            false => self.goodbye(server, counting.is_some()).await,
+        let before = match (&counting, self.spec.leads()) {
+            // One question decides: each further one would take its whole time as well.
+            (Err(elapsed), _) => Held::Unknown(self.silent(server, elapsed)),
+            (Ok(counting), true) => self.held(server, supply, counting.as_ref()).await,
+            (Ok(counting), false) => self.goodbye(server, counting.is_some()).await,
         };
+        let counting = counting.ok().flatten();
         let here = route.filter(|route| is_own(route.peer.ip()));
         let mut identity = Identity {
             address: server.authority.to_string(),
@@ -144,10 +148,13 @@ impl TimeSeries {
         Duration::from_nanos(self.spec.timeout_ns)
     }
 
-    /// Who counts, if it says what it is.
-    async fn recognise(&self, server: &Server) -> Result<Option<Counting>> {
+    /// Who counts, if it says what it is; `Elapsed`: the server's HTTP port says nothing.
+    async fn recognise(
+        &self,
+        server: &Server,
+    ) -> Result<std::result::Result<Option<Counting>, Elapsed>> {
         if self.protocol.counts != Counts::Recognised {
-            return Ok(None);
+            return Ok(Ok(None));
         }
         let mut webs = vec![server.web()];
         let usual = self.protocol.counting_port;
@@ -157,19 +164,16 @@ impl TimeSeries {
             webs.push(server.web_at(usual));
         }
         let database = self.place.database.as_deref();
+        let mut silent = Ok(None);
         for web in &webs {
-            let found = Counting::find(
-                web,
-                database,
-                self.options.authorization()?,
-                self.patience(),
-            )
-            .await;
-            if found.is_some() {
-                return Ok(found);
+            let authorization = self.options.authorization()?;
+            match Counting::find(web, database, authorization, self.patience()).await {
+                Err(elapsed) if web.port == server.http_port => silent = Err(elapsed),
+                Ok(Some(found)) => return Ok(Ok(Some(found))),
+                _ => {}
             }
         }
-        Ok(None)
+        Ok(silent)
     }
 
     pub(super) async fn held(
@@ -186,14 +190,12 @@ impl TimeSeries {
             None => {
                 let web = server.web();
                 let stored = Stored::ask(&web, self.patience()).await;
-                if let Ok(Some(stored)) = stored {
-                    return Held::Reference(stored);
+                match stored {
+                    Ok(Some(stored)) => return Held::Reference(stored),
+                    Err(elapsed) => return Held::Unknown(self.silent(server, &elapsed)),
+                    Ok(None) => {}
                 }
-                // Who says nothing is not asked for a count.
-                if stored.is_err()
-                    || self.protocol.counts != Counts::Akumuli
-                    || self.spec.verify == Verify::None
-                {
+                if self.protocol.counts != Counts::Akumuli || self.spec.verify == Verify::None {
                     return Held::Unknown(self.nobody_tells(server, web.port));
                 }
                 let counted = akumuli::count(&web, &supply.metrics()).await;
@@ -235,6 +237,13 @@ impl TimeSeries {
         };
         let unknown = || Held::Unknown("the lead counts".into());
         stored.map_or_else(unknown, Held::Reference)
+    }
+
+    fn silent(&self, server: &Server, elapsed: &Elapsed) -> String {
+        format!(
+            "{}: HTTP port {} does not answer within {elapsed}, so nobody counts the points",
+            server.authority, server.http_port
+        )
     }
 
     fn nobody_tells(&self, server: &Server, port: u16) -> String {

@@ -104,10 +104,6 @@ impl Session for Datagrams {
         self.maker.is_spent()
     }
 
-    fn poll_finish(&mut self, _: &mut Context<'_>, _: &mut StageClock) -> Poll<Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
     fn progress(&self) -> u64 {
         self.tally.wire_bytes
     }

@@ -161,19 +161,8 @@ impl<B: Builder, E: Executor<Statement = B::Statement>> Session for Calls<B, E> 
                 }
                 Err(error) => error,
             };
-            if matches!(error.fate, Fate::Refused { .. }) && attempts < self.retries {
-                if self.over && self.tally.rows > 0 {
-                    // It would have been tried again: no failure of a stream that gets on.
-                    self.state = State::Idle(executor);
-                    return Poll::Ready(Ok(None));
-                }
-                if self.over {
-                    let error = error.context(format!(
-                        "refused until the trial's time was over (retries: {attempts})"
-                    ));
-                    self.state = State::Idle(executor);
-                    return Poll::Ready(Err(error));
-                }
+            let refused = matches!(error.fate, Fate::Refused { .. });
+            if refused && attempts < self.retries && !self.over {
                 self.tally.retries += 1;
                 let pause = PAUSE * 2u32.saturating_pow(attempts.min(10));
                 let again = prepared.clone();
@@ -188,14 +177,25 @@ impl<B: Builder, E: Executor<Statement = B::Statement>> Session for Calls<B, E> 
                 };
                 continue;
             }
-            if !matches!(error.fate, Fate::Refused { .. }) {
+            if !refused {
                 Self::doubt(&self.work, &mut self.tally, index, &prepared);
             }
             self.state = match error.fate {
                 Fate::Fatal => State::Gone,
                 _ => State::Idle(executor),
             };
-            return Poll::Ready(Err(error));
+            let left = refused && attempts < self.retries;
+            if left && self.tally.rows > 0 {
+                // The time is over, else it were tried again: no failure of a stream that gets on.
+                return Poll::Ready(Ok(None));
+            }
+            return Poll::Ready(Err(match (left, refused && attempts > 0) {
+                (true, _) => error.context(format!(
+                    "refused until the trial's time was over (retries: {attempts})"
+                )),
+                (false, true) => error.context(format!("refused after {attempts} retries")),
+                _ => error,
+            }));
         }
     }
 
@@ -207,12 +207,8 @@ impl<B: Builder, E: Executor<Statement = B::Statement>> Session for Calls<B, E> 
         self.over = true;
     }
 
-    fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
-        // The engine stops between batches, so only a stop on failure finds one in flight.
-        match self.state {
-            State::Busy { .. } => self.poll_batch(cx, clock).map_ok(|_| ()),
-            _ => Poll::Ready(Ok(())),
-        }
+    fn is_busy(&self) -> bool {
+        matches!(self.state, State::Busy { .. })
     }
 
     fn progress(&self) -> u64 {

@@ -268,6 +268,8 @@ fn a_refused_batch_is_tried_again_as_often_as_allowed() {
         let run = Run::new(10, 2, faulty(faults));
         assert_eq!((run.errors.len(), run.tally.rows), (errors, rows));
         assert_eq!((run.tally.retries, run.mismatch()), (2, None));
+        let said = "refused after 2 retries: told to";
+        assert!(run.errors.iter().all(|error| error.message == said));
     }
     // What is in doubt must not be: it may be there.
     let run = Run::new(10, 2, faulty(&[(3, Fault::InDoubtLost)]));

@@ -29,25 +29,18 @@ class Outcome(str, Enum):
 
 
 class Reason(str, Enum):
-    """Why a self-test, or a part of one, is inconclusive or was left out."""
+    """Why (a part of) a self-test is inconclusive or was left out; `report.text.proofs` has the words."""
 
     NO_STREAM = "no-stream"
-    """The relay does not know the protocol, or it is encrypted."""
     NO_PLACE = "no-place"
-    """Nothing of it passes a socket."""
     NO_HANDICAP = "no-handicap"
     NO_CHECKSUM = "no-checksum"
     NO_ACKNOWLEDGEMENT = "no-acknowledgement"
     NO_LENGTH = "no-length"
-    """How much it moves is not known in advance."""
     NO_BATCHES = "no-batches"
-    """The server decides how rows are put into batches."""
     NO_NETWORK = "no-network"
-    """It goes over a Unix socket, where the relay does not stand."""
     SEVERAL = "several"
-    """The address names several hosts."""
     NO_TIME = "no-time"
-    """The time for all self-tests was over."""
 
 
 class CheckKind(str, Enum):

@@ -154,13 +154,7 @@ class _Connection:
                             sink.sendall(b"".join(out))
                             out = []
                         out.append(self._batch(piece))
-                    elif self._silent and piece.reply:
-                        pass
-                    elif self._held is not None and to_server is plan.to_server:
-                        # There is no batch after it.
-                        out += [self._held, piece.data]
-                        self._held = None
-                    else:
+                    elif not (self._silent and piece.reply):
                         out.append(piece.data)
                 sink.sendall(b"".join(out))
         with contextlib.suppress(OSError):

@@ -40,7 +40,7 @@ fn questdb(step: u64, most: u64) -> u16 {
 
 #[test]
 fn questdb_is_asked_until_it_has_counted_all() {
-    let record = counted(questdb(40, 1007));
+    let record = counted(questdb(100, 1007));
     assert_eq!(record.error, None);
     assert_eq!(record.target.software.as_deref(), Some("QuestDB 9.2.2"));
     let found = record.verification;
@@ -106,6 +106,20 @@ fn who_cannot_count_is_said() {
     assert!(refusing("<html>").contains("<html>"));
     assert!(refusing(r#"{"error": "unauthorized access"}"#).contains("unauthorized"));
     assert!(refusing(r#"{"results": [{"series": [{}]}]}"#).contains("series"));
+    // One question decides: a second one would be in vain for as long again.
+    let asked = Arc::new(AtomicU64::new(0));
+    let questions = asked.clone();
+    let silent = server(move |socket| {
+        asked.fetch_add(1, Relaxed);
+        std::mem::forget(socket);
+    });
+    let more = with(points(500), json!({"timeout_ns": 1_000_000_000}));
+    let note = ingest("influx", sink(), silent, more)
+        .verification
+        .note
+        .unwrap();
+    assert_contains(&note, "does not answer");
+    assert_eq!(questions.load(Relaxed), 1);
     // Others that take these lines.
     let record = counted(web(|_| pong("X-Influxdb-Version: 1.8.0")));
     let note = record.verification.note.unwrap();

@@ -267,7 +267,8 @@ def _stage(seen: Seen, hit: Hit) -> Lines:
     workers = end.threads or end.workers
     one = "worker is" if workers == 1 else f"{workers:g} workers are" if workers else "workers are"
     verb = "busy" if hit.cause is Cause.STAGE_BUSY else "the busiest,"
-    yield f"the {end.name}'s {one} {verb} {percent(hit.numbers['occupancy'])}: {shares(end.of_threads)}{detail}"
+    work = percent(hit.numbers["occupancy"])
+    yield f"the {end.name}'s {one} {verb} {work}: {shares(end.of_threads)}{detail}"
     busy = hit.numbers["occupancy"] * (workers or 0.0)
     if end.cpu is not None and end.cpu < LITTLE_CPU * busy:
         # A stage lasts from its start to its end, whatever its thread does meanwhile.
