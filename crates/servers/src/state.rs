@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
 use socket2::Socket;
@@ -18,7 +17,7 @@ use tokio_rustls::{TlsAcceptor, TlsStream};
 
 use crate::access::Token;
 use crate::account::{Accounts, Counted};
-use crate::listening::{Accepting, Threads};
+use crate::listening::{on_a_thread, Accepting, Threads, STACK};
 use crate::machine::{Address, TcpProbe};
 use crate::shell::Shell;
 use crate::store::Store;
@@ -291,9 +290,6 @@ fn accept<F: Future<Output = ()>>(
     });
 }
 
-/// Of a connection's thread.
-const STACK: usize = 1 << 20;
-
 async fn start_connection<F: Future<Output = ()>>(
     socket: Socket,
     state: Arc<State>,
@@ -311,26 +307,15 @@ async fn start_connection<F: Future<Output = ()>>(
         state.totals.connections.fetch_add(1, Ordering::Relaxed);
     }
     let open = Open(state.clone(), counter);
-    let socket = Arc::new(Mutex::new(Some(socket)));
-    let (own, threads) = (
-        socket.clone(),
-        (state.clone(), stopped.clone(), serve.clone()),
-    );
-    let thread = std::thread::Builder::new()
-        .name("connection".into())
-        .stack_size(stack)
-        .spawn(move || {
-            let _open = open;
-            let (state, stopped, serve) = threads;
-            if let (Ok(runtime), Some(socket)) = (runtime(), own.lock().take()) {
-                runtime.block_on(async { serve(socket, state, stopped, full).await });
-            }
-        });
-    let Err(error) = thread else { return };
-    // Nobody else could be served either: this thread says why.
-    let why = format!("this server cannot start a thread for the connection ({error}): raise its ulimit -u, or its container's limit of pids");
-    let left = socket.lock().take();
-    if let Some(socket) = left {
+    let own = (state.clone(), stopped.clone(), serve.clone());
+    let left = on_a_thread(socket, stack, move |socket| {
+        let _open = open;
+        let (state, stopped, serve) = own;
+        if let Ok(runtime) = runtime() {
+            runtime.block_on(async { serve(socket, state, stopped, full).await });
+        }
+    });
+    if let Some((socket, why)) = left {
         let told = serve(socket, state, stopped, Some(why));
         let _ = tokio::time::timeout(GRACE, told).await;
     }
@@ -351,6 +336,7 @@ impl Drop for Open {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use parking_lot::Mutex;
     use venturi_testkit::assert_contains;
 
     #[test]

@@ -31,7 +31,7 @@ use socket2::Socket;
 
 use crate::access::Token;
 use crate::account::{Accounts, Counted};
-use crate::listening::Threads;
+use crate::listening::{on_a_thread, Threads, STACK};
 use crate::machine::{Address, TcpProbe};
 use builtin::Builtin;
 pub use config::{EngineKind, ServerSpec, StreamSpec};
@@ -314,15 +314,16 @@ fn start(
 ) {
     counter(state).fetch_add(1, Ordering::Relaxed);
     let open = Open(state.clone(), counter);
-    // Where there is no thread for it, the closure is dropped, and with it both.
-    let _ = std::thread::Builder::new()
-        .name("connection".into())
-        .stack_size(1 << 20)
-        .spawn(move || {
-            if let Some(wire) = wire(socket, &open.0, tls) {
-                act(Connection::new(wire, open.0.clone()));
-            }
-        });
+    let config = tls.clone();
+    let left = on_a_thread(socket, STACK, move |socket| {
+        if let Some(wire) = wire(socket, &open.0, config) {
+            act(Connection::new(wire, open.0.clone()));
+        }
+    });
+    let Some((socket, why)) = left else { return };
+    if let Some(wire) = wire(socket, state, tls) {
+        Connection::new(wire, state.clone()).turn_away(&Error::new(Kind::Memory, why));
+    }
 }
 
 fn wire(socket: Socket, state: &State, tls: Option<Arc<rustls::ServerConfig>>) -> Option<Wire> {
