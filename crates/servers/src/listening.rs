@@ -2,6 +2,7 @@
 
 use std::net::{TcpListener, ToSocketAddrs};
 use std::path::Path;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -90,6 +91,31 @@ pub(crate) fn cannot_bind(path: &Path, error: &std::io::Error) -> Error {
     };
     let text = format!("cannot listen on {}: {error}{advice}", path.display());
     Error::new(Kind::Io, text)
+}
+
+/// Bytes of a connection's thread.
+pub(crate) const STACK: usize = 1 << 20;
+
+/// Does this with a connection on a thread of its own. If none can be started, it gives the connection back, and
+/// what its client is to be told by this thread: nobody else could be served either.
+pub(crate) fn on_a_thread<T: Send + 'static>(
+    connection: T,
+    stack: usize,
+    body: impl FnOnce(T) + Send + 'static,
+) -> Option<(T, String)> {
+    let held = Arc::new(Mutex::new(Some(connection)));
+    let own = held.clone();
+    let thread = std::thread::Builder::new().name("connection".into());
+    let started = thread.stack_size(stack).spawn(move || {
+        let connection = own.lock().take();
+        if let Some(connection) = connection {
+            body(connection);
+        }
+    });
+    let error = started.err()?;
+    let why = format!("this server cannot start a thread for the connection ({error}): raise its ulimit -u, or its container's limit of pids");
+    let connection = held.lock().take()?;
+    Some((connection, why))
 }
 
 /// The threads of a server, from which its end is known.

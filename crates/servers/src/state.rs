@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
 use socket2::Socket;
@@ -19,7 +18,7 @@ use tokio_rustls::{TlsAcceptor, TlsStream};
 
 use crate::access::Token;
 use crate::account::{Accounts, Counted};
-use crate::listening::{Accepting, Threads};
+use crate::listening::{on_a_thread, Accepting, Threads, STACK};
 use crate::machine::{Address, TcpProbe};
 use crate::places::{Place, Places};
 use crate::shell::Shell;
@@ -279,9 +278,6 @@ fn accept<F: Future<Output = ()>>(
     });
 }
 
-/// Of a connection's thread.
-const STACK: usize = 1 << 20;
-
 async fn start_connection<F: Future<Output = ()>>(
     socket: Socket,
     state: &Arc<State>,
@@ -295,32 +291,22 @@ async fn start_connection<F: Future<Output = ()>>(
     if place.full.is_none() {
         state.totals.connections.fetch_add(1, Ordering::Relaxed);
     }
-    let connection = Arc::new(Mutex::new(Some((socket, place))));
-    let taken = connection.clone();
-    let (of_thread, stopped_too, serve_too) = (state.clone(), stopped.clone(), serve.clone());
-    let thread = std::thread::Builder::new()
-        .name("connection".into())
-        .stack_size(stack)
-        .spawn(move || {
-            let Ok(runtime) = runtime() else { return };
-            let Some((socket, place)) = taken.lock().take() else {
-                return;
-            };
-            let place = Arc::new(place);
-            runtime.block_on(async {
-                let mut serving = pin!(serve_too(socket, of_thread, stopped_too, place.clone()));
-                poll_fn(|cx| {
-                    place.stir();
-                    serving.as_mut().poll(cx)
-                })
-                .await;
-            });
+    let own = (state.clone(), stopped.clone(), serve.clone());
+    let left = on_a_thread((socket, place), stack, move |(socket, place)| {
+        let (state, stopped, serve) = own;
+        let Ok(runtime) = runtime() else { return };
+        let place = Arc::new(place);
+        runtime.block_on(async {
+            let mut serving = pin!(serve(socket, state, stopped, place.clone()));
+            poll_fn(|cx| {
+                place.stir();
+                serving.as_mut().poll(cx)
+            })
+            .await;
         });
-    let Err(error) = thread else { return };
-    // Nobody else could be served either: this thread says why.
-    let left = connection.lock().take();
-    if let Some((socket, mut place)) = left {
-        place.refuse(format!("this server cannot start a thread for the connection ({error}): raise its ulimit -u, or its container's limit of pids"));
+    });
+    if let Some(((socket, mut place), why)) = left {
+        place.refuse(why);
         let told = serve(socket, state.clone(), stopped, Arc::new(place));
         let _ = tokio::time::timeout(GRACE, told).await;
     }
@@ -329,6 +315,7 @@ async fn start_connection<F: Future<Output = ()>>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use parking_lot::Mutex;
     use venturi_testkit::assert_contains;
 
     #[test]

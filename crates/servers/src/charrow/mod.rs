@@ -31,7 +31,7 @@ use socket2::Socket;
 
 use crate::access::Token;
 use crate::account::{Accounts, Counted};
-use crate::listening::Threads;
+use crate::listening::{on_a_thread, Threads, STACK};
 use crate::machine::{Address, TcpProbe};
 use crate::places::Places;
 use builtin::Builtin;
@@ -284,16 +284,18 @@ fn start(socket: Socket, state: &Arc<State>, tls: Option<Arc<rustls::ServerConfi
     if place.full.is_none() {
         state.totals.connections.fetch_add(1, Ordering::Relaxed);
     }
-    let state = state.clone();
-    // Where there is no thread for it, the closure is dropped, and with it the place.
-    let _ = std::thread::Builder::new()
-        .name("connection".into())
-        .stack_size(1 << 20)
-        .spawn(move || {
+    let serve = |state: Arc<State>, tls| {
+        move |(socket, place): (Socket, Place)| {
             if let Some(wire) = wire(socket, &state, tls) {
                 Connection::new(wire, state, place).serve();
             }
-        });
+        }
+    };
+    let own = serve(state.clone(), tls.clone());
+    if let Some(((socket, mut place), why)) = on_a_thread((socket, place), STACK, own) {
+        place.refuse(why);
+        serve(state.clone(), tls)((socket, place));
+    }
 }
 
 fn wire(socket: Socket, state: &State, tls: Option<Arc<rustls::ServerConfig>>) -> Option<Wire> {
