@@ -3,7 +3,7 @@
 # make test-servers  other people's servers, engines, clusters, browsers, hosts
 # make test-machine  what looks at this machine: verdicts on real bottlenecks, links, pauses; by itself
 # make test-all  the three
-# make lint    formatting, clippy, ruff, mypy, imports, and whether what is generated is stale
+# make lint    formatting, clippy, ruff, mypy, imports, whether what is generated is stale, and how much code there is
 # make wheel   for Linux of 2014 and later, or macOS, and any Python from 3.11: target/wheels/
 # make test-wheel  installs it with each Python that is found, and uses it
 # make docs    the pages, and the picture in them, as a site that needs no network: target/site/index.html
@@ -80,6 +80,7 @@ lint: $(LINT) $(TEST_SERVERS) $(PACKAGE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/generate --check
+	$(BIN)/python tools/budgets
 
 docs: $(DOCS) $(PACKAGE)
 	$(BIN)/python tools/screenshot

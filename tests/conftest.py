@@ -25,6 +25,7 @@ from support.records_schema import records_follow_the_schema  # noqa: F401 - a f
 SHARED = ("cassandra", "postgres", "mariadb", "engine", "clickhouse")
 """Fixtures that are servers: one worker runs all tests with one of them."""
 LONG = (
+    *("duckdb", "test_compare", "test_interrupts", "test_report_files", "test_mistakes", "test_upsert_run"),
     *("spark", "test_spark_cluster", "test_links_run", "test_spark_placement", "cassandra"),
     *("test_serve_databases", "test_cluster_up", "test_cluster_ray", "test_builtin_scenarios"),
     *("test_cluster_faults", "test_cluster_slurm", "test_cluster_remote", "test_links_servers"),

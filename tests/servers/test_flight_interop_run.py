@@ -1,15 +1,14 @@
-"""Stock Arrow C++, the implementation behind most Flight servers, against Venturi's client and server."""
+"""Stock Arrow C++, the implementation behind most Flight servers, against Venturi's client."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from support.flight import ServerProcess, run_trial, served, succeeded
+from support.flight import ServerProcess, run_trial, succeeded
 from support.needs import require
 from support.run import ROOT
 
@@ -34,23 +33,3 @@ def test_trials_against_arrow_cpp(peers: dict[str, Path]) -> None:
                 record = succeeded(run_trial(target, operation, streams=streams, **size))
                 assert record["counts"]["rows"] == 200_001 * streams
                 assert record["target"]["protocol"] == "perf"
-
-
-@pytest.mark.parametrize("operation", ["get", "put"])
-@pytest.mark.parametrize("streams", [1, 4])
-def test_arrow_cpp_measures_the_reference_server(
-    core: object, peers: dict[str, Path], operation: str, streams: int
-) -> None:
-    with served("flight") as address:
-        done = subprocess.run(
-            [
-                str(peers["peer_client"]), "--address", address, "--operation", operation,
-                "--streams", str(streams), "--rows-per-stream", "500001", "--rows-per-batch", "4096",
-            ],
-            capture_output=True, text=True,
-        )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    measured = json.loads(done.stdout)
-    assert measured["rows"] == 500_001 * streams
-    assert measured["batches"] == 123 * streams
-    assert measured["bytes"] == measured["rows"] * 32

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.core import run_trial
 from support.database import Database, postgres_connection
-from support.read import RECORDS, by_splits, get, good, refused, sums
+from support.read import ONCE, RECORDS, by_splits, get, good, ran, refused, sums
 
 pytestmark = pytest.mark.usefixtures("core")
 
@@ -38,6 +39,14 @@ def test_locked_rows_refuse_batches_and_no_more(postgres: Database) -> None:
     assert record["errors"]["refused"]["batches"] == 10 and record["errors"]["in_doubt"]["batches"] == 0
     assert record["errors"]["kinds"][0]["code"] == "55P03"
     assert record["error"] is None and record["verification"]["achieved"] == "sums"
+
+
+def test_floats_are_read_back_with_all_digits(postgres: Database, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(f"k,f,hits\na,{0.1 + 0.2!r},1\n")
+    words = ("--target", postgres.url, "--operation", "upsert", "--data", tmp_path / "t.csv", "--key", "k",
+             "--add", "hits", "--rows-per-stream", "1", *ONCE)  # fmt: skip
+    (line,) = ran(tmp_path / "r", *words, "--init", "SET extra_float_digits = 0")
+    assert line["verification"]["read_back"] == 1
 
 
 def test_without_tls_it_says_so(postgres: Database) -> None:

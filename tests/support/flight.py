@@ -113,6 +113,14 @@ def assert_same(actual: pa.Table, expected: pa.Table) -> None:
         assert actual[name].to_pylist() == expected[name].to_pylist(), f"column {name}"
 
 
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
 def write_ipc(table: pa.Table, path: Path) -> Path:
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)

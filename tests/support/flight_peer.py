@@ -30,6 +30,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -135,17 +136,13 @@ class Tables(flight.FlightServerBase):
             time.sleep(milliseconds / 1000)
             yield batch
 
-    def get_sleeps(self, microseconds: int) -> Iterator[pa.RecordBatch]:
-        yield from self.taken("sleeps", microseconds)
-
-    def get_burns(self, microseconds: int) -> Iterator[pa.RecordBatch]:
-        yield from self.taken("burns", microseconds)
-
     def taken(self, how: str, microseconds: int) -> Iterator[pa.RecordBatch]:
         batch = records(4096).to_batches()[0]
         for _ in range(4000):
             take([how, str(microseconds)])
             yield batch
+
+    get_sleeps, get_burns = partialmethod(taken, "sleeps"), partialmethod(taken, "burns")
 
     def get_stalls(self, _: int) -> Iterator[pa.RecordBatch]:
         yield records(100).to_batches()[0]
@@ -231,12 +228,8 @@ def end_with_parent() -> None:
 def made(arguments: Sequence[str]) -> tuple[str, Tables]:
     """A server as these arguments have it, and its host."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--tls-certificate")
-    parser.add_argument("--tls-key")
-    parser.add_argument("--client-ca")
-    parser.add_argument("--user")
-    parser.add_argument("--password")
-    parser.add_argument("--header")
+    for name in ("tls-certificate", "tls-key", "client-ca", "user", "password", "header"):
+        parser.add_argument(f"--{name}")
     parser.add_argument("--one-table", action="store_true")
     parser.add_argument("--host", default="127.0.0.1")
     options = parser.parse_args(arguments)

@@ -15,15 +15,12 @@ from hypothesis import strategies as st
 from support.golden import kept
 from support.mistakes import check
 from support.run import ROOT, venturi
-from support.scenarios import scenario
 from venturi.common import links
 from venturi.common.links import PRESETS, Link, canonical, parse
 from venturi.common.units import bit_rate
 from venturi.lab import programs, verified
 from venturi.lab.hosts import Hosts, address
-from venturi.measure import checks
 from venturi.measure.links import Looked
-from venturi.plan import matrix
 from venturi.report.text import links as shown
 
 
@@ -115,28 +112,6 @@ def test_links_are_axes(tmp_path: Any) -> None:
     done = venturi("run", tmp_path / "a.toml", "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "cells: 2" in done.stdout
-
-
-NEAR_AND_FAR = """
-[places]
-local = "flight://local"
-remote = "flight://remote"
-[hosts]
-loaders = 1
-[matrix]
-link = ["1gbit", "lte"]
-streams = [1, 2]
-"""
-
-
-@pytest.mark.parametrize("text", [NEAR_AND_FAR, NEAR_AND_FAR.replace(', "lte"', "")])
-def test_a_queued_cell_is_the_same_cell(text: str) -> None:
-    """No other place is left where a prediction of it is checked."""
-    text = text.replace("loaders = 1", "loaders = 1\ncross = 30")
-    text += "also = [{ streams = [4] }]\n"
-    whole = scenario(text)
-    for cell in matrix.cells(whole):
-        assert checks._cell(whole, cell.parameters, "streams").id == cell.id
 
 
 def found(

@@ -1,10 +1,9 @@
-"""`venturi fit` and `venturi predict` as users run them, and predictions checked by trials."""
+"""`venturi fit` and `venturi predict` as users run them."""
 
 from __future__ import annotations
 
 import json
 import shlex
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +36,6 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("predict") / "run"
     assert model(*RUN, "--out", path, "-q").returncode == 0
     return path
-
-
-@pytest.fixture
-def run(measured: Path, tmp_path: Path) -> Path:
-    """A copy that a test may measure further."""
-    return Path(shutil.copytree(measured, tmp_path / "run"))
 
 
 def document(*arguments: object) -> dict:
@@ -82,7 +75,7 @@ def test_held_out_values_are_predicted(measured: Path) -> None:
 def test_what_cannot_be_done_is_said_in_a_line(measured: Path) -> None:
     def refused(line: str) -> str:
         done = venturi(*shlex.split(line.replace("RUN", str(measured))))
-        assert done.returncode != 0 and not (measured / "predictions.jsonl").exists()
+        assert done.returncode != 0
         return f"{done.stderr.replace(str(measured), 'RUN')}exit code {done.returncode}"
 
     check("predictions", refused)
@@ -111,94 +104,19 @@ def test_rates_of_rows_are_predicted_in_rows(tmp_path: Path) -> None:
     assert "rows/s" in one["text"]
 
 
-def test_a_queued_prediction_is_measured_and_shown_beside(run: Path) -> None:
-    queued = venturi("predict", run, "--streams", "8", "--queue")
-    assert queued.returncode == 0 and "queued" in queued.stderr
-    # The same again is one line: nothing was measured since.
-    venturi("predict", run, "--streams", "8", "--queue")
-    (line,) = [json.loads(text) for text in (run / "predictions.jsonl").read_text().splitlines()]
-    assert line["kind"] == "prediction" and line["parameters"]["streams"] == 8
-    assert line["parameters"]["threads"] == 8
-    assert line["low"] < line["predicted"] < line["high"]
-    assert "not measured yet" in venturi("predict", run, "--checked").stdout
-
-    before = len((run / "trials.jsonl").read_text().splitlines())
-    checked = venturi("predict", run, "--check", "--executor", "support.model")
-    assert checked.returncode == 0, checked.stderr
-    assert "predicted" in checked.stdout and "measured" in checked.stdout
-    after = synthetic.lines(run)
-    added = after[before:]
-    # The run's own repeats and warm-up, in the same directory, of the cell that was named beforehand.
-    assert len(added) == 4 and {t["cell"] for t in added} == {line["cell"]}
-    assert sum(t["warmup"] for t in added) == 1
-
-    (one,) = results.load(run).predictions
-    assert one.inside is True and one.error is not None and abs(one.error) < 0.1
-    assert one.sentence.endswith("inside the interval")
-    # Nothing is measured twice.
-    venturi("predict", run, "--check", "--executor", "support.model")
-    assert len(synthetic.lines(run)) == len(after)
-
-
-def test_resume_measures_what_is_queued_interleaved(run: Path) -> None:
-    for streams in ("6", "8"):
-        assert venturi("predict", run, "--streams", streams, "--queue").returncode == 0
-    before = len(synthetic.lines(run))
-    assert model("--resume", run, "--no-report", "-q").returncode == 0
-    added = synthetic.lines(run)[before:]
-    assert {t["parameters"]["streams"] for t in added} == {6, 8}
-    # Round by round: both cells once before either comes again.
-    for i in range(0, len(added), 2):
-        assert {t["parameters"]["streams"] for t in added[i : i + 2]} == {6, 8}
-    assert [p.pending for p in results.load(run).predictions] == [False, False]
-
-
-def test_a_wrong_prediction_is_called_one(run: Path) -> None:
-    venturi("predict", run, "--streams", "8", "--queue")
-    path = run / "predictions.jsonl"
-    line = json.loads(path.read_text())
-    path.write_text(json.dumps(line | {"predicted": 9e9, "low": 8e9, "high": 10e9}) + "\n")
-    found = venturi("predict", run, "--check", "--executor", "support.model", "-q")
-    assert "outside the interval" in found.stdout
-    assert results.load(run).predictions[0].inside is False
-
-
-def test_a_torn_last_prediction_is_mended(run: Path) -> None:
-    venturi("predict", run, "--streams", "8", "--queue")
-    with (run / "predictions.jsonl").open("a") as file:
-        file.write('{"format": 1, "kind": "pred')
-    assert len(results.load(run).predictions) == 1
-    assert venturi("predict", run, "--check", "--executor", "support.model", "-q").returncode == 0
-    assert (run / "predictions.jsonl").read_text().endswith("}\n")
-
-
-def test_every_axis_of_the_run_moves_along(tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    arguments = ("--operation", "get,put", "--streams", "1,2,3,4", "--rows-per-batch", "1024,4096")
-    few = ("--rows-per-stream", "1M", "--repeats", "2", "--no-report", "-q")
-    assert model(*arguments, *few, "--out", path).returncode == 0
-    found = venturi("predict", path, "--streams", "8", "--set", "rows_per_batch=1024", "--queue")
-    assert found.returncode == 0, found.stderr
-    assert venturi("predict", path, "--check", "--executor", "support.model", "-q").returncode == 0
-    new = [t["parameters"] for t in synthetic.lines(path) if t["parameters"]["streams"] == 8]
-    assert {(p["operation"], p["rows_per_batch"]) for p in new} == {("get", 1024), ("put", 1024)}
-
-
-def test_figures_and_lines_of_the_report(run: Path) -> None:
+def test_figures_and_lines_of_the_report(measured: Path) -> None:
     from venturi.report.draw import matplotlib_figures, plotly_figures
     from venturi.report.text import models as fits
 
-    venturi("predict", run, "--streams", "8", "--queue")
-    venturi("predict", run, "--check", "--executor", "support.model", "-q")
-    found = results.load(run)
+    found = results.load(measured)
     (figure,) = models.figures(found)
     assert figure.name == "model-scaling"
-    assert {"measured", "law", "knee", "peak", "predicted", "measured after"} <= set(figure.names)
+    assert {"measured", "law", "knee", "peak"} <= set(figure.names)
     for panel in figure.panels:
         assert plotly_figures.panel_document(figure, panel)
     assert matplotlib_figures.render(figure, "svg").startswith(b"<?xml")
-    assert any("knee (90 % of the peak) at 3 streams" in line for line in fits.lines(found))
-    assert "predictions" in dict(fits.sections(found))
+    sentences = [text for _, texts in fits.sections(found) for text in texts]
+    assert any("knee (90 % of the peak) at 3 streams" in text for text in sentences)
     sizes = models.figures(results.load("reference:cartesius-localhost"))
     assert [f.name for f in sizes] == ["model-scaling", "model-hockney"]
     assert models.figures(results.load("reference:akumuli")) == []

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from venturi.analysis.models.batch_cost import BatchCost
     from venturi.analysis.models.fits import Fits
     from venturi.analysis.models.over_links import Crossing, LinkFit
-    from venturi.analysis.models.predict import Checked
     from venturi.analysis.models.splits import Convergence
 from venturi.store.open import open_run
 
@@ -135,13 +134,6 @@ class Results:
         from venturi.analysis.models import over_links
 
         return over_links.crossings(self.link_fits[: over_links.MOST_GROUPS])
-
-    @cached_property
-    def predictions(self) -> list[Checked]:
-        """What was predicted and queued, beside what was measured since."""
-        from venturi.analysis.models import predict
-
-        return predict.checked(self.directory.prediction_records(), self.cells)
 
     @cached_property
     def place_rows(self) -> list[Row]:

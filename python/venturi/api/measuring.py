@@ -132,8 +132,8 @@ def resume(
     progress: Told | None = None,
     executor: Any = None,
 ) -> Run:
-    """Goes on with a run that was interrupted, and measures what was predicted and queued since; with
-    `retry_failed` failed trials too. The others are as for `run`, and as the run was begun with.
+    """Goes on with a run that was interrupted; with `retry_failed` measures failed trials too. The others are
+    as for `run`, and as the run was begun with.
 
     Raises `StoreError` where there is no such run.
     """

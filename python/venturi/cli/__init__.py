@@ -66,7 +66,7 @@ Exit codes:
   6  verification failed: what arrived is not what was sent
   7  the run directory cannot be used: disk full, locked, damaged, newer format
   8  compare, ab: a cell is significantly slower, by more than the threshold
-  9  a proof failed: this instrument, here and now, cannot be believed
+  9  the self-test failed: do not trust this instrument, here and now
   130  interrupted
 """
 

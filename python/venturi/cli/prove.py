@@ -19,8 +19,7 @@ app = typer.Typer(rich_markup_mode=None)
 EXAMPLES = """\b
 Examples:
   venturi prove
-  venturi prove charrow://local
-  venturi prove sqlite://local --only rate,lies
+  venturi prove charrow://local --only rate,lies
   venturi prove flight://192.0.2.7:31337 --format json
 """
 

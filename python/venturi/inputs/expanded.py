@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,8 @@ def ipc_bytes(path: Path, start: int) -> Iterator[int]:
     import pyarrow as pa
 
     size = 0
-    with pa.memory_map(str(path)) as file:
+    # What is damaged, its reader names.
+    with pa.memory_map(str(path)) as file, suppress(pa.ArrowException, OSError, struct.error):
         file.seek(start)
         for message in pa.ipc.MessageReader.open_stream(file):
             data, body = message.metadata, message.body

@@ -65,17 +65,6 @@ class Result:
         some = self.failed_warmups
         return f"{text}, {some} of them {'a warm-up' if some == 1 else 'warm-ups'}" if some else text
 
-    def with_more(self, other: Result) -> Result:
-        """Both together."""
-        return Result(
-            self.trials + other.trials,
-            self.failed + other.failed,
-            self.failed_warmups + other.failed_warmups,
-            self.interrupted or other.interrupted,
-            self.kinds | other.kinds,
-            self.reasons | other.reasons,
-        )
-
 
 def exit_code(result: Result) -> ExitCode:
     """The process's exit code after a sweep; docs/exit-codes.md."""

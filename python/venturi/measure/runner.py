@@ -63,12 +63,4 @@ def execute(
                     rounds = stack.enter_context(RoundProbes(endpoints, executor, writer, note, guard))
                 sweep = Sweep(run, endpoints, executor, writer, observer, interrupts, retry_failed, rounds)
                 result = sweep.run()
-            if resume:
-                from venturi.measure import checks
-
-                # What was predicted and queued since is measured too, with servers of its own.
-                endpoints.stop()
-                result = result.with_more(
-                    checks.measure(scenario, writer, executor, observer, interrupts, retry_failed)
-                )
     return RunResult(out, result)

@@ -30,6 +30,7 @@ from venturi.measure.sweep import Sweep
 from venturi.measure.trial_targets import Endpoints
 from venturi.plan.cell import Cell
 from venturi.plan.scenario import Scenario
+from venturi.targets.parameters import WORKLOAD
 
 __all__ = ["Recorded", "Tuned", "execute", "replay", "settings"]
 
@@ -63,7 +64,7 @@ def settings(parameters: Sequence[Mapping[str, Any]], recorded: bool = False) ->
     """
     names = [n for n in dict.fromkeys(n for p in parameters for n in p) if n not in ("row_bytes", "seed")]
     differing = [n for n in names if len({repr(p.get(n)) for p in parameters}) > 1]
-    workload = [n for n in differing if n in best.WORKLOAD and n != "row_bytes"]
+    workload = [n for n in differing if n in WORKLOAD and n != "row_bytes"]
     if workload:
         name = workload[0]
         found = list({repr(p.get(name)): p.get(name) for p in parameters}.values())
@@ -226,7 +227,7 @@ class Recorded:
         self.cells = known
         self.candidates: list[Mapping[str, Any]] = [c.parameters for c in known]
         settings(self.candidates, recorded=True)
-        self.names = [n for n in varying(known) if n not in best.WORKLOAD]
+        self.names = [n for n in varying(known) if n not in WORKLOAD]
         self.values = [best.values(c, self.measure) for c in known]
 
     @property

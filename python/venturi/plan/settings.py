@@ -19,11 +19,11 @@ from venturi.targets.setting import SEVERAL, Setting
 from venturi.targets.system import LOCAL, scheme_of
 from venturi.targets.urls import check_url
 
-__all__ = ["BESIDE", "Hosts", "Run", "Target"]
+__all__ = ["BESIDE", "Hosts", "Run", "Target", "usual"]
 
 
 @cache
-def _usual(model: type[Table]) -> dict[str, Any]:
+def usual(model: type[Table]) -> dict[str, Any]:
     """What each field is where nothing is said, to compare with: pydantic looks for it anew each time."""
     return {n: field.get_default(call_default_factory=True) for n, field in model.model_fields.items()}
 
@@ -52,17 +52,17 @@ class Target(Options):
         """The options that differ from their default."""
         return {
             name: getattr(self, name)
-            for name, usual in _usual(type(self)).items()
-            if name != "url" and getattr(self, name) != usual
+            for name, default in usual(type(self)).items()
+            if name != "url" and getattr(self, name) != default
         }
 
     def options(self) -> dict[str, Any]:
         """The options of a trial spec: those that differ from what the target does of itself."""
-        usual = DEFAULTS.get(scheme_of(self.url), {})
+        systems = DEFAULTS.get(scheme_of(self.url), {})
         found = {
             name: value
             for name, value in self.given().items()
-            if value != usual.get(name) and name not in ONLY_HERE
+            if value != systems.get(name) and name not in ONLY_HERE
         }
         if found.get("digits") == "shortest":
             found["digits"] = None

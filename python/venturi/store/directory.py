@@ -23,7 +23,6 @@ __all__ = [
     "CEILINGS",
     "ENVIRONMENT",
     "LOCK",
-    "PREDICTIONS",
     "SAMPLES",
     "SCENARIO",
     "TRIALS",
@@ -34,7 +33,6 @@ __all__ = [
 
 SCENARIO, ENVIRONMENT = "scenario.toml", "environment.json"
 TRIALS, CEILINGS, SAMPLES, LOCK = "trials.jsonl", "ceilings.jsonl", "samples", ".lock"
-PREDICTIONS = "predictions.jsonl"
 _read: set[Path] = set()
 """The runs that this process has opened, for `what_is_damaged`."""
 
@@ -132,10 +130,6 @@ class RunDirectory:
     def ceiling_records(self) -> list[dict[str, Any]]:
         """The lines of ceilings.jsonl."""
         return read_lines(self.path / CEILINGS)[0]
-
-    def prediction_records(self) -> list[dict[str, Any]]:
-        """The lines of predictions.jsonl: what was predicted, to be checked by a trial."""
-        return read_lines(self.path / PREDICTIONS)[0]
 
     def trials(self) -> pa.Table:
         """One row a trial: parameters, counts, times, outcome; see docs/format.md."""

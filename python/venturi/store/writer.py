@@ -20,7 +20,6 @@ from venturi.store.directory import (
     CEILINGS,
     ENVIRONMENT,
     LOCK,
-    PREDICTIONS,
     SAMPLES,
     SCENARIO,
     TRIALS,
@@ -87,7 +86,7 @@ class RunWriter:
         lock = _take_lock(directory.path)
         try:
             repaired = []
-            for name in (TRIALS, CEILINGS, PREDICTIONS):
+            for name in (TRIALS, CEILINGS):
                 torn = _repair(directory.path / name)
                 if torn:
                     repaired.append(f"{directory.path / name}: cut off a torn last line of {torn} bytes")
@@ -162,10 +161,6 @@ class RunWriter:
     def append_ceiling(self, line: Mapping[str, Any]) -> None:
         """Appends a probe of a physical limit."""
         self._append(CEILINGS, without_named(line))
-
-    def append_prediction(self, line: Mapping[str, Any]) -> None:
-        """Appends a queued prediction."""
-        self._append(PREDICTIONS, line)
 
     def _append(self, name: str, line: Mapping[str, Any]) -> None:
         self._append_text(name, line_text(line) + "\n")

@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn seventeen_digits_are_those_of_c() {
         let mut random = Random::seeded(1);
-        for _ in 0..300_000 {
+        for _ in 0..100_000 {
             let bits = random.draw() as u64;
             let small = f64::from_bits(bits % (64 << 52) + ((1023 - 12) << 52));
             let integer = (bits >> 11) as f64;

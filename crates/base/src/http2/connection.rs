@@ -248,6 +248,18 @@ impl Connection {
         self.leaving.is_some()
     }
 
+    /// Whether the peer takes so many streams at a time, as far as it has said.
+    pub fn takes(&self, streams: usize) -> Result<()> {
+        if streams <= self.most_streams as usize {
+            return Ok(());
+        }
+        let message = format!(
+            "{} takes {} streams per connection: give each stream its connection (--connections per-stream), or take fewer streams",
+            self.peer, self.most_streams
+        );
+        Err(Error::new(Kind::Unsupported, message))
+    }
+
     /// The peer's SETTINGS have come: how many streams it takes is known.
     pub fn is_greeted(&self) -> bool {
         self.greeted
@@ -256,15 +268,11 @@ impl Connection {
     /// Opens a request (client side) and queues its headers; an error when the peer takes no more.
     pub fn request(&mut self, headers: &[(String, Vec<u8>)], response: Expect) -> Result<u32> {
         if let Some(said) = &self.leaving {
-            return Err(Error::new(Kind::Lost, said.clone()));
+            let advice =
+                "let the server keep its connections for longer (gRPC: MAX_CONNECTION_AGE)";
+            return Err(Error::new(Kind::Lost, format!("{said}; {advice}")));
         }
-        if self.streams.len() >= self.most_streams as usize {
-            let message = format!(
-                "{} takes {} streams per connection: give each stream its connection (--connections per-stream), or take fewer streams",
-                self.peer, self.most_streams
-            );
-            return Err(Error::new(Kind::Unsupported, message));
-        }
+        self.takes(self.streams.len() + 1)?;
         let id = self.next_stream;
         self.next_stream += 2;
         self.open(id, response);

@@ -118,10 +118,8 @@ impl Connection {
             kind::GOAWAY => {
                 let (last, code) = (word(0).unwrap_or_default(), word(4).unwrap_or_default());
                 // A client's says nothing of our answers, whatever its reason: its PING behind it is
-                // answered. A server's lets the streams that it names finish, if nothing is wrong.
-                let goes_on = self.config.role == Role::Server
-                    || (code == code::NO_ERROR && self.streams.keys().all(|id| *id <= last));
-                if goes_on && self.config.role == Role::Server {
+                // answered.
+                if self.config.role == Role::Server {
                     return Ok(());
                 }
                 let reason = String::from_utf8_lossy(&payload[8..]);
@@ -131,11 +129,19 @@ impl Connection {
                     code::name(code)
                 );
                 let message = message.trim_end().to_owned();
-                if goes_on {
-                    self.leaving = Some(message);
-                    return Ok(());
+                if code != code::NO_ERROR {
+                    return Err(Error::new(Kind::Lost, message));
                 }
-                Err(Error::new(Kind::Lost, message))
+                // The streams up to the named one finish; those beyond it were not begun, and
+                // another connection may take them (RFC 9113, 6.8).
+                self.leaving = Some(message);
+                let beyond = self.streams.range((last & frame::MAX_WINDOW) + 1..);
+                for stream in beyond.map(|(id, _)| *id).collect::<Vec<_>>() {
+                    self.forget(stream, true);
+                    let code = code::REFUSED_STREAM;
+                    self.events.push_back(Event::Reset { stream, code });
+                }
+                Ok(())
             }
             kind::WINDOW_UPDATE => self.window_update(frame.stream, word(0).unwrap_or_default()),
             kind::PUSH_PROMISE => {

@@ -192,6 +192,11 @@ fn a_client_opens_no_stream_that_its_server_does_not_take() {
     let (kind, said) = refused(told(&leaving, 1).unwrap());
     assert_eq!(kind, Kind::Lost);
     assert_contains(&said, "ended the connection: NO_ERROR max_age");
+    // One beyond it was not begun; the other one still goes on.
+    let (mut client, events) = told(&leaving, 2).unwrap();
+    let code = code::REFUSED_STREAM;
+    assert!(matches!(events[..], [Event::Reset { stream: 3, code: found }] if found == code));
+    assert!(client.is_leaving() && client.send_queue(1).is_some());
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl Listening {
     pub fn bind(path: &Path, backlog: i32) -> io::Result<Self> {
         let address = SockAddr::unix(path)?;
         let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
-        let _lock = locked(directory.unwrap_or(Path::new(".")))?;
+        let _lock = locked(directory.unwrap_or(Path::new(".")), LOCK_PATIENCE)?;
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         // Before there is a file, so that nobody finds it open to all.
         // SAFETY: the descriptor is open.
@@ -117,11 +117,11 @@ impl Drop for Listening {
 
 /// Of two that find a dead one's socket, one is first. `None`: the directory may be written to but not
 /// read, or its file system has no locks.
-fn locked(directory: &Path) -> io::Result<Option<File>> {
+fn locked(directory: &Path, patience: Duration) -> io::Result<Option<File>> {
     let Ok(directory) = File::open(directory) else {
         return Ok(None);
     };
-    let end = Instant::now() + LOCK_PATIENCE;
+    let end = Instant::now() + patience;
     loop {
         match directory.try_lock() {
             Ok(()) => return Ok(Some(directory)),
@@ -197,7 +197,7 @@ mod tests {
         let here = directory("locked");
         let kept = File::open(&here).unwrap();
         kept.lock().unwrap();
-        let error = Listening::bind(&here.join("s"), 16).unwrap_err();
+        let error = locked(&here, 2 * LOCK_PAUSE).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ResourceBusy);
         drop(kept);
         drop(Listening::bind(&here.join("s"), 16).unwrap());

@@ -26,7 +26,7 @@ use venturi_base::error::Result;
 use venturi_base::http2::{Blocked, Connection, Event};
 use venturi_base::meter::clock::Stage;
 
-/// A get is encoded ahead of the socket by no more than this.
+/// The gets of a connection are encoded ahead of the socket by no more than this together, and a batch each.
 const HIGH_WATER: usize = 256 << 10;
 /// Nor for longer: a batch that takes its time may be small. What is ready leaves then, and the runtime looks
 /// whether the client has said something: it may have had enough.
@@ -212,17 +212,22 @@ impl Worker {
         }
     }
 
+    fn ahead(&self) -> usize {
+        HIGH_WATER / self.gets.max(1)
+    }
+
     /// A get could encode its next batch at once.
     fn has_room(&self) -> bool {
         self.calls.iter().any(|(stream, call)| {
             matches!(call, Call::Get(get) if get.ending.is_none())
-                && self.connection.unsent(*stream) < HIGH_WATER
+                && self.connection.unsent(*stream) < self.ahead()
         })
     }
 
     /// Answers and gets go on as far as the socket has room.
     fn produce(&mut self, cx: &mut Context<'_>, until: Instant) {
         let (mut ended, mut sent) = (Vec::new(), Vec::new());
+        let ahead = self.ahead();
         for (&stream, call) in &mut self.calls {
             match call {
                 Call::Answering(answering) => {
@@ -231,7 +236,7 @@ impl Worker {
                     }
                 }
                 Call::Get(get) if get.ending.is_none() => {
-                    while self.connection.unsent(stream) < HIGH_WATER {
+                    while self.connection.unsent(stream) < ahead {
                         let more = match self.connection.send_queue(stream) {
                             Some(queue) => {
                                 let clock = self.ledger.turn_to(stream);

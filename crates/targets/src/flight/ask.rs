@@ -9,7 +9,7 @@ use serde_json::Value;
 use socket2::SockAddr;
 
 use super::call::Link;
-use super::dial;
+use super::dial::Destination;
 use super::offers::{self, Offers};
 use super::options::{self, Address, Options};
 use super::reply::is_unknown;
@@ -94,9 +94,13 @@ async fn first_of<T, F: Future<Output = Result<T>>>(
     let address = addresses.swap_remove(0);
     let options = Options::parse(options)?;
     let asked = async {
-        let connection = dial::dial(&address, &options, PATIENCE, SCHEME).await?;
-        let headers = options.headers()?;
-        let link = Link::new(connection, address.asked_as(), address.tls, headers);
+        let destination = Destination {
+            address: address.clone(),
+            options: options.clone(),
+            timeout: PATIENCE,
+            scheme: SCHEME,
+        };
+        let link = Link::to(destination.into(), address.asked_as(), options.headers()?).await?;
         authenticate(&link, &options).await?;
         asking(link).await
     };

@@ -8,7 +8,9 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use prost::Message as _;
+use tokio::sync::OnceCell;
 
+use super::dial::Destination;
 use super::inboxes::Inboxes;
 use super::reply::Reply;
 use venturi_base::codec::chunk::SendQueue;
@@ -46,6 +48,10 @@ struct Shared {
     users: u64,
     /// Bytes of those before the trial, and of streams that have left.
     told: u64,
+    sockets: Option<Arc<Sockets>>,
+    destination: Option<Rc<Destination>>,
+    /// The connection that has taken this one's place, for all streams that share it.
+    next: Rc<OnceCell<Link>>,
 }
 
 impl Link {
@@ -65,12 +71,76 @@ impl Link {
             stopped: false,
             users: 1,
             told: 0,
+            sockets: None,
+            destination: None,
+            next: Rc::default(),
         })))
+    }
+
+    pub async fn to(
+        destination: Rc<Destination>,
+        authority: String,
+        headers: Vec<(String, Vec<u8>)>,
+    ) -> Result<Self> {
+        let connection = destination.dial().await?;
+        let link = Self::new(connection, authority, destination.address.tls, headers);
+        link.0.borrow_mut().destination = Some(destination);
+        Ok(link)
+    }
+
+    /// The server takes no more calls on this connection, and another one may be made.
+    pub fn is_leaving(&self) -> bool {
+        let shared = self.0.borrow();
+        shared.connection.is_leaving() && shared.destination.is_some()
+    }
+
+    /// The connection that takes this one's place, made by the first stream that needs it.
+    pub async fn renewed(self) -> Result<Self> {
+        let next = self.0.borrow().next.clone();
+        let link = next.get_or_try_init(|| self.another()).await?;
+        link.0.borrow_mut().users += 1;
+        Ok(link.clone())
+    }
+
+    async fn another(&self) -> Result<Self> {
+        let (destination, authority, headers, sockets) = {
+            let shared = self.0.borrow();
+            let destination = shared.destination.clone();
+            let destination = destination
+                .ok_or_else(|| Error::new(Kind::Internal, "a connection of no destination"))?;
+            let (authority, headers) = (shared.authority.clone(), shared.headers.clone());
+            (destination, authority, headers, shared.sockets.clone())
+        };
+        let link = Self::to(destination, authority, headers).await?;
+        sockets.iter().for_each(|sockets| link.watch(sockets));
+        link.0.borrow_mut().users = 0;
+        Ok(link)
+    }
+
+    /// Reads until the server has said (SETTINGS) how many streams it takes.
+    pub async fn settled(&self) -> Result<()> {
+        poll_fn(|cx| {
+            let shared = &mut *self.0.borrow_mut();
+            loop {
+                let polled = shared.connection.poll_event(cx);
+                if shared.connection.is_greeted() {
+                    return Poll::Ready(Ok(()));
+                }
+                match polled {
+                    Poll::Ready(Ok(event)) => shared.inboxes.deliver(event),
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+        })
+        .await
     }
 
     /// The connection's socket is one of the trial's.
     pub fn watch(&self, sockets: &Arc<Sockets>) {
-        self.0.borrow_mut().connection.watch(sockets);
+        let mut shared = self.0.borrow_mut();
+        shared.connection.watch(sockets);
+        shared.sockets = Some(sockets.clone());
     }
 
     /// Notes that the server is asked to end the trial's streams; whether it had been asked before.
@@ -190,11 +260,14 @@ impl Link {
         self.0.borrow().connection.neighbour()
     }
 
-    /// From here on so many streams of the trial share what this connection carries.
-    pub fn share_among(&self, users: usize) {
+    /// From here on so many streams of the trial share what this connection carries; an error where
+    /// the server does not take as many.
+    pub fn share_among(&self, users: usize) -> Result<()> {
         let mut shared = self.0.borrow_mut();
+        shared.connection.takes(users)?;
         shared.users = users.max(1) as u64;
         shared.told = shared.connection.wire_bytes();
+        Ok(())
     }
 
     pub fn is(&self, other: &Self) -> bool {

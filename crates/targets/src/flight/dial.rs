@@ -11,20 +11,25 @@ use venturi_base::net::dial;
 use venturi_base::net::tls::tls_advice;
 use venturi_base::net::wire::Wire;
 
-/// `scheme`: of the URL that the user wrote.
-pub async fn dial(
-    address: &Address,
-    options: &Options,
-    timeout: Duration,
-    scheme: &str,
-) -> Result<Connection> {
-    let config = Config {
-        window: options.window(),
-        max_message: options.max_message_size,
-        ..Config::new(Role::Client)
-    };
-    let wire = wire(address, options, timeout, scheme).await?;
-    Ok(Connection::new(wire, config))
+/// Where connections go, and how.
+pub struct Destination {
+    pub address: Address,
+    pub options: Options,
+    pub timeout: Duration,
+    /// Of the URL that the user wrote.
+    pub scheme: &'static str,
+}
+
+impl Destination {
+    pub async fn dial(&self) -> Result<Connection> {
+        let config = Config {
+            window: self.options.window(),
+            max_message: self.options.max_message_size,
+            ..Config::new(Role::Client)
+        };
+        let wire = wire(&self.address, &self.options, self.timeout, self.scheme).await?;
+        Ok(Connection::new(wire, config))
+    }
 }
 
 /// What the address says, and TLS where it has it; `scheme` is that of URLs without it.

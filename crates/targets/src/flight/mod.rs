@@ -48,6 +48,7 @@ pub(crate) use ask::port_and_ticket;
 pub use ask::{environment, offers, raw_peer};
 use call::Link;
 pub(crate) use dial::wire;
+use dial::Destination;
 pub use offers::{Listed, Offers};
 pub(crate) use options::Over;
 pub use options::{Address, Options};
@@ -137,16 +138,16 @@ impl Flight {
     /// A connection to where a server has its data; a place that is a server of the URL itself
     /// knows its own log-in.
     async fn link_to(&self, address: &Address, server: &Server) -> Result<Link> {
-        let connection = dial::dial(address, &self.options, self.timeout(), SCHEME).await?;
+        let destination = Destination {
+            address: address.clone(),
+            options: self.options.clone(),
+            timeout: self.timeout(),
+            scheme: SCHEME,
+        };
         let mut known = self.servers.iter().filter(|it| it.address == *address);
         let login = known.next().unwrap_or(server).login.clone();
         let headers = self.headers.iter().cloned().chain(login).collect();
-        Ok(Link::new(
-            connection,
-            address.asked_as(),
-            address.tls,
-            headers,
-        ))
+        Link::to(destination.into(), address.asked_as(), headers).await
     }
 
     /// An error says which place it is of, unless there is no other one than the server of the URL.
@@ -266,7 +267,7 @@ impl Target for Flight {
                 sessions.push(session.map_err(|error| error.context(format!("stream {stream}")))?);
             }
             for (link, streams) in links.values() {
-                link.share_among(streams.len());
+                link.share_among(streams.len())?;
             }
             Ok(sessions)
         })

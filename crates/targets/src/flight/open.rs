@@ -154,6 +154,10 @@ impl Flight {
             return Ok(link.clone());
         }
         let link = self.link_to(address, self.server_of(stream)).await?;
+        if self.options.connections == Connections::Shared {
+            // How many streams it takes: one too many is an error before the trial begins.
+            self.within(address, "its SETTINGS", link.settled()).await?;
+        }
         link.watch(&self.sockets);
         links.insert(address.clone(), (link.clone(), [stream].into()));
         Ok(link)

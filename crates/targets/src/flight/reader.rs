@@ -1,7 +1,7 @@
 //! What a get reads: the batches of its tickets, one after the other.
 
 use std::collections::VecDeque;
-use std::task::{Context, Poll};
+use std::task::{ready, Context, Poll};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -10,7 +10,9 @@ use prost::Message as _;
 use super::call::Link;
 use super::reply::Reply;
 use super::session::IN_ONE_GO;
+use crate::LocalFuture;
 use venturi_base::codec::flight::{queue_message, Expect, Message};
+use venturi_base::codec::frame::code;
 use venturi_base::codec::ipc::Decoder;
 use venturi_base::codec::proto::Ticket;
 use venturi_base::error::Result;
@@ -27,11 +29,16 @@ pub struct Reader {
     /// Of calls that have ended.
     wire_bytes: u64,
     schema: Option<SchemaRef>,
+    /// In place of a connection on which the server takes no more calls.
+    renewing: Option<LocalFuture<'static, Result<Link>>>,
+    /// It was made for the present call.
+    renewed: bool,
 }
 
 pub struct Call {
     pub link: Link,
     pub stream: u32,
+    ticket: Vec<u8>,
     decoder: Decoder,
     reply: Reply,
 }
@@ -49,6 +56,8 @@ impl Reader {
             current: None,
             wire_bytes: 0,
             schema: None,
+            renewing: None,
+            renewed: false,
         }
     }
 
@@ -56,22 +65,45 @@ impl Reader {
         let Some((link, ticket)) = self.pieces.pop_front() else {
             return Ok(false);
         };
+        if link.is_leaving() {
+            self.wire_bytes += link.leave();
+            self.renewing = Some(Box::pin(link.clone().renewed()));
+            self.pieces.push_front((link, ticket));
+            return Ok(true);
+        }
         let stream = link.call("DoGet", &self.headers, Expect::Flight)?;
+        let asked = Ticket { ticket };
         link.queue(stream, |queue| {
-            queue_message(&Ticket { ticket }.encode_to_vec(), queue);
+            queue_message(&asked.encode_to_vec(), queue);
             Ok(())
         })?;
         link.end(stream);
         self.current = Some(Call {
             link,
             stream,
+            ticket: asked.ticket,
             decoder: Decoder::limited(self.limit),
             reply: Reply::default(),
         });
         Ok(true)
     }
 
+    /// The next pieces come over the new connection.
+    fn poll_renewed(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        if let Some(renewing) = &mut self.renewing {
+            let new = ready!(renewing.as_mut().poll(cx))?;
+            self.renewing = None;
+            self.renewed = true;
+            if let Some(old) = self.pieces.front().map(|(link, _)| link.clone()) {
+                let same = self.pieces.iter_mut().filter(|(link, _)| link.is(&old));
+                same.for_each(|(link, _)| *link = new.clone());
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
     fn close(&mut self) {
+        self.renewed = false;
         if let Some(call) = self.current.take() {
             call.link.forget(call.stream);
             self.schema = call.decoder.schema().cloned();
@@ -89,6 +121,11 @@ impl Reader {
     ) -> Poll<Result<Option<RecordBatch>>> {
         for _ in 0..IN_ONE_GO {
             let Some(call) = &mut self.current else {
+                let Poll::Ready(renewed) = self.poll_renewed(cx) else {
+                    clock.wait(Stage::AwaitInput);
+                    return Poll::Pending;
+                };
+                renewed?;
                 if self.begin()? {
                     continue;
                 }
@@ -108,9 +145,20 @@ impl Reader {
                     if message.header.is_empty() {
                         continue; // metadata only
                     }
+                    self.renewed = false;
                     let batch = call.decoder.message(&message.header, message.body)?;
                     if batch.is_some() {
                         return Poll::Ready(Ok(batch));
+                    }
+                }
+                // It was not begun: the server had ended the connection before it came.
+                Event::Reset {
+                    code: code::REFUSED_STREAM,
+                    ..
+                } if call.link.is_leaving() && !self.renewed => {
+                    call.link.forget(call.stream);
+                    if let Some(call) = self.current.take() {
+                        self.pieces.push_front((call.link, call.ticket));
                     }
                 }
                 event => {

@@ -35,10 +35,14 @@ impl Reply {
             Event::Reset { code, .. } => match self.status.take() {
                 // gRPC servers reset a stream whose request they did not read to its end.
                 Some(status) => status.map(|()| true),
-                None => Err(Error::new(
-                    Kind::Server,
-                    format!("the server reset the stream: {}", code::name(code)),
-                )),
+                None => {
+                    let advice = match code {
+                        code::REFUSED_STREAM => "; it limits the age of a connection or its calls (gRPC: MAX_CONNECTION_AGE, MAX_CONCURRENT_STREAMS): raise the limit",
+                        _ => "",
+                    };
+                    let line = format!("the server reset the stream: {}{advice}", code::name(code));
+                    Err(Error::new(Kind::Server, line))
+                }
             },
             Event::Message { .. } => Ok(false),
         }

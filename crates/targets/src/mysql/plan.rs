@@ -10,7 +10,7 @@ use super::{MySql, Plan};
 use crate::database::shortened;
 use crate::upsert::{self, Builder, Found, StatementKind, Work};
 use crate::Identity;
-use venturi_base::codec::sql::Dialect;
+use venturi_base::codec::sql::{Dialect, Widths};
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::limit;
@@ -46,7 +46,11 @@ impl MySql {
             false => {
                 let mut found = found(&mut connection, &work.table).await?;
                 let indexes = connection.query(&unique_indexes(&work.table.name)).await?;
-                found.meet = meet(&work.table, &indexes);
+                found.meet = meet(
+                    &work.table,
+                    &indexes,
+                    &Widths::of(&work.table, &work.batches)?,
+                );
                 found
             }
         };
@@ -256,7 +260,7 @@ fn unique_indexes(table: &str) -> String {
 
 /// Why rows with different keys meet in a table of somebody else's: another unique index, which
 /// `ON DUPLICATE KEY` heeds as it does the key's, or a collation.
-fn meet(table: &Table, indexes: &[Row]) -> Option<String> {
+fn meet(table: &Table, indexes: &[Row], widths: &Widths) -> Option<String> {
     let text = |row: &Row, at: usize| row.get(at).cloned().flatten().unwrap_or_default();
     let is_key = |name: &str| {
         let mut columns = table.key.iter().map(|&at| table.column(at));
@@ -288,9 +292,22 @@ fn meet(table: &Table, indexes: &[Row]) -> Option<String> {
             let by = text(row, 2);
             by.is_empty() || by == "binary" || by.ends_with("_bin")
         };
+        // PAD SPACE: spaces at the end are ignored.
+        let pads = |row: &&Row| {
+            let (column, by) = (text(row, 1), text(row, 2));
+            by.ends_with("_bin")
+                && !(by.contains("_nopad_") || by.contains("_0900_"))
+                && widths.is_padded(table, &column)
+        };
         if let Some(row) = rows.iter().find(|row| !exact(row)) {
             let (column, by) = (text(row, 1), text(row, 2));
             return Some(format!("the key's column {column} is compared by {by}"));
+        }
+        if let Some(row) = rows.iter().find(pads) {
+            let (column, by) = (text(row, 1), text(row, 2));
+            return Some(format!(
+                "the key's column {column} has values with spaces at the end, which {by} ignores"
+            ));
         }
     }
     None
@@ -344,20 +361,21 @@ mod tests {
             };
             usage.key.iter().map(row).collect()
         };
+        let meet = |indexes: &[Row]| meet(&usage, indexes, &Widths::default());
         for exact in [None, Some("utf8mb4_bin"), Some("binary")] {
-            assert_eq!(meet(&usage, &index("PRIMARY", exact)), None);
+            assert_eq!(meet(&index("PRIMARY", exact)), None);
         }
-        let by = meet(&usage, &index("PRIMARY", Some("utf8mb4_general_ci"))).unwrap();
+        let by = meet(&index("PRIMARY", Some("utf8mb4_general_ci"))).unwrap();
         assert_eq!(
             by,
             "the key's column ip_address is compared by utf8mb4_general_ci"
         );
         let mut two = index("PRIMARY", None);
         two.push(vec![Some("u".into()), Some("hits".into()), None]);
-        let other = meet(&usage, &two).unwrap();
+        let other = meet(&two).unwrap();
         assert_eq!(other, "the table's unique index u (hits) is not the key");
         two[usage.key.len()].push(Some("auto_increment".into()));
-        assert_eq!(meet(&usage, &two), None);
+        assert_eq!(meet(&two), None);
     }
 
     #[test]

@@ -210,6 +210,9 @@ impl Upserts for Postgres {
     type Builder = Rows;
     type Executor = Call;
 
+    // Servers before 12, or one that is told so by --init, round floats: 3 is exact in all of them.
+    const BEFORE_READING: &'static str = "SET extra_float_digits = 3; ";
+
     fn builder(&self, table: &Table, _: &Batches) -> Result<Rows> {
         let way = match (self.options.method, self.options.statement()) {
             (Method::Copy, _) => Way::Copy,
@@ -225,15 +228,15 @@ impl Upserts for Postgres {
     }
 
     /// A collation that is not deterministic (those that are not known to a server before 12), and the
-    /// type citext. Another unique index refuses rows, and merges none.
+    /// types citext and character(n), which ignores spaces at the end. Another unique index refuses rows, and merges none.
     fn meet(table: &str) -> String {
         let name = literal(&Dialect::Postgres.quoted(table));
         format!(
-            "SELECT a.attname, CASE t.typname WHEN 'citext' THEN 'its type citext' \
+            "SELECT a.attname, CASE WHEN t.typname IN ('citext', 'bpchar') THEN 'its type ' || t.typname \
              ELSE 'the collation ' || c.collname END \
              FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey) \
              JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_collation c ON c.oid = a.attcollation \
-             WHERE i.indrelid = to_regclass({name}) AND i.indisunique AND (t.typname = 'citext' \
+             WHERE i.indrelid = to_regclass({name}) AND i.indisunique AND (t.typname IN ('citext', 'bpchar') \
              OR to_jsonb(c) ->> 'collisdeterministic' = 'false')"
         )
     }

@@ -24,6 +24,9 @@ pub trait Upserts: Database {
     /// A statement takes a key once, so rows of a batch that share one are merged beforehand.
     const MERGES: bool = true;
 
+    /// What makes the server print values with all their digits, in front of a question.
+    const BEFORE_READING: &'static str = "";
+
     fn extra(&self) -> Extra<'_> {
         Extra::default()
     }
@@ -184,7 +187,10 @@ impl<D: Upserts> SqlTarget<D> {
         let mut made = compare(work, &written, Effect::Add, before, &after, tallies, verify)?;
         if before.meet.is_none() {
             let own = self.database.common().setup;
-            let ask = async |question: String| self.database.ask_all(&mut link, &question).await;
+            let ask = async |question: String| {
+                let question = format!("{}{question}", D::BEFORE_READING);
+                self.database.ask_all(&mut link, &question).await
+            };
             read_back(&mut made, work, &written, D::DIALECT, own, ask).await?;
         }
         made.add_notes(merged_note(planned.merged, D::NAME));

@@ -145,7 +145,7 @@ class LinkLaw:
         return "" if name in self.limits else name
 
     @cached_property
-    def _misses(self) -> list[tuple[tuple[str, bool], float]]:
+    def misses(self) -> list[tuple[tuple[str, bool], float]]:
         """How each link is limited, and |log(measured / predicted)|, predicted from the other links; without
         those that the others leave open."""
         out = []
@@ -162,8 +162,8 @@ class LinkLaw:
         more outside of the measured links, and down to what an unseen bound may be."""
         from scipy.special import stdtrit
 
-        like = [miss for kind, miss in self._misses if kind == (self.bound(at), at.loss > 0)]
-        misses = like if len(like) >= LIKE else [miss for _, miss in self._misses]
+        like = [miss for kind, miss in self.misses if kind == (self.bound(at), at.loss > 0)]
+        misses = like if len(like) >= LIKE else [miss for _, miss in self.misses]
         square = sum(miss**2 for miss in (*misses, LEAST_ERROR)) / (len(misses) + 1)
         error = max(LEAST_ERROR, float(stdtrit(len(misses) + 1, 0.975)) * math.sqrt(square))
         off = math.exp(error * (1 + math.log(self.outside(at))))
@@ -227,7 +227,7 @@ def _factors(setting: Setting, at: Path) -> tuple[float, ...]:
 
 def _counted(setting: Setting, at: Path, full: float) -> float:
     """The rate over a whole trial of connections that come to carry `full`."""
-    if not setting.starts:
+    if not setting.starts or math.isinf(full):
         return full
     first = tcp.FIRST_PACKETS * at.segment * setting.streams
     doublings = max(0.0, math.log2(full / setting.per_byte * at.trip / first))

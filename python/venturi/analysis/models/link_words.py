@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from statistics import median
 from typing import Any
 
 from venturi.analysis.models import fit_words, over_links
 from venturi.analysis.models.link_law import BOUNDS, LinkLaw
 from venturi.analysis.models.over_links import Crossing, LinkFit
+from venturi.analysis.models.tcp import LOSS_BASED
 from venturi.analysis.statistics.intervals import Interval
 from venturi.common.links import Link
 from venturi.common.suffixes import format_duration
@@ -20,6 +22,7 @@ CROSSINGS = "over links: which setting is faster where"
 """Above the crossings."""
 NAMED = 4
 """So many links are named, of more only their number."""
+_SHOWS = {"ends": "unshaped", "link": "slower links", "flight": "longer round trips", "losses": "losses"}
 _UNITS = {"delay": "ms", "rate": "Mbit/s", "loss": "%"}
 
 
@@ -45,7 +48,7 @@ def _limits(one: LinkFit, law: LinkLaw) -> str:
     texts: dict[str, list[str]] = {}
     for text, bound in one.limited_by.items():
         texts.setdefault(bound, []).append(text)
-    parts = []
+    parts: list[str] = []
     for bound, some in sorted(texts.items(), key=lambda item: -len(item[1])):
         count = f"{len(some)} of {len(one.links)} links are limited" if not parts else f"{len(some)}"
         shown = f": {', '.join(some)}" if len(some) <= NAMED else ""
@@ -92,12 +95,25 @@ def _window(one: LinkFit, law: LinkLaw) -> list[str]:
 
 
 def sentences(one: LinkFit) -> list[str]:
-    """What limits each link, and what to do; or why there is no law."""
+    """What limits each link, what to do, the error, and what to measure next; or why there is no law."""
     if one.law is None:
         return [f"no law: {one.refused}"]
-    unseen = [one.named(name) for name in BOUNDS if name not in one.law.limits]
-    missing = [f"no measured link was limited by {', '.join(unseen)}"] if unseen else []
-    return [_limits(one, one.law), *_window(one, one.law), *missing]
+    misses = [100 * math.expm1(miss) for _, miss in one.law.misses]
+    unseen = [n for n in BOUNDS if n not in one.law.limits and (n != "losses" or one.control in LOSS_BASED)]
+    missing = ", ".join(f"{one.named(name)} (measure {_SHOWS[name]})" for name in unseen)
+    return [
+        _limits(one, one.law),
+        *_window(one, one.law),
+        *(
+            [
+                f"half of the links, left out, are predicted within {median(misses):.0f} %, the worst within "
+                f"{max(misses):.0f} %"
+            ]
+            if misses
+            else []
+        ),
+        *([f"no measured link was limited by {missing}"] if missing else []),
+    ]
 
 
 def left_out(one: LinkFit, text: str, measured: float, found: Interval | None) -> str:

@@ -146,9 +146,10 @@ class LinkFit:
         found = self._made.predict(at)
         if found.high > WIDEST * found.low:
             bare = self._made.open(at) == "ends" and all(one.rate for one in self.links.values())
+            most = "or more" if math.isinf(found.high) else f"to {Quantity(found.high, unit=self.unit)}"
             raise Refused(
                 f"from the {len(self.links)} measured links it may be "
-                f"{Quantity(found.low, unit=self.unit)} to {Quantity(found.high, unit=self.unit)}; "
+                f"{Quantity(found.low, unit=self.unit)} {most}; "
                 f"{self.doubt(at) or 'they are too far from the law'}",
                 f"a link that would decide: --link {'unshaped' if bare else repr(link.text)}",
             )
@@ -383,9 +384,10 @@ def _crossing(
     for i, value in enumerate(at):
         here = moved(link, along, value)
         own, others = one.law.predict(one.path(here)), other.law.predict(other.path(here))
-        lead[i] = math.log(own.median / others.median)
+        lead[i] = math.log(own.median) - math.log(others.median)
         sure[i] = math.hypot(*(math.log(f.high / f.low) / 2 for f in (own, others)))
-    if min(abs(lead[0]) / sure[0], abs(lead[-1]) / sure[-1]) < 1 or lead[0] * lead[-1] > 0:
+    ends = lead[[0, -1]] / sure[[0, -1]]
+    if not np.isfinite(lead).all() or abs(ends).min() < 1 or ends.prod() > 0:
         return []
     first, second = (one, other) if lead[0] > 0 else (other, one)
     lead *= np.sign(lead[0])

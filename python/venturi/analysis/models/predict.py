@@ -85,45 +85,6 @@ def _what(operation: str, axis: str, value: float | str, where: Mapping[str, Any
     return f"{told}, {fit_words.setting(where)}" if where else told
 
 
-@dataclass(frozen=True)
-class Checked:
-    """A queued prediction and, where it has been measured, what came out."""
-
-    line: Mapping[str, Any]
-    measured: Quantity
-
-    @property
-    def predicted(self) -> Quantity:
-        return Quantity(
-            self.line.get("predicted"), self.line.get("low"), self.line.get("high"), self.line["unit"]
-        )
-
-    @property
-    def pending(self) -> bool:
-        return not self.measured.known
-
-    @property
-    def inside(self) -> bool | None:
-        """Whether the measured median lies in the interval; None before it was measured."""
-        return self.predicted.holds(self.measured.value)
-
-    @property
-    def error(self) -> float | None:
-        """Predicted over measured, less one."""
-        return self.predicted.over(self.measured.value)
-
-    @property
-    def sentence(self) -> str:
-        """Prediction and measurement side by side."""
-        line = self.line
-        what = _what(line["operation"], line["axis"], line["value"], line.get("where") or {})
-        text = f"{what}: predicted {self.predicted}"
-        if self.error is None:
-            return f"{text}; not measured yet"
-        where = "inside" if self.inside else "outside"
-        return f"{text}; measured {self.measured}: {100 * self.error:+.1f} %, {where} the interval"
-
-
 def predict(
     cells: Sequence[Cell],
     wanted: Mapping[str, Any],
@@ -395,17 +356,4 @@ def _parameters(basis: Sequence[Cell], axis: str, value: float, every: Sequence[
     for name in ("streams", "threads"):
         if name != axis and all(m.parameters.get(name) == m.parameters.get(axis) for m in every):
             out[name] = whole
-    return out
-
-
-def checked(lines: Iterable[Mapping[str, Any]], cells: Iterable[Cell]) -> list[Checked]:
-    """The queued predictions of a run with what was measured since."""
-    by_name = {m.name: m for m in cells}
-    out = []
-    for line in lines:
-        cell = by_name.get(str(line.get("cell")))
-        unit = str(line.get("unit") or "B/s")
-        nothing = Quantity(None, unit=unit)
-        found = nothing if cell is None else cell.throughput if unit == "B/s" else cell.rows
-        out.append(Checked({"unit": unit, **line}, found))
     return out

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from venturi.common.errors import ScenarioError
-from venturi.plan.settings import Target
+from venturi.plan.settings import Target, usual
 from venturi.targets.options import APPLIES, DEFAULTS, ONLY_HERE, PARAMETERS, SETTINGS, VALUES
 from venturi.targets.system import PLUGINS, is_database, is_ours, is_time_series, scheme_of
 
@@ -149,8 +149,8 @@ def _applying(names: Iterable[str], url: str, operation: str) -> set[str]:
 
 def fitted(target: Target, url: str, operation: str) -> Target:
     """The target of one cell: its own address, and no option that means nothing there."""
-    defaults, here = Target(), _applying(APPLIES, url, operation)
-    update = {name: getattr(defaults, name) for name in APPLIES if name not in here}
+    defaults, here = usual(Target), _applying(APPLIES, url, operation)
+    update = {name: defaults[name] for name in APPLIES if name not in here}
     return target.model_copy(update={**update, "url": url})
 
 

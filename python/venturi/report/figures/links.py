@@ -5,6 +5,7 @@ A panel holds links that differ in one respect only: what is drawn over delay ha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -139,8 +140,10 @@ def _lines(one: LinkFit, texts: Sequence[str], along: str, name: str, colour: st
     if one.law is not None:
         link = one.links[points[0][2]]
         grid = over_links.grid(points[0][0], points[-1][0])
-        rates = [one.law.rate(one.path(over_links.moved(link, along, x))) / factor for x in grid]
-        out.append(Series(name, grid, rates, colour, markers=False))
+        rates = {x: one.law.rate(one.path(over_links.moved(link, along, x))) / factor for x in grid}
+        # No bound of an unshaped link may have been seen.
+        finite = {x: rate for x, rate in rates.items() if math.isfinite(rate)}
+        out.append(Series(name, list(finite), list(finite.values()), colour, markers=False))
     return out
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from venturi.analysis.models import fit_words
 from venturi.analysis.models.fits import AxisFit, Fits, SizeFit
-from venturi.analysis.models.predict import Checked
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.curve import Shape
 from venturi.common.units import percent, pick_unit
@@ -41,8 +39,8 @@ def _scale(unit: str) -> tuple[float, str]:
 
 
 def scaling(results: Results) -> Figure | None:
-    """Throughput over an axis: medians with margins, the chosen law with its band, knee and peak, and what
-    was predicted beside what came of it. None where no law was fitted."""
+    """Throughput over an axis: medians with margins, the chosen law with its band, knee and peak. None
+    where no law was fitted."""
     # Rows per batch and the like have figures of their own; a level axis has nothing to show.
     chosen = [one for one in results.fits.main if one.fit is not None and not one.level]
     if not chosen:
@@ -50,7 +48,7 @@ def scaling(results: Results) -> Figure | None:
     axis, unit = chosen[0].axis, chosen[0].unit
     shown = [one for one in chosen if one.axis == axis and one.unit == unit][:MOST_PANELS]
     factor, y_label = _scale(unit)
-    panels = [_scaling_panel(one, results.predictions, factor) for one in shown]
+    panels = [_scaling_panel(one, factor) for one in shown]
     findings, claims = [], []
     for one in shown:
         if one.fit is not None:
@@ -67,8 +65,7 @@ def scaling(results: Results) -> Figure | None:
         "model-scaling",
         text[:1].upper() + text[1:],
         "Points: medians, bars how far they may lie off the law. Line: the law chosen by AICc, dotted its "
-        "95 % band; knee: 90 % of the peak within the measured range. Predicted: with the 95 % prediction "
-        "interval, and the median of the trials that checked it.",
+        "95 % band; knee: 90 % of the peak within the measured range.",
         axis,
         y_label,
         panels,
@@ -91,22 +88,14 @@ def _claimed(one: AxisFit) -> str:
     }[shape]
 
 
-def _scaling_panel(one: AxisFit, predictions: Sequence[Checked], factor: float) -> Panel:
+def _scaling_panel(one: AxisFit, factor: float) -> Panel:
     fit = one.fit
     assert fit is not None
     x = [float(v) for v in fit.points.x]
     # What the error bars are made of: the standard error of each median around the law.
     half = [1.96 * float(s) for s in fit.sigma]
     y = [math.exp(float(v)) / factor for v in fit.points.y]
-    queued = [
-        p
-        for p in predictions
-        if p.line.get("operation") == one.operation
-        and p.line.get("axis") == one.axis
-        and p.predicted.unit == one.unit
-    ]
-    right = max([x[-1], *(float(p.line["value"]) for p in queued if p.line["value"] <= 4 * x[-1])])
-    grid = _between(x[0], right)
+    grid = _between(x[0], x[-1])
     low, high = fit.band(grid)
     colour = palette.series_colour(0)
     series = [
@@ -136,27 +125,7 @@ def _scaling_panel(one: AxisFit, predictions: Sequence[Checked], factor: float) 
                 notes=[f"{name} at {fit_words.several(one.axis, n)}"],
             )
         )
-    done = [p for p in queued if not p.pending]
-    for name, found, role in (("predicted", queued, 4), ("measured after", done, 5)):
-        if found:
-            values = [p.predicted if name == "predicted" else p.measured for p in found]
-            series.append(
-                Series(
-                    name,
-                    [float(p.line["value"]) for p in found],
-                    [_over(v.value, factor) for v in values],
-                    palette.series_colour(role),
-                    "points",
-                    low=[_over(v.low, factor) for v in values],
-                    high=[_over(v.high, factor) for v in values],
-                    notes=[p.sentence for p in found],
-                )
-            )
     return Panel(fit_words.head(one), series)
-
-
-def _over(value: float | None, factor: float) -> float | None:
-    return None if value is None else value / factor
 
 
 def _between(low: float, high: float) -> list[float]:

@@ -14,7 +14,7 @@ MOST_LIMITS = 60
 
 
 def models(results: Results) -> Markup:
-    """Laws over the axes, Hockney over sizes, what matters, predictions beside their measurements."""
+    """Laws over the axes, Hockney over sizes, what matters."""
     return render("models", found=fits.sections(results))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,7 @@ def page(results: Results, reference: str | None = None) -> str:
     return f"{whole}\n"
 
 
+@cache
 def _resource(name: str, package: str = __package__) -> Markup:
     return Markup(resources.files(package).joinpath(name).read_text(encoding="utf-8"))
 

@@ -36,17 +36,14 @@ def sections(results: Results) -> list[tuple[str, list[str]]]:
     ]
     if effects:
         out.append(("what matters", effects))
-    if results.predictions:
-        out.append(("predictions", [p.sentence for p in results.predictions]))
     return out
 
 
 def lines(results: Results) -> list[str]:
-    """For the terminal, short: what the findings do not say of the axes, and how predictions came out."""
+    """For the terminal, short: what the findings do not say of the axes."""
     costs = [one for one in results.batch_costs if one.fit is not None]
     out = [f"{one.operation}: {one.sentence}" for one in costs[:1]]
     fit = next((one for one in results.link_fits if one.law is not None), None)
     if fit is not None:
         out.append(f"{link_words.head(fit)}: {'; '.join(link_words.sentences(fit))}")
-    out += [p.sentence for p in results.predictions]
     return out

@@ -17,6 +17,8 @@ fn pair(bytes: u64) -> (Writer, Reader) {
 }
 
 proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
     /// Any pieces, told at any time and copied out in any order of the two ends: all arrive, in order.
     #[test]
     fn what_is_written_is_read(

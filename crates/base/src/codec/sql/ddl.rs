@@ -52,6 +52,12 @@ impl Widths {
         }
         Ok(widths)
     }
+
+    /// Whether a value of this column ends with a space.
+    pub fn is_padded(&self, table: &Table, column: &str) -> bool {
+        let mut widths = self.0.iter().enumerate();
+        widths.any(|(at, width)| width.padded && table.column(at).eq_ignore_ascii_case(column))
+    }
 }
 
 impl Width {

@@ -159,7 +159,8 @@ fn a_column_that_stands_for_too_much_is_an_error() {
     let values = array(NullArray::new(1 << 40));
     let (offsets, sizes) = (vec![0i64; 3].into(), vec![1i64 << 40; 3].into());
     check(LargeListViewArray::try_new(field, offsets, sizes, values, None).unwrap());
-    let mut views = builder::StringViewBuilder::new().with_deduplicate_strings();
-    (0..2_000).for_each(|_| views.append_value(&long));
+    let mut views = builder::StringViewBuilder::new();
+    let block = views.append_block(long.into_bytes().into());
+    (0..2_000).for_each(|_| views.try_append_view(block, 0, 1 << 20).unwrap());
     check(views.finish());
 }

@@ -60,15 +60,17 @@ fn bytes_move_in_both_directions_and_every_placement() {
     let peers = [start(), start_unix("ways")];
     let ways = [Operation::Get, Operation::Put]
         .map(|operation| peers.each_ref().map(|peer| (peer, operation)));
-    for (peer, operation) in ways.concat() {
-        for placement in [Placement::Free, Placement::OneCpu, Placement::Apart] {
-            for (streams, threads, pin) in [(1, 1, None), (3, 2, None), (3, 2, last)] {
-                let mut wanted = flow(operation, streams);
-                (wanted.threads, wanted.pin) = (threads, pin.as_slice().into());
-                let probe = probe(&far(&peer.addr), wanted, placement, &never).unwrap();
-                assert!(probe.bytes > 0, "{wanted:?}, {placement:?}: {probe:?}");
-                assert!(probe.interval_ns >= SHORT.as_nanos() as u64);
-            }
+    let flows = [(1, 1, None), (3, 2, None), (3, 2, last)];
+    for (way, (peer, operation)) in ways.concat().into_iter().enumerate() {
+        let placements = [Placement::Free, Placement::OneCpu, Placement::Apart];
+        for (at, placement) in placements.into_iter().enumerate() {
+            // Each with another one at each way.
+            let (streams, threads, pin) = flows[(way + at) % 3];
+            let mut wanted = flow(operation, streams);
+            (wanted.threads, wanted.pin) = (threads, pin.as_slice().into());
+            let probe = probe(&far(&peer.addr), wanted, placement, &never).unwrap();
+            assert!(probe.bytes > 0, "{wanted:?}, {placement:?}: {probe:?}");
+            assert!(probe.interval_ns >= SHORT.as_nanos() as u64);
         }
     }
 }

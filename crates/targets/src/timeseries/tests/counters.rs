@@ -40,7 +40,7 @@ fn questdb(step: u64, most: u64) -> u16 {
 
 #[test]
 fn questdb_is_asked_until_it_has_counted_all() {
-    let record = counted(questdb(40, 1007));
+    let record = counted(questdb(100, 1007));
     assert_eq!(record.error, None);
     assert_eq!(record.target.software.as_deref(), Some("QuestDB 9.2.2"));
     let found = record.verification;
