@@ -271,7 +271,7 @@ def test_a_failure_stops_the_run_or_marks_it(tmp_path: Path, monkeypatch: pytest
     assert "| no |" in text and "(unproven)" in text and "(unproven)" in page.page(found)
     assert "(unproven)" in went_on.stdout and "UNPROVEN" in command("show", str(out)).stdout
     assert "(unproven)" in command("show", str(out), "--cell", "best").stdout
-    for line in ("best", "fit", "predict --checked", "compare --by streams", "sql"):
+    for line in ("best", "fit", "predict --streams 9", "compare --by streams", "sql"):
         name, *more = line.split()
         more += ["select 1"] if name == "sql" else []
         assert "its figures are unproven" in command(name, str(out), *more).stderr
