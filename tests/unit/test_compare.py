@@ -527,12 +527,14 @@ def test_mistakes_are_named(nights: Path, tmp_path: Path) -> None:
 
 SERVER = f"{shlex.quote(sys.executable)} -m venturi serve flight --port {{port}}"
 MEASURED = ("--operation", "get", "--rows-per-stream", "20k", "--repeats", 3, "--no-ceilings", "--no-report")
+COMPARED = (0, 8)
+"""Exit codes of a comparison of equal servers: which of them is slower on a busy machine is luck."""
 
 
 @pytest.mark.usefixtures("core")
 def test_a_slower_build_is_found_and_both_are_stopped(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    slow = f"{SERVER} --handicap encode=1ms"
+    slow = f"{SERVER} --handicap encode=10ms"
     done = venturi("ab", SERVER, slow, "--out", out, *MEASURED, "--repeats", 6)
     assert done.returncode == 8, done.stderr
     assert "of 1 cell 1 slower" in done.stdout and f"run: {out}" in done.stdout
@@ -551,8 +553,8 @@ def test_servers_that_run_already(tmp_path: Path) -> None:
     with served("flight") as one, served("flight") as other:
         urls = f"flight://{one}", f"flight://{other}"
         third = ("--place", f"third={urls[0]}")
-        done = venturi("ab", *urls, *third, "--out", tmp_path / "run", "--threshold", "90%", *MEASURED)
-    assert done.returncode == 0, done.stderr
+        done = venturi("ab", *urls, *third, "--out", tmp_path / "run", *MEASURED)
+    assert done.returncode in COMPARED, done.stderr
     assert done.stdout.count("of 1 cell") == 2 and "run:  place=third" in done.stdout
 
 
@@ -562,7 +564,7 @@ def test_ab_that_is_ended_goes_on(number: signal.Signals, tmp_path: Path) -> Non
     """Its run ends with it, and keeps no trial of servers that have gone."""
     out, given = tmp_path / "run", variables(TMPDIR=str(tmp_path))
     with served("flight") as other:
-        words = (SERVER, f"flight://{other}", "--threshold", "90%")
+        words = (SERVER, f"flight://{other}")
         begun = command("ab", *words, "--out", out, *MEASURED)
         with (tmp_path / "said").open("w") as said, subprocess.Popen(begun, env=given, stderr=said) as ab:
             wait_until(lambda: (out / "trials.jsonl").exists() and (out / "trials.jsonl").read_bytes())
@@ -575,7 +577,7 @@ def test_ab_that_is_ended_goes_on(number: signal.Signals, tmp_path: Path) -> Non
         assert number == signal.SIGKILL or f"go on with: {again}\n" in (tmp_path / "said").read_text()
         assert '"failed"' not in (out / "trials.jsonl").read_text()
         done = venturi("ab", *words, "--resume", out)
-    assert done.returncode == 0 and "of 1 cell" in done.stdout, done.stderr
+    assert done.returncode in COMPARED and "of 1 cell" in done.stdout, done.stderr
     trials = [it for it in RunDirectory(out).records() if it["outcome"] == "ok"]
     assert len(trials) == 8 == len({(it["cell"], it["repeat"], it["warmup"]) for it in trials})
 
