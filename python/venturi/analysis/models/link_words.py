@@ -91,7 +91,7 @@ def _window(one: LinkFit, law: LinkLaw) -> list[str]:
     if needed < over_links.TCP_FLIGHT / over_links.WINDOW_USED:
         return [f"{text}; {option} {math.ceil(needed / 1024)}Ki is enough for all measured links"]
     setting = f"sysctl net.ipv4.tcp_{'r' if held == 'window' else 'w'}mem"
-    return [f"{text}; set {option} none, beyond which TCP's own window is the limit ({setting})"]
+    return [f"{text}; set {option} none; then TCP's own window is the limit, which {setting} sets"]
 
 
 def sentences(one: LinkFit) -> list[str]:
@@ -106,8 +106,8 @@ def sentences(one: LinkFit) -> list[str]:
         *_window(one, one.law),
         *(
             [
-                f"half of the links, left out, are predicted within {median(misses):.0f} %, the worst within "
-                f"{max(misses):.0f} %"
+                f"of {len(misses)} links that the others can predict, half are within {median(misses):.0f} %, "
+                f"the worst within {max(misses):.0f} %"
             ]
             if misses
             else []
