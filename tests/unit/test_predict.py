@@ -51,6 +51,8 @@ def test_fit_as_json_holds_what_the_text_says(measured: Path) -> None:
     assert one["parameters"]["l"]["low"] < one["parameters"]["l"]["value"] < one["parameters"]["l"]["high"]
     assert sum(law["weight"] for law in one["laws"]) == pytest.approx(1)
     assert [n for n, _ in one["medians"]] == [1, 2, 3, 4]
+    (one,) = document("predict", measured, "--streams", "8")["predictions"]
+    assert one["parameters"]["threads"] == one["parameters"]["streams"] == 8
 
 
 def test_too_few_values_are_said_and_not_fitted(tmp_path: Path) -> None:

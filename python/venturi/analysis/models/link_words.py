@@ -106,8 +106,8 @@ def sentences(one: LinkFit) -> list[str]:
         *_window(one, one.law),
         *(
             [
-                f"of {len(misses)} links that the others can predict, half are within {median(misses):.0f} %, "
-                f"the worst within {max(misses):.0f} %"
+                f"of {len(misses)} links that the others can predict, half are within "
+                f"{median(misses):.0f} %, the worst within {max(misses):.0f} %"
             ]
             if misses
             else []
@@ -165,9 +165,13 @@ def document(
     by the place in `made`."""
 
     def number(law: LinkLaw, i: int, name: str) -> dict[str, Any]:
-        values = dict(zip(("value", "low", "high"), (law.numbers[i], *law.ranges[i]), strict=True))
-        finite = {k: v if math.isfinite(v) else None for k, v in values.items()}
-        return finite | {"seen": name in law.limits}
+        seen = name in law.limits
+        # That of a bound which limited links has no margin.
+        low, high = (None, None) if seen else law.ranges[i]
+        values = {"value": law.numbers[i], "low": low, "high": high}
+        return {k: v if v is not None and math.isfinite(v) else None for k, v in values.items()} | {
+            "seen": seen
+        }
 
     fits = [
         {
