@@ -285,7 +285,7 @@ fn start(socket: Socket, state: &Arc<State>, tls: Option<Arc<rustls::ServerConfi
         state.totals.connections.fetch_add(1, Ordering::Relaxed);
     }
     let serve = |state: Arc<State>, tls| {
-        move |(socket, place): (Socket, Place)| {
+        move |(socket, place): (Socket, crate::places::Place)| {
             if let Some(wire) = wire(socket, &state, tls) {
                 Connection::new(wire, state, place).serve();
             }
