@@ -18,23 +18,13 @@ from venturi.analysis.models import link_law
 from venturi.common import links
 from venturi.report.figures import models
 
-RUN = (
-    "--operation",
-    "get",
-    "--streams",
-    "1,2,3,4",
-    "--rows-per-stream",
-    "10M",
-    "--repeats",
-    3,
-    "--no-report",
-)
+RUN = "--operation get --streams 1,2,3,4 --rows-per-stream 10M --repeats 3 --no-report"
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("predict") / "run"
-    assert model(*RUN, "--out", path, "-q").returncode == 0
+    assert model(*RUN.split(), "--out", path, "-q").returncode == 0
     return path
 
 
