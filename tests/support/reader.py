@@ -18,7 +18,6 @@ from venturi.analysis.cells.figures import steady_main
 from venturi.analysis.cells.summary import Cell, varying
 from venturi.analysis.results import load
 from venturi.analysis.statistics.curve import Change, Curve
-from venturi.analysis.statistics.intervals import median_interval
 from venturi.analysis.verdict.judge import judge
 from venturi.analysis.verdict.words.findings import spelled
 from venturi.analysis.words import labels
@@ -233,11 +232,9 @@ def speed(record: Any) -> float:
 
 
 def ranged(values: Sequence[float]) -> Value:
-    """The median in the range of few values; of one, without."""
-    if len(values) > 5:
-        found = median_interval(values)
-        return found.median, found.low, found.high
-    return (median(values), min(values), max(values)) if len(values) > 1 else values[0]
+    """The median in its interval, the range of few values (more: by the table of ranks); of one, without."""
+    data, rank = sorted(values), 1 if len(values) < 9 else {9: 2, 10: 2, 11: 2, 12: 3}[len(values)]
+    return (median(data), data[rank - 1], data[-rank]) if len(data) > 1 else data[0]
 
 
 def named(printed: str) -> Iterator[tuple[str, str]]:

@@ -74,6 +74,8 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "one cell": records(lambda c: 1e9, streams=[2]),
     "two workloads": records(lambda c: 1e9 * c["streams"], streams=[1, 2], operation=["get", "put"]),
     "no figures of CPU time": without_cpu(records(lambda c: min(c["streams"], 4) * 1e9, streams=[1, 4, 8])),
+    "loaders share the streams": without_cpu(records(
+        lambda c: c["streams"] * 1e9, streams=[4, 8], loaders=[1, 4], connections=["shared", "per-stream"])),
     "what a smaller value gives": records(
         lambda c: 1e9 * min(c["streams"], 4), streams=[1, 2, 4, 8], rows_per_batch=[1, 2]),
     # A trial that moved nothing is good, and of no use for a ratio.

@@ -18,23 +18,13 @@ from venturi.analysis.models import link_law
 from venturi.common import links
 from venturi.report.figures import models
 
-RUN = (
-    "--operation",
-    "get",
-    "--streams",
-    "1,2,3,4",
-    "--rows-per-stream",
-    "10M",
-    "--repeats",
-    3,
-    "--no-report",
-)
+RUN = "--operation get --streams 1,2,3,4 --rows-per-stream 10M --repeats 3 --no-report"
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("predict") / "run"
-    assert model(*RUN, "--out", path, "-q").returncode == 0
+    assert model(*RUN.split(), "--out", path, "-q").returncode == 0
     return path
 
 
@@ -51,6 +41,8 @@ def test_fit_as_json_holds_what_the_text_says(measured: Path) -> None:
     assert one["parameters"]["l"]["low"] < one["parameters"]["l"]["value"] < one["parameters"]["l"]["high"]
     assert sum(law["weight"] for law in one["laws"]) == pytest.approx(1)
     assert [n for n, _ in one["medians"]] == [1, 2, 3, 4]
+    (one,) = document("predict", measured, "--streams", "8")["predictions"]
+    assert one["parameters"]["threads"] == one["parameters"]["streams"] == 8
 
 
 def test_too_few_values_are_said_and_not_fitted(tmp_path: Path) -> None:
@@ -194,7 +186,7 @@ def test_fit_over_links_leaves_each_out(over_links: Path) -> None:
     text = " ".join(found.stdout.split())
     assert "get over links, 1 stream" in text and "by the window (" in text and "in flight at most" in text
     assert "1gbit 20ms left out: predicted" in text and "50mbit 40ms left out" not in text
-    assert "within 10 % of what was measured" in text
+    assert "of the 2 links that the others could predict, 2 are inside" in text
     assert "--window" in text and "the window is the limit from" in text
     words = ("fit", over_links, "--over", "link", "--where", "streams == 1", "--format", "json")
     (one,) = json.loads(venturi(*words).stdout)["links"]["fits"]

@@ -281,7 +281,7 @@ def test_the_result_is_in_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(short, "_made", _short(Outcome.PASSED, []))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     run = venturi.run(out=tmp_path / "run", **RUN)
-    said = "this machine, today: rate right within 0.3 %; 4 of 4 injected faults caught"
+    said = "this machine, at the time of the run: rate right within 0.3 %; 4 of 4 injected faults caught"
     assert proofs.headline(run.environment) == said
     assert said in " ".join(command("show", str(run.path)).stdout.split())
     text = page.page(run.results)

@@ -205,10 +205,10 @@ def tune(
 
 
 def prove(target: str = LOCAL, *, only: Collection[str] | None = None, **settings: Any) -> list[Proof]:
-    """The self-test of this instrument, on this machine, now: each result, with what was expected and found.
-    `only`: names of self-tests, for example `rate`; `settings`: credentials of the target.
+    """The self-test of this instrument, on this machine, now: each part, with what was expected and found.
+    `only`: names of parts, for example `rate`; `settings`: credentials of the target.
 
-    A self-test that fails raises nothing: its `outcome` says so. Raises as `run`.
+    A part that fails raises nothing: its `outcome` says so. Raises as `run`.
     """
     from venturi.measure.prove import prove as made
     from venturi.measure.prove.outcome import ProofName
@@ -216,7 +216,9 @@ def prove(target: str = LOCAL, *, only: Collection[str] | None = None, **setting
     known = {name.value: name for name in ProofName}
     for name in only or ():
         if name not in known:
-            raise VenturiError(f"only={name!r}: no such self-test", hint=f"known: {', '.join(known)}")
+            raise VenturiError(
+                f"only={name!r}: no such part of the self-test", hint=f"known: {', '.join(known)}"
+            )
     try:
         url = check_url(target)
     except ValueError as error:

@@ -99,8 +99,9 @@ class Run:
 
     def predict(self, repeats: int | None = None, **parameters: Any) -> list[Prediction]:
         """What a cell that was not measured would do, as `run.predict(streams=32)`: one prediction an
-        operation, with the 95 % interval of the median of `repeats` (5) new trials. A warning tells of an
-        operation that has none; raises `VenturiError` where nothing can be predicted, with the reason."""
+        operation, with the 95 % interval of the median of `repeats` (5) new trials (over links: as many as
+        these have). A warning tells of an operation that has none; raises `VenturiError` where nothing can be
+        predicted, with the reason."""
         from venturi.analysis.models import predict
         from venturi.common.suffixes import parse_count
 

@@ -78,8 +78,8 @@ def lines(made: Sequence[LinkFit], wanted: Sequence[str]) -> list[tuple[str, lis
             inside = sum(row["inside"] for row in told)
             near = sum(abs(row["error"]) <= 0.1 for row in told)
             sentences.append(
-                f"of {len(told)} links, each left out in turn, {inside} lie inside the interval and {near} "
-                "within 10 % of what was measured"
+                f"of the {len(told)} links that the others could predict, {inside} are inside the interval "
+                f"and {near} within 10 % of what was measured"
             )
         out.append((link_words.head(one), sentences))
     passed = over_links.crossings(made)

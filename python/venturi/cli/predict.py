@@ -50,7 +50,12 @@ def predict(
         ),
     ] = None,
     repeats: Annotated[
-        int, typer.Option("--repeats", min=1, help="The interval is for the median of so many new trials.")
+        int,
+        typer.Option(
+            "--repeats",
+            min=1,
+            help="The interval is for the median of so many new trials; over links, of as many as each has.",
+        ),
     ] = 5,
     format: Annotated[
         forms.TableOrJson, typer.Option("--format", help="table for people, json in base units.")

@@ -32,7 +32,7 @@ def prove(
     ] = "flight://local",
     only: Annotated[
         str | None,
-        typer.Option("--only", help="Self-tests to make, with commas between them.", show_default=False),
+        typer.Option("--only", help="Parts to make, with commas between them.", show_default=False),
     ] = None,
     format: Annotated[
         forms.TableOrJson,
@@ -84,7 +84,9 @@ def _names(only: str | None, known: list[str]) -> list[str]:
     wanted = [name for text in only.split(",") if (name := text.strip())]
     for name in wanted:
         if name not in known:
-            raise VenturiError(f"--only {name}: no such self-test", hint=f"known: {', '.join(known)}")
+            raise VenturiError(
+                f"--only {name}: no such part of the self-test", hint=f"known: {', '.join(known)}"
+            )
     if not wanted:
         raise VenturiError("--only: names nothing", hint=f"known: {', '.join(known)}")
     return wanted

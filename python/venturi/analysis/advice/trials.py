@@ -103,7 +103,7 @@ def failures(measured: Sequence[Mapping[str, Any]], command: Sequence[str] | Non
                 "failed",
                 f"{len(failed)} of {len(measured)} trials failed ({counted})",
                 "their errors are listed as failed, and no figure counts them",
-                f"Mend the cause, then: `{again} --retry-failed`",
+                f"Fix the cause, then: `{again} --retry-failed`",
             )
         )
     if cut:

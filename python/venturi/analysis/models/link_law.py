@@ -34,11 +34,13 @@ LEAST_TRIP = 50e-6
 ROUNDS = 4
 """Each number is chosen again so often, given the others."""
 CLOSER = 0.15
-"""A number is fitted if it brings the law closer by this, as a sum of |log|; else a bound limits nothing."""
+"""A number is fitted if it brings the law closer by this, as a sum of |log|; else a bound limits nothing.
+That of the link is always fitted, within what is known of it."""
 LIKE = 3
 """So many links that are limited alike have an error of their own."""
 LEAST_ERROR = 0.05
-"""No prediction is said to be closer, as a logarithm."""
+"""No prediction is said to be closer, as a logarithm; also an error beside those of links left out, so that
+few links cannot look exact."""
 
 
 @dataclass(frozen=True)
@@ -194,8 +196,8 @@ def fit(setting: Setting, observed: Sequence[tuple[Path, float]]) -> LinkLaw:
     # Rows are bounds, columns paths. Times: that of a bound which is not there is 0.
     times = 1 / np.array([_factors(setting, at) for at, _ in observed]).T
     measured = 1 / np.array([_steady(setting, at, rate) for at, rate in observed])
-    known = [value for value, _ in _known(setting)]
-    numbers = np.array(known)
+    known = _known(setting)
+    numbers = np.array([value for value, _ in known])
     join = np.add if setting.waits else np.maximum
     for _ in range(ROUNDS):
         for i, name in enumerate(BOUNDS):
@@ -203,9 +205,13 @@ def fit(setting: Setting, observed: Sequence[tuple[Path, float]]) -> LinkLaw:
             left = measured - others if setting.waits else measured
             with np.errstate(divide="ignore", invalid="ignore"):
                 implied = (times[i] / left)[(left > 0) & (times[i] > 0)]
-                tried = np.array([known[i], math.inf, *implied])
+                value, factor = known[i]
+                tried = np.array([value, math.inf, *implied])
+                if name == "link":
+                    # A path that stays under its link is limited by something else.
+                    tried = tried.clip(value / factor, value * factor)
                 off = np.abs(np.log(join(others, times[i] / tried[:, None]) / measured)).sum(axis=1)
-            enough = off <= off.min() + (0 if name == "link" and not setting.waits else CLOSER)
+            enough = off <= off.min() + (0 if name == "link" else CLOSER)
             numbers[i] = tried[enough.argmax() if enough[:2].any() else off.argmin()]
     paths, rates = zip(*observed, strict=True)
     return LinkLaw(setting, paths, rates, tuple(map(float, numbers)))

@@ -91,7 +91,7 @@ def _window(one: LinkFit, law: LinkLaw) -> list[str]:
     if needed < over_links.TCP_FLIGHT / over_links.WINDOW_USED:
         return [f"{text}; {option} {math.ceil(needed / 1024)}Ki is enough for all measured links"]
     setting = f"sysctl net.ipv4.tcp_{'r' if held == 'window' else 'w'}mem"
-    return [f"{text}; set {option} none, beyond which TCP's own window is the limit ({setting})"]
+    return [f"{text}; set {option} none; then TCP's own window is the limit, which {setting} sets"]
 
 
 def sentences(one: LinkFit) -> list[str]:
@@ -106,8 +106,8 @@ def sentences(one: LinkFit) -> list[str]:
         *_window(one, one.law),
         *(
             [
-                f"half of the links, left out, are predicted within {median(misses):.0f} %, the worst within "
-                f"{max(misses):.0f} %"
+                f"of {len(misses)} links that the others can predict, half are within "
+                f"{median(misses):.0f} %, the worst within {max(misses):.0f} %"
             ]
             if misses
             else []
@@ -165,9 +165,13 @@ def document(
     by the place in `made`."""
 
     def number(law: LinkLaw, i: int, name: str) -> dict[str, Any]:
-        values = dict(zip(("value", "low", "high"), (law.numbers[i], *law.ranges[i]), strict=True))
-        finite = {k: v if math.isfinite(v) else None for k, v in values.items()}
-        return finite | {"seen": name in law.limits}
+        seen = name in law.limits
+        # That of a bound which limited links has no margin.
+        low, high = (None, None) if seen else law.ranges[i]
+        values = {"value": law.numbers[i], "low": low, "high": high}
+        return {k: v if v is not None and math.isfinite(v) else None for k, v in values.items()} | {
+            "seen": seen
+        }
 
     fits = [
         {

@@ -207,7 +207,7 @@ def _over(cell: Cell) -> bool:
     """Whether TCP went over a link of which all is known."""
     p = cell.parameters
     link = links.known(p.get(AXIS))
-    # Datagrams wait for nothing: TCP's bounds are none of theirs.
+    # TCP does not carry datagrams, and its bounds are not theirs.
     if link is None or is_datagrams(str(p.get("target") or "")):
         return False
     return of_cells.shared(p, links.way(cell.operation), math.inf) is not None

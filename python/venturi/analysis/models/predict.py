@@ -1,4 +1,4 @@
-"""What a cell that was not measured would do, with an interval, and how that came out.
+"""What a cell that was not measured would do, with an interval.
 
 Along one parameter at a time: by the scaling law over it, for a size by Hockney's line, for a link by what
 bounds a flow over links. Where several fits apply, the one is taken that leaves least open, and named; over
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from venturi.analysis.cells import summary
@@ -45,7 +46,7 @@ class Prediction:
     laws: dict[str, float] = field(default_factory=dict)
     """Akaike weights of the laws that the interval is averaged over."""
     parameters: dict[str, Any] = field(default_factory=dict, repr=False)
-    """Of the cell predicted, for a trial to check it."""
+    """Of the predicted cell."""
     where: dict[str, Any] = field(default_factory=dict)
     """The setting, where each has a prediction of its own."""
 
@@ -216,7 +217,7 @@ def _over_links(
                 one.named(law.bound(at)),
                 f"{len(one.links)} links; {sum(m.good for m in one.cells)} trials",
                 tuple(one.links),
-                repeats,
+                round(median(m.good for m in one.cells)),
                 law.outside(at),
                 one.doubt(at),
                 {},
@@ -342,8 +343,8 @@ def _by_size(operation: str, cells: Sequence[Cell], size: str, value: float, rep
 
 
 def _parameters(basis: Sequence[Cell], axis: str, value: float, every: Sequence[Cell]) -> dict[str, Any]:
-    """The cell that would check it: the largest measured one of the basis, with the axis (and what follows
-    it) moved on."""
+    """The predicted cell: the largest measured one of the basis, with the axis (and what follows it) moved
+    on."""
     nearest = max(
         basis,
         key=lambda m: (

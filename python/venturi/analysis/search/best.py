@@ -342,7 +342,15 @@ def _costs(cells: list[Cell], settings: list[str]) -> tuple[list[Quantity], str]
         noun = cells[0].noun if cells else "row"
         unit, name = (f"ns/{noun}", noun) if of_rows else ("ns/B", "GB")
         return [median_interval(v).quantity(unit) for v in by_cell], f"CPU time per {name}, both ends"
-    counted = [n for n in PARALLEL if n in settings]
+    # Loaders share the streams, and hosts of metrics are dealt to them.
+    shared = ("hosts", "loaders") if "streams" in settings else ()
+    counted = [
+        n
+        for n in PARALLEL
+        if n in settings
+        and n not in shared
+        and any(isinstance(c.parameters.get(n), int | float) for c in cells)
+    ]
     out = []
     for cell in cells:
         factors = [v for n in counted if isinstance(v := cell.parameters.get(n), int | float)]

@@ -414,7 +414,7 @@ class Why(Name):
     WHOLE_ROWS = "whole-rows", "whole rows instead of single values"
     NO_FSYNC = "no-fsync", "what durability costs, by not waiting for the disk"
     NO_LOG = "no-log", "what its log costs, by keeping none"
-    MEND = "mend", "mend what made them fail"
+    MEND = "mend", "fix what made them fail"
     OWN_TRIALS = "own-trials", "a similar transfer by Venturi"
     KEEPS_NONE = (
         "keeps-none",

@@ -50,7 +50,7 @@ def prove(
 
 
 def proofs(bench: Bench, short: bool = False, only: Collection[ProofName] | None = None) -> Iterator[Proof]:
-    """Makes the self-tests, or their `short` form, one after the other."""
+    """Makes the parts of the self-test, or their `short` form, one after the other."""
     from venturi.measure.prove import answers, difference, injected_faults, rate
     from venturi.measure.prove.outcome import Outcome, Proof, ProofName, Reason
 

@@ -43,7 +43,7 @@ __all__ = ["TIMEOUT_NS", "Bench", "Trial"]
 
 TIMEOUT_NS = 5_000_000_000
 _LONG_SECONDS = 2.0
-"""If trials are slow, a self-test makes as few as it can, so that there is time for the others."""
+"""If trials are slow, a part makes as few as it can, so that there is time for the others."""
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "upsert": {"rows_per_batch": 50, "working_set": 10_000, "rows_per_stream": 1000},
     "ingest": {"rows_per_batch": 100, "hosts": 10, "points_per_stream": 1000, "generate": "ahead"},
@@ -96,7 +96,7 @@ class Bench:
             endpoints = Endpoints(scenario, self._executor.needs_server, self._note)
             self._endpoints = stack.enter_context(endpoints)
             endpoints.start()
-            # After the start: Cassandra's alone takes as long as all self-tests may.
+            # After the start: Cassandra's alone takes as long as the whole self-test may.
             if self._seconds is not None:
                 self._deadline = time.monotonic() + self._seconds
             self._stack = stack.pop_all()
@@ -109,7 +109,7 @@ class Bench:
 
     @property
     def operations(self) -> list[str]:
-        """Those that a self-test may do. A user's table is only read."""
+        """Those that the self-test may do. A user's table is only read."""
         if self.is_user_table:
             return [one for one in self.system.operations if one == "get"]
         if is_readable(self.url) and self.system.ports:
@@ -161,7 +161,7 @@ class Bench:
         return self._deadline is None or time.monotonic() < self._deadline
 
     def has_time_for_more(self, began: float) -> bool:
-        """Whether a self-test that began then makes more trials than it must."""
+        """Whether a part that began then makes more trials than it must."""
         return self.has_time() and time.monotonic() - began < _LONG_SECONDS
 
     # ---- trials ------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def _compared(bench: Bench, worked: bool, repeats: int) -> Checks:
     alike = differences([(sides[0], sides[1])])[0]
     checks.between(
         CheckKind.ALIKE, CHANCE, alike.p, "", CHANCE, 1.0, moves="down", noisy=noisy,
-        ratio=round(alike.ratio, 4), detectable=_detectable(alike),
+        figure="p", ratio=round(alike.ratio, 4), detectable=_detectable(alike),
     )  # fmt: skip
     if worked:
         checks += _more(differences([(sides[0] + sides[1], sides[2])])[0], noisy)
@@ -86,13 +86,13 @@ def _more(found: Difference, noisy: bool) -> Checks:
     )
     checks.between(
         CheckKind.MORE, right, found.ratio, "", right * 0.97, right * 1.03, moves="down up",
-        noisy=noisy or within, interval=1,
+        noisy=noisy or within,
     )  # fmt: skip
     # Without a spread nothing is known to be detectable.
     hidden = detectable is None or detectable > MORE
     checks.between(
-        CheckKind.DETECTABLE, CHANCE, found.p, "", 0.0, 0.05, moves="up", noisy=noisy or hidden,
-        detectable=detectable,
+        CheckKind.DETECTABLE, 0.05, found.p, "", 0.0, 0.05, moves="up", noisy=noisy or hidden,
+        figure="p", detectable=detectable,
     )  # fmt: skip
     return checks
 

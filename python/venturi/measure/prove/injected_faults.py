@@ -147,7 +147,7 @@ def _injected(bench: Bench, operation: str, fault: Fault, at: int) -> Checks:
 def _check_injected(checks: Checks, trial: Trial, of: Mapping[str, Any]) -> None:
     """A fault that the relay had no chance to inject decides nothing."""
     checks.between(
-        CheckKind.FAULT, 1.0, trial.relay.done, "", 1.0, 1.0, moves="down", noisy=True, told=1, **of
+        CheckKind.FAULT, 1.0, trial.relay.done, "", 1.0, 1.0, moves="down", noisy=True, injected=1, **of
     )
 
 

@@ -11,7 +11,7 @@ __all__ = ["Check", "CheckKind", "Checks", "Outcome", "Proof", "ProofName", "Rea
 
 
 class ProofName(str, Enum):
-    """The self-tests, in the order in which they are made."""
+    """Parts of the self-test, in the order in which they are made."""
 
     RATE = "rate"
     INJECTED_FAULTS = "lies"
@@ -29,7 +29,7 @@ class Outcome(str, Enum):
 
 
 class Reason(str, Enum):
-    """Why (a part of) a self-test is inconclusive or was left out; `report.text.proofs` has the words."""
+    """Why a part of the self-test is inconclusive or was left out; `report.text.proofs` has the words."""
 
     NO_STREAM = "no-stream"
     NO_PLACE = "no-place"
@@ -149,7 +149,7 @@ class Checks(list[Check]):
 
 @dataclass(frozen=True)
 class Proof:
-    """The result of one self-test."""
+    """The result of one part."""
 
     name: ProofName
     outcome: Outcome

@@ -16,7 +16,6 @@ from venturi.common.suffixes import format_duration
 from venturi.common.units import MISSING, count, p_value, percent, pick_unit
 from venturi.report.text import summary
 from venturi.report.text.pipes import escape, table
-from venturi.targets.parameters import PARALLEL
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -102,7 +101,7 @@ def has_front(one: Best) -> bool:
 def _counted(found: Best) -> str:
     """What stands for a cost where no CPU time is known: `partitions x encoders`."""
     nouns = nouns_of(found.fastest.cell)
-    return " x ".join(labels.head(n, nouns) for n in PARALLEL if n in found.settings)
+    return " x ".join(labels.head(n, nouns) for n in found.cost_name.split(" x ") if n)
 
 
 def rule(found: Best, nouns: Nouns) -> list[str]:

@@ -15,7 +15,7 @@ __all__ = ["Line", "headline", "lines", "verdict"]
 TITLES = {
     ProofName.RATE: "known rate",
     ProofName.INJECTED_FAULTS: "injected faults",
-    ProofName.DIFFERENCE: "A/A and 5 %",
+    ProofName.DIFFERENCE: "known difference",
     ProofName.ANSWERS: "known answers",
 }
 OUTCOMES = {
@@ -75,12 +75,12 @@ def verdict(found: Sequence[Proof]) -> str:
     """All results in one sentence."""
     counted = {outcome: sum(one.outcome is outcome for one in found) for outcome in Outcome}
     parts = [f"{counted[outcome]} {OUTCOMES[outcome].lower()}" for outcome in Outcome if counted[outcome]]
-    return f"{plural(len(found), 'self-test')}: {', '.join(parts)}"
+    return f"{plural(len(found), 'part')}: {', '.join(parts)}"
 
 
 def headline(environment: Mapping[str, Any]) -> str:
-    """`this machine, today: rate right within 0.3 %; 5 of 5 injected faults caught`; empty without a
-    self-test. Each comparison reports which differences it can detect, from its own repeats."""
+    """`this machine, at the time of the run: rate right within 0.3 %; 5 of 5 injected faults caught`; empty
+    without a self-test. Each comparison reports which differences it can detect, from its own repeats."""
     told = proof(environment)
     if told is None:
         return ""
@@ -97,7 +97,7 @@ def headline(environment: Mapping[str, Any]) -> str:
             TITLES[known] if (known := _name(name)) else str(name) for name in told.get("failed") or ()
         )
         return f"UNPROVEN: {failed} failed on this machine; {'; '.join(parts)}"
-    return f"this machine, today: {'; '.join(parts)}" if parts else ""
+    return f"this machine, at the time of the run: {'; '.join(parts)}" if parts else ""
 
 
 def _name(text: object) -> ProofName | None:
@@ -119,8 +119,8 @@ def _found(one: Proof) -> str:
             f"; {plural(seen, 'count')} agree" if seen else ""
         )
     if one.name is ProofName.INJECTED_FAULTS:
-        told_lies = [c for c in checks if c.what is CheckKind.FAULT and "told" not in c.of]
-        times = f", {sum(c.right for c in told_lies)} of {len(told_lies)} times"
+        injected = [c for c in checks if c.what is CheckKind.FAULT and "injected" not in c.of]
+        times = f", {sum(c.right for c in injected)} of {len(injected)} times"
         return f"{int(figures.get('caught', 0))} of {int(figures.get('lies', 0))} kinds caught{times}"
     if one.name is ProofName.DIFFERENCE:
         alike = next((c for c in checks if c.what is CheckKind.ALIKE), None)

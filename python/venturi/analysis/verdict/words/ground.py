@@ -13,7 +13,7 @@ from venturi.analysis.verdict.proof.databases import AWAY
 from venturi.analysis.verdict.proof.path import interface_share
 from venturi.analysis.verdict.words import links
 from venturi.analysis.verdict.words.hits import HELPERS, LACKS
-from venturi.analysis.words.wording import held_back, listed, milliseconds, shares, size, waiting
+from venturi.analysis.words.wording import held_back, listed, milliseconds, nouns_of, shares, size, waiting
 from venturi.common.units import percent, plural
 
 __all__ = ["doubts", "ground"]
@@ -107,9 +107,12 @@ def ground(seen: Seen, hit: Hit | None, agreeing: int | None) -> list[Evidence]:
                 f"busy {percent(pool.busy)}",
             )
         if end.stages:
+            # Several streams may share a thread: what one does is less than what its thread does.
+            alone = end.of_threads == end.work
+            who = "busy" if alone else f"each {nouns_of(seen.cell).stream} is busy"
             add(
                 f"{end.name} workers",
-                f"{end.name}: busy {percent(min(1.0, sum(end.work.values())))}"
+                f"{end.name}: {who} {percent(min(1.0, sum(end.work.values())))}"
                 + (f" ({shares(end.work)})" if end.work else "")
                 + (f"; {waiting(end.waiting)}" if end.waiting else ""),
             )

@@ -201,7 +201,7 @@ const INFLUX_MISTAKES: [(&str, &str); 5] = [
 
 #[test]
 fn what_is_wrong_is_told() {
-    let long = "x".repeat(2000);
+    let long = "x".repeat(70_000);
     let compound = format!("+{}a t=1\r\n", "m|".repeat(256));
     let message = format!(
         "+{}a t=1\r\n+1\r\n*256\r\n{}",
@@ -220,6 +220,7 @@ fn what_is_wrong_is_told() {
         (Influx, &INFLUX_MISTAKES),
         (Resp, &large),
         (Opentsdb, &large[..1]),
+        (Influx, &[(&*long, "longer than 65536")]),
     ] {
         for (text, expected) in cases {
             match read(language, text.as_bytes(), &[], false).2 {
