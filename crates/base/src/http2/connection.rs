@@ -66,6 +66,8 @@ pub enum Event {
     Reset {
         stream: u32,
         code: u32,
+        /// The farewell that it follows, in the peer's words.
+        farewell: Option<String>,
     },
 }
 
@@ -267,10 +269,8 @@ impl Connection {
 
     /// Opens a request (client side) and queues its headers; an error when the peer takes no more.
     pub fn request(&mut self, headers: &[(String, Vec<u8>)], response: Expect) -> Result<u32> {
-        if let Some(said) = &self.leaving {
-            let advice =
-                "let the server keep its connections for longer (gRPC: MAX_CONNECTION_AGE)";
-            return Err(Error::new(Kind::Lost, format!("{said}; {advice}")));
+        if let Some(farewell) = &self.leaving {
+            return Err(Error::new(Kind::Lost, farewell));
         }
         self.takes(self.streams.len() + 1)?;
         let id = self.next_stream;
@@ -442,7 +442,12 @@ impl Connection {
         self.count_reset()?;
         if let Some(by_peer) = self.streams.get(&stream).map(|stream| stream.remote_closed) {
             self.forget(stream, by_peer);
-            self.events.push_back(Event::Reset { stream, code });
+            let farewell = None;
+            self.events.push_back(Event::Reset {
+                stream,
+                code,
+                farewell,
+            });
         } else {
             self.closed.remember(stream, false);
         }

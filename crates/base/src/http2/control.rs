@@ -13,6 +13,8 @@ use crate::error::{Error, Kind, Result};
 const CONTINUATIONS: u32 = 256;
 /// Settings of one frame: each may change the window of every stream.
 const SETTINGS: usize = 32;
+/// What to do about gRPC's `max_age`.
+const AGE: &str = "; let the server keep its connections for longer (gRPC: MAX_CONNECTION_AGE)";
 
 impl Connection {
     pub(super) fn control_frame(&mut self, frame: Frame, payload: &[u8]) -> Result<()> {
@@ -94,10 +96,7 @@ impl Connection {
                 if self.streams.contains_key(&frame.stream) {
                     self.count_reset()?;
                     self.forget(frame.stream, true);
-                    self.events.push_back(Event::Reset {
-                        stream: frame.stream,
-                        code: word(0).unwrap_or_default(),
-                    });
+                    self.push_reset(frame.stream, word(0).unwrap_or_default());
                 } else {
                     // Whoever ended it first: the peer has nothing in flight behind this.
                     self.closed.remember(frame.stream, true);
@@ -128,18 +127,21 @@ impl Connection {
                     self.peer(),
                     code::name(code)
                 );
-                let message = message.trim_end().to_owned();
+                let mut message = message.trim_end().to_owned();
                 if code != code::NO_ERROR {
                     return Err(Error::new(Kind::Lost, message));
                 }
                 // The streams up to the named one finish; those beyond it were not begun, and
                 // another connection may take them (RFC 9113, 6.8).
+                if reason.contains("max_age") {
+                    message += AGE;
+                }
                 self.leaving = Some(message);
                 let beyond = self.streams.range((last & frame::MAX_WINDOW) + 1..);
                 for stream in beyond.map(|(id, _)| *id).collect::<Vec<_>>() {
-                    self.forget(stream, true);
-                    let code = code::REFUSED_STREAM;
-                    self.events.push_back(Event::Reset { stream, code });
+                    // The peer may have sent frames of it before that.
+                    self.forget(stream, false);
+                    self.push_reset(stream, code::REFUSED_STREAM);
                 }
                 Ok(())
             }
@@ -150,6 +152,16 @@ impl Connection {
             // Unknown frames (5.5) have no meaning here.
             _ => Ok(()),
         }
+    }
+
+    fn push_reset(&mut self, stream: u32, code: u32) {
+        let refused = code == code::REFUSED_STREAM;
+        let farewell = self.leaving.clone().filter(|_| refused);
+        self.events.push_back(Event::Reset {
+            stream,
+            code,
+            farewell,
+        });
     }
 
     /// A stream's priority has no meaning here, but must not be nonsense (RFC 7540, 5.3.1).

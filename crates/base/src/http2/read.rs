@@ -99,42 +99,45 @@ impl Connection {
             if progress {
                 continue;
             }
-            // Answers (acknowledgements, window updates) go out before more is read.
-            match self.poll_flush(cx) {
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(self.reason_or(error))),
+            // Answers (acknowledgements, window updates) go out before more is read. A peer that
+            // goes away often says why before: that is read even if nothing can be written.
+            let broken = match self.poll_flush(cx) {
+                Poll::Ready(Err(error)) => Some(error),
                 Poll::Pending if self.is_congested() => return Poll::Pending,
-                _ => {}
-            }
+                _ => None,
+            };
             // Whoever drives this must come to look at its clock, however fast the peer is.
             if reads == READS {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
             reads += 1;
-            match self.poll_fill(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(0)) => {
+            match (self.poll_fill(cx), broken) {
+                (Poll::Ready(Ok(1..)), _) => {}
+                (_, Some(error)) => return Poll::Ready(Err(self.with_farewell(error))),
+                (Poll::Pending, _) => return Poll::Pending,
+                (Poll::Ready(Ok(0)), _) => {
                     let what = if self.input.data.is_some() || !self.input.bytes().is_empty() {
                         "closed the connection in the middle of a frame"
                     } else {
                         "closed the connection"
                     };
                     let message = format!("{} {what}", self.peer());
-                    return Poll::Ready(Err(Error::new(Kind::Lost, message)));
+                    let error = Error::new(Kind::Lost, message);
+                    return Poll::Ready(Err(self.with_farewell(error)));
                 }
-                Poll::Ready(Ok(_)) => {}
-                Poll::Ready(Err(error)) => {
-                    return Poll::Ready(Err(self.lost("reading from", &error)))
+                (Poll::Ready(Err(error)), _) => {
+                    let error = self.lost("reading from", &error);
+                    return Poll::Ready(Err(self.with_farewell(error)));
                 }
             }
         }
     }
 
-    /// A peer that goes away often says why before; its GOAWAY may still be unread.
-    fn reason_or(&mut self, error: Error) -> Error {
-        match self.parse() {
-            Err(reason) => reason,
-            Ok(_) => error,
+    fn with_farewell(&self, error: Error) -> Error {
+        match &self.leaving {
+            Some(farewell) => error.context(farewell),
+            None => error,
         }
     }
 

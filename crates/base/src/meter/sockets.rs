@@ -60,7 +60,8 @@ pub struct Metered<S> {
     pub(crate) connection: S,
 }
 
-impl<S: AsFd> Metered<S> {
+// A borrowed socket could be closed while a forgotten watch reads on.
+impl<S: AsFd + 'static> Metered<S> {
     pub fn new(connection: S) -> Self {
         Self {
             watch: None,
@@ -375,7 +376,7 @@ mod tests {
         (client, listener.accept().unwrap().0)
     }
 
-    fn watch<S: AsFd>(sockets: &Arc<Sockets>, socket: S) -> Metered<S> {
+    fn watch<S: AsFd + 'static>(sockets: &Arc<Sockets>, socket: S) -> Metered<S> {
         let mut metered = Metered::new(socket);
         metered.watch(sockets);
         metered
@@ -396,10 +397,11 @@ mod tests {
     #[test]
     fn watching_takes_no_descriptor_and_has_a_bound() {
         let (client, _server) = pair();
+        let client = Arc::new(client);
         let sockets = Arc::new(Sockets::default());
-        let watches: Vec<_> = (0..MOST).map(|_| watch(&sockets, &client)).collect();
+        let watches: Vec<_> = (0..MOST).map(|_| watch(&sockets, client.clone())).collect();
         assert_eq!(descriptors(&client), 1);
-        assert!(!watch(&sockets, &client).is_watched());
+        assert!(!watch(&sockets, client.clone()).is_watched());
         drop(watches);
         assert_eq!(sockets.held().len(), MOST);
     }
@@ -413,9 +415,10 @@ mod tests {
     #[test]
     fn a_reader_that_does_not_read_shows() {
         let (client, server) = pair();
+        let (client, server) = (Arc::new(client), Arc::new(server));
         let (sending, receiving) = (Arc::new(Sockets::default()), Arc::new(Sockets::default()));
-        let _sender = watch(&sending, &client);
-        let _receiver = watch(&receiving, &server);
+        let _sender = watch(&sending, client.clone());
+        let _receiver = watch(&receiving, server.clone());
         let (mut sent, mut received) = (Series::default(), Series::default());
         sample(&sending, &mut sent);
         client.set_nonblocking(true).unwrap();
@@ -423,7 +426,7 @@ mod tests {
         let mut last = 0;
         let mut summary = None;
         until("a full window", || {
-            while (&client).write(&[7; 65536]).is_ok() {}
+            while (&*client).write(&[7; 65536]).is_ok() {}
             sample(&sending, &mut sent);
             last += 1;
             summary = SocketSummary::of(&sent, 0..=last, 1);
@@ -440,7 +443,7 @@ mod tests {
         let received = SocketSummary::of(&received, 0..=0, 1).unwrap();
         assert!(received.receive_buffer_bytes.unwrap() > 0);
         let mut rest = vec![];
-        let _ = (&server).take(1 << 16).read_to_end(&mut rest);
+        let _ = (&*server).take(1 << 16).read_to_end(&mut rest);
         assert_eq!(rest.len(), 1 << 16);
     }
 
@@ -456,7 +459,7 @@ mod tests {
         // The other end sees the end at once: no descriptor of ours keeps it open.
         assert_eq!(server.read(&mut [0; 8]).unwrap(), 0);
         let (late, _peer) = pair();
-        let _late = watch(&sockets, &late);
+        let _late = watch(&sockets, late);
         sample(&sockets, &mut series);
         let rtt = &series.lists["socket_rtt_ns"];
         assert_eq!((rtt.len(), rtt[0].len(), rtt[1].len()), (2, 2, 2));

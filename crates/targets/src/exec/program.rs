@@ -86,8 +86,9 @@ impl Words {
         let mut last = self.last.lock();
         let over = |last: &mut (VecDeque<u8>, bool)| !last.1;
         self.over.wait_while_for(&mut last, over, WORDS);
+        let whole = last.0.len() < KEPT;
         let text = String::from_utf8_lossy(last.0.make_contiguous());
-        match text.len() < KEPT {
+        match whole {
             true => masked(text.into_owned()),
             false => masked_end(&text),
         }

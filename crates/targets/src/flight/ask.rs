@@ -100,7 +100,8 @@ async fn first_of<T, F: Future<Output = Result<T>>>(
             timeout: PATIENCE,
             scheme: SCHEME,
         };
-        let link = Link::to(destination.into(), address.asked_as(), options.headers()?).await?;
+        let link =
+            Link::connect(destination.into(), address.asked_as(), options.headers()?).await?;
         authenticate(&link, &options).await?;
         asking(link).await
     };

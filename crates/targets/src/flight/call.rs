@@ -47,20 +47,21 @@ struct Shared {
     /// Streams that share the connection and have not left it.
     users: u64,
     /// Bytes of those before the trial, and of streams that have left.
-    told: u64,
+    taken: u64,
     sockets: Option<Arc<Sockets>>,
-    destination: Option<Rc<Destination>>,
+    destination: Rc<Destination>,
     /// The connection that has taken this one's place, for all streams that share it.
     next: Rc<OnceCell<Link>>,
 }
 
 impl Link {
-    pub fn new(
+    fn new(
         connection: Connection,
+        destination: Rc<Destination>,
         authority: String,
-        tls: bool,
         headers: Vec<(String, Vec<u8>)>,
     ) -> Self {
+        let tls = destination.address.tls;
         Self(Rc::new(RefCell::new(Shared {
             connection,
             authority,
@@ -70,51 +71,45 @@ impl Link {
             failed: None,
             stopped: false,
             users: 1,
-            told: 0,
+            taken: 0,
             sockets: None,
-            destination: None,
+            destination,
             next: Rc::default(),
         })))
     }
 
-    pub async fn to(
+    pub async fn connect(
         destination: Rc<Destination>,
         authority: String,
         headers: Vec<(String, Vec<u8>)>,
     ) -> Result<Self> {
         let connection = destination.dial().await?;
-        let link = Self::new(connection, authority, destination.address.tls, headers);
-        link.0.borrow_mut().destination = Some(destination);
-        Ok(link)
+        Ok(Self::new(connection, destination, authority, headers))
     }
 
-    /// The server takes no more calls on this connection, and another one may be made.
+    /// The server takes no more calls on this connection.
     pub fn is_leaving(&self) -> bool {
-        let shared = self.0.borrow();
-        shared.connection.is_leaving() && shared.destination.is_some()
+        self.0.borrow().connection.is_leaving()
     }
 
     /// The connection that takes this one's place, made by the first stream that needs it.
-    pub async fn renewed(self) -> Result<Self> {
+    pub async fn replacement(self) -> Result<Self> {
         let next = self.0.borrow().next.clone();
-        let link = next.get_or_try_init(|| self.another()).await?;
+        let connect = async || {
+            let (destination, authority, headers, sockets) = {
+                let shared = self.0.borrow();
+                let (authority, headers) = (shared.authority.clone(), shared.headers.clone());
+                let (destination, sockets) = (shared.destination.clone(), shared.sockets.clone());
+                (destination, authority, headers, sockets)
+            };
+            let link = Self::connect(destination, authority, headers).await?;
+            sockets.iter().for_each(|sockets| link.watch(sockets));
+            link.0.borrow_mut().users = 0;
+            Ok::<_, Error>(link)
+        };
+        let link = next.get_or_try_init(connect).await?;
         link.0.borrow_mut().users += 1;
         Ok(link.clone())
-    }
-
-    async fn another(&self) -> Result<Self> {
-        let (destination, authority, headers, sockets) = {
-            let shared = self.0.borrow();
-            let destination = shared.destination.clone();
-            let destination = destination
-                .ok_or_else(|| Error::new(Kind::Internal, "a connection of no destination"))?;
-            let (authority, headers) = (shared.authority.clone(), shared.headers.clone());
-            (destination, authority, headers, shared.sockets.clone())
-        };
-        let link = Self::to(destination, authority, headers).await?;
-        sockets.iter().for_each(|sockets| link.watch(sockets));
-        link.0.borrow_mut().users = 0;
-        Ok(link)
     }
 
     /// Reads until the server has said (SETTINGS) how many streams it takes.
@@ -239,15 +234,15 @@ impl Link {
     /// those that stay, so that the sum is right.
     pub fn wire_share(&self) -> u64 {
         let shared = self.0.borrow();
-        (shared.connection.wire_bytes() - shared.told) / shared.users
+        (shared.connection.wire_bytes() - shared.taken) / shared.users.max(1)
     }
 
     /// The same for the last time: the stream needs the connection no more.
     pub fn leave(&self) -> u64 {
         let share = self.wire_share();
         let mut shared = self.0.borrow_mut();
-        shared.told += share;
-        shared.users = (shared.users - 1).max(1);
+        shared.taken += share;
+        shared.users = shared.users.saturating_sub(1);
         share
     }
 
@@ -265,8 +260,8 @@ impl Link {
     pub fn share_among(&self, users: usize) -> Result<()> {
         let mut shared = self.0.borrow_mut();
         shared.connection.takes(users)?;
-        shared.users = users.max(1) as u64;
-        shared.told = shared.connection.wire_bytes();
+        shared.users = users as u64;
+        shared.taken = shared.connection.wire_bytes();
         Ok(())
     }
 

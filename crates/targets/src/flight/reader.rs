@@ -30,9 +30,11 @@ pub struct Reader {
     wire_bytes: u64,
     schema: Option<SchemaRef>,
     /// In place of a connection on which the server takes no more calls.
-    renewing: Option<LocalFuture<'static, Result<Link>>>,
+    replacing: Option<LocalFuture<'static, Result<Link>>>,
     /// It was made for the present call.
-    renewed: bool,
+    replaced: bool,
+    /// It takes what is in flight, and begins nothing.
+    pub ending: bool,
 }
 
 pub struct Call {
@@ -56,8 +58,9 @@ impl Reader {
             current: None,
             wire_bytes: 0,
             schema: None,
-            renewing: None,
-            renewed: false,
+            replacing: None,
+            replaced: false,
+            ending: false,
         }
     }
 
@@ -67,7 +70,7 @@ impl Reader {
         };
         if link.is_leaving() {
             self.wire_bytes += link.leave();
-            self.renewing = Some(Box::pin(link.clone().renewed()));
+            self.replacing = Some(Box::pin(link.clone().replacement()));
             self.pieces.push_front((link, ticket));
             return Ok(true);
         }
@@ -89,11 +92,12 @@ impl Reader {
     }
 
     /// The next pieces come over the new connection.
-    fn poll_renewed(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        if let Some(renewing) = &mut self.renewing {
-            let new = ready!(renewing.as_mut().poll(cx))?;
-            self.renewing = None;
-            self.renewed = true;
+    fn poll_replaced(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        if let Some(replacing) = &mut self.replacing {
+            let new = ready!(replacing.as_mut().poll(cx));
+            self.replacing = None;
+            self.replaced = true;
+            let new = new?;
             if let Some(old) = self.pieces.front().map(|(link, _)| link.clone()) {
                 let same = self.pieces.iter_mut().filter(|(link, _)| link.is(&old));
                 same.for_each(|(link, _)| *link = new.clone());
@@ -103,7 +107,7 @@ impl Reader {
     }
 
     fn close(&mut self) {
-        self.renewed = false;
+        self.replaced = false;
         if let Some(call) = self.current.take() {
             call.link.forget(call.stream);
             self.schema = call.decoder.schema().cloned();
@@ -121,11 +125,11 @@ impl Reader {
     ) -> Poll<Result<Option<RecordBatch>>> {
         for _ in 0..IN_ONE_GO {
             let Some(call) = &mut self.current else {
-                let Poll::Ready(renewed) = self.poll_renewed(cx) else {
+                let Poll::Ready(replaced) = self.poll_replaced(cx) else {
                     clock.wait(Stage::AwaitInput);
                     return Poll::Pending;
                 };
-                renewed?;
+                replaced?;
                 if self.begin()? {
                     continue;
                 }
@@ -145,19 +149,21 @@ impl Reader {
                     if message.header.is_empty() {
                         continue; // metadata only
                     }
-                    self.renewed = false;
                     let batch = call.decoder.message(&message.header, message.body)?;
                     if batch.is_some() {
                         return Poll::Ready(Ok(batch));
                     }
                 }
-                // It was not begun: the server had ended the connection before it came.
+                // It was not begun: the server had ended the connection before it came. One that has
+                // an answer is not asked again, as its rows would count twice.
                 Event::Reset {
                     code: code::REFUSED_STREAM,
                     ..
-                } if call.link.is_leaving() && !self.renewed => {
-                    call.link.forget(call.stream);
-                    if let Some(call) = self.current.take() {
+                } if call.link.is_leaving() && !call.reply.begun && !self.replaced => {
+                    if self.ending {
+                        self.close();
+                    } else if let Some(call) = self.current.take() {
+                        call.link.forget(call.stream);
                         self.pieces.push_front((call.link, call.ticket));
                     }
                 }
@@ -173,8 +179,9 @@ impl Reader {
         Poll::Pending
     }
 
-    /// Gives up the call in flight.
+    /// Gives up the call in flight, and the connection that is being made.
     pub fn cancel(&mut self, cx: &mut Context<'_>) {
+        self.replacing = None;
         if let Some(call) = &self.current {
             call.link.cancel(call.stream);
             let _ = call.link.poll_flush(cx);

@@ -10,7 +10,8 @@ const PYTHON: &str = ". Detail: Python exception: Traceback";
 /// Follows one call's response to its status.
 #[derive(Debug, Default)]
 pub struct Reply {
-    begun: bool,
+    /// Its headers have come.
+    pub begun: bool,
     status: Option<std::result::Result<(), Error>>,
 }
 
@@ -32,12 +33,13 @@ impl Reply {
                 Ok(false)
             }
             Event::End { .. } => self.over(),
-            Event::Reset { code, .. } => match self.status.take() {
+            Event::Reset { code, farewell, .. } => match (self.status.take(), farewell) {
                 // gRPC servers reset a stream whose request they did not read to its end.
-                Some(status) => status.map(|()| true),
-                None => {
+                (Some(status), _) => status.map(|()| true),
+                (None, Some(farewell)) => Err(Error::new(Kind::Lost, farewell)),
+                (None, None) => {
                     let advice = match code {
-                        code::REFUSED_STREAM => "; it limits the age of a connection or its calls (gRPC: MAX_CONNECTION_AGE, MAX_CONCURRENT_STREAMS): raise the limit",
+                        code::REFUSED_STREAM => "; it limits the calls on a connection (gRPC: MAX_CONCURRENT_STREAMS): raise the limit",
                         _ => "",
                     };
                     let line = format!("the server reset the stream: {}{advice}", code::name(code));

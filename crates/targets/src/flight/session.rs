@@ -41,7 +41,6 @@ pub struct GetSession {
     checksum: bool,
     /// The trial's id, where the server understands `venturi.stop`.
     stop: Option<String>,
-    draining: bool,
     handicap: Handicap,
     tally: Tally,
 }
@@ -57,7 +56,6 @@ impl GetSession {
             reader: Reader::new(pieces, headers, u64::MAX),
             checksum,
             stop,
-            draining: false,
             handicap: Handicap::default(),
             tally: Tally::default(),
         }
@@ -103,9 +101,10 @@ impl Session for GetSession {
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
         // A get that ran to its end has nothing left to do.
         let Some(call) = &self.reader.current else {
+            self.reader.cancel(cx);
             return Poll::Ready(Ok(()));
         };
-        if !self.draining {
+        if !self.reader.ending {
             let Some(trial) = self.stop.take() else {
                 self.reader.cancel(cx);
                 return Poll::Ready(Ok(()));
@@ -130,7 +129,7 @@ impl Session for GetSession {
                 call.link.forget(stream);
             }
             self.reader.pieces.clear();
-            self.draining = true;
+            self.reader.ending = true;
         }
         while ready!(self.poll_batch(cx, clock))?.is_some() {}
         Poll::Ready(Ok(()))

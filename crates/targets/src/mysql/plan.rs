@@ -46,11 +46,8 @@ impl MySql {
             false => {
                 let mut found = found(&mut connection, &work.table).await?;
                 let indexes = connection.query(&unique_indexes(&work.table.name)).await?;
-                found.meet = meet(
-                    &work.table,
-                    &indexes,
-                    &Widths::of(&work.table, &work.batches)?,
-                );
+                let widths = || Widths::of(&work.table, &work.batches);
+                found.meet = meet(&work.table, &indexes, widths)?;
                 found
             }
         };
@@ -260,7 +257,11 @@ fn unique_indexes(table: &str) -> String {
 
 /// Why rows with different keys meet in a table of somebody else's: another unique index, which
 /// `ON DUPLICATE KEY` heeds as it does the key's, or a collation.
-fn meet(table: &Table, indexes: &[Row], widths: &Widths) -> Option<String> {
+fn meet(
+    table: &Table,
+    indexes: &[Row],
+    widths: impl Fn() -> Result<Widths>,
+) -> Result<Option<String>> {
     let text = |row: &Row, at: usize| row.get(at).cloned().flatten().unwrap_or_default();
     let is_key = |name: &str| {
         let mut columns = table.key.iter().map(|&at| table.column(at));
@@ -276,41 +277,43 @@ fn meet(table: &Table, indexes: &[Row], widths: &Widths) -> Option<String> {
             continue;
         }
         if columns.len() != table.key.len() || !columns.iter().all(|name| is_key(name)) {
-            return Some(format!(
+            return Ok(Some(format!(
                 "the table's unique index {} ({}) is not the key",
                 text(&rows[0], 0),
                 columns.join(", ")
-            ));
+            )));
         }
         if let Some(row) = rows.iter().find(|row| !text(row, 4).is_empty()) {
             let (column, length) = (text(row, 1), text(row, 4));
-            return Some(format!(
+            return Ok(Some(format!(
                 "the key's index has the first {length} of column {column} alone"
-            ));
+            )));
         }
         let exact = |row: &&Row| {
             let by = text(row, 2);
             by.is_empty() || by == "binary" || by.ends_with("_bin")
         };
-        // PAD SPACE: spaces at the end are ignored.
-        let pads = |row: &&Row| {
-            let (column, by) = (text(row, 1), text(row, 2));
-            by.ends_with("_bin")
-                && !(by.contains("_nopad_") || by.contains("_0900_"))
-                && widths.is_padded(table, &column)
-        };
         if let Some(row) = rows.iter().find(|row| !exact(row)) {
             let (column, by) = (text(row, 1), text(row, 2));
-            return Some(format!("the key's column {column} is compared by {by}"));
+            return Ok(Some(format!(
+                "the key's column {column} is compared by {by}"
+            )));
         }
-        if let Some(row) = rows.iter().find(pads) {
+        // PAD SPACE: spaces at the end are ignored.
+        let pads = |row: &&Row| {
+            let by = text(row, 2);
+            by.ends_with("_bin") && !(by.contains("_nopad_") || by.contains("_0900_"))
+        };
+        for row in rows.iter().filter(pads) {
             let (column, by) = (text(row, 1), text(row, 2));
-            return Some(format!(
-                "the key's column {column} has values with spaces at the end, which {by} ignores"
-            ));
+            if widths()?.is_padded(table, &column) {
+                return Ok(Some(format!(
+                    "the key's column {column} has values with spaces at the end, which {by} ignores"
+                )));
+            }
         }
     }
-    None
+    Ok(None)
 }
 
 /// How many rows the batches have: all the same, but for the last one of a file.
@@ -361,7 +364,7 @@ mod tests {
             };
             usage.key.iter().map(row).collect()
         };
-        let meet = |indexes: &[Row]| meet(&usage, indexes, &Widths::default());
+        let meet = |indexes: &[Row]| meet(&usage, indexes, || Ok(Widths::default())).unwrap();
         for exact in [None, Some("utf8mb4_bin"), Some("binary")] {
             assert_eq!(meet(&index("PRIMARY", exact)), None);
         }

@@ -242,6 +242,8 @@ fn ends_that_say_why() {
     let why = code::ENHANCE_YOUR_CALM.to_be_bytes();
     let away = [&[0; 4][..], &why, b"too much"].concat();
     let away = behind(frame(kind::GOAWAY, 0, 0, &away));
+    let stops = [&[0; 8][..], b"it stops"].concat();
+    let stops = behind(frame(kind::GOAWAY, 0, 0, &stops));
     let refused = headers(1, true, &[(":status", "200"), ("grpc-status", "16")]);
     let refused = [frame(kind::SETTINGS, 0, 0, &[]), refused].concat();
     let full = [("grpc-status", "8"), ("grpc-message", "no%20room")];
@@ -252,6 +254,7 @@ fn ends_that_say_why() {
         [
             ("INTERNAL_ERROR", operation, Server, behind(reset.clone())),
             ("CALM too much", operation, Lost, away.clone()),
+            ("ERROR it stops", operation, Lost, stops.clone()),
             ("UNAUTHENTICATED", operation, Auth, refused.clone()),
             ("no room", operation, Server, full.clone()),
             ("without a gRPC status", operation, Protocol, silent.clone()),

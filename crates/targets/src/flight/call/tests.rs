@@ -2,16 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::io::Write;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use super::Link;
+use super::{Destination, Link};
+use crate::flight::options::{parse_url, Options};
+use crate::flight::session::GetSession;
+use crate::Session;
 use venturi_base::codec::flight::{queue_message, Expect, Message};
+use venturi_base::codec::frame::kind;
 use venturi_base::http2::{Config, Connection, Event, Role};
+use venturi_base::meter::clock::StageClock;
 use venturi_base::net::wire::Wire;
-use venturi_testkit::{pair, run};
+use venturi_testkit::{assert_contains, closed_port, http2, linger, pair, run, Peer};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -64,6 +71,16 @@ impl Call {
     }
 }
 
+fn destination(port: u16) -> Rc<Destination> {
+    let (mut addresses, _) = parse_url(&format!("flight://127.0.0.1:{port}")).unwrap();
+    Rc::new(Destination {
+        address: addresses.remove(0),
+        options: Options::default(),
+        timeout: LIMIT,
+        scheme: "flight",
+    })
+}
+
 /// Both ends of a connection with so many calls, all of which wait. The last one listens.
 struct Ends {
     link: Link,
@@ -76,7 +93,7 @@ impl Ends {
         let (client, server) = pair().await;
         let connection = |socket, role| Connection::new(Wire::Tcp(socket), Config::new(role));
         let client = connection(client, Role::Client);
-        let link = Link::new(client, "test".into(), false, vec![]);
+        let link = Link::new(client, destination(1), "test".into(), vec![]);
         let calls = (0..calls).map(|_| Call {
             stream: link.call("DoGet", &[], Expect::Other).unwrap(),
             wakes: Arc::default(),
@@ -288,6 +305,61 @@ fn no_wake_is_lost() {
             };
             let arrived = tokio::time::timeout(LIMIT, arrived).await;
             assert!(arrived.is_ok(), "seed {seed}: somebody waits for ever");
+        });
+    }
+}
+
+/// What the server says on one connection, and on the next: the rows of two gets, or why the first failed.
+#[test]
+fn a_call_without_an_answer_goes_on_elsewhere() {
+    let away = |why: &[u8]| http2::frame(kind::GOAWAY, 0, 0, &[&[0; 8], why].concat());
+    let whole = http2::whole_get(1, 10);
+    let begun = &whole[..whole.len() - http2::trailers(1, "0").len()];
+    let [aged, stops] = [away(b"max_age"), away(b"it stops")].map(|it| [&whole[..9], &it].concat());
+    let both = [&whole[..], &http2::whole_get(3, 10)].concat();
+    let twice = [begun, &away(b"max_age")].concat();
+    for (first, second, outcome) in [
+        (aged.clone(), both.clone(), Ok(20)),
+        (twice, both, Err("NO_ERROR max_age; let the server")),
+        (stops.clone(), stops, Err("NO_ERROR it stops")),
+        (aged, vec![], Err("refused")),
+    ] {
+        let peer = Peer::start(move |mut socket, number| {
+            socket.write_all([&first, &second][number]).unwrap();
+            linger(socket);
+        });
+        run(async {
+            let to = destination(peer.port());
+            let link = Link::connect(to, "test".into(), vec![]).await.unwrap();
+            link.share_among(2).unwrap();
+            if outcome == Err("refused") {
+                link.0.borrow_mut().destination = destination(closed_port());
+            }
+            let (mut rows, mut bytes) = (0, 0);
+            for _ in 0..2 {
+                let pieces = [(link.clone(), vec![])].into();
+                let mut get = GetSession::new(pieces, vec![], false, None);
+                let mut clock = StageClock::start();
+                while let Some(moved) = match poll_fn(|cx| get.poll_batch(cx, &mut clock)).await {
+                    Err(error) => {
+                        assert_contains(&error.message, outcome.unwrap_err());
+                        assert_eq!(
+                            error.message.contains("AGE"),
+                            error.message.contains("max_age")
+                        );
+                        // No future that has ended is polled again.
+                        let _ = get.poll_batch(&mut Context::from_waker(Waker::noop()), &mut clock);
+                        return;
+                    }
+                    Ok(moved) => moved,
+                } {
+                    rows += moved.rows;
+                }
+                bytes += get.tally().wire_bytes;
+            }
+            let next = link.0.borrow().next.get().cloned().unwrap();
+            let carried = [&link, &next].map(|link| link.0.borrow().connection.wire_bytes());
+            assert_eq!((Ok(rows), bytes), (outcome, carried.iter().sum()));
         });
     }
 }

@@ -86,7 +86,7 @@ impl Server {
             scheme: SCHEME,
         };
         let headers = self.headers.iter().cloned().chain(self.login.clone());
-        Link::to(destination.into(), address.authority(), headers.collect()).await
+        Link::connect(destination.into(), address.authority(), headers.collect()).await
     }
 
     /// Bounds a call outside of the clock, and says of its error what was asked.
