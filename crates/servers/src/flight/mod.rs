@@ -17,7 +17,7 @@ use socket2::Socket;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use crate::admission::Slot;
+use crate::admission::{Activity, Slot};
 use crate::state::{Serving, State, GRACE};
 pub use config::ServerSpec;
 use venturi_base::error::{Error, Kind, Result};
@@ -77,6 +77,10 @@ async fn serve(
     let working = poll_fn(|cx| {
         let polled = worker.poll(cx);
         if polled.is_pending() {
+            // A small call begins and ends within one look.
+            if std::mem::take(&mut worker.has_asked) {
+                slot.set_activity(Activity::Protected);
+            }
             slot.set_activity(worker.activity());
             if evicted.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Ok(()));

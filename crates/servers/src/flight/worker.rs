@@ -61,6 +61,8 @@ pub(super) struct Worker {
     turned_away: bool,
     /// It has named one.
     has_trial: bool,
+    /// A request has come to its end since somebody looked.
+    pub has_asked: bool,
     calls: BTreeMap<u32, Call>,
     ledger: Ledger,
     /// CPU that has been accounted for already.
@@ -79,6 +81,7 @@ impl Worker {
             full,
             turned_away: false,
             has_trial: false,
+            has_asked: false,
             calls: BTreeMap::new(),
             ledger: Ledger::new(),
             settled: ThreadCpu::default(),
@@ -304,6 +307,7 @@ impl Worker {
     }
 
     fn request_ended(&mut self, stream: u32) {
+        self.has_asked = true;
         match self.calls.get(&stream) {
             Some(Call::Request(_)) => self.request(stream),
             Some(Call::Put(_)) => self.finish(stream, Ok(())),
