@@ -79,7 +79,10 @@ GOOD = {
 }
 PAYLOADS: dict[str, dict[str, list[Payload]]] = {
     "flight": {
-        "halves": only(HELLO + frame(1, 0, 1), PUT, PUT + frame(0, 0, 1, b"\0\xff000")),
+        "halves": [
+            *only(HELLO + frame(1, 0, 1), PUT, PUT + frame(0, 0, 1, b"\0\xff000")),
+            (PUT, frame(6, 0, 0, bytes(8)), ""),
+        ],
         "resets": only(RESETS),
         "floods": [(HELLO, frame(6, 0, 0, bytes(8)) * 1000, ""), (STREAMS, b"", "")],
         "heavy": [(LARGE, b"", ""), (LARGE, b"", "deaf"), (HELLO + got(1, 10**12, 2**31 - 1), b"", "")],

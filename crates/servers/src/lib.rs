@@ -3,12 +3,12 @@
 
 mod access;
 pub mod account;
+mod admission;
 pub mod charrow;
 pub mod flight;
 pub mod http;
 mod listening;
 mod machine;
-mod places;
 mod questions;
 mod rows;
 mod sampling;

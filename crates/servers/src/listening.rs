@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use socket2::Socket;
+
+use super::admission::Admission;
 use venturi_base::error::{Error, Kind};
 use venturi_base::net::listener::{tcp, Listener};
 use venturi_base::net::unix::Listening;
@@ -94,28 +96,24 @@ pub(crate) fn cannot_bind(path: &Path, error: &std::io::Error) -> Error {
 }
 
 /// Bytes of a connection's thread.
-pub(crate) const STACK: usize = 1 << 20;
+const STACK: usize = 1 << 20;
 
-/// Does this with a connection on a thread of its own. If none can be started, it gives the connection back, and
-/// what its client is to be told by this thread: nobody else could be served either.
+/// Does this with a connection on a thread of its own. Where none can be started, even after another connection
+/// has made room, it is closed.
 pub(crate) fn on_a_thread<T: Send + 'static>(
+    admission: &Admission,
     connection: T,
-    stack: usize,
-    body: impl FnOnce(T) + Send + 'static,
-) -> Option<(T, String)> {
+    body: impl FnOnce(T) + Clone + Send + 'static,
+) {
     let held = Arc::new(Mutex::new(Some(connection)));
-    let own = held.clone();
-    let thread = std::thread::Builder::new().name("connection".into());
-    let started = thread.stack_size(stack).spawn(move || {
-        let connection = own.lock().take();
-        if let Some(connection) = connection {
-            body(connection);
-        }
+    let _ = admission.with_room(|| {
+        let (held, body) = (held.clone(), body.clone());
+        let thread = std::thread::Builder::new().name("connection".into());
+        thread.stack_size(STACK).spawn(move || {
+            let connection = held.lock().take();
+            connection.map(body);
+        })
     });
-    let error = started.err()?;
-    let why = format!("this server cannot start a thread for the connection ({error}): raise its ulimit -u, or its container's limit of pids");
-    let connection = held.lock().take()?;
-    Some((connection, why))
 }
 
 /// The threads of a server, from which its end is known.

@@ -4,8 +4,7 @@
 //! A thread a connection: bulk flows keep a core busy each, so the kernel's scheduler
 //! serves them best, and a thread's CPU time is a stream's CPU time.
 
-use std::future::{poll_fn, Future};
-use std::pin::pin;
+use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,9 +17,9 @@ use tokio_rustls::{TlsAcceptor, TlsStream};
 
 use crate::access::Token;
 use crate::account::{Accounts, Counted};
-use crate::listening::{on_a_thread, Accepting, Threads, STACK};
+use crate::admission::{Admission, Slot};
+use crate::listening::{on_a_thread, Accepting, Threads};
 use crate::machine::{Address, TcpProbe};
-use crate::places::{Place, Places};
 use crate::shell::Shell;
 use crate::store::Store;
 use venturi_base::codec::budget::Budget;
@@ -85,7 +84,7 @@ pub(crate) struct State {
     pub patience: Duration,
     /// Bounds the messages that are coming in, over all connections.
     pub incoming: Budget,
-    places: Arc<Places>,
+    admission: Arc<Admission>,
 }
 
 impl State {
@@ -108,12 +107,21 @@ impl State {
     }
 
     /// A Unix socket, TCP, or TLS over that. `None`: it did not come about.
-    pub async fn wire(&self, socket: Socket, acceptor: Option<TlsAcceptor>) -> Option<Wire> {
+    pub async fn wire(
+        &self,
+        socket: Socket,
+        acceptor: Option<TlsAcceptor>,
+        slot: &Slot,
+    ) -> Option<Wire> {
         prepare((&socket).into(), self.send_buffer);
         match (Wire::accepted(socket).ok()?, acceptor) {
             (Wire::Tcp(socket), Some(acceptor)) => {
                 let shaken = tokio::time::timeout(self.patience, acceptor.accept(socket));
-                let session = shaken.await.ok()?.ok()?;
+                let session = tokio::select! {
+                    biased;
+                    shaken = shaken => shaken.ok()?.ok()?,
+                    () = slot.evicted() => return None,
+                };
                 Some(Wire::Tls(Box::new(TlsStream::Server(session))))
             }
             (plain, _) => Some(plain),
@@ -150,7 +158,7 @@ impl Serving {
         shell: &Shell,
         bounds: &Bounds,
         protocols: &[&[u8]],
-        serve: impl Fn(Socket, Arc<State>, Option<TlsAcceptor>, watch::Receiver<bool>, Arc<Place>) -> F
+        serve: impl Fn(Socket, Arc<State>, Option<TlsAcceptor>, watch::Receiver<bool>, Slot) -> F
             + Send
             + Sync
             + 'static,
@@ -180,12 +188,12 @@ impl Serving {
             send_buffer: shell.send_buffer,
             handicap,
             incoming: Budget::new(bounds.memory.max(bounds.max_message as u64)),
-            places: Places::new(shell.max_connections, shell.patience()),
+            admission: Admission::new(shell.max_connections, shell.patience()),
         });
         let (stop, stopped) = watch::channel(false);
         let shared = state.clone();
-        let serve = Arc::new(move |socket, state, stopped, place| {
-            serve(socket, state, acceptor.clone(), stopped, place)
+        let serve = Arc::new(move |socket, state, stopped, slot| {
+            serve(socket, state, acceptor.clone(), stopped, slot)
         });
         let threads = Threads::default();
         threads
@@ -216,7 +224,7 @@ impl Serving {
         self.state.accounts.watch.close();
         self.threads.join();
         let until = Instant::now() + GRACE + Duration::from_millis(500);
-        while !self.state.places.is_empty() && Instant::now() < until {
+        while !self.state.admission.is_empty() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -241,12 +249,12 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 
 /// Of one connection, on the thread that calls it.
 trait Serve<F>:
-    Fn(Socket, Arc<State>, watch::Receiver<bool>, Arc<Place>) -> F + Send + Sync + 'static
+    Fn(Socket, Arc<State>, watch::Receiver<bool>, Slot) -> F + Send + Sync + 'static
 {
 }
 
 impl<F, S> Serve<F> for S where
-    S: Fn(Socket, Arc<State>, watch::Receiver<bool>, Arc<Place>) -> F + Send + Sync + 'static
+    S: Fn(Socket, Arc<State>, watch::Receiver<bool>, Slot) -> F + Send + Sync + 'static
 {
 }
 
@@ -268,75 +276,34 @@ fn accept<F: Future<Output = ()>>(
                 _ = stop.changed() => return,
             };
             match socket {
-                Ok(socket) => {
-                    start_connection(socket, &state, stopped.clone(), serve.clone(), STACK).await;
-                }
+                Ok(socket) => start_connection(socket, &state, &stopped, &serve),
                 // Out of file descriptors, for one: it may pass.
-                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+                Err(error) => {
+                    state.admission.accept_failed(&error);
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
             }
         }
     });
 }
 
-async fn start_connection<F: Future<Output = ()>>(
+fn start_connection<F: Future<Output = ()>>(
     socket: Socket,
     state: &Arc<State>,
-    stopped: watch::Receiver<bool>,
-    serve: Arc<impl Serve<F>>,
-    stack: usize,
+    stopped: &watch::Receiver<bool>,
+    serve: &Arc<impl Serve<F>>,
 ) {
-    let Some(place) = state.places.take(Some(&socket)) else {
+    let Some(slot) = state.admission.admit() else {
         return;
     };
-    if place.full.is_none() {
-        state.totals.connections.fetch_add(1, Ordering::Relaxed);
-    }
-    let own = (state.clone(), stopped.clone(), serve.clone());
-    let left = on_a_thread((socket, place), stack, move |(socket, place)| {
-        let (state, stopped, serve) = own;
-        let Ok(runtime) = runtime() else { return };
-        let place = Arc::new(place);
-        runtime.block_on(async {
-            let mut serving = pin!(serve(socket, state, stopped, place.clone()));
-            poll_fn(|cx| {
-                place.stir();
-                serving.as_mut().poll(cx)
-            })
-            .await;
-        });
-    });
-    if let Some(((socket, mut place), why)) = left {
-        place.refuse(why);
-        let told = serve(socket, state.clone(), stopped, Arc::new(place));
-        let _ = tokio::time::timeout(GRACE, told).await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use parking_lot::Mutex;
-    use venturi_testkit::assert_contains;
-
-    #[test]
-    fn without_a_thread_the_client_is_told_so() {
-        let shell = r#"{"host": "127.0.0.1", "port": 0}"#;
-        let shell: Shell = serde_json::from_str(shell).unwrap();
-        let bounds = Bounds::default();
-        let serving = Serving::start(&shell, &bounds, &[], |_, _, _, _, _| async {}).unwrap();
-        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        let said = Arc::new(Mutex::new(None));
-        let told = said.clone();
-        let hears = move |_: Socket, _: Arc<State>, _: watch::Receiver<bool>, place: Arc<Place>| {
-            *told.lock() = place.full.clone();
-            async {}
+    let (own, stopped, serve) = (state.clone(), stopped.clone(), serve.clone());
+    on_a_thread(&state.admission, (socket, slot), move |(socket, slot)| {
+        let Ok(runtime) = own.admission.with_room(runtime) else {
+            return;
         };
-        let (state, stopped) = (serving.state.clone(), serving.stop.subscribe());
-        // No thread has a stack of half of all addresses.
-        let (socket, serve, stack) = (socket.into(), Arc::new(hears), usize::MAX / 2);
-        let started = start_connection(socket, &state, stopped, serve, stack);
-        runtime().unwrap().block_on(started);
-        assert_contains(said.lock().as_deref().unwrap(), "cannot start a thread");
-        assert!(state.places.is_empty());
-    }
+        if slot.refusal.is_none() {
+            own.totals.connections.fetch_add(1, Ordering::Relaxed);
+        }
+        runtime.block_on(serve(socket, own, stopped, slot));
+    });
 }

@@ -16,7 +16,7 @@ use super::sessions::Joined;
 use super::wire::{is_late, Patient, Wire, LOOK_UP};
 use super::State;
 use crate::account::{Counted, Spent, ThreadCpu};
-use crate::places::{Place, Standing};
+use crate::admission::{Activity, Slot};
 use venturi_base::codec::charrow::handshake::{Fault, Handshake, Parameters, Request, LEAVE};
 use venturi_base::codec::charrow::messages;
 use venturi_base::codec::chunk::Chunk;
@@ -55,7 +55,7 @@ impl From<Error> for End {
 pub struct Connection {
     pub(super) wire: Wire,
     pub(super) state: Arc<State>,
-    place: Place,
+    slot: Slot,
     /// Where the client wants the bodies of blocks.
     pub(super) ring: Option<Ring>,
     peer: String,
@@ -70,12 +70,12 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub fn new(wire: Wire, state: Arc<State>, place: Place) -> Self {
+    pub fn new(wire: Wire, state: Arc<State>, slot: Slot) -> Self {
         Self {
             peer: wire.peer(),
             wire,
             state,
-            place,
+            slot,
             ring: None,
             parameters: Parameters::default(),
             extended: false,
@@ -88,14 +88,14 @@ impl Connection {
 
     /// Serves until the client goes away or breaks the rules.
     pub fn serve(mut self) {
-        if let Some(why) = self.place.full.clone() {
+        if let Some(why) = self.slot.refusal.clone() {
             return self.turn_away(&Error::new(Kind::Memory, why));
         }
         let outcome = self.shake_hands().and_then(|()| loop {
             // A trial's connection stays from its handshake on.
-            self.place.stand(match self.parameters.trial {
-                Some(_) => Standing::Busy,
-                None => Standing::Waiting,
+            self.slot.set_activity(match self.parameters.trial {
+                Some(_) => Activity::Protected,
+                None => Activity::Idle,
             });
             let request = match self.next.take() {
                 Some(request) => Some(request),
@@ -104,7 +104,7 @@ impl Connection {
             match request {
                 None => return Err(End::Gone),
                 Some(request) => {
-                    self.place.stand(Standing::Busy);
+                    self.slot.set_activity(Activity::Protected);
                     self.answer(request)?;
                 }
             }
@@ -144,15 +144,17 @@ impl Connection {
         until: Option<Instant>,
         read: impl FnOnce(&mut Patient<'_>) -> std::result::Result<T, Fault>,
     ) -> std::result::Result<T, End> {
-        let waits = until.is_none() && self.parameters.trial.is_none();
         let mut input = Patient {
             wire: &mut self.wire,
             patience: self.state.patience,
             until,
-            place: waits.then_some(&self.place),
+            slot: self.parameters.trial.is_none().then_some(&self.slot),
             closing: &self.state.leaving,
         };
         read(&mut input).map_err(|fault| match fault {
+            Fault::Io(_) if self.slot.is_evicted() => {
+                End::Refused(Error::new(Kind::Memory, self.slot.why()))
+            }
             Fault::Wrong(text) => End::Refused(Error::protocol(text)),
             Fault::Io(error) if error.kind() == ErrorKind::TimedOut => End::Refused(Error::new(
                 Kind::Timeout,
@@ -204,8 +206,12 @@ impl Connection {
 
     fn send(&mut self, pieces: &[Chunk]) -> std::result::Result<(), End> {
         let (state, clock) = (&self.state, &mut self.clock);
+        let stall = match self.slot.is_evicted() {
+            true => Duration::ZERO,
+            false => state.stall,
+        };
         self.wire
-            .send(pieces, state.stall, &state.closing, clock)
+            .send(pieces, stall, &state.closing, clock)
             .map_err(|_| End::Gone)
     }
 
@@ -218,6 +224,9 @@ impl Connection {
         }
         // A socket that is closed with bytes unread throws away what it has sent.
         let _ = self.wire.socket().shutdown(Shutdown::Write);
+        if self.slot.is_evicted() {
+            return;
+        }
         let mut last = [0; 4096];
         // Who has a ring may still have to copy out of it what comes before the error, until it hangs up.
         let patience = match self.ring {
@@ -228,7 +237,7 @@ impl Connection {
             wire: &mut self.wire,
             patience,
             until: Some(Instant::now() + patience),
-            place: None,
+            slot: None,
             closing: &self.state.leaving,
         };
         for _ in 0..LAST_READS {

@@ -31,9 +31,9 @@ use socket2::Socket;
 
 use crate::access::Token;
 use crate::account::{Accounts, Counted};
-use crate::listening::{on_a_thread, Threads, STACK};
+use crate::admission::{Admission, Slot};
+use crate::listening::{on_a_thread, Threads};
 use crate::machine::{Address, TcpProbe};
-use crate::places::Places;
 use builtin::Builtin;
 pub use config::{EngineKind, ServerSpec, StreamSpec};
 use connection::Connection;
@@ -80,7 +80,7 @@ struct State {
     handicap: Handicap,
     patience: Duration,
     stall: Duration,
-    places: Arc<Places>,
+    admission: Arc<Admission>,
     /// Nothing new is begun...
     leaving: AtomicBool,
     /// ... and what is in flight ends too.
@@ -129,7 +129,7 @@ impl State {
         json!({
             "uptime_ns": self.started.elapsed().as_nanos() as u64,
             "connections": count(&totals.connections),
-            "connections_open": self.places.open(),
+            "connections_open": self.admission.open(),
             "queries": count(&totals.queries),
             "queries_lost": count(&totals.lost),
             "queries_running": self.sessions.running(),
@@ -196,7 +196,7 @@ impl Server {
             handicap,
             patience: shell.patience(),
             stall,
-            places: Places::new(shell.max_connections, shell.patience()),
+            admission: Admission::new(shell.max_connections, shell.patience()),
             leaving: AtomicBool::new(false),
             closing: AtomicBool::new(false),
         });
@@ -230,7 +230,7 @@ impl Server {
         self.threads.join();
         let none_left = |limit: Duration| {
             let until = Instant::now() + limit;
-            while !state.places.is_empty() && Instant::now() < until {
+            while !state.admission.is_empty() && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(5));
             }
         };
@@ -271,31 +271,29 @@ fn accept(listener: &Listener, state: &Arc<State>, tls: Option<&Arc<rustls::Serv
                 unsafe { libc::poll(&mut polled, 1, LOOK_UP.as_millis() as i32) };
             }
             // Out of file descriptors, for one: it may pass.
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            Err(error) => {
+                state.admission.accept_failed(&error);
+                std::thread::sleep(Duration::from_millis(20));
+            }
         }
     }
 }
 
 /// Serves a connection, or says that there is no place for it, on a thread of its own.
 fn start(socket: Socket, state: &Arc<State>, tls: Option<Arc<rustls::ServerConfig>>) {
-    let Some(place) = state.places.take(Some(&socket)) else {
+    let Some(slot) = state.admission.admit() else {
         return;
     };
-    if place.full.is_none() {
-        state.totals.connections.fetch_add(1, Ordering::Relaxed);
-    }
-    let serve = |state: Arc<State>, tls| {
-        move |(socket, place): (Socket, crate::places::Place)| {
-            if let Some(wire) = wire(socket, &state, tls) {
-                Connection::new(wire, state, place).serve();
-            }
+    let own = state.clone();
+    let serve = move |(socket, slot): (Socket, Slot)| {
+        if slot.refusal.is_none() {
+            own.totals.connections.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(wire) = wire(socket, &own, tls) {
+            Connection::new(wire, own, slot).serve();
         }
     };
-    let own = serve(state.clone(), tls.clone());
-    if let Some(((socket, mut place), why)) = on_a_thread((socket, place), STACK, own) {
-        place.refuse(why);
-        serve(state.clone(), tls)((socket, place));
-    }
+    on_a_thread(&state.admission, (socket, slot), serve);
 }
 
 fn wire(socket: Socket, state: &State, tls: Option<Arc<rustls::ServerConfig>>) -> Option<Wire> {

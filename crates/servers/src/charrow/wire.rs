@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustls::{ServerConnection, StreamOwned};
 use socket2::Socket;
 
-use crate::places::{Place, Standing};
+use crate::admission::{Activity, Slot};
 use venturi_base::codec::chunk::Chunk;
 use venturi_base::meter::clock::{Stage, StageClock};
 use venturi_base::meter::sockets::{Metered, Sockets};
@@ -217,8 +217,8 @@ pub struct Patient<'a> {
     pub patience: Duration,
     /// When it must be over; `None`: nothing of it has come yet, and there is no hurry.
     pub until: Option<Instant>,
-    /// Of a connection that stays no more once it has begun to say something.
-    pub place: Option<&'a Place>,
+    /// Of a connection that may have to make room.
+    pub slot: Option<&'a Slot>,
     pub closing: &'a AtomicBool,
 }
 
@@ -233,9 +233,10 @@ impl Read for Patient<'_> {
                 }
             };
             let late = self.until.is_some_and(|until| Instant::now() >= until);
+            let evicted = self.slot.is_some_and(Slot::is_evicted);
             match read {
                 Err(error) if is_late(&error) => {
-                    if self.closing.load(Ordering::Relaxed) {
+                    if evicted || self.closing.load(Ordering::Relaxed) {
                         return Err(ErrorKind::ConnectionAborted.into());
                     }
                     if late {
@@ -243,11 +244,15 @@ impl Read for Patient<'_> {
                     }
                 }
                 Ok(bytes) if bytes > 0 && late => return Err(ErrorKind::TimedOut.into()),
+                Ok(_) if evicted && self.until.is_some() => {
+                    return Err(ErrorKind::ConnectionAborted.into())
+                }
                 Ok(bytes) => {
                     if self.until.is_none() {
                         self.until = Some(Instant::now() + self.patience);
-                        let stand = |place: &Place| place.stand(Standing::HalfSaid);
-                        self.place.map(stand);
+                        if let Some(slot) = self.slot {
+                            slot.set_activity(Activity::Incomplete);
+                        }
                     }
                     return Ok(bytes);
                 }

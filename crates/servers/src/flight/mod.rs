@@ -17,7 +17,7 @@ use socket2::Socket;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use crate::places::Place;
+use crate::admission::{Activity, Slot};
 use crate::state::{Serving, State, GRACE};
 pub use config::ServerSpec;
 use venturi_base::error::{Error, Kind, Result};
@@ -35,8 +35,8 @@ impl Server {
     pub fn start(spec: &str) -> Result<Self> {
         let spec = ServerSpec::parse(spec)?;
         let window = spec.window();
-        let serve = move |socket, state, acceptor, stopped, place| {
-            serve(socket, state, acceptor, window, stopped, place)
+        let serve = move |socket, state, acceptor, stopped, slot| {
+            serve(socket, state, acceptor, window, stopped, slot)
         };
         Serving::start(&spec.shell, &spec.bounds, &[b"h2"], serve).map(Self)
     }
@@ -56,11 +56,11 @@ async fn serve(
     acceptor: Option<TlsAcceptor>,
     window: u32,
     mut stopped: watch::Receiver<bool>,
-    place: Arc<Place>,
+    slot: Slot,
 ) {
-    let is_full = place.full.is_some();
+    let is_full = slot.refusal.is_some();
     let tls = acceptor.is_some();
-    let Some(wire) = state.wire(socket, acceptor).await else {
+    let Some(wire) = state.wire(socket, acceptor, &slot).await else {
         return;
     };
     let config = Config {
@@ -69,14 +69,22 @@ async fn serve(
         ..Config::new(Role::Server)
     };
     let connection = Connection::new(wire, config).within(state.incoming.clone());
-    let mut worker = Worker::new(connection, state, tls, place.full.clone());
+    let mut worker = Worker::new(connection, state, tls, slot.refusal.clone());
     let patience = worker.patience();
     let mut awaited_request = None;
     let mut timer = std::pin::pin!(tokio::time::sleep(patience));
+    let mut evicted = std::pin::pin!(slot.evicted());
     let working = poll_fn(|cx| {
         let polled = worker.poll(cx);
         if polled.is_pending() {
-            place.stand(worker.standing());
+            // A small call begins and ends within one look.
+            if std::mem::take(&mut worker.has_asked) {
+                slot.set_activity(Activity::Protected);
+            }
+            slot.set_activity(worker.activity());
+            if evicted.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Ok(()));
+            }
             // Who says nothing, or one byte now and then, must not hold a thread for ever.
             let now = match is_full {
                 true => Some((0, 0)),
@@ -101,12 +109,16 @@ async fn serve(
         _ = stopped.changed() => Ok(()),
     };
     if outcome.is_ok() {
-        let finishing = poll_fn(|cx| match worker.poll(cx) {
-            Poll::Pending if worker.is_idle() => Poll::Ready(Ok(())),
-            other => other,
-        });
-        let _ = tokio::time::timeout(GRACE, finishing).await;
-        worker.say_goodbye();
+        if slot.is_evicted() {
+            worker.say_goodbye(&slot.why());
+        } else {
+            let finishing = poll_fn(|cx| match worker.poll(cx) {
+                Poll::Pending if worker.is_idle() => Poll::Ready(Ok(())),
+                other => other,
+            });
+            let _ = tokio::time::timeout(GRACE, finishing).await;
+            worker.say_goodbye(slot.refusal.as_deref().unwrap_or("the server stops"));
+        }
         let last = poll_fn(|cx| worker.poll(cx));
         let _ = tokio::time::timeout(Duration::from_millis(20), last).await;
     }

@@ -15,7 +15,7 @@ use super::get::{Ending, Get};
 use super::ledger::Ledger;
 use super::put::Put;
 use crate::account::{Counted, Spent, ThreadCpu, Trial};
-use crate::places::Standing;
+use crate::admission::Activity;
 use crate::state::State;
 use venturi_base::codec::flight::{queue_message, Message};
 use venturi_base::codec::flight::{COMPRESSION_HEADER, SAMPLE_HEADER, TRIAL_HEADER, VERIFY_HEADER};
@@ -59,6 +59,10 @@ pub(super) struct Worker {
     /// What each call is told where the server is full, and whether one was.
     full: Option<String>,
     turned_away: bool,
+    /// It has named one.
+    has_trial: bool,
+    /// A request has come to its end since somebody looked.
+    pub has_asked: bool,
     calls: BTreeMap<u32, Call>,
     ledger: Ledger,
     /// CPU that has been accounted for already.
@@ -76,6 +80,8 @@ impl Worker {
             tls,
             full,
             turned_away: false,
+            has_trial: false,
+            has_asked: false,
             calls: BTreeMap::new(),
             ledger: Ledger::new(),
             settled: ThreadCpu::default(),
@@ -99,20 +105,18 @@ impl Worker {
         request.or_else(|| self.connection.unfinished())
     }
 
-    pub fn standing(&self) -> Standing {
-        let has_begun = |call: &Call| !matches!(call, Call::Put(put) if !put.has_begun());
-        let of_trial = |call: &Call| match call {
-            Call::Get(get) => get.rows.trial.is_some(),
-            Call::Put(put) => put.trial().is_some(),
-            _ => false,
+    pub fn activity(&self) -> Activity {
+        let goes_on = |call: &Call| match call {
+            Call::Request(_) => false,
+            Call::Put(put) => put.has_begun(),
+            Call::Answering(_) | Call::Get(_) => true,
         };
-        let mut calls = self.calls.values();
-        if calls.clone().any(|call| of_trial(call) && has_begun(call)) {
-            return Standing::Busy;
-        }
-        match self.awaited_request().is_none() && calls.all(has_begun) {
-            true => Standing::Waiting,
-            false => Standing::HalfSaid,
+        if self.has_trial || self.calls.values().any(goes_on) {
+            Activity::Protected
+        } else if self.is_idle() && self.connection.unfinished().is_none() {
+            Activity::Idle
+        } else {
+            Activity::Incomplete
         }
     }
 
@@ -124,8 +128,7 @@ impl Worker {
         self.turned_away
     }
 
-    pub fn say_goodbye(&mut self) {
-        let why = self.full.as_deref().unwrap_or("the server stops");
+    pub fn say_goodbye(&mut self, why: &str) {
         self.connection.go_away(code::NO_ERROR, why);
     }
 
@@ -304,6 +307,7 @@ impl Worker {
     }
 
     fn request_ended(&mut self, stream: u32) {
+        self.has_asked = true;
         match self.calls.get(&stream) {
             Some(Call::Request(_)) => self.request(stream),
             Some(Call::Put(_)) => self.finish(stream, Ok(())),
@@ -370,6 +374,7 @@ impl Worker {
             stop: self.state.accounts.begin(id),
         });
         if let Some(trial) = &trial {
+            self.has_trial = true;
             if let Some(sockets) = self.state.accounts.watch.sockets(&trial.id) {
                 self.connection.watch(&sockets);
             }

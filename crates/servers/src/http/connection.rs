@@ -1,6 +1,7 @@
 //! One connection: its requests, one after the other, on one thread.
 
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use super::asked::{reading, Place};
 use super::get::Get;
 use super::put::Put;
 use crate::account::{Counted, Spent, ThreadCpu, Trial};
-use crate::places::{self, Standing};
+use crate::admission::{Activity, Slot};
 use crate::questions::{self, Asked};
 use crate::rows::Sink;
 use crate::state::{State, GRACE};
@@ -27,6 +28,8 @@ use venturi_base::meter::clock::{StageClock, Workers};
 const IDLE: Duration = Duration::from_secs(120);
 /// How long a client that was refused may take to read why.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// How long one that makes room may take for it.
+const AT_ONCE: Duration = Duration::from_millis(20);
 /// Bytes of a question.
 const MOST_QUESTION: usize = 64 << 10;
 
@@ -44,17 +47,19 @@ pub(super) async fn serve(
     state: Arc<State>,
     acceptor: Option<TlsAcceptor>,
     mut stopped: watch::Receiver<bool>,
-    place: Arc<places::Place>,
+    slot: Slot,
 ) {
-    let Some(wire) = state.wire(socket, acceptor).await else {
+    let Some(wire) = state.wire(socket, acceptor, &slot).await else {
         return;
     };
     let connection = Connection::new(wire.peer(), wire);
-    let full = place.full.clone();
+    let slot = Rc::new(slot);
+    let full = slot.refusal.clone();
     let mut client = Client {
         connection,
         state,
-        place,
+        slot: slot.clone(),
+        has_trial: false,
     };
     loop {
         let idle = match full {
@@ -63,15 +68,21 @@ pub(super) async fn serve(
         };
         let said = tokio::time::timeout(idle, client.connection.said());
         let said = tokio::select! {
+            biased;
             said = said => said.unwrap_or(false),
+            () = slot.evicted() => return client.evict().await,
             _ = stopped.changed() => false,
         };
         if !said {
             return;
         }
-        client.place.stand(Standing::HalfSaid);
+        client.set_activity(Activity::Incomplete);
         let patience = client.state.patience;
-        let next = tokio::time::timeout(patience, client.connection.request()).await;
+        let next = tokio::select! {
+            biased;
+            next = tokio::time::timeout(patience, client.connection.request()) => next,
+            () = slot.evicted() => return client.evict().await,
+        };
         let late = |_| Next::Refused(Refusal::new(408, "the request did not come to its end"));
         let then = match next.unwrap_or_else(late) {
             Next::Gone => Then::Broken,
@@ -85,18 +96,19 @@ pub(super) async fn serve(
                 return client.leave().await;
             }
             Next::Request(request) => {
-                client.place.stand(match request.length {
-                    Length::Nothing => Standing::Waiting,
-                    _ => Standing::HalfSaid,
-                });
+                if let Length::Nothing = request.length {
+                    client.set_activity(Activity::Protected);
+                }
                 tokio::select! {
+                    biased;
                     then = client.serve(request) => then,
+                    () = slot.evicted() => return client.evict().await,
                     () = end_of(&mut stopped) => Then::Broken,
                 }
             }
         };
         match then {
-            Then::GoesOn => client.place.stand(Standing::Waiting),
+            Then::GoesOn => client.set_activity(Activity::Idle),
             Then::Closes => return client.leave().await,
             Then::Broken => return,
         }
@@ -113,10 +125,19 @@ async fn end_of(stopped: &mut watch::Receiver<bool>) {
 struct Client {
     connection: Connection,
     state: Arc<State>,
-    place: Arc<places::Place>,
+    slot: Rc<Slot>,
+    /// It has named one.
+    has_trial: bool,
 }
 
 impl Client {
+    fn set_activity(&self, activity: Activity) {
+        self.slot.set_activity(match self.has_trial {
+            true => Activity::Protected,
+            false => activity,
+        });
+    }
+
     async fn serve(&mut self, request: Request) -> Then {
         let closes = request.closes;
         let then = match self.answer(&request).await {
@@ -190,7 +211,7 @@ impl Client {
         let body = tokio::time::timeout(self.state.patience, body).await;
         let late = |_| Err(Refusal::new(408, "the request did not come to its end"));
         let body = body.unwrap_or_else(late)?;
-        self.place.stand(Standing::Waiting);
+        self.set_activity(Activity::Protected);
         let payload = String::from_utf8_lossy(&body);
         let answer = match name {
             "hello" => questions::hello(&self.state.handicap),
@@ -219,6 +240,8 @@ impl Client {
     /// A stream that belongs to a trial is accounted for.
     fn trial(&mut self, request: &Request) -> Option<Trial> {
         let id = request.fields.get(TRIAL_HEADER)?;
+        self.has_trial = true;
+        self.set_activity(Activity::Protected);
         let accounts = &self.state.accounts;
         let interval = request.fields.get(SAMPLE_HEADER);
         if let Some(interval) = interval.and_then(|interval| interval.parse().ok()) {
@@ -240,7 +263,6 @@ impl Client {
         let reading = reading(&self.state, request, table)?;
         let mut get = Get::new(&self.state.store, reading, request)?;
         let trial = self.trial(request);
-        self.place.stand(places::moving(&trial));
         get.rows.trial.clone_from(&trial);
         self.state.totals.gets.fetch_add(1, Ordering::Relaxed);
         let cpu = ThreadCpu::now();
@@ -270,7 +292,7 @@ impl Client {
         let cpu = ThreadCpu::now();
         let mut clock = StageClock::start();
         let taken = put
-            .receive(&mut self.connection, &self.state, &self.place, &mut clock)
+            .receive(&mut self.connection, &self.state, &self.slot, &mut clock)
             .await;
         let counted = put.rows.counted;
         self.state.totals.count_received(&counted);
@@ -327,6 +349,16 @@ impl Client {
         tokio::time::timeout(self.state.patience, self.connection.say(&answer))
             .await
             .unwrap_or_else(late)
+    }
+
+    /// Says why, as far as the socket takes it at once.
+    async fn evict(mut self) {
+        let farewell = async {
+            let why = Refusal::new(503, self.slot.why());
+            self.refuse(&why).await;
+            poll_fn(|cx| self.connection.poll_shutdown(cx)).await;
+        };
+        let _ = tokio::time::timeout(AT_ONCE, farewell).await;
     }
 
     /// Closes; takes what is in flight meanwhile, and throws it away: a reset at once could overtake

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 
 use crate::account::Counted;
-use crate::places::{moving, Place};
+use crate::admission::{Activity, Slot};
 use crate::rows::{Sink, Taking};
 use crate::state::State;
 use crate::store::Store;
@@ -53,7 +53,7 @@ impl Put {
         &mut self,
         connection: &mut Connection,
         state: &State,
-        place: &Place,
+        slot: &Slot,
         clock: &mut StageClock,
     ) -> Taken {
         let mut behind = [0; 1];
@@ -92,7 +92,7 @@ impl Put {
             }
             self.reader.filled(got)?;
             if self.messages == 0 && self.reader.messages() > 0 {
-                place.stand(moving(&self.rows.trial));
+                slot.set_activity(Activity::Protected);
             }
             self.look(state, clock)?;
         }

@@ -51,6 +51,8 @@ pub struct ServerSpec {
     pub accept_late: bool,
     #[serde(default = "max_connections")]
     pub max_connections: usize,
+    #[serde(default = "ten_seconds")]
+    pub patience_ns: u64,
     #[serde(default = "max_series")]
     pub max_series: usize,
 }
@@ -69,6 +71,10 @@ fn memory() -> u64 {
 
 fn segment_points() -> usize {
     4 << 20
+}
+
+fn ten_seconds() -> u64 {
+    10_000_000_000
 }
 
 fn max_connections() -> usize {

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::head::Turn;
 use super::reader::{Language, Reader};
-use crate::places::{Place, Standing};
+use crate::admission::{Activity, Slot};
 use venturi_base::codec::timeseries::parse::{influx, opentsdb, resp, Progress, Step, Wrong, LINE};
 
 /// How long a peer that was told no may go on sending before the connection is reset:
@@ -38,6 +38,7 @@ struct Talk {
 enum End {
     Read,
     Closed,
+    Evicted,
     Asked(Step),
     Wrong(Wrong),
 }
@@ -46,7 +47,7 @@ pub async fn serve(
     mut socket: TcpStream,
     language: Language,
     reader: &Reader,
-    place: &Place,
+    slot: &Slot,
     mut stopped: watch::Receiver<bool>,
 ) {
     let mut talk = Talk {
@@ -61,7 +62,11 @@ pub async fn serve(
         let turn = async {
             // Waits for bytes before it waits for room: who says nothing wakes nobody.
             if !talk.more {
-                socket.readable().await.ok();
+                tokio::select! {
+                    biased;
+                    _ = socket.readable() => {}
+                    () = slot.evicted() => return End::Evicted,
+                }
             }
             match reader.room().await {
                 Ok(()) => poll_fn(|cx| talk.turn(&mut socket, reader, cx)).await,
@@ -74,7 +79,7 @@ pub async fn serve(
         };
         // Who has brought a point, or asked something, stays for as long as it likes.
         if talk.points > 0 || matches!(end, End::Asked(_)) {
-            place.stand(Standing::Busy);
+            slot.set_activity(Activity::Protected);
         }
         let answer = match end {
             // Others have a turn before this one's next.
@@ -83,6 +88,11 @@ pub async fn serve(
                 continue;
             }
             End::Closed => return,
+            End::Evicted => {
+                let line = line(language, &Wrong::Store(slot.why()));
+                let _ = socket.try_write(line.as_bytes());
+                return;
+            }
             End::Wrong(wrong) => return refuse(socket, language, &wrong).await,
             End::Asked(Step::Flush) => {
                 let store = reader.store();

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::answers::{answer, Answer};
 use super::reader::Reader;
 use super::writes;
-use crate::places::{Place, Standing};
+use crate::admission::{Activity, Slot};
 use venturi_base::codec::budget::{Budget, Claim};
 use venturi_base::codec::coding::Coding;
 use venturi_base::http1::server::{self, Length, Refusal, Request as Asked};
@@ -40,7 +40,7 @@ pub struct Request {
 pub async fn serve(
     mut socket: TcpStream,
     reader: &Reader,
-    place: &Place,
+    slot: &Slot,
     mut stopped: watch::Receiver<bool>,
 ) {
     let mut held = Vec::new();
@@ -50,14 +50,16 @@ pub async fn serve(
             receive(&mut socket, &mut held, &reader.shared.bodies),
         );
         let request = tokio::select! {
+            biased;
             request = exchange => request,
+            () = slot.evicted() => Ok(Err(Answer::error(503, slot.why()))),
             _ = stopped.changed() => return,
         };
         let (answer, closes) = match request {
             Err(_) | Ok(Ok(None)) => return,
             Ok(Err(refused)) => (refused, true),
             Ok(Ok(Some(request))) => {
-                place.stand(Standing::Busy);
+                slot.set_activity(Activity::Protected);
                 let (asked, closes) = (&request.asked, request.asked.closes);
                 let answer = if asked.method == "POST" && writes::is_write(&asked.path) {
                     writes::write(&request, reader).await

@@ -257,7 +257,10 @@ fn accept(
                             deal(socket, language, &store, &readers[place]);
                         }
                         // Out of file descriptors, for one: it may pass.
-                        Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+                        Err(error) => {
+                            store.admission.accept_failed(&error);
+                            tokio::time::sleep(Duration::from_millis(20)).await;
+                        }
                     }
                 }
             });
@@ -272,10 +275,10 @@ fn deal(
     store: &Store,
     reader: &UnboundedSender<Accepted>,
 ) {
-    let Some(place) = store.places.take(None) else {
+    let Some(slot) = store.admission.admit() else {
         return;
     };
-    if let Some(why) = &place.full {
+    if let Some(why) = &slot.refusal {
         // A fresh socket takes a line at once.
         let line = connection::line(language, &Wrong::Store(why.clone()));
         let _ = socket.try_write(line.as_bytes());
@@ -283,6 +286,6 @@ fn deal(
     }
     let _ = socket.set_nodelay(true);
     if let Ok(socket) = socket.into_std() {
-        let _ = reader.send((socket, language, place));
+        let _ = reader.send((socket, language, slot));
     }
 }

@@ -22,7 +22,7 @@ use super::head::{Frozen, Head};
 use super::http;
 use super::sealer::announce;
 use super::store::Store;
-use crate::places::Place;
+use crate::admission::Slot;
 use venturi_base::codec::budget::Budget;
 use venturi_base::codec::timeseries::parse::resp::Room;
 use venturi_base::codec::timeseries::parse::{Scratch, Wrong, MESSAGE};
@@ -48,7 +48,7 @@ pub enum Language {
     Http,
 }
 
-pub type Accepted = (Socket, Language, Place);
+pub type Accepted = (Socket, Language, Slot);
 
 /// What every thread may ask for.
 #[derive(Debug)]
@@ -231,7 +231,7 @@ pub fn run(
                 next = sockets.recv() => next,
                 _ = stopped.changed() => None,
             };
-            let Some((socket, language, place)) = next else {
+            let Some((socket, language, slot)) = next else {
                 break;
             };
             let (reader, stop) = (reader.clone(), stop.clone());
@@ -239,15 +239,9 @@ pub fn run(
                 let Ok(socket) = TcpStream::from_std(socket) else {
                     return;
                 };
-                let serving = async {
-                    match language {
-                        Language::Http => http::serve(socket, &reader, &place, stop).await,
-                        _ => connection::serve(socket, language, &reader, &place, stop).await,
-                    }
-                };
-                tokio::select! {
-                    () = serving => {}
-                    () = place.taken() => {}
+                match language {
+                    Language::Http => http::serve(socket, &reader, &slot, stop).await,
+                    _ => connection::serve(socket, language, &reader, &slot, stop).await,
                 }
             });
         }

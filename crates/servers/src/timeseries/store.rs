@@ -18,7 +18,7 @@ use super::log::Log;
 use super::recover::Recovered;
 use super::registry::{Registry, NEVER};
 use super::totals::Totals;
-use crate::places::Places;
+use crate::admission::Admission;
 use venturi_base::codec::timeseries::parse::Wrong;
 use venturi_base::os::machine::Place;
 
@@ -61,7 +61,7 @@ pub struct Store {
     pub bell: Arc<Bell>,
     pub late: AtomicU64,
     pub log_bytes: AtomicU64,
-    pub places: Arc<Places>,
+    pub admission: Arc<Admission>,
     pub recovered: OnceLock<Recovered>,
     next: AtomicU64,
     failed: OnceLock<String>,
@@ -91,7 +91,7 @@ impl Store {
             bell: Arc::default(),
             late: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
-            places: Places::new(spec.max_connections, Duration::from_secs(10)),
+            admission: Admission::new(spec.max_connections, Duration::from_nanos(spec.patience_ns)),
             recovered: OnceLock::new(),
             next: AtomicU64::new(1),
             failed: OnceLock::new(),
@@ -170,7 +170,7 @@ impl Store {
             "stored_bytes": catalog.stored_bytes,
             "log_bytes": self.log_bytes.load(Ordering::Relaxed),
             "segments": catalog.segments,
-            "connections": self.places.open(),
+            "connections": self.admission.open(),
             "late": self.late.load(Ordering::Relaxed),
             "recovered": self.recovered.get(),
             "failure": self.failed.get(),

@@ -156,7 +156,7 @@ fn what_an_error_quotes_is_cut() {
 }
 
 fn until_open(server: &Server, count: usize) {
-    until("connections", || server.state.places.open() == count);
+    until("connections", || server.state.admission.open() == count);
 }
 
 #[test]
@@ -226,8 +226,8 @@ fn one_connection_too_many_is_told_so() {
 
 #[test]
 fn who_asks_nothing_makes_room() {
-    let server = serve(r#", "max_connections": 2, "patience_ns": 1000000000"#);
-    let idle = [(); 2].map(|()| client(&server));
+    let server = serve(r#", "max_connections": 2, "patience_ns": 200000000"#);
+    let mut idle = [(); 2].map(|()| client(&server));
     let asked = [
         plain(1).write(),
         query("", "SELECT * FROM records(rows = 1)"),
@@ -237,7 +237,8 @@ fn who_asks_nothing_makes_room() {
         let mut good = Client::raw(server.address());
         good.socket.write_all(&asked).is_ok() && matches!(good.event(), Ok(Event::Schema(_)))
     });
-    drop(idle);
+    let told = idle[0].drain().unwrap_err();
+    assert_contains(&told, "2 connections are open");
 }
 
 #[test]

@@ -226,7 +226,7 @@ fn a_client_that_takes_nothing_or_dies_is_given_up() {
     drop((silent, dies));
     place.assert_given_back();
     let state = &place.server.state;
-    venturi_testkit::until("both are gone", || state.places.is_empty());
+    venturi_testkit::until("both are gone", || state.admission.is_empty());
     assert_eq!(state.totals.lost.load(Ordering::Relaxed), 2);
 }
 
