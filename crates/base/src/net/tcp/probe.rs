@@ -295,7 +295,7 @@ fn failure(far: &Far, error: &io::Error, cancelled: &dyn Fn() -> bool) -> Error 
     Error::new(kind, format!("{far}: {error}{advice}"))
 }
 
-/// Reads from each connection in turn: the peer fills all of them meanwhile.
+/// Reads from each connection in turn, once at least: the peer fills all of them meanwhile.
 fn receive(
     lines: &mut [Line],
     buffer: &mut [u8],
@@ -303,26 +303,32 @@ fn receive(
     cancelled: &dyn Fn() -> bool,
 ) -> io::Result<u64> {
     let mut bytes = 0;
-    while Instant::now() < end && !cancelled() {
+    loop {
         for line in &mut *lines {
             match read(&mut line.socket, buffer, cancelled)? {
                 0 => return Err(ErrorKind::UnexpectedEof.into()),
                 more => bytes += more as u64,
             }
         }
+        if Instant::now() >= end || cancelled() {
+            return Ok(bytes);
+        }
     }
-    Ok(bytes)
 }
 
+/// Writes to each connection in turn, once at least.
 fn send(
     lines: &mut [Line],
     piece: &[u8],
     end: Instant,
     cancelled: &dyn Fn() -> bool,
 ) -> io::Result<u64> {
-    while Instant::now() < end && !cancelled() {
+    loop {
         for line in &mut *lines {
             write_pieces(&mut line.socket, piece, cancelled)?;
+        }
+        if Instant::now() >= end || cancelled() {
+            break;
         }
     }
     for line in &*lines {
