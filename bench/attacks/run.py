@@ -1,6 +1,6 @@
 """Venturi's servers under attack over loopback: what they take of the machine, and what good clients have.
 
-Each attack is a process of its own upon a fresh server; a connection that the server closes is replaced. A
+Each attack runs in its own process against a fresh server, and replaces each connection that is closed. A
 good client asks once a second and waits 10 seconds at most. See bench/README.md.
 """
 

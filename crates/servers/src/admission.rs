@@ -40,7 +40,7 @@ pub(crate) struct Admission {
 struct Open {
     last: u64,
     connections: BTreeMap<u64, Entry>,
-    /// Of the connections, those that have still to end.
+    /// How many of the connections were evicted and have not ended yet.
     evicted: usize,
     /// Beside the connections.
     refused: usize,
@@ -72,7 +72,7 @@ pub(crate) struct Slot {
     number: u64,
     signal: Arc<Signal>,
     activity: Cell<Activity>,
-    /// Why there is none: the client is to be told so.
+    /// Why the server refuses the connection; its client is sent this.
     pub refusal: Option<String>,
 }
 
@@ -106,7 +106,7 @@ impl Admission {
         })
     }
 
-    /// `None`: so many are refused already that this one is told nothing.
+    /// `None` if too many refused clients wait for their answer: this one is closed without one.
     pub fn admit(self: &Arc<Self>) -> Option<Slot> {
         let now = Instant::now();
         let signal = Arc::new(Signal::default());
@@ -222,7 +222,7 @@ impl Slot {
         }
     }
 
-    /// It has to end; `why` is what its client is told.
+    /// The connection has to end; its client is sent `why`.
     pub fn is_evicted(&self) -> bool {
         self.signal.evicted.load(Ordering::Relaxed)
     }

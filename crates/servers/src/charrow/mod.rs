@@ -279,7 +279,7 @@ fn accept(listener: &Listener, state: &Arc<State>, tls: Option<&Arc<rustls::Serv
     }
 }
 
-/// Serves a connection, or says that there is no place for it, on a thread of its own.
+/// Serves or refuses a connection on its own thread.
 fn start(socket: Socket, state: &Arc<State>, tls: Option<Arc<rustls::ServerConfig>>) {
     let Some(slot) = state.admission.admit() else {
         return;

@@ -129,7 +129,7 @@ mod tests {
             let mut parts = text.split('-').map(|part| part.parse().unwrap());
             std::array::from_fn(|_| parts.next().unwrap())
         };
-        // Leap years come again after 400: the first so many of all, of ours, and the last ones.
+        // The calendar repeats every 400 years: the first 400, the 400 from 1970, the last 400.
         let ranges = [-719_161..=-573_065, 0..=146_097, 2_786_800..=2_932_896];
         for days in ranges.into_iter().flatten() {
             let (last, now) = (date(days - 1), date(days));
