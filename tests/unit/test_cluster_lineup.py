@@ -22,8 +22,7 @@ from support.wait import wait_until
 from venturi.cluster.trial.clock import Clock
 from venturi.cluster.trial.handle import ClusterControl
 from venturi.cluster.trial.lineup import Patience, alone, head_start_ns, join_tallies, run
-from venturi.cluster.trial.loader import Loader
-from venturi.cluster.trial.process import LoaderProcess
+from venturi.engine.loader import Loader, LoaderProcess
 
 SPEC: dict[str, Any] = {
     "trial": "t",

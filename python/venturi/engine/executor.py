@@ -12,7 +12,7 @@ from venturi.common.core import load_core
 from venturi.common.credentials import named
 from venturi.common.environment import open_files
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.engine import apart, plugin_calls
+from venturi.engine import plugin_calls, subprocess_executor
 from venturi.engine.tcp_probe import probe_tcp
 from venturi.targets.system import is_driver
 
@@ -96,13 +96,13 @@ class CoreExecutor:
         self._core = load_core()
 
     def control(self) -> TrialControl:
-        return apart.Handle(self._core.Control())
+        return subprocess_executor.Handle(self._core.Control())
 
     def run_trial(self, spec: str, control: TrialControl) -> str:
         named(spec)  # a loader has read no scenario
         if is_driver(json.loads(spec)["target"]):
-            assert isinstance(control, apart.Handle)
-            return apart.run(spec, control)
+            assert isinstance(control, subprocess_executor.Handle)
+            return subprocess_executor.run(spec, control)
         return _text(plugin_calls.run_trial(self._core, spec, _of(control)))
 
     def probe_tcp(self, spec: str, control: TrialControl) -> str:
@@ -114,7 +114,7 @@ class CoreExecutor:
 
 def _of(control: TrialControl) -> Any:
     """The core's own handle."""
-    return control.core if isinstance(control, apart.Handle) else control
+    return control.core if isinstance(control, subprocess_executor.Handle) else control
 
 
 def _text(answer: object) -> str:

@@ -14,11 +14,11 @@ from typing import Any
 from venturi.cluster.trial import lineup, probing
 from venturi.cluster.trial.clock import ONE_MACHINE
 from venturi.cluster.trial.handle import ClusterControl
-from venturi.cluster.trial.process import LoaderProcess
 from venturi.common import links
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.engine import apart
+from venturi.engine import subprocess_executor
 from venturi.engine.executor import CoreExecutor, TrialControl
+from venturi.engine.loader import LoaderProcess
 from venturi.engine.spec import failed_record
 from venturi.lab.hosts import CLIENT, SERVER, address
 from venturi.lab.laboratory import Laboratory, Stopped, WrongLink
@@ -123,7 +123,7 @@ class _OverLinks:
 
     def _made(self, document: dict[str, Any], control: TrialControl) -> dict[str, Any]:
         """Makes the link that a spec asks for, takes that out of it, and says what was measured of it."""
-        assert isinstance(control, apart.Handle | ClusterControl)
+        assert isinstance(control, subprocess_executor.Handle | ClusterControl)
         link, backplane = links.parse(document.pop("link")), document.pop("backplane", None)
         shared = links.rates(backplane) if backplane is not None else None
         found = self._lab.ready(link, document.pop("cross", None), shared, lambda: control.cancelled)
@@ -143,14 +143,13 @@ class LinkExecutor(_OverLinks):
         return self._here.control()
 
     def _trial(self, text: str, control: TrialControl) -> dict[str, Any]:
-        assert isinstance(control, apart.Handle)
-        record: dict[str, Any] = json.loads(apart.run(text, control, within=self._lab.within(CLIENT)))
-        return record
+        assert isinstance(control, subprocess_executor.Handle)
+        return dict(json.loads(subprocess_executor.run(text, control, self._lab.within(CLIENT))))
 
     def _probe(self, document: dict[str, Any], link: links.Link | None, control: TrialControl) -> str:
-        assert isinstance(control, apart.Handle)
+        assert isinstance(control, subprocess_executor.Handle)
         text = json.dumps(document | {"near": link is None or _by_its_ends(link, document["direction"])})
-        return apart.run(text, control, within=self._lab.within(CLIENT), call="probe_tcp")
+        return subprocess_executor.run(text, control, self._lab.within(CLIENT), "probe_tcp")
 
 
 class LoadersExecutor(_OverLinks):

@@ -10,7 +10,7 @@ from typing import Any
 from venturi.common import links
 from venturi.common.errors import ExitCode, ScenarioError, VenturiError
 from venturi.common.links import Link
-from venturi.engine import apart
+from venturi.engine import subprocess_executor
 from venturi.engine.executor import CoreExecutor, run_with_progress
 from venturi.lab import programs
 from venturi.lab.hosts import CLIENT, SERVER, address
@@ -107,11 +107,11 @@ def _raw_tcp(lab: Laboratory, server: Server, name: str, way: str) -> float:
         "pin": None,
     }
     control = CoreExecutor().control()
-    assert isinstance(control, apart.Handle)
+    assert isinstance(control, subprocess_executor.Handle)
     within = lab.within(CLIENT)
 
     def call(text: str, handle: Any) -> str:
-        return apart.run(text, handle, within=within, call="probe_tcp")
+        return subprocess_executor.run(text, handle, within=within, call="probe_tcp")
 
     answer = run_with_progress(call, spec, control)
     if answer["outcome"] != "ok":

@@ -17,10 +17,10 @@ from venturi.cluster.trial import lineup, probing
 from venturi.cluster.trial.alike import is_here, unlike
 from venturi.cluster.trial.clock import ONE_MACHINE, Clock, measure, stale
 from venturi.cluster.trial.handle import ClusterControl
-from venturi.cluster.trial.loader import Loader
 from venturi.common.credentials import masked
 from venturi.common.errors import ExitCode, ScenarioError, VenturiError
 from venturi.engine.executor import TrialControl
+from venturi.engine.loader import Loader
 from venturi.servers.starters import Server, here
 from venturi.targets.system import REMOTE, in_process, is_local, is_unix, scheme_of
 

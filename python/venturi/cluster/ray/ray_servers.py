@@ -10,8 +10,8 @@ from typing import Any
 
 from venturi.cluster.ray.ray_session import Places, Session, kill, later, node_id
 from venturi.cluster.ray.server_host import RemoteServer, ServerGroup, ServerHost
-from venturi.cluster.trial.handle import Gone
 from venturi.common.errors import ExitCode, VenturiError
+from venturi.engine.calls import Gone
 
 __all__ = ["RayServer", "RayServers"]
 

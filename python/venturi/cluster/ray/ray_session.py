@@ -14,9 +14,9 @@ from functools import cache
 from typing import Any
 
 from venturi.cluster.ray.ray_guard import RayGuard
-from venturi.cluster.trial.handle import Gone
 from venturi.common import temporary
 from venturi.common.errors import ExitCode, VenturiError
+from venturi.engine.calls import Gone
 
 __all__ = ["Places", "Session", "kill", "later", "node_id"]
 

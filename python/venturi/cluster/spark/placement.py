@@ -1,7 +1,7 @@
 """`venturi run --on spark`: the streams of a trial run in the tasks of a Spark barrier stage.
 
-A loader is a task; Spark starts all of them or none. Each calls the driver (`line`), and from there on a
-trial goes as over any other loaders (`venturi.cluster.trial.lineup`). docs/spark.md.
+A loader is a task; Spark starts all of them or none. Each calls the driver (`switchboard`), and from there on
+a trial goes as over any other loaders (`venturi.cluster.trial.lineup`). docs/spark.md.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from venturi.cluster.spark.line import Line, Switchboard, answer_calls
 from venturi.cluster.spark.sessions import Session, in_our_words
+from venturi.cluster.spark.switchboard import Switchboard, TaskLoader, answer_calls
 from venturi.cluster.trial import clock, lineup
 from venturi.cluster.trial.alike import is_here, unlike
 from venturi.cluster.trial.handle import ClusterControl
@@ -63,9 +63,9 @@ class _Gang:
         self._trouble: str | None = None
         self._job = threading.Thread(target=self._run, name="venturi-spark-job", daemon=True)
         self._job.start()
-        self.lines: list[Line] = []
+        self.lines: list[TaskLoader] = []
         try:
-            self.lines = self._board.lines(count, _START_SECONDS, self._over)
+            self.lines = self._board.loaders(count, _START_SECONDS, self._over)
             if len(self.lines) < count:
                 raise VenturiError(self._missing())
             self._look_at_them()
@@ -159,13 +159,13 @@ class SparkExecutor:
             self._dismiss()
         return record
 
-    def _ready(self, count: int, spec: Mapping[str, Any]) -> list[Line]:
+    def _ready(self, count: int, spec: Mapping[str, Any]) -> list[TaskLoader]:
         """So many loaders that reach what the spec names. Raises VenturiError and ValueError."""
         lines = self._loaders(count)
         self._check_reach(spec, lines)
         return lines
 
-    def _loaders(self, count: int) -> list[Line]:
+    def _loaders(self, count: int) -> list[TaskLoader]:
         """So many tasks that answer. Raises VenturiError."""
         if self._gang is not None and (self._gang.count < count or not self._gang.healthy()):
             self._dismiss()
@@ -178,7 +178,7 @@ class SparkExecutor:
             self._gang.close()
             self._gang = None
 
-    def _check_reach(self, spec: Mapping[str, Any], lines: Sequence[Line]) -> None:
+    def _check_reach(self, spec: Mapping[str, Any], lines: Sequence[TaskLoader]) -> None:
         """Raises ValueError, the word for a cell that asks for something impossible."""
         far = next((line for line in lines if not is_here(line.identity)), None)
         if far is None:
@@ -199,7 +199,7 @@ class SparkExecutor:
                 f"the rows of a file lie on this machine, and {where}: --on ray sends them there"
             )
 
-    def _clocks(self, lines: Sequence[Line]) -> list[clock.Clock]:
+    def _clocks(self, lines: Sequence[TaskLoader]) -> list[clock.Clock]:
         far = [line for line in lines if line.identity["boot_id"] != self._boot_id]
         found = clock.measure([partial(line.call, "now") for line in far], _ANSWER_SECONDS)
         measured = {line.name: one for line, one in zip(far, found, strict=True)}

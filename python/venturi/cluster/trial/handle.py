@@ -7,14 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-__all__ = ["ClusterControl", "Gone", "Handle"]
-
-
-class Gone(ConnectionError):
-    """The loader, or its host, is no more."""
-
-    def __str__(self) -> str:
-        return "is gone"
+__all__ = ["ClusterControl", "Handle"]
 
 
 class Handle(Protocol):

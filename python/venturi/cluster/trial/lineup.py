@@ -17,12 +17,12 @@ from typing import Any
 
 from venturi.cluster.trial.clock import Clock
 from venturi.cluster.trial.handle import ClusterControl, Handle
-from venturi.cluster.trial.loader import ENDED, PHASES, reached
 from venturi.cluster.trial.member import Member, heard_of, utc, words
 from venturi.cluster.trial.merge import lost, merge
 from venturi.cluster.trial.shares import Share, divide, spec_of
 from venturi.common.collector import without_collector
 from venturi.common.errors import VenturiError
+from venturi.engine.loader import ENDED, PHASES, reached
 from venturi.engine.spec import failed_record
 
 __all__ = ["HEAD_START_NS", "Patience", "alone", "head_start_ns", "join_tallies", "placed", "run"]

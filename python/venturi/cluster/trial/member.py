@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from venturi.cluster.trial.clock import Clock
-from venturi.cluster.trial.handle import Gone, Handle
-from venturi.cluster.trial.loader import Told
+from venturi.cluster.trial.handle import Handle
 from venturi.cluster.trial.merge import Part, lost
 from venturi.cluster.trial.shares import Share
 from venturi.common.credentials import masked
+from venturi.engine.calls import Gone
+from venturi.engine.loader import PhaseReply
 from venturi.engine.spec import failed_record
 
 __all__ = ["Member", "heard_of", "utc", "words"]
@@ -52,11 +53,11 @@ class Member:
             failed.set_exception(error)
             return failed
 
-    def heard(self, told: Told) -> str:
+    def heard(self, reply: PhaseReply) -> str:
         """Keeps what is new; where the loader is."""
-        self.tallies = told["tallies"] or self.tallies
-        self.record = told["record"] or self.record
-        return told["phase"]
+        self.tallies = reply["tallies"] or self.tallies
+        self.record = reply["record"] or self.record
+        return reply["phase"]
 
     def lose(self, what: str) -> None:
         """It takes no more part, for that reason."""

@@ -1,4 +1,4 @@
-"""A loader: runs a share of a trial's streams, where the streams shall run. Knows no way of getting there."""
+"""A loader: runs a trial, or its share of one, in the process or on the host where the streams shall run."""
 
 from __future__ import annotations
 
@@ -10,21 +10,26 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
 from venturi.common import temporary
+from venturi.engine import plugin_calls
+from venturi.engine.calls import Process, serve_parent
 from venturi.engine.tcp_probe import probe_tcp
 
-__all__ = ["ENDED", "PHASES", "Loader", "Told", "reached"]
+__all__ = ["ENDED", "PHASES", "Loader", "LoaderProcess", "PhaseReply", "reached"]
 
 PHASES = ("set-up", "planned", "ready", "running", "counted", "verifying", "done")
 ENDED = "ended"
 """What `wait` answers where the trial has ended without an outcome of ok."""
 _HANDING_OVER = 10.0
+_GRACE_SECONDS = 15.0
+"""From the end of the caller until a trial that was cancelled has to have ended."""
 
 
-class Told(TypedDict):
+class PhaseReply(TypedDict):
     """What a loader answers at a phase. A dictionary: it crosses hosts as JSON."""
 
     phase: str
@@ -84,7 +89,7 @@ class Loader:
         """This host's clock: unix time in ns."""
         return time.time_ns()
 
-    def begin(self, spec: str, phase: str, seconds: float) -> Told:
+    def begin(self, spec: str, phase: str, seconds: float) -> PhaseReply:
         """Starts a trial, and waits as `wait` does. Raises RuntimeError where one is still running."""
         with self._beginning:
             if self._thread is not None and self._thread.is_alive():
@@ -104,14 +109,14 @@ class Loader:
         from venturi.engine.spec import failed_record
 
         try:
-            answer = self._core.run_trial(spec, control)
+            answer = plugin_calls.run_trial(self._core, spec, control)
             self._record = answer if isinstance(answer, str) else json.dumps(answer)
         except ValueError as error:
             self._record = json.dumps(failed_record("usage", str(error)))
         except BaseException as error:  # the driver is told; a thread that ends silently would not be noticed
             self._record = json.dumps(failed_record("internal", f"{type(error).__name__}: {error}"))
 
-    def wait(self, phase: str, seconds: float) -> Told:
+    def wait(self, phase: str, seconds: float) -> PhaseReply:
         """Waits until the trial has come to `phase`; tells where it is.
 
         That is an earlier phase where the time ran out, a later one, or `ENDED` where the trial has ended
@@ -163,7 +168,7 @@ class Loader:
             file.write(chunk)
         return str(path)
 
-    def start_at(self, unix_ns: int, phase: str, seconds: float) -> Told:
+    def start_at(self, unix_ns: int, phase: str, seconds: float) -> PhaseReply:
         """Gives the start instant, by this host's clock, and waits as `wait` does."""
         self._control.start_at(unix_ns)
         return self.wait(phase, seconds)
@@ -208,6 +213,16 @@ class Loader:
         return answer if isinstance(answer, str) else json.dumps(answer)
 
 
+class LoaderProcess(Process):
+    """A loader in a process on this machine: a `venturi.cluster.trial.handle.Handle`; close it."""
+
+    def __init__(self, name: str, address: str | None = None, within: Sequence[str] = ()) -> None:
+        """`address`: where it runs; `within`: what its command begins with."""
+        self.address = address
+        self.identity: dict[str, Any] = {}
+        super().__init__(name, __name__, within=within)
+
+
 def _address() -> str | None:
     """The address from which this host would speak to others; None where it has only loopback."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -232,3 +247,18 @@ def _cgroup() -> str | None:
             return file.read().strip()
     except OSError:
         return None
+
+
+def main() -> None:
+    """The process of a `LoaderProcess`."""
+    loader = Loader()
+    serve_parent(loader)
+    # The caller has gone.
+    loader.cancel()
+    loader.result(_GRACE_SECONDS)
+    # A call into a driver may never return.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
