@@ -34,6 +34,14 @@ def read(path: str) -> str | None:
         return None
 
 
+def link(path: str) -> str | None:
+    """Where a symbolic link leads, None where there is none."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
+
+
 def _number(text: str | None) -> int | None:
     try:
         return int(text) if text is not None else None

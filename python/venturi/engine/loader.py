@@ -6,11 +6,10 @@ import contextlib
 import json
 import os
 import socket
-import sys
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -66,7 +65,7 @@ class Loader:
 
     def identify(self) -> dict[str, Any]:
         """Who this is: versions, that must be the driver's; host and process; the environment."""
-        from venturi.common.environment import describe, usable_cores
+        from venturi.common.environment import describe, link, read, usable_cores
         from venturi.engine.spec import FORMAT_VERSION
 
         environment = describe()
@@ -80,8 +79,8 @@ class Loader:
             "pid": os.getpid(),
             "ip": _address(),
             "cpus": usable_cores(),
-            "network": _link("/proc/self/ns/net"),
-            "cgroup": _cgroup(),
+            "network": link("/proc/self/ns/net"),
+            "cgroup": read("/proc/self/cgroup"),
             "environment": environment,
         }
 
@@ -219,7 +218,7 @@ class LoaderProcess(Process):
     def __init__(self, name: str, address: str | None = None, within: Sequence[str] = ()) -> None:
         """`address`: where it runs; `within`: what its command begins with."""
         self.address = address
-        self.identity: dict[str, Any] = {}
+        self.identity: Mapping[str, Any] = {}
         super().__init__(name, __name__, within=within)
 
 
@@ -230,23 +229,6 @@ def _address() -> str | None:
         probe.connect(("192.0.2.1", 9))
         return str(probe.getsockname()[0])
     return None
-
-
-def _link(path: str) -> str | None:
-    try:
-        return os.readlink(path)
-    except OSError:
-        return None
-
-
-def _cgroup() -> str | None:
-    if not sys.platform.startswith("linux"):
-        return None
-    try:
-        with open("/proc/self/cgroup", encoding="utf-8") as file:
-            return file.read().strip()
-    except OSError:
-        return None
 
 
 def main() -> None:

@@ -83,12 +83,11 @@ def here(found: Scenario | None = None) -> Iterator[Executor]:
     if found is None or not found.over_link:
         yield CoreExecutor()
         return
-    from venturi.lab.executor import LinkExecutor, LoadersExecutor
+    from venturi.lab.executor import LinkExecutor
 
     loaders = [found.hosts.loaders, *found.axes.get("loaders", ())]
     most = max((count for count in loaders if count is not None), default=None)
-    made = LinkExecutor(found.to_remote) if most is None else LoadersExecutor(found.to_remote, most)
-    with contextlib.closing(made) as placed:
+    with contextlib.closing(LinkExecutor(found.to_remote, most)) as placed:
         yield placed
 
 
@@ -97,7 +96,7 @@ def executor(found: Scenario, on: str, master: str | None, note: Note) -> Any:
     placed = _placed(found, on.removeprefix(_BESIDE), master, note)
     if not found.beside:
         return placed
-    from venturi.cluster.trial.beside import Beside
+    from venturi.cluster.trial.loaders_executor import Beside
 
     return Beside(placed)
 

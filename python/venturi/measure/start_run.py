@@ -70,7 +70,7 @@ def opened(
             endpoints.start(lambda: interrupts.asked)
         peers: Mapping[str, Any] = endpoints.server_environments() if fresh else {}
         if fresh:
-            loaders = getattr(executor, "environments", None)
-            hosts = {"hosts": loaders()} if loaders is not None else {}
+            loaders = getattr(executor, "environments", dict)()
+            hosts = {"hosts": loaders} if loaders else {}
             writer.write_environment(began | collect(peers) | hosts)
         yield writer, peers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,12 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.cluster.ray.ray_servers import RayServers
 from venturi.cluster.ray.ray_session import Places, Session, kill, later, node_id
-from venturi.cluster.trial import lineup, probing
-from venturi.cluster.trial.alike import is_here, unlike
-from venturi.cluster.trial.clock import ONE_MACHINE, Clock, measure, stale
-from venturi.cluster.trial.handle import ClusterControl
-from venturi.common.credentials import masked
-from venturi.common.errors import ExitCode, ScenarioError, VenturiError
+from venturi.cluster.trial.clock import ONE_MACHINE, Clock
+from venturi.cluster.trial.loaders_executor import LoadersExecutor, clocks, identify, is_here
+from venturi.common.errors import ScenarioError, VenturiError
 from venturi.engine.executor import TrialControl
 from venturi.engine.loader import Loader
 from venturi.servers.starters import Server, here
@@ -57,7 +53,7 @@ class RayHandle:
     name: str
     at: int
     actor: Any
-    identity: dict[str, Any] = field(default_factory=dict)
+    identity: Mapping[str, Any] = field(default_factory=dict)
     clock: Clock = ONE_MACHINE
     # Remote paths of files sent there, by what tells the file here.
     files: dict[tuple[str, int, int], str] = field(default_factory=dict)
@@ -68,19 +64,13 @@ class RayHandle:
     def address(self) -> str | None:
         return self.identity.get("ip")
 
-    def now(self) -> Future[int]:
-        """Its clock."""
-        return self.call("now")
-
     def call(self, method: str, *arguments: object) -> Future[Any]:
         return later(getattr(self.actor, method).remote(*arguments))
 
 
-class RayExecutor:
+class RayExecutor(LoadersExecutor):
     """Measures by loaders on other hosts. To be closed: their processes are this one's."""
 
-    needs_server = True
-    measures = True
     elsewhere = True
     """What it measures are limits of other hosts than this one."""
 
@@ -101,8 +91,7 @@ class RayExecutor:
             self._loaders = [self._started(at) for at in range(loaders)]
             crowd = loaders if session.alone else 1
             self._identified(self._loaders, _BEGIN_SECONDS + crowd * _BEGIN_A_LOADER_SECONDS)
-            self._check_alike()
-            self._clocks(self._loaders)
+            clocks(self._loaders)
         except BaseException:
             self._end()
             raise
@@ -131,41 +120,9 @@ class RayExecutor:
         return RayHandle(f"loader-{at + 1}", at, self._places.actor(RayLoader, at, _CALLS))
 
     def _identified(self, handles: Sequence[RayHandle], seconds: float) -> None:
-        calls = {handle.name: handle.call("identify") for handle in handles}
-        wait(calls.values(), seconds)
+        identify(handles, seconds)
         for handle in handles:
-            call = calls[handle.name]
-            if not call.done():
-                raise VenturiError(f"{handle.name} did not start within {seconds:g} s", ExitCode.UNREACHABLE)
-            if error := call.exception():
-                raise VenturiError(f"{handle.name} does not start: {_text(error)}", ExitCode.UNREACHABLE)
-            found = dict(call.result())
-            handle.identity = found | {"ip": self._session.address(found["node_id"])}
-
-    def _check_alike(self) -> None:
-        for handle in self._loaders:
-            if other := unlike(handle.identity):
-                raise VenturiError(
-                    f"{handle.name} ({handle.address}) has {other}",
-                    hint="install the same version on all hosts",
-                )
-
-    def _clocks(self, handles: Sequence[RayHandle]) -> list[Clock]:
-        """Where each one's clock is now; asked again when it was long ago. A machine has one, however many
-        loaders."""
-        now = time.time_ns()
-        # By machine; one that does not say which it is, is one of its own.
-        machines = [handle.identity.get("boot_id") or handle.name for handle in handles]
-        first = dict(zip(reversed(machines), reversed(handles), strict=True))
-        first.pop(self._boot_id, None)
-        asked = {machine: handle for machine, handle in first.items() if stale(handle.clock, now)}
-        before = [handle.clock for handle in asked.values()]
-        found = measure([handle.now for handle in asked.values()], _PING_SECONDS, before)
-        for handle, clock in zip(asked.values(), found, strict=True):
-            handle.clock = clock
-        for machine, handle in zip(machines, handles, strict=True):
-            handle.clock = first[machine].clock if machine in first else ONE_MACHINE
-        return [handle.clock.at(time.time_ns()) for handle in handles]
+            handle.identity = {**handle.identity, "ip": self._session.address(handle.identity["node_id"])}
 
     # What a run asks.
 
@@ -209,22 +166,17 @@ class RayExecutor:
 
     # What a sweep asks.
 
-    def control(self) -> TrialControl:
-        return ClusterControl()
-
     def run_trial(self, text: str, control: TrialControl) -> dict[str, Any]:
-        record = lineup.placed(
-            *(text, control, lambda count, _: self._ready(count), self._clocks),
-            localised=self._localised,
-            trouble=lambda spec: self._servers.trouble(spec["target"]),
-        )
+        record = super().run_trial(text, control)
         well = {host["host"] for host in record.get("hosts") or () if host["outcome"] == "ok"}
         for handle in self._loaders:
             handle.heard = time.monotonic() if handle.name in well else float("-inf")
         return record
 
-    def _ready(self, count: int) -> list[RayHandle]:
-        """So many loaders that answer and have nothing to do. Raises VenturiError."""
+    def trouble(self, spec: Mapping[str, Any]) -> str | None:
+        return self._servers.trouble(spec["target"])
+
+    def ready(self, count: int, spec: Mapping[str, Any] | None = None) -> list[RayHandle]:
         lately = time.monotonic() - _HEARD_SECONDS
         good: list[RayHandle] = []
         bad: list[RayHandle] = []
@@ -264,7 +216,7 @@ class RayExecutor:
             raise
         return fresh
 
-    def _localised(self, handle: RayHandle, spec: Mapping[str, Any]) -> dict[str, Any]:
+    def localised(self, handle: RayHandle, spec: Mapping[str, Any]) -> dict[str, Any]:
         """The spec with files where that host has them: they are sent once."""
         path = (spec.get("data") or {}).get("ipc")
         if path is None or handle.identity.get("boot_id") == self._boot_id:
@@ -280,23 +232,9 @@ class RayExecutor:
             handle.files[key] = there
         return {**spec, "data": {**spec["data"], "ipc": handle.files[key]}}
 
-    def probe_tcp(self, text: str, control: TrialControl) -> str:
-        """Raw TCP by several loaders at once, or by one alone."""
-        return probing.probe_tcp(text, self._probing, control)
-
-    def _probing(self, wanted: int | str) -> list[RayHandle]:
-        """So many loaders, or the one of that name; where it is gone any other."""
-        if isinstance(wanted, int):
-            return self._ready(wanted)
-        return [it for it in self._ready(self.loaders) if it.name == wanted] or self._ready(1)
-
-    def probe(self, text: str, control: TrialControl) -> str:
-        """A limit of the first loader's host."""
-        (handle,) = self._ready(1)
-        spec = self._localised(handle, json.loads(text))
-        calls = {handle.name: handle.call("probe", json.dumps(spec))}
-        (answer,) = probing.answers([handle], calls, control)
-        return json.dumps(answer)
+    def chosen(self, name: str) -> list[RayHandle]:
+        """The loader of that name; if it is gone, any other."""
+        return [it for it in self.ready(self.loaders) if it.name == name] or self.ready(1)
 
     def close(self) -> None:
         """Ends every process that was started, everywhere."""
@@ -307,7 +245,3 @@ class RayExecutor:
         self._servers.close()
         kill(self._session.ray, [handle.actor for handle in self._loaders])
         self._places.close()
-
-
-def _text(error: BaseException) -> str:
-    return masked(" ".join(str(error).split()))[:300] or type(error).__name__

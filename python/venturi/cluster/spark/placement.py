@@ -8,18 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from venturi.cluster.spark.sessions import Session, in_our_words
 from venturi.cluster.spark.switchboard import Switchboard, TaskLoader, answer_calls
-from venturi.cluster.trial import clock, lineup
-from venturi.cluster.trial.alike import is_here, unlike
-from venturi.cluster.trial.handle import ClusterControl
-from venturi.common.environment import describe
+from venturi.cluster.trial.loaders_executor import LoadersExecutor, identify, is_here
 from venturi.common.errors import VenturiError
 from venturi.engine.executor import TrialControl
 from venturi.targets.system import is_unix
@@ -34,7 +29,6 @@ Note = Callable[[str, str], None]
 _START_SECONDS = 180.0
 _ANSWER_SECONDS = 60.0
 _END_SECONDS = 20.0
-_PROBE_SECONDS = 120.0
 
 
 def _task(host: str, port: int, token: str) -> Callable[[Iterator[Any]], Iterator[str]]:
@@ -43,7 +37,7 @@ def _task(host: str, port: int, token: str) -> Callable[[Iterator[Any]], Iterato
     def work(_: Iterator[Any]) -> Iterator[str]:
         from pyspark import BarrierTaskContext
 
-        from venturi.cluster.trial.loader import Loader
+        from venturi.engine.loader import Loader
 
         context = BarrierTaskContext.get()
         yield answer_calls(host, port, token, context.partitionId(), Loader()) or ""
@@ -68,7 +62,7 @@ class _Gang:
             self.lines = self._board.loaders(count, _START_SECONDS, self._over)
             if len(self.lines) < count:
                 raise VenturiError(self._missing())
-            self._look_at_them()
+            identify(self.lines, _ANSWER_SECONDS)
         except BaseException:
             self.close()
             raise
@@ -94,19 +88,6 @@ class _Gang:
             f"{_START_SECONDS:.0f} s: it needs as many free cores as loaders, all at a time"
         )
 
-    def _look_at_them(self) -> None:
-        calls = [(line, line.call("identify")) for line in self.lines]
-        for line, call in calls:
-            try:
-                line.identity = call.result(_ANSWER_SECONDS)
-            except Exception as error:
-                raise VenturiError(f"{line.name} does not say who it is: {error}") from None
-            if other := unlike(line.identity):
-                raise VenturiError(
-                    f"{line.name} ({line.identity['hostname']}) has {other}: install the same version on "
-                    "every executor"
-                )
-
     def healthy(self) -> bool:
         return not self._over.is_set() and not any(line.gone for line in self.lines)
 
@@ -122,22 +103,18 @@ class _Gang:
             self._job.join(_END_SECONDS)
 
 
-class SparkExecutor:
+class SparkExecutor(LoadersExecutor):
     """Measures by loaders in Spark's tasks: as many as the spec has `loaders`. To be closed.
 
     One Spark session for all trials, and one stage of as many tasks as the largest of them needs; a trial
     takes the first ones. Raises VenturiError where there is no Spark, or it does not start.
     """
 
-    needs_server = True
-    measures = True
-
     def __init__(self, master: str | None = None, note: Note | None = None) -> None:
         self._note = note or (lambda level, text: None)
         self._session = Session(master)
         self._gang: _Gang | None = None
         self._most = 1
-        self._boot_id = describe()["boot_id"]
 
     def check(self, cells: Sequence[Cell]) -> None:
         """Whether there are slots for what these cells ask for. Raises ScenarioError."""
@@ -149,20 +126,17 @@ class SparkExecutor:
         lines = self._loaders(self._most)
         return {line.name: dict(line.identity["environment"]) for line in lines}
 
-    def control(self) -> TrialControl:
-        return ClusterControl()
-
     def run_trial(self, text: str, control: TrialControl) -> dict[str, Any]:
-        record = lineup.placed(text, control, self._ready, self._clocks)
+        record = super().run_trial(text, control)
         if record["outcome"] != "ok":
             # After a failure the next trial starts new tasks, whatever is left of these.
             self._dismiss()
         return record
 
-    def _ready(self, count: int, spec: Mapping[str, Any]) -> list[TaskLoader]:
-        """So many loaders that reach what the spec names. Raises VenturiError and ValueError."""
+    def ready(self, count: int, spec: Mapping[str, Any]) -> list[TaskLoader]:
         lines = self._loaders(count)
-        self._check_reach(spec, lines)
+        if spec:
+            self._check_reach(spec, lines)
         return lines
 
     def _loaders(self, count: int) -> list[TaskLoader]:
@@ -198,33 +172,6 @@ class SparkExecutor:
             raise ValueError(
                 f"the rows of a file lie on this machine, and {where}: --on ray sends them there"
             )
-
-    def _clocks(self, lines: Sequence[TaskLoader]) -> list[clock.Clock]:
-        far = [line for line in lines if line.identity["boot_id"] != self._boot_id]
-        found = clock.measure([partial(line.call, "now") for line in far], _ANSWER_SECONDS)
-        measured = {line.name: one for line, one in zip(far, found, strict=True)}
-        return [measured.get(line.name, clock.ONE_MACHINE) for line in lines]
-
-    def probe_tcp(self, spec: str, control: TrialControl) -> str:
-        return self._probed("probe_tcp", spec, control)
-
-    def probe(self, spec: str, control: TrialControl) -> str:
-        return self._probed("probe", spec, control)
-
-    def _probed(self, method: str, spec: str, control: TrialControl) -> str:
-        """From the first loader: its host is where streams run."""
-        assert isinstance(control, ClusterControl)
-        (line,) = self._loaders(1)
-        call, told, deadline = line.call(method, spec), False, time.monotonic() + _PROBE_SECONDS
-        while not call.done():
-            if control.cancelled and not told:
-                line.call("cancel")
-                told = True
-            if time.monotonic() > deadline:
-                self._dismiss()
-                raise VenturiError(f"{line.name}: a probe has not ended in {_PROBE_SECONDS:.0f} s")
-            time.sleep(0.02)
-        return str(call.result())
 
     def close(self) -> None:
         """Ends the tasks, and Spark where it was started for this."""

@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from venturi.cluster.trial.clock import ONE_MACHINE
 from venturi.common.errors import VenturiError
 from venturi.engine.calls import Caller, serve
 
@@ -66,6 +67,7 @@ class TaskLoader(Caller):
         self.index = index
         self.address: str | None = str(connection.getpeername()[0])
         self.identity: Mapping[str, Any] = {}
+        self.clock = ONE_MACHINE
         self._connection = connection
         super().__init__(f"loader-{index + 1}", connection.makefile("rb"), connection.makefile("wb"))
 

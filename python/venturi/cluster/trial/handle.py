@@ -7,11 +7,18 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol
 
+from venturi.cluster.trial.clock import Clock
+
 __all__ = ["ClusterControl", "Handle"]
 
 
 class Handle(Protocol):
     """A loader, near or far."""
+
+    clock: Clock
+    """Its host's, as it was measured last."""
+    identity: Mapping[str, Any]
+    """What its `identify` has answered."""
 
     @property
     def name(self) -> str:
@@ -20,10 +27,6 @@ class Handle(Protocol):
     @property
     def address(self) -> str | None:
         """Where it runs."""
-
-    @property
-    def identity(self) -> Mapping[str, Any]:
-        """What its `identify` has told."""
 
     def call(self, method: str, *arguments: object) -> Future[Any]:
         """A method of its `Loader`. The future fails where the loader does, or is no more."""
