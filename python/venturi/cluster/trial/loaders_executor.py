@@ -1,5 +1,5 @@
-"""Trials and probes by loaders, however they are placed: their identities and clocks, and cells in this process
-beside them (`--on here,WHERE`).
+"""Trials and probes by loaders, however they are placed: who they are, their clocks, and cells in this
+process beside them (`--on here,WHERE`).
 """
 
 from __future__ import annotations
