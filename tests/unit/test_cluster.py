@@ -19,8 +19,8 @@ import yaml
 from support.golden import kept
 from support.run import command, environment, model, venturi
 from support.scenarios import scenario
-from venturi.cluster.ray import ray_executor
-from venturi.cluster.ray.ray_executor import RayExecutor, RayHandle
+from venturi.cluster import ray_executor
+from venturi.cluster.ray_executor import RayExecutor, RayHandle
 from venturi.cluster.trial import loaders_executor
 from venturi.cluster.trial.clock import ONE_MACHINE
 from venturi.cluster.up import access, node, processes, slurm_task

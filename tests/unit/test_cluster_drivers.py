@@ -16,11 +16,9 @@ from typing import Any
 
 import pytest
 
-from venturi.cluster.ray.ray_servers import RayServers
-from venturi.cluster.ray.server_host import RemoteServer
-from venturi.cluster.spark.placement import SparkExecutor
-from venturi.cluster.spark.sessions import Session, in_our_words
-from venturi.cluster.spark.switchboard import Switchboard, TaskLoader, answer_calls
+from venturi.cluster.ray_servers import RayServers, RemoteServer
+from venturi.cluster.spark_executor import SparkExecutor, Switchboard, TaskLoader, answer_calls
+from venturi.cluster.spark_session import Session, in_our_words
 from venturi.common.environment import describe
 from venturi.common.errors import VenturiError
 from venturi.measure import placement

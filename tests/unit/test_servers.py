@@ -29,7 +29,7 @@ from venturi.analysis.results import load
 from venturi.analysis.verdict.judge import judge
 from venturi.analysis.verdict.types import Verdict
 from venturi.cli import serving
-from venturi.cluster.ray.server_host import ServerGroup
+from venturi.cluster.ray_servers import ServerGroup
 from venturi.cluster.trial.loaders_executor import Beside
 from venturi.common.environment import collect
 from venturi.common.errors import ScenarioError, VenturiError

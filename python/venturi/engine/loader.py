@@ -213,7 +213,7 @@ class Loader:
 
 
 class LoaderProcess(Process):
-    """A loader in a process on this machine: a `venturi.cluster.trial.handle.Handle`; close it."""
+    """A loader in a process on this machine: a `venturi.cluster.trial.loaders.Handle`; close it."""
 
     def __init__(self, name: str, address: str | None = None, within: Sequence[str] = ()) -> None:
         """`address`: where it runs; `within`: what its command begins with."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from venturi.cluster.trial.clock import ONE_MACHINE
-from venturi.cluster.trial.handle import ClusterControl
+from venturi.cluster.trial.loaders import ClusterControl
 from venturi.cluster.trial.loaders_executor import LoadersExecutor, identify
 from venturi.common import links
 from venturi.engine import subprocess_executor

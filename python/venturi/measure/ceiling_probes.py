@@ -25,7 +25,7 @@ from venturi.analysis.cells.probed import (
     together,
     waits_for_disk,
 )
-from venturi.cluster.trial.shares import divide
+from venturi.cluster.trial.loaders import divide
 from venturi.common import links
 from venturi.common.environment import usable_cores
 from venturi.common.links import SERVER_END

@@ -103,8 +103,8 @@ def executor(found: Scenario, on: str, master: str | None, note: Note) -> Any:
 
 def _placed(found: Scenario, on: str, master: str | None, note: Note) -> Any:
     if on == "spark":
-        return import_module("venturi.cluster.spark.placement").SparkExecutor(master, note)
-    from venturi.cluster.ray.ray_executor import RayExecutor
+        return import_module("venturi.cluster.spark_executor").SparkExecutor(master, note)
+    from venturi.cluster.ray_executor import RayExecutor
     from venturi.plan.matrix import cells
 
     planned = cells(found)

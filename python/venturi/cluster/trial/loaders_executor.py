@@ -12,9 +12,8 @@ from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any
 
-from venturi.cluster.trial import clock, lineup
-from venturi.cluster.trial.handle import ClusterControl, Handle
-from venturi.cluster.trial.shares import divide
+from venturi.cluster.trial import clock, coordinator
+from venturi.cluster.trial.loaders import ClusterControl, Handle, divide
 from venturi.common.core import load_core
 from venturi.common.credentials import masked
 from venturi.common.environment import link, read, version
@@ -101,7 +100,7 @@ class LoadersExecutor:
         return ClusterControl()
 
     def run_trial(self, text: str, control: TrialControl) -> dict[str, Any]:
-        return lineup.placed(text, control, self.ready, clocks, self.localised, self.trouble)
+        return coordinator.placed(text, control, self.ready, clocks, self.localised, self.trouble)
 
     def probe_tcp(self, text: str, control: TrialControl) -> str:
         """Raw TCP by several loaders at once, with a share of the connections each, or by one alone.

@@ -16,10 +16,19 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from venturi.cluster.trial.clock import Clock
-from venturi.cluster.trial.handle import ClusterControl, Handle
-from venturi.cluster.trial.member import Member, heard_of, utc, words
-from venturi.cluster.trial.merge import lost, merge
-from venturi.cluster.trial.shares import Share, divide, spec_of
+from venturi.cluster.trial.loaders import (
+    ClusterControl,
+    Handle,
+    Member,
+    Share,
+    divide,
+    heard_of,
+    lost,
+    spec_of,
+    utc,
+    words,
+)
+from venturi.cluster.trial.merge import merge
 from venturi.common.collector import without_collector
 from venturi.common.errors import VenturiError
 from venturi.engine.loader import ENDED, PHASES, reached

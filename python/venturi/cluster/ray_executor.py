@@ -1,4 +1,4 @@
-"""Trials on the hosts of a Ray cluster: a loader a host for the whole run."""
+"""Trials on the hosts of a Ray cluster: one loader per host for the whole run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from venturi.cluster.ray.ray_servers import RayServers
-from venturi.cluster.ray.ray_session import Places, Session, kill, later, node_id
+from venturi.cluster.ray_servers import RayServers
+from venturi.cluster.ray_session import Places, Session, kill, later, node_id
 from venturi.cluster.trial.clock import ONE_MACHINE, Clock
 from venturi.cluster.trial.loaders_executor import LoadersExecutor, clocks, identify, is_here
 from venturi.common.errors import ScenarioError, VenturiError

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from functools import cache
 from typing import Any
 
-from venturi.cluster.ray.ray_guard import RayGuard
+from venturi.cluster.ray_guard import RayGuard
 from venturi.common import temporary
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine.calls import Gone
