@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from venturi.api.result import Run
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.links import LINK_SETTINGS
-from venturi.common.names import meant
+from venturi.common.texts import meant
 from venturi.engine.executor import CoreExecutor, Progress
 from venturi.measure import outcome, placement, runner
 from venturi.measure import tune as tuning

@@ -12,7 +12,7 @@ import typer
 from venturi.cli import flags as f
 from venturi.cli import forms
 from venturi.common.errors import ExitCode
-from venturi.common.say import say
+from venturi.common.texts import say
 from venturi.targets.parameters import CREDENTIALS
 
 if TYPE_CHECKING:

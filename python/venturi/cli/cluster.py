@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from venturi.common.errors import ExitCode, StoreError, VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 from venturi.common.units import plural
 
 app = typer.Typer(

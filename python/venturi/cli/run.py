@@ -18,7 +18,7 @@ import typer
 from venturi.cli import flags as f
 from venturi.cli import forms, output
 from venturi.common.errors import ExitCode, StoreError, VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 from venturi.common.units import plural
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import typer
 from venturi.cli import flags as f
 from venturi.cli import forms, output
 from venturi.common.errors import ScenarioError, VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 from venturi.measure.budget import DEFAULT_TRIALS, Budget
 
 if TYPE_CHECKING:

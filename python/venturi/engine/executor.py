@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from venturi.common.core import load_core
 from venturi.common.credentials import named
 from venturi.common.environment import open_files
 from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.runtime import load_core
 from venturi.engine import plugin_calls, subprocess_executor
 from venturi.engine.tcp_probe import probe_tcp
 from venturi.targets.system import is_driver

@@ -51,7 +51,7 @@ class Loader:
 
     def __init__(self, core: Any = None) -> None:
         if core is None:
-            from venturi.common.core import load_core
+            from venturi.common.runtime import load_core
 
             core = load_core()
         self._core = core

@@ -9,8 +9,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from venturi.common.core import load_core
 from venturi.common.errors import VenturiError
+from venturi.common.runtime import load_core
 from venturi.targets.system import REFERENCE, scheme_of
 from venturi.targets.urls import each_host, place_of, split_url
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from venturi.common.core import load_core
+from venturi.common.runtime import load_core
 from venturi.engine.calls import serve_parent
 
 __all__ = ["main"]

@@ -17,8 +17,8 @@ from typing import IO, Any
 
 from venturi.common.credentials import command_tells_secret, masked, named, not_set
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.common.names import listed
 from venturi.common.processes import children, is_ending
+from venturi.common.texts import listed
 from venturi.lab import guest
 from venturi.lab.hosts import CLIENT, SERVER, address, filled
 from venturi.lab.laboratory import Laboratory

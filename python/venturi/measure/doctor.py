@@ -110,7 +110,7 @@ def _load() -> Iterator[Finding]:
 
 def _named(working: Sequence[Busy]) -> str:
     """`mariadbd (pid 4711) 0.98 cores, stress (pid 12) 0.50`."""
-    from venturi.common.plain import plain
+    from venturi.common.texts import plain
 
     shown = [f"{plain(one.name)} (pid {one.pid}) {one.cores:.2f}" for one in working[:_MOST_NAMED]]
     more = f" and {len(working) - _MOST_NAMED} more" if len(working) > _MOST_NAMED else ""
@@ -223,8 +223,8 @@ def _clock() -> Iterator[Finding]:
 
 
 def _instrument() -> Iterator[Finding]:
-    from venturi.common.core import load_core
     from venturi.common.errors import VenturiError
+    from venturi.common.runtime import load_core
 
     try:
         found = load_core().instrument()

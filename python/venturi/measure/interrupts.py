@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any
 
 from venturi.common.errors import ExitCode
-from venturi.common.signals import ending, is_program
+from venturi.common.runtime import ending, is_program
 from venturi.engine.executor import TrialControl
 
 __all__ = ["Interrupts"]

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from venturi.common.plain import LONGEST, plain
-from venturi.common.say import say
+from venturi.common.texts import LONGEST, plain, say
 from venturi.engine.executor import Progress
 from venturi.plan.cell import Cell
 from venturi.store.lines import line_text

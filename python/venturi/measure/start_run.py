@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from venturi.common.beside import beside
 from venturi.common.environment import collect
+from venturi.common.runtime import beside
 from venturi.engine.executor import Executor
 from venturi.measure.interrupts import Interrupts
 from venturi.measure.observer import Observer

@@ -11,7 +11,7 @@ from typing import Any
 from venturi.common import environment, temporary
 from venturi.common.environment import usable_cores
 from venturi.common.links import SERVER_END
-from venturi.common.times import SEED_NS
+from venturi.common.suffixes import SEED_NS
 from venturi.engine import peers
 from venturi.inputs.files import DataStore, Prepared
 from venturi.inputs.points import Columns
@@ -219,7 +219,7 @@ class Endpoints:
 
     def _archives(self, cell: Cell) -> Path:
         """Archives made for this run: one a stream, each as long as a stream is; once for all cells alike."""
-        from venturi.common.core import load_core
+        from venturi.common.runtime import load_core
         from venturi.inputs.archives import make
 
         p = cell.parameters

@@ -29,8 +29,8 @@ from venturi.cluster.trial.loaders import (
     words,
 )
 from venturi.cluster.trial.merge import merge
-from venturi.common.collector import without_collector
 from venturi.common.errors import VenturiError
+from venturi.common.runtime import without_collector
 from venturi.engine.loader import ENDED, PHASES, reached
 from venturi.engine.spec import failed_record
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from venturi.cluster.trial import clock, coordinator
 from venturi.cluster.trial.loaders import ClusterControl, Handle, divide
-from venturi.common.core import load_core
 from venturi.common.credentials import masked
 from venturi.common.environment import link, read, version
 from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.runtime import load_core
 from venturi.engine.executor import CoreExecutor, TrialControl
 from venturi.engine.spec import FORMAT_VERSION
 from venturi.engine.tcp_probe import joined
