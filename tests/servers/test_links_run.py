@@ -37,7 +37,7 @@ from support.wait import wait_until
 from venturi.common.errors import VenturiError
 from venturi.common.links import parse
 from venturi.lab import programs
-from venturi.lab.hosts import address
+from venturi.lab.network import address
 
 pytestmark = pytest.mark.usefixtures("core")
 

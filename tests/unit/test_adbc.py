@@ -22,7 +22,7 @@ from support.adbc import URI, driver, run, trial
 from support.read import ONCE, RECORDS, good, records, refused, sums
 from support.run import command, environment, venturi
 from support.wait import wait_until
-from venturi.engine.subprocess_executor import _lost
+from venturi.engine.executor import _lost
 
 pytestmark = pytest.mark.usefixtures("core")
 ROWS = 40_000

@@ -32,7 +32,7 @@ from venturi.engine.spec import build_spec, completed, trial_line
 from venturi.inputs import points as points_file
 from venturi.inputs.files import DataStore
 from venturi.measure import preflight
-from venturi.measure.observer import outcome_text
+from venturi.measure.run_events import outcome_text
 from venturi.measure.trial_targets import Endpoints
 from venturi.plan import matrix, scale
 from venturi.plan.cell_names import labels

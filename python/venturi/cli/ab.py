@@ -98,7 +98,7 @@ def ab(
 
 def _places(run: Path) -> dict[str, str]:
     """Where the servers of a run of `ab` are. Raises VenturiError where it is none."""
-    from venturi.measure.outcome import scenario_of
+    from venturi.measure.run_events import scenario_of
     from venturi.store.directory import RunDirectory
 
     found = dict(scenario_of(RunDirectory(run)).places)

@@ -10,15 +10,47 @@ import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypedDict
 
 from venturi.common import temporary
 from venturi.engine import plugin_calls
 from venturi.engine.calls import Process, serve_parent
-from venturi.engine.tcp_probe import probe_tcp
+from venturi.targets.urls import each_host
 
-__all__ = ["ENDED", "PHASES", "Loader", "LoaderProcess", "PhaseReply", "reached"]
+__all__ = ["ENDED", "PHASES", "Loader", "LoaderProcess", "PhaseReply", "joined", "probe_tcp", "reached"]
+
+
+def probe_tcp(core: Any, text: str, control: Any) -> str:
+    """As the core's, whose probes have one host each. `first` in the spec: the number of the first stream."""
+    spec = json.loads(text)
+    first = int(spec.pop("first", 0))
+    found = each_host(spec["target"])
+    turns = [(first + n) % len(found) for n in range(int(spec["streams"]))]
+    parts = [spec | {"target": url, "streams": turns.count(n)} for n, url in enumerate(found) if n in turns]
+    if len(parts) == 1:
+        return _as_text(core.probe_tcp(json.dumps(parts[0]), control))
+    with ThreadPoolExecutor(len(parts), "venturi-probe") as pool:
+        answers = pool.map(lambda part: _as_text(core.probe_tcp(json.dumps(part), control)), parts)
+        return json.dumps(joined([json.loads(answer) for answer in answers]))
+
+
+def joined(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Several that ran at once, as one; the first that failed, where one did."""
+    bad = next((answer for answer in answers if answer.get("outcome") != "ok"), None)
+    if bad is not None:
+        return bad
+    return {
+        **answers[0],
+        "bytes": sum(answer["bytes"] for answer in answers),
+        "interval_ns": max(answer["interval_ns"] for answer in answers),
+    }
+
+
+def _as_text(answer: object) -> str:
+    return answer if isinstance(answer, str) else json.dumps(answer)
+
 
 PHASES = ("set-up", "planned", "ready", "running", "counted", "verifying", "done")
 ENDED = "ended"

@@ -12,12 +12,12 @@ from venturi.cluster.trial.clock import ONE_MACHINE
 from venturi.cluster.trial.loaders import ClusterControl
 from venturi.cluster.trial.loaders_executor import LoadersExecutor, identify
 from venturi.common import links
-from venturi.engine import subprocess_executor
+from venturi.engine import executor
 from venturi.engine.executor import CoreExecutor, TrialControl
 from venturi.engine.loader import LoaderProcess
 from venturi.engine.spec import failed_record
-from venturi.lab.hosts import CLIENT, SERVER, address
 from venturi.lab.laboratory import Laboratory, Stopped, WrongLink
+from venturi.lab.network import CLIENT, SERVER, address
 from venturi.lab.programs import Halt, Note, Serving
 from venturi.servers.starters import Placed
 
@@ -79,16 +79,16 @@ class LinkExecutor:
         """The record of a trial at the client's end, as things are."""
         if self._loaders is not None:
             return self._loaders.run_trial(text, control)
-        assert isinstance(control, subprocess_executor.Handle)
-        return dict(json.loads(subprocess_executor.run(text, control, self._lab.within(CLIENT))))
+        assert isinstance(control, executor.TrialHandle)
+        return dict(json.loads(executor.run_in_process(text, control, self._lab.within(CLIENT))))
 
     def _probe(self, document: dict[str, Any], link: links.Link | None, control: TrialControl) -> str:
         """Raw TCP from the client's end, as things are: over this link, or to a server beside it."""
         if self._loaders is not None:
             return self._loaders.probe_tcp(json.dumps(document), control)
-        assert isinstance(control, subprocess_executor.Handle)
+        assert isinstance(control, executor.TrialHandle)
         text = json.dumps(document | {"near": link is None or _by_its_ends(link, document["direction"])})
-        return subprocess_executor.run(text, control, self._lab.within(CLIENT), "probe_tcp")
+        return executor.run_in_process(text, control, self._lab.within(CLIENT), "probe_tcp")
 
     def run_trial(self, spec: str, control: TrialControl) -> dict[str, Any]:
         document = json.loads(spec)
@@ -136,7 +136,7 @@ class LinkExecutor:
 
     def _made(self, document: dict[str, Any], control: TrialControl) -> dict[str, Any]:
         """Makes the link that a spec asks for, takes that out of it, and says what was measured of it."""
-        assert isinstance(control, subprocess_executor.Handle | ClusterControl)
+        assert isinstance(control, executor.TrialHandle | ClusterControl)
         link, backplane = links.parse(document.pop("link")), document.pop("backplane", None)
         shared = links.rates(backplane) if backplane is not None else None
         found = self._lab.ready(link, document.pop("cross", None), shared, lambda: control.cancelled)

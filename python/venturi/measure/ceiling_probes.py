@@ -31,7 +31,7 @@ from venturi.common.environment import usable_cores
 from venturi.common.links import SERVER_END
 from venturi.engine.executor import Executor, TrialControl, run_with_progress
 from venturi.engine.spec import FORMAT_VERSION, build_spec
-from venturi.lab.hosts import filled
+from venturi.lab.network import filled
 from venturi.measure.trial_targets import Endpoints
 from venturi.plan.cell import Cell
 from venturi.servers.reference import ReferenceServer

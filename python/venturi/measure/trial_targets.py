@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,10 +13,10 @@ from venturi.common import environment, temporary
 from venturi.common.environment import usable_cores
 from venturi.common.links import SERVER_END
 from venturi.common.suffixes import SEED_NS
-from venturi.engine import peers
+from venturi.engine import server_environment
 from venturi.inputs.files import DataStore, Prepared
 from venturi.inputs.points import Columns
-from venturi.lab.hosts import filled
+from venturi.lab.network import filled
 from venturi.measure import preflight
 from venturi.plan.cell import Cell
 from venturi.plan.matrix import cells
@@ -32,16 +33,37 @@ from venturi.servers.starters import Starter
 from venturi.targets.exec import words
 from venturi.targets.system import (
     NO_PLACE,
+    REFERENCE,
+    SERVERS,
     is_charrow,
     is_database,
     is_driver,
     is_ours,
     is_plugin,
     is_time_series,
+    is_unix,
     scheme_of,
 )
+from venturi.targets.urls import is_loopback, place_of
 
-__all__ = ["Endpoints"]
+__all__ = ["Endpoints", "start_a_server"]
+
+
+def start_a_server(target: str) -> str:
+    """A command that starts a server of this system there, where Venturi has one."""
+    scheme = scheme_of(target)
+    if SERVER_END in target:
+        return f"does the program of --server still listen at {place_of(target)}?"
+    if scheme in REFERENCE:
+        anywhere = "" if is_loopback(target) else " --host 0.0.0.0"
+        if is_unix(target):
+            anywhere = f" --unix {shlex.quote(place_of(target))}"
+        return f"start a server there: venturi serve {REFERENCE[scheme]}{anywhere}"
+    if scheme in SERVERS:
+        own = f"venturi serve {SERVERS[scheme]}, or --target {scheme}://local"
+        return f"is the database running? One for a try: {own}"
+    return "does its server run, and is this its address?"
+
 
 Note = Callable[[str, str], None]
 _ARCHIVE = "archive:"
@@ -180,7 +202,7 @@ class Endpoints:
             if is_ours(url):
                 told = self._local.environments(url)
             elif not (is_database(url) or is_time_series(url) or is_plugin(url) or SERVER_END in url):
-                told = peers.ask(url, cell.options, self._scenario.run.timeout / 1e9)
+                told = server_environment.ask(url, cell.options, self._scenario.run.timeout / 1e9)
             if any(described is not None for described in told.values()):
                 found[place] = told
             else:

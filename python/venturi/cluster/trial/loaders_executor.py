@@ -19,8 +19,8 @@ from venturi.common.environment import link, read, version
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.runtime import load_core
 from venturi.engine.executor import CoreExecutor, TrialControl
+from venturi.engine.loader import joined
 from venturi.engine.spec import FORMAT_VERSION
-from venturi.engine.tcp_probe import joined
 
 __all__ = ["Beside", "LoadersExecutor", "clocks", "identify", "is_here"]
 
