@@ -23,11 +23,10 @@ from venturi.analysis.cells.limits import limits, narrowest
 from venturi.analysis.cells.summary import summarise
 from venturi.common import environment
 from venturi.common.environment import file_system
-from venturi.measure import ceiling_probes, machine_cache
+from venturi.measure import ceiling_probes, machine_cache, prove
 from venturi.measure.ceiling_probes import probes, seconds
 from venturi.measure.ceilings import cache_key
 from venturi.measure.machine_cache import LIFETIME_SECONDS, CeilingCache
-from venturi.measure.prove import outcome
 from venturi.plan.cell import Cell
 from venturi.store.directory import RunDirectory
 
@@ -201,7 +200,7 @@ def test_a_run_takes_over_what_another_measured(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(ModelExecutor, "measures", True)
     monkeypatch.setattr(model, "_EPOCH_NS", time.time_ns())
-    monkeypatch.setattr(outcome, "before_run", lambda *_, **__: None)
+    monkeypatch.setattr(prove, "before_run", lambda *_, **__: None)
 
     def run(name: str, *more: str) -> tuple[list[dict[str, Any]], str]:
         done = venturi(

@@ -15,9 +15,8 @@ from venturi.common.environment import collect
 from venturi.common.runtime import beside
 from venturi.common.suffixes import format_bytes, format_duration
 from venturi.engine.executor import Executor
-from venturi.measure import ceiling_probes, ceilings
+from venturi.measure import ceiling_probes, ceilings, prove
 from venturi.measure.ceilings import LEAST, OVER_LINKS, SHARE, RoundProbes
-from venturi.measure.prove import outcome
 from venturi.measure.run_events import Interrupts, Observer, RunResult
 from venturi.measure.sweep import Sweep
 from venturi.measure.trial_targets import Endpoints
@@ -131,7 +130,7 @@ def opened(
     # A run that was killed as it began has its scenario alone.
     fresh = not (resume and RunDirectory(out).environment)
     # After mistakes of the user's, and before anything is written.
-    proof = outcome.before_run(executor, observer.note, unproven) if fresh else None
+    proof = prove.before_run(executor, observer.note, unproven) if fresh else None
     if interrupts.asked:
         raise KeyboardInterrupt
     with RunWriter.resume(out) if resume else RunWriter.create(out) as writer:
