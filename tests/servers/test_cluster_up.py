@@ -22,7 +22,7 @@ from support.needs import require
 from support.read import records
 from support.run import ROOT, command, environment
 from support.wait import wait_until
-from venturi.cluster.up.hosts import Answer, Plan, Remote, own_versions, up
+from venturi.cluster.hosts import Answer, Plan, Remote, own_versions, up
 from venturi.common.errors import VenturiError
 
 # sshd wants a user of its own and a directory of root's: in a view of the file system that only it has.

@@ -19,13 +19,12 @@ import yaml
 from support.golden import kept
 from support.run import command, environment, model, venturi
 from support.scenarios import scenario
-from venturi.cluster import ray_executor
+from venturi.cluster import hosts, node, ray_executor, slurm_task
+from venturi.cluster.hosts import Remote, check_alike, listed, raise_errors
 from venturi.cluster.ray_executor import RayExecutor, RayHandle
+from venturi.cluster.schedulers import batch_script, manifest
 from venturi.cluster.trial import loaders_executor
 from venturi.cluster.trial.clock import ONE_MACHINE
-from venturi.cluster.up import hosts, node, slurm_task
-from venturi.cluster.up.hosts import Remote, check_alike, listed, raise_errors
-from venturi.cluster.up.schedulers import batch_script, manifest
 from venturi.common.environment import describe
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine.spec import build_spec

@@ -128,7 +128,7 @@ def up(
     directory: Directory = None,
 ) -> None:
     """Start a Ray node on each host by ssh, and wait until all have joined."""
-    from venturi.cluster.up import hosts as nodes
+    from venturi.cluster import hosts as nodes
 
     names = nodes.listed(hosts)
     _check_interface(interface)
@@ -160,7 +160,7 @@ def down(
     hosts: HostsOption = None, ssh: Ssh = None, python: PythonOption = None, directory: Directory = None
 ) -> None:
     """End the nodes and remove what they left; well done too where there are none."""
-    from venturi.cluster.up import hosts as nodes
+    from venturi.cluster import hosts as nodes
 
     if hosts is None and nodes.kept() is None:
         print("no cluster was started from here")
@@ -179,7 +179,7 @@ def status(
     hosts: HostsOption = None, ssh: Ssh = None, python: PythonOption = None, directory: Directory = None
 ) -> None:
     """Say of each host whether its node runs and has joined; exit code 4 unless all have."""
-    from venturi.cluster.up import hosts as nodes
+    from venturi.cluster import hosts as nodes
 
     lines = nodes.status(*nodes.remote_of(hosts, ssh, python, _checked_directory(directory)))
     names, addresses = (max(len(line[at]) for line in lines) for at in (0, 1))
@@ -239,7 +239,7 @@ def slurm(
     ] = None,
 ) -> None:
     """Write a batch script that starts Ray on an allocation and runs a scenario there, and submit it."""
-    from venturi.cluster.up import schedulers
+    from venturi.cluster import schedulers
 
     _check_interface(interface)
     if any(word == "--on" or word.startswith("--on=") for word in run):
@@ -276,8 +276,8 @@ def kubernetes(
     ] = None,
 ) -> None:
     """Print a manifest for KubeRay: a head for the driver, a pod a node for loaders and servers."""
-    from venturi.cluster.up.hosts import own_versions
-    from venturi.cluster.up.schedulers import manifest
+    from venturi.cluster.hosts import own_versions
+    from venturi.cluster.schedulers import manifest
 
     version = ray or own_versions()["ray"]
     if version is None:

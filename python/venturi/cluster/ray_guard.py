@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from venturi.cluster.up.node import users
+from venturi.cluster.node import users
 
 __all__ = ["RayGuard"]
 

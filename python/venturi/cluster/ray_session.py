@@ -63,7 +63,7 @@ def _access(on: str | None) -> dict[str, str]:
         # starts does. From 2.60 it demands a token by itself: this one, else it writes one into a home that
         # is gone when its next process starts.
         return {"RAY_AUTH_TOKEN": _TOKEN} | ({"RAY_AUTH_MODE": "token"} if _reads_ours() else {})
-    from venturi.cluster.up import hosts
+    from venturi.cluster import hosts
 
     return hosts.environment_for(on)
 

@@ -30,7 +30,7 @@ class Session:
             raise VenturiError(
                 f"--on spark: pyspark cannot be loaded: {error}", hint="pip install 'venturi[spark]'"
             ) from None
-        self._held: temporary.Held | None = None
+        self._held: temporary.LockedTempDir | None = None
         before = SparkSession.getActiveSession()
         self._own = before is None
         self._session = before if before is not None else self._start(SparkSession, master)

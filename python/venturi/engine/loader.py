@@ -93,7 +93,7 @@ class Loader:
         self._beginning = threading.Lock()
         self._trial: str | None = None
         self._unwanted: str | None = None
-        self._held: temporary.Held | None = None
+        self._held: temporary.LockedTempDir | None = None
 
     def identify(self) -> dict[str, Any]:
         """Who this is: versions, that must be the driver's; host and process; the environment."""

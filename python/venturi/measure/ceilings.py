@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from venturi.analysis.cells.probed import IDENTITY, alone
-from venturi.common.environment import Told
+from venturi.common.environment import ServerEnvironments
 from venturi.common.suffixes import format_duration
 from venturi.common.units import percent
 from venturi.engine.executor import Executor, TrialControl
@@ -49,7 +49,7 @@ Guard = Callable[[TrialControl | None], bool]
 """Is told of each running probe, and answers whether to go on."""
 
 
-def cache_key(probe: Probe, peers: Mapping[str, Told]) -> dict[str, Any] | None:
+def cache_key(probe: Probe, peers: Mapping[str, ServerEnvironments]) -> dict[str, Any] | None:
     """What a kept probe must have been measured of. None where that cannot be told: it is measured each time.
 
     `peers` are the environments that the other ends tell, by place and server.
@@ -136,7 +136,7 @@ def measure(
     writer: RunWriter,
     note: Note,
     guard: Guard,
-    peers: Mapping[str, Told] | None = None,
+    peers: Mapping[str, ServerEnvironments] | None = None,
     cache: CeilingCache | None = None,
     fresh: bool = False,
 ) -> None:

@@ -23,9 +23,8 @@ from venturi.analysis.search import best
 from venturi.analysis.search.explore import Answer, Search
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.links import SERVER_END
-from venturi.engine import server_environment
 from venturi.engine.executor import Executor
-from venturi.measure import ceilings
+from venturi.measure import ceilings, trial_targets
 from venturi.measure.ceiling_probes import SECONDS, Probe, Prober, foreign
 from venturi.measure.run_events import Interrupts, Observer, Result, RunResult, Slot
 from venturi.measure.runner import opened
@@ -110,7 +109,7 @@ def _codecs(found: Scenario, executor: Executor, note: Note) -> list[str]:
         cell = endpoints.cells[0]
         if away and operation == "get" and executor.needs_server:
             # What another server than ours sends is its own choice.
-            told = server_environment.ask(url, cell.options, found.run.timeout / 1e9)
+            told = trial_targets.ask_environments(url, cell.options, found.run.timeout / 1e9)
             if any(described is None for described in told.values()):
                 return []
         if data_label(cell.parameters) is None:

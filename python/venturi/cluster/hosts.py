@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from venturi.cluster.up import node
+from venturi.cluster import node
 from venturi.common.errors import ExitCode, StoreError, VenturiError
 from venturi.common.units import plural
 from venturi.targets.urls import printable

@@ -42,7 +42,7 @@ def batch_script(
         # A line of a comment: what comes after a line's end would be a command.
         if not re.fullmatch(r"--?[A-Za-z][^\n\r]*", text):
             raise VenturiError(f"--sbatch {text!r}: must be an option of sbatch, as --constraint=haswell")
-    task = [python, "-m", "venturi.cluster.up.slurm_task"]
+    task = [python, "-m", "venturi.cluster.slurm_task"]
     task += ["--interface", interface] if interface is not None else []
     return "\n".join(
         [

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from venturi.cluster.up import node
+from venturi.cluster import node
 
 _START_SECONDS = 90.0
 _JOIN_SECONDS = 120.0
@@ -41,7 +41,7 @@ def ports(job: int) -> tuple[int, int]:
 
 
 def main(words: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="venturi.cluster.up.slurm_task", description=__doc__)
+    parser = argparse.ArgumentParser(prog="venturi.cluster.slurm_task", description=__doc__)
     parser.add_argument("--interface", help="the network between the nodes, as 10.0.0.0/24")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("address", help="print this node's address")
