@@ -122,7 +122,7 @@ def searched_codecs(tree: dict[str, Any], executor: Any, out: Path | None = None
 def test_what_another_server_sends_is_its_own_choice(
     monkeypatch: pytest.MonkeyPatch, core: object, told: dict[str, Any] | None, codecs: list[str] | None
 ) -> None:
-    monkeypatch.setattr(trial_targets, "ask", lambda *_: {"node7:31337": told})
+    monkeypatch.setattr(trial_targets, "ask_environments", lambda *_: {"node7:31337": told})
     assert searched_codecs({"target": {"url": "flight://node7/rows"}}, CoreExecutor()) == codecs
 
 

@@ -1,5 +1,5 @@
-"""Where a cell's trials go: its data made ready, the reference server started, its address filled in, and what
-the servers report about their hosts.
+"""Where a cell's trials go: data made ready, a reference server started, its address filled in; what servers
+report about their hosts.
 """
 
 from __future__ import annotations
