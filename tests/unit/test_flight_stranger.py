@@ -35,7 +35,7 @@ from venturi.analysis.verdict.rerun import Rerun
 from venturi.analysis.verdict.words.remedies import told
 from venturi.analysis.words.wording import Nouns
 from venturi.cli import app
-from venturi.measure.outcome import scenario_of
+from venturi.measure.run_events import scenario_of
 from venturi.plan import matrix
 from venturi.plan.layers import file_layer
 from venturi.plan.load import load
