@@ -29,7 +29,7 @@ from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.evidence import facts, medians, seen
 from venturi.analysis.verdict.findings import findings
 from venturi.analysis.verdict.judge import verdicts
-from venturi.analysis.verdict.proof import Hit
+from venturi.analysis.verdict.proof import Diagnosis
 from venturi.analysis.verdict.remedies import remedies
 from venturi.analysis.verdict.rerun import Rerun
 from venturi.analysis.verdict.words.remedies import told
@@ -96,7 +96,9 @@ def test_what_is_proposed_can_be_run(path: str, typed: list[str], monkeypatch: p
     rerun = Rerun.of(cell, environment)
     texts = {text: "the verdict" for text in verdicts([cell], environment)[cell.name].next}
     for cause in set(Cause) - OTHERS:
-        hit = Hit(cause, None if cause.kind == "cores" else "client", "receive", 1.0, {"quota_cores": 1.0})
+        hit = Diagnosis(
+            cause, None if cause.kind == "cores" else "client", "receive", 1.0, {"quota_cores": 1.0}
+        )
         found = [told(replace(r, command=rerun.proposed(r)), Nouns()) for r in remedies(known, hit)]
         texts |= {remedy.text: cause.name for remedy in found}
     commands: dict[str, str] = {}

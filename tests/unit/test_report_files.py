@@ -14,7 +14,7 @@ import pytest
 from support.run import venturi
 from support.synthetic import HOSTILE, cells, hostile, imported, make_run, without_server
 from venturi.analysis.results import load
-from venturi.analysis.verdict.causes import Why
+from venturi.analysis.verdict.causes import RemedyKind
 from venturi.analysis.verdict.types import Remedy
 from venturi.analysis.verdict.words.remedies import told
 from venturi.analysis.words.wording import NOUNS
@@ -230,14 +230,14 @@ def test_command_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("remedy", "found"),
     [
-        (Remedy(Why.MORE_REPEATS), []),
-        (Remedy(Why.RAW_TCP, command="venturi run quick"), ["venturi run quick"]),
+        (Remedy(RemedyKind.MORE_REPEATS), []),
+        (Remedy(RemedyKind.RAW_TCP, command="venturi run quick"), ["venturi run quick"]),
         (
-            Remedy(Why.SERVER_ELSEWHERE, before="venturi serve flight", command="venturi run '<x>'"),
+            Remedy(RemedyKind.SERVER_ELSEWHERE, before="venturi serve flight", command="venturi run '<x>'"),
             ["venturi serve flight", "venturi run '<x>'"],
         ),
         # A command that is only named, as `venturi doctor` is here, is none to type.
-        (Remedy(Why.STOP_OTHERS, command="venturi run x"), ["venturi run x"]),
+        (Remedy(RemedyKind.STOP_OTHERS, command="venturi run x"), ["venturi run x"]),
     ],
 )
 def test_commands_of_remedies_are_set_as_code(remedy: Remedy, found: list[str]) -> None:

@@ -24,7 +24,7 @@ from support.run import DATA
 from venturi.analysis.cells.summary import PARAMETER_ORDER, Cell, summarise
 from venturi.analysis.results import load
 from venturi.analysis.verdict import causes
-from venturi.analysis.verdict.causes import Cause, FindingKind, Why
+from venturi.analysis.verdict.causes import Cause, FindingKind, RemedyKind
 from venturi.analysis.verdict.findings import findings
 from venturi.analysis.verdict.judge import verdicts
 from venturi.analysis.verdict.rerun import Rerun
@@ -145,9 +145,9 @@ def test_most_causes_come_up_by_chance(by_chance: Any) -> None:
 
 
 def test_names_are_words_in_kebab_case_and_each_has_its_words() -> None:
-    for names in (Cause, causes.Lack, Why, FindingKind):
+    for names in (Cause, causes.MissingEvidence, RemedyKind, FindingKind):
         assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", str(name)) for name in names)
-    assert set(hits.LACKS) == set(causes.Lack)
+    assert set(hits.LACKS) == set(causes.MissingEvidence)
     # Those of crowding's and of cores are made of what else is known.
     assert set(Cause) - set(hits._LINES) == {Cause.SERVER_LIMIT, Cause.SERIAL_SERVER}
     assert all(cause.meaning.endswith(".") for cause in Cause)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Literal
 
-__all__ = ["Cause", "FindingKind", "Kind", "Lack", "Why", "table"]
+__all__ = ["Cause", "FindingKind", "Kind", "MissingEvidence", "RemedyKind", "table"]
 
 Kind = Literal[
     "load-generator",
@@ -283,7 +283,7 @@ class Cause(Name):
     )  # fmt: skip
 
 
-class Lack(Name):
+class MissingEvidence(Name):
     """What was not measured and could have overturned a verdict."""
 
     BOTH_STAGES = "stages"
@@ -298,13 +298,13 @@ class Lack(Name):
     RAW_TCP = "raw-tcp"
 
 
-class Why(Name):
+class RemedyKind(Name):
     """The reason of a remedy, and its words: `changes` and `numbers` of the remedy are filled in, and the
     system's word for a stream."""
 
     words: str
 
-    def __new__(cls, name: str, words: str) -> Why:
+    def __new__(cls, name: str, words: str) -> RemedyKind:
         made = str.__new__(cls, name)
         made._value_, made.words = name, words
         return made

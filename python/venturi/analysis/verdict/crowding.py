@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from venturi.analysis.cells.figures import numeric
 from venturi.analysis.cells.summary import Cell
-from venturi.analysis.verdict.causes import Cause, Why
+from venturi.analysis.verdict.causes import Cause, RemedyKind
 from venturi.analysis.verdict.proof.cores import ONE_CORE
-from venturi.analysis.verdict.types import Remedy, Told, Verdict
+from venturi.analysis.verdict.types import Remedy, Verdict, VerdictText
 from venturi.analysis.verdict.words import databases, hits
 from venturi.analysis.verdict.words.remedies import told
 from venturi.analysis.words.wording import nouns_of
@@ -98,9 +98,9 @@ def _one_core(verdict: Verdict, cell: Cell, other: Cell, others: Verdict) -> Ver
         "other_streams": lanes(other),
     }
 
-    def revise(before: Told) -> Told:
+    def revise(before: VerdictText) -> VerdictText:
         nouns = nouns_of(cell)
-        profile = told(Remedy(Why.PROFILE_SERVER), nouns)
+        profile = told(Remedy(RemedyKind.PROFILE_SERVER), nouns)
         return replace(
             before, lines=databases.serial(numbers, nouns), remedies=(profile, *_others_than_lanes(before))
         )
@@ -118,7 +118,7 @@ def _limited(verdict: Verdict, cell: Cell, fewer: Cell) -> Verdict:
         numbers |= {name: sum(took) / len(took)} if took else {}
     cause = Cause.SERVER_LIMIT
 
-    def revise(before: Told) -> Told:
+    def revise(before: VerdictText) -> VerdictText:
         lines = databases.limit(numbers, fewer.main)
         return replace(before, lines=lines, remedies=_others_than_lanes(before))
 
@@ -133,6 +133,6 @@ def _limited(verdict: Verdict, cell: Cell, fewer: Cell) -> Verdict:
     )
 
 
-def _others_than_lanes(told: Told) -> tuple[Remedy, ...]:
+def _others_than_lanes(told: VerdictText) -> tuple[Remedy, ...]:
     """Remedies that put no more and no fewer batches in flight."""
     return tuple(r for r in told.remedies if not set(r.changes) & set(_LANES))

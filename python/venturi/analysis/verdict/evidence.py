@@ -1,8 +1,5 @@
 """What a cell's trials say of its two ends, on few named figures: the ground that verdicts stand on.
 
-A trial's record is flattened to numbers, the median over the repeats is taken number by number, and `Seen`
-gives them names. Everything is optional: imported results and foreign servers tell only part, and None always
-means "not measured", never zero.
 """
 
 from __future__ import annotations
@@ -141,7 +138,7 @@ class End:
 
 
 @dataclass(frozen=True)
-class Seen:
+class CellEvidence:
     """Both ends of a cell and what lies between them."""
 
     cell: Cell
@@ -385,7 +382,7 @@ def seen(
     trials: int,
     control: str | None = None,
     packings: Sequence[Packing] = (),
-) -> Seen:
+) -> CellEvidence:
     """The named view of a cell's facts. `control`: the host's congestion control of TCP."""
     # A single trial's share follows its rate.
     if (rate := found.get("rate")) and cell.throughput.value:
@@ -395,7 +392,7 @@ def seen(
         t for n in ("round_trip", "client.sockets.min_rtt_ns", "client.sockets.rtt_ns") if (t := found.get(n))
     ]
     loopback = [f for e in ENDS if (f := found.get(f"{e}.network.loopback")) is not None]
-    return Seen(
+    return CellEvidence(
         cell=cell,
         trials=trials,
         client=_end("client", found, cell),

@@ -14,11 +14,11 @@ from typing import Any
 from venturi.analysis.cells.series import Series, figure, followed, numeric, precedence, series
 from venturi.analysis.cells.summary import Cell, by_operation, varying
 from venturi.analysis.statistics.curve import Shape
-from venturi.analysis.verdict.causes import Why
+from venturi.analysis.verdict.causes import RemedyKind
 from venturi.analysis.verdict.remedies import MOST
 from venturi.analysis.verdict.rerun import Rerun
 from venturi.analysis.verdict.tried import Tried, gain
-from venturi.analysis.verdict.types import Finding, Lever, Remedy, Verdict
+from venturi.analysis.verdict.types import Finding, ParameterEffect, Remedy, Verdict
 from venturi.analysis.verdict.upsert_remedies import CASSANDRA_MOST
 from venturi.analysis.verdict.words import findings as words
 from venturi.analysis.verdict.words.remedies import told
@@ -53,7 +53,7 @@ def findings(
 
 
 def _remedies(
-    series: Series, verdict: Verdict | None, levers: Sequence[Lever], rerun: Rerun
+    series: Series, verdict: Verdict | None, levers: Sequence[ParameterEffect], rerun: Rerun
 ) -> Iterator[Remedy]:
     """What to try where nothing that was measured opens the place, and along the axis itself."""
     nouns, axis = nouns_of(series.place), series.axis
@@ -64,18 +64,18 @@ def _remedies(
     open_ended = axis in _OPEN_ENDED
     curve = series.curve
     if curve is not None and curve.rising and open_ended:
-        further = Remedy(Why.FURTHER, {axis: 2 * int(series.at(series.cells[-1]))})
+        further = Remedy(RemedyKind.FURTHER, {axis: 2 * int(series.at(series.cells[-1]))})
         new = all(remedy.changes != further.changes for remedy in given)
         if new and _takes(series.place, axis, further.changes[axis]) and (command := rerun.proposed(further)):
             yield told(replace(further, command=command), nouns, "to try: ")
     if curve is not None and series.shape is Shape.UNDECIDED and open_ended:
         repeats = curve.telling if curve.told else USUAL_REPEATS
         both = [int(curve.ns[curve.start]), int(curve.ns[-1])]
-        again = Remedy(Why.TELLING_REPEATS, {axis: both}, {"repeats": repeats or 0})
+        again = Remedy(RemedyKind.TELLING_REPEATS, {axis: both}, {"repeats": repeats or 0})
         if repeats is not None and (command := rerun.proposed(again)):
             yield told(replace(again, command=command), nouns)
     for remedy in given:
-        yield told(remedy, nouns, "" if remedy.why is Why.MEASURED else "to try: ")
+        yield told(remedy, nouns, "" if remedy.why is RemedyKind.MEASURED else "to try: ")
 
 
 def _takes(cell: Cell, axis: str, value: int) -> bool:
@@ -86,11 +86,11 @@ def _takes(cell: Cell, axis: str, value: int) -> bool:
     return not (small and axis == "rows_per_batch" and value > CASSANDRA_MOST)
 
 
-def _levers(series: Series, group: Sequence[Cell], names: Sequence[str]) -> list[Lever]:
+def _levers(series: Series, group: Sequence[Cell], names: Sequence[str]) -> list[ParameterEffect]:
     """What the other parameters did to the place of this series, each alone, its best value; the largest gain
     first."""
     base, axis = series.place, series.axis
-    best: dict[str, Lever] = {}
+    best: dict[str, ParameterEffect] = {}
     for cell in group if axis not in AMOUNT else ():
         differing = [n for n in names if cell.parameters.get(n) != base.parameters.get(n)]
         if (
@@ -104,5 +104,5 @@ def _levers(series: Series, group: Sequence[Cell], names: Sequence[str]) -> list
             continue
         found = gain(base, cell)
         if found is not None and (name not in best or found.value > best[name].gain.value):
-            best[name] = Lever(name, base.parameters.get(name), cell.parameters.get(name), found)
+            best[name] = ParameterEffect(name, base.parameters.get(name), cell.parameters.get(name), found)
     return sorted(best.values(), key=lambda lever: -lever.gain.value)

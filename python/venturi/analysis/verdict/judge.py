@@ -16,9 +16,9 @@ from venturi.analysis.cells.figures import get
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.models.packing import Packing
 from venturi.analysis.verdict import crowding, evidence
-from venturi.analysis.verdict.causes import Cause, Why
-from venturi.analysis.verdict.evidence import Seen
-from venturi.analysis.verdict.proof import Hit, first
+from venturi.analysis.verdict.causes import Cause, RemedyKind
+from venturi.analysis.verdict.evidence import CellEvidence
+from venturi.analysis.verdict.proof import Diagnosis, first
 from venturi.analysis.verdict.proof.beside import beside
 from venturi.analysis.verdict.proof.cores import embedded
 from venturi.analysis.verdict.proof.ends import own_stages
@@ -26,7 +26,7 @@ from venturi.analysis.verdict.proof.unknown import unknown
 from venturi.analysis.verdict.remedies import MOST, remedies
 from venturi.analysis.verdict.rerun import Rerun
 from venturi.analysis.verdict.tried import Tried
-from venturi.analysis.verdict.types import Also, Confidence, Remedy, Told, Verdict
+from venturi.analysis.verdict.types import Confidence, Remedy, SecondBottleneck, Verdict, VerdictText
 from venturi.analysis.verdict.words import ground, hits
 from venturi.analysis.verdict.words.remedies import told
 from venturi.analysis.words.wording import nouns_of
@@ -77,7 +77,7 @@ def judge(
         return _unknown(seen, in_words)
     other = beside(seen, hit)
 
-    def tell() -> Told:
+    def tell() -> VerdictText:
         agreeing = len(single)
         if len(single) > 1:
             each = [first(evidence.seen(cell, f, 1, control)) for f in single]
@@ -86,7 +86,7 @@ def judge(
         doubted = agreeing < AGREE * len(single)
         sure, doubts = _confidence(seen, hit, agreeing)
         to_try = _of_both(remedies(seen, hit), remedies(seen, other) if other else [])
-        return Told(
+        return VerdictText(
             lines=(*hits.lines(seen, hit), *(hits.as_narrow(seen, other) if other else ()), *doubts),
             evidence=tuple(ground.ground(seen, hit, None if doubted else agreeing)),
             confidence=sure,
@@ -102,7 +102,9 @@ def judge(
         tell=tell,
         flagged=hit.flagged,
         numbers=hit.numbers,
-        also=Also(other.kind, other.cause, other.end, other.stage, other.numbers) if other else None,
+        also=SecondBottleneck(other.kind, other.cause, other.end, other.stage, other.numbers)
+        if other
+        else None,
     )
 
 
@@ -126,9 +128,9 @@ def _in_words(
         # Two that ask for different values may have been measured as one.
         if (settled := tried.settled(remedy, cell)) is not None and settled not in left:
             left.append(settled)
-    left.sort(key=lambda r: r.why is not Why.MEASURED)
+    left.sort(key=lambda r: r.why is not RemedyKind.MEASURED)
     return tuple(
-        told(r if r.why is Why.MEASURED else replace(r, command=rerun.proposed(r)), nouns_of(cell))
+        told(r if r.why is RemedyKind.MEASURED else replace(r, command=rerun.proposed(r)), nouns_of(cell))
         for r in left[:MOST]
     )
 
@@ -147,7 +149,7 @@ def _usable(cell: Cell, environment: Mapping[str, Any], end: str) -> int | None:
     return found if isinstance(found, int) and found > 0 else None
 
 
-def _others(seen: Seen) -> float | None:
+def _others(seen: CellEvidence) -> float | None:
     """Share of the client's host that neither the ends nor Venturi's helpers used."""
     client, server = seen.client, seen.server
     if client.cpu is None or not client.cores or "client.host.busy_share" not in seen.facts:
@@ -161,7 +163,7 @@ def _others(seen: Seen) -> float | None:
     return max(0.0, seen.facts["client.host.busy_share"] - own / total)
 
 
-def _confidence(seen: Seen, hit: Hit, agreeing: int) -> tuple[Confidence, list[str]]:
+def _confidence(seen: CellEvidence, hit: Diagnosis, agreeing: int) -> tuple[Confidence, list[str]]:
     """How far the verdict can be trusted, and what takes from that, in words."""
     points = 2 - (hit.margin < CLOSE) - (hit.margin <= 0.0) - bool(hit.lacks) - (seen.trials == 1)
     share = agreeing / seen.trials if seen.trials > 1 else 1.0
@@ -183,16 +185,16 @@ def _confidence(seen: Seen, hit: Hit, agreeing: int) -> tuple[Confidence, list[s
     )
 
 
-def _unknown(seen: Seen, in_words: Callable[[Sequence[Remedy]], tuple[Remedy, ...]]) -> Verdict:
+def _unknown(seen: CellEvidence, in_words: Callable[[Sequence[Remedy]], tuple[Remedy, ...]]) -> Verdict:
     """What is missing for a verdict, and what would settle it."""
     found = unknown(seen)
 
-    def tell() -> Told:
+    def tell() -> VerdictText:
         lines = [line for hit in found for line in hits.lines(seen, hit)]
         own = own_stages(seen)
         if own and sum(own.values()) > 0.3:
             lines.append(f"the client's own work takes {percent(sum(own.values()))} of its time")
-        return Told(
+        return VerdictText(
             lines=tuple(lines),
             evidence=tuple(ground.ground(seen, None, None)),
             confidence="low",

@@ -13,8 +13,8 @@ from typing import Any
 
 from venturi.analysis.cells.series import figure, followed
 from venturi.analysis.cells.summary import Cell, varying
-from venturi.analysis.verdict.causes import Why
-from venturi.analysis.verdict.types import Gain, Lever, Remedy
+from venturi.analysis.verdict.causes import RemedyKind
+from venturi.analysis.verdict.types import Gain, ParameterEffect, Remedy
 from venturi.analysis.verdict.words.findings import change
 from venturi.analysis.words.wording import nouns_of
 
@@ -83,11 +83,11 @@ class Tried:
         if found is None or not found.sure:
             return None
         value = best.parameters.get(name)
-        told = change(Lever(name, cell.parameters.get(name), value, found), nouns_of(cell))
+        told = change(ParameterEffect(name, cell.parameters.get(name), value, found), nouns_of(cell))
         follow = {n: v for n, v in remedy.changes.items() if n != name}
         return replace(
             remedy,
-            why=Why.MEASURED,
+            why=RemedyKind.MEASURED,
             changes={name: value, **follow},
             numbers={"change": told, "gain": found.factor},
         )

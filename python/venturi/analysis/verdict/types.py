@@ -8,10 +8,20 @@ from functools import cached_property
 from typing import Any, Literal
 
 from venturi.analysis.statistics.curve import GAIN
-from venturi.analysis.verdict.causes import Cause, FindingKind, Kind, Why
+from venturi.analysis.verdict.causes import Cause, FindingKind, Kind, RemedyKind
 from venturi.analysis.verdict.evidence import Evidence
 
-__all__ = ["Also", "Confidence", "Finding", "Gain", "Kind", "Lever", "Remedy", "Told", "Verdict"]
+__all__ = [
+    "Confidence",
+    "Finding",
+    "Gain",
+    "Kind",
+    "ParameterEffect",
+    "Remedy",
+    "SecondBottleneck",
+    "Verdict",
+    "VerdictText",
+]
 
 UNCERTAIN = 0.1
 """Single repeats of one thing on one machine lie this far apart at times."""
@@ -24,7 +34,7 @@ Confidence = Literal["high", "medium", "low"]
 class Remedy:
     """Something to try."""
 
-    why: Why
+    why: RemedyKind
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of the cell, by their names, and their new values."""
     run: Mapping[str, Any] = field(default_factory=dict)
@@ -50,7 +60,7 @@ class Remedy:
 
 
 @dataclass(frozen=True)
-class Also:
+class SecondBottleneck:
     """Another place that is proved narrow: opening one of both alone gains little."""
 
     kind: Kind
@@ -61,7 +71,7 @@ class Also:
 
 
 @dataclass(frozen=True)
-class Told:
+class VerdictText:
     """What is told of a verdict where somebody reads it."""
 
     lines: tuple[str, ...]
@@ -85,17 +95,17 @@ class Verdict:
     """The stage that the verdict names, as docs/format.md calls it."""
     title: str
     """A few words: `both cores`, `server: encode`, `link`."""
-    tell: Callable[[], Told] = field(repr=False, compare=False)
+    tell: Callable[[], VerdictText] = field(repr=False, compare=False)
     """Makes `told`, which is kept."""
     flagged: bool
     """Whether the figure is no measure of the target: the load generator, or its schedule, set it."""
     numbers: Mapping[str, float] = field(default_factory=dict)
     """What proves the cause, as docs/verdicts.md names it; base units, shares of 1."""
-    also: Also | None = None
+    also: SecondBottleneck | None = None
     """Another place, as narrow as this one."""
 
     @cached_property
-    def told(self) -> Told:
+    def told(self) -> VerdictText:
         return self.tell()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -104,7 +114,7 @@ class Verdict:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """As `Told.lines`; the following likewise."""
+        """As `VerdictText.lines`; the following likewise."""
         return self.told.lines
 
     @property
@@ -119,7 +129,7 @@ class Verdict:
     def remedies(self) -> tuple[Remedy, ...]:
         return self.told.remedies
 
-    def revised(self, revise: Callable[[Told], Told], **fields: Any) -> Verdict:
+    def revised(self, revise: Callable[[VerdictText], VerdictText], **fields: Any) -> Verdict:
         """The same with other fields, and with what `revise` makes of what is told of it."""
         return replace(self, tell=lambda: revise(self.told), **fields)
 
@@ -171,7 +181,7 @@ def _times(gain: float) -> str:
 
 
 @dataclass(frozen=True)
-class Lever:
+class ParameterEffect:
     """What another parameter did to a cell."""
 
     parameter: str
@@ -194,7 +204,7 @@ class Finding:
     """Where on the axis, as `Curve.at`."""
     cause: Cause | None
     """Of the verdict there; None where there is none, or where the axis is an amount."""
-    levers: tuple[Lever, ...]
+    levers: tuple[ParameterEffect, ...]
     """What the other parameters of this sweep did there, the largest gain first."""
     title: str
     lines: tuple[str, ...]

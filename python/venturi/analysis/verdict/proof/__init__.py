@@ -1,20 +1,19 @@
 """The proofs of a verdict, one function each, in the order in which METHOD has them tried.
 
-A proof looks at what was seen of a cell and answers a `Hit`, or None where its place is not the narrow one or
-nothing is known of it. Thresholds stand with their reasons beside the proofs; docs/verdicts.md explains them.
+A proof looks at a cell's evidence and answers a `Diagnosis`, or None if its place is not the narrow one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from venturi.analysis.verdict.evidence import Seen
+from venturi.analysis.verdict.evidence import CellEvidence
 from venturi.analysis.verdict.proof import cores, databases, ends, links, path, plugins, pools
-from venturi.analysis.verdict.proof.hit import Hit
+from venturi.analysis.verdict.proof.hit import Diagnosis
 
-__all__ = ["ORDER", "Hit", "first"]
+__all__ = ["ORDER", "Diagnosis", "first"]
 
-ORDER: tuple[Callable[[Seen], Hit | None], ...] = (
+ORDER: tuple[Callable[[CellEvidence], Diagnosis | None], ...] = (
     ends.schedule,
     links.relay,
     ends.load_generator,
@@ -40,6 +39,6 @@ ORDER: tuple[Callable[[Seen], Hit | None], ...] = (
 )
 
 
-def first(seen: Seen) -> Hit | None:
+def first(seen: CellEvidence) -> Diagnosis | None:
     """The first proof that holds."""
     return next((hit for proof in ORDER if (hit := proof(seen)) is not None), None)

@@ -7,14 +7,14 @@ alone gains a ninth at most. Full cores are not asked: they are the limit of all
 from __future__ import annotations
 
 from venturi.analysis.verdict.causes import Cause
-from venturi.analysis.verdict.evidence import Seen
+from venturi.analysis.verdict.evidence import CellEvidence
 from venturi.analysis.verdict.proof import cores, ends, links, path, pools
-from venturi.analysis.verdict.proof.hit import Hit
+from venturi.analysis.verdict.proof.hit import Diagnosis
 
 _PLACES = ("load-generator", "stage", "link", "disk")
 
 
-def beside(seen: Seen, hit: Hit) -> Hit | None:
+def beside(seen: CellEvidence, hit: Diagnosis) -> Diagnosis | None:
     """Another place that is proved narrow too; None where there is none."""
     if hit.kind not in _PLACES and hit.cause is not Cause.CPU_QUOTA:
         return None
@@ -31,12 +31,12 @@ def beside(seen: Seen, hit: Hit) -> Hit | None:
     return next((one for one in found if one is not None and not _same(one, hit)), None)
 
 
-def _same(one: Hit, other: Hit) -> bool:
+def _same(one: Diagnosis, other: Diagnosis) -> bool:
     # Whoever puts data away works as long as its disk does.
     stored = {one.kind, other.kind} == {"disk", "stage"} and "apply" in (one.stage, other.stage)
     return stored or _place(one) == _place(other)
 
 
-def _place(hit: Hit) -> str | None:
+def _place(hit: Diagnosis) -> str | None:
     """The end, or what lies between."""
     return hit.kind if hit.kind in ("link", "disk") else hit.end

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from venturi.analysis.verdict.causes import Cause, Lack
-from venturi.analysis.verdict.evidence import End, Seen
-from venturi.analysis.verdict.proof.hit import Hit, beyond, known
+from venturi.analysis.verdict.causes import Cause, MissingEvidence
+from venturi.analysis.verdict.evidence import CellEvidence, End
+from venturi.analysis.verdict.proof.hit import Diagnosis, beyond, known
 
 CORES = 0.95
 """Busy share of the usable cores from which they count as saturated. The last twentieth is never reached:
@@ -51,12 +51,12 @@ def full(end: End) -> bool:
     return end.busy is not None and end.busy >= CORES
 
 
-def shared(seen: Seen) -> bool:
+def shared(seen: CellEvidence) -> bool:
     """Whether both ends share the same CPUs; by the address where nobody compared the hosts."""
     return seen.same_machine is True or (seen.same_machine is None and seen.loopback is True)
 
 
-def mix(seen: Seen, ends: tuple[End, ...]) -> dict[Work, float]:
+def mix(seen: CellEvidence, ends: tuple[End, ...]) -> dict[Work, float]:
     """What the busy cores of these ends do: each stage's share of them; `OTHERS` where they show. Helpers
     are on the client's host.
 
@@ -82,7 +82,7 @@ def mix(seen: Seen, ends: tuple[End, ...]) -> dict[Work, float]:
     return {n: s / whole for n, s in sorted(found.items(), key=lambda i: -i[1])} if whole else {}
 
 
-def _helpers(seen: Seen, ends: tuple[End, ...]) -> tuple[End, ...]:
+def _helpers(seen: CellEvidence, ends: tuple[End, ...]) -> tuple[End, ...]:
     """Venturi's helpers on the hosts of these ends."""
     return tuple(seen.helpers.values()) if seen.client in ends else ()
 
@@ -92,18 +92,18 @@ def wanted(end: End) -> float:
     return (end.cpu or 0.0) / max(0.05, 1.0 - (end.run_delay or 0.0))
 
 
-def usable(seen: Seen, lanes: float) -> float:
+def usable(seen: CellEvidence, lanes: float) -> float:
     """Cores that a server can use at most, which has so many batches at a time."""
     cores = seen.server.cores or (seen.client.cores if shared(seen) else None)
     return min(lanes, cores or lanes)
 
 
-def computes(seen: Seen, lanes: float) -> float | None:
+def computes(seen: CellEvidence, lanes: float) -> float | None:
     """Share of the time on these cores that a server's process runs or could; None where nobody saw it."""
     return None if seen.server.cpu is None else wanted(seen.server) / usable(seen, lanes)
 
 
-def crowded(seen: Seen) -> bool:
+def crowded(seen: CellEvidence) -> bool:
     """Whether the cores are full, but mostly of what is not the run's; or would not be full without that."""
     ends = busy_ends(seen)
     elsewhere = mix(seen, ends).get(OTHERS, 0.0) if ends else 0.0
@@ -114,7 +114,7 @@ def crowded(seen: Seen) -> bool:
     return sum(map(wanted, ends + _helpers(seen, ends))) < CORES * (ends[0].cores or 0.0)
 
 
-def held_up(seen: Seen, end: End) -> bool:
+def held_up(seen: CellEvidence, end: End) -> bool:
     """Whether others fill the cores, and this end's workers, or the thread that all depends on, wait for one
     most of their time."""
     if not crowded(seen):
@@ -123,29 +123,29 @@ def held_up(seen: Seen, end: End) -> bool:
     return waited is None or max(waited, end.thread_delay or 0.0) > DELAYED
 
 
-def _waited(seen: Seen, end: End) -> float | None:
+def _waited(seen: CellEvidence, end: End) -> float | None:
     """Share of its workers' time in which an end waits for a CPU; None where it is not known."""
     if end.cpu is None or end.run_delay is None:
         return None
     return (wanted(end) - end.cpu) / (end.workers or seen.streams)
 
 
-def filled(seen: Seen) -> tuple[End, ...]:
+def filled(seen: CellEvidence) -> tuple[End, ...]:
     """The ends whose cores are full."""
     return tuple(e for e in (seen.client, seen.server) if full(e))
 
 
-def pinned(seen: Seen) -> bool:
+def pinned(seen: CellEvidence) -> bool:
     """A pinned client that fills its own cores says nothing of the server's."""
     return filled(seen) == (seen.client,) and bool(seen.cell.records and seen.cell.records[0].get("pin"))
 
 
-def embedded(seen: Seen) -> bool:
+def embedded(seen: CellEvidence) -> bool:
     """Whether the engine runs in the client's process, so that there is no other end."""
     return seen.cell.in_rows and "apply" in seen.client.stages and not seen.server.stages
 
 
-def busy_ends(seen: Seen) -> tuple[End, ...]:
+def busy_ends(seen: CellEvidence) -> tuple[End, ...]:
     """The ends that use the cores which are full."""
     found = filled(seen)
     if found and embedded(seen):
@@ -153,7 +153,7 @@ def busy_ends(seen: Seen) -> tuple[End, ...]:
     return (seen.client, seen.server) if found and shared(seen) and not pinned(seen) else found
 
 
-def cores(seen: Seen) -> Hit | None:
+def cores(seen: CellEvidence) -> Diagnosis | None:
     """The CPUs of a side are saturated by the two ends, or the quota of its control group is used up."""
     held = _quota(seen)
     if held is not None or crowded(seen):
@@ -161,7 +161,7 @@ def cores(seen: Seen) -> Hit | None:
     return _saturated(seen, Cause.CORES_FULL) if filled(seen) else _one_core(seen)
 
 
-def others(seen: Seen) -> Hit | None:
+def others(seen: CellEvidence) -> Diagnosis | None:
     """The CPUs are saturated by something else; late, because it proves nothing of what else is narrow."""
     if not crowded(seen):
         return None
@@ -172,29 +172,29 @@ def others(seen: Seen) -> Hit | None:
     return _saturated(seen, Cause.CORES_OF_OTHERS)
 
 
-def _saturated(seen: Seen, cause: Cause) -> Hit:
+def _saturated(seen: CellEvidence, cause: Cause) -> Diagnosis:
     ends, found = busy_ends(seen), filled(seen)
     busy, steal = max(e.busy or 0.0 for e in found), max(e.steal or 0.0 for e in found)
     work = mix(seen, ends)
     stages = [part.stage for part in work if part.stage is not None]
     elsewhere = cause is Cause.CORES_OF_OTHERS
-    return Hit(
+    return Diagnosis(
         cause,
         None if len(ends) > 1 else ends[0].name,
         stages[0] if stages and not elsewhere else None,
         0.0 if elsewhere else beyond(busy, CORES - 0.01),
         known(busy=busy, cores=found[0].cores, stolen=steal, others=work.get(OTHERS)),
-        () if stages else (Lack.BOTH_STAGES,),
+        () if stages else (MissingEvidence.BOTH_STAGES,),
     )
 
 
-def _quota(seen: Seen) -> Hit | None:
+def _quota(seen: CellEvidence) -> Diagnosis | None:
     """Of two ends at their quotas the one that was held back for longer waits less for the other."""
     found = [hit for end in (seen.server, seen.client) if (hit := quota_of(end)) is not None]
     return max(found, key=lambda hit: hit.numbers["held_back_cpus"], default=None)
 
 
-def quota_of(end: End) -> Hit | None:
+def quota_of(end: End) -> Diagnosis | None:
     """That end has used up the quota of its control group."""
     held, quota = end.throttled or 0.0, end.quota
     if not quota or held < QUOTA_HELD:
@@ -205,10 +205,10 @@ def quota_of(end: End) -> Hit | None:
     # Of less than one core not even one worker gets a whole one: the group makes every stage slow.
     cause = Cause.CPU_QUOTA if quota >= 1.0 else Cause.CPU_QUOTA_UNDER_ONE_CORE
     numbers = {"quota_cores": quota, "used": used, "held_back_cpus": held}
-    return Hit(cause, end.name, end.first, beyond(held, QUOTA_HELD, 0.5), numbers)
+    return Diagnosis(cause, end.name, end.first, beyond(held, QUOTA_HELD, 0.5), numbers)
 
 
-def _one_core(seen: Seen) -> Hit | None:
+def _one_core(seen: CellEvidence) -> Diagnosis | None:
     """Both ends were scheduled onto one core while another is free."""
     client, server = seen.client, seen.server
     if not seen.same_machine or client.busiest is None or client.busiest < CORES:
@@ -218,4 +218,4 @@ def _one_core(seen: Seen) -> Hit | None:
     if delay < 0.1 or not 0.5 < used < 1.1 or min(client.cpu or 0.0, server.cpu or 0.0) < 0.2:
         return None
     numbers = {"busy": client.busiest, "run_delay": delay}
-    return Hit(Cause.ONE_CORE_FOR_BOTH, None, client.first, 0.1, numbers)
+    return Diagnosis(Cause.ONE_CORE_FOR_BOTH, None, client.first, 0.1, numbers)

@@ -5,8 +5,8 @@ a database that reports nothing of itself.
 from __future__ import annotations
 
 from venturi.analysis.cells.ceilings import COMMITS
-from venturi.analysis.verdict.causes import Cause, Lack
-from venturi.analysis.verdict.evidence import Seen
+from venturi.analysis.verdict.causes import Cause, MissingEvidence
+from venturi.analysis.verdict.evidence import CellEvidence
 from venturi.analysis.verdict.proof.cores import (
     COMPUTES,
     IDLE,
@@ -17,7 +17,7 @@ from venturi.analysis.verdict.proof.cores import (
     usable,
 )
 from venturi.analysis.verdict.proof.ends import CLIENT_WAITS, WORKERS, awaited, waited_for
-from venturi.analysis.verdict.proof.hit import Hit, beyond, known
+from venturi.analysis.verdict.proof.hit import Diagnosis, beyond, known
 from venturi.analysis.verdict.proof.path import disk, writer
 
 DELAYED = 0.2
@@ -30,7 +30,7 @@ AWAY = 0.5
 """Share of a batch's service time that the bare round trip takes, from which on the path is the limit."""
 
 
-def engine(seen: Seen) -> Hit | None:
+def engine(seen: CellEvidence) -> Diagnosis | None:
     """The engine runs in the client's process and takes nearly all of its threads' time."""
     client, occupancy = seen.client, seen.client.occupancy
     if not seen.cell.answered or client.first != "apply" or occupancy is None or occupancy < WORKERS:
@@ -53,13 +53,13 @@ def engine(seen: Seen) -> Hit | None:
         cause, margin = Cause.ENGINE_ONE_WRITER, 0.3
     else:
         cause, margin = Cause.ENGINE_WAITS, beyond(1 - running, 1 - COMPUTES)
-    lacks = (Lack.CLIENT_CPU,) if running is None else ()
-    return Hit(
+    lacks = (MissingEvidence.CLIENT_CPU,) if running is None else ()
+    return Diagnosis(
         cause, "client", "apply", margin, {n: v for n, v in numbers.items() if n in cause.numbers}, lacks
     )
 
 
-def commits(seen: Seen) -> Hit | None:
+def commits(seen: CellEvidence) -> Diagnosis | None:
     """Batches wait for their commits: surely more than half of what the disk does of them one after another.
     A commit may take a database more than one, and the rest of a batch's time is other work."""
     share, limit = seen.cell.shares.get(COMMITS), seen.cell.ceilings.get(COMMITS)
@@ -69,15 +69,15 @@ def commits(seen: Seen) -> Hit | None:
     each = seen.streams * float(seen.cell.parameters.get("in_flight") or 1)
     numbers = known(commit_share=part, commits_per_second=batches / part / each if batches and part else None)
     end = writer(seen, seen.client if embedded(seen) else seen.server)
-    return Hit(Cause.DISK_COMMITS, end, None, beyond(share.low or 0.0, COMMITTED), numbers)
+    return Diagnosis(Cause.DISK_COMMITS, end, None, beyond(share.low or 0.0, COMMITTED), numbers)
 
 
-def disk_busy(seen: Seen) -> float:
+def disk_busy(seen: CellEvidence) -> float:
     """Busy share of the busiest disk that either end sees; 0 where none was looked at."""
     return max((e.disk_busy or 0.0 for e in (seen.client, seen.server)), default=0.0)
 
 
-def little_in_flight(seen: Seen) -> Hit | None:
+def little_in_flight(seen: CellEvidence) -> Diagnosis | None:
     """Neither end is busy: rows a second are what is in flight over how long that takes."""
     client, server = seen.client, seen.server
     reply = client.share("await_reply")
@@ -96,7 +96,7 @@ def little_in_flight(seen: Seen) -> Hit | None:
     if away < AWAY and (working is None or working >= IDLE or full):
         return None
     margin = max(beyond(away, AWAY), beyond(1 - working, 1 - IDLE) if working is not None else 0.0)
-    return Hit(
+    return Diagnosis(
         Cause.LITTLE_IN_FLIGHT,
         None,
         "await_reply",
@@ -109,11 +109,11 @@ def little_in_flight(seen: Seen) -> Hit | None:
             cpu_cores=server.cpu,
             disk_busy=disk_busy(seen) or None,
         ),
-        () if away >= AWAY or seen.round_trip or seen.loopback else (Lack.ROUND_TRIP,),
+        () if away >= AWAY or seen.round_trip or seen.loopback else (MissingEvidence.ROUND_TRIP,),
     )
 
 
-def fills_cores(seen: Seen) -> bool:
+def fills_cores(seen: CellEvidence) -> bool:
     """Whether a server has more batches than cores, and it computes on most of these, or they are full: more
     in flight would only wait for them."""
     lanes = (seen.client.workers or seen.streams) * awaited(seen.client)
@@ -121,12 +121,12 @@ def fills_cores(seen: Seen) -> bool:
     return busy and lanes > usable(seen, lanes)
 
 
-def one_thread(seen: Seen) -> bool:
+def one_thread(seen: CellEvidence) -> bool:
     """Whether one thread of the server fills a core."""
     return bool(seen.server.busiest_thread and seen.server.busiest_thread[1] >= WORKERS)
 
 
-def server(seen: Seen) -> Hit | None:
+def server(seen: CellEvidence) -> Diagnosis | None:
     """The client waits and the database reports nothing of itself."""
     client, other = seen.client, seen.server
     if not seen.cell.in_rows or other.stages or not client.stages:
@@ -134,7 +134,11 @@ def server(seen: Seen) -> Hit | None:
     share = awaited(client)
     if share < CLIENT_WAITS or (other.cpu is not None and held_up(seen, other)):
         return None
-    lacks = () if (other.busiest_thread and one_thread(seen)) or other.cpu is not None else (Lack.SERVER_CPU,)
+    lacks = (
+        ()
+        if (other.busiest_thread and one_thread(seen)) or other.cpu is not None
+        else (MissingEvidence.SERVER_CPU,)
+    )
     if seen.loopback is not True and not seen.round_trip:
-        lacks = (*lacks, Lack.ROUND_TRIP)
+        lacks = (*lacks, MissingEvidence.ROUND_TRIP)
     return waited_for(seen, share, lacks)

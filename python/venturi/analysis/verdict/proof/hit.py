@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from venturi.analysis.verdict.causes import Cause, Kind, Lack
+from venturi.analysis.verdict.causes import Cause, Kind, MissingEvidence
 
 
 @dataclass(frozen=True)
-class Hit:
+class Diagnosis:
     """A place that was proved narrow. `margin`: 0 on the threshold, 1 as clear as can be."""
 
     cause: Cause
@@ -17,7 +17,7 @@ class Hit:
     stage: str | None
     margin: float
     numbers: Mapping[str, float] = field(default_factory=dict)
-    lacks: tuple[Lack, ...] = ()
+    lacks: tuple[MissingEvidence, ...] = ()
     """What was not measured and could have overturned it."""
     pool: str | None = None
     """The pool of threads that is the place."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 from venturi.analysis.cells.figures import numeric
 from venturi.analysis.models import tcp
 from venturi.analysis.verdict.causes import Cause
-from venturi.analysis.verdict.evidence import Seen
+from venturi.analysis.verdict.evidence import CellEvidence
 from venturi.analysis.verdict.over_link import OverLink
 from venturi.analysis.verdict.proof.cores import ELSEWHERE, Work, busy_ends, filled, mix
 from venturi.analysis.verdict.proof.ends import WORKERS
-from venturi.analysis.verdict.proof.hit import Hit, beyond, known
+from venturi.analysis.verdict.proof.hit import Diagnosis, beyond, known
 from venturi.targets.system import is_datagrams
 
 __all__ = ["full", "held_back", "relay", "settles"]
@@ -44,31 +44,31 @@ def settles(over: OverLink | None) -> bool:
     return over is not None and (over.rate is not None or over.loss > 0)
 
 
-def relay(seen: Seen) -> Hit | None:
+def relay(seen: CellEvidence) -> Diagnosis | None:
     """The relay that makes the link fills a core with one of its threads, or most of the cores that are full:
     it can pass on no more; unless the link carries what it shall."""
     hit = _relay(seen)
     return hit and (full(seen) or hit)
 
 
-def _relay(seen: Seen) -> Hit | None:
+def _relay(seen: CellEvidence) -> Diagnosis | None:
     found = seen.helpers.get("relay")
     if found is None or found.cpu is None:
         return None
     thread = found.busiest_thread[1] if found.busiest_thread else None
     numbers = known(cpu_cores=found.cpu, thread_busy=thread)
     if thread is not None and thread >= WORKERS:
-        return Hit(Cause.LINK_RELAY, "client", None, beyond(thread, WORKERS) + 0.3, numbers)
+        return Diagnosis(Cause.LINK_RELAY, "client", None, beyond(thread, WORKERS) + 0.3, numbers)
     ends = busy_ends(seen)
     share = mix(seen, ends).get(Work(None, found.name), 0.0)
     if share <= ELSEWHERE:
         return None
     host = filled(seen)[0]
     numbers |= known(busy=host.busy, cores=host.cores, relay_share=share)
-    return Hit(Cause.LINK_RELAY, "client", None, beyond(share, ELSEWHERE), numbers)
+    return Diagnosis(Cause.LINK_RELAY, "client", None, beyond(share, ELSEWHERE), numbers)
 
 
-def full(seen: Seen) -> Hit | None:
+def full(seen: CellEvidence) -> Diagnosis | None:
     """The link carries what it can, or what others leave of it."""
     over = seen.over
     if over is None or over.rate is None or over.share is None or over.share < FULL:
@@ -80,11 +80,11 @@ def full(seen: Seen) -> Hit | None:
     )
     margin = beyond(over.share, FULL - 0.02)
     if over.cross >= SHARED:
-        return Hit(Cause.LINK_SHARED, None, None, margin, numbers | {"cross_share": over.cross})
-    return Hit(Cause.LINK_FULL, None, None, margin, numbers)
+        return Diagnosis(Cause.LINK_SHARED, None, None, margin, numbers | {"cross_share": over.cross})
+    return Diagnosis(Cause.LINK_FULL, None, None, margin, numbers)
 
 
-def held_back(seen: Seen) -> Hit | None:
+def held_back(seen: CellEvidence) -> Diagnosis | None:
     """Neither end, nor a window, nor the link's rate: TCP itself sends no faster."""
     over = seen.over
     if over is None or not over.moved or is_datagrams(str(seen.cell.parameters.get("target") or "")):
@@ -92,7 +92,7 @@ def held_back(seen: Seen) -> Hit | None:
     return _loss(seen, over, over.moved) or _start(seen, over, over.moved) or _raw_tcp(seen, over)
 
 
-def _loss(seen: Seen, over: OverLink, moved: float) -> Hit | None:
+def _loss(seen: CellEvidence, over: OverLink, moved: float) -> Diagnosis | None:
     """Of an upsert each batch waits for its answer, which is another reason."""
     if seen.cell.answered or not over.loss or over.control not in tcp.LOSS_BASED:
         return None
@@ -109,7 +109,7 @@ def _loss(seen: Seen, over: OverLink, moved: float) -> Hit | None:
     needed = None if over.free is None else -(-over.free // (one if above else moved / seen.streams))
     under_full = 0.5 if share is None else beyond(1 - share, 1 - FULL, 0.5)
     margin = 0.0 if above else min(under_full, beyond(moved / bound, UNDER_LAW))
-    return Hit(
+    return Diagnosis(
         Cause.LOSS,
         None,
         None,
@@ -126,7 +126,7 @@ def _loss(seen: Seen, over: OverLink, moved: float) -> Hit | None:
     )
 
 
-def _start(seen: Seen, over: OverLink, moved: float) -> Hit | None:
+def _start(seen: CellEvidence, over: OverLink, moved: float) -> Diagnosis | None:
     """Of an upsert each batch waits for its answer, which is another reason."""
     if seen.cell.answered or not over.holds or over.share is None:
         return None
@@ -144,19 +144,19 @@ def _start(seen: Seen, over: OverLink, moved: float) -> Hit | None:
         "trips_to_fill": float(tcp.trips_to_fill(over.holds, first)),
         "started_share": possible,
     }
-    return Hit(Cause.SLOW_START, None, None, beyond(1 - possible, 1 - STARTED, 0.5), numbers)
+    return Diagnosis(Cause.SLOW_START, None, None, beyond(1 - possible, 1 - STARTED, 0.5), numbers)
 
 
-def _raw_tcp(seen: Seen, over: OverLink) -> Hit | None:
+def _raw_tcp(seen: CellEvidence, over: OverLink) -> Diagnosis | None:
     """Raw TCP does no better, for whatever reason."""
     share = seen.of("raw TCP")
     if share is None or share < FULL or not settles(over):
         return None
     numbers = known(raw_tcp_share=share, wire_bytes_per_second=over.moved)
-    return Hit(Cause.RAW_TCP_REACHED, None, None, beyond(share, FULL - 0.02), numbers)
+    return Diagnosis(Cause.RAW_TCP_REACHED, None, None, beyond(share, FULL - 0.02), numbers)
 
 
-def _seconds(seen: Seen) -> float:
+def _seconds(seen: CellEvidence) -> float:
     """A trial's time."""
     times = sorted(t for r in seen.cell.records if (t := numeric(r, "times", "interval_ns")) is not None)
     return times[len(times) // 2] / 1e9 if times else 0.0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from venturi.analysis.verdict.causes import Cause, Lack
-from venturi.analysis.verdict.evidence import End, Seen
+from venturi.analysis.verdict.causes import Cause, MissingEvidence
+from venturi.analysis.verdict.evidence import CellEvidence, End
 from venturi.analysis.verdict.proof.cores import crowded, embedded, held_up, shared
 from venturi.analysis.verdict.proof.ends import CLIENT_WAITS, LIMITED, WORKERS
-from venturi.analysis.verdict.proof.hit import Hit, beyond, known
+from venturi.analysis.verdict.proof.hit import Diagnosis, beyond, known
 from venturi.analysis.verdict.proof.links import settles
 
 WAKE_UP = 1e6
@@ -35,7 +35,7 @@ OVER_BOUND = 1.3
 """A round trip that was asked once is not known better."""
 
 
-def link(seen: Seen) -> Hit | None:
+def link(seen: CellEvidence) -> Diagnosis | None:
     """The path carries what it can: raw TCP does no more, or the interface is full, or the socket refuses."""
     if seen.loopback is not False or settles(seen.over):
         return None
@@ -72,22 +72,22 @@ def link(seen: Seen) -> Hit | None:
         interface_share=use,
         wire_bytes_per_second=seen.wire_rate or seen.rate,
     )
-    lacks = [] if share is not None or use is not None else [Lack.RAW_TCP]
+    lacks = [] if share is not None or use is not None else [MissingEvidence.RAW_TCP]
     if not receiver.stages:
-        lacks.append(Lack.RECEIVER_STAGES)
-    return Hit(
+        lacks.append(MissingEvidence.RECEIVER_STAGES)
+    return Diagnosis(
         cause, None, None, margin, {n: v for n, v in found.items() if n in cause.numbers}, tuple(lacks)
     )
 
 
-def interface_share(seen: Seen) -> float | None:
+def interface_share(seen: CellEvidence) -> float | None:
     """How much of its speed the fuller interface moves, either way; None where no speed is known."""
     # That of a link that was made is none of the interface's.
     ends = (e for e in (seen.client, seen.server) if e.speed and seen.over is None)
     return max((rate / (e.speed or 1.0) for e in ends for rate in (e.tx, e.rx) if rate), default=None)
 
 
-def disk(seen: Seen) -> Hit | None:
+def disk(seen: CellEvidence) -> Diagnosis | None:
     """A disk is busy all the time, and with this data."""
     for end in (seen.server, seen.client):
         if (end.disk_busy or 0.0) < DISK or (end.disk_rate or 0.0) < DISK_OURS * (seen.rate or 0.0):
@@ -96,29 +96,31 @@ def disk(seen: Seen) -> Hit | None:
         numbers = known(
             busy=busy, disk_bytes_per_second=end.disk_rate or 0.0, tasks_waited=end.psi_io or None
         )
-        return Hit(Cause.DISK_BUSY, writer(seen, end), None, beyond(busy, DISK - 0.01), numbers)
+        return Diagnosis(Cause.DISK_BUSY, writer(seen, end), None, beyond(busy, DISK - 0.01), numbers)
     share = seen.of("disk")
     if share is not None and share >= DISK:
-        return Hit(Cause.DISK_CEILING, "server", None, beyond(share, DISK - 0.01), {"disk_share": share})
+        return Diagnosis(
+            Cause.DISK_CEILING, "server", None, beyond(share, DISK - 0.01), {"disk_share": share}
+        )
     return None
 
 
-def writer(seen: Seen, end: End) -> str:
+def writer(seen: CellEvidence, end: End) -> str:
     """Whose disk it is: on one machine both ends see the same, and a database's own process writes to it."""
     own = not seen.cell.in_rows or embedded(seen)
     return end.name if own or not shared(seen) else seen.server.name
 
 
-def memory(seen: Seen) -> Hit | None:
+def memory(seen: CellEvidence) -> Diagnosis | None:
     """Payload moves nearly as fast as memory can be copied."""
     share, limit = seen.of("memory copy"), seen.cell.ceilings.get("memory copy")
     if share is None or limit is None or share < MEMORY:
         return None
     numbers = known(memory_copy_share=share, payload_bytes_per_second=seen.rate)
-    return Hit(Cause.MEMORY_BANDWIDTH, None, None, beyond(share, MEMORY), numbers)
+    return Diagnosis(Cause.MEMORY_BANDWIDTH, None, None, beyond(share, MEMORY), numbers)
 
 
-def flow_control(seen: Seen) -> Hit | None:
+def flow_control(seen: CellEvidence) -> Diagnosis | None:
     """Both ends wait and nothing is saturated: a window or a buffer is too small for the round trip."""
     sender, receiver, moved = seen.sender, seen.receiver, seen.rate or 0.0
     window = sender.stages.get("await_window", 0.0)
@@ -141,20 +143,22 @@ def flow_control(seen: Seen) -> Hit | None:
     if buffered is not None and idle:
         cause, limited, bound = buffered
         numbers = known(limited=limited, bound_bytes_per_second=bound)
-        return Hit(cause, None, None, beyond(limited, LIMITED), numbers)
+        return Diagnosis(cause, None, None, beyond(limited, LIMITED), numbers)
     if seen.cell.in_rows or (seen.over is not None and seen.cell.parameters.get("ack") == "stream"):
         # That a database answers late is another proof's affair. Over a link the one answer to a stream waits
         # for all that is on its way.
         return None
     reply, input_ = seen.client.stages.get("await_reply", 0.0), seen.server.stages.get("await_input", 0.0)
     if sender is seen.client and reply >= CLIENT_WAITS and (input_ >= CLIENT_WAITS or _away(seen, reply)):
-        lacks = () if seen.server.stages else (Lack.SERVER_STAGES,)
+        lacks = () if seen.server.stages else (MissingEvidence.SERVER_STAGES,)
         numbers = {"await_reply": reply, "await_input": input_}
-        return Hit(Cause.ACKNOWLEDGEMENTS, None, "await_reply", beyond(reply, CLIENT_WAITS), numbers, lacks)
+        return Diagnosis(
+            Cause.ACKNOWLEDGEMENTS, None, "await_reply", beyond(reply, CLIENT_WAITS), numbers, lacks
+        )
     return None
 
 
-def _away(seen: Seen, reply: float) -> bool:
+def _away(seen: CellEvidence, reply: float) -> bool:
     """Of a server without stages: whether what answers take may be the path's round trip. Else the server
     takes the time, whatever it does with it."""
     if seen.server.stages:
@@ -164,17 +168,17 @@ def _away(seen: Seen, reply: float) -> bool:
     return seen.round_trip >= NEAR_BOUND * reply * seen.service
 
 
-def own_window(seen: Seen) -> float | None:
+def own_window(seen: CellEvidence) -> float | None:
     """The HTTP/2 window that the client set for what it receives."""
     found = seen.cell.parameters.get("window") if seen.receiver is seen.client else None
     return found if isinstance(found, int | float) else None
 
 
-def _window(share: float | None, own: float | None, bound: float | None) -> Hit:
-    lacks = [] if bound is not None or not own else [Lack.ROUND_TRIP]
+def _window(share: float | None, own: float | None, bound: float | None) -> Diagnosis:
+    lacks = [] if bound is not None or not own else [MissingEvidence.ROUND_TRIP]
     if share is None:
-        lacks.insert(0, Lack.SERVER_STAGES)
-    return Hit(
+        lacks.insert(0, MissingEvidence.SERVER_STAGES)
+    return Diagnosis(
         Cause.HTTP2_WINDOW,
         None,
         "await_window" if share is not None else None,
@@ -184,14 +188,14 @@ def _window(share: float | None, own: float | None, bound: float | None) -> Hit:
     )
 
 
-def buffer_bound(seen: Seen, buffer: float | None) -> float | None:
+def buffer_bound(seen: CellEvidence, buffer: float | None) -> float | None:
     """What `buffer` bytes a connection let through at most: streams x buffer / round trip (B/s)."""
     if not buffer or not seen.round_trip:
         return None
     return seen.streams * buffer / (seen.round_trip / 1e9)
 
 
-def _window_of_a_stranger(seen: Seen) -> bool:
+def _window_of_a_stranger(seen: CellEvidence) -> bool:
     """Whether a server without stages may hold the client back by a window that is small for the path, and
     not because it reads no faster."""
     if seen.loopback is True and (seen.round_trip or 0.0) < WAKE_UP:
@@ -199,17 +203,17 @@ def _window_of_a_stranger(seen: Seen) -> bool:
     return not _below(seen, buffer_bound(seen, FIRST_WINDOW))
 
 
-def _below(seen: Seen, bound: float | None) -> bool:
+def _below(seen: CellEvidence, bound: float | None) -> bool:
     """Whether so much less is moved than a bound that something else must hold it back; on loopback without a
     round trip too, for that is microseconds."""
     return seen.loopback is True if bound is None else (seen.rate or 0.0) < NEAR_BOUND * bound
 
 
-def _near(seen: Seen, bound: float | None) -> bool:
+def _near(seen: CellEvidence, bound: float | None) -> bool:
     return bound is not None and (seen.rate or 0.0) >= NEAR_BOUND * bound
 
 
-def _buffered(seen: Seen) -> tuple[Cause, float, float | None] | None:
+def _buffered(seen: CellEvidence) -> tuple[Cause, float, float | None] | None:
     """The buffer that limits the sender, the share of time that it does, its bound; None where none does."""
     sender, receiver = seen.sender, seen.receiver
     limited = sender.receive_window_limited or 0.0

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from venturi.analysis.cells.figures import CALLS
-from venturi.analysis.verdict.causes import Cause, Lack
-from venturi.analysis.verdict.evidence import Seen
+from venturi.analysis.verdict.causes import Cause, MissingEvidence
+from venturi.analysis.verdict.evidence import CellEvidence
 from venturi.analysis.verdict.proof.cores import COMPUTES, held_up
 from venturi.analysis.verdict.proof.databases import DELAYED
 from venturi.analysis.verdict.proof.ends import WORKERS
-from venturi.analysis.verdict.proof.hit import Hit, beyond, known
+from venturi.analysis.verdict.proof.hit import Diagnosis, beyond, known
 
 ONE_CORE = 1.25
 """Cores up to which several calls that compute are one interpreter's, which runs one thread at a time: what
@@ -22,7 +22,7 @@ _CAUSES = {
 }
 
 
-def plugin(seen: Seen) -> Hit | None:
+def plugin(seen: CellEvidence) -> Diagnosis | None:
     """Calls of a plugin, or of a driver, take nearly all of the time of the client's workers."""
     client, occupancy = seen.client, seen.client.occupancy
     stage = client.first
@@ -37,7 +37,7 @@ def plugin(seen: Seen) -> Hit | None:
     numbers = known(occupancy=occupancy, calls=calls, cpu_cores=cpu, server_cpu_cores=seen.server.cpu)
     margin = beyond(occupancy, WORKERS) + 0.3
     if cpu is None:
-        return Hit(busy, "client", stage, 0.3, numbers, (Lack.CLIENT_CPU,))
+        return Diagnosis(busy, "client", stage, 0.3, numbers, (MissingEvidence.CLIENT_CPU,))
     if cpu / calls >= COMPUTES:
         cause = busy
     elif stage == "plugin" and calls >= SEVERAL and COMPUTES <= cpu <= ONE_CORE:
@@ -47,4 +47,4 @@ def plugin(seen: Seen) -> Hit | None:
         if (client.run_delay or 0.0) >= DELAYED:
             # It may have been for a CPU.
             margin, numbers = 0.0, {**numbers, "run_delay": client.run_delay or 0.0}
-    return Hit(cause, "client", stage, margin, numbers)
+    return Diagnosis(cause, "client", stage, margin, numbers)

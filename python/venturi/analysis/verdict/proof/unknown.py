@@ -5,10 +5,10 @@ from __future__ import annotations
 from venturi.analysis.cells.figures import CALLS, numeric
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.verdict.causes import Cause
-from venturi.analysis.verdict.evidence import Seen
+from venturi.analysis.verdict.evidence import CellEvidence
 from venturi.analysis.verdict.proof.cores import embedded
 from venturi.analysis.verdict.proof.ends import awaited, server_or_path
-from venturi.analysis.verdict.proof.hit import Hit
+from venturi.analysis.verdict.proof.hit import Diagnosis
 
 BRIEF = 100e6
 """Ten of the kernel's ticks (ns): below, shares of a host's CPU time would be chance (docs/format.md)."""
@@ -16,15 +16,15 @@ START = 0.3
 """Where the first batches take more of the interval than this, starting is what was measured."""
 
 
-def unknown(seen: Seen) -> list[Hit]:
+def unknown(seen: CellEvidence) -> list[Diagnosis]:
     """At least one, the gravest first."""
     cell, client, server = seen.cell, seen.client, seen.server
-    found: list[Hit] = []
+    found: list[Diagnosis] = []
     # What the other end of a plugin or a driver is, and what lies between, is its own matter.
     plugged = not client.stages.keys().isdisjoint(CALLS)
 
     def add(cause: Cause, **numbers: float) -> None:
-        found.append(Hit(cause, None, None, 0.0, numbers))
+        found.append(Diagnosis(cause, None, None, 0.0, numbers))
 
     if not seen.trials:
         add(Cause.NO_GOOD_TRIAL)

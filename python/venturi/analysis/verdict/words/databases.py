@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from venturi.analysis.cells.batches import several
 from venturi.analysis.verdict.causes import Cause
-from venturi.analysis.verdict.evidence import Seen
-from venturi.analysis.verdict.proof import Hit
+from venturi.analysis.verdict.evidence import CellEvidence
+from venturi.analysis.verdict.proof import Diagnosis
 from venturi.analysis.verdict.proof import databases as proof
 from venturi.analysis.verdict.proof.cores import usable
 from venturi.analysis.words.wording import Nouns, milliseconds, nouns_of, rows_rate, shares, waiting
@@ -19,7 +19,7 @@ __all__ = ["engine", "limit", "little_in_flight", "plugin", "serial", "server"]
 Lines = Iterator[str]
 
 
-def engine(seen: Seen, hit: Hit) -> Lines:
+def engine(seen: CellEvidence, hit: Diagnosis) -> Lines:
     threads, cpu = hit.numbers["threads"], hit.numbers.get("cpu_cores")
     s = "s" if threads == 1 else ""
     yield (
@@ -45,7 +45,7 @@ def engine(seen: Seen, hit: Hit) -> Lines:
 # ---- plugins and drivers
 
 
-def plugin(seen: Seen, hit: Hit) -> Lines:
+def plugin(seen: CellEvidence, hit: Diagnosis) -> Lines:
     calls, cpu = hit.numbers["calls"], hit.numbers.get("cpu_cores")
     part = "producer" if seen.cell.operation == "get" else "consumer"
     whose = "the driver: it" if hit.stage == "driver" else f"your code: its {part}"
@@ -68,7 +68,7 @@ def plugin(seen: Seen, hit: Hit) -> Lines:
         yield f"the process of the other end uses {other:.2f} cores"
 
 
-def little_in_flight(seen: Seen, hit: Hit) -> Lines:
+def little_in_flight(seen: CellEvidence, hit: Diagnosis) -> Lines:
     lanes, away = hit.numbers["batches_in_flight"], hit.numbers.get("round_trip_share", 0.0)
     rows = seen.cell.parameters.get("rows_per_batch")
     batches = plural(int(lanes), "batch")
@@ -87,7 +87,7 @@ def little_in_flight(seen: Seen, hit: Hit) -> Lines:
         yield f"a disk is busy {percent(busy)}: commits may wait for it"
 
 
-def server(seen: Seen, hit: Hit) -> Lines:
+def server(seen: CellEvidence, hit: Diagnosis) -> Lines:
     server, cpu, delay = seen.server, hit.numbers.get("cpu_cores"), hit.numbers.get("run_delay", 0.0)
     noun = nouns_of(seen.cell).server
     if hit.cause is Cause.SERVER_WAITS:

@@ -9,7 +9,7 @@ from venturi.analysis.cells.summary import Cell, rows_a_batch
 from venturi.analysis.statistics.curve import Change, Shape
 from venturi.analysis.verdict.causes import FindingKind
 from venturi.analysis.verdict.evidence import Evidence
-from venturi.analysis.verdict.types import Finding, Lever, Remedy, Verdict
+from venturi.analysis.verdict.types import Finding, ParameterEffect, Remedy, Verdict
 from venturi.analysis.words import curves
 from venturi.analysis.words.wording import Nouns, listed, nouns_of
 from venturi.common.units import count, plural
@@ -36,7 +36,7 @@ _WORDS = {
 
 
 def told(
-    series: Series, verdict: Verdict | None, levers: Sequence[Lever], remedies: Sequence[Remedy]
+    series: Series, verdict: Verdict | None, levers: Sequence[ParameterEffect], remedies: Sequence[Remedy]
 ) -> Finding:
     """The finding of a series: its shape, the verdict at its place, what is faster, and what to try."""
     nouns = nouns_of(series.cells[0])
@@ -72,7 +72,9 @@ def told(
     )
 
 
-def _lines(series: Series, verdict: Verdict | None, levers: Sequence[Lever], nouns: Nouns) -> tuple[str, ...]:
+def _lines(
+    series: Series, verdict: Verdict | None, levers: Sequence[ParameterEffect], nouns: Nouns
+) -> tuple[str, ...]:
     lines, curve = _shape(series, nouns), series.curve
     for cell in series.left_out:
         good = f"{cell.good} of {plural(cell.trials, 'trial')} went well"
@@ -148,7 +150,7 @@ def spelled(axis: str, value: object, nouns: Nouns) -> str:
     return f"{axis.replace('_', ' ')} {'none' if value is None else value}"
 
 
-def change(lever: Lever, nouns: Nouns) -> str:
+def change(lever: ParameterEffect, nouns: Nouns) -> str:
     """`1,024 -> 8,192 rows per batch`, `compression none -> lz4`."""
     name, before, after = lever.parameter, lever.before, lever.after
     if all(isinstance(v, int | float) and not isinstance(v, bool) for v in (before, after)):

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 from venturi.analysis.cells.figures import get
 from venturi.analysis.verdict.causes import Cause
-from venturi.analysis.verdict.evidence import Evidence, Seen
-from venturi.analysis.verdict.proof import Hit, cores
+from venturi.analysis.verdict.evidence import CellEvidence, Evidence
+from venturi.analysis.verdict.proof import Diagnosis, cores
 from venturi.analysis.verdict.proof.databases import AWAY
 from venturi.analysis.verdict.proof.path import interface_share
 from venturi.analysis.verdict.words import links
@@ -20,7 +20,12 @@ __all__ = ["doubts", "ground"]
 
 
 def doubts(
-    hit: Hit, trials: int, agreeing: int | None, watched_of: int, steal: float | None, others: float | None
+    hit: Diagnosis,
+    trials: int,
+    agreeing: int | None,
+    watched_of: int,
+    steal: float | None,
+    others: float | None,
 ) -> list[str]:
     """What takes from the confidence; what is None does not."""
     found = []
@@ -40,7 +45,7 @@ def doubts(
 Beside = Iterator[tuple[str, str]]
 
 
-def _of_cores(seen: Seen, hit: Hit) -> Beside:
+def _of_cores(seen: CellEvidence, hit: Diagnosis) -> Beside:
     if hit.cause is Cause.CPU_QUOTA:
         yield from _of_quota(seen, hit)
     elif hit.cause is not Cause.ONE_CORE_FOR_BOTH:
@@ -53,7 +58,7 @@ def _of_cores(seen: Seen, hit: Hit) -> Beside:
                 )
 
 
-def _of_quota(seen: Seen, hit: Hit) -> Beside:
+def _of_quota(seen: CellEvidence, hit: Diagnosis) -> Beside:
     if "quota_cores" in hit.numbers:
         yield (
             f"{hit.end} quota",
@@ -62,7 +67,7 @@ def _of_quota(seen: Seen, hit: Hit) -> Beside:
         )
 
 
-def _of_link(seen: Seen, hit: Hit) -> Beside:
+def _of_link(seen: CellEvidence, hit: Diagnosis) -> Beside:
     sender, share, use = seen.sender, seen.of("raw TCP"), interface_share(seen)
     if share is not None:
         yield "raw TCP", f"{percent(share)} of raw TCP, same streams and messages"
@@ -78,19 +83,19 @@ def _of_link(seen: Seen, hit: Hit) -> Beside:
         yield "loss", f"{sender.retransmits:,.0f} segments were sent again"
 
 
-def _of_flow(seen: Seen, hit: Hit) -> Beside:
+def _of_flow(seen: CellEvidence, hit: Diagnosis) -> Beside:
     away = hit.numbers.get("round_trip_share", 0.0)
     if 0.01 <= away < AWAY:
         yield "on the way", f"the round trip is {percent(away)} of a batch's time"
 
 
-_BESIDE: dict[str, Callable[[Seen, Hit], Beside]] = defaultdict(
+_BESIDE: dict[str, Callable[[CellEvidence, Diagnosis], Beside]] = defaultdict(
     lambda: lambda seen, hit: iter(()),
     {"cores": _of_cores, "stage": _of_quota, "link": _of_link, "flow-control": _of_flow},
 )
 
 
-def ground(seen: Seen, hit: Hit | None, agreeing: int | None) -> list[Evidence]:
+def ground(seen: CellEvidence, hit: Diagnosis | None, agreeing: int | None) -> list[Evidence]:
     """What was seen beside the hit; then, whatever it is, both ends' workers, hosts, path and limits."""
     of_hit = [Evidence(name, text) for name, text in _BESIDE[hit.kind](seen, hit)] if hit is not None else []
     found = list(of_hit)

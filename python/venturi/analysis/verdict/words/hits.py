@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 from venturi.analysis.cells.ceilings import CIPHER
 from venturi.analysis.cells.probed import codec_of
-from venturi.analysis.verdict.causes import Cause, Lack
-from venturi.analysis.verdict.evidence import CODEC, End, Seen
-from venturi.analysis.verdict.proof import Hit, cores, path, pools
+from venturi.analysis.verdict.causes import Cause, MissingEvidence
+from venturi.analysis.verdict.evidence import CODEC, CellEvidence, End
+from venturi.analysis.verdict.proof import Diagnosis, cores, path, pools
 from venturi.analysis.verdict.proof.ends import WORKERS, own_stages
 from venturi.analysis.verdict.words import databases, links
 from venturi.analysis.words.wording import cores as all_cores
@@ -28,16 +28,16 @@ __all__ = ["HELPERS", "LACKS", "TITLES", "as_narrow", "end_of", "lines", "title"
 Lines = Iterator[str]
 
 LACKS = {
-    Lack.BOTH_STAGES: "the stages of both ends",
-    Lack.CLIENT_STAGES: "the client's stages",
-    Lack.SERVER_STAGES: "the server's stages",
-    Lack.RECEIVER_STAGES: "the receiver's stages",
-    Lack.CLIENT_HOST: "whether the client's host had a core to spare",
-    Lack.SERVER_HOST: "whether the server's host had a core to spare",
-    Lack.CLIENT_CPU: "the CPU time of the client",
-    Lack.SERVER_CPU: "the server's CPU",
-    Lack.ROUND_TRIP: "the round trip",
-    Lack.RAW_TCP: "raw TCP over the same path",
+    MissingEvidence.BOTH_STAGES: "the stages of both ends",
+    MissingEvidence.CLIENT_STAGES: "the client's stages",
+    MissingEvidence.SERVER_STAGES: "the server's stages",
+    MissingEvidence.RECEIVER_STAGES: "the receiver's stages",
+    MissingEvidence.CLIENT_HOST: "whether the client's host had a core to spare",
+    MissingEvidence.SERVER_HOST: "whether the server's host had a core to spare",
+    MissingEvidence.CLIENT_CPU: "the CPU time of the client",
+    MissingEvidence.SERVER_CPU: "the server's CPU",
+    MissingEvidence.ROUND_TRIP: "the round trip",
+    MissingEvidence.RAW_TCP: "raw TCP over the same path",
 }
 
 
@@ -45,11 +45,11 @@ HELPERS = {"relay": "link's relay"}
 """What Venturi runs beside both ends, by role."""
 
 
-def end_of(seen: Seen, hit: Hit) -> End:
+def end_of(seen: CellEvidence, hit: Diagnosis) -> End:
     return seen.client if hit.end == "client" else seen.server
 
 
-def title(seen: Seen, hit: Hit) -> str:
+def title(seen: CellEvidence, hit: Diagnosis) -> str:
     """A few words: `both cores`, `server: encode`, `link`."""
     fixed = TITLES.get(hit.cause)
     if fixed is not None:
@@ -62,12 +62,12 @@ def title(seen: Seen, hit: Hit) -> str:
     return f"{hit.end}: {hit.stage or 'its CPU quota'}, throttled"
 
 
-def lines(seen: Seen, hit: Hit) -> tuple[str, ...]:
+def lines(seen: CellEvidence, hit: Diagnosis) -> tuple[str, ...]:
     """What was found, with its numbers, and what that means."""
     return tuple(_LINES[hit.cause](seen, hit))
 
 
-def as_narrow(seen: Seen, hit: Hit) -> tuple[str, ...]:
+def as_narrow(seen: CellEvidence, hit: Diagnosis) -> tuple[str, ...]:
     """What is said of the second of two narrow places."""
     first, *rest = lines(seen, hit)
     return (f"two places, equally narrow: {first}", *rest)
@@ -121,7 +121,7 @@ TITLES = {
 # ---- cores
 
 
-def _which(seen: Seen) -> tuple[str, str]:
+def _which(seen: CellEvidence) -> tuple[str, str]:
     """The cores that are full, and their verb."""
     number = cores.filled(seen)[0].cores
     if not cores.pinned(seen):
@@ -130,14 +130,14 @@ def _which(seen: Seen) -> tuple[str, str]:
     return f"{which} that the client is pinned to", "is" if (number or 1) == 1 else "are"
 
 
-def _whose(seen: Seen) -> str:
+def _whose(seen: CellEvidence) -> str:
     ends, filled = cores.busy_ends(seen), cores.filled(seen)
     if cores.pinned(seen) or cores.embedded(seen) or ends != filled or (len(ends) > 1 and cores.shared(seen)):
         return ""
     return " of the " + " and of the ".join(e.name for e in filled)
 
 
-def _mix(seen: Seen, ends: tuple[End, ...]) -> str:
+def _mix(seen: CellEvidence, ends: tuple[End, ...]) -> str:
     """`send 41 %, receive 35 %`; a stage that both ends have, with its end."""
     found = cores.mix(seen, ends)
     own = {"server": nouns_of(seen.cell).server, **HELPERS}
@@ -155,7 +155,7 @@ def _mix(seen: Seen, ends: tuple[End, ...]) -> str:
     return shares(named) if named else ""
 
 
-def _relay(seen: Seen, hit: Hit) -> Lines:
+def _relay(seen: CellEvidence, hit: Diagnosis) -> Lines:
     numbers = hit.numbers
     if "busy" in numbers:
         yield from _cores(seen, hit)
@@ -167,7 +167,7 @@ def _relay(seen: Seen, hit: Hit) -> Lines:
     yield "the relay is Venturi's, so this is how fast the link can be made here, not how fast the server is"
 
 
-def _cores(seen: Seen, hit: Hit) -> Lines:
+def _cores(seen: CellEvidence, hit: Diagnosis) -> Lines:
     which, verb = _which(seen)
     text = f"{which}{_whose(seen)} {verb} busy {percent(hit.numbers['busy'])}"
     steal = hit.numbers.get("stolen", 0.0)
@@ -179,7 +179,7 @@ def _cores(seen: Seen, hit: Hit) -> Lines:
         yield "most of that is other processes: stop them and measure again"
 
 
-def _quota(seen: Seen, hit: Hit) -> Lines:
+def _quota(seen: CellEvidence, hit: Diagnosis) -> Lines:
     mix = _mix(seen, (end_of(seen, hit),))
     yield (
         f"the {plural(hit.numbers['quota_cores'], 'core')} that the {hit.end}'s control group allows are "
@@ -187,7 +187,7 @@ def _quota(seen: Seen, hit: Hit) -> Lines:
     )
 
 
-def _part_of_a_core(seen: Seen, hit: Hit) -> Lines:
+def _part_of_a_core(seen: CellEvidence, hit: Diagnosis) -> Lines:
     work = end_of(seen, hit).work
     yield (
         f"the {hit.end} may use {hit.numbers['quota_cores']:g} of a core (its control group's quota) and has "
@@ -197,7 +197,7 @@ def _part_of_a_core(seen: Seen, hit: Hit) -> Lines:
         yield f"the {hit.end}'s work: {shares(work)}"
 
 
-def _one_core(seen: Seen, hit: Hit) -> Lines:
+def _one_core(seen: CellEvidence, hit: Diagnosis) -> Lines:
     yield (
         f"the scheduler keeps both ends on one core, busy {percent(hit.numbers['busy'])}, while the others "
         f"have time to spare: {_mix(seen, (seen.client, seen.server))}"
@@ -207,7 +207,7 @@ def _one_core(seen: Seen, hit: Hit) -> Lines:
 # ---- the workers of one end
 
 
-def _schedule(seen: Seen, hit: Hit) -> Lines:
+def _schedule(seen: CellEvidence, hit: Diagnosis) -> Lines:
     numbers = hit.numbers
     yield (
         f"the schedule offers {numbers['offered_batches_per_second']:,.6g} batches/s and "
@@ -225,12 +225,12 @@ def _waits(end: End) -> Lines:
         yield f"the {end.name} {waiting(end.waiting)}"
 
 
-def _slowed(hit: Hit, each: str = "batch") -> str:
+def _slowed(hit: Diagnosis, each: str = "batch") -> str:
     slowed = hit.numbers.get("handicap_ns")
     return f" ({milliseconds(slowed)} per {each} were added on purpose)" if slowed is not None else ""
 
 
-def _own_work(seen: Seen, hit: Hit) -> Lines:
+def _own_work(seen: CellEvidence, hit: Diagnosis) -> Lines:
     own = {stage: seen.client.of_threads[stage] for stage in own_stages(seen)}
     yield (
         f"the client itself is the narrow place: its workers are busy {percent(hit.numbers['occupancy'])}, "
@@ -239,7 +239,7 @@ def _own_work(seen: Seen, hit: Hit) -> Lines:
     yield from _waits(seen.server)
 
 
-def _threads(seen: Seen, hit: Hit) -> Lines:
+def _threads(seen: CellEvidence, hit: Diagnosis) -> Lines:
     yield (
         f"{plural(hit.numbers['threads'], 'client thread')} serve "
         f"{plural(hit.numbers['workers'], nouns_of(seen.cell).stream)} and are busy "
@@ -248,7 +248,7 @@ def _threads(seen: Seen, hit: Hit) -> Lines:
     yield from _waits(seen.server)
 
 
-def _clock(seen: Seen, hit: Hit) -> Lines:
+def _clock(seen: CellEvidence, hit: Diagnosis) -> Lines:
     yield f"reading the clock takes {percent(hit.numbers['clock_share'])} of the trial"
     yield "batches are too small to be timed one by one"
 
@@ -257,7 +257,7 @@ LITTLE_CPU = 0.5
 """Of the time that workers are busy: with less of it in CPU time, that is said."""
 
 
-def _stage(seen: Seen, hit: Hit) -> Lines:
+def _stage(seen: CellEvidence, hit: Diagnosis) -> Lines:
     end = end_of(seen, hit)
     p = seen.cell.parameters
     body, batches = codec_of(p.get("http_compression")), codec_of(p.get("compression"))
@@ -277,7 +277,7 @@ def _stage(seen: Seen, hit: Hit) -> Lines:
     yield from _waits(seen.other(end))
 
 
-def _pool(seen: Seen, hit: Hit) -> Lines:
+def _pool(seen: CellEvidence, hit: Diagnosis) -> Lines:
     end = end_of(seen, hit)
     pool, other = end.pools[hit.pool or ""], seen.other(end)
     stages = pools.within(end, pool)
@@ -289,7 +289,7 @@ def _pool(seen: Seen, hit: Hit) -> Lines:
         yield f"the {other.name} {waiting(other.waiting)}"
 
 
-def _turns(seen: Seen, hit: Hit) -> Lines:
+def _turns(seen: CellEvidence, hit: Diagnosis) -> Lines:
     numbers, pool = hit.numbers, (hit.pool or "").removesuffix("s")
     yield (
         f"the {hit.end}'s {plural(numbers['threads'], pool)} take rows one at a time: {hit.stage} takes "
@@ -297,7 +297,7 @@ def _turns(seen: Seen, hit: Hit) -> Lines:
     )
 
 
-def _cipher(seen: Seen, hit: Hit) -> Lines:
+def _cipher(seen: CellEvidence, hit: Diagnosis) -> Lines:
     verb = {"send": "seal", "receive": "open"}[hit.stage or ""]
     limit = seen.cell.ceilings[f"{CIPHER} {verb}"].value or 0.0
     share = percent(hit.numbers["cipher_share"])
@@ -307,7 +307,7 @@ def _cipher(seen: Seen, hit: Hit) -> Lines:
 # ---- between the workers
 
 
-def _link(seen: Seen, hit: Hit) -> Lines:
+def _link(seen: CellEvidence, hit: Diagnosis) -> Lines:
     wire = hit.numbers.get("wire_bytes_per_second", 0.0)
     wired = f"{rate(wire)} on the wire ({significant(wire * 8 / 1e9)} Gbit/s)"
     if hit.cause is Cause.RAW_TCP_REACHED:
@@ -323,7 +323,7 @@ def _link(seen: Seen, hit: Hit) -> Lines:
         yield f"the sender waits for the socket {percent(blocked)}, the receiver for input {percent(idle)}"
 
 
-def _disk(seen: Seen, hit: Hit) -> Lines:
+def _disk(seen: CellEvidence, hit: Diagnosis) -> Lines:
     if hit.cause is Cause.DISK_COMMITS:
         share, most = percent(hit.numbers["commit_share"]), hit.numbers.get("commits_per_second")
         known = f"the {most:,.0f} commits a second" if most else "the commits"
@@ -340,7 +340,7 @@ def _disk(seen: Seen, hit: Hit) -> Lines:
         yield f"tasks waited for it {percent(pressed)} of the time"
 
 
-def _memory(seen: Seen, hit: Hit) -> Lines:
+def _memory(seen: CellEvidence, hit: Diagnosis) -> Lines:
     limit = seen.cell.ceilings["memory copy"]
     yield (
         f"{rate(seen.rate or 0.0)} is {percent(hit.numbers['memory_copy_share'])} of what all cores copy in "
@@ -349,7 +349,7 @@ def _memory(seen: Seen, hit: Hit) -> Lines:
     yield "no stage and no core is at its own limit"
 
 
-def _bound(seen: Seen, buffer: float | None, bound: float) -> str:
+def _bound(seen: CellEvidence, buffer: float | None, bound: float) -> str:
     streams = "" if seen.streams == 1 else f"{seen.streams:g} {nouns_of(seen.cell).stream}s x "
     return (
         f"{streams}{size(buffer or 0)} / {milliseconds(seen.round_trip or 0)} = {rate(bound)} at most, and "
@@ -357,13 +357,13 @@ def _bound(seen: Seen, buffer: float | None, bound: float) -> str:
     )
 
 
-def _both_wait(seen: Seen) -> Lines:
+def _both_wait(seen: CellEvidence) -> Lines:
     for end in (seen.sender, seen.receiver):
         if end.waiting:
             yield f"the {end.name} {waiting(end.waiting)}"
 
 
-def _window(seen: Seen, hit: Hit) -> Lines:
+def _window(seen: CellEvidence, hit: Diagnosis) -> Lines:
     share, bound = hit.numbers.get("await_window"), hit.numbers.get("bound_bytes_per_second")
     own = path.own_window(seen)
     if share is not None:
@@ -384,7 +384,7 @@ def _window(seen: Seen, hit: Hit) -> Lines:
     yield from _both_wait(seen)
 
 
-def _buffer(seen: Seen, hit: Hit) -> Lines:
+def _buffer(seen: CellEvidence, hit: Diagnosis) -> Lines:
     sender, bound = seen.sender, hit.numbers.get("bound_bytes_per_second")
     buffered = hit.cause is Cause.SEND_BUFFER
     name = "send buffer" if buffered else "receive window"
@@ -399,7 +399,7 @@ def _buffer(seen: Seen, hit: Hit) -> Lines:
     yield from _both_wait(seen)
 
 
-def _acknowledgements(seen: Seen, hit: Hit) -> Lines:
+def _acknowledgements(seen: CellEvidence, hit: Diagnosis) -> Lines:
     reply, awaited = hit.numbers["await_reply"], hit.numbers["await_input"]
     yield f"the client waits for acknowledgements {percent(reply)} of the time" + (
         f" and the server for input {percent(awaited)}" if awaited else ""
@@ -420,20 +420,20 @@ def _acknowledgements(seen: Seen, hit: Hit) -> Lines:
 # ---- what would settle it
 
 
-def _start(seen: Seen, hit: Hit) -> Lines:
+def _start(seen: CellEvidence, hit: Diagnosis) -> Lines:
     yield f"the first batches took {percent(hit.numbers['start'])} of the trial: it measures mostly the start"
 
 
-def _short(seen: Seen, hit: Hit) -> Lines:
+def _short(seen: CellEvidence, hit: Diagnosis) -> Lines:
     took = milliseconds(hit.numbers["interval_ns"])
     yield f"trials of {took} are too short to see how busy the hosts' CPUs were"
 
 
-def _server_or_path(seen: Seen, hit: Hit) -> Lines:
+def _server_or_path(seen: CellEvidence, hit: Diagnosis) -> Lines:
     yield f"the client {waiting(seen.client.waiting)}: the server or the path to it sets the pace"
 
 
-def _silent(seen: Seen, hit: Hit) -> Lines:
+def _silent(seen: CellEvidence, hit: Diagnosis) -> Lines:
     several = hit.numbers["servers"]
     if several < 2:
         yield "the server does not report its stages"
@@ -441,7 +441,7 @@ def _silent(seen: Seen, hit: Hit) -> Lines:
         yield f"of {several:g} servers not all report their stages"
 
 
-def _nearest(seen: Seen, hit: Hit) -> Lines:
+def _nearest(seen: CellEvidence, hit: Diagnosis) -> Lines:
     """The place that is nearest to its limit."""
     places = {f"the {e.name}'s workers": e.occupancy for e in (seen.client, seen.server)}
     places |= {"the host's cores": seen.busy, "raw TCP": seen.of("raw TCP") if not seen.loopback else None}
@@ -454,11 +454,11 @@ def _nearest(seen: Seen, hit: Hit) -> Lines:
     yield f"nothing is at its limit: nearest are {name} with {percent(known[name])}"
 
 
-def _said(text: str) -> Callable[[Seen, Hit], Lines]:
+def _said(text: str) -> Callable[[CellEvidence, Diagnosis], Lines]:
     return lambda seen, hit: iter((text,))
 
 
-_LINES: dict[Cause, Callable[[Seen, Hit], Lines]] = {
+_LINES: dict[Cause, Callable[[CellEvidence, Diagnosis], Lines]] = {
     Cause.SCHEDULE_KEPT: _schedule,
     Cause.OWN_WORK: _own_work,
     Cause.TOO_FEW_THREADS: _threads,

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from venturi.analysis.cells.probed import packed
 from venturi.analysis.verdict.causes import Cause
-from venturi.analysis.verdict.evidence import Seen
+from venturi.analysis.verdict.evidence import CellEvidence
 from venturi.analysis.verdict.over_link import OverLink
-from venturi.analysis.verdict.proof import Hit
+from venturi.analysis.verdict.proof import Diagnosis
 from venturi.analysis.verdict.proof.links import OVER_BOUND
 from venturi.analysis.words.wording import milliseconds, nouns_of, rate, size
 from venturi.common.units import bit_rate, percent, plural
@@ -19,7 +19,7 @@ Lines = Iterator[str]
 _TITLES = {"bbr": "BBR", "cubic": "CUBIC", "reno": "Reno"}
 
 
-def _raw_tcp(seen: Seen) -> Lines:
+def _raw_tcp(seen: CellEvidence) -> Lines:
     share = seen.facts.get("share.raw TCP")
     # What is packed is held against what raw TCP would carry of it.
     moved = seen.wire_rate if packed(seen.cell.parameters) else seen.rate
@@ -27,7 +27,7 @@ def _raw_tcp(seen: Seen) -> Lines:
         yield f"raw TCP over the same link, with as many connections, does {rate(moved / share)}"
 
 
-def full(seen: Seen, hit: Hit) -> Lines:
+def full(seen: CellEvidence, hit: Diagnosis) -> Lines:
     over = seen.over
     assert over is not None and over.rate is not None
     share, moved = percent(hit.numbers["link_share"]), rate(over.moved or 0.0)
@@ -47,7 +47,7 @@ def full(seen: Seen, hit: Hit) -> Lines:
     yield from _raw_tcp(seen)
 
 
-def holds(seen: Seen) -> Lines:
+def holds(seen: CellEvidence) -> Lines:
     """What has to be in flight to fill the link."""
     over = seen.over
     if over is not None and over.holds is not None and over.free is not None:
@@ -58,7 +58,7 @@ def holds(seen: Seen) -> Lines:
         )
 
 
-def loss(seen: Seen, hit: Hit) -> Lines:
+def loss(seen: CellEvidence, hit: Diagnosis) -> Lines:
     over, numbers = seen.over, hit.numbers
     assert over is not None
     control, stream = _TITLES[str(over.control)], nouns_of(seen.cell).stream
@@ -82,7 +82,7 @@ def loss(seen: Seen, hit: Hit) -> Lines:
     yield from _raw_tcp(seen)
 
 
-def start(seen: Seen, hit: Hit) -> Lines:
+def start(seen: CellEvidence, hit: Diagnosis) -> Lines:
     over, numbers = seen.over, hit.numbers
     assert over is not None
     yield (
@@ -98,7 +98,7 @@ def start(seen: Seen, hit: Hit) -> Lines:
     )
 
 
-def path(seen: Seen, over: OverLink) -> str:
+def path(seen: CellEvidence, over: OverLink) -> str:
     """The link as it was asked for, and what was measured of it."""
     found = [f"a round trip of {milliseconds(over.round_trip)}"]
     if (measured := seen.facts.get("link.bits_per_second")) is not None:

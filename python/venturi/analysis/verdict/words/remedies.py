@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from venturi.analysis.verdict.causes import Why
+from venturi.analysis.verdict.causes import RemedyKind
 from venturi.analysis.verdict.types import Remedy
 from venturi.analysis.words.wording import Nouns
 
@@ -17,6 +17,6 @@ def told(remedy: Remedy, nouns: Nouns, begin: str = "") -> Remedy:
     commands: list[tuple[str, bool]] = [(remedy.before, True), (" there", False)] if remedy.before else []
     if remedy.command:
         commands += [*([(", then ", False)] if commands else []), (remedy.command, True)]
-    joint = ", then: " if remedy.why is Why.MEND else ": "
+    joint = ", then: " if remedy.why is RemedyKind.MEND else ": "
     head = begin + words + (joint if words and commands else "")
     return replace(remedy, parts=tuple(part for part in ((head, False), *commands) if part[0]))
