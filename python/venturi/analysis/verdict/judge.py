@@ -79,7 +79,7 @@ def judge(
     second = _second(seen, place)
     places = [it for it in (place, second) if it is not None]
 
-    def tell() -> VerdictText:
+    def write() -> VerdictText:
         agreeing = len(single)
         if len(single) > 1:
             each = [first(evidence.seen(cell, f, 1, control)) for f in single]
@@ -106,7 +106,7 @@ def judge(
         end=place.end,
         stage=place.stage,
         title=", ".join(RULES[p.cause].titled(seen, p) for p in places),
-        tell=tell,
+        write=write,
         flagged=rule.flagged,
         numbers=place.numbers,
         also=SecondBottleneck(
@@ -125,7 +125,7 @@ def _unknown(seen: CellEvidence, to_try: Callable[[Sequence[Remedy]], tuple[Reme
     """What is missing for a verdict, and what would settle it."""
     found = servers.unknown(seen)
 
-    def tell() -> VerdictText:
+    def write() -> VerdictText:
         lines = [line for place in found for line in RULES[place.cause].lines(seen, place)]
         own = sum(workers.own_stages(seen).values())
         if own > 0.3:
@@ -143,7 +143,7 @@ def _unknown(seen: CellEvidence, to_try: Callable[[Sequence[Remedy]], tuple[Reme
         end=None,
         stage=None,
         title=RULES[found[0].cause].titled(seen, found[0]),
-        tell=tell,
+        write=write,
         flagged=False,
         numbers={name: value for place in found for name, value in place.numbers.items()},
     )

@@ -89,11 +89,11 @@ def scheme(seen: CellEvidence) -> str:
 
 def foreign_server(seen: CellEvidence) -> bool:
     """Whether the server is a Flight or HTTP server that is not Venturi's."""
-    known = [get(r, "target", "reference") for r in seen.cell.records]
+    ours = [get(r, "target", "reference") for r in seen.cell.records]
     return (
         scheme(seen) in ("flight", "flightsql", "http+arrow")
-        and bool(known)
-        and all(reference is False for reference in known)
+        and bool(ours)
+        and all(reference is False for reference in ours)
     )
 
 
@@ -567,7 +567,7 @@ def larger_window(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
 def larger_send_buffer(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
     enough = _twice_held(seen)
     larger = enough or int(4 * (seen.sender.send_buffer or 2**18))
-    words, theirs = "a larger send buffer", {"server.send_buffer": larger}
+    words, server_setting = "a larger send buffer", {"server.send_buffer": larger}
     if seen.sender is seen.client:
         return [Remedy("larger-send-buffer", words + _sized(seen), {"send_buffer": larger})]
     if enough is not None:
@@ -575,9 +575,9 @@ def larger_send_buffer(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
         return [_kernels(seen, "server", "tcp_wmem")]
     words += " at the server"
     if foreign_server(seen) or seen.over is not None:
-        return [Remedy("larger-send-buffer", f"{words}, which is its own setting", settings=theirs)]
+        return [Remedy("larger-send-buffer", f"{words}, which is its own setting", settings=server_setting)]
     command = f"venturi serve {REFERENCE.get(scheme(seen), 'flight')} --send-buffer {larger}"
-    return [Remedy("larger-send-buffer", words, settings=theirs, command=command)]
+    return [Remedy("larger-send-buffer", words, settings=server_setting, command=command)]
 
 
 def larger_tcp_buffers(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:

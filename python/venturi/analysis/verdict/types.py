@@ -156,7 +156,7 @@ class SecondBottleneck:
 
 @dataclass(frozen=True)
 class VerdictText:
-    """What is told of a verdict where somebody reads it."""
+    """What a verdict says where somebody reads it."""
 
     lines: tuple[str, ...]
     """What was found, what it means, and what takes from its confidence: a thought each."""
@@ -179,8 +179,8 @@ class Verdict:
     """The stage that the verdict names, as docs/format.md calls it."""
     title: str
     """A few words: `both cores`, `server: encode`, `link`."""
-    tell: Callable[[], VerdictText] = field(repr=False, compare=False)
-    """Makes `told`, which is kept."""
+    write: Callable[[], VerdictText] = field(repr=False, compare=False)
+    """Makes `text`, which is kept."""
     flagged: bool
     """Whether the figure is no measure of the target: the load generator, or its schedule, set it."""
     numbers: Mapping[str, float] = field(default_factory=dict)
@@ -189,33 +189,33 @@ class Verdict:
     """Another place, as narrow as this one."""
 
     @cached_property
-    def told(self) -> VerdictText:
-        return self.tell()
+    def text(self) -> VerdictText:
+        return self.write()
 
     def __getstate__(self) -> dict[str, Any]:
         """To another process it goes with its texts made: what makes them does not travel."""
-        return {**self.__dict__, "told": self.told, "tell": None}
+        return {**self.__dict__, "text": self.text, "write": None}
 
     @property
     def lines(self) -> tuple[str, ...]:
         """As `VerdictText.lines`; the following likewise."""
-        return self.told.lines
+        return self.text.lines
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
-        return self.told.evidence
+        return self.text.evidence
 
     @property
     def confidence(self) -> Confidence:
-        return self.told.confidence
+        return self.text.confidence
 
     @property
     def remedies(self) -> tuple[Remedy, ...]:
-        return self.told.remedies
+        return self.text.remedies
 
     def revised(self, revise: Callable[[VerdictText], VerdictText], **fields: Any) -> Verdict:
-        """The same with other fields, and with what `revise` makes of what is told of it."""
-        return replace(self, tell=lambda: revise(self.told), **fields)
+        """The same with other fields, and with what `revise` makes of its text."""
+        return replace(self, write=lambda: revise(self.text), **fields)
 
     @property
     def sentence(self) -> str:
