@@ -16,7 +16,7 @@ from concurrent.futures import TimeoutError as LateAnswer
 from typing import Any
 from urllib.parse import urlsplit
 
-from venturi.cluster.ray_session import Places, Session, kill, later, node_id
+from venturi.cluster.ray_session import Actor, Places, Session, node_id
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine.calls import Gone
 from venturi.servers.reference import ReferenceServer
@@ -246,7 +246,7 @@ class RayServers:
         """`own`: the places where no loader is; `network`: in which servers listen on their hosts."""
         self._session, self._places, self._own, self._network = session, places, own, network
         self._note = note
-        self._actors: dict[int, Any] = {}
+        self._actors: dict[int, Actor] = {}
         self._serving: list[RemoteServer] = []
         self._told: set[tuple[str, ...]] = set()
 
@@ -312,9 +312,9 @@ class RayServers:
             return error
         network = self._network if address is None and not self._session.alone else None
         name = f"{kind}-{place}"
-        return later(actor.start.remote(name, kind, list(arguments), found, network))
+        return actor.call("start", name, kind, list(arguments), found, network)
 
-    def _address(self, actor: Any, place: int) -> str:
+    def _address(self, actor: Actor, place: int) -> str:
         if self._session.alone:
             # One machine acts as several hosts, each with its own loopback address.
             return f"127.0.0.{1 + self._own.index(place)}" if place in self._own else "127.0.0.1"
@@ -331,11 +331,7 @@ class RayServers:
             text = " ".join(str(error).split())[:300] or type(error).__name__
             raise VenturiError(f"the server does not start: {text}", ExitCode.UNREACHABLE) from None
         actor, name = self._actors[place], f"{kind}-{place}"
-
-        def ask(method: str) -> Future[Any]:
-            return later(getattr(actor, method).remote(name))
-
-        server = RemoteServer(ask, hello)
+        server = RemoteServer(lambda method: actor.call(method, name), hello)
         self._check_alike(server)
         self._serving = [one for one in self._serving if not one.stopped] + [server]
         return server
@@ -359,7 +355,7 @@ class RayServers:
                 hint="install the same version on all hosts",
             )
 
-    def _actor(self, place: int) -> Any:
+    def _actor(self, place: int) -> Actor:
         """The process at that place. Raises VenturiError where none can be there."""
         deadline = time.monotonic() + _BEGIN_SECONDS
         while True:
@@ -391,14 +387,15 @@ class RayServers:
 
     def close(self) -> None:
         """Ends every process, and the servers with them."""
-        kill(self._session.ray, list(self._actors.values()))
+        for actor in self._actors.values():
+            actor.kill()
         self._actors.clear()
 
 
-def _asked(actor: Any, method: str) -> Any:
+def _asked(actor: Actor, method: str) -> Any:
     """Raises Gone where the process is no more, VenturiError where it does not answer."""
     try:
-        return later(getattr(actor, method).remote()).result(_BEGIN_SECONDS)
+        return actor.call(method).result(_BEGIN_SECONDS)
     except LateAnswer:
         raise VenturiError(
             f"no host for a server within {_BEGIN_SECONDS:g} s", ExitCode.UNREACHABLE
