@@ -106,9 +106,9 @@ class RayExecutor(LoadersExecutor):
         session = Session(on, (loaders or 1) + servers)
         try:
             if loaders is None:
-                there = session.hosts(hosts.loader_resource)
+                hosts_there = session.hosts(hosts.loader_resource)
                 spare = servers if hosts.server_resource in (None, hosts.loader_resource) else 0
-                loaders = 1 if session.alone else max(1, len(there) - spare)
+                loaders = 1 if session.alone else max(1, len(hosts_there) - spare)
             return cls(session, hosts, loaders, note, beside)
         except BaseException:
             session.close()
@@ -221,8 +221,8 @@ class RayExecutor(LoadersExecutor):
                 for offset in range(0, max(1, stat.st_size), _CHUNK):
                     name = f"{len(handle.files)}-{Path(path).name}"
                     sent = handle.call("receive", name, offset, file.read(_CHUNK))
-                    there = str(sent.result(_BEGIN_SECONDS))
-            handle.files[key] = there
+                    hosts_there = str(sent.result(_BEGIN_SECONDS))
+            handle.files[key] = hosts_there
         return {**spec, "data": {**spec["data"], "ipc": handle.files[key]}}
 
     def chosen(self, name: str) -> list[RayHandle]:

@@ -136,8 +136,8 @@ class RemoteServer:
         """Why it serves no more; None as long as nothing is known against it."""
         if self.stopped or not self._ended.done():
             return None
-        said = self._last_words()
-        return f"the server {self.address} has ended{': ' + said if said else ''}"
+        complaint = self._last_words()
+        return f"the server {self.address} has ended{': ' + complaint if complaint else ''}"
 
     def serves(self, url: str) -> bool:
         """Whether it is one of the servers of this address."""
@@ -150,11 +150,11 @@ class RemoteServer:
     def _state(self) -> dict[str, Any]:
         """What its host answers, or the news of its end where that comes first."""
         try:
-            asked = self._call("state")
-            wait([asked, self._ended], _ANSWER_SECONDS, FIRST_COMPLETED)
-            if self._ended.done() and not asked.done():
+            answer = self._call("state")
+            wait([answer, self._ended], _ANSWER_SECONDS, FIRST_COMPLETED)
+            if self._ended.done() and not answer.done():
                 return {"running": False, "said": self._last_words()}
-            return dict(asked.result(0))
+            return dict(answer.result(0))
         except Exception:  # whatever carries calls: a server that cannot be asked is none
             return {"running": False, "said": "its host does not answer"}
 
@@ -180,8 +180,8 @@ class ServerGroup:
         """`hello` is the first one's, with the addresses of all; `each` in it has everybody's own."""
         self._servers = list(servers)
         hellos = [server.hello for server in servers]
-        whole = {"address": _list(h["address"] for h in hellos), "each": hellos}
-        self.hello: dict[str, Any] = {**hellos[0], **whole}
+        merged = {"address": _list(h["address"] for h in hellos), "each": hellos}
+        self.hello: dict[str, Any] = {**hellos[0], **merged}
         if isinstance(served := hellos[0].get("addresses"), dict):
             # Without the name of a protocol that one of them does not serve.
             every = [name for name in served if all(h["addresses"].get(name) for h in hellos)]
@@ -200,8 +200,8 @@ class ServerGroup:
         """What those said that do not run; of several with their addresses."""
         if len(self._servers) == 1:
             return self._servers[0].complaint()
-        said = self._all(lambda server: None if server.running else (server.address, server.complaint()))
-        dead = [f"{found[0]}: {found[1] or 'is gone'}" for found in said if found is not None]
+        complaint = self._all(lambda server: None if server.running else (server.address, server.complaint()))
+        dead = [f"{found[0]}: {found[1] or 'is gone'}" for found in complaint if found is not None]
         return "; ".join(dead)
 
     def sealed_bytes(self) -> int | None:
@@ -248,7 +248,7 @@ class RayServers:
         self._note = note
         self._actors: dict[int, Actor] = {}
         self._serving: list[RemoteServer] = []
-        self._told: set[tuple[str, ...]] = set()
+        self._reported: set[tuple[str, ...]] = set()
 
     def remote(self, kind: str, arguments: Sequence[str]) -> ServerGroup:
         """One on each host that is there for servers. Raises VenturiError where one does not start."""
@@ -266,13 +266,13 @@ class RayServers:
 
     def _stores(self, arguments: Sequence[str]) -> list[RemoteServer]:
         """Stores that tell what they hold on one port, whichever host it is: a trial knows only one."""
-        first, *others = self._own
+        first, *rest = self._own
         for left in reversed(range(_TRIES)):
             servers = [self._started("timeseries", arguments, first)]
             port = str(servers[0].hello["addresses"]["http"]).rpartition(":")[2]
             alike = [port if before == "--http" else word for before, word in _pairs(arguments)]
             try:
-                return servers + self._each("timeseries", alike, others)
+                return servers + self._each("timeseries", alike, rest)
             except VenturiError:
                 servers[0].stop()
                 if not left:
@@ -305,7 +305,7 @@ class RayServers:
         """Begins to start one; a process that is gone is replaced first."""
         try:
             actor = self._actor(place)
-            if "--ready" in arguments and _asked(actor, "boot_id") != self._session.boot_id:
+            if "--ready" in arguments and _answer_of(actor, "boot_id") != self._session.boot_id:
                 return VenturiError("a server on another host has no files as tables", ExitCode.SCENARIO)
             found = address or self._address(actor, place)
         except VenturiError as error:
@@ -318,7 +318,7 @@ class RayServers:
         if self._session.alone:
             # One machine acts as several hosts, each with its own loopback address.
             return f"127.0.0.{1 + self._own.index(place)}" if place in self._own else "127.0.0.1"
-        return self._session.address(_asked(actor, "node_id")) or "127.0.0.1"
+        return self._session.address(_answer_of(actor, "node_id")) or "127.0.0.1"
 
     def _listening(self, kind: str, place: int, call: Future[Any] | VenturiError) -> RemoteServer:
         if isinstance(call, VenturiError):
@@ -347,11 +347,12 @@ class RayServers:
 
         environment = server.hello.get("environment")
         software = (environment or {}).get("software") if isinstance(environment, dict) else None
-        there = (software or {}).get("venturi") if isinstance(software, dict) else None
-        if there is not None and there != version("venturi"):
+        remote_version = (software or {}).get("venturi") if isinstance(software, dict) else None
+        if remote_version is not None and remote_version != version("venturi"):
             server.stop()
             raise VenturiError(
-                f"the server's host ({server.address}) has venturi {there}, this host {version('venturi')}",
+                f"the server's host ({server.address}) has venturi {remote_version}, "
+                f"this host {version('venturi')}",
                 hint="install the same version on all hosts",
             )
 
@@ -365,7 +366,7 @@ class RayServers:
                 # The place's CPU may be held by a loader: this process itself does almost nothing.
                 actor = self._actors[place] = self._places.actor(RayServer, place, _CALLS, reserved=False)
             try:
-                _asked(actor, "boot_id")
+                _answer_of(actor, "boot_id")
                 return actor
             except Gone:
                 del self._actors[place]
@@ -379,8 +380,8 @@ class RayServers:
     def _tell(self, kind: str, group: ServerGroup) -> None:
         """Reports where they are if that is new: each trial gets a new store."""
         hosts = [address.rpartition(":")[0] for address in group.address.split(",")]
-        if (told := (kind, *hosts)) not in self._told:
-            self._told.add(told)
+        if (report := (kind, *hosts)) not in self._reported:
+            self._reported.add(report)
             self._note(
                 "info", f"{'servers' if len(hosts) > 1 else 'a server'} of {kind} on {', '.join(hosts)}"
             )
@@ -392,7 +393,7 @@ class RayServers:
         self._actors.clear()
 
 
-def _asked(actor: Actor, method: str) -> Any:
+def _answer_of(actor: Actor, method: str) -> Any:
     """Raises Gone where the process is no more, VenturiError where it does not answer."""
     try:
         return actor.call(method).result(_BEGIN_SECONDS)

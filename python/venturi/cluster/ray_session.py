@@ -209,11 +209,11 @@ class Places:
         if self._group.wait(seconds):
             return
         wanted = [name for name in dict.fromkeys(self._resources) if name]
-        known = ", ".join(self._session.hosts(None)) or "none"
+        hosts = ", ".join(self._session.hosts(None)) or "none"
         having = f" with a free CPU and {', '.join(wanted)}" if wanted else " with a free CPU"
         raise VenturiError(
             f"--on {self._session.on}: {len(self._resources)} processes need as many hosts{having}; "
-            f"the cluster's are: {known}",
+            f"the cluster's are: {hosts}",
             ExitCode.UNREACHABLE,
             hint="fewer --loaders, or more hosts: venturi cluster status",
         )

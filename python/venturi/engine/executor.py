@@ -102,7 +102,7 @@ def _answer(process: LoaderProcess, call: Future[Any], handle: TrialHandle) -> A
     return call.result()
 
 
-def _lost(spec: str, status: int, said: str) -> dict[str, Any]:
+def _lost(spec: str, status: int, output: str) -> dict[str, Any]:
     """The record of a trial whose process ended before its end."""
     if status == -signal.SIGKILL:
         ended = "was killed"
@@ -113,7 +113,7 @@ def _lost(spec: str, status: int, said: str) -> dict[str, Any]:
     else:
         ended = f"ended with status {status}"
     asked = json.loads(spec)
-    words = masked(said)
+    words = masked(output)
     for variable in ((asked.get("options") or {}).get("driver_option_env") or {}).values():
         if secret := os.environ.get(variable):
             for part in _parts(secret):

@@ -56,14 +56,14 @@ class Estimate:
     def lines(self) -> list[str]:
         """For people."""
         size = format_bytes(self.payload_bytes)
-        known = f"payload to move: {size}"
+        payload = f"payload to move: {size}"
         if self.payload_bytes == 0 or self.unknown == len(self.cells):
-            known = "payload to move: not known before; trials end by time, or the server has the data"
+            payload = "payload to move: not known before; trials end by time, or the server has the data"
         elif self.unknown:
-            known += f", and {self.unknown} cells whose size is not known before"
+            payload += f", and {self.unknown} cells whose size is not known before"
         return [
             f"cells: {len(self.cells)}, trials with warm-up: {self.trials}",
-            known,
+            payload,
             f"time: about {format_duration(float(f'{self.seconds:.2g}') * 1e9)}, the probes of limits "
             f"included, at {' and '.join(self._rates())} and {_setup(self.cells):g} s set-up a trial",
         ]
