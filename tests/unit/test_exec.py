@@ -16,7 +16,6 @@ import pytest
 from support.run import command, environment, venturi
 from support.verdict import end, verdict
 from support.wait import wait_until
-from venturi.analysis.verdict.causes import Cause
 from venturi.common import toml_text
 from venturi.measure import ceilings
 from venturi.plan import matrix
@@ -109,7 +108,7 @@ def test_a_program_that_is_waited_for_sets_the_pace() -> None:
     programs = {"target": "exec://", "command": "slow", "data": "remote", "row_bytes": None}
     theirs = {**end(), "by": "client"}
     found = verdict({"await_input": 0.95, "receive": 0.05}, {}, parameters=programs, server_end=theirs)
-    assert (found.cause, found.end) == (Cause.SERVER_WAITED_FOR, "server")
+    assert (found.cause, found.end) == ("server-waited-for", "server")
     assert "the program sets the pace" in found.sentence and "use 0.50 cores" in found.sentence
 
 

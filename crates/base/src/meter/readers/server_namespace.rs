@@ -6,20 +6,20 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-static TOLD: LazyLock<Option<Beside>> = LazyLock::new(|| {
+static NAMESPACE: LazyLock<Option<ServerNamespace>> = LazyLock::new(|| {
     let told = std::env::var("VENTURI_BESIDE").ok()?;
-    Beside::parse(&told)
+    ServerNamespace::parse(&told)
 });
 
-pub struct Beside {
+pub struct ServerNamespace {
     ip: IpAddr,
     tables: PathBuf,
 }
 
-impl Beside {
+impl ServerNamespace {
     /// What was said; none where nothing was, or nothing that can be read.
-    pub fn told() -> Option<&'static Self> {
-        TOLD.as_ref()
+    pub fn from_environment() -> Option<&'static Self> {
+        NAMESPACE.as_ref()
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -45,11 +45,11 @@ mod tests {
 
     #[test]
     fn an_address_and_a_folder_are_read() {
-        let found = Beside::parse("10.77.0.2=/proc/12/net").unwrap();
+        let found = ServerNamespace::parse("10.77.0.2=/proc/12/net").unwrap();
         assert!(found.has([10, 77, 0, 2].into()) && !found.has([10, 77, 0, 1].into()));
         assert_eq!(found.tables(), Path::new("/proc/12/net"));
         for nonsense in ["", "10.77.0.2", "host=/proc/12/net"] {
-            assert!(Beside::parse(nonsense).is_none());
+            assert!(ServerNamespace::parse(nonsense).is_none());
         }
     }
 }
