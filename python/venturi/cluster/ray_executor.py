@@ -72,7 +72,6 @@ class RayExecutor(LoadersExecutor):
     """Measures by loaders on other hosts. To be closed: their processes are this one's."""
 
     elsewhere = True
-    """What it measures are limits of other hosts than this one."""
 
     def __init__(
         self, session: Session, hosts: Hosts, loaders: int, note: Note, beside: bool = False

@@ -177,12 +177,24 @@ class TrialControl(Protocol):
 
 
 class Executor(Protocol):
-    """Turns specs into records."""
+    """Turns specs into records. Implementations inherit from it."""
 
-    # Whether trials and probes need a server process at the other end.
-    needs_server: bool
-    # Whether what it answers was measured: only that may be kept for later runs.
-    measures: bool
+    needs_server: bool = True
+    """Whether trials and probes need a server process at the other end."""
+    measures: bool = True
+    """Whether what it answers was measured: only that may be kept for later runs."""
+    elsewhere: bool = False
+    """Whether what it measures are limits of other hosts than this one."""
+    starter: Any = None
+    """Starts servers elsewhere than here (`venturi.servers.starters.Starter`)."""
+
+    def check(self, cells: Sequence[Any]) -> None:
+        """Raises ScenarioError if it cannot reach what these cells name."""
+        return
+
+    def environments(self) -> dict[str, dict[str, Any]]:
+        """The host and software of each loader, by its name."""
+        return {}
 
     def control(self) -> TrialControl:
         """A fresh handle, good for one trial."""
@@ -198,11 +210,8 @@ class Executor(Protocol):
         """Measures a limit of this host: memory, disk, codec, pipe."""
 
 
-class CoreExecutor:
+class CoreExecutor(Executor):
     """Measures, by the Rust engine."""
-
-    needs_server = True
-    measures = True
 
     def __init__(self) -> None:
         """Raises VenturiError if the system lets this process do too little for any trial."""

@@ -146,7 +146,7 @@ def measure(
     """
     if cache is None:
         # Other hosts' limits are not kept: another run may be given other hosts.
-        on_this_host = executor.measures and not getattr(executor, "elsewhere", False)
+        on_this_host = executor.measures and not executor.elsewhere
         cache = CeilingCache.of_this_user() if on_this_host else CeilingCache(None, None)
     # A resumed run skips probes already done.
     done = {

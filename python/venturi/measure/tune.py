@@ -246,9 +246,7 @@ def execute(
     """
     with (
         Interrupts() as interrupts,
-        Endpoints(
-            scenario, executor.needs_server, observer.note, getattr(executor, "starter", None)
-        ) as endpoints,
+        Endpoints(scenario, executor.needs_server, observer.note, executor.starter) as endpoints,
     ):
         cells = endpoints.cells
         candidates: list[Mapping[str, Any]] = [cell.parameters for cell in cells]

@@ -18,7 +18,7 @@ from venturi.common.credentials import masked
 from venturi.common.environment import link, read, version
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.runtime import load_core
-from venturi.engine.executor import CoreExecutor, TrialControl
+from venturi.engine.executor import CoreExecutor, Executor, TrialControl
 from venturi.engine.loader import joined
 from venturi.engine.spec import FORMAT_VERSION
 
@@ -73,11 +73,8 @@ def clocks(loaders: Sequence[Handle]) -> list[clock.Clock]:
     return [loader.clock.at(time.time_ns()) for loader in loaders]
 
 
-class LoadersExecutor:
+class LoadersExecutor(Executor):
     """Runs trials and probes by loaders."""
-
-    needs_server = True
-    measures = True
 
     @abstractmethod
     def ready(self, count: int, spec: Mapping[str, Any]) -> Sequence[Handle]:
