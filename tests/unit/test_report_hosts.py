@@ -21,7 +21,7 @@ from venturi.analysis.cells import efficiency, flows, places
 from venturi.analysis.cells.summary import Cell, summarise
 from venturi.analysis.models import splits
 from venturi.analysis.results import load
-from venturi.report.draw import matplotlib_figures
+from venturi.report.draw import Drawing
 from venturi.report.figures import flows as pictures
 from venturi.report.figures import registry as figures
 from venturi.report.page import page as html_page
@@ -238,16 +238,14 @@ def test_table_hosts(several: Path) -> None:
     assert {row["host_busy_share"] for row in found} == {0.1, 0.2, 0.1 * 3, 0.4}
 
 
-@pytest.mark.parametrize("kind", ["png", "svg"])
-def test_figures_as_files(several: Path, kind: str) -> None:
+def test_figures_as_files(several: Path) -> None:
     results = load(several)
     for name in ("flows", "throughput-hosts"):
-        drawn = matplotlib_figures.render(figures.one(results, name), kind)
-        assert drawn == matplotlib_figures.render(figures.one(results, name), kind)
+        drawn = Drawing.of(figures.one(results, name))
+        assert drawn.svg() == drawn.svg() and drawn.png() == drawn.png()
     cell = next(c for c in results.cells if c.parameters["loaders"] == 4)
     figure = figures.one(results, "flows", cell=cell)
     assert figure.title == "get, 4 loaders: 2.560 GB from 2 servers to 4 loaders"
-    # For what draws panels only.
     assert [s.name for s in figure.panels[0].series] == [f"loader-{i}" for i in (1, 2, 3, 4)]
 
 
@@ -266,7 +264,7 @@ def test_hostile_hosts_stay_text(tmp_path: Path) -> None:
     assert HOSTILE not in html_page.page(results)
     assert "<img" not in html_page.page(results).split("<script>")[0]
     assert "\x1b" not in shown(results)
-    matplotlib_figures.render(figures.one(results, "flows"), "svg")
+    Drawing.of(figures.one(results, "flows")).svg()
 
 
 def test_trials_without_resources_or_clocks(tmp_path: Path) -> None:
@@ -454,7 +452,7 @@ def test_a_run_of_splits_is_reported(tmp_path: Path) -> None:
     figure = figures.one(results, "convergence")
     assert [p.title for p in figure.panels] == ["get, local", "get, remote"]
     assert {"measured", "predicted"} <= {s.name for s in figure.panels[0].series}
-    assert matplotlib_figures.render(figure, "svg").startswith(b"<?xml")
+    assert Drawing.of(figure).svg().startswith("<svg")
     body = html_page.page(results).split("<script")[0]
     assert "get, remote, 4M rows in all" in body and 'id="figure-convergence"' in body
     table = table_files.table(results, "convergence").to_pylist()

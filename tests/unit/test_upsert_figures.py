@@ -20,7 +20,7 @@ from venturi.analysis.compare import runs as compare
 from venturi.analysis.models.batch_cost import batch_costs
 from venturi.analysis.results import load
 from venturi.analysis.search import best
-from venturi.report.draw import matplotlib_figures
+from venturi.report.draw import Drawing
 from venturi.report.figures import registry as figures
 from venturi.report.figures import tail
 from venturi.report.page import page as html_page
@@ -192,7 +192,7 @@ def test_figures_of_an_upsert(tmp_path: Path) -> None:
     assert drawn["throughput-streams"].y_label == "throughput, krows/s"
     assert "roofline" not in drawn
     for figure in drawn.values():
-        assert matplotlib_figures.render(figure, "svg").startswith(b"<?xml")
+        assert Drawing.of(figure).svg().startswith("<svg")
 
 
 def test_the_tail_over_nines(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_the_page_of_upserts_and_transfers(tmp_path: Path) -> None:
     mixed = load(run)
     box = next(f for f in figures.build(mixed) if f.name == "box-size")
     assert {p.y_label for p in box.panels} == {None, "throughput, krows/s"} and box.y_label == "payload, MB/s"
-    assert matplotlib_figures.render(box, "png")
+    assert Drawing.of(box).png()
 
 
 def test_published_upserts_are_judged_by_rows() -> None:

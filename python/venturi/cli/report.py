@@ -181,7 +181,7 @@ def _figures(
     cell: str | None,
 ) -> list[Path]:
     """One figure into a file, or all into a directory."""
-    from venturi.report.draw import matplotlib_figures
+    from venturi.report.draw import Drawing
     from venturi.report.figures import registry as figures
     from venturi.report.text import cell as cells
 
@@ -211,7 +211,7 @@ def _figures(
         paths = [folder / f"{f.name}.{kind}" for f in drawn]
     for path, one in zip(paths, drawn, strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(matplotlib_figures.render(one, kind))
+        Drawing.of(one).save(path)
     return paths
 
 

@@ -1,6 +1,6 @@
 """What a figure is: panels of series with axes, a title that says the finding, and a caption.
 
-Texts are plain and may hold anything a server or a scenario said; each renderer escapes for its own format.
+Texts are plain and may hold anything a server or a scenario said; who draws escapes them.
 """
 
 from __future__ import annotations
@@ -88,8 +88,6 @@ class Figure:
     x_range: tuple[float, float] | None = None
     shared_x: bool = False
     """Panels stand one above the other over one x axis."""
-    picture: Any = None
-    """What a renderer draws in the place of panels where it can: a `pipeline.Pipeline`, a `flows.Picture`."""
     claims: tuple[Claim, ...] = ()
     """What the title says of curves, as values."""
 

@@ -230,7 +230,7 @@ def caption(cell: Cell) -> str:
 def figure(results: Results, cell: Cell | None = None) -> Figure | None:
     """The picture of a cell, by default of the fastest one that has several ends on a side.
 
-    As a picture for files; its panel holds the same as bars, for what draws panels only.
+    The page draws `picture`; a file has the same as bars.
     """
     cells = [cell] if cell is not None else chosen(results)[:1]
     drawn = picture(cells[0]) if cells else None
@@ -256,5 +256,4 @@ def figure(results: Results, cell: Cell | None = None) -> Figure | None:
         "share of the payload, %",
         "",
         [Panel("who sent how much to whom", bars)],
-        picture=drawn,
     )

@@ -188,7 +188,7 @@ def sentence(pipeline: Pipeline) -> str:
 def figure(results: Results, cell: Cell | None = None) -> Figure | None:
     """The pipeline of a cell, by default of the fastest one that accounted for its stages.
 
-    As a picture for files; its panels hold the same as bars, for what draws panels only.
+    The page draws boxes; a file has the same as bars.
     """
     ranked = sorted(results.cells, key=lambda c: -(c.main.value or 0.0))
     for one in [cell] if cell is not None else ranked:
@@ -216,11 +216,10 @@ def _figure(results: Results, cell: Cell, found: Pipeline) -> Figure:
     return Figure(
         "pipeline",
         f"{name_of(results, cell)}{narrow}",
-        "Stages in the order in which the data pass them; the fill is the share of the time of that end's "
-        f"workers, median over the good trials. Under them: what the workers waited for.{missing}",
+        "Stages in the order in which the data pass them, and the share of time that each took of that end's "
+        f"workers, median over the good trials; pale: what the workers waited for.{missing}",
         "share of time, %",
         "",
         panels,
         x_range=(0.0, 100.0),
-        picture=found,
     )

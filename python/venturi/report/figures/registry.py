@@ -1,4 +1,4 @@
-"""The figures of a run by name, as data. Renderers: `plotly_figures`, `matplotlib_figures`."""
+"""The figures of a run by name, as data. `report.draw` draws them."""
 
 from __future__ import annotations
 
