@@ -16,8 +16,7 @@ from support.run import venturi as run_cli
 from support.synthetic import HOSTILE, cells, hostile, make_run
 from venturi.common import toml_text
 
-FIGURES = ("throughput-streams", "box-size", "throughput-time", "roofline", "timeline", "pipeline", "stages")
-FIGURES += ("latency",)
+FIGURES = ("throughput-streams", "box-size", "roofline", "timeline", "stages", "latency")
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from venturi.analysis.verdict.types import Remedy
 from venturi.analysis.verdict.words.remedies import told
 from venturi.analysis.words.wording import NOUNS
 from venturi.report.draw import Drawing
-from venturi.report.figures import curves, profiles
+from venturi.report.figures import curves, timeline
 from venturi.report.figures import registry as figures
 from venturi.report.figures.figure import Panel, Series
 from venturi.report.page import markup
@@ -129,11 +129,9 @@ def test_same_run_gives_the_same_files(tmp_path: Path) -> None:
 
 
 def test_readings_at_start_and_end_make_no_spikes() -> None:
-    # As the sampler writes them: one at once, then every 100 ms, one at the end. Bytes at a steady 1 GB/s.
-    times = [0.8e6, 100e6, 200e6, 300e6, 301e6]
-    steps = profiles._steps([(t, 0.0 if t < 1e6 else t) for t in times])
-    assert [(t0, t1) for t0, t1, _ in steps] == [(0.0, 100e6), (100e6, 200e6), (200e6, 300e6)]
-    assert [rate for *_, rate in steps] == pytest.approx([1000.0] * 3)
+    # As the sampler writes them: one at once, then every 100 ms, one at the end.
+    found = timeline.steps([0.0, 100e6, 200e6, 300e6, 301e6])
+    assert found.rows == [(0, 1), (1, 2), (2, 3)] and found.seconds == pytest.approx([0.1] * 3)
 
 
 def test_boxes_stand_side_by_side(tmp_path: Path) -> None:

@@ -294,7 +294,8 @@ def _layers(figure: Figure, one: Panel, by: Looks, colour: Colour) -> Iterable[S
         yield layer("isValid(datum.low) && isValid(datum.high) && isValid(datum.y)", bar, **ends)
     if "line" in marks:
         line = {"type": "line", "strokeWidth": 1.8}
-        detail = {"detail": {"field": "key"}}
+        # Two series may have one name and one look, such as the ends of a band.
+        detail = {"detail": {"field": "order"}}
         yield layer("datum.mark == 'line' && isValid(datum.y)", line, **by, **detail)
     if any(s.markers or s.mark == "points" for s in one.series if s.mark in ("line", "points")):
         size = {"field": "dot", "type": "quantitative", "scale": None, "legend": None}
@@ -327,7 +328,7 @@ def _boxes(one: Panel, place: Spec, tip: Spec, colour: str) -> Iterable[Spec]:
 
 def _bars(figure: Figure, one: Panel, by: Looks) -> Spec:
     rows = list(dict.fromkeys(text(y) for s in one.series for y in s.y))
-    x: Spec = {"field": "x", "type": "quantitative", "axis": {"title": text(figure.x_label)}}
+    x: Spec = {"field": "x", "type": "quantitative", "axis": {"title": text(figure.x_label), "tickCount": 6}}
     if figure.x_range:
         x["scale"] = {"domain": list(figure.x_range)}
     y = {"field": "y", "type": "nominal", "sort": rows, "axis": {"title": None, "labelLimit": 260}}

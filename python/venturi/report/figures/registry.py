@@ -14,12 +14,11 @@ from venturi.report.figures import (
     convergence,
     curves,
     flows,
+    latency,
     links,
     models,
     pipeline,
-    profiles,
     roofline,
-    tail,
     timeline,
 )
 from venturi.report.figures.figure import Figure
@@ -40,18 +39,15 @@ BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
     "roofline": lambda results, _: roofline.roofline(results),
     "model-scaling": lambda results, _: models.scaling(results),
     "model-hockney": lambda results, _: models.hockney(results),
-    "throughput-time": lambda results, _: profiles.over_time(results),
     "timeline": lambda results, _: timeline.timeline(results),
-    "stages": lambda results, _: profiles.stages(results),
-    "pipeline": lambda results, _: pipeline.figure(results),
-    # Upserts are about the tail of single batches, transfers about how evenly many of them flow.
-    "latency": lambda results, _: tail.tail(results) or profiles.latency(results),
+    "stages": lambda results, _: pipeline.stages(results),
+    "latency": lambda results, _: latency.latency(results),
 }
 """In the order of the report. Each answers None where the run holds nothing to draw."""
 
 OF_ONE_CELL: dict[str, Callable[[Results, Cell | None], Figure | None]] = {
     "timeline": timeline.timeline,
-    "pipeline": pipeline.figure,
+    "stages": pipeline.stages,
     "flows": flows.figure,
 }
 
@@ -67,7 +63,7 @@ def _marked(results: Results, figure: Figure) -> Figure:
 
 
 def one(results: Results, name: str, reference: str | None = None, cell: Cell | None = None) -> Figure:
-    """The figure of this name; those `OF_ONE_CELL` of this cell, else of the fastest.
+    """The figure of this name; those `OF_ONE_CELL` of this cell.
 
     Raises `VenturiError` for an unknown name, or where there is nothing to draw.
     """

@@ -37,8 +37,8 @@ from venturi.report.page.packed import Packer
 from venturi.report.text import cell as cell_text
 from venturi.report.text import method, proofs, published, summary, versions
 
-IN_VIEW = ("timeline", "pipeline", "flows")
-"""Figures of one cell: the view of one cell draws them for the cell that is chosen, and "Hosts" the flows."""
+IN_VIEW = ("timeline",)
+"""Figures that the view of one cell draws for the cell that is chosen."""
 SCRIPTS = ("page.js", "page_tables.js", "page_pipeline.js", "page_cell.js")
 _HELD = {"unknown": "what holds it back is", "schedule": "by its schedule:"}
 """How a verdict's title follows in a card; most are the name of what is at its limit."""
