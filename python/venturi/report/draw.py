@@ -17,7 +17,7 @@ from typing import Any
 from venturi.analysis.words import labels
 from venturi.common.errors import VenturiError
 from venturi.report.figures.figure import Figure, Panel, Series
-from venturi.report.figures.palette import resolve
+from venturi.report.figures.palette import LIGHT
 
 __all__ = ["Drawing", "height", "legend_key", "panel", "stack"]
 
@@ -100,11 +100,11 @@ def legend_key(series: Series) -> str:
 
 
 def _on_page(role: str) -> str:
-    return f"var(--{role.removeprefix('$').partition('/')[0]})"
+    return f"var(--{role[1:].partition('/')[0]})"
 
 
 def _in_file(role: str) -> str:
-    return resolve(role.partition("/")[0])
+    return LIGHT[role[1:].partition("/")[0]]
 
 
 def _rows(one: Panel) -> int:

@@ -11,9 +11,8 @@ from venturi.analysis.results import Results
 from venturi.analysis.words import labels
 from venturi.common.units import percent, plural
 from venturi.report.figures import palette
-from venturi.report.figures.figure import Figure, Panel, Series
+from venturi.report.figures.figure import BYTES, MB, Figure, Panel, Scale, Series, label, scale_of
 from venturi.report.figures.overlay import nearest
-from venturi.report.figures.scale import BYTES, MB, Scale, label, scale_of
 from venturi.store import reference as published
 
 MOST_BOXES = 24

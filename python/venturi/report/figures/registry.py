@@ -25,12 +25,12 @@ from venturi.report.figures.figure import Figure
 from venturi.report.marks import marked
 
 BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
-    "throughput-streams": curves.over_streams,
+    "throughput-streams": lambda results, ref: curves.over(results, "throughput-streams", "streams", ref),
     "box-size": boxes.box_per_size,
-    "throughput-size": curves.over_size,
-    "throughput-batch": curves.over_batch,
+    "throughput-size": lambda results, ref: curves.over(results, "throughput-size", curves.SIZE, ref),
+    "throughput-batch": lambda results, ref: curves.over(results, "throughput-batch", "rows_per_batch", ref),
     "throughput-hosts": curves.over_hosts,
-    "throughput-encoders": curves.over_encoders,
+    "throughput-encoders": lambda results, ref: curves.over(results, "throughput-encoders", "encoders", ref),
     "throughput-delay": lambda results, _: links.figure(results, "delay"),
     "throughput-link-rate": lambda results, _: links.figure(results, "rate"),
     "throughput-loss": lambda results, _: links.figure(results, "loss"),
