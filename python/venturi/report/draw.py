@@ -137,7 +137,7 @@ def config(colour: Colour = _on_page) -> Spec:
     ink, muted, grid = (colour(f"${name}") for name in ("ink", "muted", "grid"))
     axis = {
         "labelColor": muted, "titleColor": muted, "gridColor": grid, "domainColor": grid, "tickColor": grid,
-        "titleFontWeight": "normal", "labelFontSize": 11, "titleFontSize": 11.5, "labelOverlap": True,
+        "titleFontWeight": "normal", "labelFontSize": 11, "titleFontSize": 11.5, "labelOverlap": "greedy",
     }  # fmt: skip
     return {
         "font": FONT,
@@ -317,7 +317,13 @@ def _layers(figure: Figure, one: Panel, by: Looks, colour: Colour) -> Iterable[S
 
 def _boxes(one: Panel, place: Spec, tip: Spec, colour: str) -> Iterable[Spec]:
     many = sum(len(s.y) for s in one.series) > MANY_BOXES
-    box: Spec = {"type": "boxplot", "color": colour, "size": 26, "outliers": {"size": 10} if many else False}
+    size = max(4, min(26, 260 // max(1, len(place["x"]["sort"]))))
+    box: Spec = {
+        "type": "boxplot",
+        "color": colour,
+        "size": size,
+        "outliers": {"size": 10} if many else False,
+    }
     box["box"] = {"fillOpacity": 0.16, "stroke": colour}
     box["median"] = {"stroke": colour, "strokeWidth": 1.6}
     yield {"mark": box, "encoding": place}
