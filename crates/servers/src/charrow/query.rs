@@ -1,6 +1,7 @@
 //! One query and its partitions: each block goes to whichever of them takes it first.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,6 +38,8 @@ pub struct Query {
     pub shape: Shape,
     /// The trial that it belongs to.
     pub trial: Option<String>,
+    /// The client that began it; `None`: one of this host, by a Unix socket.
+    pub client: Option<IpAddr>,
     /// Encoded blocks that wait are bounded by this, in bytes.
     memory: u64,
     shared: Mutex<Shared>,
@@ -80,12 +83,20 @@ struct Shared {
 }
 
 impl Query {
-    pub fn new(id: String, text: &str, shape: Shape, trial: Option<String>, memory: u64) -> Self {
+    pub fn new(
+        id: String,
+        text: &str,
+        shape: Shape,
+        trial: Option<String>,
+        client: Option<IpAddr>,
+        memory: u64,
+    ) -> Self {
         Self {
             id,
             text: xxh3_128(text.as_bytes()),
             shape,
             trial,
+            client,
             memory,
             shared: Mutex::default(),
             ready: Condvar::new(),
