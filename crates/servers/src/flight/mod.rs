@@ -18,7 +18,8 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use crate::admission::{Activity, Slot};
-use crate::state::{Serving, State, GRACE};
+use crate::shell::{Serving, GRACE};
+use crate::state::{start, State};
 pub use config::ServerSpec;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::http2::{Config, Connection, Role};
@@ -38,7 +39,7 @@ impl Server {
         let serve = move |socket, state, acceptor, stopped, slot| {
             serve(socket, state, acceptor, window, stopped, slot)
         };
-        Serving::start(&spec.shell, &spec.bounds, &[b"h2"], serve).map(Self)
+        start(&spec.shell, &spec.bounds, &[b"h2"], serve).map(Self)
     }
 }
 
