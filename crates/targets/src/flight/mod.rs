@@ -27,15 +27,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use crate::hosts::of_stream;
-use crate::reference::Clocks;
+use crate::reference::Observation;
 use crate::systems::System;
-use crate::{
-    planned, Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification, Watched,
-};
-use venturi_base::codec::account::Account;
+use crate::{planned, Identity, LocalFuture, Observed, Session, Tally, Target, Verification};
 use venturi_base::data::Source;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::limit;
@@ -76,9 +71,7 @@ pub struct Flight {
     identity: Identity,
     /// The server whose samples are taken.
     watched: usize,
-    account: Mutex<Option<Account>>,
-    /// Comparisons of the clocks before the start.
-    clocks: Clocks,
+    observation: Observation,
 }
 
 /// Arrow Flight.
@@ -117,8 +110,7 @@ impl Flight {
             plan: None,
             identity: Identity::default(),
             watched: 0,
-            account: Mutex::new(None),
-            clocks: Clocks::default(),
+            observation: Observation::default(),
         })
     }
 
@@ -277,21 +269,8 @@ impl Target for Flight {
         Box::pin(self.compare(tallies))
     }
 
-    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
-        Box::pin(async move {
-            let account = self.account().await?;
-            Ok(account.map(ServerReport::from))
-        })
-    }
-
-    fn watch<'a>(&'a self, interval: Duration) -> LocalFuture<'a, Result<()>> {
-        let (clocks, trial) = (&self.clocks, &self.spec.trial);
-        Box::pin(clocks.begin(self, &self.identity, trial, interval))
-    }
-
-    fn watched<'a>(&'a self) -> LocalFuture<'a, Result<Option<Watched>>> {
-        let (clocks, trial) = (&self.clocks, &self.spec.trial);
-        Box::pin(clocks.end(self, &self.identity, trial))
+    fn observed(&self) -> Option<&dyn Observed> {
+        Some(self)
     }
 
     fn sockets(&self) -> Option<Arc<Sockets>> {

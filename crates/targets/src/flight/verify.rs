@@ -1,10 +1,9 @@
 //! After the clock: what the servers account for, and do the two ends agree.
 
-use futures::future::try_join_all;
-
 use super::servers::Server;
 use super::Flight;
-use crate::{reference, Tally, Verification};
+use crate::reference::{self, Reference};
+use crate::{Tally, Verification};
 use venturi_base::codec::account::Account;
 use venturi_base::error::Result;
 use venturi_base::spec::{Operation, Verify};
@@ -12,7 +11,7 @@ use venturi_base::spec::{Operation, Verify};
 impl Flight {
     /// The servers that streams of the trial speak to, of those in the URL. A single one is
     /// asked in any case.
-    fn spoken_to(&self) -> impl Iterator<Item = &Server> {
+    pub(super) fn spoken_to(&self) -> impl Iterator<Item = &Server> {
         let pieces = self.plan.as_ref().map_or(&[][..], |plan| &plan.pieces);
         let streams = self.spec.streams;
         self.servers
@@ -31,22 +30,7 @@ impl Flight {
             })
     }
 
-    /// The reference servers' account of this trial, of all together; asked for once.
-    pub(super) async fn account(&self) -> Result<Option<Account>> {
-        if !self.identity.reference {
-            return Ok(None);
-        }
-        if let Some(account) = self.account.lock().clone() {
-            return Ok(Some(account));
-        }
-        let accounts = self.spoken_to().map(|server| self.account_of(server));
-        let accounts = try_join_all(accounts).await?;
-        let account = accounts.into_iter().reduce(Account::plus);
-        self.account.lock().clone_from(&account);
-        Ok(account)
-    }
-
-    async fn account_of(&self, server: &Server) -> Result<Account> {
+    pub(super) async fn account_of(&self, server: &Server) -> Result<Account> {
         let link = self.link(server).await?;
         let asking = link.action("venturi.account", self.spec.trial.as_bytes());
         let what = "asking the server for its account of the trial";

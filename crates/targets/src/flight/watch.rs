@@ -1,13 +1,21 @@
-//! How a reference server is asked for its samples.
+//! How a reference server is asked for its side of a trial.
+
+use futures::future::try_join_all;
 
 use super::call::Link;
 use super::reply::says;
 use super::Flight;
-use crate::reference::{Asks, Question};
+use crate::reference::{Observation, Question, Reference};
+use crate::Identity;
+use venturi_base::codec::account::Account;
 use venturi_base::error::{Error, Result};
 
-impl Asks for Flight {
+impl Reference for Flight {
     type Link = Link;
+
+    fn of_trial(&self) -> (&Observation, &Identity, &str) {
+        (&self.observation, &self.identity, &self.spec.trial)
+    }
 
     async fn link(&self, _: Question) -> Result<Link> {
         Flight::link(self, &self.servers[self.watched]).await
@@ -26,6 +34,16 @@ impl Asks for Flight {
         };
         self.within(&self.servers[self.watched].address, question.what(), asking)
             .await
+    }
+
+    /// Of all servers that streams speak to, together.
+    async fn ask_account(&self) -> Result<Option<Account>> {
+        if !self.identity.reference {
+            return Ok(None);
+        }
+        let accounts = self.spoken_to().map(|server| self.account_of(server));
+        let accounts = try_join_all(accounts).await?;
+        Ok(accounts.into_iter().reduce(Account::plus))
     }
 
     fn has_none(question: Question, error: &Error) -> bool {

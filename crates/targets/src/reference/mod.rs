@@ -15,7 +15,8 @@ use venturi_base::meter::readers::network::is_own;
 use venturi_base::net::route::Route;
 use venturi_base::os::machine::Place;
 
-pub use samples::{Asks, Clocks, Question};
+pub(crate) use samples::Reference;
+pub use samples::{Observation, Question};
 
 #[derive(Deserialize)]
 struct Hello {
