@@ -33,6 +33,7 @@ pub mod duckdb;
 pub mod empty;
 pub mod exec;
 pub mod flight;
+pub mod flightsql;
 pub mod hosts;
 pub mod http;
 pub mod known;
@@ -56,7 +57,7 @@ pub mod upsert;
 /// All systems, in the order in which errors name them.
 pub static SYSTEMS: &[&systems::System] = &[
     &flight::SYSTEM,
-    &flight::sql::SYSTEM,
+    &flightsql::SYSTEM,
     &charrow::SYSTEM,
     &mysql::SYSTEM,
     #[cfg(feature = "cassandra")]

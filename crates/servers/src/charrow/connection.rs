@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use super::encode::{self, Making};
 use super::engine::Wanted;
+use super::query::{Deal, Leaving, Seat};
 use super::query::{Query, Shape};
 use super::questions;
 use super::ring::Ring;
-use super::seat::{Deal, Leaving, Seat};
 use super::sessions::Joined;
 use super::wire::{is_late, Patient, Wire, LOOK_UP};
 use super::State;

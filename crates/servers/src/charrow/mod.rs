@@ -13,7 +13,6 @@ mod outside;
 mod query;
 mod questions;
 mod ring;
-mod seat;
 mod sessions;
 mod wire;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::seat::{Block, Deal, Leaving, Seat};
+use venturi_base::codec::charrow::messages::Wrapped;
 use venturi_base::codec::charrow::statistics::{self, Dealt, Statistics};
 use venturi_base::codec::ipc::Compression;
 use venturi_base::error::{Error, Kind, Result};
@@ -401,4 +401,44 @@ impl Query {
 /// An id in a message: it may be long.
 pub fn named(id: &str) -> String {
     format!("{:?}", id.chars().take(80).collect::<String>())
+}
+
+/// A block that is encoded and not dealt yet.
+pub struct Block {
+    pub wrapped: Wrapped,
+    pub rows: u64,
+    pub payload: u64,
+    pub digest: u64,
+}
+
+/// What a partition is told when it asks for more.
+pub enum Deal {
+    Block(Block),
+    /// All blocks have been dealt.
+    End,
+    Failed(Error),
+    /// Nothing for now: look whether the client still lives, and ask again.
+    Nothing,
+}
+
+/// One partition's place in a query.
+#[derive(Debug)]
+pub struct Seat {
+    /// For messages: the client's own number, or the order in which they came.
+    pub name: String,
+    pub index: u64,
+    /// The client said which one it is.
+    pub numbered: bool,
+    pub dealt: Dealt,
+}
+
+/// How a partition ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leaving {
+    /// It has had its end.
+    Served,
+    /// It wants no more, and has said so: what it has not read it drops on purpose.
+    Satisfied,
+    /// It is gone.
+    Lost,
 }

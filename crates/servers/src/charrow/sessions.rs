@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::query::{named, Query, Shape};
-use super::seat::{Leaving, Seat};
+use super::query::{Leaving, Seat};
 use venturi_base::error::{Error, Kind, Result};
 
 /// How long a query is remembered for partitions that come late ...

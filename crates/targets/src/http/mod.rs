@@ -12,8 +12,8 @@ mod server;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::flight::verify::{compared, Planned};
 use crate::reference::{self, Observation, Question, Reference};
+use crate::reference::{compared, Planned};
 use crate::systems::System;
 use crate::{each, Identity, LocalFuture, Observed, Session, Tally, Target, Verification};
 use venturi_base::codec::account::Account;
