@@ -63,7 +63,7 @@ def findings(
 def _remedies(
     series: Series, verdict: Verdict | None, levers: Sequence[ParameterEffect], rerun: Rerun
 ) -> Iterator[Remedy]:
-    """What to try where nothing that was measured opens the place, and along the axis itself."""
+    """What to try if nothing that was measured opens the place, and along the axis itself."""
     axis = series.axis
     if axis in AMOUNT:
         return
@@ -136,7 +136,7 @@ class Tried:
 
     @cached_property
     def _names(self) -> list[str]:
-        """The run's parameters that vary; threads only where streams do not say how many there are."""
+        """The run's parameters that vary; threads only if streams do not set their number."""
         names = varying(self._cells)
         pairs = {(c.parameters.get("streams"), c.parameters.get("threads")) for c in self._cells}
         follow = "streams" in names and len({streams for streams, _ in pairs}) == len(pairs)
@@ -156,7 +156,7 @@ class Tried:
         return [c for c in groups[self._others(cell, name)] if c is not cell]
 
     def settled(self, remedy: Remedy, cell: Cell) -> Remedy | None:
-        """The remedy, for this cell; as a measurement where the run has one that is surely faster; None where
+        """The remedy, for this cell; as a measurement if the run has one that is surely faster; None if
         what was tried failed, or gained nothing."""
         changed = {n: v for n, v in remedy.changes.items() if not (n in _FOLLOWS and v == "streams")}
         if len(changed) != 1 or (name := next(iter(changed))) not in self._names:
@@ -178,7 +178,7 @@ class Tried:
         return None if falls else remedy
 
     def _measured(self, remedy: Remedy, name: str, cell: Cell, ahead: Sequence[Cell]) -> Remedy | None:
-        """The best of these as a remedy; itself where there is none."""
+        """The best of these as a remedy; itself if there is none."""
         if not ahead:
             return remedy
         best = max(ahead, key=lambda c: figure(c).value or 0.0)
@@ -197,7 +197,7 @@ class Tried:
 
 
 def gain(base: Cell, other: Cell) -> Gain | None:
-    """The gain of `other` over `base`; None where either was not measured."""
+    """The gain of `other` over `base`; None if either was not measured."""
     one, two = figure(base), figure(other)
     if not (one.known and two.known) or not one.value or two.value is None or one.unit != two.unit:
         return None
@@ -307,7 +307,7 @@ def _lines(
 
 
 def _gained(rest: Change | None) -> str:
-    """What is beyond where it is flat, at most."""
+    """What more gains beyond the point from which it is flat, at most."""
     if rest is None or rest.value > 0:
         return f"gained {rest} at most"
     return f"lost ({rest})" if rest.high is not None and rest.high < 0 else f"gained nothing ({rest})"
@@ -368,7 +368,7 @@ def change(lever: ParameterEffect, nouns: Nouns) -> str:
 
 
 def _shape(series: Series, nouns: Nouns) -> list[str]:
-    """How throughput goes along the axis, in words; `_lines` says what more gained where it is flat."""
+    """How throughput goes along the axis, in words; `_lines` says what more gained if it is flat."""
     axis, peak, knee, shape, curve = series.axis, series.peak, series.knee, series.shape, series.curve
 
     def spell(value: float) -> str:
@@ -380,7 +380,7 @@ def _shape(series: Series, nouns: Nouns) -> list[str]:
     if knee is peak:
         reached = _moved(series.at(peak), spell, peak)
     if curve is None:
-        return [reached, "no repeat went well at every point, so nothing more can be told"]
+        return [reached, "no repeat went well at every point, so nothing more can be said"]
     words = [curves.linear(curve, spell)] if axis in PARALLEL else []
     place = series.place
     if shape is Shape.FLAT:

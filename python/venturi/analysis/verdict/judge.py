@@ -230,15 +230,15 @@ def _usable(cell: Cell, environment: Mapping[str, Any], end: str) -> int | None:
 def _others(seen: CellEvidence) -> float | None:
     """Share of the client's host that neither the ends nor Venturi's helpers used."""
     client, server = seen.client, seen.server
-    if client.cpu is None or not client.cores or "client.host.busy_share" not in seen.facts:
+    if client.cpu is None or not client.cores or "client.host_busy" not in seen.facts:
         return None
     own = client.cpu + sum(helper.cpu or 0.0 for helper in seen.helpers.values())
     if seen.same_machine is not False and not machine.embedded(seen):
         if server.cpu is None:
             return None
         own += server.cpu
-    total = seen.facts.get("client.host.cores") or client.cores
-    return max(0.0, seen.facts["client.host.busy_share"] - own / total)
+    total = seen.facts.get("client.host_cores") or client.cores
+    return max(0.0, seen.facts["client.host_busy"] - own / total)
 
 
 def _confidence(seen: CellEvidence, place: Diagnosis, agreeing: int) -> tuple[Confidence, list[str]]:

@@ -58,12 +58,12 @@ _STARTS = 10
 _FEWEST = 4096
 """Bytes of a window or a buffer."""
 ONLY_OVER_LINKS = ("link", "cross")
-"""Parameters that mean nothing to a server on another host, which has a path of its own."""
+"""Parameters that mean nothing to a server on another host, which has its own path."""
 _TABLES = (
     *("query", "table", "wire_format", "split", "split_by", "server_settings", "storage", "max_block_size"),
     *("dialect", "statement"),
 )
-"""Options of a get from a database that mean nothing to a server of ours."""
+"""Options of a get from a database that mean nothing to a server of Venturi."""
 CHANGES: dict[Propose, tuple[str, ...]] = {}
 """The parameters that each may change, for docs/verdicts.md."""
 
@@ -124,7 +124,7 @@ def more_streams(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
 
 
 def _streams(seen: CellEvidence, wanted: int, words: str = "") -> Remedy:
-    """So many streams, each with a thread of its own."""
+    """So many streams, each with its thread."""
     threads = seen.cell.parameters.get("threads")
     own = {"threads": "streams"} if threads not in (None, seen.cell.parameters.get("streams")) else {}
     return Remedy("more-streams", f"more {nouns_of(seen.cell).stream}s{words}", {"streams": wanted, **own})
@@ -386,7 +386,7 @@ def server_elsewhere(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
 
 @changing("target", "data")
 def accounting_server(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    """A server that reports its stages, on a host of its own."""
+    """A server that reports its stages, on another host."""
     silent = place.cause != "not-measured" or MissingEvidence.SERVER_STAGES in place.lacks
     if seen.cell.in_rows or is_program(url_of(seen)) or not silent:
         return []
