@@ -1,12 +1,89 @@
-//! `influx://`: line protocol over TCP, and `influx+http://`: the same as requests to write.
+//! What differs from one protocol to the other.
 
-use super::options::{Options, Words};
-use super::place::Place;
-use super::post::Head;
-use super::{Counts, Protocol, Transport};
-use venturi_base::error::Result;
+use super::options::Words;
 
-pub const TCP: Protocol = Protocol {
+/// How bytes get to a system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    Tcp,
+    Udp,
+    Http,
+}
+
+/// Who counts a system's points by metric, besides the reference store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counts {
+    Nobody,
+    Akumuli,
+    /// Whoever says of itself that it can (`counters`).
+    Recognised,
+}
+
+/// What differs from one system to the other.
+#[derive(Debug)]
+pub struct Protocol {
+    /// Of its URLs.
+    pub scheme: &'static str,
+    /// Where it listens as a rule.
+    pub port: u16,
+    /// A URL must name a database.
+    pub databases: bool,
+    /// Where the reference store, and who else, tells what it holds; 0: where it listens.
+    pub http_port: u16,
+    /// Where somebody else may tell it, if the system is where it is as a rule; 0: nowhere.
+    pub counting_port: u16,
+    /// As the record calls it.
+    pub protocol: &'static str,
+    pub transport: Transport,
+    pub dialect: Words,
+    /// How the reference store is asked whether it has everything, and what it answers before
+    /// the number of points.
+    pub flush: &'static str,
+    pub flushed: &'static str,
+    pub counts: Counts,
+}
+
+/// `akumuli://`: RESP over TCP.
+pub const AKUMULI: Protocol = Protocol {
+    scheme: "akumuli",
+    port: 8282,
+    databases: false,
+    http_port: 8181,
+    counting_port: 0,
+    protocol: "resp",
+    transport: Transport::Tcp,
+    dialect: Words::Resp,
+    flush: "+FLUSH\r\n",
+    flushed: "+OK ",
+    counts: Counts::Akumuli,
+};
+
+/// `akumuli+udp://`: the same in datagrams.
+pub const AKUMULI_UDP: Protocol = Protocol {
+    scheme: "akumuli+udp",
+    port: 8383,
+    protocol: "resp-udp",
+    transport: Transport::Udp,
+    ..AKUMULI
+};
+
+/// `opentsdb://`: `put` lines over TCP.
+pub const OPENTSDB: Protocol = Protocol {
+    scheme: "opentsdb",
+    port: 4242,
+    databases: false,
+    http_port: 8181,
+    counting_port: 0,
+    protocol: "opentsdb",
+    transport: Transport::Tcp,
+    dialect: Words::OpenTsdb,
+    flush: "flush\n",
+    flushed: "ok ",
+    counts: Counts::Nobody,
+};
+
+/// `influx://`: line protocol over TCP.
+pub const INFLUX: Protocol = Protocol {
     scheme: "influx",
     port: 9009,
     databases: false,
@@ -20,7 +97,8 @@ pub const TCP: Protocol = Protocol {
     counts: Counts::Recognised,
 };
 
-pub const HTTP: Protocol = Protocol {
+/// `influx+http://`: the same as requests to write.
+pub const INFLUX_HTTP: Protocol = Protocol {
     scheme: "influx+http",
     port: 8086,
     databases: true,
@@ -28,63 +106,5 @@ pub const HTTP: Protocol = Protocol {
     counting_port: 0,
     protocol: "influx-http",
     transport: Transport::Http,
-    ..TCP
+    ..INFLUX
 };
-
-/// What all requests to write to one server have: with a token the second version's path, where
-/// `organisation/bucket` stands for a bucket of an organisation; else the first one's.
-pub fn head(authority: &str, place: &Place, options: &Options) -> Result<Head> {
-    let database = place.database.as_deref().unwrap_or_default();
-    let path = match (&options.token_env, database.split_once('/')) {
-        (_, Some((organisation, bucket))) => format!(
-            "/api/v2/write?org={}&bucket={}&precision=ns",
-            escaped(organisation),
-            escaped(bucket)
-        ),
-        (Some(_), None) => format!("/api/v2/write?bucket={}&precision=ns", escaped(database)),
-        (None, None) => format!("/write?db={}&precision=ns", escaped(database)),
-    };
-    Ok(Head {
-        place: authority.to_owned(),
-        path,
-        authorization: options.authorization()?,
-    })
-}
-
-pub fn escaped(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let escape = |byte| match plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    };
-    text.bytes().map(escape).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths() {
-        let path = |url: &str, token: bool| {
-            let options = Options {
-                token_env: token.then(|| "PATH".to_owned()),
-                ..Options::default()
-            };
-            let place = Place::parse(url, &HTTP).unwrap();
-            head(&place.hosts[0].authority(), &place, &options).unwrap()
-        };
-        let plain = path("influx+http://h/d b", false);
-        assert_eq!(plain.path, "/write?db=d%20b&precision=ns");
-        assert_eq!(
-            (plain.place.as_str(), plain.authorization),
-            ("h:8086", None)
-        );
-        let token = path("influx+http://h:1/d", true);
-        assert_eq!(token.path, "/api/v2/write?bucket=d&precision=ns");
-        assert!(token.authorization.unwrap().starts_with("Token /"));
-        let both = path("influx+http://h/o/b/", false).path;
-        assert_eq!(both, "/api/v2/write?org=o&bucket=b&precision=ns");
-        assert!(Place::parse("influx+http://h", &HTTP).is_err());
-    }
-}
