@@ -10,7 +10,7 @@ from rich.console import Console
 
 from support import synthetic
 from venturi.analysis.results import Results
-from venturi.report.text.terminal import print_results
+from venturi.report.terminal import print_results
 
 ADDRESSES = ("10.77.0.2", "10.77.0.3", "10.77.0.4", "10.77.0.5", "10.77.0.6")
 

@@ -22,7 +22,7 @@ from venturi.analysis.verdict.judge import judge
 from venturi.analysis.verdict.words.findings import spelled
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import nouns_of
-from venturi.report.text.terminal import print_results
+from venturi.report.terminal import print_results
 
 Value = float | tuple[float, float, float]
 UNITS = {"MB/s": 1e6, "Mrows/s": 1e6, "krows/s": 1e3, "Mpoints/s": 1e6, "ms": 1e6, "s": 1e9, "%": 0.01}

@@ -15,7 +15,7 @@ from venturi.analysis.cells.summary import summarise
 from venturi.analysis.search import best
 from venturi.analysis.statistics.gain import effect
 from venturi.measure.tune import Recorded
-from venturi.report.text import best as report
+from venturi.report import best as report
 
 
 def records(

@@ -33,8 +33,8 @@ from venturi.analysis.compare.runs import compare, compare_by
 from venturi.analysis.results import load
 from venturi.analysis.statistics.change_points import change_points
 from venturi.common.errors import ExitCode, VenturiError
+from venturi.report import versions
 from venturi.report.page.page import page
-from venturi.report.text import versions
 from venturi.store.directory import RunDirectory
 
 

@@ -25,8 +25,8 @@ from support.synthetic import cells, make_run
 from venturi.analysis.cells.figures import per_second, throughput
 from venturi.analysis.results import Results, load
 from venturi.common.errors import ExitCode, ScenarioError, StoreError, VenturiError
+from venturi.report import perf_stats
 from venturi.report.page import page as html_page
-from venturi.report.tables import perf_stats
 from venturi.store.directory import RunDirectory
 from venturi.store.importers import files, formats
 from venturi.store.importers.files import import_files, parse_settings

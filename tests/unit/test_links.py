@@ -21,7 +21,7 @@ from venturi.common.units import bit_rate
 from venturi.lab import programs, verified
 from venturi.lab.hosts import Hosts, address
 from venturi.measure.links import Looked
-from venturi.report.text import links as shown
+from venturi.report import links as shown
 
 
 def read(text: str) -> str:

@@ -97,8 +97,8 @@ def test_rates_of_rows_are_predicted_in_rows(tmp_path: Path) -> None:
 
 
 def test_figures_and_lines_of_the_report(measured: Path) -> None:
+    from venturi.report import models as fits
     from venturi.report.draw import matplotlib_figures, plotly_figures
-    from venturi.report.text import models as fits
 
     found = results.load(measured)
     (figure,) = models.figures(found)
@@ -196,7 +196,7 @@ def test_fit_over_links_leaves_each_out(over_links: Path) -> None:
 
 
 def test_the_report_tells_of_links(over_links: Path) -> None:
-    from venturi.report.text import models
+    from venturi.report import models
 
     titles = dict(models.sections(results.load(over_links)))
     assert "get over links, 1 stream" in titles

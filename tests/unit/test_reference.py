@@ -22,10 +22,9 @@ from venturi.analysis.models.fits import AxisFit
 from venturi.analysis.results import Results, load
 from venturi.analysis.statistics import hockney
 from venturi.common.errors import VenturiError
+from venturi.report import markdown, perf_stats, published
 from venturi.report.figures import registry as figures
 from venturi.report.page.page import page
-from venturi.report.tables import perf_stats
-from venturi.report.text import markdown, published
 from venturi.store import reference
 from venturi.store.importers.record import Origin, lines
 

@@ -18,15 +18,14 @@ from venturi.analysis.verdict.causes import Why
 from venturi.analysis.verdict.types import Remedy
 from venturi.analysis.verdict.words.remedies import told
 from venturi.analysis.words.wording import NOUNS
+from venturi.report import machine, markdown
+from venturi.report import tables as table_files
 from venturi.report.draw import matplotlib_figures
 from venturi.report.figures import curves, profiles
 from venturi.report.figures import registry as figures
 from venturi.report.figures.figure import Panel, Series
 from venturi.report.page import markup
 from venturi.report.page import page as html_page
-from venturi.report.tables import machine
-from venturi.report.tables import write as table_files
-from venturi.report.text import markdown
 
 
 def no_samples(line: dict[str, Any]) -> dict[str, Any]:

@@ -21,16 +21,15 @@ from venturi.analysis.cells import efficiency, flows, places
 from venturi.analysis.cells.summary import Cell, summarise
 from venturi.analysis.models import splits
 from venturi.analysis.results import load
+from venturi.report import hosts, machine, markdown
+from venturi.report import places as texts
+from venturi.report import tables as table_files
 from venturi.report.draw import matplotlib_figures
 from venturi.report.figures import flows as pictures
 from venturi.report.figures import registry as figures
 from venturi.report.page import page as html_page
-from venturi.report.tables import machine
-from venturi.report.tables import write as table_files
-from venturi.report.text import hosts, markdown
-from venturi.report.text import places as texts
-from venturi.report.text.several import sections
-from venturi.report.text.terminal import print_cell
+from venturi.report.several import sections
+from venturi.report.terminal import print_cell
 
 LOADERS = [{**p, "loaders": n} for n in (1, 2, 4) for p in cells(("get",), (8,))]
 

@@ -22,9 +22,9 @@ from venturi.analysis.results import load
 from venturi.analysis.verdict import judge, rerun
 from venturi.common.beside import beside
 from venturi.common.errors import VenturiError
+from venturi.report import cell, summary
 from venturi.report.page.packed import LETTERS, Packer
-from venturi.report.text import cell, summary
-from venturi.report.text.terminal import print_results
+from venturi.report.terminal import print_results
 
 
 def shown(run: Path, width: int = 80, terminal: bool = False) -> str:

@@ -31,8 +31,8 @@ from venturi.measure.observer import Slot
 from venturi.measure.outcome import Result, RunResult, exit_code, scenario_of
 from venturi.measure.runner import execute
 from venturi.plan.cell import Cell
-from venturi.report.text import cell as cell_text
-from venturi.report.text import summary
+from venturi.report import cell as cell_text
+from venturi.report import summary
 from venturi.store.directory import RunDirectory
 
 

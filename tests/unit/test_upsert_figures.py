@@ -20,13 +20,12 @@ from venturi.analysis.compare import runs as compare
 from venturi.analysis.models.batch_cost import batch_costs
 from venturi.analysis.results import load
 from venturi.analysis.search import best
+from venturi.report import markdown, seed, summary
+from venturi.report import tables as table_files
 from venturi.report.draw import matplotlib_figures
 from venturi.report.figures import registry as figures
 from venturi.report.figures import tail
 from venturi.report.page import page as html_page
-from venturi.report.tables import seed
-from venturi.report.tables import write as table_files
-from venturi.report.text import markdown, summary
 
 REFUSED = {
     "refused": {"batches": 2, "rows": 1000},

@@ -177,7 +177,7 @@ class Run:
         """One of the tables by name. Raises `VenturiError` for an unknown one."""
         if name not in TABLES:
             raise VenturiError(f"there is no table {name!r}", hint=f"choose one of: {', '.join(TABLES)}")
-        from venturi.report.tables import write as table_files
+        from venturi.report import tables as table_files
 
         return table_files.table(self.results, name)
 
@@ -234,7 +234,7 @@ class Run:
         return html_page.write(self.path, path or self.path / "report.html", reference)
 
     def __repr__(self) -> str:
-        from venturi.report.text import summary
+        from venturi.report import summary
 
         return f"<venturi.Run {self.name}: {'; '.join(summary.headline(self.results))}>"
 

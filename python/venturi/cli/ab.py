@@ -138,7 +138,7 @@ def _compared(made: Path, confidence: float, threshold: float) -> int:
 
     from venturi.analysis.compare.runs import compare_by, worst
     from venturi.analysis.results import load
-    from venturi.report.text import comparison
+    from venturi.report import comparison
 
     # One for HEAD, and one for each further --place.
     found = compare_by(load(str(made)), "place", "base", confidence=confidence, threshold=threshold)

@@ -62,7 +62,7 @@ def best(
     from venturi.cli.parsing import share, time
     from venturi.cli.reading import read
     from venturi.common.say import say
-    from venturi.report.text import best as report
+    from venturi.report import best as report
 
     at_most = share("--within", within)
     bound = None if p99 is None else time("--p99", p99)

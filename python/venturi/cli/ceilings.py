@@ -122,7 +122,7 @@ class _Progress:
 
 def _print(measured: Ceilings, format: forms.TableOrJson, url: str | None) -> None:
     from venturi.measure.hints import start_a_server
-    from venturi.report.text import limits as shown
+    from venturi.report import limits as shown
     from venturi.targets.urls import check_url
 
     found, last = measured.limits, measured.narrowest

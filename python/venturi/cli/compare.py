@@ -120,7 +120,7 @@ def compare(
             out.write_text(text, encoding="utf-8")
         except OSError as error:
             raise StoreError(f"{out}: cannot be written: {error.strerror or error}") from None
-        from venturi.report.text import comparison
+        from venturi.report import comparison
 
         for one in found:
             print(f"{one.run.name} against {one.base.name}: {comparison.summary(one)[0]}")
@@ -160,8 +160,8 @@ def _comparisons(
 
 
 def _text(found: list[Comparison], shape: Format, code: int, wide: bool) -> str:
-    from venturi.report.tables import comparison as comparison_files
-    from venturi.report.text import comparison
+    from venturi.report import comparison
+    from venturi.report import comparison_files as comparison_files
 
     if shape is Format.junit:
         return comparison_files.junit(found)

@@ -177,7 +177,7 @@ def _print(
     from rich.console import Console
 
     from venturi.analysis.models import fit_words
-    from venturi.report.text.wrap import wrap
+    from venturi.report.wrap import wrap
 
     console = Console()
 
@@ -226,7 +226,7 @@ def _print_links(found: Sequence[tuple[str, list[str]]]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from venturi.report.text.wrap import wrap
+    from venturi.report.wrap import wrap
 
     console = Console()
     for title, sentences in found:

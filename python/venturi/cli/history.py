@@ -51,7 +51,7 @@ def history(
     from venturi.analysis.cells.choice import chosen
     from venturi.analysis.compare import history as analysis
     from venturi.cli.parsing import share
-    from venturi.report.text import history as report
+    from venturi.report import history as report
 
     at_least = share("--least", least)
     found = analysis.histories(_runs(directory), metric.value, at_least)

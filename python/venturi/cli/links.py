@@ -118,7 +118,7 @@ def _share(cross: str | None, link: Link) -> float | None:
 
 
 def _print_presets(as_json: bool) -> None:
-    from venturi.report.text import links as shown
+    from venturi.report import links as shown
 
     if as_json:
         print(json.dumps(shown.presets_document(), ensure_ascii=False, indent=2))
@@ -130,7 +130,7 @@ def _print_presets(as_json: bool) -> None:
 def _print(asked: dict[str, Link], repeats: int, as_json: bool, quiet: bool) -> None:
     from venturi.common import signals
     from venturi.measure import links as measure
-    from venturi.report.text import links as shown
+    from venturi.report import links as shown
 
     found: list[Looked] = []
     interrupted = False

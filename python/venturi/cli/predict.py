@@ -109,7 +109,7 @@ def _print(statements: Sequence[str]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from venturi.report.text.wrap import wrap
+    from venturi.report.wrap import wrap
 
     console = Console()
     for number, statement in enumerate(statements):

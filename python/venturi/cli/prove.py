@@ -46,7 +46,7 @@ def prove(
     difference and known answers."""
     from venturi.measure.prove import prove as made
     from venturi.measure.prove.outcome import Outcome, Proof, ProofName, worst
-    from venturi.report.text import proofs as words
+    from venturi.report import proofs as words
     from venturi.targets.urls import check_url
 
     try:

@@ -142,11 +142,11 @@ def _write(
     if format in (Format.csv, Format.parquet):
         return _tables(found, out, format.value)
     if format is Format.markdown:
-        from venturi.report.text import markdown
+        from venturi.report import markdown
 
         path, content = out or home / "report.md", markdown.text(found)
     elif format is Format.seed:
-        from venturi.report.tables import seed
+        from venturi.report import seed
 
         path, content = out or home / "seed.txt", seed.text(found)
     else:
@@ -157,7 +157,7 @@ def _write(
 
 def _perf_stats(found: Results, out: Path | None, columns: int) -> list[Path]:
     """All lines into a file, or a file a number of streams into a directory."""
-    from venturi.report.tables import perf_stats
+    from venturi.report import perf_stats
 
     name = "perf_stats" if columns == 8 else f"perf_stats_{columns}"
     if out is not None and (out.is_dir() or not (out.suffix or out.exists())):
@@ -181,9 +181,9 @@ def _figures(
     cell: str | None,
 ) -> list[Path]:
     """One figure into a file, or all into a directory."""
+    from venturi.report import cell as cells
     from venturi.report.draw import matplotlib_figures
     from venturi.report.figures import registry as figures
-    from venturi.report.text import cell as cells
 
     home = found.directory.path
     chosen_reference = reference or found.default_reference
@@ -217,7 +217,7 @@ def _figures(
 
 def _tables(found: Results, out: Path | None, kind: str) -> list[Path]:
     """All tables into a directory; with a file name, the cells into that file."""
-    from venturi.report.tables import write as table_files
+    from venturi.report import tables as table_files
 
     if out is None or out.suffix != f".{kind}":
         return table_files.write(found, out or found.directory.path / "tables", kind)

@@ -288,7 +288,7 @@ def _make_ready(given: dict[str, Any]) -> None:
     """Imports what the end of the run needs. This takes as long as a server takes to start."""
     if not given["as_json"]:
         from venturi.analysis import results  # noqa: F401
-        from venturi.report.text import terminal  # noqa: F401
+        from venturi.report import terminal  # noqa: F401
     if given["report"] and not given["as_json"]:
         from venturi.report.page import page  # noqa: F401
 
@@ -318,7 +318,7 @@ def _results(out: Path) -> Results:
 def _print_results(results: Results) -> None:
     from rich.console import Console
 
-    from venturi.report.text import terminal
+    from venturi.report import terminal
 
     terminal.print_results(results, Console())
 

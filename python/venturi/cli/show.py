@@ -89,30 +89,30 @@ def show(
     if wanted is not None:
         from rich.console import Console
 
-        from venturi.report.text import cell as cells
-        from venturi.report.text import terminal
+        from venturi.report import cell as cells
+        from venturi.report import terminal
 
         terminal.print_cell(found, cells.find(found, wanted), Console())
         return
     if format is Format.table:
         from rich.console import Console
 
-        from venturi.report.text import terminal
+        from venturi.report import terminal
 
         terminal.print_results(found, Console(), columns.split(",") if columns is not None else ())
     elif format is Format.json:
-        from venturi.report.tables.machine import document
+        from venturi.report.machine import document
 
         print(json.dumps(document(found), ensure_ascii=False, indent=2, default=str))
     elif format is Format.csv:
-        from venturi.report.tables import write as table_files
+        from venturi.report import tables as table_files
 
         sys.stdout.write(table_files.text(table_files.table(found, "cells")))
     elif format is Format.seed:
-        from venturi.report.tables import seed
+        from venturi.report import seed
 
         sys.stdout.write(seed.text(found))
     else:
-        from venturi.report.text import markdown
+        from venturi.report import markdown
 
         sys.stdout.write(markdown.text(found))

@@ -132,7 +132,7 @@ def _replay(run: str, budget: Budget, given: dict[str, Any]) -> None:
     from venturi.cli.reading import read
     from venturi.common.units import percent
     from venturi.measure.tune import Recorded, replay
-    from venturi.report.text import search as report
+    from venturi.report import tune as report
 
     if used := _given(given):
         raise VenturiError(
@@ -161,7 +161,7 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
     from venturi.cli.run import _observer, executed_by
     from venturi.measure import outcome
     from venturi.measure import tune as tuning
-    from venturi.report.text import search as report
+    from venturi.report import tune as report
     from venturi.store.directory import RunDirectory
     from venturi.store.open import find_run
 
@@ -230,7 +230,7 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
 
 
 def _print(tuned: Tuned, given: dict[str, Any], unit: str = "B/s") -> None:
-    from venturi.report.text import search as report
+    from venturi.report import tune as report
 
     if given["as_json"]:
         print(json.dumps(report.document(tuned, unit), ensure_ascii=False, indent=2, default=str))

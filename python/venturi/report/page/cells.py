@@ -12,13 +12,13 @@ from venturi.analysis.cells.summary import Cell, best, by_operation
 from venturi.analysis.proven import unproven
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
+from venturi.report import cell as cells_text
+from venturi.report import reason, summary
 from venturi.report.draw import plotly_stack
 from venturi.report.figures import palette, pipeline, timeline
 from venturi.report.figures.figure import Figure
 from venturi.report.page import hosts
 from venturi.report.page.markup import render
-from venturi.report.text import cell as cells_text
-from venturi.report.text import reason, summary
 
 MOST_ROWS = 200
 """A longer table holds its best rows; the script has the others and keeps only those in sight in the page."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from venturi.analysis.compare.history import Series
 from venturi.analysis.words import labels
 from venturi.common.units import FACTORS, pick_unit
+from venturi.report import history as texts
 from venturi.report.page.markup import render
-from venturi.report.text import history as texts
 
 __all__ = ["page"]
 

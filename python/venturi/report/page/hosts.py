@@ -6,10 +6,10 @@ from markupsafe import Markup
 
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
+from venturi.report import hosts
 from venturi.report.figures import flows
 from venturi.report.figures.flows import BAR, Band
 from venturi.report.page.markup import render
-from venturi.report.text import hosts
 
 MOST_ROWS = 200
 """Rows of a table; of more loaders the slowest and the fastest."""
@@ -20,8 +20,8 @@ MOST_PICTURES = 4
 
 def places(results: Results) -> Markup:
     """Places side by side, and where one amount over more and more streams converges."""
-    from venturi.report.text import places as texts
-    from venturi.report.text import versions
+    from venturi.report import places as texts
+    from venturi.report import versions
 
     found = [versions.section(results), texts.section(results), texts.convergence(results)]
     return render("places", found=found, most_rows=MOST_ROWS)

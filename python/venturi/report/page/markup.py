@@ -11,9 +11,9 @@ from markupsafe import Markup, escape
 
 from venturi.analysis.words import labels
 from venturi.common.units import percent, plural
+from venturi.report import cell, reason
 from venturi.report.figures import palette
 from venturi.report.names import name_of
-from venturi.report.text import cell, reason
 
 
 def render(section: str, **values: Any) -> Markup:

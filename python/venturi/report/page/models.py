@@ -6,8 +6,8 @@ from markupsafe import Markup
 
 from venturi.analysis.cells.limits import limits, raw_tcp_meaning
 from venturi.analysis.results import Results
+from venturi.report import models as fits
 from venturi.report.page.markup import render
-from venturi.report.text import models as fits
 
 MOST_LIMITS = 60
 """Rows of the table of limits that are in sight; the others are folded."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from venturi.analysis.cells.summary import by_operation
 from venturi.analysis.proven import unproven
 from venturi.analysis.results import Results
+from venturi.report import summary
 from venturi.report.page.markup import render
-from venturi.report.text import summary
 
 
 def fragment(results: Results) -> str:

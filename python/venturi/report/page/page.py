@@ -22,6 +22,8 @@ from venturi.analysis.cells.summary import Cell, best, by_operation, speed, vary
 from venturi.analysis.results import Results, load
 from venturi.analysis.words import labels
 from venturi.common.units import pick_unit
+from venturi.report import cell as cell_text
+from venturi.report import method, proofs, published, summary, versions
 from venturi.report.draw import plotly_figures, plotly_traces
 from venturi.report.figures import palette
 from venturi.report.figures import registry as figures
@@ -34,8 +36,6 @@ from venturi.report.page import models as page_models
 from venturi.report.page import reason as page_reason
 from venturi.report.page.markup import render
 from venturi.report.page.packed import Packer
-from venturi.report.text import cell as cell_text
-from venturi.report.text import method, proofs, published, summary, versions
 
 IN_VIEW = ("timeline", "pipeline", "flows")
 """Figures of one cell: the view of one cell draws them for the cell that is chosen, and "Hosts" the flows."""

@@ -6,8 +6,8 @@ from markupsafe import Markup
 
 from venturi.analysis.results import Results
 from venturi.common.units import plural
+from venturi.report import reason, summary
 from venturi.report.page.markup import render
-from venturi.report.text import reason, summary
 
 OPEN_FINDINGS, MOST_FINDINGS = 4, 40
 """Findings in sight, and in the page at all."""

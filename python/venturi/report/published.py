@@ -9,7 +9,7 @@ from venturi.analysis.cells.summary import Cell, by_operation
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
 from venturi.common.units import count, plural
-from venturi.report.text import summary
+from venturi.report import summary
 from venturi.store import reference as published
 
 

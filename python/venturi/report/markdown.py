@@ -7,9 +7,9 @@ from venturi.analysis.proven import unproven
 from venturi.analysis.results import Results
 from venturi.analysis.verdict.types import Remedy
 from venturi.analysis.words import labels
-from venturi.report.text import method, proofs, published, reason, several, summary, versions
-from venturi.report.text import models as fits
-from venturi.report.text.pipes import escape, table
+from venturi.report import method, proofs, published, reason, several, summary, versions
+from venturi.report import models as fits
+from venturi.report.pipes import escape, table
 
 
 def text(results: Results) -> str:

@@ -9,7 +9,7 @@ from venturi.analysis.cells.summary import varying
 from venturi.analysis.compare.history import Change, Series
 from venturi.analysis.words import labels
 from venturi.common.units import MISSING, pick_unit, plural
-from venturi.report.text.wrap import wrap
+from venturi.report.wrap import wrap
 
 if TYPE_CHECKING:
     from rich.console import Console

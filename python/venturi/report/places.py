@@ -9,11 +9,11 @@ from venturi.analysis.results import Results
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import listed
 from venturi.common.units import MISSING, count, percent, pick_unit, plural
+from venturi.report import summary
 from venturi.report.figures.convergence import convergence_name
 from venturi.report.names import setting
-from venturi.report.text import summary
-from venturi.report.text.sections import Section, Table, numbers, settings
-from venturi.report.text.summary import Column
+from venturi.report.sections import Section, Table, numbers, settings
+from venturi.report.summary import Column
 
 __all__ = ["convergence", "section"]
 

@@ -13,7 +13,7 @@ from venturi.analysis.cells.summary import Cell
 from venturi.analysis.compare.runs import Comparison, Row
 from venturi.analysis.words import labels
 from venturi.common.units import Quantity, percent
-from venturi.report.text import comparison
+from venturi.report import comparison
 
 # What XML 1.0 cannot hold, even escaped; a surrogate would not even encode.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -14,8 +14,8 @@ from venturi.analysis.words import curves, labels
 from venturi.analysis.words.wording import NOUNS, Nouns, nouns_of
 from venturi.common.suffixes import format_duration
 from venturi.common.units import MISSING, count, p_value, percent, pick_unit
-from venturi.report.text import summary
-from venturi.report.text.pipes import escape, table
+from venturi.report import summary
+from venturi.report.pipes import escape, table
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -14,11 +14,10 @@ from venturi.analysis.cells.summary import Cell, best, by_operation
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
 from venturi.common.units import FACTORS, MISSING, Quantity, percent, pick_unit
-from venturi.report import names
+from venturi.report import names, summary
 from venturi.report.names import setting
-from venturi.report.text import summary
-from venturi.report.text.sections import Section, Table, numbers, settings
-from venturi.report.text.summary import Column
+from venturi.report.sections import Section, Table, numbers, settings
+from venturi.report.summary import Column
 
 __all__ = ["MOST", "chosen", "columns", "efficiency", "evenness", "few", "loaders", "marks"]
 

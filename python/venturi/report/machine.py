@@ -10,7 +10,7 @@ from venturi.analysis.cells import cell_table
 from venturi.analysis.proven import proof, unproven
 from venturi.analysis.results import Results
 from venturi.analysis.verdict.types import Finding, Verdict
-from venturi.report.tables import hosts as hosts_tables
+from venturi.report import host_tables as hosts_tables
 
 
 def document(results: Results) -> dict[str, Any]:

@@ -11,13 +11,13 @@ from venturi.analysis.cells.summary import Cell, by_operation
 from venturi.analysis.proven import unproven
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
-from venturi.report.text import hosts, proofs, published, reason, several, summary, versions
-from venturi.report.text import models as fits
-from venturi.report.text.cell import example
+from venturi.report import hosts, proofs, published, reason, several, summary, versions
+from venturi.report import models as fits
+from venturi.report.cell import example
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-from venturi.report.text.wrap import wrap
+from venturi.report.wrap import wrap
 
 GAP = 2
 """Spaces between columns."""
@@ -123,7 +123,7 @@ def print_cell(results: Results, cell: Cell, console: Console) -> None:
     """One cell on one screen."""
     from rich.text import Text
 
-    from venturi.report.text import cell as cells
+    from venturi.report import cell as cells
 
     for style, line in cells.lines(results, cell, console.width):
         console.print(Text(line, style=style), no_wrap=True, crop=False)

@@ -8,9 +8,9 @@ from venturi.analysis.compare.runs import Comparison, Side, compare_by
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
 from venturi.common.errors import VenturiError
-from venturi.report.text import comparison
-from venturi.report.text.sections import Section, Table
-from venturi.report.text.summary import Column
+from venturi.report import comparison
+from venturi.report.sections import Section, Table
+from venturi.report.summary import Column
 from venturi.targets.system import scheme_of
 
 __all__ = ["headline", "section"]

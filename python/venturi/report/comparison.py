@@ -11,7 +11,7 @@ from venturi.analysis.compare.runs import Comparison, Row
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import nouns_of
 from venturi.common.units import FACTORS, MISSING, Quantity, percent, pick_unit, plural
-from venturi.report.text.pipes import escape, table
+from venturi.report.pipes import escape, table
 
 if TYPE_CHECKING:
     from rich.console import Console

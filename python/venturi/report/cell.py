@@ -19,10 +19,10 @@ from venturi.analysis.words import labels
 from venturi.common.errors import VenturiError
 from venturi.common.hdr import batches_for
 from venturi.common.units import Quantity, count, percent, pick_unit
+from venturi.report import hosts, reason, summary
 from venturi.report.figures import pipeline
 from venturi.report.marks import marked
 from venturi.report.names import name_of
-from venturi.report.text import hosts, reason, summary
 
 BEST = "best"
 
@@ -343,7 +343,7 @@ def evidence_text(item: Evidence) -> str:
 
 def lines(results: Results, cell: Cell, width: int) -> list[tuple[str, str]]:
     """Style and text of each line, for a terminal of this width: one screen."""
-    from venturi.report.text.wrap import wrap
+    from venturi.report.wrap import wrap
 
     found = explain(results, cell)
     out: list[tuple[str, str]] = []

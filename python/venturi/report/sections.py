@@ -9,7 +9,7 @@ from typing import Any
 
 from venturi.analysis.words import labels
 from venturi.common.units import Quantity, pick_unit
-from venturi.report.text.summary import Column
+from venturi.report.summary import Column
 
 __all__ = ["Section", "Table", "numbers", "settings"]
 

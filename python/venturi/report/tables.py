@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from venturi.analysis.cells import cell_table
 from venturi.analysis.proven import proof, unproven
 from venturi.analysis.results import Results
-from venturi.report.tables import hosts as hosts_tables
+from venturi.report import host_tables as hosts_tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
