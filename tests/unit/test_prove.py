@@ -28,6 +28,7 @@ from venturi.measure.prove.framing import FRAMINGS
 from venturi.measure.prove.outcome import CheckKind, Checks, Outcome, Proof, ProofName, worst
 from venturi.measure.prove.relay import Fault, Plan, Relay, _flipped
 from venturi.report import machine, markdown, proofs, tables
+from venturi.report import run as runs
 from venturi.report.page import page
 
 Record = dict[str, Any]
@@ -266,7 +267,7 @@ def test_a_failure_stops_the_run_or_marks_it(tmp_path: Path, monkeypatch: pytest
     document = machine.document(found)
     assert [cell["proven"] for cell in document["cells"]] == [False]
     assert document["proof"]["failed"] == ["lies"]
-    text = markdown.text(found)
+    text = markdown.text(runs.document(found))
     assert "| no |" in text and "(unproven)" in text and "(unproven)" in page.page(found)
     assert "(unproven)" in went_on.stdout and "UNPROVEN" in command("show", str(out)).stdout
     assert "(unproven)" in command("show", str(out), "--cell", "best").stdout

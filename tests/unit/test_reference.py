@@ -22,7 +22,8 @@ from venturi.analysis.models.fits import AxisFit
 from venturi.analysis.results import Results, load
 from venturi.analysis.statistics import hockney
 from venturi.common.errors import VenturiError
-from venturi.report import markdown, perf_stats, published
+from venturi.report import markdown, perf_stats, reason
+from venturi.report import run as runs
 from venturi.report.figures import registry as figures
 from venturi.report.page.page import page
 from venturi.store import reference
@@ -78,20 +79,22 @@ def _run(tmp_path: Path, says: bool) -> Path:
 
 def test_a_scenario_that_reproduces_a_publication_is_set_beside_it(tmp_path: Path) -> None:
     results = load(_run(tmp_path, says=True))
-    (one,) = published.beside(results)
-    assert one.label == "get, MacBook Pro 2018" and "below 5 streams" in one.said
-    best, title, *_ = one.here
+    (section,) = reason.published(results)
+    said, here = section.blocks
+    assert section.title == "Published: get, MacBook Pro 2018" and "below 5 streams" in said.items[0]
+    best, title, *_ = here.blocks[0].items
     assert best.startswith("best ") and "with 4 streams" in best
     assert title == next(f.title for f in results.findings if f.axis == "streams")
-    assert one.said in page(results) and f"## Published: {one.label}" in markdown.text(results)
+    text = markdown.text(runs.document(results))
+    assert said.items[0] in page(results) and f"## {section.title}" in text
 
 
 def test_others_only_where_it_is_asked_for(tmp_path: Path) -> None:
     results = load(_run(tmp_path, says=False))
-    assert published.beside(results) == []
-    assert [one.label for one in published.beside(results, "macbook")] == ["get, MacBook Pro 2018"]
+    assert reason.published(results) == []
+    assert [one.title for one in reason.published(results, "macbook")] == ["Published: get, MacBook Pro 2018"]
     # Upserts alone were published there.
-    assert published.beside(results, "upsert") == []
+    assert reason.published(results, "upsert") == []
 
 
 # ---- the seeds' own lines: numbers as a C++ ostream prints them, and the round trip
@@ -239,7 +242,7 @@ def test_every_set_is_a_run_that_says_where_it_is_from(name: str) -> None:
     assert not {"no-ceiling", "unverified"} & {a.kind for a in results.advice}
     assert sum(a.kind == "imported" for a in results.advice) == 1
     # Every set has a sentence.
-    assert all(one.said or published._figures(one) for one in reference.sets(name))
+    assert all(one.said or reason._figures(one) for one in reference.sets(name))
 
 
 def test_unknown_name() -> None:

@@ -19,6 +19,7 @@ from venturi.analysis.verdict.types import Remedy
 from venturi.analysis.verdict.words.remedies import told
 from venturi.analysis.words.wording import NOUNS
 from venturi.report import machine, markdown
+from venturi.report import run as runs
 from venturi.report import tables as table_files
 from venturi.report.draw import matplotlib_figures
 from venturi.report.figures import curves, profiles
@@ -68,7 +69,7 @@ def test_page(run: Path, tmp_path: Path) -> None:
 
 
 def test_markdown(run: Path) -> None:
-    text = markdown.text(load(run))
+    text = markdown.text(runs.document(load(run)))
     assert text.startswith("# Venturi: ")
     assert "<script>" not in text
     for line in text.splitlines():

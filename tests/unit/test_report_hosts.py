@@ -3,7 +3,6 @@ words, and where there are none."""
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 from collections.abc import Callable
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from support.golden import kept
 from support.hosts_records import both_places, placed, record, shown, spread
@@ -21,15 +19,15 @@ from venturi.analysis.cells import efficiency, flows, places
 from venturi.analysis.cells.summary import Cell, summarise
 from venturi.analysis.models import splits
 from venturi.analysis.results import load
-from venturi.report import hosts, machine, markdown
+from venturi.report import hosts, machine, markdown, terminal
 from venturi.report import places as texts
+from venturi.report import run as runs
 from venturi.report import tables as table_files
+from venturi.report.cell import document as cell_document
 from venturi.report.draw import matplotlib_figures
 from venturi.report.figures import flows as pictures
 from venturi.report.figures import registry as figures
 from venturi.report.page import page as html_page
-from venturi.report.several import sections
-from venturi.report.terminal import print_cell
 
 LOADERS = [{**p, "loaders": n} for n in (1, 2, 4) for p in cells(("get",), (8,))]
 
@@ -170,7 +168,7 @@ def test_of_many_ends_the_smallest_stand_as_one(tmp_path: Path) -> None:
 
 def test_nothing_is_new_with_one_host_one_place_and_no_link(tmp_path: Path) -> None:
     results = load(make_run(tmp_path / "run", cells(streams=(1, 2, 4)), repeats=2))
-    assert sections(results) == []
+    assert runs.sections(results) == []
     assert results.convergences == results.link_fits == []
     page = html_page.page(results)
     for text in ('id="places"', 'id="hosts"', 'class="sankey"', '"loaders":'):
@@ -191,11 +189,9 @@ def test_no_line_is_longer_than_the_terminal(several: Path, placed_run: Path, wi
 def test_the_words(several: Path) -> None:
     """The screen of the run, and that of a cell."""
     results = load(several)
-    out = io.StringIO()
     cell = next(c for c in results.cells if c.parameters["loaders"] == 4)
-    print_cell(results, cell, Console(file=out, width=100, color_system=None))
-    own = "\n".join(line.rstrip() for line in out.getvalue().splitlines())
-    kept("show-hosts", f"{shown(results, 100)}\n{'-' * 80}\n{own}\n")
+    own = terminal.text(cell_document(results, cell, 100), 100)
+    kept("show-hosts", f"{shown(results, 100)}\n{'-' * 80}\n{own}")
 
 
 def test_page(several: Path, placed_run: Path) -> None:
@@ -208,12 +204,12 @@ def test_page(several: Path, placed_run: Path) -> None:
     assert '"loaders": {"heads": ' in json.dumps(unpacked(page)["documents"])
     body = html_page.page(load(placed_run)).split("<script")[0]
     assert 'id="places"' in body and 'id="hosts"' not in body
-    assert "Get: remote does " in body
+    assert "get: remote does " in body
 
 
 def test_markdown_and_files(several: Path, tmp_path: Path) -> None:
     results = load(several)
-    text = markdown.text(results)
+    text = markdown.text(runs.document(results))
     for part in ("## Efficiency over hosts", "## Loaders", "| loader-2 ! | 10.77.0.3 |"):
         assert part in text
     written = {path.stem: path for path in table_files.write(results, tmp_path / "tables", "csv")}

@@ -21,6 +21,7 @@ from venturi.analysis.models.batch_cost import batch_costs
 from venturi.analysis.results import load
 from venturi.analysis.search import best
 from venturi.report import markdown, seed, summary
+from venturi.report import run as runs
 from venturi.report import tables as table_files
 from venturi.report.draw import matplotlib_figures
 from venturi.report.figures import registry as figures
@@ -132,7 +133,7 @@ def test_csv_and_json_have_rows_in_columns_of_their_own(tmp_path: Path) -> None:
     assert float(row["stored_bytes_per_row"]) == 120.0
     found = json.loads(venturi("show", tmp_path / "run", "--format", "json").stdout)
     assert found["cells"][0]["rows_total"] == float(row["rows_total"])
-    text = markdown.text(results)
+    text = markdown.text(runs.document(results))
     assert "per client CPU" in text and "rows in total" in text and "p99.9" in text
 
 

@@ -234,14 +234,14 @@ class Run:
         return html_page.write(self.path, path or self.path / "report.html", reference)
 
     def __repr__(self) -> str:
-        from venturi.report import summary
+        from venturi.report import run
 
-        return f"<venturi.Run {self.name}: {'; '.join(summary.headline(self.results))}>"
+        return f"<venturi.Run {self.name}: {'; '.join(run.headline(self.results))}>"
 
     def _repr_html_(self) -> str:
-        from venturi.report.page import notebook
+        from venturi.report.page import page as html_page
 
-        return notebook.fragment(self.results)
+        return html_page.fragment(self.results)
 
 
 def open(path: str | os.PathLike[str] = "last") -> Run:

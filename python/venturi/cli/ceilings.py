@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from venturi.cli import flags as f
-from venturi.cli import forms
+from venturi.cli import options
 from venturi.common.errors import ExitCode
 from venturi.common.say import say
 from venturi.targets.parameters import CREDENTIALS
@@ -30,7 +28,7 @@ Examples:
 
 
 @app.command(epilog=EPILOG)
-@f.settings("columns", "values", *CREDENTIALS)
+@options.settings("columns", "values", *CREDENTIALS)
 def ceilings(
     url: Annotated[
         str | None,
@@ -75,11 +73,11 @@ def ceilings(
         ),
     ] = None,
     format: Annotated[
-        forms.TableOrJson,
+        options.TableOrJson,
         typer.Option("--format", help="table for people; json: limits and single repeats, base units."),
-    ] = forms.TableOrJson.table,
+    ] = options.TableOrJson.table,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    executor: forms.Executor = "core",
+    executor: options.Executor = "core",
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -120,19 +118,18 @@ class _Progress:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _print(measured: Ceilings, format: forms.TableOrJson, url: str | None) -> None:
+def _print(measured: Ceilings, format: options.TableOrJson, url: str | None) -> None:
     from venturi.measure.hints import start_a_server
     from venturi.report import limits as shown
     from venturi.targets.urls import check_url
 
     found, last = measured.limits, measured.narrowest
-    if format is forms.TableOrJson.json:
-        document = shown.document(found, last, measured.packings, measured.lines, measured.interrupted)
-        print(json.dumps(document, ensure_ascii=False, indent=2))
+    if format is options.TableOrJson.json:
+        options.print_json(
+            shown.machine(found, last, measured.packings, measured.lines, measured.interrupted)
+        )
     else:
-        from rich.console import Console
-
-        shown.print_table(found, last, measured.packings, Console())
+        options.print_document(shown.document(found, last, measured.packings))
     if measured.interrupted:
         say("warning", "interrupted; these are the limits measured until then" if found else "interrupted")
     for limit in found:

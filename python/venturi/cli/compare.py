@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from venturi.cli import forms
-from venturi.cli.parsing import share
+from venturi.cli import options
 from venturi.common.errors import StoreError, VenturiError
 
 if TYPE_CHECKING:
@@ -80,8 +79,8 @@ def compare(
             "--metric", help="What to compare; rows/s stand in for throughput where no bytes are known."
         ),
     ] = MetricName.throughput,
-    threshold: forms.Threshold = "3%",
-    confidence: forms.Confidence = "95%",
+    threshold: options.Threshold = "3%",
+    confidence: options.Confidence = "95%",
     force: Annotated[
         bool,
         typer.Option(
@@ -107,8 +106,8 @@ def compare(
     """Compare runs cell by cell: ratios with intervals, tests, and an exit code for CI."""
     from venturi.analysis.compare.runs import worst
 
-    at_most = share("--threshold", threshold)
-    level = share("--confidence", confidence, 0.5)
+    at_most = options.share("--threshold", threshold)
+    level = options.share("--confidence", confidence, 0.5)
     shape = format or (SUFFIXES.get(out.suffix, Format.table) if out else Format.table)
     found = _comparisons(runs, by, metric.value, level, at_most, force)
     code = worst(found)
@@ -133,22 +132,21 @@ def _comparisons(
     runs: list[str], by: str | None, metric: str, confidence: float, threshold: float, force: bool
 ) -> list[Comparison]:
     from venturi.analysis.compare import runs as comparing
-    from venturi.cli.reading import read
 
     if by is not None:
         if len(runs) > 1:
             raise VenturiError("--by compares within one run", hint=f"venturi compare {runs[0]} --by {by}")
         name, _, value = by.partition("=")
-        return comparing.compare_by(read(runs[0]), name, value or None, metric, confidence, threshold)
+        return comparing.compare_by(options.read(runs[0]), name, value or None, metric, confidence, threshold)
     if len(runs) < 2:
         raise VenturiError(
             "a comparison needs two runs: BASE and RUN",
             hint="venturi compare BASE RUN, or within one run: --by PARAMETER",
         )
-    base = read(runs[0])
+    base = options.read(runs[0])
     out = []
     for run in runs[1:]:
-        other = read(run)
+        other = options.read(run)
         paths = [str(r.directory.path) for r in (base, other)]
         if paths[0] == paths[1] or (all(map(os.path.exists, paths)) and os.path.samefile(*paths)):
             raise VenturiError(
@@ -160,7 +158,7 @@ def _comparisons(
 
 
 def _text(found: list[Comparison], shape: Format, code: int, wide: bool) -> str:
-    from venturi.report import comparison
+    from venturi.report import comparison, markdown, terminal
     from venturi.report import comparison_files as comparison_files
 
     if shape is Format.junit:
@@ -169,7 +167,7 @@ def _text(found: list[Comparison], shape: Format, code: int, wide: bool) -> str:
         document = comparison_files.document(found, code)
         return json.dumps(document, ensure_ascii=False, indent=2, default=str) + "\n"
     if shape is Format.markdown:
-        return "\n".join(comparison.markdown(one) for one in found)
+        return "\n".join(markdown.text(comparison.pull_request(one), level=3) for one in found)
     import io
 
     from rich.console import Console
@@ -187,5 +185,5 @@ def _text(found: list[Comparison], shape: Format, code: int, wide: bool) -> str:
     for i, one in enumerate(found):
         if i:
             console.print()
-        comparison.print_comparison(one, console)
+        terminal.write(comparison.document(one), console)
     return "\n".join(line.rstrip() for line in drawn.getvalue().splitlines()) + "\n"

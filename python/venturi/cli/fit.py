@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from venturi.cli import forms
+from venturi.cli import options
 from venturi.common.errors import VenturiError
 
 if TYPE_CHECKING:
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from venturi.analysis.cells.summary import Cell
     from venturi.analysis.models.batch_cost import BatchCost
     from venturi.analysis.models.fits import Fits
+    from venturi.report.document import Block
 
 app = typer.Typer(rich_markup_mode=None)
 MOST_SHOWN = 6
@@ -33,7 +33,7 @@ Examples:
 
 @app.command(epilog=EPILOG)
 def fit(
-    run: forms.AnyRun = "last",
+    run: options.AnyRun = "last",
     over: Annotated[
         str | None,
         typer.Option(
@@ -43,7 +43,7 @@ def fit(
             show_default=False,
         ),
     ] = None,
-    where: forms.Where = None,
+    where: options.Where = None,
     hold_out: Annotated[
         str | None,
         typer.Option(
@@ -54,8 +54,8 @@ def fit(
         ),
     ] = None,
     format: Annotated[
-        forms.TableOrJson, typer.Option("--format", help="table for people, json in base units.")
-    ] = forms.TableOrJson.table,
+        options.TableOrJson, typer.Option("--format", help="table for people, json in base units.")
+    ] = options.TableOrJson.table,
     all: Annotated[bool, typer.Option("--all", help="Every fit, not only the most telling ones.")] = False,
 ) -> None:
     """Fit time over size (Hockney) and scaling laws over streams; say where more stops paying."""
@@ -63,9 +63,9 @@ def fit(
     from venturi.analysis.models import fits, over_links
     from venturi.analysis.models.batch_cost import AXIS, batch_costs
     from venturi.cli import fit_links
-    from venturi.cli.reading import read
+    from venturi.report.document import Document
 
-    found = read(run)
+    found = options.read(run)
     cells = chosen(found.cells, where, run) if where else found.cells
     if over is not None and not any(over in m.parameters for m in cells):
         known = sorted({n for m in cells for n in m.parameters})
@@ -73,10 +73,10 @@ def fit(
     if over == over_links.AXIS:
         made_links = over_links.build(cells)
         wanted = fit_links.held_links(cells, hold_out)
-        if format is forms.TableOrJson.json:
-            print(json.dumps({"links": fit_links.document(made_links, wanted)}, ensure_ascii=False, indent=2))
+        if format is options.TableOrJson.json:
+            options.print_json({"links": fit_links.document(made_links, wanted)})
         else:
-            _print_links(fit_links.lines(made_links, wanted))
+            options.print_document(Document("Fits", _links(fit_links.lines(made_links, wanted))))
         return
     held = _numbers(hold_out) if hold_out is not None else []
     if held and over is None:
@@ -87,19 +87,15 @@ def fit(
     made = fits.build(kept, over) if over is not None or where or held else found.fits
     costs = batch_costs(kept) if over in (None, AXIS) else []
     of_links = over_links.build(kept) if over is None else []
-    if format is forms.TableOrJson.json:
+    if format is options.TableOrJson.json:
         found_costs: dict[str, Any] = {"batch_cost": [_cost(one) for one in costs]}
         if of_links:
             found_costs["links"] = fit_links.document(of_links, ())
-        print(
-            json.dumps(
-                document(made, _held_out(made, cells, over, held)) | found_costs, ensure_ascii=False, indent=2
-            )
-        )
+        options.print_json(document(made, _held_out(made, cells, over, held)) | found_costs)
         return
-    if made or made.notes or not of_links:
-        _print(made, _held_out(made, cells, over, held), all, costs)
-    _print_links(fit_links.lines(of_links, ()))
+    own = made or made.notes or not of_links
+    blocks = _sections(made, _held_out(made, cells, over, held), all, costs) if own else []
+    options.print_document(Document("Fits", [*blocks, *_links(fit_links.lines(of_links, ()))]))
 
 
 def _numbers(text: str) -> list[float]:
@@ -171,69 +167,50 @@ def _cost(one: BatchCost) -> dict[str, Any]:
     return entry
 
 
-def _print(
+def _sections(
     made: Fits, held_out: Sequence[dict[str, Any]], every: bool, costs: Sequence[BatchCost] = ()
-) -> None:
-    from rich.console import Console
-
+) -> list[Block]:
     from venturi.analysis.models import fit_words
-    from venturi.report.wrap import wrap
+    from venturi.report.document import Bullets, Section, Text
 
-    console = Console()
-
-    def say(text: str, style: str = "", indent: int = 0) -> None:
-        from rich.text import Text
-
-        for i, line in enumerate(wrap(text, console.width - indent - 2)):
-            console.print(Text(" " * (indent + (2 if i and indent else 0)) + line, style=style))
-
+    out: list[Block] = []
     if not made and not made.notes:
-        say("nothing to fit: no parameter was varied, or no trial succeeded")
+        out.append(Text("nothing to fit: no parameter was varied, or no trial succeeded"))
     shown = {(s.operation, s.axis) for s in made.main}
     refused = [s for s in made.scalings if (s.operation, s.axis) not in shown][:MOST_SHOWN]
     scalings = made.scalings if every else [*made.main, *refused]
     for one in scalings:
-        say(fit_words.head(one), "bold")
-        for text in fit_words.axis_sentences(one):
-            say(text, indent=2)
+        texts = list(fit_words.axis_sentences(one))
         for row in held_out:
             if row["fit"] == fit_words.head(one):
-                where = "inside" if row["inside"] else "outside"
-                say(f"{row['text']}, {where} the interval", indent=2)
-    if made.sizes:
-        say(fit_words.SIZES, "bold")
-    for size in made.sizes if every else made.sizes[: 2 * MOST_SHOWN]:
-        say(f"{fit_words.head(size)}: {fit_words.size_sentence(size)}", indent=2)
-    if costs:
-        say(fit_words.COSTS, "bold")
-    for cost in costs if every else costs[:MOST_SHOWN]:
-        where = f"{fit_words.setting(cost.where)}: " if cost.where else ""
-        say(f"{cost.operation}{', ' + where if where else ': '}{cost.sentence}", indent=2)
-    for effect in made.effects:
-        idle_above = effect.above is not None and not effect.above.significant
-        if effect.parameter not in {s.axis for s in made.scalings} or idle_above:
-            say(fit_words.effect_sentence(effect))
-    for note in made.notes:
-        say(note, "dim")
-    hidden = len(made.scalings) - len(scalings)
-    hidden += 0 if every else max(0, len(made.sizes) - 2 * MOST_SHOWN)
-    hidden += 0 if every else max(0, len(costs) - MOST_SHOWN)
-    if hidden:
-        say(f"{hidden} more fits; --all has them", "dim")
+                texts.append(f"{row['text']}, {'inside' if row['inside'] else 'outside'} the interval")
+        out.append(Section(fit_words.head(one), [Bullets(texts, "")], "strong"))
+    sizes = made.sizes if every else made.sizes[: 2 * MOST_SHOWN]
+    if sizes:
+        texts = [f"{fit_words.head(size)}: {fit_words.size_sentence(size)}" for size in sizes]
+        out.append(Section(fit_words.SIZES, [Bullets(texts, "")], "strong"))
+    shown_costs = costs if every else costs[:MOST_SHOWN]
+    if shown_costs:
+        texts = [
+            f"{one.operation}{', ' + fit_words.setting(one.where) if one.where else ''}: {one.sentence}"
+            for one in shown_costs
+        ]
+        out.append(Section(fit_words.COSTS, [Bullets(texts, "")], "strong"))
+    axes = {s.axis for s in made.scalings}
+    out += [
+        Text(fit_words.effect_sentence(effect))
+        for effect in made.effects
+        if effect.parameter not in axes or (effect.above is not None and not effect.above.significant)
+    ]
+    out += [Text(note, "quiet") for note in made.notes]
+    hidden = len(made.scalings) - len(scalings) + len(made.sizes) - len(sizes) + len(costs) - len(shown_costs)
+    return [*out, *([Text(f"{hidden} more fits; --all has them", "quiet")] if hidden else ())]
 
 
-def _print_links(found: Sequence[tuple[str, list[str]]]) -> None:
-    from rich.console import Console
-    from rich.text import Text
+def _links(found: Sequence[tuple[str, list[str]]]) -> list[Block]:
+    from venturi.report.document import Bullets, Section
 
-    from venturi.report.wrap import wrap
-
-    console = Console()
-    for title, sentences in found:
-        console.print(Text(title, style="bold"))
-        for sentence in sentences:
-            for i, line in enumerate(wrap(sentence, console.width - 4)):
-                console.print(Text(" " * (4 if i else 2) + line))
+    return [Section(title, [Bullets(sentences, "")], "strong") for title, sentences in found]
 
 
 def document(made: Fits, held_out: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:

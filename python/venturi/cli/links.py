@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from venturi.cli import options
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.say import say
 
@@ -110,21 +110,19 @@ def _share(cross: str | None, link: Link) -> float | None:
     """In percent."""
     if cross is None:
         return None
-    from venturi.cli.parsing import share
 
     if link.rate is None:
         raise VenturiError(f"--cross is a share of a rate, and {link.text!r} has none")
-    return 100 * share("--cross", cross)
+    return 100 * options.share("--cross", cross)
 
 
 def _print_presets(as_json: bool) -> None:
     from venturi.report import links as shown
 
     if as_json:
-        print(json.dumps(shown.presets_document(), ensure_ascii=False, indent=2))
-        return
-    for line in shown.presets():
-        print(line)
+        options.print_json(shown.presets_machine())
+    else:
+        print("\n".join(shown.presets()))
 
 
 def _print(asked: dict[str, Link], repeats: int, as_json: bool, quiet: bool) -> None:
@@ -140,11 +138,11 @@ def _print(asked: dict[str, Link], repeats: int, as_json: bool, quiet: bool) -> 
             for one in measure.survey(asked, repeats, progress):
                 found.append(one)
                 if not as_json:
-                    print("\n".join(shown.lines(one)), flush=True)
+                    options.print_document(shown.document(one))
     except KeyboardInterrupt:
         interrupted = True
     if as_json:
-        print(json.dumps(shown.document(found), ensure_ascii=False, indent=2))
+        options.print_json(shown.machine(found))
     if interrupted:
         say("warning", f"interrupted; looked at {len(found)} of {len(asked)}")
         raise typer.Exit(int(ExitCode.INTERRUPTED))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from venturi.cli import forms
+from venturi.cli import options
 from venturi.common.collector import kept, without_collector
 from venturi.common.errors import StoreError, VenturiError
 
@@ -50,7 +50,7 @@ class Format(str, enum.Enum):
 
 @app.command(epilog=EPILOG)
 def report(
-    run: forms.NewestRun = "last",
+    run: options.NewestRun = "last",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -142,9 +142,9 @@ def _write(
     if format in (Format.csv, Format.parquet):
         return _tables(found, out, format.value)
     if format is Format.markdown:
-        from venturi.report import markdown
+        from venturi.report import markdown, run
 
-        path, content = out or home / "report.md", markdown.text(found)
+        path, content = out or home / "report.md", markdown.text(run.document(found))
     elif format is Format.seed:
         from venturi.report import seed
 
@@ -181,14 +181,14 @@ def _figures(
     cell: str | None,
 ) -> list[Path]:
     """One figure into a file, or all into a directory."""
-    from venturi.report import cell as cells
+    from venturi.analysis.selection import find
     from venturi.report.draw import matplotlib_figures
     from venturi.report.figures import registry as figures
 
     home = found.directory.path
     chosen_reference = reference or found.default_reference
     if name is not None:
-        chosen = cells.find(found, cell) if cell is not None else None
+        chosen = find(found, cell) if cell is not None else None
         drawn = [figures.one(found, name, chosen_reference, chosen)]
         paths = [out or home / "figures" / f"{name}.{kind}"]
         if out is not None and out.is_dir():

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from venturi.cli import flags as f
-from venturi.cli import forms, output
+from venturi.cli import options, output
 from venturi.common.errors import ExitCode, StoreError, VenturiError
 from venturi.common.say import say
 from venturi.common.units import plural
@@ -48,7 +47,7 @@ Examples:
 
 
 @app.command(epilog=EXAMPLES)
-@f.settings()
+@options.settings()
 def run(
     scenario: Annotated[
         str | None,
@@ -100,8 +99,8 @@ def run(
             help="Measure all ceilings now; use none again of a run within the last hour.",
         ),
     ] = False,
-    unproven: forms.Unproven = False,
-    executor: forms.Executor = "core",
+    unproven: options.Unproven = False,
+    executor: options.Executor = "core",
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -261,7 +260,7 @@ def _run(found: Scenario, made: Path | None, given: dict[str, Any], engine: Exec
             observer,
             made is not None,
             given["retry_failed"],
-            f.command_line(_typed()[0], given.get("settled")),
+            options.command_line(_typed()[0], given.get("settled")),
             given["fresh_ceilings"],
             given["unproven"],
             partial(_make_ready, given),
@@ -288,7 +287,7 @@ def _make_ready(given: dict[str, Any]) -> None:
     """Imports what the end of the run needs. This takes as long as a server takes to start."""
     if not given["as_json"]:
         from venturi.analysis import results  # noqa: F401
-        from venturi.report import terminal  # noqa: F401
+        from venturi.report import run, terminal  # noqa: F401
     if given["report"] and not given["as_json"]:
         from venturi.report.page import page  # noqa: F401
 
@@ -316,11 +315,9 @@ def _results(out: Path) -> Results:
 
 
 def _print_results(results: Results) -> None:
-    from rich.console import Console
+    from venturi.report import run as runs
 
-    from venturi.report import terminal
-
-    terminal.print_results(results, Console())
+    options.print_document(runs.document(results, brief=True))
 
 
 def _write_report(results: Results) -> Path:
@@ -336,7 +333,7 @@ def _write_report(results: Results) -> Path:
 
 def _typed() -> tuple[list[str], str | None]:
     """What was typed, and the command that goes on with the run if that is not `venturi run`."""
-    argv, again = json.loads(os.environ.get(forms.TYPED, "null")) or (sys.argv, None)
+    argv, again = json.loads(os.environ.get(options.TYPED, "null")) or (sys.argv, None)
     return argv, again
 
 

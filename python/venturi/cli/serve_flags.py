@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from venturi.cli import serving
-from venturi.cli.flags import extended
+from venturi.cli.options import extended
 
 Host = Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0 for all.")]
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import enum
-import json
 import sys
 from typing import Annotated
 
 import typer
 
-from venturi.cli import forms
+from venturi.cli import options
 from venturi.common.collector import kept, without_collector
 from venturi.common.errors import VenturiError
 
@@ -38,7 +37,7 @@ class Format(str, enum.Enum):
 
 @app.command(epilog=EPILOG)
 def show(
-    run: forms.NewestRun = "last",
+    run: options.NewestRun = "last",
     format: Annotated[
         Format,
         typer.Option(
@@ -89,21 +88,20 @@ def show(
     if wanted is not None:
         from rich.console import Console
 
+        from venturi.analysis.selection import find
         from venturi.report import cell as cells
-        from venturi.report import terminal
 
-        terminal.print_cell(found, cells.find(found, wanted), Console())
+        options.print_document(cells.document(found, find(found, wanted), Console().width))
         return
     if format is Format.table:
-        from rich.console import Console
+        from venturi.report import run as runs
 
-        from venturi.report import terminal
-
-        terminal.print_results(found, Console(), columns.split(",") if columns is not None else ())
+        names = columns.split(",") if columns is not None else ()
+        options.print_document(runs.document(found, brief=True, names=names))
     elif format is Format.json:
         from venturi.report.machine import document
 
-        print(json.dumps(document(found), ensure_ascii=False, indent=2, default=str))
+        options.print_json(document(found))
     elif format is Format.csv:
         from venturi.report import tables as table_files
 
@@ -114,5 +112,6 @@ def show(
         sys.stdout.write(seed.text(found))
     else:
         from venturi.report import markdown
+        from venturi.report import run as runs
 
-        sys.stdout.write(markdown.text(found))
+        sys.stdout.write(markdown.text(runs.document(found)))

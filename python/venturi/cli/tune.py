@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from venturi.cli import flags as f
-from venturi.cli import forms, output
+from venturi.cli import options, output
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.say import say
 from venturi.measure.budget import DEFAULT_TRIALS, Budget
@@ -47,7 +45,7 @@ _SPACE = (
 
 
 @app.command(epilog=EPILOG)
-@f.settings(*_SPACE)
+@options.settings(*_SPACE)
 def tune(
     target: Annotated[
         str | None,
@@ -91,8 +89,8 @@ def tune(
     seed: Annotated[int, typer.Option("--seed", help="Chooses among first trials that are as good.")] = 1,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="The answer only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
-    unproven: forms.Unproven = False,
-    executor: forms.Executor = "core",
+    unproven: options.Unproven = False,
+    executor: options.Executor = "core",
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -129,7 +127,6 @@ def _given(given: dict[str, Any]) -> list[str]:
 def _replay(run: str, budget: Budget, given: dict[str, Any]) -> None:
     from venturi.analysis.cells.choice import chosen
     from venturi.analysis.search.best import speed_of
-    from venturi.cli.reading import read
     from venturi.common.units import percent
     from venturi.measure.tune import Recorded, replay
     from venturi.report import tune as report
@@ -138,7 +135,7 @@ def _replay(run: str, budget: Budget, given: dict[str, Any]) -> None:
         raise VenturiError(
             f"{used[0]} does not go with recorded:RUN", hint="a recorded run has the cells it has"
         )
-    recorded = Recorded(chosen(read(run).cells, given["where"], run))
+    recorded = Recorded(chosen(options.read(run).cells, given["where"], run))
     unit = speed_of(recorded.cells[0], recorded.measure).unit
 
     def learned(search: Search, done: int, of: int | None) -> None:
@@ -205,7 +202,7 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
                 learned,
                 given["seed"],
                 given["resume"] is not None,
-                f.command_line(sys.argv),
+                options.command_line(sys.argv),
                 given["unproven"],
             )
     finally:
@@ -233,16 +230,9 @@ def _print(tuned: Tuned, given: dict[str, Any], unit: str = "B/s") -> None:
     from venturi.report import tune as report
 
     if given["as_json"]:
-        print(json.dumps(report.document(tuned, unit), ensure_ascii=False, indent=2, default=str))
+        options.print_json(report.machine(tuned, unit))
         return
-    for line in report.lines(tuned, unit):
-        print(line)
-    learned = report.learned(tuned)
-    if learned:
-        width = max(len(name) for name, _ in learned)
-        print("learned (others as in the best, share of its throughput; in brackets what is only predicted):")
-        for name, text in learned:
-            print(f"  {name:<{width}}  {text}")
+    options.print_document(report.document(tuned, unit))
 
 
 def _scenario(given: dict[str, Any]) -> Scenario:

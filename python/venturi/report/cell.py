@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -11,20 +10,16 @@ from venturi.analysis.advice import load_advice
 from venturi.analysis.cells import batches, ingest
 from venturi.analysis.cells import hosts as loaders
 from venturi.analysis.cells.figures import ENDS, batches_timed
-from venturi.analysis.cells.summary import Cell, best, varying
+from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
 from venturi.analysis.verdict.evidence import Evidence
 from venturi.analysis.verdict.types import Verdict
-from venturi.analysis.words import labels
-from venturi.common.errors import VenturiError
 from venturi.common.hdr import batches_for
 from venturi.common.units import Quantity, count, percent, pick_unit
-from venturi.report import hosts, reason, summary
+from venturi.report import hosts, reason, run
+from venturi.report.document import Block, Bullets, Document, Lines, Section, Table, Text
 from venturi.report.figures import pipeline
-from venturi.report.marks import marked
-from venturi.report.names import name_of
-
-BEST = "best"
+from venturi.report.names import marked, name_of
 
 
 @dataclass(frozen=True)
@@ -213,88 +208,7 @@ def unit_of(cell: Cell, told: Quantity) -> str:
 
 def cost(cell: Cell) -> str:
     """What measuring cost in the median trial of this cell; empty where it was not accounted."""
-    return summary.instrument_of(cell.records)
-
-
-def find(results: Results, name: str) -> Cell:
-    """The cell that `name` means: `best`, a cell's name or the begin of one, or PARAMETER=VALUE,...
-
-    Raises `VenturiError` where it is none, or more than one.
-    """
-    if not results.cells:
-        raise VenturiError(f"{results.name}: there are no cells in this run")
-    if name == BEST:
-        return best(results.cells) or results.cells[0]
-    exact = [c for c in results.cells if c.name == name]
-    begun = [c for c in results.cells if c.name.startswith(name)]
-    found = exact or (_by_parameters(results, name) if "=" in name else begun)
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise VenturiError(
-            f"--cell {name}: there is no such cell in this run",
-            hint=f"name one as {example(results.cells)}, or by its name: {_some(results.cells)}",
-        )
-    raise VenturiError(
-        f"--cell {name}: {len(found)} cells fit",
-        hint=f"name one of them: {_some(found)}; or add what tells it apart: {example(found)}",
-    )
-
-
-def _some(cells: Sequence[Cell], most: int = 4) -> str:
-    rest = f", ... (venturi show RUN --format csv has all {len(cells)})" if len(cells) > most else ""
-    return ", ".join(labels.plain(c.name) for c in cells[:most]) + rest
-
-
-def example(cells: Sequence[Cell]) -> str:
-    """The first of these cells by what tells it from the others, as `find` takes it; by its name where no
-    parameters tell, or where they would need quotes."""
-    one = cells[0]
-    names = (["operation"] if len({c.operation for c in cells}) > 1 else []) + varying(cells)
-    left, said = list(cells), list[str]()
-    for name in names:
-        value = one.parameters.get(name)
-        rest = [c for c in left if c.parameters.get(name) == value]
-        if len(rest) < len(left) and re.fullmatch(r"[\w.:/-]+", text := _typed(value)):
-            left, said = rest, [*said, f"{name}={text}"]
-    return ",".join(said) if len(left) == 1 else labels.plain(one.name)
-
-
-def _typed(value: object) -> str:
-    """A parameter's value as it is typed after `=`."""
-    if value is None or isinstance(value, bool):
-        return {None: "none", True: "yes", False: "no"}[value]
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def _by_parameters(results: Results, text: str) -> list[Cell]:
-    wanted = []
-    for part in text.split(","):
-        key, separator, value = part.partition("=")
-        if not separator or not any(key.strip() in c.parameters for c in results.cells):
-            known = sorted({n for c in results.cells for n in c.parameters})
-            raise VenturiError(
-                f"--cell {text}: {part.strip()!r} names no parameter of this run",
-                hint=f"PARAMETER=VALUE, parameters: {', '.join(known)}",
-            )
-        wanted.append((key.strip(), value.strip()))
-    return [c for c in results.cells if all(_is(c.parameters.get(k), v) for k, v in wanted)]
-
-
-def _is(value: object, text: str) -> bool:
-    """Whether a parameter is what was typed: `4096` and `4,096` as well as `4k` for 4000; `none` for null."""
-    if value is None:
-        return text.lower() in ("none", "null", "-")
-    if isinstance(value, bool):
-        return text.lower() in (("yes", "true") if value else ("no", "false"))
-    if isinstance(value, int | float):
-        for suffix, factor in (("k", 1e3), ("M", 1e6), ("G", 1e9), ("", 1.0)):
-            if text.endswith(suffix):
-                try:
-                    return float(text.removesuffix(suffix).replace("_", "")) * factor == float(value)
-                except ValueError:
-                    return False
-    return str(value) == text
+    return run.instrument_of(cell.records)
 
 
 def evidence(found: Explained) -> list[str]:
@@ -314,26 +228,16 @@ def evenness(cell: Cell) -> str | None:
     return f"{len(found)}: {told}" if told else None
 
 
-def _loaders(results: Results, cell: Cell, width: int) -> list[tuple[str, str]]:
-    """A line a loader; of many the slowest and the fastest."""
+def _loaders(results: Results, cell: Cell) -> list[Block]:
+    """A row per loader; of many the slowest and the fastest."""
     found = loaders.hosts(cell)
     if not found:
         return []
     shown, behind = hosts.few(found), results.stragglers.get(cell.name, [])
-    kept, _ = summary.fit(
-        hosts.columns(cell, shown, behind), width - 2, lambda c: max(map(len, [c.head, c.unit, *c.cells])) + 2
-    )
-    wide = [max(map(len, [c.head, c.unit, *c.cells])) for c in kept]
-
-    def line(texts: Sequence[str]) -> str:
-        sides = (t.ljust(w) if c.text else t.rjust(w) for t, w, c in zip(texts, wide, kept, strict=True))
-        return "  " + "  ".join(sides)
-
-    out = [("bold", line([c.head for c in kept])), ("dim", line([c.unit for c in kept]))]
-    out += [("", line([c.cells[i] for c in kept])) for i in range(len(shown))]
+    out: list[Block] = [Table(hosts.columns(cell, shown, behind))]
     if len(shown) < len(found):
-        out.append(("dim", f"  {len(found) - len(shown)} more between"))
-    return out
+        out.append(Text(f"{len(found) - len(shown)} more between", "quiet"))
+    return [*out, Bullets(hosts.marks(behind), "")]
 
 
 def evidence_text(item: Evidence) -> str:
@@ -341,71 +245,78 @@ def evidence_text(item: Evidence) -> str:
     return item.text if len(item.text) > 30 or item.name in item.text else f"{item.name}: {item.text}"
 
 
-def lines(results: Results, cell: Cell, width: int) -> list[tuple[str, str]]:
-    """Style and text of each line, for a terminal of this width: one screen."""
-    from venturi.report.wrap import wrap
+TOGETHER = (
+    ("throughput",),
+    ("rows", "batches"),
+    ("batch latency p50", "batch latency p99", "longest batch"),
+    ("rows in total",),
+    ("points in total",),
+    ("wire", "wire bytes a point"),
+    ("response time of a batch",),
+    ("service time of a batch",),
+    ("batches timed",),
+    ("schedule",),
+    ("client CPU", "server CPU"),
+    ("rows per client CPU-second", "rows per server CPU-second"),
+    ("points per client CPU-second", "points per server CPU-second"),
+    ("client CPU a point", "server CPU a point"),
+    ("stored", "stored a row", "stored bytes a point"),
+    ("disk, written",),
+    ("fairness",),
+    ("loaders",),
+    ("errors",),
+    ("trials",),
+)
+"""Figures that share a line on a terminal."""
 
+
+def document(results: Results, cell: Cell, width: int) -> Document:
+    """One cell for a terminal of this width: one screen."""
     found = explain(results, cell)
-    out: list[tuple[str, str]] = []
-
-    def say(text: str, style: str = "", indent: str = "  ") -> None:
-        first, *rest = wrap(labels.plain(text), width - len(indent) - 2) or [""]
-        out.append((style, indent + first))
-        out.extend((style, indent + "  " + line) for line in rest)
-
-    say(found.name, "bold cyan", "")
-    say(f"cell {cell.name} of run {results.name}", "dim", "")
     shown = dict(found.figures)
-    for pair in (("throughput",), ("rows", "batches"), ("batch latency p50", "batch latency p99",
-                  "longest batch"),
-                 ("rows in total",), ("points in total",),
-                 ("wire", "wire bytes a point"), ("response time of a batch",), ("service time of a batch",),
-                 ("batches timed",),
-                 ("schedule",),
-                 ("client CPU", "server CPU"),
-                 ("rows per client CPU-second", "rows per server CPU-second"),
-                 ("points per client CPU-second", "points per server CPU-second"),
-                 ("client CPU a point", "server CPU a point"),
-                 ("stored", "stored a row", "stored bytes a point"), ("disk, written",),
-                 ("fairness",), ("loaders",),
-                 ("errors",), ("trials",)):  # fmt: skip
-        known = [f"{name} {shown[name]}" for name in pair if name in shown]
-        if known:
-            known[0] += marked(results.environment)
-            say("; ".join(known), "bold" if pair[0] == "throughput" else "")
-    out += _loaders(results, cell, width)
-    for text in hosts.marks(results.stragglers.get(cell.name, [])):
-        say(text)
+    lines = [
+        "; ".join(f"{name} {shown[name]}" for name in names if name in shown)
+        for names in TOGETHER
+        if any(name in shown for name in names)
+    ]
+    if lines:
+        lines[0] += marked(results.environment)
+    blocks: list[Block] = [
+        Text(f"cell {cell.name} of run {results.name}", "quiet"),
+        Bullets(lines, ""),
+        *_loaders(results, cell),
+    ]
     if found.limits:
-        out.append(("bold", "limits (share of each: median over the repeats)"))
-        wide = max(len(limit.name) for limit in found.limits)
-        for limit in found.limits:
-            unit = unit_of(cell, limit.rate)
-            lowest = "<- lowest" if limit.binding else ""
-            mark = "".join(f"  {text}" for text in (limit.margin, lowest, limit.mark) if text)
-            share = pipeline.percent(limit.share.value) if limit.share.value is not None else ""
-            out.append(
-                ("", f"  {limit.name:<{wide}}  {limit.rate.number(unit):>9} {unit}  {share:>6}{mark}"[:width])
-            )
-        for limit in found.limits:
-            if limit.passed:
-                say(f"{limit.name} is a reference, not a limit: {cell.why_passed(limit.name)}")
+        passed = [
+            f"{limit.name} is a reference, not a limit: {cell.why_passed(limit.name)}"
+            for limit in found.limits
+            if limit.passed
+        ]
+        title = "Limits (share of each: median over the repeats)"
+        blocks.append(Section(title, [Lines(_limit_lines(cell, found.limits)), Bullets(passed, "")]))
     if found.pipeline is not None:
-        out.append(("bold", "pipeline (share of each end's workers' time: median over the repeats)"))
-        out += [("", line[:width]) for line in pipeline.ascii_lines(found.pipeline, width)]
-    if found.verdict is not None:
-        verdict = found.verdict
-        out.append(("bold", f"verdict: {reason.title(verdict)} ({verdict.confidence} confidence)"))
+        title = "Pipeline (share of each end's workers' time: median over the repeats)"
+        blocks.append(Section(title, [Lines(pipeline.ascii_lines(found.pipeline, width))]))
+    if (verdict := found.verdict) is not None:
+        why: list[Block] = [Bullets(verdict.lines, ""), Bullets(evidence(found))]
         if verdict.flagged:
-            say(reason.FLAG_NOTE, "red")
-        for line in verdict.lines:
-            say(line)
-        for told in evidence(found):
-            say(f"- {told}")
+            why.insert(0, Text(reason.FLAG_NOTE, "bad"))
+        title = f"Verdict: {reason.title(verdict)} ({verdict.confidence} confidence)"
+        blocks.append(Section(title, why))
         if verdict.next:
-            out.append(("bold", "next"))
-            for step in verdict.next:
-                say(f"- {step}")
+            blocks.append(Section("Next", [Bullets(verdict.next)]))
     if spent := cost(cell):
-        say(spent, "dim", "")
+        blocks.append(Text(spent, "quiet"))
+    return Document(found.name, [Section(found.name, blocks)])
+
+
+def _limit_lines(cell: Cell, found: Sequence[Limit]) -> list[str]:
+    wide = max(len(limit.name) for limit in found)
+    out = []
+    for limit in found:
+        unit = unit_of(cell, limit.rate)
+        marks = (limit.margin, "<- lowest" if limit.binding else "", limit.mark)
+        share = pipeline.percent(limit.share.value) if limit.share.value is not None else ""
+        line = f"  {limit.name:<{wide}}  {limit.rate.number(unit):>9} {unit}  {share:>6}"
+        out.append(line + "".join(f"  {text}" for text in marks if text))
     return out

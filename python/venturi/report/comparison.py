@@ -1,9 +1,9 @@
-"""A comparison as text: its sentences, which every format shares, the terminal and Markdown."""
+"""A comparison: its sentences, its columns, and the documents for a terminal and a pull request."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from venturi.analysis.cells.machines import Fact, in_words
 from venturi.analysis.cells.summary import Cell, varying
@@ -11,17 +11,16 @@ from venturi.analysis.compare.runs import Comparison, Row
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import nouns_of
 from venturi.common.units import FACTORS, MISSING, Quantity, percent, pick_unit, plural
-from venturi.report.pipes import escape, table
+from venturi.report.document import Block, Bullets, Column, Document, Section, Style, Table, Terms, Text
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
+MOST_NAME = 24
+"""Characters of a cell's name on a terminal; a longer one is shortened to its values."""
 MOST_UNMATCHED = 10
 MOST_ASIDE = 5
 MOST_IN_SIGHT = 20
-LEFT = (True, False, False, False, False, False, True)
-"""Columns of text; the others are numbers and set to the right."""
-_STYLES = {"worse": "red", "failed": "red", "better": "green", "unknown": "dim", "no-difference": ""}
+_STYLES: dict[str, Style] = {
+    **{"worse": "bad", "failed": "bad", "better": "good", "unknown": "quiet", "no-difference": ""}
+}
 
 
 def name(found: Comparison, row: Row) -> str:
@@ -29,21 +28,6 @@ def name(found: Comparison, row: Row) -> str:
     text = labels.label(row.base, found.varying)
     several = len(found.operations) > 1 and found.varying
     return f"{labels.plain(row.base.operation)}, {text}" if several else text
-
-
-def heads(found: Comparison, base: str = "base", run: str = "run") -> list[str]:
-    """Of the table's columns, units included."""
-    unit = _unit(found)
-    shown = f" {unit}" if unit else ""
-    return [
-        "cell",
-        f"{base}{shown}",
-        f"{run}{shown}",
-        "ratio",
-        f"{found.confidence * 100:g} %",
-        "p",
-        "verdict",
-    ]
 
 
 def _unit(found: Comparison) -> str | None:
@@ -55,28 +39,33 @@ def _unit(found: Comparison) -> str | None:
     return pick_unit(units.pop(), values)
 
 
-def cells(found: Comparison) -> list[list[str]]:
-    """The table's rows."""
+def columns(found: Comparison, base: str = "base", run: str = "run") -> list[Column]:
+    """A row per cell."""
     unit = _unit(found)
 
-    def figure(quantity: Quantity) -> str:
-        if unit is None:
-            shown = pick_unit(quantity.unit, [quantity.value])
-            return f"{quantity.number(shown)} {shown}" if quantity.known else MISSING
-        return quantity.number(unit) if unit in FACTORS else MISSING
+    def figures(head: str, quantities: Sequence[Quantity]) -> Column:
+        if unit is not None:
+            texts = [q.number(unit) if unit in FACTORS else MISSING for q in quantities]
+            return Column(f"{head} {unit}", "", texts, 1)
+        units = [pick_unit(q.unit, [q.value]) for q in quantities]
+        texts = [f"{q.number(u)} {u}" if q.known else MISSING for q, u in zip(quantities, units, strict=True)]
+        return Column(head, "", texts, 1)
 
+    rows = found.rows
+    adjusted = [row.difference.adjusted if row.difference else None for row in rows]
+    words = [
+        ("none seen" if row.verdict == "no-difference" else row.word)
+        + ("!" if row.beyond or row.newly_failing else "")
+        for row in rows
+    ]
     return [
-        [
-            name(found, row),
-            figure(row.before),
-            figure(row.after),
-            row.ratio.number(),
-            row.ratio.margin(),
-            probability(row.difference.adjusted if row.difference else None),
-            ("none seen" if row.verdict == "no-difference" else row.word)
-            + ("!" if row.beyond or row.newly_failing else ""),
-        ]
-        for row in found.rows
+        Column("cell", "", [name(found, row) for row in rows], text=True, folds=True),
+        figures(base, [row.before for row in rows]),
+        figures(run, [row.after for row in rows]),
+        Column("ratio", "", [row.ratio.number() for row in rows]),
+        Column(f"{found.confidence * 100:g} %", "", [row.ratio.margin() for row in rows]),
+        Column("p", "", [probability(p) for p in adjusted], 2),
+        Column("verdict", "", words, text=True, styles=[_STYLES[row.verdict] for row in rows]),
     ]
 
 
@@ -227,115 +216,75 @@ def quiet(found: Comparison) -> tuple[list[str], list[str]]:
     return idle, [fact(f)[0] for f in facts if not f.known and f.weight != "note"]
 
 
-def print_comparison(found: Comparison, console: Console) -> None:
-    """Prints one comparison; readable at 80 columns. Nothing from the runs is taken for markup."""
-    from rich.table import Table
-    from rich.text import Text
-
-    def say(text: str, style: str = "", indent: str = "") -> None:
-        for i, line in enumerate(_wrap(text, console.width - len(indent) - 2)):
-            console.print(Text(indent + ("  " if i and indent else "") + line, style=style))
-
-    say(f"base: {labels.plain(found.base.name)}", "bold")
-    say(f"run:  {labels.plain(found.run.name)}", "bold")
-    say(f"{found.metric.title}; ratio = run / base", "dim")
-    differ = differing(found)
-    if differ:
-        console.print()
-        say("what differs", "bold cyan")
-        for mark, what, before, after in differ:
-            say(f"{mark:2} {what}: {before} -> {after}", "red" if mark == "!!" else "", "  ")
+def document(found: Comparison) -> Document:
+    """One comparison, as a terminal shows it."""
+    blocks: list[Block] = [
+        Text(f"base: {found.base.name}", "strong"),
+        Text(f"run:  {found.run.name}", "strong"),
+        Text(f"{found.metric.title}; ratio = run / base", "quiet"),
+    ]
     idle, unknown = quiet(found)
     if idle:
-        say(f"differs, but does not matter: {', '.join(idle)}", "dim", "  ")
+        blocks.append(Text(f"differs, but does not matter: {', '.join(idle)}", "quiet"))
     if unknown:
-        say(f"told by one side only: {', '.join(unknown)}", "dim", "  ")
-    console.print()
-    grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
-    names, rows = heads(found), cells(found)
-    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
-    room = max(console.width - sum(width + 2 for width in widths[1:-1]) - 2 - widths[-1], 12)
-    if widths[0] > room:
-        first, *values = _short(found)
-        names[0] = first
-        rows = [[value, *row[1:]] for value, row in zip(values, rows, strict=True)]
-    for i, (head, left) in enumerate(zip(names, LEFT, strict=True)):
-        if i == 0:
-            # Long names are folded: a cell that cannot be told from its neighbour is no use.
-            grid.add_column(Text(head, style="bold"), max_width=room, overflow="fold")
-            continue
-        grid.add_column(Text(head, style="bold"), justify="left" if left else "right", no_wrap=True)
-    for row, line in zip(found.rows, rows, strict=True):
-        style = _STYLES[row.verdict]
-        grid.add_row(*(Text(text, style=style if i == 6 else "") for i, text in enumerate(line)))
-    console.print(grid)
-    console.print()
-    for i, sentence in enumerate(summary(found)):
-        say(sentence, "bold" if i == 0 else "")
-    for text in (*remarks(found), *unmatched(found)):
-        say(f"- {text}", "", "  ")
+        blocks.append(Text(f"told by one side only: {', '.join(unknown)}", "quiet"))
+    if differ := differing(found):
+        lines = [f"{mark} {what}: {before} -> {after}" for mark, what, before, after in differ]
+        blocks.append(Section("What differs", [Bullets(lines, "")]))
+    shown = columns(found)
+    if shown[0].width > MOST_NAME:
+        shown[0] = _short(found)
+    first, *more = summary(found)
+    notes = [*remarks(found), *unmatched(found)]
+    blocks += [Table(shown), Text(first, "strong"), *map(Text, more), *([Bullets(notes)] if notes else ())]
+    return Document("", blocks)
 
 
-def _short(found: Comparison) -> list[str]:
+def _short(found: Comparison) -> Column:
     """Parameters, for the head, then their values in each row: `streams, rows/stream`, `8, 3.3M`."""
     names = [*(["operation"] if len(found.operations) > 1 else []), *found.varying]
     nouns = nouns_of(found.rows[0].base)
-    return [
-        ", ".join(labels.head(name, nouns) for name in dict.fromkeys(names)),
-        *(
-            ", ".join(labels.value(name, row.base.parameters.get(name)) for name in dict.fromkeys(names))
-            for row in found.rows
-        ),
+    head = ", ".join(labels.head(name, nouns) for name in dict.fromkeys(names))
+    cells = [
+        ", ".join(labels.value(name, row.base.parameters.get(name)) for name in dict.fromkeys(names))
+        for row in found.rows
     ]
+    return Column(head, "", cells, text=True, folds=True)
 
 
-def _wrap(text: str, width: int) -> list[str]:
-    import textwrap
-
-    # A number and its percent sign stay on one line.
-    glued = text.replace(" %", "\N{NO-BREAK SPACE}%")
-    wrapped = textwrap.wrap(glued, max(width, 20), break_on_hyphens=False)
-    return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in wrapped] or [""]
-
-
-def markdown(found: Comparison) -> str:
-    """For a pull request: the sentences and what became worse or better in sight, the rest folded."""
+def pull_request(found: Comparison) -> Document:
+    """The sentences and what became worse or better in sight, the rest folded."""
     first, *more = summary(found)
-    bad = found.exit_code != 0
-    out = [
-        f"### {'❌' if bad else '✅'} {escape(found.run.name)} against {escape(found.base.name)}",
-        "",
-        f"**{escape(found.metric.title)}**: {escape(first)}.",
-        "",
-        *(f"- {escape(sentence)}." for sentence in (*more, *unmatched(found))),
-        "",
-    ]
-    lines = cells(found)
     loud = [
-        line for row, line in zip(found.rows, lines, strict=True)
+        i for i, row in enumerate(found.rows)
         if row.verdict in ("worse", "better", "failed") or row.newly_failing
     ]  # fmt: skip
-    left = list(LEFT)
+    every = columns(found)
+    blocks: list[Block] = [Terms([(found.metric.title, first)])]
+    if texts := [*more, *unmatched(found)]:
+        blocks.append(Bullets(texts))
     if loud:
-        out += table(heads(found), loud[:MOST_IN_SIGHT], left)
+        shown = loud[:MOST_IN_SIGHT]
+        blocks.append(Table([replace(c, cells=[c.cells[i] for i in shown]) for c in every]))
     if len(loud) > MOST_IN_SIGHT:
-        out += [f"{len(loud) - MOST_IN_SIGHT} more differ; they are among all cells.", ""]
-    if len(loud) < len(lines) or len(loud) > MOST_IN_SIGHT:
-        out += [f"<details><summary>all {_cells(len(lines))}</summary>", ""]
-        out += [*table(heads(found), lines, left), *(f"- {escape(r)}." for r in remarks(found)), ""]
-        out += ["</details>", ""]
+        blocks.append(Text(f"{len(loud) - MOST_IN_SIGHT} more differ; they are among all cells."))
+    if len(loud) < len(found.rows) or len(loud) > MOST_IN_SIGHT:
+        notes = [Bullets(texts)] if (texts := remarks(found)) else []
+        blocks.append(Section(f"all {_cells(len(found.rows))}", [Table(every), *notes], folded=True))
     differ = differing(found)
     facts = [fact(f) for f in found.facts]
     if facts or differ:
-        count = f"{len(differ)} differ" if differ else "none that matters differs"
-        out += [f"<details><summary>conditions: {count}</summary>", ""]
         marks = {what: mark for mark, what, _, _ in differ}
-        shown = list(dict.fromkeys([(w, b, r) for _, w, b, r in differ] + facts))
-        out += table(["", "", "base", "run"], [[marks.get(w, ""), w, b, r] for w, b, r in shown], [True] * 4)
-        out += ["</details>", ""]
+        rows = list(dict.fromkeys([(what, before, after) for _, what, before, after in differ] + facts))
+        heads = ("", "", "base", "run")
+        cells = zip(
+            *((marks.get(what, ""), what, before, after) for what, before, after in rows), strict=True
+        )
+        table = Table([Column(h, "", list(c), text=True) for h, c in zip(heads, cells, strict=True)])
+        title = f"conditions: {len(differ)} differ" if differ else "conditions: none that matters differs"
+        blocks.append(Section(title, [table], folded=True))
     level = f"{found.confidence * 100:g} %"
-    out.append(
-        f"<sub>Ratio = run / base, with its {level} interval; p corrected for {_cells(len(found.rows))}; "
-        f"! = beyond the threshold of {threshold(found)}, or failing.</sub>"
-    )
-    return "\n".join(out) + "\n"
+    text = f"Ratio = run / base, with its {level} interval; p corrected for {_cells(len(found.rows))}; "
+    blocks.append(Text(f"{text}! = beyond the threshold of {threshold(found)}, or failing.", "quiet"))
+    mark = "❌" if found.exit_code != 0 else "✅"
+    return Document(f"{mark} {found.run.name} against {found.base.name}", blocks)

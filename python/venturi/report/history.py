@@ -1,18 +1,17 @@
-"""Cells over many runs as text: a line a cell, or a line a run of one cell; and for machines."""
+"""Cells over many runs: as a document, for machines, and as an HTML page with a picture each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from venturi.analysis.cells.summary import varying
 from venturi.analysis.compare.history import Change, Series
 from venturi.analysis.words import labels
-from venturi.common.units import MISSING, pick_unit, plural
-from venturi.report.wrap import wrap
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from venturi.common.units import FACTORS, MISSING, pick_unit, plural
+from venturi.report.document import Block, Bullets, Column, Document, Section, Table
+from venturi.report.page.markup import render
 
 FEW = 10
 """So many runs, half of them on each side of a change, are needed for a p under 1 %."""
@@ -51,42 +50,35 @@ def elsewhere(one: Series) -> list[str]:
     return [f"{plural(one.elsewhere, 'run')} of other machines not counted"] if one.elsewhere else []
 
 
-def print_histories(found: Sequence[Series], console: Console) -> None:
-    """Of several cells a paragraph each; of one cell also a line a run."""
-    from rich.text import Text
-
-    def say(text: str, style: str = "", first: str = "", rest: str = "") -> None:
-        for i, line in enumerate(wrap(text, max(console.width - len(first), 20))):
-            console.print(Text((first if i == 0 else rest) + line, style=style))
-
+def document(found: Sequence[Series]) -> Document:
+    """Of several cells a section each; of one cell also a table of its runs."""
+    blocks: list[Block] = []
     for one in found:
         newest = next((p for p in reversed(one.points) if p.value.known), None)
         last = f"; last {newest.value}" if newest else "; no trial succeeded"
-        say(f"{name(one, found)}: {plural(len(one.points), 'run')}{last}", "bold")
-        for text in (*changes(one), *elsewhere(one)):
-            say(text, "", "  - ", "    ")
-    if len(found) == 1:
-        console.print(_table(found[0]))
+        title = f"{name(one, found)}: {plural(len(one.points), 'run')}{last}"
+        rows = [_table(one)] if len(found) == 1 else []
+        blocks.append(Section(title, [Bullets([*changes(one), *elsewhere(one)]), *rows]))
+    return Document("History", blocks)
 
 
-def _table(one: Series) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    unit = pick_unit(one.metric.unit, [p.value.value for p in one.points])
-    out = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
-    for head, justify in (("started", "left"), (unit, "right"), ("interval", "right"), ("run", "left")):
-        out.add_column(Text(head, style="bold"), justify=justify)  # type: ignore[arg-type]
+def _table(one: Series) -> Table:
+    points = one.points
+    unit = pick_unit(one.metric.unit, [p.value.value for p in points])
     starts = {found.at for found in one.changes}
-    for i, point in enumerate(one.points):
-        started = f"{point.started:%Y-%m-%d %H:%M}" if point.started else MISSING
-        mark = " <- change" if i in starts else ""
-        figures = (point.value.number(unit), point.value.margin(unit))
-        out.add_row(*map(Text, (started, *figures, labels.plain(point.run) + mark)))
-    return out
+    runs = [f"{p.run}{' <- change' if i in starts else ''}" for i, p in enumerate(points)]
+    dates = [f"{p.started:%Y-%m-%d %H:%M}" if p.started else MISSING for p in points]
+    return Table(
+        [
+            Column("started", "", dates, text=True),
+            Column(unit, "", [p.value.number(unit) for p in points]),
+            Column("interval", "", [p.value.margin(unit) for p in points]),
+            Column("run", "", [labels.plain(run) for run in runs], text=True, folds=True),
+        ]
+    )
 
 
-def document(found: Sequence[Series]) -> list[dict[str, Any]]:
+def machine(found: Sequence[Series]) -> list[dict[str, Any]]:
     """For machines: base units."""
     return [
         {
@@ -111,3 +103,67 @@ def document(found: Sequence[Series]) -> list[dict[str, Any]]:
         }
         for one in found
     ]
+
+
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 900, 220, 80, 24, 12
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A run in the picture."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+    said: str
+    new_level: bool
+
+
+@dataclass(frozen=True)
+class Picture:
+    title: str
+    changes: list[str]
+    marks: list[Mark]
+    ticks: list[tuple[float, str]]
+    begin: str
+    end: str
+
+
+def page(found: Sequence[Series], name: str) -> str:
+    """The whole file."""
+    pictures = [_picture(one, found) for one in found]
+    shape = {"width": WIDTH, "height": HEIGHT, "left": LEFT, "bottom": BOTTOM, "top": TOP}
+    return f"{render('history', name=labels.plain(name), pictures=pictures, **shape)}\n"
+
+
+def _picture(one: Series, among: Sequence[Series]) -> Picture:
+    points = [(i, p) for i, p in enumerate(one.points) if p.value.value is not None]
+    unit = pick_unit(one.metric.unit, [p.value.value for _, p in points])
+    factor = FACTORS[unit][1]
+    ends = [
+        v / factor for _, p in points for v in (p.value.value, p.value.low, p.value.high) if v is not None
+    ]
+    # From zero on: half the height is half the rate.
+    highest = max(ends, default=1.0) * 1.05 or 1.0
+    step = (WIDTH - LEFT - 20) / max(len(one.points) - 1, 1)
+
+    def height(value: float | None) -> float:
+        return round(HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * (value or 0.0) / factor / highest, 1)
+
+    starts = {change.at for change in one.changes}
+    marks = [
+        Mark(
+            round(LEFT + 10 + step * i, 1),
+            height(p.value.value),
+            height(p.value.value if p.value.low is None else p.value.low),
+            height(p.value.value if p.value.high is None else p.value.high),
+            f"{labels.plain(p.run)}: {p.value}",
+            i in starts,
+        )
+        for i, p in points
+    ]
+    ticks = [(height(share * highest * factor), f"{share * highest:,.4g}") for share in (0.0, 0.5, 1.0)]
+    dates = [f"{p.started:%Y-%m-%d}" if p.started else "" for p in (one.points[0], one.points[-1])]
+    title = f"{name(one, among)}: {one.metric.title}, {unit}"
+    return Picture(title, [*changes(one), *elsewhere(one)], marks, ticks, *dates)

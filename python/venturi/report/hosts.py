@@ -15,15 +15,31 @@ from venturi.analysis.results import Results
 from venturi.analysis.words import labels
 from venturi.common.units import FACTORS, MISSING, Quantity, percent, pick_unit
 from venturi.report import names, summary
+from venturi.report.document import (
+    Block,
+    Bullets,
+    Column,
+    Section,
+    Table,
+    Text,
+    known_columns,
+    numbers,
+    settings,
+    without_notes,
+)
 from venturi.report.names import setting
-from venturi.report.sections import Section, Table, numbers, settings
-from venturi.report.summary import Column
 
-__all__ = ["MOST", "chosen", "columns", "efficiency", "evenness", "few", "loaders", "marks"]
+__all__ = ["MOST", "chosen", "columns", "efficiency", "evenness", "few", "loaders", "marks", "sections"]
 
 MOST = 12
 """Loaders that a terminal shows of one cell."""
 _MARK = "!"
+
+
+def sections(results: Results, brief: bool = False, most: int | None = None) -> list[Section]:
+    """Efficiency over hosts, and the loaders; of more than `most` of a cell the slowest and the fastest."""
+    found = [efficiency(results), loaders(results, MOST if brief else most)]
+    return [without_notes(one) if brief else one for one in found if one is not None]
 
 
 def efficiency(results: Results) -> Section | None:
@@ -31,10 +47,12 @@ def efficiency(results: Results) -> Section | None:
     found = results.efficiency
     if not found:
         return None
-    tables = []
-    for operation in dict.fromkeys(one.operation for one in found):
+    operations = list(dict.fromkeys(one.operation for one in found))
+    blocks: list[Block] = []
+    for operation in operations:
         own = [one for one in found if one.operation == operation]
-        tables.append(Table(labels.plain(operation), _scaled(own), [_sentence(own)]))
+        caption = labels.plain(operation) if len(operations) > 1 else ""
+        blocks += [Table(_scaled(own), caption), Bullets([_sentence(own)])]
     one_machine = all(step.machines == 1 for one in found for step in one.steps)
     note = (
         "Efficiency: rate per host over that with the fewest hosts; with the interval that both medians' "
@@ -45,9 +63,8 @@ def efficiency(results: Results) -> Section | None:
         note += (
             " All loaders ran on one machine, so this says what it has to give, not what more hosts would."
         )
-    return Section(
-        "Efficiency over loaders of one machine" if one_machine else "Efficiency over hosts", tables, note
-    )
+    title = "Efficiency over loaders of one machine" if one_machine else "Efficiency over hosts"
+    return Section(title, [*blocks, Text(note, "quiet")])
 
 
 def _scaled(found: Sequence[Scaled]) -> list[Column]:
@@ -74,7 +91,7 @@ def _scaled(found: Sequence[Scaled]) -> list[Column]:
         numbers("per core", [step.per_core for step in steps], 3, "%"),
         Column("slowest", "%", [percent(step.slowest).removesuffix(" %") for step in steps], 3),
     ]
-    return [c for c in out if c.rank == 0 or any(cell != MISSING for cell in c.cells)]
+    return known_columns(out)
 
 
 def _sentence(found: Sequence[Scaled]) -> str:
@@ -105,7 +122,7 @@ def chosen(results: Results) -> list[Cell]:
 
 def loaders(results: Results, most: int | None = None) -> Section | None:
     """A table of the loaders of each `chosen` cell; None where one process ran all streams of every cell."""
-    tables = []
+    blocks: list[Block] = []
     for cell in chosen(results):
         found = analysis.hosts(cell)
         shown = few(found, most) if most else found
@@ -114,10 +131,11 @@ def loaders(results: Results, most: int | None = None) -> Section | None:
         if len(shown) < len(found):
             said += f"; {len(found) - len(shown)} more between those shown"
         told = [said, *marks(behind)]
-        tables.append(
-            Table(names.name_of(results, cell), columns(cell, shown, behind), list(filter(None, told)))
-        )
-    if not tables:
+        blocks += [
+            Table(columns(cell, shown, behind), names.name_of(results, cell)),
+            Bullets(list(filter(None, told))),
+        ]
+    if not blocks:
         return None
     note = (
         "Medians over the good trials. Share: of what all moved. CPU: cores of the loader's process; host "
@@ -125,7 +143,7 @@ def loaders(results: Results, most: int | None = None) -> Section | None:
         "clock; clock: that minus the driver's, and the most that this is wrong. !: a straggler, well behind "
         "the others in most trials."
     )
-    return Section("Loaders", tables, note, captioned=True)
+    return Section("Loaders", [*blocks, Text(note, "quiet")])
 
 
 def evenness(found: Sequence[Host]) -> str:
@@ -173,7 +191,7 @@ def columns(cell: Cell, found: Sequence[Host], behind: Sequence[Straggler] = ())
     if not cell.in_rows:
         moved = [Quantity(host.payload_bytes, unit="B") for host in found]
         out.insert(5, numbers("payload", moved, 4))
-    return [c for c in out if c.rank == 0 or any(text != MISSING for text in c.cells)]
+    return known_columns(out)
 
 
 def _name(host: Host, marked: Container[str]) -> str:

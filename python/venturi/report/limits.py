@@ -1,23 +1,21 @@
-"""The limits of a machine on the terminal and for machines: `venturi ceilings`."""
+"""The limits of a machine as a document and for scripts: `venturi ceilings`."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import Any
 
 from venturi.analysis.cells.limits import Limit, Narrowest
 from venturi.analysis.models.packing import LEAST, Packing
 from venturi.analysis.statistics.intervals import RANGE_BELOW, range_coverage
 from venturi.common.units import Quantity, percent, significant
+from venturi.report.document import Block, Bullets, Column, Document, Table, Terms, Text, numbers
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-__all__ = ["document", "packed", "print_table"]
+__all__ = ["document", "every_column", "machine", "packed"]
 
 
-def document(
+def machine(
     found: Sequence[Limit],
     last: Sequence[Narrowest],
     codecs: Sequence[Packing],
@@ -82,51 +80,43 @@ def packed(found: Sequence[Packing]) -> list[str]:
     return lines
 
 
-def print_table(
-    found: Sequence[Limit], last: Sequence[Narrowest], codecs: Sequence[Packing], console: Console
-) -> None:
-    """A row a limit, what each kind means, and at the end the narrowest of each path, and where codecs
-    pay."""
-    from rich.table import Table
-    from rich.text import Text
+def columns(found: Sequence[Limit]) -> list[Column]:
+    """Rates and the spread of their repeats."""
+    rates = [limit.quantity for limit in found]
+    return [
+        Column("limit", "", [limit.title for limit in found], text=True),
+        replace(numbers("median", rates, 0, "MB/s"), styles=["strong"] * len(found)),
+        Column(_coverage(found), "MB/s", [rate.margin("MB/s") for rate in rates]),
+        Column("spread", "", [percent(limit.spread) for limit in found]),
+    ]
 
-    if not found:
-        return
+
+def every_column(found: Sequence[Limit]) -> list[Column]:
+    """Also the messages, the repeats, what was taken over, and why a limit was not measured."""
+    first, *rest = columns(found)
+    sizes = [limit.fields.get("message_bytes") for limit in found]
+    known = [f"{size / 1e3:,.4g}" if isinstance(size, int | float) else "" for size in sizes]
+    out = [first, *([Column("message", "kB", known)] if len(set(sizes) - {None}) > 1 else ()), *rest]
+    out.append(Column("repeats", "", [str(len(limit.rates)) for limit in found]))
+    cached = ["yes" if limit.cached else "" for limit in found]
+    errors = [limit.error or ("" if limit.quantity.known else "not measured") for limit in found]
+    out += [Column(head, "", cells, text=True) for head, cells in (("taken over", cached), ("error", errors))]
+    return [c for c in out if any(c.cells)]
+
+
+def document(found: Sequence[Limit], last: Sequence[Narrowest], codecs: Sequence[Packing]) -> Document:
+    """A row per limit, what each kind means, the narrowest of each path, and where codecs pay."""
+    shown = [limit for limit in found if not limit.moot]
     moot = [f"{limit.title} ({limit.moot})" for limit in found if limit.moot]
-    found = [limit for limit in found if not limit.moot]
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
-
-    def column(head: str, unit: str, justify: Literal["left", "right"]) -> None:
-        table.add_column(Text(f"{head}\n{unit}", style="bold"), justify=justify, no_wrap=True)
-
-    column("limit", "", "left")
-    column("median", "MB/s", "right")
-    column(_coverage(found), "MB/s", "right")
-    column("spread", "", "right")
-    for limit in found:
-        quantity = limit.quantity
-        table.add_row(
-            Text(limit.title),
-            Text(quantity.number("MB/s"), style="bold"),
-            Text(quantity.margin("MB/s")),
-            Text(percent(limit.spread)),
-        )
-    console.print(table)
-    console.print()
-    meanings = dict.fromkeys((limit.family, limit.meaning) for limit in found)
-    indent = max(len(family) for family, _ in meanings) + 2
-    room = max(console.width, indent + 30)
-    for family, meaning in meanings:
-        text = f"{family:<{indent}}{meaning}"
-        for part in textwrap.wrap(text, room, subsequent_indent=" " * indent, break_on_hyphens=False):
-            console.print(Text(part, style="dim"))
+    blocks: list[Block] = [
+        Table(columns(shown)),
+        Terms(list(dict.fromkeys((limit.family, limit.meaning) for limit in shown))),
+    ]
     if moot:
-        for part in textwrap.wrap(f"not limits here: {'; '.join(moot)}", room, break_on_hyphens=False):
-            console.print(Text(part, style="dim"))
-    for line in (*(narrow.text for narrow in last), *packed(codecs)):
-        console.print()
-        for text in textwrap.wrap(line, max(console.width, 40), break_on_hyphens=False):
-            console.print(Text(text, style="bold"))
+        blocks.append(Text(f"not limits here: {'; '.join(moot)}", "quiet"))
+    texts = (*(narrow.text for narrow in last), *packed(codecs))
+    blocks.append(Bullets(texts))
+    return Document("Limits", blocks if found else [])
 
 
 def _coverage(found: Sequence[Limit]) -> str:

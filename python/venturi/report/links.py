@@ -11,8 +11,9 @@ from venturi.common.links import PRESETS, Link
 from venturi.common.suffixes import format_duration
 from venturi.common.units import MISSING, bit_rate
 from venturi.measure.links import WAYS, Looked
+from venturi.report.document import Column, Document, Section, Table
 
-__all__ = ["document", "lines", "presets", "presets_document"]
+__all__ = ["document", "machine", "presets", "presets_machine"]
 
 
 def presets() -> Iterator[str]:
@@ -22,11 +23,11 @@ def presets() -> Iterator[str]:
         yield f"{name:<{names}}  {preset.text:<{texts}}  {preset.source}"
 
 
-def presets_document() -> dict[str, Any]:
+def presets_machine() -> dict[str, Any]:
     return {"format": 1, "presets": [{"name": name, **asdict(one)} for name, one in PRESETS.items()]}
 
 
-def document(found: Sequence[Looked]) -> dict[str, Any]:
+def machine(found: Sequence[Looked]) -> dict[str, Any]:
     """Rates in bits/s, down and up; times in ns."""
     return {
         "format": 1,
@@ -49,30 +50,32 @@ def _at_most(link: Link) -> list[float] | None:
     return [rate * link.payload_part for rate in link.rate] if link.rate is not None else None
 
 
-def lines(one: Looked) -> Iterator[str]:
+def document(one: Looked) -> Document:
     """One link: whether it is as asked, and a row each of what was asked for, what was found, its range."""
     text = one.name if one.name == one.link.text else f"{one.name} ({one.link.text})"
-    yield f"{text}: {'as asked' if one.wrong is None else f'NOT as asked: {one.wrong}'}"
+    title = f"{text}: {'as asked' if one.wrong is None else f'NOT as asked: {one.wrong}'}"
     if not one.looks:
-        return
-    columns = [("", "asked", "found", "range")]
-    for n, way in enumerate(WAYS):
-        asked = _rate(one.link.rate[n]) if one.link.rate is not None else "any"
-        columns.append((f"rate {way}", asked, *_spread(one.found(f"{way}_bits_per_second"), _rate)))
+        return Document("Links", [Section(title, [], "strong")])
+    asked, most = one.link.rate, _at_most(one.link)
+    rows = [
+        (f"rate {way}", _rate(asked[n]) if asked is not None else "any",
+         *_spread(one.found(f"{way}_bits_per_second"), _rate))
+        for n, way in enumerate(WAYS)
+    ]  # fmt: skip
     trip = format_duration(one.link.round_trip_ns)
-    columns.append(("round trip", trip, *_spread(one.found("round_trip_ns"), _time)))
+    rows.append(("round trip", trip, *_spread(one.found("round_trip_ns"), _time)))
     for n, way in enumerate(WAYS):
         lost, sent = one.lost(way) or (0, 0)
-        columns.append((f"lost {way}", f"{100 * one.link.loss[n]:g} %", f"{lost:,} of {sent:,}", ""))
+        rows.append((f"lost {way}", f"{100 * one.link.loss[n]:g} %", f"{lost:,} of {sent:,}", ""))
     for n, way in enumerate(WAYS):
-        most = _at_most(one.link)
-        asked = f"<= {_rate(most[n])}" if most is not None else "any"
-        columns.append((f"raw TCP {way}", asked, *_spread(one.tcp[way], _rate)))
-    widths = [max(map(len, column)) for column in columns]
-    for row in zip(*columns, strict=True):
-        if row[0] != "range" or any(row[1:]):
-            cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)]
-            yield f"  {'  '.join(cells)}".rstrip()
+        limit = f"<= {_rate(most[n])}" if most is not None else "any"
+        rows.append((f"raw TCP {way}", limit, *_spread(one.tcp[way], _rate)))
+    heads = ("", "asked", "found", "range")
+    columns = [
+        Column(head, "", list(cells), text=True)
+        for head, cells in zip(heads, zip(*rows, strict=True), strict=True)
+    ]
+    return Document("Links", [Section(title, [Table([c for c in columns if any(c.cells)])], "strong")])
 
 
 def _time(nanoseconds: float) -> str:

@@ -1,35 +1,107 @@
-"""Local and remote side by side, and where one amount over more and more streams converges."""
+"""Places beside each other: two builds of a system, a local and a remote one, and one amount over streams."""
 
 from __future__ import annotations
 
 from venturi.analysis.cells import places
 from venturi.analysis.cells.places import Pair, Row
+from venturi.analysis.cells.summary import Cell
+from venturi.analysis.compare.runs import Comparison, Side, compare_by
 from venturi.analysis.models.splits import Convergence
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import listed
+from venturi.common.errors import VenturiError
 from venturi.common.units import MISSING, count, percent, pick_unit, plural
-from venturi.report import summary
+from venturi.report import comparison, summary
+from venturi.report.document import (
+    Block,
+    Bullets,
+    Column,
+    Section,
+    Table,
+    Text,
+    known_columns,
+    numbers,
+    settings,
+    without_notes,
+)
 from venturi.report.figures.convergence import convergence_name
 from venturi.report.names import setting
-from venturi.report.sections import Section, Table, numbers, settings
-from venturi.report.summary import Column
+from venturi.targets.system import scheme_of
 
-__all__ = ["convergence", "section"]
+__all__ = ["headline", "sections"]
 
 ENDS = ("client", "server")
 
 
-def section(results: Results) -> Section | None:
+def sections(results: Results, brief: bool = False) -> list[Section]:
+    """Builds beside each other, local beside remote, one amount over more and more streams."""
+    found = [_builds(results), _local_remote(results), _convergence(results)]
+    return [without_notes(one) if brief else one for one in found if one is not None]
+
+
+def _comparisons(results: Results) -> list[Comparison]:
+    """None of one place, of local beside remote, which has a section of its own, of unlike systems, of trials
+    that did not take turns, and of places whose cells differ in more than the address."""
+    named = {str(place) for cell in results.cells if (place := cell.parameters.get("place")) is not None}
+    systems = {scheme_of(str(cell.parameters.get("target"))) for cell in results.cells}
+    if len(named) < 2 or named == {places.LOCAL, places.REMOTE} or len(systems) > 1 or results.imported:
+        return []
+    try:
+        found = compare_by(results, "place")
+    except VenturiError:  # no cell of one is a cell of another
+        return []
+    return [one for one in found if all(_settings(row.base) == _settings(row.run) for row in one.rows)]
+
+
+def _settings(cell: Cell) -> dict[str, object]:
+    return {name: value for name, value in cell.parameters.items() if name not in ("place", "target")}
+
+
+def headline(results: Results) -> list[str]:
+    """`new against old: slower, ratio 0.958 [0.941..0.975]`; of several cells how many are slower."""
+    out = []
+    for one in _comparisons(results):
+        told = comparison.summary(one)[0]
+        if len(one.rows) == 1:
+            told = f"{one.rows[0].word}, ratio {one.rows[0].ratio}"
+        out.append(f"{_name(one.run)} against {_name(one.base)}: {told}")
+    return out
+
+
+def _builds(results: Results) -> Section | None:
+    """A table a place but the first, a row a cell."""
+    found = _comparisons(results)
+    if not found:
+        return None
+    blocks: list[Block] = []
+    for one in found:
+        caption = f"{_name(one.run)} against {_name(one.base)}"
+        columns = comparison.columns(one, _name(one.base), _name(one.run))
+        blocks += [Table(columns, caption), Bullets(comparison.summary(one))]
+    note = (
+        "Trials of all places took turns, so the machine's drift hits them alike; ratio: of geometric means; "
+        "p: how often chance alone would show such a difference, corrected for the number of cells"
+    )
+    return Section("Places side by side", [*blocks, Text(note, "quiet")])
+
+
+def _name(side: Side) -> str:
+    return labels.plain(side.cells[0].parameters["place"])
+
+
+def _local_remote(results: Results) -> Section | None:
     """A table an operation, a row a setting of everything but the size; None without both places."""
     found = results.place_rows
     if not found:
         return None
     operations = list(dict.fromkeys(row.operation for row in found))
-    tables = []
+    blocks: list[Block] = []
     for operation in operations:
         own = [row for row in found if row.operation == operation]
-        tables.append(Table(labels.plain(operation), _columns(results, own), [_sentence(own)]))
+        caption = labels.plain(operation) if len(operations) > 1 else ""
+        blocks.append(Table(_columns(results, own), caption))
+        blocks += [Bullets([text])] if (text := _sentence(own)) else []
     several = any(len(row.pairs) > 1 for row in found)
     note = "Rates are medians at the largest size; " if several else "Rates are medians; "
     note += (
@@ -38,7 +110,7 @@ def section(results: Results) -> Section | None:
     )
     if several:
         note += " All sizes: median of the quotients of each size, the least and the most of them."
-    return Section("Local and remote", tables, note)
+    return Section("Local and remote", [*blocks, Text(note, "quiet")])
 
 
 def _columns(results: Results, rows: list[Row]) -> list[Column]:
@@ -70,7 +142,7 @@ def _columns(results: Results, rows: list[Row]) -> list[Column]:
     else:
         for side, texts in zip((places.LOCAL, places.REMOTE), told, strict=True):
             out.append(Column(f"{side} held back by", "", texts, 2, text=True))
-    return [c for c in out if c.rank == 0 or any(cell != MISSING for cell in c.cells)]
+    return known_columns(out)
 
 
 def _sizes(row: Row) -> str:
@@ -112,22 +184,22 @@ def _with(row: Row) -> str:
     return f" with {setting(row.where)}" if row.where else ""
 
 
-def convergence(results: Results) -> Section | None:
+def _convergence(results: Results) -> Section | None:
     """A table a setting: the amount over so many streams, predicted and measured. None where no amount was
     divided on purpose, or the run has one place and one host."""
     found = results.convergences
     if not found:
         return None
-    tables = [
-        Table(f"{convergence_name(one)}, {count(one.rows)} rows in all", _splits(one), [_tends(one)])
-        for one in found
-    ]
+    blocks: list[Block] = []
+    for one in found:
+        caption = f"{convergence_name(one)}, {count(one.rows)} rows in all"
+        blocks += [Table(_splits(one), caption), Bullets([_tends(one)])]
     note = (
         "Predicted: by t = a + n/b, fitted at each number of streams to the other sizes of the sweep; with "
         "the 95 % prediction interval of a new median. What more streams tend to: from the same lines, "
         "start-up taken to grow by as much with every stream, b by its scaling law."
     )
-    return Section("One amount over more and more streams", tables, note)
+    return Section("One amount over more and more streams", [*blocks, Text(note, "quiet")])
 
 
 def _splits(one: Convergence) -> list[Column]:

@@ -1,4 +1,4 @@
-"""Verdicts and findings as texts: one form for terminal, page and Markdown."""
+"""Why a run is as fast as it is: findings and verdicts, published results beside it, models."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from venturi.analysis.cells.summary import Cell, best
+from venturi.analysis.cells.summary import Cell, best, by_operation
+from venturi.analysis.models import fit_words, link_words
 from venturi.analysis.results import Results
+from venturi.analysis.selection import example
 from venturi.analysis.verdict.types import Remedy, Verdict
 from venturi.analysis.words import labels
+from venturi.common.units import count, plural
+from venturi.report.document import Block, Bullets, Item, Section, Text
+from venturi.report.figures.models import MOST_PANELS, MOST_SIZES, telling_sizes
 from venturi.report.names import name_of
+from venturi.report.summary import fastest
+from venturi.store import reference
 
+MOST_FINDINGS = 6
 FLAG = "!"
 """Stands before the title of a verdict which says that the figure is no measure of the target."""
 FLAG_NOTE = "! marks cells that measure the load generator or its schedule, not the target"
@@ -84,11 +92,111 @@ def next_steps(results: Results, most: int = 5) -> list[Remedy]:
     return list(distinct.values())[:most]
 
 
-def told(results: Results) -> list[tuple[str, list[str]]]:
-    """Title and lines of each finding; where a sweep says nothing, the fastest cell's verdict."""
-    found = [(labels.plain(f.title), list(map(labels.plain, f.lines))) for f in results.findings]
+def findings(results: Results) -> list[Item]:
+    """Each finding with its lines; without any, the fastest cell's verdict."""
+    found = [Item(f.title, f.lines) for f in results.findings]
     top = leading(results)
     if not found and top is not None and (verdict := results.verdicts.get(top.name)) is not None:
         where = f" ({name_of(results, top)})" if len(results.cells) > 1 else ""
-        found.append((f"{title(verdict)}{where}", list(map(labels.plain, verdict.lines))))
+        found.append(Item(f"{title(verdict)}{where}", verdict.lines))
     return found
+
+
+def sections(results: Results, brief: bool) -> list[Section]:
+    """Findings, or the verdict of the fastest cell; how many cells have which verdict; what to try."""
+    found = findings(results)
+    if not found:
+        return []
+    shown = found[:MOST_FINDINGS] if brief else found
+    blocks: list[Block] = [Bullets(shown)]
+    if len(shown) < len(found):
+        text = f"{len(found) - len(shown)} more; venturi show --format markdown has all"
+        blocks.append(Text(text, "quiet"))
+    if len(results.cells) > 1 and (text := spread(results)):
+        blocks.append(Bullets([text]))
+    if any(v.flagged for v in results.verdicts.values()):
+        blocks.append(Text(FLAG_NOTE, "bad"))
+    if brief and (texts := brief_models(results)):
+        blocks.append(Section("Models", [Bullets(texts)], "good"))
+    if steps := next_steps(results, 5 if brief else 20):
+        blocks.append(Section("Next", [Bullets([step.parts for step in steps])], "good"))
+    if brief and len(results.cells) > 1:
+        hint = f"one cell on one screen: venturi show RUN --cell best, or {example(results.cells)}"
+        blocks.append(Text(hint, "quiet"))
+    return [Section("The reason", blocks, "good")]
+
+
+def published(results: Results, name: str | None = None) -> list[Section]:
+    """The published sets that measured what this run did, each beside the same of this run.
+
+    `name` of a set or a group; None: what the scenario names, which may be nothing.
+    """
+    chosen = name or results.default_reference
+    if chosen is None or results.imported:
+        return []
+    groups = by_operation(results.cells)
+    out = []
+    for one in reference.sets(chosen):
+        cells = [
+            c
+            for c in groups.get(one.operation, [])
+            if one.place is None or c.parameters.get("place") in (None, one.place)
+        ]
+        if any(c.good for c in cells):
+            said = Bullets([one.said or _figures(one)])
+            own = Section("Here", [Bullets(_here(results, cells, one.axis))])
+            out.append(Section(f"Published: {one.operation}, {one.label}", [said, own]))
+    return out
+
+
+def _here(results: Results, cells: list[Cell], axis: str | None) -> list[str]:
+    names = {c.name for c in cells}
+    found = [f for f in results.findings if axis is not None and f.axis == axis and names.issuperset(f.cells)]
+    return [fastest(cells), *(text for f in found for text in (f.title, *f.lines[:1]))]
+
+
+def _figures(one: reference.ReferenceSet) -> str:
+    rows = sorted(one.rows(), key=lambda row: row["hosts"])
+    return ", ".join(f"{count(r['rows_per_second'])} rows/s on {plural(r['hosts'], 'host')}" for r in rows)
+
+
+def models(results: Results) -> list[Section]:
+    """The models that are shown, each with its sentences; empty if there is nothing to fit."""
+    found = results.fits
+    out = [(fit_words.head(one), fit_words.axis_sentences(one)) for one in found.main[:MOST_PANELS]]
+    sizes = telling_sizes(found)
+    if sizes:
+        texts = [f"{fit_words.head(s)}: {fit_words.size_sentence(s)}" for s in sizes]
+        hidden = len(found.sizes) - len(sizes)
+        if hidden:
+            texts.append(f"{hidden} more; venturi fit RUN --all has them")
+        out.append((fit_words.SIZES, texts))
+    if results.batch_costs:
+        costs = [
+            f"{one.operation}{', ' + fit_words.setting(one.where) if one.where else ''}: {one.sentence}"
+            for one in results.batch_costs[:MOST_SIZES]
+        ]
+        out.append((fit_words.COSTS, costs))
+    out += [(link_words.head(one), link_words.sentences(one)) for one in results.link_fits[:MOST_SIZES]]
+    passed = results.link_crossings
+    if passed:
+        out.append((link_words.CROSSINGS, [link_words.crossing(one) for one in passed[:MOST_SIZES]]))
+    fitted = {s.axis for s in found.scalings}
+    effects = [
+        fit_words.effect_sentence(e)
+        for e in found.effects
+        if e.parameter not in fitted or (e.above is not None and not e.above.significant)
+    ]
+    if effects:
+        out.append(("what matters", effects))
+    return [Section(title, [Bullets(sentences)]) for title, sentences in out]
+
+
+def brief_models(results: Results) -> list[str]:
+    """For the terminal, short: what the findings do not say of the axes."""
+    costs = [one for one in results.batch_costs if one.fit is not None]
+    out = [f"{one.operation}: {one.sentence}" for one in costs[:1]]
+    fit = next((one for one in results.link_fits if one.law is not None), None)
+    if fit is not None:
+        out.append(f"{link_words.head(fit)}: {'; '.join(link_words.sentences(fit))}")
+    return out

@@ -1,208 +1,232 @@
-"""A run on the terminal: headline, a table an operation, failed trials, warnings."""
+"""Documents on a terminal: readable at 80 columns, without colours and rules if it is a file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import io
+import textwrap
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from venturi.analysis.cells.choice import representative
-from venturi.analysis.cells.summary import Cell, by_operation
-from venturi.analysis.proven import unproven
-from venturi.analysis.results import Results
 from venturi.analysis.words import labels
-from venturi.report import hosts, proofs, published, reason, several, summary, versions
-from venturi.report import models as fits
-from venturi.report.cell import example
+from venturi.common.errors import VenturiError
+from venturi.common.names import meant
+from venturi.report.document import (
+    Block,
+    Bullets,
+    Column,
+    Document,
+    Item,
+    Lines,
+    Section,
+    Style,
+    Table,
+    Terms,
+    Text,
+    plain,
+)
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-from venturi.report.wrap import wrap
+    from rich.console import Console
+
+__all__ = ["choose", "fit", "text", "wrap", "write"]
 
 GAP = 2
 """Spaces between columns."""
-MOST_FAILURES = 20
-MOST_FINDINGS = 6
-MOST_ROWS, BEST_ROWS = 60, 30
-"""Rows of a table that are printed, and how many of the best where there are more."""
+MOST_ROWS = 60
+SHORTEST = 14
+"""Characters of a text below which it is left out rather than cut."""
+_FOLDED = 12
+"""Characters that a folded text has at least."""
+_STYLES: dict[Style, str] = {
+    **{"": "", "strong": "bold", "quiet": "dim"},
+    **{"bad": "red", "good": "green", "alert": "yellow"},
+}
+_TITLES: dict[Style, str] = {
+    **{"": "bold cyan", "strong": "bold", "quiet": "dim"},
+    **{"bad": "bold red", "good": "bold green", "alert": "bold yellow"},
+}
 
 
-def print_results(results: Results, console: Console, names: Sequence[str] = ()) -> None:
-    """Prints a run.
+def write(document: Document, console: Console) -> None:
+    """Prints a document. Nothing in it is taken for markup or for control characters."""
+    _blocks(document.blocks, console, 0)
 
-    Readable at 80 columns: figures that find no room are left out and named, unless `names` says which
-    columns to show. Colours and rules disappear where `console` is no terminal; nothing from the run is taken
-    for markup. Raises `VenturiError` for a name that no column has.
-    """
+
+def text(document: Document, width: int) -> str:
+    """The same as a text."""
+    from rich.console import Console
+
+    out = io.StringIO()
+    write(document, Console(file=out, width=width, color_system=None))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _blocks(blocks: Sequence[Block], console: Console, depth: int) -> None:
+    for i, block in enumerate(blocks):
+        if i and not depth and (_apart(block) or _apart(blocks[i - 1])):
+            console.print()
+        if isinstance(block, Section):
+            _say(console, block.title, _TITLES[block.style] if not depth or block.style else "bold")
+            _blocks(block.blocks, console, depth + 1)
+        elif isinstance(block, Text):
+            _say(console, block.text, _STYLES[block.style])
+        elif isinstance(block, Bullets):
+            for item in block.items:
+                first, below = (item.text, item.below) if isinstance(item, Item) else (plain(item), ())
+                _say(console, first, "", f"  {block.mark}")
+                for line in below:
+                    _say(console, line, "", "    . " if block.mark else "    ")
+        elif isinstance(block, Table):
+            _table(block, console)
+        elif isinstance(block, Terms):
+            wide = max((len(term) for term, _ in block.pairs), default=0) + GAP
+            for term, meaning in block.pairs:
+                _say(console, meaning, "", f"  {labels.plain(term):<{wide}}")
+        else:
+            _lines(block, console)
+
+
+def _apart(block: Block) -> bool:
+    """Whether empty lines are around it."""
+    return isinstance(block, Table) or (isinstance(block, Section) and block.style != "strong")
+
+
+def _say(console: Console, text: str, style: str, first: str = "") -> None:
+    """A paragraph, indented by what is before its first line."""
     from rich.text import Text
 
-    def say(text: str, style: str = "") -> None:
-        for line in wrap(text, console.width):
-            console.print(Text(line, style=style))
-
-    groups = by_operation(results.cells)
-    shown = {operation: _in_sight(cells) for operation, cells in groups.items()}
-    tables = [
-        summary.columns(cells, bool(names), reason.column(results, cells), unproven(results.environment))
-        for cells in shown.values()
-    ]
-    tables = summary.named(tables, names) if names else tables
-    for line in (*summary.headline(results), *versions.headline(results)):
-        say(line, "bold")
-    facts = [summary.counts(results), summary.common(results), summary.verified(results)]
-    say("; ".join(f for f in facts if f), "dim")
-    if told := proofs.headline(results.environment):
-        say(told, "bold red" if unproven(results.environment) else "dim")
-    for (operation, cells), offered in zip(groups.items(), tables, strict=True):
-        kept, left_out = offered, list[summary.Column]()
-        if not names:
-            kept, left_out = summary.fit(offered, console.width + GAP, lambda c: _width(c) + GAP)
-        console.print()
-        say(operation, "bold cyan")
-        console.print(_table(kept))
-        if left_out:
-            heads = ", ".join(c.head for c in left_out)
-            say(f"no room here for: {heads}; --columns NAMES chooses, --format markdown has all", "dim")
-        if len(cells) > len(shown[operation]):
-            say(
-                f"the fastest of each stream count; {len(cells) - len(shown[operation]):,} more cells: "
-                "venturi show --format csv has all, venturi report opens each",
-                "dim",
-            )
-    _sections(results, console, say)
-    _published(results, console, say)
-    _reason(results, console, say)
-    failures = summary.failure_rows(results)
-    if failures:
-        console.print()
-        say("failed trials", "bold red")
-        for cell, trials, error in failures[:MOST_FAILURES]:
-            say(f"  {cell}, {trials}")
-            for line in wrap(error, console.width - 4):
-                say("    " + line, "red")
-        if len(failures) > MOST_FAILURES:
-            say(f"  {len(failures) - MOST_FAILURES} more; venturi show --format json has all", "dim")
-    if results.advice:
-        console.print()
-        say("warnings", "bold yellow")
-        for advice in results.advice:
-            _item(console, str(advice))
-    if cost := summary.instrument(results):
-        console.print()
-        say(f"{cost}.", "dim")
+    rest = "    " if first == "  " else " " * len(first)
+    for i, line in enumerate(wrap(labels.plain(text), console.width - len(rest))):
+        console.print(Text((rest if i else first) + line, style=style))
 
 
-def _in_sight(cells: list[Cell]) -> list[Cell]:
-    if len(cells) <= MOST_ROWS:
-        return cells
-    best = {c.name for c in representative(cells, BEST_ROWS)}
-    return [c for c in cells if c.name in best]
+def wrap(text: str, width: int) -> list[str]:
+    """Lines of at most `width` characters, all indented as the first one is."""
+    indent = text[: len(text) - len(text.lstrip())]
+    # A number and its percent sign stay on one line.
+    glued = text.replace(" %", "\N{NO-BREAK SPACE}%")
+    wrapped = textwrap.wrap(glued, max(width, 20), subsequent_indent=indent, break_on_hyphens=False)
+    return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in wrapped] or [""]
 
 
-def _sections(results: Results, console: Console, say: Callable[..., None]) -> None:
-    """Places, hosts and loaders, where the run has several."""
-    for section in several.sections(results, hosts.MOST):
-        console.print()
-        say(section.title, "bold cyan")
-        for table in section.tables:
-            if len(section.tables) > 1 or section.captioned:
-                say(table.caption, "bold")
-            shown = [replace(c, cells=c.cells[:MOST_ROWS]) for c in table.columns]
-            kept, left_out = summary.fit(shown, console.width + GAP, lambda c: _width(c) + GAP)
-            console.print(_table(kept))
-            if left_out:
-                heads = ", ".join(c.head for c in left_out)
-                say(f"no room here for: {heads}; venturi show --format markdown has all", "dim")
-            if table.rows > MOST_ROWS:
-                say(f"{table.rows - MOST_ROWS} more rows: venturi show --format markdown has all", "dim")
-            for text in filter(None, table.sentences):
-                _item(console, f"{text}.")
-
-
-def print_cell(results: Results, cell: Cell, console: Console) -> None:
-    """One cell on one screen."""
+def _lines(block: Lines, console: Console) -> None:
     from rich.text import Text
 
-    from venturi.report import cell as cells
-
-    for style, line in cells.lines(results, cell, console.width):
-        console.print(Text(line, style=style), no_wrap=True, crop=False)
+    for line in block.lines:
+        console.print(Text(line[: console.width]), no_wrap=True, crop=False)
 
 
-def _published(results: Results, console: Console, say: Callable[..., None]) -> None:
-    """What a published benchmark said, and this run of the same."""
-    for one in published.beside(results):
-        console.print()
-        say(f"published: {one.label}", "bold cyan")
-        _item(console, one.said)
-        say("here", "bold cyan")
-        for text in one.here:
-            _item(console, text)
-
-
-def _item(console: Console, text: str, first: str = "  - ") -> None:
+def _table(table: Table, console: Console) -> None:
+    """Heads with units under them, a rule, the rows; what finds no room is named below it."""
+    from rich.table import Table as Grid
     from rich.text import Text
 
-    for i, line in enumerate(wrap(text, console.width - len(first))):
-        console.print(Text((first if i == 0 else " " * len(first)) + line))
-
-
-def _reason(results: Results, console: Console, say: Callable[..., None]) -> None:
-    """Findings of the sweep, or the verdict of its fastest cell; what to do next."""
-    found = reason.told(results)
-    if not found:
-        return
-    console.print()
-    say("the reason", "bold green")
-
-    for title, lines in found[:MOST_FINDINGS]:
-        _item(console, title)
-        for line in lines:
-            _item(console, line, "    . ")
-    if len(found) > MOST_FINDINGS:
-        say(f"  {len(found) - MOST_FINDINGS} more; venturi show --format markdown has all", "dim")
-    if len(results.cells) > 1 and (told := reason.spread(results)):
-        _item(console, f"{told}.")
-    if any(v.flagged for v in results.verdicts.values()):
-        say(f"  {reason.FLAG_NOTE}", "red")
-    models = fits.lines(results)
-    if models:
-        say("models", "bold green")
-        for text in models:
-            _item(console, f"{text}.")
-    steps = reason.next_steps(results)
-    if steps:
-        say("next", "bold green")
-        for step in steps:
-            _item(console, labels.plain(step.text))
-    if len(results.cells) > 1:
-        say(f"one cell on one screen: venturi show RUN --cell best, or {example(results.cells)}", "dim")
-
-
-def _width(column: summary.Column) -> int:
-    return max(map(len, [column.head, column.unit, *column.cells]))
-
-
-def _table(columns: list[summary.Column]) -> RenderableType:
-    """Heads with units under them, a rule, the rows."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, show_edge=False)
-    for column in columns:
-        head = Text(column.head + "\n", style="bold")
+    if table.caption:
+        _say(console, table.caption, "bold")
+    shown = [replace(c, cells=c.cells[:MOST_ROWS], styles=c.styles[:MOST_ROWS]) for c in table.columns]
+    kept, left_out = fit(shown, console.width + GAP)
+    grid = Grid(box=None, padding=(0, GAP, 0, 0), pad_edge=False, show_edge=False)
+    units = any(c.unit for c in kept)
+    for column in kept:
+        head = Text(column.head + ("\n" if units else ""), style="bold")
         head.append(column.unit, style="dim")
-        table.add_column(
-            head, justify="left" if column.text else "right", no_wrap=True, min_width=_width(column)
+        justify: Literal["left", "right"] = "left" if column.text else "right"
+        grid.add_column(head, justify=justify, no_wrap=True, min_width=column.width)
+    for i in range(len(kept[0].cells) if kept else 0):
+        grid.add_row(*(Text(c.cells[i], style=_STYLES[c.styles[i]] if c.styles else "") for c in kept))
+    console.print(grid)
+    if left_out:
+        _say(console, f"no room here for: {', '.join(c.head for c in left_out)}; {table.hint}", "dim")
+    if table.rows > MOST_ROWS:
+        _say(console, f"{table.rows - MOST_ROWS} more rows: {table.hint}", "dim")
+
+
+def choose(tables: Sequence[Sequence[Column]], names: Sequence[str]) -> list[list[Column]]:
+    """Of each table settings, medians and counts, and the columns with these heads.
+
+    Raises `VenturiError` for a head that no table has.
+    """
+    wanted = {name.strip().casefold() for name in names} - {""}
+    heads = list(dict.fromkeys(_typed(c) for table in tables for c in table))
+    if unknown := sorted(wanted - set(heads)):
+        raise VenturiError(
+            f"--columns: no column of this run is called {unknown[0]}",
+            hint=meant(unknown[0], heads, f"there are: {', '.join(heads)}"),
         )
-    for cells in zip(*(c.cells for c in columns), strict=True):
-        table.add_row(
-            *(
-                Text(
-                    cell,
-                    style="bold" if c.head == "median" else "red" if c.head == "fail" and cell != "0" else "",
-                )
-                for c, cell in zip(columns, cells, strict=True)
-            )
-        )
-    return table
+    return [[c for c in table if c.rank == 0 or _typed(c) in wanted] for table in tables]
+
+
+def _typed(column: Column) -> str:
+    """A head as it is typed."""
+    return column.head.replace("\N{NON-BREAKING HYPHEN}", "-").casefold()
+
+
+def fit(offered: Sequence[Column], room: int, gap: int = GAP) -> tuple[list[Column], list[Column]]:
+    """As many columns as `room` characters hold, and those left out.
+
+    The lowest ranks come first, of the lowest those to the left. A text that is too long for what is left is
+    cut, if a word or two of it can stay, or folded.
+    """
+    others = sum(c.width + gap for c in offered if c.rank == 0 and not c.folds)
+    most = max(room - others - gap, _FOLDED)
+    offered = [
+        replace(c, cells=["\n".join(textwrap.wrap(cell, most)) for cell in c.cells]) if c.folds else c
+        for c in offered
+    ]
+
+    def lost(columns: list[Column]) -> bool:
+        return any(c.rank == 1 and c.text for c in columns)
+
+    found = _fitted(offered, room, gap)
+    if not lost(found[1]):
+        return found
+    again = _fitted([c if c.yields is None else replace(c, rank=c.yields) for c in offered], room, gap)
+    if not lost(again[1]):
+        return again
+    # Numbers that matter less than the text are not shown in its place.
+    kept, left_out = _fitted([c for c in offered if c.rank <= 2], room, gap)
+    return kept, [c for c in offered if c.rank > 2 or c in left_out]
+
+
+def _fitted(offered: Sequence[Column], room: int, gap: int) -> tuple[list[Column], list[Column]]:
+    def width(column: Column) -> int:
+        return column.width + gap
+
+    fitted = {i: c for i, c in enumerate(offered) if c.rank == 0}
+    free = room - sum(width(c) for c in fitted.values())
+    left_out: dict[int, Column] = {}
+    while free < 0 and len(fitted) > 1:
+        i, column = fitted.popitem()
+        left_out[i] = column
+        free += width(column)
+
+    def take(i: int, column: Column) -> None:
+        nonlocal free
+        fitted[i] = column
+        free -= width(column)
+
+    wanted = sorted((i for i, c in enumerate(offered) if c.rank > 0), key=lambda i: (offered[i].rank, -i))
+    for at, i in enumerate(wanted):
+        column = offered[i]
+        if width(column) <= free:
+            take(i, column)
+            continue
+        if not column.text:
+            left_out[i] = column
+            continue
+        # Numbers of the next rank are short: they go before the end of a text.
+        beside = [offered[j] for j in wanted[at + 1 :] if offered[j].rank == column.rank + 1]
+        alone = len(max(column.cells, key=len)) - (width(column) - free)
+        most = alone - sum(width(c) for c in beside)
+        if most < SHORTEST <= alone:
+            most = alone  # rather the text without the numbers than neither
+        if most < SHORTEST:
+            left_out[i] = column
+            continue
+        take(i, replace(column, cells=[_cut(c, most) for c in column.cells]))
+    return [fitted[i] for i in sorted(fitted)], [left_out[i] for i in sorted(left_out)]
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1].rstrip(" ,:") + "…"

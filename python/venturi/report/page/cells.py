@@ -8,21 +8,23 @@ from typing import Any
 from markupsafe import Markup
 
 from venturi.analysis.cells import choice
+from venturi.analysis.cells import hosts as loaders
 from venturi.analysis.cells.summary import Cell, best, by_operation
 from venturi.analysis.proven import unproven
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
 from venturi.report import cell as cells_text
-from venturi.report import reason, summary
+from venturi.report import hosts, reason, summary, terminal
+from venturi.report.document import Column
 from venturi.report.draw import plotly_stack
 from venturi.report.figures import palette, pipeline, timeline
 from venturi.report.figures.figure import Figure
-from venturi.report.page import hosts
-from venturi.report.page.markup import render
+from venturi.report.page.markup import MOST_ROWS, render
 
-MOST_ROWS = 200
-"""A longer table holds its best rows; the script has the others and keeps only those in sight in the page."""
 BEST_ROWS = 30
+"""What a longer table holds; the script has the others and keeps only those in sight in the page."""
+MOST_LOADERS = 64
+"""In the view of one cell, of which a page has thousands."""
 MOST_LISTED = 100
 """Cells offered by the menu of the view; all others are opened from their table."""
 
@@ -48,7 +50,7 @@ def tables(results: Results, numbers: dict[str, int]) -> Markup:
     return render("summary", tables=found, numbers=numbers, kind_of=kind_of)
 
 
-def kind_of(column: summary.Column, text: str) -> str:
+def kind_of(column: Column, text: str) -> str:
     """The class of a table's cell; the script sets the same for rows that it makes."""
     if column.head == "fail" and text != "0":
         return "bad"
@@ -98,7 +100,7 @@ def _document(results: Results, cell: Cell) -> dict[str, Any]:
         ],
         "cost": cells_text.cost(cell),
     }
-    if (listed := hosts.document(results, cell)) is not None:
+    if (listed := _loaders(results, cell)) is not None:
         out["loaders"] = listed
     if found.pipeline is not None:
         out["pipeline"] = _pipeline(found.pipeline)
@@ -113,6 +115,20 @@ def _document(results: Results, cell: Cell) -> dict[str, Any]:
             "flagged": v.flagged,
         }
     return out
+
+
+def _loaders(results: Results, cell: Cell) -> dict[str, object] | None:
+    """The loaders of a cell for the page's script: heads and rows as text. None of a cell of one process."""
+    found = loaders.hosts(cell)
+    if not found:
+        return None
+    behind = results.stragglers.get(cell.name, [])
+    columns = hosts.columns(cell, hosts.few(found, MOST_LOADERS), behind)
+    return {
+        "heads": [[c.head, c.unit, c.text] for c in columns],
+        "rows": [list(row) for row in zip(*(c.cells for c in columns), strict=True)],
+        "more": max(0, len(found) - MOST_LOADERS),
+    }
 
 
 def _pipeline(found: pipeline.Pipeline) -> dict[str, Any]:
@@ -181,5 +197,5 @@ def view(results: Results, listed_cells: Sequence[int]) -> Markup:
         chosen=chosen,
         listed=listed_cells,
         offered=sorted({*listed_cells, chosen}),
-        words="\n".join(line for _, line in cells_text.lines(results, top, 96)),
+        words=terminal.text(cells_text.document(results, top, 96), 96).rstrip(),
     )
