@@ -38,34 +38,21 @@ _REPEATS = 10
 @app.command(epilog=EPILOG, context_settings={"ignore_unknown_options": True})
 def ab(
     base: Annotated[
-        str,
-        typer.Argument(
-            metavar="BASE",
-            help="The old one: a URL, or a command that starts it at {port}.",
-            show_default=False,
-        ),
+        str, typer.Argument(metavar="BASE", help="The old one: a URL, or a command that starts it at {port}.")
     ],
-    head: Annotated[str, typer.Argument(metavar="HEAD", help="The new one, likewise.", show_default=False)],
+    head: Annotated[str, typer.Argument(metavar="HEAD", help="The new one, likewise.")],
     run: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[OPTIONS OF RUN]...",
-            help="What `venturi run` measures, of both alike.",
-            show_default=False,
-        ),
+        typer.Argument(metavar="[OPTIONS OF RUN]...", help="What `venturi run` measures, of both alike."),
     ] = None,
     url: Annotated[
         str, typer.Option("--url", help="Where a server that a command starts is found.")
     ] = "flight://127.0.0.1:{port}",
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", help="Run directory to make. [default: venturi-runs/TIME-ab]", show_default=False
-        ),
+        Path | None, typer.Option("--out", help="Run directory to make. [default: venturi-runs/TIME-ab]")
     ] = None,
     resume: Annotated[
-        Path | None,
-        typer.Option("--resume", help="Go on with this run; BASE and HEAD as before.", show_default=False),
+        Path | None, typer.Option("--resume", help="Go on with this run; BASE and HEAD as before.")
     ] = None,
     threshold: options.Threshold = "3%",
     confidence: options.Confidence = "95%",

@@ -45,7 +45,6 @@ def best(
             "--p99",
             metavar="TIME",
             help="Only cells of which 99 % of the batches surely took no longer, as 50ms.",
-            show_default=False,
         ),
     ] = None,
     all: Annotated[

@@ -38,39 +38,27 @@ def ceilings(
     ] = None,
     only: Annotated[
         str | None,
-        typer.Option(
-            "--only",
-            help="Kinds: memory, tcp, unix, pipe, disk, cipher, codec, engine.",
-            show_default=False,
-        ),
+        typer.Option("--only", help="Kinds: memory, tcp, unix, pipe, disk, cipher, codec, engine."),
     ] = None,
     streams: Annotated[
         str, typer.Option("--streams", help="Numbers of connections, as 1,2,4 or 1..8.")
     ] = "1,2,4",
     message_bytes: Annotated[
-        str | None,
-        typer.Option(
-            "--message-bytes", help="Payload of a batch, as 128Ki. [default: 128Ki]", show_default=False
-        ),
+        str | None, typer.Option("--message-bytes", help="Payload of a batch, as 128Ki. [default: 128Ki]")
     ] = None,
     rows_per_batch: Annotated[
-        str | None,
-        typer.Option("--rows-per-batch", help="The same as rows of the data.", show_default=False),
+        str | None, typer.Option("--rows-per-batch", help="The same as rows of the data.")
     ] = None,
     data: Annotated[
         str, typer.Option("--data", help="What codecs work on: records, builtin:birdstrikes, or a file.")
     ] = "records",
     compression: Annotated[
-        str | None,
-        typer.Option("--compression", help="A codec besides lz4 and zstd, as zstd:9.", show_default=False),
+        str | None, typer.Option("--compression", help="A codec besides lz4 and zstd, as zstd:9.")
     ] = None,
     disk: Annotated[Path, typer.Option("--disk", help="Directory whose disk is written to.")] = Path(),
     repeats: Annotated[int, typer.Option("--repeats", min=1, max=100, help="Times each is measured.")] = 5,
     duration: Annotated[
-        str | None,
-        typer.Option(
-            "--duration", help="Time of one repeat. [default: 100ms to 300ms by kind]", show_default=False
-        ),
+        str | None, typer.Option("--duration", help="Time of one repeat. [default: 100ms to 300ms by kind]")
     ] = None,
     format: Annotated[
         options.TableOrJson,

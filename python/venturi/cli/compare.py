@@ -70,7 +70,6 @@ def compare(
             metavar="PARAMETER[=VALUE]",
             help="Compare within one run: the cells with each other value of this parameter against those "
             "with VALUE (or the first). Their trials were interleaved.",
-            show_default=False,
         ),
     ] = None,
     metric: Annotated[
@@ -93,14 +92,10 @@ def compare(
             "--format",
             help="table for people; markdown for a pull request; junit: XML for a CI server; json. "
             "[default: table, or by the ending of --out]",
-            show_default=False,
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="Write to this file, and the summary to the screen.", show_default=False
-        ),
+        Path | None, typer.Option("--out", "-o", help="Write to this file, and the summary to the screen.")
     ] = None,
 ) -> None:
     """Compare runs cell by cell: ratios with intervals, tests, and an exit code for CI."""
@@ -177,10 +172,7 @@ def _text(found: list[Comparison], shape: Format, code: int, wide: bool) -> str:
     drawn = io.StringIO()
     colours = not wide and screen.is_terminal and not screen.no_color
     console = Console(
-        file=drawn,
-        width=120 if wide else screen.width,
-        force_terminal=colours,
-        no_color=not colours,
+        file=drawn, width=120 if wide else screen.width, force_terminal=colours, no_color=not colours
     )
     for i, one in enumerate(found):
         if i:

@@ -40,7 +40,6 @@ def fit(
             "--over",
             metavar="AXIS",
             help="This parameter only, as streams, rows_per_batch, rows_per_stream, link.",
-            show_default=False,
         ),
     ] = None,
     where: options.Where = None,
@@ -50,7 +49,6 @@ def fit(
             "--hold-out",
             metavar="N",
             help="Leave out these values of the axis (8, or 6,7,8), predict them, say how it came out.",
-            show_default=False,
         ),
     ] = None,
     format: Annotated[

@@ -42,8 +42,7 @@ def history(
         options.TableOrJson, typer.Option("--format", help="table for people, json in base units.")
     ] = options.TableOrJson.table,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Write an HTML page to this file as well.", show_default=False),
+        Path | None, typer.Option("--out", "-o", help="Write an HTML page to this file as well.")
     ] = None,
 ) -> None:
     """Show cells over many runs, and the runs from which on they are faster or slower."""

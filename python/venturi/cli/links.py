@@ -33,7 +33,6 @@ def links(
         typer.Argument(
             metavar="[LINK]...",
             help='Links to make and to look at: lte, "10gbit 5ms", ... [default: list those that have names]',
-            show_default=False,
         ),
     ] = None,
     client: Annotated[
@@ -42,7 +41,6 @@ def links(
             "--client",
             metavar="COMMAND",
             help="Run this at the client's end of the one link; {server} stands for the other's address.",
-            show_default=False,
         ),
     ] = None,
     server: Annotated[
@@ -51,25 +49,16 @@ def links(
             "--server",
             metavar="COMMAND",
             help="With --client: run this at the server's end before, until clients can connect.",
-            show_default=False,
         ),
     ] = None,
     cross: Annotated[
         str | None,
-        typer.Option(
-            "--cross",
-            help="With --client: share of the link that others use meanwhile, as 30%.",
-            show_default=False,
-        ),
+        typer.Option("--cross", help="With --client: share of the link that others use meanwhile, as 30%."),
     ] = None,
     repeats: Annotated[
         int | None,
         typer.Option(
-            "--repeats",
-            min=1,
-            max=100,
-            help=f"Times that each link is looked at. [default: {_REPEATS}]",
-            show_default=False,
+            "--repeats", min=1, max=100, help=f"Times that each link is looked at. [default: {_REPEATS}]"
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object, in base units.")] = False,

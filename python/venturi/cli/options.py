@@ -36,7 +36,6 @@ Where = Annotated[
         "--where",
         metavar="CONDITION",
         help='Only cells for which this holds, as in "streams <= 8"; may be repeated.',
-        show_default=False,
     ),
 ]
 Threshold = Annotated[
@@ -46,8 +45,7 @@ Confidence = Annotated[
     str, typer.Option("--confidence", help="Of intervals, and of a difference that is called one.")
 ]
 Unproven = Annotated[
-    bool,
-    typer.Option("--unproven", help="Go on if the self-test fails, and mark every figure as unproven."),
+    bool, typer.Option("--unproven", help="Go on if the self-test fails, and mark every figure as unproven.")
 ]
 Executor = Annotated[str, typer.Option("--executor", hidden=True, help="core, or a module of tests.")]
 
@@ -154,7 +152,7 @@ def _parameter(it: Known) -> inspect.Parameter:
     names = [it.flag] if it.kind != "bool" else [f"{it.flag}/--no-{it.flag[2:]}"]
     names += [it.alias] if it.alias is not None else []
     kind: Any = bool if it.kind == "bool" else str if it.form == "once" else list[str]
-    option = typer.Option(None, *names, help=it.help, rich_help_panel=it.panel, show_default=False)
+    option = typer.Option(None, *names, help=it.help, rich_help_panel=it.panel)
     return inspect.Parameter(
         it.keyword, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None
     )
@@ -163,11 +161,7 @@ def _parameter(it: Known) -> inspect.Parameter:
 def _negative(it: Known) -> inspect.Parameter:
     """`--no-FLAG` of a setting that is a text."""
     option = typer.Option(
-        False,
-        f"--no-{it.flag[2:]}",
-        help=f"{it.flag} {it.negative}.",
-        rich_help_panel=it.panel,
-        show_default=False,
+        False, f"--no-{it.flag[2:]}", help=f"{it.flag} {it.negative}.", rich_help_panel=it.panel
     )
     return inspect.Parameter(
         f"no_{it.keyword}", inspect.Parameter.KEYWORD_ONLY, default=option, annotation=bool

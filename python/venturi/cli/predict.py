@@ -27,7 +27,7 @@ Examples:
 def predict(
     run: options.AnyRun = "last",
     streams: Annotated[
-        int | None, typer.Option("--streams", min=1, help="How many streams to predict.", show_default=False)
+        int | None, typer.Option("--streams", min=1, help="How many streams to predict.")
     ] = None,
     link: Annotated[
         str | None,
@@ -35,7 +35,6 @@ def predict(
             "--link",
             metavar="LINK",
             help='A link to predict for, from others that were measured: "25gbit 0.5ms", or a name as wifi6.',
-            show_default=False,
         ),
     ] = None,
     settings: Annotated[
@@ -44,7 +43,6 @@ def predict(
             "--set",
             metavar="KEY=VALUE",
             help="A parameter of the cell: the one to predict along, or a measured value of another.",
-            show_default=False,
         ),
     ] = None,
     repeats: Annotated[

@@ -29,8 +29,7 @@ def prove(
         str, typer.Argument(metavar="[TARGET]", help="A URL as for venturi run --target.")
     ] = "flight://local",
     only: Annotated[
-        str | None,
-        typer.Option("--only", help="Parts to make, with commas between them.", show_default=False),
+        str | None, typer.Option("--only", help="Parts to make, with commas between them.")
     ] = None,
     format: Annotated[
         options.TableOrJson,

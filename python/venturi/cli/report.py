@@ -57,7 +57,6 @@ def report(
             "--out",
             "-o",
             help="File to write; a directory for several figures or tables. [default: in the run directory]",
-            show_default=False,
         ),
     ] = None,
     format: Annotated[
@@ -70,8 +69,7 @@ def report(
         ),
     ] = Format.html,
     figure: Annotated[
-        str | None,
-        typer.Option("--figure", help="With png and svg: this figure only.", show_default=False),
+        str | None, typer.Option("--figure", help="With png and svg: this figure only.")
     ] = None,
     cell: Annotated[
         str | None,
@@ -80,16 +78,11 @@ def report(
             metavar="NAME",
             help="With --figure timeline or pipeline: of this cell, as `venturi show --cell` names it. "
             "[default: the fastest]",
-            show_default=False,
         ),
     ] = None,
     reference: Annotated[
         str | None,
-        typer.Option(
-            "--reference",
-            help="Published figures to lay over, with their hardware named.",
-            show_default=False,
-        ),
+        typer.Option("--reference", help="Published figures to lay over, with their hardware named."),
     ] = None,
 ) -> None:
     """Write a run as an HTML page, figures, Markdown or tables; prints the files written."""
@@ -163,9 +156,7 @@ def _perf_stats(found: Results, out: Path | None, columns: int) -> list[Path]:
     if out is not None and (out.is_dir() or not (out.suffix or out.exists())):
         written = {out / name: lines for name, lines in perf_stats.files(found, columns).items()}
     else:
-        written = {
-            out or found.directory.path / f"{name}.csv": perf_stats.text(found, columns),
-        }
+        written = {out or found.directory.path / f"{name}.csv": perf_stats.text(found, columns)}
     for path, lines in written.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(lines, encoding="utf-8")
@@ -173,12 +164,7 @@ def _perf_stats(found: Results, out: Path | None, columns: int) -> list[Path]:
 
 
 def _figures(
-    found: Results,
-    out: Path | None,
-    kind: str,
-    name: str | None,
-    reference: str | None,
-    cell: str | None,
+    found: Results, out: Path | None, kind: str, name: str | None, reference: str | None, cell: str | None
 ) -> list[Path]:
     """One figure into a file, or all into a directory."""
     from venturi.analysis.selection import find

@@ -50,18 +50,13 @@ Examples:
 @options.settings()
 def run(
     scenario: Annotated[
-        str | None,
-        typer.Argument(help="A scenario file, or one built in (venturi scenarios).", show_default=False),
+        str | None, typer.Argument(help="A scenario file, or one built in (venturi scenarios).")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", help="Run directory to make. [default: venturi-runs/TIME-NAME]", show_default=False
-        ),
+        Path | None, typer.Option("--out", help="Run directory to make. [default: venturi-runs/TIME-NAME]")
     ] = None,
     resume: Annotated[
-        Path | None,
-        typer.Option("--resume", help="Go on with this run directory, or last.", show_default=False),
+        Path | None, typer.Option("--resume", help="Go on with this run directory, or last.")
     ] = None,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="With --resume: run failed trials again.")
@@ -71,17 +66,11 @@ def run(
     ] = False,
     scale: Annotated[
         float | None,
-        typer.Option(
-            "--scale", help="Shrink sizes by this factor, and thin long axes, as 0.01.", show_default=False
-        ),
+        typer.Option("--scale", help="Shrink sizes by this factor, and thin long axes, as 0.01."),
     ] = None,
     reference: Annotated[
         bool | None,
-        typer.Option(
-            "--reference/--no-reference",
-            help="Show published figures beside the results.",
-            show_default=False,
-        ),
+        typer.Option("--reference/--no-reference", help="Show published figures beside the results."),
     ] = None,
     report: Annotated[
         bool, typer.Option("--report/--no-report", help="Write the HTML report when the run ends.")
@@ -95,8 +84,7 @@ def run(
     fresh_ceilings: Annotated[
         bool,
         typer.Option(
-            "--fresh-ceilings",
-            help="Measure all ceilings now; use none again of a run within the last hour.",
+            "--fresh-ceilings", help="Measure all ceilings now; use none again of a run within the last hour."
         ),
     ] = False,
     unproven: options.Unproven = False,

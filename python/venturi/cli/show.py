@@ -53,7 +53,6 @@ def show(
             metavar="NAME",
             help="Explain one cell on one screen: its limits, its pipeline, its verdict. NAME is best, "
             "PARAMETER=VALUE,..., or a cell's name (its begin will do).",
-            show_default=False,
         ),
     ] = None,
     columns: Annotated[
@@ -62,7 +61,6 @@ def show(
             "--columns",
             metavar="NAMES",
             help="Columns to show beside settings and medians, as p50,p99,verdict, however wide they are.",
-            show_default=False,
         ),
     ] = None,
     explain: Annotated[

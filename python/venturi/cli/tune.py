@@ -53,28 +53,19 @@ def tune(
             metavar="TARGET",
             help="A URL; a scenario, file or built in, whose matrix is searched; or recorded:RUN, a run that "
             "was measured before, to see what a search would have needed.",
-            show_default=False,
         ),
     ] = None,
     trials: Annotated[
-        int | None,
-        typer.Option(
-            "--trials", min=2, help=f"Trials in all. [default: {DEFAULT_TRIALS}]", show_default=False
-        ),
+        int | None, typer.Option("--trials", min=2, help=f"Trials in all. [default: {DEFAULT_TRIALS}]")
     ] = None,
     minutes: Annotated[
-        float | None,
-        typer.Option(
-            "--minutes", min=0.01, help="Time in all; with --trials, what ends first.", show_default=False
-        ),
+        float | None, typer.Option("--minutes", min=0.01, help="Time in all; with --trials, what ends first.")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Run directory. [default: venturi-runs/TIME-NAME]", show_default=False),
+        Path | None, typer.Option("--out", help="Run directory. [default: venturi-runs/TIME-NAME]")
     ] = None,
     resume: Annotated[
-        str | None,
-        typer.Option("--resume", help="Go on with the search in this run, or last.", show_default=False),
+        str | None, typer.Option("--resume", help="Go on with the search in this run, or last.")
     ] = None,
     where: Annotated[
         list[str] | None,
@@ -83,7 +74,6 @@ def tune(
             metavar="CONDITION",
             help='With recorded:RUN: only cells for which this holds, as in "rows_per_stream == 5e8"; may '
             "be repeated.",
-            show_default=False,
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Chooses among first trials that are as good.")] = 1,

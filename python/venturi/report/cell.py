@@ -63,12 +63,7 @@ class Explained:
 def explain(results: Results, cell: Cell) -> Explained:
     verdict = results.verdicts.get(cell.name)
     return Explained(
-        cell,
-        name_of(results, cell),
-        figures(cell),
-        limits(cell),
-        pipeline.of(cell, verdict),
-        verdict,
+        cell, name_of(results, cell), figures(cell), limits(cell), pipeline.of(cell, verdict), verdict
     )
 
 

@@ -15,10 +15,7 @@ from venturi.report.document import Column, known_columns, numbers, settings
 
 
 def columns(
-    cells: Sequence[Cell],
-    every: bool = False,
-    verdicts: Sequence[str] | None = None,
-    unproven: bool = False,
+    cells: Sequence[Cell], every: bool = False, verdicts: Sequence[str] | None = None, unproven: bool = False
 ) -> list[Column]:
     """The columns for cells of one operation. `every` adds the figures that only a wide page has room for;
     `verdicts` is the short title of each cell's, "" where there is none; `unproven` marks every row."""
