@@ -27,7 +27,7 @@ from venturi.measure.prove import answers, bench, difference, injected_faults, r
 from venturi.measure.prove.framing import FRAMINGS
 from venturi.measure.prove.outcome import CheckKind, Checks, Outcome, Proof, ProofName, worst
 from venturi.measure.prove.relay import Fault, Plan, Relay, _flipped
-from venturi.report import machine, markdown, proofs, tables
+from venturi.report import markdown, proofs, tables
 from venturi.report import run as runs
 from venturi.report.page import page
 
@@ -264,7 +264,7 @@ def test_a_failure_stops_the_run_or_marks_it(tmp_path: Path, monkeypatch: pytest
     assert proofs.headline(found.environment).startswith("UNPROVEN: injected faults failed")
     # Every figure: on the screen, in tables, JSON, Markdown, the page.
     assert tables.with_verdicts(found).column("proven").to_pylist() == [False]
-    document = machine.document(found)
+    document = tables.document(found)
     assert [cell["proven"] for cell in document["cells"]] == [False]
     assert document["proof"]["failed"] == ["lies"]
     text = markdown.text(runs.document(found))
@@ -295,7 +295,7 @@ def test_runs_without_proofs_say_nothing_of_them(tmp_path: Path) -> None:
     )
     assert "proof" not in run.environment and proofs.headline(run.environment) == ""
     assert "proven" not in tables.with_verdicts(run.results).column_names
-    assert "proof" not in machine.document(run.results)
+    assert "proof" not in tables.document(run.results)
     assert proofs.headline(results_module.load("reference:macbook-get").environment) == ""
 
 

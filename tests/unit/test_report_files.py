@@ -18,9 +18,8 @@ from venturi.analysis.verdict.causes import Why
 from venturi.analysis.verdict.types import Remedy
 from venturi.analysis.verdict.words.remedies import told
 from venturi.analysis.words.wording import NOUNS
-from venturi.report import machine, markdown
+from venturi.report import markdown, tables
 from venturi.report import run as runs
-from venturi.report import tables as table_files
 from venturi.report.draw import matplotlib_figures
 from venturi.report.figures import curves, profiles
 from venturi.report.figures import registry as figures
@@ -81,8 +80,8 @@ def test_markdown(run: Path) -> None:
 
 def test_tables(run: Path, tmp_path: Path) -> None:
     results = load(run)
-    written = table_files.write(results, tmp_path / "csv", "csv")
-    stored = table_files.write(results, tmp_path / "parquet", "parquet")
+    written = tables.write(results, tmp_path / "csv", "csv")
+    stored = tables.write(results, tmp_path / "parquet", "parquet")
     assert [p.stem for p in written] == [p.stem for p in stored]
     assert {"cells", "trials"} <= {p.stem for p in written}
     for one, other in zip(written, stored, strict=True):
@@ -95,7 +94,7 @@ def test_tables(run: Path, tmp_path: Path) -> None:
 
 
 def test_document_is_json(run: Path) -> None:
-    text = json.dumps(machine.document(load(run)), allow_nan=False)
+    text = json.dumps(tables.document(load(run)), allow_nan=False)
     found = json.loads(text)
     more = {"places"} if run.name == "places" else set()
     assert set(found) == {"run", "cells", "findings", "failed", "warnings"} | more

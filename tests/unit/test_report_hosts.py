@@ -19,10 +19,9 @@ from venturi.analysis.cells import efficiency, flows, places
 from venturi.analysis.cells.summary import Cell, summarise
 from venturi.analysis.models import splits
 from venturi.analysis.results import load
-from venturi.report import hosts, machine, markdown, terminal
+from venturi.report import hosts, markdown, tables, terminal
 from venturi.report import places as texts
 from venturi.report import run as runs
-from venturi.report import tables as table_files
 from venturi.report.cell import document as cell_document
 from venturi.report.draw import matplotlib_figures
 from venturi.report.figures import flows as pictures
@@ -175,8 +174,8 @@ def test_nothing_is_new_with_one_host_one_place_and_no_link(tmp_path: Path) -> N
         assert text not in page
     drawn = {"flows", "convergence", "throughput-hosts", "throughput-delay", "throughput-link-rate"}
     assert not {f.name for f in figures.build(results)} & drawn
-    assert set(machine.document(results)) == {"run", "cells", "findings", "failed", "warnings"}
-    written = {path.stem for path in table_files.write(results, tmp_path / "tables", "csv")}
+    assert set(tables.document(results)) == {"run", "cells", "findings", "failed", "warnings"}
+    written = {path.stem for path in tables.write(results, tmp_path / "tables", "csv")}
     assert not written & {"hosts", "places", "efficiency", "convergence", "flows"}
 
 
@@ -212,13 +211,13 @@ def test_markdown_and_files(several: Path, tmp_path: Path) -> None:
     text = markdown.text(runs.document(results))
     for part in ("## Efficiency over hosts", "## Loaders", "| loader-2 ! | 10.77.0.3 |"):
         assert part in text
-    written = {path.stem: path for path in table_files.write(results, tmp_path / "tables", "csv")}
+    written = {path.stem: path for path in tables.write(results, tmp_path / "tables", "csv")}
     assert {"hosts", "efficiency", "flows"} <= set(written) and "places" not in written
     lines = written["flows"].read_text().splitlines()
     assert lines[0] == "cell,sender,receiver,payload_bytes,share"
     assert len(lines) == 1 + 2 + 4 + 8
     assert len(written["hosts"].read_text().splitlines()) == 1 + 4 * (1 + 2 + 4)
-    found = json.loads(json.dumps(machine.document(results), allow_nan=False))
+    found = json.loads(json.dumps(tables.document(results), allow_nan=False))
     assert [step["hosts"] for step in found["efficiency"]] == [1, 2, 4]
     (warning,) = (w for w in found["warnings"] if w["kind"] == "straggler")
     assert warning["finding"].startswith("loader-2 (10.77.0.3) is a straggler: 50 % of the median rate")
@@ -452,5 +451,5 @@ def test_a_run_of_splits_is_reported(tmp_path: Path) -> None:
     assert matplotlib_figures.render(figure, "svg").startswith(b"<?xml")
     body = html_page.page(results).split("<script")[0]
     assert "get, remote, 4M rows in all" in body and 'id="figure-convergence"' in body
-    table = table_files.table(results, "convergence").to_pylist()
+    table = tables.table(results, "convergence").to_pylist()
     assert len(table) == 8 and {row["total_rows"] for row in table} == {4_000_000}

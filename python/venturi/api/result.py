@@ -177,9 +177,9 @@ class Run:
         """One of the tables by name. Raises `VenturiError` for an unknown one."""
         if name not in TABLES:
             raise VenturiError(f"there is no table {name!r}", hint=f"choose one of: {', '.join(TABLES)}")
-        from venturi.report import tables as table_files
+        from venturi.report import tables
 
-        return table_files.table(self.results, name)
+        return tables.table(self.results, name)
 
     @property
     def trials(self) -> pa.Table:

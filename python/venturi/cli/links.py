@@ -106,7 +106,7 @@ def _share(cross: str | None, link: Link) -> float | None:
 
 
 def _print_presets(as_json: bool) -> None:
-    from venturi.report import links as shown
+    from venturi.report import limits as shown
 
     if as_json:
         options.print_json(shown.presets_machine())
@@ -117,7 +117,7 @@ def _print_presets(as_json: bool) -> None:
 def _print(asked: dict[str, Link], repeats: int, as_json: bool, quiet: bool) -> None:
     from venturi.common import signals
     from venturi.measure import links as measure
-    from venturi.report import links as shown
+    from venturi.report import limits as shown
 
     found: list[Looked] = []
     interrupted = False
@@ -127,11 +127,11 @@ def _print(asked: dict[str, Link], repeats: int, as_json: bool, quiet: bool) -> 
             for one in measure.survey(asked, repeats, progress):
                 found.append(one)
                 if not as_json:
-                    options.print_document(shown.document(one))
+                    options.print_document(shown.link_document(one))
     except KeyboardInterrupt:
         interrupted = True
     if as_json:
-        options.print_json(shown.machine(found))
+        options.print_json(shown.links_machine(found))
     if interrupted:
         say("warning", f"interrupted; looked at {len(found)} of {len(asked)}")
         raise typer.Exit(int(ExitCode.INTERRUPTED))
