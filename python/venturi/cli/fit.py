@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -92,7 +92,7 @@ def fit(
         options.print_json(document(made, _held_out(made, cells, over, held)) | found_costs)
         return
     own = made or made.notes or not of_links
-    blocks = _sections(made, _held_out(made, cells, over, held), all, costs) if own else []
+    blocks = _blocks(made, _held_out(made, cells, over, held), all, costs) if own else []
     options.print_document(Document("Fits", [*blocks, *_links(fit_links.lines(of_links, ()))]))
 
 
@@ -165,50 +165,33 @@ def _cost(one: BatchCost) -> dict[str, Any]:
     return entry
 
 
-def _sections(
+def _blocks(
     made: Fits, held_out: Sequence[dict[str, Any]], every: bool, costs: Sequence[BatchCost] = ()
 ) -> list[Block]:
-    from venturi.analysis.models import fit_words
-    from venturi.report.document import Bullets, Section, Text
+    from venturi.report import reason
+    from venturi.report.document import Text
 
-    out: list[Block] = []
     if not made and not made.notes:
-        out.append(Text("nothing to fit: no parameter was varied, or no trial succeeded"))
+        return [Text("nothing to fit: no parameter was varied, or no trial succeeded")]
     shown = {(s.operation, s.axis) for s in made.main}
     refused = [s for s in made.scalings if (s.operation, s.axis) not in shown][:MOST_SHOWN]
     scalings = made.scalings if every else [*made.main, *refused]
-    for one in scalings:
-        texts = list(fit_words.axis_sentences(one))
-        for row in held_out:
-            if row["fit"] == fit_words.head(one):
-                texts.append(f"{row['text']}, {'inside' if row['inside'] else 'outside'} the interval")
-        out.append(Section(fit_words.head(one), [Bullets(texts, "")], "strong"))
     sizes = made.sizes if every else made.sizes[: 2 * MOST_SHOWN]
-    if sizes:
-        texts = [f"{fit_words.head(size)}: {fit_words.size_sentence(size)}" for size in sizes]
-        out.append(Section(fit_words.SIZES, [Bullets(texts, "")], "strong"))
-    shown_costs = costs if every else costs[:MOST_SHOWN]
-    if shown_costs:
-        texts = [
-            f"{one.operation}{', ' + fit_words.setting(one.where) if one.where else ''}: {one.sentence}"
-            for one in shown_costs
-        ]
-        out.append(Section(fit_words.COSTS, [Bullets(texts, "")], "strong"))
-    axes = {s.axis for s in made.scalings}
-    out += [
-        Text(fit_words.effect_sentence(effect))
-        for effect in made.effects
-        if effect.parameter not in axes or (effect.above is not None and not effect.above.significant)
-    ]
-    out += [Text(note, "quiet") for note in made.notes]
-    hidden = len(made.scalings) - len(scalings) + len(made.sizes) - len(sizes) + len(costs) - len(shown_costs)
+    told = costs if every else costs[:MOST_SHOWN]
+    left_out: dict[str, list[str]] = {}
+    for row in held_out:
+        inside = "inside" if row["inside"] else "outside"
+        left_out.setdefault(row["fit"], []).append(f"{row['text']}, {inside} the interval")
+    out: list[Block] = [replace(one, style="strong") for one in reason.fits(scalings, sizes, told, left_out)]
+    out += [*map(Text, reason.effects(made)), *(Text(note, "quiet") for note in made.notes)]
+    hidden = len(made.scalings) - len(scalings) + len(made.sizes) - len(sizes) + len(costs) - len(told)
     return [*out, *([Text(f"{hidden} more fits; --all has them", "quiet")] if hidden else ())]
 
 
 def _links(found: Sequence[tuple[str, list[str]]]) -> list[Block]:
     from venturi.report.document import Bullets, Section
 
-    return [Section(title, [Bullets(sentences, "")], "strong") for title, sentences in found]
+    return [Section(title, [Bullets(sentences)], "strong") for title, sentences in found]
 
 
 def document(made: Fits, held_out: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:

@@ -48,25 +48,6 @@ def _share(value: float) -> str:
     return f"{100 * value:.2g}" if value < 0.005 else f"{100 * value:.0f}"
 
 
-@dataclass(frozen=True)
-class Explained:
-    """Everything that is known of a cell, as texts."""
-
-    cell: Cell
-    name: str
-    figures: list[tuple[str, str]]
-    limits: list[Limit]
-    pipeline: pipeline.Pipeline | None
-    verdict: Verdict | None
-
-
-def explain(results: Results, cell: Cell) -> Explained:
-    verdict = results.verdicts.get(cell.name)
-    return Explained(
-        cell, name_of(results, cell), figures(cell), limits(cell), pipeline.of(cell, verdict), verdict
-    )
-
-
 def figures(cell: Cell) -> list[tuple[str, str]]:
     """Name and text of each figure; what was not measured is left out."""
     out: list[tuple[str, Quantity | str | None]] = [
@@ -206,14 +187,11 @@ def cost(cell: Cell) -> str:
     return run.instrument_of(cell.records)
 
 
-def evidence(found: Explained) -> list[str]:
+def evidence(cell: Cell, verdict: Verdict, drawn: pipeline.Pipeline | None) -> list[str]:
     """The evidence of the verdict without what limits and pipeline say beside it."""
-    if found.verdict is None:
-        return []
-    said = {limit.name for limit in found.limits}
-    if found.pipeline is not None:
-        said |= {f"{side.end} workers" for side in found.pipeline.sides}
-    return [evidence_text(e) for e in found.verdict.evidence if e.name not in said]
+    said = {name for name, rate in cell.ceilings.items() if rate.value}
+    said |= {f"{side.end} workers" for side in drawn.sides} if drawn is not None else set()
+    return [evidence_text(e) for e in verdict.evidence if e.name not in said]
 
 
 def evenness(cell: Cell) -> str | None:
@@ -240,40 +218,31 @@ def evidence_text(item: Evidence) -> str:
     return item.text if len(item.text) > 30 or item.name in item.text else f"{item.name}: {item.text}"
 
 
-TOGETHER = (
-    ("throughput",),
-    ("rows", "batches"),
-    ("batch latency p50", "batch latency p99", "longest batch"),
-    ("rows in total",),
-    ("points in total",),
-    ("wire", "wire bytes a point"),
-    ("response time of a batch",),
-    ("service time of a batch",),
-    ("batches timed",),
-    ("schedule",),
-    ("client CPU", "server CPU"),
-    ("rows per client CPU-second", "rows per server CPU-second"),
-    ("points per client CPU-second", "points per server CPU-second"),
-    ("client CPU a point", "server CPU a point"),
-    ("stored", "stored a row", "stored bytes a point"),
-    ("disk, written",),
-    ("fairness",),
-    ("loaders",),
-    ("errors",),
-    ("trials",),
-)
-"""Figures that share a line on a terminal."""
+_HIDDEN = {"steady", "payload", "interval", *(f"payload per {end} CPU-second" for end in ENDS)}
+"""Figures that a terminal does not show."""
+_JOINED = {
+    *("batches", "batch latency p99", "longest batch", "wire bytes a point", "stored a row", "server CPU"),
+    *("rows per server CPU-second", "points per server CPU-second", "server CPU a point"),
+    "stored bytes a point",
+}
+"""Those that share a line with the one before."""
+
+
+def _lines(found: Sequence[tuple[str, str]]) -> list[str]:
+    lines: list[str] = []
+    for name, text in found:
+        if name in _JOINED and lines:
+            lines[-1] += f"; {name} {text}"
+        elif name not in _HIDDEN:
+            lines.append(f"{name} {text}")
+    return lines
 
 
 def document(results: Results, cell: Cell, width: int) -> Document:
     """One cell for a terminal of this width: one screen."""
-    found = explain(results, cell)
-    shown = dict(found.figures)
-    lines = [
-        "; ".join(f"{name} {shown[name]}" for name in names if name in shown)
-        for names in TOGETHER
-        if any(name in shown for name in names)
-    ]
+    verdict = results.verdicts.get(cell.name)
+    drawn, found, name = pipeline.of(cell, verdict), limits(cell), name_of(results, cell)
+    lines = _lines(figures(cell))
     if lines:
         lines[0] += marked(results.environment)
     blocks: list[Block] = [
@@ -281,19 +250,19 @@ def document(results: Results, cell: Cell, width: int) -> Document:
         Bullets(lines, ""),
         *_loaders(results, cell),
     ]
-    if found.limits:
+    if found:
         passed = [
             f"{limit.name} is a reference, not a limit: {cell.why_passed(limit.name)}"
-            for limit in found.limits
+            for limit in found
             if limit.passed
         ]
         title = "Limits (share of each: median over the repeats)"
-        blocks.append(Section(title, [Lines(_limit_lines(cell, found.limits)), Bullets(passed, "")]))
-    if found.pipeline is not None:
+        blocks.append(Section(title, [Lines(_limit_lines(cell, found)), Bullets(passed, "")]))
+    if drawn is not None:
         title = "Pipeline (share of each end's workers' time: median over the repeats)"
-        blocks.append(Section(title, [Lines(pipeline.ascii_lines(found.pipeline, width))]))
-    if (verdict := found.verdict) is not None:
-        why: list[Block] = [Bullets(verdict.lines, ""), Bullets(evidence(found))]
+        blocks.append(Section(title, [Lines(pipeline.ascii_lines(drawn, width))]))
+    if verdict is not None:
+        why: list[Block] = [Bullets(verdict.lines, ""), Bullets(evidence(cell, verdict, drawn))]
         if verdict.flagged:
             why.insert(0, Text(reason.FLAG_NOTE, "bad"))
         title = f"Verdict: {reason.title(verdict)} ({verdict.confidence} confidence)"
@@ -302,7 +271,7 @@ def document(results: Results, cell: Cell, width: int) -> Document:
             blocks.append(Section("Next", [Bullets(verdict.next)]))
     if spent := cost(cell):
         blocks.append(Text(spent, "quiet"))
-    return Document(found.name, [Section(found.name, blocks)])
+    return Document(name, [Section(name, blocks)])
 
 
 def _limit_lines(cell: Cell, found: Sequence[Limit]) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from venturi.analysis.cells.summary import Cell, best, by_operation
 from venturi.analysis.models import fit_words, link_words
+from venturi.analysis.models.batch_cost import BatchCost
+from venturi.analysis.models.fits import AxisFit, Fits, SizeFit
 from venturi.analysis.results import Results
 from venturi.analysis.selection import example
 from venturi.analysis.verdict.types import Remedy, Verdict
@@ -163,33 +165,48 @@ def _figures(one: reference.ReferenceSet) -> str:
 def models(results: Results) -> list[Section]:
     """The models that are shown, each with its sentences; empty if there is nothing to fit."""
     found = results.fits
-    out = [(fit_words.head(one), fit_words.axis_sentences(one)) for one in found.main[:MOST_PANELS]]
-    sizes = telling_sizes(found)
+    sizes, links = telling_sizes(found), results.link_fits[:MOST_SIZES]
+    out = fits(found.main[:MOST_PANELS], sizes, results.batch_costs[:MOST_SIZES])
+    if hidden := len(found.sizes) - len(sizes) if sizes else 0:
+        out.append(Section(f"{hidden} more over sizes; venturi fit RUN --all has them", [], "quiet"))
+    out += [Section(link_words.head(one), [Bullets(link_words.sentences(one))]) for one in links]
+    if passed := results.link_crossings[:MOST_SIZES]:
+        out.append(Section(link_words.CROSSINGS, [Bullets(list(map(link_words.crossing, passed)))]))
+    texts = effects(found)
+    return [*out, Section("what matters", [Bullets(texts)])] if texts else out
+
+
+def fits(
+    scalings: Sequence[AxisFit],
+    sizes: Sequence[SizeFit],
+    costs: Sequence[BatchCost],
+    held_out: Mapping[str, Sequence[str]] | None = None,
+) -> list[Section]:
+    """Laws over axes, lines over sizes, costs of batches. `held_out`: sentences on values that were left out,
+    by the head of the fit."""
+    left_out = held_out or {}
+    heads = {fit_words.head(one): fit_words.axis_sentences(one) for one in scalings}
+    out = [Section(head, [Bullets([*texts, *left_out.get(head, ())])]) for head, texts in heads.items()]
     if sizes:
-        texts = [f"{fit_words.head(s)}: {fit_words.size_sentence(s)}" for s in sizes]
-        hidden = len(found.sizes) - len(sizes)
-        if hidden:
-            texts.append(f"{hidden} more; venturi fit RUN --all has them")
-        out.append((fit_words.SIZES, texts))
-    if results.batch_costs:
-        costs = [
+        texts = [f"{fit_words.head(one)}: {fit_words.size_sentence(one)}" for one in sizes]
+        out.append(Section(fit_words.SIZES, [Bullets(texts)]))
+    if costs:
+        texts = [
             f"{one.operation}{', ' + fit_words.setting(one.where) if one.where else ''}: {one.sentence}"
-            for one in results.batch_costs[:MOST_SIZES]
+            for one in costs
         ]
-        out.append((fit_words.COSTS, costs))
-    out += [(link_words.head(one), link_words.sentences(one)) for one in results.link_fits[:MOST_SIZES]]
-    passed = results.link_crossings
-    if passed:
-        out.append((link_words.CROSSINGS, [link_words.crossing(one) for one in passed[:MOST_SIZES]]))
+        out.append(Section(fit_words.COSTS, [Bullets(texts)]))
+    return out
+
+
+def effects(found: Fits) -> list[str]:
+    """How much the parameters matter over which no law was fitted, or that do nothing beyond it."""
     fitted = {s.axis for s in found.scalings}
-    effects = [
+    return [
         fit_words.effect_sentence(e)
         for e in found.effects
         if e.parameter not in fitted or (e.above is not None and not e.above.significant)
     ]
-    if effects:
-        out.append(("what matters", effects))
-    return [Section(title, [Bullets(sentences)]) for title, sentences in out]
 
 
 def brief_models(results: Results) -> list[str]:

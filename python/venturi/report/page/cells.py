@@ -19,6 +19,7 @@ from venturi.report.document import Column
 from venturi.report.draw import plotly_stack
 from venturi.report.figures import palette, pipeline, timeline
 from venturi.report.figures.figure import Figure
+from venturi.report.names import name_of
 from venturi.report.page.markup import MOST_ROWS, render
 
 BEST_ROWS = 30
@@ -82,12 +83,13 @@ def documents(results: Results) -> list[dict[str, Any]]:
 
 
 def _document(results: Results, cell: Cell) -> dict[str, Any]:
-    found = cells_text.explain(results, cell)
+    verdict = results.verdicts.get(cell.name)
+    drawn = pipeline.of(cell, verdict)
     plain = labels.plain
     out: dict[str, Any] = {
         "name": plain(cell.name),
-        "label": plain(found.name),
-        "figures": [[name, plain(text)] for name, text in found.figures],
+        "label": plain(name_of(results, cell)),
+        "figures": [[name, plain(text)] for name, text in cells_text.figures(cell)],
         "limits": [
             [
                 plain(x.name),
@@ -96,21 +98,21 @@ def _document(results: Results, cell: Cell) -> dict[str, Any]:
                 x.binding,
                 " ".join(text for text in (x.margin and f"{x.margin} %", x.mark) if text),
             ]
-            for x in found.limits
+            for x in cells_text.limits(cell)
         ],
         "cost": cells_text.cost(cell),
     }
     if (listed := _loaders(results, cell)) is not None:
         out["loaders"] = listed
-    if found.pipeline is not None:
-        out["pipeline"] = _pipeline(found.pipeline)
-    if (v := found.verdict) is not None:
+    if drawn is not None:
+        out["pipeline"] = _pipeline(drawn)
+    if (v := verdict) is not None:
         out["verdict"] = {
             "kind": v.kind,
             "title": plain(v.title),
             "lines": [plain(line) for line in v.lines],
             "confidence": v.confidence,
-            "evidence": [plain(text) for text in cells_text.evidence(found)],
+            "evidence": [plain(text) for text in cells_text.evidence(cell, v, drawn)],
             "next": [[(plain(text), is_code) for text, is_code in r.parts] for r in v.remedies],
             "flagged": v.flagged,
         }
