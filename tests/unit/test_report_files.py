@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from csv import reader
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,7 @@ import pytest
 from support.run import venturi
 from support.synthetic import HOSTILE, cells, hostile, imported, make_run, without_server
 from venturi.analysis.results import load
-from venturi.analysis.verdict.causes import Why
 from venturi.analysis.verdict.types import Remedy
-from venturi.analysis.verdict.words.remedies import told
-from venturi.analysis.words.wording import NOUNS
 from venturi.report import markdown, tables
 from venturi.report import run as runs
 from venturi.report.draw import matplotlib_figures
@@ -229,18 +227,18 @@ def test_command_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("remedy", "found"),
     [
-        (Remedy(Why.MORE_REPEATS), []),
-        (Remedy(Why.RAW_TCP, command="venturi run quick"), ["venturi run quick"]),
+        (Remedy("more-repeats", "more repeats"), []),
+        (Remedy("path-limit", "measure", command="venturi run quick"), ["venturi run quick"]),
         (
-            Remedy(Why.SERVER_ELSEWHERE, before="venturi serve flight", command="venturi run '<x>'"),
+            Remedy("server-elsewhere", "there", before="venturi serve flight", command="venturi run '<x>'"),
             ["venturi serve flight", "venturi run '<x>'"],
         ),
         # A command that is only named, as `venturi doctor` is here, is none to type.
-        (Remedy(Why.STOP_OTHERS, command="venturi run x"), ["venturi run x"]),
+        (Remedy("stop-others", "see venturi doctor", command="venturi run x"), ["venturi run x"]),
     ],
 )
 def test_commands_of_remedies_are_set_as_code(remedy: Remedy, found: list[str]) -> None:
-    shown = told(remedy, NOUNS, "<b>")
+    shown = replace(remedy, begin="<b>")
     page = markup.in_parts(shown.parts)
     assert [unescape(code) for code in re.findall("<code>(.*?)</code>", page)] == found
     assert unescape(re.sub("</?code>", "", page)) == shown.text

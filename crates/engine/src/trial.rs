@@ -85,7 +85,7 @@ pub fn run(spec: &TrialSpec, target: &mut dyn Target, control: &Control, record:
     if let Some(carried) = sockets.and_then(|sockets| sockets.release()) {
         record.counts.wire_bytes = carried;
     }
-    let tallies = measured.and_then(|lanes| whole(&call, target, &lanes, record));
+    let tallies = measured.and_then(|lanes| merge_tallies(&call, target, &lanes, record));
     control.enter(Phase::Verifying);
     let mut watched = None;
     if let Some(tallies) = tallies {
@@ -102,7 +102,7 @@ pub fn run(spec: &TrialSpec, target: &mut dyn Target, control: &Control, record:
 
 /// The tallies by which the trial is verified; `None`: it is not, or not by this process. Those of
 /// other processes are waited for: what a server holds is right only when all have ended.
-fn whole(
+fn merge_tallies(
     call: &Call<'_>,
     target: &dyn Target,
     lanes: &[(usize, Tally)],

@@ -57,7 +57,7 @@ def best(
     """Name the fastest setting, the cheapest near it, and how much of each setting is enough."""
     from venturi.analysis.cells.choice import chosen
     from venturi.analysis.search import best as analysis
-    from venturi.common.say import say
+    from venturi.common.texts import say
     from venturi.report import best as report
 
     at_most = options.share("--within", within)

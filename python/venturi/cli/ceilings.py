@@ -10,7 +10,7 @@ import typer
 
 from venturi.cli import options
 from venturi.common.errors import ExitCode
-from venturi.common.say import say
+from venturi.common.texts import say
 from venturi.targets.parameters import CREDENTIALS
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class _Progress:
 
 
 def _print(measured: Ceilings, format: options.TableOrJson, url: str | None) -> None:
-    from venturi.measure.hints import start_a_server
+    from venturi.measure.trial_targets import start_a_server
     from venturi.report import limits as shown
     from venturi.targets.urls import check_url
 

@@ -10,7 +10,7 @@ import typer
 from venturi.cli import options
 from venturi.cli.compare import MetricName
 from venturi.common.errors import StoreError, VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 
 if TYPE_CHECKING:
     from venturi.analysis.results import Results

@@ -14,7 +14,7 @@ import typer
 
 from venturi.common.credentials import named, without_passwords
 from venturi.common.errors import VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 from venturi.targets.parameters import SETTINGS
 from venturi.targets.setting import Known
 

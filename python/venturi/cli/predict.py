@@ -9,7 +9,7 @@ import typer
 
 from venturi.cli import options
 from venturi.common.errors import VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 
 app = typer.Typer(rich_markup_mode=None)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from venturi.cli import options
-from venturi.common.collector import kept, without_collector
 from venturi.common.errors import StoreError, VenturiError
+from venturi.common.runtime import kept, without_collector
 
 if TYPE_CHECKING:
     from venturi.analysis.results import Results

@@ -12,10 +12,10 @@ import typer
 
 from venturi.cli import serve_databases, serving
 from venturi.cli.serving import ACCESS, Flag, count, nanoseconds
-from venturi.common import signals, temporary
+from venturi.common import runtime, temporary
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.common.say import say
 from venturi.common.suffixes import format_bytes, format_duration
+from venturi.common.texts import say
 from venturi.common.units import plural
 
 app = typer.Typer(
@@ -173,10 +173,10 @@ def _run(
     queries: Any = None,
 ) -> dict[str, Any]:
     """Serves until it is told to end; what the server has counted."""
-    from venturi.common.core import load_core
+    from venturi.common.runtime import load_core
 
     with serving.started(load_core(), spec, serving.asked(spec)) as server:
-        ending = signals.Ending()
+        ending = runtime.Ending()
         if queries is not None:
             queries.start(server)
         try:
@@ -277,8 +277,8 @@ def _number(flag: str, text: str) -> int | None:
 )
 def timeseries(given: dict[str, Any]) -> None:
     """Serve the reference store of time series: RESP, OpenTSDB, Influx; segments are Parquet files."""
-    from venturi.common.core import load_core
     from venturi.common.environment import describe, usable_cores
+    from venturi.common.runtime import load_core
     from venturi.servers.throwaway import network
 
     host, data, durable = given["host"], given["data"], given["durable"]
@@ -303,7 +303,7 @@ def timeseries(given: dict[str, Any]) -> None:
     spec = {"server": "timeseries", "data": str(folder.absolute()), "host": host, **ports, **settings}
     try:
         with serving.started(core, spec, host) as server:
-            ending = signals.Ending()
+            ending = runtime.Ending()
             found = serving.statistics(server)
             hello = {
                 "address": server.address,
@@ -362,7 +362,7 @@ def _recovered(found: Any) -> list[str]:
     return lines
 
 
-def _wait(server: Any, ending: signals.Ending, exit_with_parent: bool) -> None:
+def _wait(server: Any, ending: runtime.Ending, exit_with_parent: bool) -> None:
     """Until a signal, or the end of standard input."""
     if exit_with_parent:
         serving.end_with_input()

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.cli import serving
 from venturi.cli.serving import Flag
-from venturi.common import signals
+from venturi.common import runtime
 from venturi.common.credentials import INSTEAD, filled, is_secret_setting, named
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 from venturi.targets.system import PORTS, SERVERS
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _serve(server: ThrowawayServer, given: dict[str, Any]) -> None:
     try:
         server.start()
         # Who reads that it is ready may stop it at once.
-        ending = signals.Ending()
+        ending = runtime.Ending()
         serving.announce(given["json"], server.hello, _described(server))
         while server.running and not ending.wait(0.2):
             pass

@@ -18,9 +18,9 @@ from urllib.parse import quote
 
 import typer
 
-from venturi.common import credentials, signals
+from venturi.common import credentials, runtime
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 
 __all__ = [
     *("ACCESS", "Flag", "announce", "asked", "command", "common", "count", "end_with_input", "named"),
@@ -241,7 +241,7 @@ def statistics(server: Any) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def wait(server: Any, ending: signals.Ending, exit_with_parent: bool) -> None:
+def wait(server: Any, ending: runtime.Ending, exit_with_parent: bool) -> None:
     """Until a signal, the end of standard input, or of the server itself."""
     if exit_with_parent:
         end_with_input()

@@ -13,7 +13,7 @@ import typer
 
 from venturi.cli import options
 from venturi.common.errors import StoreError, VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 from venturi.common.units import plural
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ It holds one more for each end, client or server, by a process that waits for it
 of all this has a name: namespaces, interfaces and queues go with the last process in them, and these
 processes end with this one, which ends when its input does. So nothing is left behind, whatever ends it.
 
-Orders come as lines of JSON on standard input, [number, order, what is given with it]; each is answered by a
-line, [number, answer, error].
+It answers calls (`venturi.engine.calls`), one after another.
 """
 
 from __future__ import annotations
@@ -15,13 +14,12 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Sequence
-from queue import Queue
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from venturi.common.core import load_core
+from venturi.common.runtime import load_core
+from venturi.engine.calls import serve_parent
 
 __all__ = ["main"]
 
@@ -31,34 +29,9 @@ _SECONDS = 20.0
 def main(names: Sequence[str]) -> NoReturn:
     """Holds a namespace for each of these ends."""
     with contextlib.ExitStack() as ends:
-        keeper = _Keeper(names, ends)
-        orders: dict[str, Callable[[Any], Any]] = {
-            "run": keeper.run,
-            "relay": keeper.relay,
-            "look": keeper.look,
-            "passed": keeper.passed,
-            "fill": keeper.fill,
-        }
-        given: Queue[str] = Queue()
-        threading.Thread(target=_listen, args=(given,), daemon=True).start()
-        _say(0, keeper.pids)
-        while True:
-            number, order, asked = json.loads(given.get())
-            try:
-                _say(number, orders[order](asked))
-            except Exception as error:  # it is the answer, and the next order may be carried out
-                _say(number, None, str(error) or type(error).__name__)
-
-
-def _listen(given: Queue[str]) -> None:
-    for line in sys.stdin:
-        given.put(line)
-    # Whoever gave orders has gone: whatever is done for it now, nobody wants.
-    os._exit(0)
-
-
-def _say(number: int, answer: object, error: str | None = None) -> None:
-    print(json.dumps([number, answer, error]), flush=True)
+        serve_parent(_Keeper(names, ends), one_at_a_time=True)
+        # The caller has gone.
+        os._exit(0)
 
 
 class _Keeper:
@@ -66,7 +39,11 @@ class _Keeper:
         self._core = load_core()
         self._relay: Any = None
         self._fillers: list[Any] = []
-        self.pids = {name: _holder(ends) for name in names}
+        self._pids = {name: _holder(ends) for name in names}
+
+    def pids(self, _: object) -> dict[str, int]:
+        """The process that holds the namespace of each end."""
+        return self._pids
 
     def run(self, given: dict[str, Any]) -> None:
         """Runs a command in a namespace, here where none is named. Raises OSError with what it said."""
@@ -108,7 +85,7 @@ class _Keeper:
         return {"relay": relayed, "fill": [filler.sent() for filler in self._fillers]}
 
     def _namespace(self, name: str) -> str:
-        return f"/proc/{self.pids[name]}/ns/net"
+        return f"/proc/{self._pids[name]}/ns/net"
 
 
 def _holder(ends: contextlib.ExitStack) -> int:

@@ -8,22 +8,82 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import wait
 from typing import Any
 
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.links import Link, Rates
+from venturi.common.suffixes import format_duration
 from venturi.common.units import bit_rate
-from venturi.lab import verified
-from venturi.lab.hosts import SERVER, Hosts, address
-from venturi.lab.line import Line, Stopped
-from venturi.lab.shape import Order, Shape
+from venturi.engine.calls import Gone, Process
+from venturi.lab.network import SERVER, Hosts, Order, Shape, address
 
-__all__ = ["Laboratory", "Stopped", "WrongLink"]
+__all__ = ["RATE_OFF", "Laboratory", "Stopped", "WrongLink", "path_faults", "path_record"]
+
+RATE_OFF = 0.03
+TRIP_OFF, TRIP_OFF_NS = 0.05, 200_000
+"""Of the rate; of the round trip: a share and so many ns on top of it."""
+CHANCE = 1e-4
+"""So seldom chance alone makes a right link look wrong, by its losses each way."""
+OF_JITTER = 0.7
+"""Of the jitter: so far off lies the median of pings that meet some eight values of it, once in 10,000."""
+LEAST_JITTER, MORE_JITTER_NS = 0.5, 500_000
+"""The pings lie apart by half of the jitter or more, and by no more than it can make, twice that, and what a
+busy host is late by."""
+_WAYS = ("up", "down")
+
+
+def path_record(link: Link, found: Mapping[str, Any]) -> dict[str, Any]:
+    """What was measured of the path, as a trial's record has it."""
+    trip, ways = found["round_trip"], dict(zip(_WAYS, found["ways"], strict=True))
+    return {
+        "round_trip_ns": _trip(link, trip),
+        **{f"{name}_bits_per_second": way["rate"] for name, way in ways.items()},
+        **{f"{name}_packets": way["sent"] for name, way in ways.items()},
+        **{f"{name}_lost": way["lost"] for name, way in ways.items()},
+    }
+
+
+def _trip(link: Link, trip: Mapping[str, int]) -> int:
+    """The least of some is the path's: this host was late with what is more. Not so where it jitters."""
+    return trip["median_ns"] if link.jitter_ns else trip["least_ns"]
+
+
+def path_faults(link: Link, found: Mapping[str, Any]) -> Iterator[str]:
+    """What of the path is not as asked, with both numbers."""
+    trip = _trip(link, found["round_trip"])
+    more = OF_JITTER * link.jitter_ns
+    if abs(trip - link.round_trip_ns) > TRIP_OFF * link.round_trip_ns + TRIP_OFF_NS + more:
+        asked, measured = format_duration(link.round_trip_ns), format_duration(trip)
+        yield f"round trip: {asked} was asked for, {measured} found"
+    apart = found["round_trip"]["most_ns"] - found["round_trip"]["least_ns"]
+    if link.jitter_ns and not LEAST_JITTER <= apart / link.jitter_ns <= 2 + MORE_JITTER_NS / link.jitter_ns:
+        asked, measured = format_duration(link.jitter_ns), format_duration(apart)
+        yield f"jitter: {asked} was asked for, and round trips lie {measured} apart"
+    (down, up) = link.rate or (None, None)
+    for name, rate, loss, way in zip(_WAYS, (up, down), reversed(link.loss), found["ways"], strict=True):
+        if rate is not None and abs(way["rate"] / rate - 1) > RATE_OFF:
+            # A rate that this host cannot send by itself may be there or not.
+            slow = f" (this host sent {bit_rate(way['offered'], 4)})" if way["offered"] < rate else ""
+            yield f"rate {name}: {bit_rate(rate, 4)} were asked for, {bit_rate(way['rate'], 4)} found{slow}"
+        sent, lost = way["sent"], way["lost"]
+        if _chance(lost, sent, loss) < CHANCE / 2:
+            yield f"loss {name}: {100 * loss:g} % was asked for, {lost} of {sent} packets were lost"
+
+
+def _chance(lost: int, sent: int, loss: float) -> float:
+    """The probability of so many losses, or of some that are further from what is expected, on that side."""
+    from scipy.special import bdtr, bdtrc
+
+    fewer = lost < sent * loss
+    return float(bdtr(lost, sent, loss) if fewer else bdtrc(lost - 1, sent, loss) if lost else 1.0)
+
 
 Halt = Callable[[], bool]
 
-_START_SECONDS = 20.0
-_ORDER_SECONDS = 20.0
+_START_SECONDS = _ORDER_SECONDS = 20.0
+_LONGEST_SECONDS = 30.0
+_WATCH_SECONDS = 0.2
 _LOOKS = 4
 """How often a path is looked at before it is called wrong: others may keep this host busy for a moment."""
 _HOLDS_SECONDS = 20.0
@@ -40,6 +100,10 @@ _FOR_OTHERS = (
     "be root, or allow unprivileged user namespaces (user.max_user_namespaces above 0; where they are there "
     "kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0)"
 )
+
+
+class Stopped(Exception):
+    """`halt` ended a wait."""
 
 
 class WrongLink(Exception):
@@ -67,16 +131,19 @@ class Laboratory:
         self._control: str | None = None
         # Who is not root has power over networks in a user namespace, and over its networks alone.
         user = [] if self._root else ["--user", "--map-current-user", "--keep-caps"]
-        words = ["unshare", *user, "--net", "--", sys.executable, "-m", "venturi.lab.keeper"]
-        self._line = Line([*words, *self._hosts.ends], {**os.environ, "PATH": _search_path()})
+        self._keeper = Process(
+            *("link", "venturi.lab.keeper", *self._hosts.ends),
+            within=["unshare", *user, "--net", "--"],
+            environment={**os.environ, "PATH": _search_path()},
+        )
         try:
-            self._pids: dict[str, int] = self._line.answer(0, _START_SECONDS)
+            self._pids: dict[str, int] = self._order("pids", None, _START_SECONDS)
             self._ip(self._hosts.made(self._pids))
             for end in self._hosts.ends:
                 self._ip(self._hosts.placed(end), end)
             self._run(Shape(Link(), self._hosts).pings(os.getegid()))
         except BaseException as error:
-            said = self._line.complaint()
+            said = self._complaint() if not self._keeper.running else ""
             self.close()
             if not isinstance(error, OSError | ValueError):
                 raise
@@ -119,14 +186,14 @@ class Laboratory:
         elif time.monotonic() - self._looked < _HOLDS_SECONDS:
             return dict(self._found)
         self._now = None
-        self._line.order("fill", [])
+        self._order("fill", [])
         self._found = self._looked_at(asked, halt)
-        self._line.order("fill", asked.fill())
+        self._order("fill", asked.fill())
         self._now, self._looked = asked, time.monotonic()
         return dict(self._found)
 
     def _make(self, shape: Shape) -> None:
-        self._line.order("relay", None)
+        self._order("relay", None)
         self._run(shape.orders())
         if shape.link.control != self._control:
             try:
@@ -139,13 +206,13 @@ class Laboratory:
                 ) from None
             self._control = shape.link.control
         if shape.needs_relay:
-            self._line.order("relay", shape.relay())
+            self._order("relay", shape.relay())
 
     def rest(self) -> None:
         """Nothing comes over the link until it is wanted again."""
         if self._now is not None and self._now.fill():
             self._now = None
-            self._line.order("fill", [])
+            self._order("fill", [])
 
     def look(self, link: Link) -> dict[str, Any]:
         """What is measured of the path, which `ready` has made this link. Raises as that does."""
@@ -161,14 +228,14 @@ class Laboratory:
         seconds = _ORDER_SECONDS + 2 * shape.look_seconds()
         for attempt in range(_LOOKS):
             try:
-                found = self._line.order("look", shape.look(client), seconds, halt)
+                found = self._order("look", shape.look(client), seconds, halt)
             except OSError:
                 # Too little came through in time: a moment of this host's, as well.
                 if attempt == _LOOKS - 1:
                     raise
                 continue
-            wrong = list(verified.faults(shape.path, found))
-            recorded = verified.recorded(shape.path, found) | {"control": self._control or _own_control()}
+            wrong = list(path_faults(shape.path, found))
+            recorded = path_record(shape.path, found) | {"control": self._control or _own_control()}
             if not wrong:
                 return recorded
         where = f" from {client}" if self._hosts.loaders > 1 else ""
@@ -181,14 +248,19 @@ class Laboratory:
         Raises OSError at its end where the laboratory could not keep up, with what it missed.
         """
         before = self._passed()
-        with self._line.watched(told):
+        self._keeper.when_gone = told
+        try:
+            if self._keeper.gone:
+                told()
             yield
+        finally:
+            self._keeper.when_gone = lambda: None
         self._check(before, self._passed())
 
     def _passed(self) -> Mapping[str, Any]:
         """What has passed so far. Raises OSError where the link is no more."""
         try:
-            found: Mapping[str, Any] = self._line.order("passed", None)
+            found: Mapping[str, Any] = self._order("passed", None)
         except OSError:
             # It is made anew for whoever wants it next.
             self._now = None
@@ -204,28 +276,52 @@ class Laboratory:
             seconds, wanted = ended[1] - began[1], one["bits_per_second"]
             # A packet more or less is chance.
             packet = 8 * (one["mtu"] + one["overhead"])
-            if abs(ended[0] - began[0] - wanted * seconds) > verified.RATE_OFF * wanted * seconds + packet:
+            if abs(ended[0] - began[0] - wanted * seconds) > RATE_OFF * wanted * seconds + packet:
                 sent = bit_rate((ended[0] - began[0]) / seconds, 4)
                 raise OSError(f"others were to send {bit_rate(wanted, 4)}, and sent {sent}")
 
     @property
     def helpers(self) -> dict[str, int]:
         """The processes that make the link what it is, by role."""
-        return {"relay": self._line.pid}
+        return {"relay": self._keeper.pid}
 
     @property
     def running(self) -> bool:
-        return self._line.running
+        return self._keeper.running
 
     def close(self) -> None:
-        self._line.close()
+        self._keeper.close()
+
+    def _order(
+        self, name: str, given: object, seconds: float = _LONGEST_SECONDS, halt: Halt = lambda: False
+    ) -> Any:
+        """What the keeper answers. Raises OSError with what went wrong there, or if that takes longer, and
+        Stopped if `halt` says so."""
+        call, until = self._keeper.call(name, given), time.monotonic() + seconds
+        while wait([call], _WATCH_SECONDS).not_done:
+            if halt():
+                raise Stopped
+            if time.monotonic() > until:
+                raise OSError(f"the laboratory does not answer in {seconds:.0f} s")
+        try:
+            return call.result()
+        except Gone:
+            raise OSError(f"the laboratory has ended: {self._complaint()}") from None
+        except RuntimeError as error:
+            raise OSError(str(error)) from None
+
+    def _complaint(self) -> str:
+        """Why the keeper has ended: the last line that it wrote."""
+        status = self._keeper.status()
+        lines = self._keeper.errors().splitlines()
+        return lines[-1] if lines else "it was killed" if status < 0 else f"status {status}"
 
     def _run(self, orders: Iterable[Order]) -> None:
         for order in orders:
-            self._line.order("run", order)
+            self._order("run", order)
 
     def _ip(self, text: str, where: str | None = None) -> None:
-        self._line.order("run", {"words": ["ip", "-batch", "-"], "text": text, "where": where})
+        self._order("run", {"words": ["ip", "-batch", "-"], "text": text, "where": where})
 
 
 def _check_host() -> None:

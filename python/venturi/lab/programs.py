@@ -17,11 +17,11 @@ from typing import IO, Any
 
 from venturi.common.credentials import command_tells_secret, masked, named, not_set
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.common.names import listed
 from venturi.common.processes import children, is_ending
-from venturi.lab import guest
-from venturi.lab.hosts import CLIENT, SERVER, address, filled
+from venturi.common.texts import listed
+from venturi.lab import program_supervisor
 from venturi.lab.laboratory import Laboratory
+from venturi.lab.network import CLIENT, SERVER, address, filled
 from venturi.servers.starters import Halted
 from venturi.targets.exec import words
 
@@ -64,7 +64,7 @@ class _Program:
         self._told, theirs = socket.socketpair()
         with theirs:
             number = theirs.fileno()
-            guests = [sys.executable, "-m", "venturi.lab.guest", str(number), end]
+            guests = [sys.executable, "-m", "venturi.lab.program_supervisor", str(number), end]
             self._guest = subprocess.Popen(
                 [*lab.within(end), *guests, *command], pass_fds=[number], **streams
             )
@@ -173,10 +173,12 @@ class Serving(_Program):
                         f"{self.complaint() or f'status {status}'}",
                         ExitCode.UNREACHABLE,
                     )
-                if guest.LOOPBACK in piece and guest.LOOPBACK not in text:
+                if program_supervisor.LOOPBACK in piece and program_supervisor.LOOPBACK not in text:
                     note("warning", f"{self._name} listens at 127.0.0.1, where nobody comes to over the link")
                 text += piece
-                listens = set(map(int, re.findall(rf"^{guest.LISTENS} (\d+)$", text, re.MULTILINE)))
+                listens = set(
+                    map(int, re.findall(rf"^{program_supervisor.LISTENS} (\d+)$", text, re.MULTILINE))
+                )
 
 
 def _named(ports: set[int]) -> str:

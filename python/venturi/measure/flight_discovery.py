@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from venturi.common.core import load_core
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.links import SERVER_END
-from venturi.common.names import listed
+from venturi.common.runtime import load_core
+from venturi.common.texts import listed
 from venturi.common.units import count, plural
 from venturi.measure import preflight
 from venturi.plan import matrix

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from venturi.common import credentials
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.links import SERVER_END
-from venturi.common.names import similar
+from venturi.common.texts import similar
 from venturi.plan.rules.room import check_room
 from venturi.servers.local import duckdb_library
 from venturi.targets.exec import words

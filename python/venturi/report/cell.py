@@ -12,8 +12,7 @@ from venturi.analysis.cells import hosts as loaders
 from venturi.analysis.cells.figures import ENDS, batches_timed
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
-from venturi.analysis.verdict.evidence import Evidence
-from venturi.analysis.verdict.types import Verdict
+from venturi.analysis.verdict.types import Evidence, Verdict
 from venturi.common.hdr import batches_for
 from venturi.common.units import Quantity, count, percent, pick_unit
 from venturi.report import hosts, reason, run

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from venturi.analysis.words import labels
 from venturi.common.errors import VenturiError
-from venturi.common.names import meant
+from venturi.common.texts import meant
 from venturi.report.document import (
     Block,
     Bullets,

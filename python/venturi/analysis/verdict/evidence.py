@@ -1,8 +1,8 @@
-"""What a cell's trials say of its two ends, on few named figures: the ground that verdicts stand on.
+"""What a cell's trials report of its two ends and of the path between them, as a few named figures.
 
-A trial's record is flattened to numbers, the median over the repeats is taken number by number, and `Seen`
-gives them names. Everything is optional: imported results and foreign servers tell only part, and None always
-means "not measured", never zero.
+A trial's record is flattened to numbers, the median over the repeats is taken number by number, and
+`CellEvidence` gives them names. Imported results and foreign servers report only part: None always means "not
+measured", never zero.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from venturi.analysis.cells.figures import (
     quotient,
     wire_bytes,
 )
+from venturi.analysis.cells.links import control as control_of
+from venturi.analysis.cells.links import cross, measured, shared
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.models.packing import Packing
-from venturi.analysis.verdict import over_link
-from venturi.analysis.verdict.over_link import OverLink
+from venturi.common import links
+from venturi.common.links import WAYS, Link
 from venturi.targets.system import PIPES, scheme_of
 
 Facts = dict[str, float]
@@ -38,14 +40,6 @@ OWN = ("generate", "verify")
 CODEC = ("encode", "unpack", "decode")
 POOLS = {"client": ("decoders",), "server": ("encoders",)}
 """Pools that an end may have (docs/format.md)."""
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """One fact that a verdict rests on: `name` is short and stable, `text` has the numbers."""
-
-    name: str
-    text: str
 
 
 def waits(stage: str) -> bool:
@@ -141,7 +135,50 @@ class End:
 
 
 @dataclass(frozen=True)
-class Seen:
+class OverLink:
+    """Rates are B/s of TCP's payload in full packets, of the way that the data take. Of several loaders they
+    are of all their links together."""
+
+    link: Link
+    loaders: int
+    """Links that share a backplane; 1 where there is one link, or all loaders share it."""
+    bits: float | None
+    """What the link carries in bits/s, as measured, with all that Ethernet adds; None where no rate was asked
+    for."""
+    round_trip: float
+    """ns, as measured."""
+    loss: float
+    """The part of packets that is lost, as asked for: what was measured of it has the error of a few."""
+    cross: float
+    """The part of the rate that others take."""
+    moved: float | None
+    """What the cell moved, with all that its protocol adds; its payload where no more was counted."""
+    control: str | None
+    """TCP's congestion control; None where nobody knows."""
+
+    @property
+    def rate(self) -> float | None:
+        """What the link carries."""
+        return None if self.bits is None else self.bits / 8 * self.link.payload_part
+
+    @property
+    def free(self) -> float | None:
+        """What others leave of the rate."""
+        return None if self.rate is None else self.rate * (1 - self.cross)
+
+    @property
+    def share(self) -> float | None:
+        """Of what others leave of the rate, what was moved."""
+        return quotient(self.moved, self.free)
+
+    @property
+    def holds(self) -> float | None:
+        """Bytes in flight that keep it full: rate x round trip, the bandwidth-delay product."""
+        return None if self.free is None else self.free * self.round_trip / 1e9
+
+
+@dataclass(frozen=True)
+class CellEvidence:
     """Both ends of a cell and what lies between them."""
 
     cell: Cell
@@ -157,12 +194,9 @@ class Seen:
     wire_rate: float | None
     same_machine: bool | None
     loopback: bool | None
-    reference: bool | None
-    """Whether the server is one of ours, which reports its CPU time and stages."""
     round_trip: float | None
     """ns there and back, of the connection itself where it was asked, else of TCP's least."""
     instrument: float | None
-    sampler: float | None
     offered: float | None
     """Batches/s that the schedule asked for; None for a closed loop."""
     kept: float | None
@@ -256,7 +290,6 @@ def facts(record: Record, usable: Mapping[str, int]) -> Facts:
     put("rows", quotient(numeric(counts, "rows"), interval, 1e9))
     put("service", numeric(record, "latency", "service", "mean") or None)
     put("instrument", numeric(record, "instrument", "share"))
-    put("sampler", numeric(resources, "sampler", "share"))
     if rate := numeric(record, "schedule", "rate"):
         put("offered", rate)
         put("kept", quotient(quotient(numeric(counts, "batches"), interval, 1e9), rate))
@@ -264,9 +297,8 @@ def facts(record: Record, usable: Mapping[str, int]) -> Facts:
     firsts = [t for s in get(record, "streams") or () if (t := numeric(s, "first_batch_ns")) is not None]
     put("start_share", quotient(max(firsts, default=None), interval))
     put("round_trip", numeric(target, "round_trip_ns") or None)
-    over_link.facts(record, put)
+    _link_facts(record, put)
     put("same_machine", _flag(get(resources, "same_machine")))
-    put("reference", _flag(get(target, "reference")))
     put("of_servers", numeric(resources, "server", "of_servers"))
     for end in ENDS:
         _stages(record, end, put)
@@ -385,7 +417,7 @@ def seen(
     trials: int,
     control: str | None = None,
     packings: Sequence[Packing] = (),
-) -> Seen:
+) -> CellEvidence:
     """The named view of a cell's facts. `control`: the host's congestion control of TCP."""
     # A single trial's share follows its rate.
     if (rate := found.get("rate")) and cell.throughput.value:
@@ -395,7 +427,7 @@ def seen(
         t for n in ("round_trip", "client.sockets.min_rtt_ns", "client.sockets.rtt_ns") if (t := found.get(n))
     ]
     loopback = [f for e in ENDS if (f := found.get(f"{e}.network.loopback")) is not None]
-    return Seen(
+    return CellEvidence(
         cell=cell,
         trials=trials,
         client=_end("client", found, cell),
@@ -406,17 +438,15 @@ def seen(
         wire_rate=found.get("wire_rate"),
         same_machine=_truth(found.get("same_machine")),
         loopback=_truth(loopback[0]) if loopback else _address_is_loopback(cell),
-        reference=_truth(found.get("reference")),
         # A request of our own also measures through a proxy; TCP's figures do not.
         round_trip=max(trips[:2]) if trips else found.get("link.round_trip"),
         instrument=found.get("instrument"),
-        sampler=found.get("sampler"),
         offered=found.get("offered"),
         kept=found.get("kept"),
         late=found.get("late"),
         start=found.get("start_share"),
         helpers=_helpers(found),
-        over=over_link.of(cell, found, control),
+        over=_over_link(cell, found, control),
         packings=packings,
         facts=found,
     )
@@ -517,3 +547,33 @@ def _thread_name(cell: Cell, end: str) -> str:
             name = str(get(thread, "name") or "?")
             names[name] = names.get(name, 0.0) + (numeric(thread, "cpu_share") or 0.0)
     return max(names, key=lambda n: names[n], default="?")
+
+
+def _link_facts(record: Record, put: Any) -> None:
+    """What a trial's record tells of its link, under flat names."""
+    found, way = measured(record), links.way(get(record, "parameters", "operation"))
+    put("link.bits_per_second", numeric(found, f"{way}_bits_per_second"))
+    put("link.round_trip", numeric(found, "round_trip_ns"))
+    put("link.loss", quotient(numeric(found, f"{way}_lost"), numeric(found, f"{way}_packets")))
+
+
+def _over_link(cell: Cell, found: Facts, host: str | None) -> OverLink | None:
+    """The link of a cell; None where none was made, or nothing is known of it. `host`: the congestion control
+    of the client's host."""
+    p, trip = cell.parameters, found.get("link.round_trip")
+    link = links.known(p.get("link"))
+    if link is None or trip is None or trip <= 0:
+        return None
+    way = links.way(p.get("operation"))
+    one = found.get("link.bits_per_second")
+    bits = shared(p, way, one) if one and one > 0 and link.rate is not None else None
+    return OverLink(
+        link=link,
+        loaders=int(numeric(p, "loaders") or 1) if p.get("backplane") is not None else 1,
+        bits=bits,
+        round_trip=trip,
+        loss=link.loss[WAYS.index(way)],
+        cross=cross(p),
+        moved=found.get("wire_rate", found.get("rate")),
+        control=control_of(cell.records, link, host),
+    )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
 from venturi.common.errors import VenturiError
-from venturi.common.names import meant
+from venturi.common.texts import meant
 from venturi.report.figures import (
     boxes,
     convergence,
