@@ -154,12 +154,11 @@ def _comparisons(
 
 def _text(found: list[Comparison], shape: Format, code: int, wide: bool) -> str:
     from venturi.report import comparison, markdown, terminal
-    from venturi.report import comparison_files as comparison_files
 
     if shape is Format.junit:
-        return comparison_files.junit(found)
+        return comparison.junit(found)
     if shape is Format.json:
-        document = comparison_files.document(found, code)
+        document = comparison.machine(found, code)
         return json.dumps(document, ensure_ascii=False, indent=2, default=str) + "\n"
     if shape is Format.markdown:
         return "\n".join(markdown.text(comparison.pull_request(one), level=3) for one in found)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from venturi.analysis.cells.summary import Cell
     from venturi.analysis.models.batch_cost import BatchCost
-    from venturi.analysis.models.fits import Fits
+    from venturi.analysis.models.fits import AxisFit, Fits
     from venturi.report.document import Block
 
 app = typer.Typer(rich_markup_mode=None)
@@ -149,19 +149,17 @@ def _held_out(
 
 def _cost(one: BatchCost) -> dict[str, Any]:
     """What a batch and a row cost, for machines: a in ns, rates in rows/s, the knee in rows."""
-    entry: dict[str, Any] = {
-        "operation": one.operation,
-        "where": one.where,
-        "under_way": one.lanes,
-        "refused": one.refused or None,
-        "sentence": one.sentence,
+    from venturi.report.document import fields
+
+    entry = fields(one, "operation", "where", "sentence", under_way="lanes") | {
+        "refused": one.refused or None
     }
     if one.fit is not None:
         most = one.most
         a, half = one.fit.intervals["a"], one.fit.intervals["n_half"]
         parts = {"a_ns": a, "n_half_rows": half, "knee_rows": one.knee}
-        entry |= {k: {"value": v.median, "low": v.low, "high": v.high} for k, v in parts.items()}
-        entry["most_rows_per_second"] = {"value": most.value, "low": most.low, "high": most.high}
+        entry |= {k: _interval(v) for k, v in parts.items()}
+        entry["most_rows_per_second"] = fields(most, "value", "low", "high")
     return entry
 
 
@@ -197,80 +195,61 @@ def _links(found: Sequence[tuple[str, list[str]]]) -> list[Block]:
 def document(made: Fits, held_out: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
     """All fits for machines: base units, intervals of 95 %."""
     from venturi.analysis.models import fit_words
+    from venturi.report.document import fields
 
-    def interval(found: Any) -> dict[str, float]:
-        return {"value": found.median, "low": found.low, "high": found.high}
-
-    def clean(number: float) -> float | None:
-        return number if number == number else None
-
-    scalings = []
-    for one in made.scalings:
-        entry: dict[str, Any] = {
-            "operation": one.operation,
-            "axis": one.axis,
-            "where": one.where,
-            "pooled": one.pooled or None,
-            "pooled_from": one.pooled_from,
-            "pooled_rule": one.rule or None,
-            "unit": one.unit,
-            "refused": one.refused or None,
-            "medians": [[n, v] for n, v in one.medians.items()],
-            "linear_until": one.curve.linear if one.curve is not None else None,
-            "knee_between": one.knee_between,
-            "step": asdict(one.curve.step) if one.curve is not None else None,
-            "rising": one.curve is not None and one.curve.rising,
-            "level_from": one.curve.flat if one.curve is not None else None,
-        }
-        if one.fit is not None:
-            fitted, held = one.fit, one.fit.held_out
-            entry |= {
-                "law": fitted.chosen.name,
-                "parameters": {k: interval(v) for k, v in fitted.intervals.items()},
-                "laws": [
-                    {"law": v.name, "aicc": v.aicc, "weight": v.weight, "parameters": v.parameters}
-                    for v in fitted.laws
-                ],
-                "knee": interval(fitted.knee),
-                "peak": interval(fitted.peak) | {"at": fitted.peak_at},
-                "limit": fitted.limit,
-                "r_squared": clean(fitted.r_squared),
-                "deviation": fitted.deviation,
-                "doubt": clean(fitted.doubt),
-                "doubtful": fitted.doubtful or None,
-                "held_out": None
-                if held is None
-                else {
-                    "value": held.n,
-                    "measured": held.measured,
-                    "predicted": interval(held.predicted),
-                    "error": held.error,
-                    "inside": held.inside,
-                },
-            }
-        scalings.append(entry)
     sizes = []
     for size in made.sizes:
-        entry = {"operation": size.operation, "where": size.where, "refused": size.refused or None}
+        entry = fields(size, "operation", "where") | {"refused": size.refused or None}
         if size.fit is not None:
-            entry |= {k: interval(v) for k, v in size.fit.intervals.items()}
-            entry |= {"unit": size.fit.unit, "r_squared": size.fit.r_squared}
+            entry |= {k: _interval(v) for k, v in size.fit.intervals.items()}
+            entry |= fields(size.fit, "unit", "r_squared")
         sizes.append(entry)
     effects = [
-        {
-            "operation": e.operation,
-            "parameter": e.parameter,
-            "levels": list(e.effect.levels),
-            "p": e.effect.p,
-            "significant": e.effect.significant,
-            "text": fit_words.effect_sentence(e),
-        }
+        fields(e, "operation", "parameter")
+        | {"levels": list(e.effect.levels), "text": fit_words.effect_sentence(e)}
+        | fields(e.effect, "p", "significant")
         for e in made.effects
     ]
-    return {
-        "scaling": scalings,
-        "hockney": sizes,
-        "effects": effects,
-        "hold_out": list(held_out),
-        "notes": made.notes,
+    scalings = list(map(_scaling, made.scalings))
+    found = {"scaling": scalings, "hockney": sizes, "effects": effects}
+    return found | {"hold_out": list(held_out), "notes": made.notes}
+
+
+def _interval(found: Any) -> dict[str, float]:
+    return {"value": found.median, "low": found.low, "high": found.high}
+
+
+def _scaling(one: AxisFit) -> dict[str, Any]:
+    from venturi.report.document import fields
+
+    curve = one.curve
+    entry: dict[str, Any] = {
+        **fields(one, "operation", "axis", "where", "pooled_from", "unit", "knee_between"),
+        "pooled": one.pooled or None,
+        "pooled_rule": one.rule or None,
+        "refused": one.refused or None,
+        "medians": [[n, v] for n, v in one.medians.items()],
+        "linear_until": curve.linear if curve is not None else None,
+        "step": asdict(curve.step) if curve is not None else None,
+        "rising": curve is not None and curve.rising,
+        "level_from": curve.flat if curve is not None else None,
+    }
+    if one.fit is None:
+        return entry
+    fitted, held = one.fit, one.fit.held_out
+    left_out = None
+    if held is not None:
+        left_out = fields(held, "measured", "error", "inside", value="n")
+        left_out["predicted"] = _interval(held.predicted)
+    return entry | {
+        "law": fitted.chosen.name,
+        "parameters": {k: _interval(v) for k, v in fitted.intervals.items()},
+        "laws": [fields(v, "aicc", "weight", "parameters", law="name") for v in fitted.laws],
+        "knee": _interval(fitted.knee),
+        "peak": _interval(fitted.peak) | {"at": fitted.peak_at},
+        **fields(fitted, "limit", "deviation"),
+        "r_squared": fitted.r_squared if fitted.r_squared == fitted.r_squared else None,
+        "doubt": fitted.doubt if fitted.doubt == fitted.doubt else None,
+        "doubtful": fitted.doubtful or None,
+        "held_out": left_out,
     }

@@ -16,7 +16,7 @@ from venturi.analysis.words.wording import NOUNS, Nouns, nouns_of
 from venturi.common.suffixes import format_duration
 from venturi.common.units import MISSING, count, p_value, percent, pick_unit
 from venturi.report import summary
-from venturi.report.document import Block, Bullets, Column, Document, Section, Table, Text
+from venturi.report.document import Block, Bullets, Column, Document, Section, Table, Text, fields
 
 MOST_FRONT = 12
 MOST_TIED = 8
@@ -297,46 +297,20 @@ def document(found: Sequence[Best]) -> Document:
 
 
 def machine(found: Sequence[Best]) -> list[dict[str, Any]]:
-    """For machines: base units, everything."""
-
-    def choice(one: Choice, settings: list[str]) -> dict[str, Any]:
-        behind = one.behind
-        return {
-            "cell": one.cell.name,
-            "settings": {n: one.cell.parameters.get(n) for n in settings},
-            "throughput": asdict(one.speed),
-            "cost": asdict(one.cost),
-            "over_fastest": None
-            if behind is None
-            else {"ratio": behind.ratio, "low": behind.low, "high": behind.high, "p": behind.adjusted},
-        }
-
+    """For scripts: base units, everything."""
     return [
         {
-            "workload": one.workload,
-            "p99_ns": one.p99_ns,
+            **fields(one, "workload", "p99_ns", cost="cost_name"),
             "slow": [cell.name for cell in one.slow],
-            "cost": one.cost_name,
-            "fastest": choice(one.fastest, one.settings),
-            "cheapest": choice(one.cheapest, one.settings),
-            "tied": [choice(c, one.settings) for c in one.tied],
-            "front": [choice(c, one.settings) for c in one.front],
+            "fastest": _choice(one, one.fastest),
+            "cheapest": _choice(one, one.cheapest),
+            "tied": [_choice(one, c) for c in one.tied],
+            "front": [_choice(one, c) for c in one.front],
             "settings": [
-                {
-                    "name": a.name,
-                    "best": a.best,
-                    "enough": a.enough,
+                fields(a, "name", "best", "enough")
+                | {
                     "p": a.effect.p if a.effect else None,
-                    "levels": [
-                        {
-                            "value": v.value,
-                            "ratio_to_best": v.ratio,
-                            "pairs": v.pairs,
-                            "gain_of_best": v.gain
-                            and {n: getattr(v.gain, n) for n in ("change", "low", "high", "p")},
-                        }
-                        for v in a.levels
-                    ],
+                    "levels": [_level(v) for v in a.levels],
                     "sentence": advice(a, nouns_of(one.fastest.cell)),
                 }
                 for a in one.advised
@@ -345,3 +319,19 @@ def machine(found: Sequence[Best]) -> list[dict[str, Any]]:
         }
         for one in found
     ]
+
+
+def _choice(found: Best, one: Choice) -> dict[str, Any]:
+    behind = one.behind
+    return {
+        "cell": one.cell.name,
+        "settings": {n: one.cell.parameters.get(n) for n in found.settings},
+        "throughput": asdict(one.speed),
+        "cost": asdict(one.cost),
+        "over_fastest": None if behind is None else fields(behind, "ratio", "low", "high", p="adjusted"),
+    }
+
+
+def _level(one: Level) -> dict[str, Any]:
+    gain = None if one.gain is None else fields(one.gain, "change", "low", "high", "p")
+    return fields(one, "value", "pairs", ratio_to_best="ratio") | {"gain_of_best": gain}

@@ -1,9 +1,13 @@
-"""A comparison: its sentences, its columns, and the documents for a terminal and a pull request."""
+"""A comparison: its sentences and columns, for a terminal, a pull request, scripts and a CI server."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
+from xml.etree import ElementTree
 
 from venturi.analysis.cells.machines import Fact, in_words
 from venturi.analysis.cells.summary import Cell, varying
@@ -11,8 +15,21 @@ from venturi.analysis.compare.runs import Comparison, Row
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import nouns_of
 from venturi.common.units import FACTORS, MISSING, Quantity, percent, pick_unit, plural
-from venturi.report.document import Block, Bullets, Column, Document, Section, Style, Table, Terms, Text
+from venturi.report.document import (
+    Block,
+    Bullets,
+    Column,
+    Document,
+    Section,
+    Style,
+    Table,
+    Terms,
+    Text,
+    fields,
+)
 
+# What XML 1.0 cannot hold, even escaped; a surrogate would not even encode.
+_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 MOST_NAME = 24
 """Characters of a cell's name on a terminal; a longer one is shortened to its values."""
 MOST_UNMATCHED = 10
@@ -288,3 +305,159 @@ def pull_request(found: Comparison) -> Document:
     blocks.append(Text(f"{text}! = beyond the threshold of {threshold(found)}, or failing.", "quiet"))
     mark = "❌" if found.exit_code != 0 else "✅"
     return Document(f"{mark} {found.run.name} against {found.base.name}", blocks)
+
+
+def junit(found: Sequence[Comparison]) -> str:
+    """A test suite a comparison, a test case a cell: failed where it is slower beyond the threshold, an error
+    where its trials began to fail, skipped where nothing can be said.
+
+    In the order of elements and with the attributes that Jenkins', GitLab's and GitHub's readers agree on.
+    """
+    root = ElementTree.Element("testsuites", name="venturi compare")
+    for one in found:
+        suite = ElementTree.SubElement(root, "testsuite")
+        cases = [_case(suite, one, row) for row in one.rows] + [_gone(suite, one, cell) for cell in one.gone]
+        # Readers want properties before the cases.
+        properties = ElementTree.Element("properties")
+        for key, value in (
+            ("base", one.base.name),
+            ("run", one.run.name),
+            ("metric", one.metric.name),
+            ("threshold", f"{one.threshold:g}"),
+            ("confidence", f"{one.confidence:g}"),
+        ):
+            ElementTree.SubElement(properties, "property", name=key, value=_xml(value))
+        suite.insert(0, properties)
+        _count_cases(suite, f"{one.run.name} against {one.base.name}", cases)
+        started = one.run.results.started
+        if started is not None:
+            suite.set("timestamp", f"{started:%Y-%m-%dT%H:%M:%S}")
+        said = [*summary(one), *remarks(one), *unmatched(one)]
+        ElementTree.SubElement(suite, "system-out").text = _xml("\n".join(said))
+    for key in ("tests", "failures", "errors", "skipped"):
+        root.set(key, str(sum(int(suite.get(key, "0")) for suite in root)))
+    root.set("time", f"{sum(float(suite.get('time', '0')) for suite in root):.3f}")
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _case(suite: ElementTree.Element, found: Comparison, row: Row) -> ElementTree.Element:
+    seconds = sum(t for r in row.run.records if (t := _seconds(r)) is not None)
+    case = ElementTree.SubElement(
+        suite,
+        "testcase",
+        name=_xml(name(found, row)),
+        classname=_xml(f"venturi.{row.base.operation}"),
+        time=f"{seconds:.3f}",
+    )
+    said = sentence(row)
+    if row.newly_failing:
+        ElementTree.SubElement(case, "error", message=_xml(said), type="failed").text = _xml(said)
+    elif row.beyond:
+        limit = threshold(found)
+        message = f"{percent(row.loss, 1)} {row.word}, over the threshold of {limit}"
+        ElementTree.SubElement(case, "failure", message=_xml(message), type=row.word).text = _xml(said)
+    elif row.verdict in ("unknown", "failed"):
+        ElementTree.SubElement(case, "skipped", message=_xml(said))
+    if row.verdict not in ("unknown", "failed") and not row.beyond and not row.newly_failing:
+        ElementTree.SubElement(case, "system-out").text = _xml(said)
+    return case
+
+
+def _gone(suite: ElementTree.Element, found: Comparison, cell: Cell) -> ElementTree.Element:
+    name, text = _xml(label(cell, found.base.cells)), "not measured in the run"
+    case = ElementTree.SubElement(
+        suite, "testcase", name=name, classname=_xml(f"venturi.{cell.operation}"), time="0"
+    )
+    ElementTree.SubElement(case, "error", message=text, type="missing").text = text
+    return case
+
+
+def _seconds(record: Any) -> float | None:
+    interval = (record.get("times") or {}).get("interval_ns")
+    return interval / 1e9 if isinstance(interval, int | float) else None
+
+
+def _count_cases(suite: ElementTree.Element, name: str, cases: list[ElementTree.Element]) -> None:
+    suite.set("name", _xml(name))
+    suite.set("tests", str(len(cases)))
+    for key, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(key, str(sum(case.find(tag) is not None for case in cases)))
+    suite.set("time", f"{sum(float(case.get('time', '0')) for case in cases):.3f}")
+
+
+def _xml(found: str) -> str:
+    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", found)
+
+
+def sentence(row: Row) -> str:
+    """A cell in one line: `1,466 MB/s [..] -> 1,390 MB/s [..]; ratio 0.948 [..], p <0.001: slower`."""
+    parts = [f"{row.before.text()} -> {row.after.text()}"]
+    if row.difference is not None:
+        p = row.difference.adjusted
+        parts.append(f"ratio {row.ratio.text()}" + ("" if p is None else f", p {probability(p)}"))
+    text = "; ".join(parts) + f": {row.word}"
+    return labels.plain(f"{text} ({row.reason})" if row.reason else text)
+
+
+def machine(found: Sequence[Comparison], exit_code: int) -> dict[str, Any]:
+    """All comparisons of one call, in base units; the fields are in docs/compare.md."""
+    return {
+        "format": 1,
+        "kind": "comparison",
+        "exit_code": exit_code,
+        "comparisons": [_machine(one) for one in found],
+    }
+
+
+def _machine(found: Comparison) -> dict[str, Any]:
+    span, verdicts = found.detectable, [str(row.verdict) for row in found.rows]
+    known = ("worse", "better", "no-difference", "unknown", "failed")
+    sides = {"base": found.base, "run": found.run}
+    return {
+        **{end: {"name": one.name, "path": str(one.results.directory.path)} for end, one in sides.items()},
+        **fields(found, "confidence", "threshold", within_one_run="within", seconds_apart="apart"),
+        "metric": found.metric.name,
+        "lower_is_better": found.metric.lower,
+        "exit_code": int(found.exit_code),
+        "counts": {verdict: verdicts.count(verdict) for verdict in known},
+        "summary": summary(found),
+        "detectable": None if span is None else dict(zip(("median", "least", "most"), span, strict=True)),
+        "shift": None if found.shift is None else _finite(asdict(found.shift)),
+        "cells": [_machine_row(found, row) for row in found.rows],
+        "only_base": [_unmatched_cell(cell) for cell in found.only_base],
+        "only_run": [_unmatched_cell(cell) for cell in found.only_run],
+        "settings": [asdict(f) | {"differs": f.differs} for f in found.settings],
+        "environment": [asdict(f) | {"differs": f.differs} for f in found.facts],
+    }
+
+
+def _machine_row(found: Comparison, row: Row) -> dict[str, Any]:
+    names = {"ratio": "ratio", "ratio_low": "low", "ratio_high": "high", "p": "p", "p_adjusted": "adjusted"}
+    sides = {"base": (row.base, row.before), "run": (row.run, row.after)}
+    return _finite(
+        {
+            "name": name(found, row),
+            "parameters": row.base.parameters,
+            **{
+                end: fields(figure, "low", "high", median="value")
+                | fields(cell, "good", "failed", cell="name")
+                for end, (cell, figure) in sides.items()
+            },
+            "unit": row.metric.unit,
+            **(fields(row.difference, **names) if row.difference else dict.fromkeys(names)),
+            **fields(
+                row, "detectable", "verdict", "newly_failing", p_aside="aside", beyond_threshold="beyond"
+            ),
+            "reason": row.reason or None,
+        }
+    )
+
+
+def _unmatched_cell(cell: Cell) -> dict[str, Any]:
+    return fields(cell, "parameters", "good", "failed", cell="name")
+
+
+def _finite(found: dict[str, Any]) -> dict[str, Any]:
+    # JSON has no infinity and no NaN.
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in found.items()}

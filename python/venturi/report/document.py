@@ -16,7 +16,7 @@ from venturi.common.units import MISSING, Quantity, pick_unit
 __all__ = [
     "ALL",
     *("Block", "Bullets", "Column", "Document", "Item", "Lines", "Section", "Sentence", "Style", "Table"),
-    *("Terms", "Text", "known_columns", "numbers", "plain", "settings", "without_notes"),
+    *("Terms", "Text", "fields", "known_columns", "numbers", "plain", "settings", "without_notes"),
 ]
 
 Style = Literal["", "strong", "quiet", "bad", "good", "alert"]
@@ -144,6 +144,12 @@ def settings(
         )
         for name in wanted
     ]
+
+
+def fields(one: object, /, *names: str, **others: str) -> dict[str, Any]:
+    """These attributes of a result, for JSON; `others` by the names that they have there."""
+    named = {name: name for name in names} | others
+    return {name: getattr(one, attribute) for name, attribute in named.items()}
 
 
 def plain(sentence: Sentence) -> str:

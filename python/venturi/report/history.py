@@ -10,7 +10,7 @@ from venturi.analysis.cells.summary import varying
 from venturi.analysis.compare.history import Change, Series
 from venturi.analysis.words import labels
 from venturi.common.units import FACTORS, MISSING, pick_unit, plural
-from venturi.report.document import Block, Bullets, Column, Document, Section, Table
+from venturi.report.document import Block, Bullets, Column, Document, Section, Table, fields
 from venturi.report.page.markup import render
 
 FEW = 10
@@ -79,7 +79,7 @@ def _table(one: Series) -> Table:
 
 
 def machine(found: Sequence[Series]) -> list[dict[str, Any]]:
-    """For machines: base units."""
+    """For scripts: base units."""
     return [
         {
             "parameters": dict(one.cell.parameters),
@@ -91,15 +91,11 @@ def machine(found: Sequence[Series]) -> list[dict[str, Any]]:
                 {
                     "run": point.path,
                     "started": point.started.isoformat() if point.started else None,
-                    "median": point.value.value,
-                    "low": point.value.low,
-                    "high": point.value.high,
+                    **fields(point.value, "low", "high", median="value"),
                 }
                 for point in one.points
             ],
-            "changes": [
-                {"at": c.at, "ratio": c.ratio, "low": c.low, "high": c.high, "p": c.p} for c in one.changes
-            ],
+            "changes": [fields(c, "at", "ratio", "low", "high", "p") for c in one.changes],
         }
         for one in found
     ]

@@ -21,6 +21,7 @@ from venturi.report.document import (
     Table,
     Terms,
     Text,
+    fields,
     numbers,
 )
 
@@ -46,17 +47,12 @@ def machine(
         "interrupted": interrupted,
         "limits": [
             {
-                "title": limit.title,
                 **limit.fields,
+                **fields(limit, "title", "spread", "meaning", "error", "moot", payload_per_encoded="ratio"),
                 "bytes_per_second": limit.quantity.value,
                 "bytes_per_second_low": limit.quantity.low,
                 "bytes_per_second_high": limit.quantity.high,
-                "spread": limit.spread,
                 "repeats": len(limit.rates),
-                "payload_per_encoded": limit.ratio,
-                "meaning": limit.meaning,
-                "error": limit.error,
-                "moot": limit.moot,
             }
             for limit in found
         ],
@@ -65,12 +61,8 @@ def machine(
             for line in last
         ],
         "codecs": [
-            {
-                "codec": one.codec,
-                "data": one.data,
-                "payload_per_encoded": one.ratio,
-                "pays_below_bytes_per_second": one.pays_below(),
-            }
+            fields(one, "codec", "data", payload_per_encoded="ratio")
+            | {"pays_below_bytes_per_second": one.pays_below()}
             for one in codecs
         ],
         "lines": [dict(line) for line in lines],
@@ -160,13 +152,10 @@ def links_machine(found: Sequence[Looked]) -> dict[str, Any]:
         "format": 1,
         "links": [
             {
-                "name": one.name,
+                **fields(one, "name", "wrong", found="looks", raw_tcp_bits_per_second="tcp"),
                 "link": one.link.text,
                 "asked": {**asdict(one.link), "raw_tcp_at_most": _at_most(one.link)},
                 "as_asked": one.wrong is None,
-                "wrong": one.wrong,
-                "found": one.looks,
-                "raw_tcp_bits_per_second": one.tcp,
             }
             for one in found
         ],
