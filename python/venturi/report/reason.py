@@ -162,18 +162,19 @@ def _figures(one: reference.ReferenceSet) -> str:
     return ", ".join(f"{count(r['rows_per_second'])} rows/s on {plural(r['hosts'], 'host')}" for r in rows)
 
 
-def models(results: Results) -> list[Section]:
+def models(results: Results) -> list[Block]:
     """The models that are shown, each with its sentences; empty if there is nothing to fit."""
     found = results.fits
     sizes, links = telling_sizes(found), results.link_fits[:MOST_SIZES]
-    out = fits(found.main[:MOST_PANELS], sizes, results.batch_costs[:MOST_SIZES])
-    if hidden := len(found.sizes) - len(sizes) if sizes else 0:
-        out.append(Section(f"{hidden} more over sizes; venturi fit RUN --all has them", [], "quiet"))
+    out: list[Block] = [*fits(found.main[:MOST_PANELS], sizes, results.batch_costs[:MOST_SIZES])]
     out += [Section(link_words.head(one), [Bullets(link_words.sentences(one))]) for one in links]
     if passed := results.link_crossings[:MOST_SIZES]:
         out.append(Section(link_words.CROSSINGS, [Bullets(list(map(link_words.crossing, passed)))]))
-    texts = effects(found)
-    return [*out, Section("what matters", [Bullets(texts)])] if texts else out
+    if texts := effects(found):
+        out.append(Section("what matters", [Bullets(texts)]))
+    if hidden := len(found.sizes) - len(sizes) if sizes else 0:
+        out.append(Text(f"{hidden} more over sizes; venturi fit RUN --all has them", "quiet"))
+    return out
 
 
 def fits(
