@@ -306,10 +306,10 @@ def members(order: dict[str, Any]) -> dict[str, Any]:
         if done.returncode != 0:
             raise Refused(f"cannot ask Ray for its nodes: {_last(done.stderr)}")
         # Ray prints to standard output too, as when a node has just died.
-        told = [line for line in done.stdout.splitlines() if line.startswith("members {")]
-        if not told:
+        lines = [line for line in done.stdout.splitlines() if line.startswith("members {")]
+        if not lines:
             raise Refused(f"cannot ask Ray for its nodes: {_last(done.stdout + done.stderr)}")
-        return {"members": json.loads(told[-1].removeprefix("members "))}
+        return {"members": json.loads(lines[-1].removeprefix("members "))}
     raise Refused("no head of a cluster runs there", "venturi cluster up starts one")
 
 

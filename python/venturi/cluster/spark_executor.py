@@ -187,8 +187,10 @@ class _Gang:
             # A failed task must be reported, not silently retried.
             context.setJobGroup(self._group, "venturi's loaders", interruptOnCancel=True)
             work = _task(self._session.host, self._board.port, self._board.token)
-            told = context.parallelize(range(self.count), self.count).barrier().mapPartitions(work).collect()
-            self._trouble = next(filter(None, told), None)
+            answers = (
+                context.parallelize(range(self.count), self.count).barrier().mapPartitions(work).collect()
+            )
+            self._trouble = next(filter(None, answers), None)
         except Exception as error:  # of Spark's many; said when the trial is
             self._trouble = in_our_words(error, self._session.master, self.count)
         finally:
@@ -268,10 +270,10 @@ class SparkExecutor(LoadersExecutor):
 
     def _check_reach(self, spec: Mapping[str, Any], lines: Sequence[TaskLoader]) -> None:
         """Raises ValueError, the word for a cell that asks for something impossible."""
-        far = next((line for line in lines if not is_here(line.identity)), None)
-        if far is None:
+        remote = next((line for line in lines if not is_here(line.identity)), None)
+        if remote is None:
             return
-        where = f"{far.name} runs on {far.identity['hostname']}"
+        where = f"{remote.name} runs on {remote.identity['hostname']}"
         if is_unix(str(spec["target"])):
             raise ValueError(
                 f"{spec['target']} is a Unix socket of this machine, and {where}: start the server with "

@@ -244,13 +244,13 @@ def describe() -> dict[str, Any]:
     return {"software": software, **describe_host()}
 
 
-def collect(told: Mapping[str, ServerEnvironments] | None = None) -> dict[str, Any]:
+def collect(peers: Mapping[str, ServerEnvironments] | None = None) -> dict[str, Any]:
     """All ends: the client is this process; `told` is what the others report, by place and server.
 
     `server` is the first that tells anything. Where several places have one, `servers` has that of each; a
     place of several servers has all of them in `server_hosts`.
     """
-    places = told or {}
+    places = peers or {}
     firsts = {place: next((one for one in found.values() if one), None) for place, found in places.items()}
     known = {place: dict(first) for place, first in firsts.items() if first}
     several = {place: dict(found) for place, found in places.items() if len(found) > 1}

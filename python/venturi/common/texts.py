@@ -34,15 +34,15 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(shown)}{more}"
 
 
-def meant(name: str, known: Iterable[str], otherwise: str = "") -> str:
+def meant(name: str, names: Iterable[str], otherwise: str = "") -> str:
     """`did you mean NAME?`, or where none is near, the other text."""
-    close = difflib.get_close_matches(name, list(known), n=1)
+    close = difflib.get_close_matches(name, list(names), n=1)
     return f"did you mean {listed(close)}?" if close else otherwise
 
 
-def similar(name: str, known: Sequence[str]) -> str:
+def similar(name: str, names: Sequence[str]) -> str:
     """The end of an error about a column that is not there."""
-    return f"; {meant(name, known, f'it has {listed(known)}')}"
+    return f"; {meant(name, names, f'it has {listed(names)}')}"
 
 
 def say(level: str, text: str) -> None:

@@ -229,13 +229,13 @@ class Endpoints:
             place, url = str(cell.parameters["place"]), str(cell.parameters["target"])
             if place in found or url in silent or scheme_of(url) in NO_PLACE:
                 continue
-            told: environment.ServerEnvironments = {}
+            environments: environment.ServerEnvironments = {}
             if is_ours(url):
-                told = self._local.environments(url)
+                environments = self._local.environments(url)
             elif not (is_database(url) or is_time_series(url) or is_plugin(url) or SERVER_END in url):
-                told = ask_environments(url, cell.options, self._scenario.run.timeout / 1e9)
-            if any(described is not None for described in told.values()):
-                found[place] = told
+                environments = ask_environments(url, cell.options, self._scenario.run.timeout / 1e9)
+            if any(described is not None for described in environments.values()):
+                found[place] = environments
             else:
                 silent.add(url)
         return found

@@ -109,8 +109,8 @@ def _codecs(found: Scenario, executor: Executor, note: Note) -> list[str]:
         cell = endpoints.cells[0]
         if away and operation == "get" and executor.needs_server:
             # What another server than ours sends is its own choice.
-            told = trial_targets.ask_environments(url, cell.options, found.run.timeout / 1e9)
-            if any(described is None for described in told.values()):
+            environments = trial_targets.ask_environments(url, cell.options, found.run.timeout / 1e9)
+            if any(described is None for described in environments.values()):
                 return []
         if data_label(cell.parameters) is None:
             return list(CODECS)
@@ -246,9 +246,7 @@ def execute(
     """
     with (
         Interrupts() as interrupts,
-        Endpoints(
-            scenario, executor.needs_server, observer.note, getattr(executor, "starter", None)
-        ) as endpoints,
+        Endpoints(scenario, executor.needs_server, observer.note, executor.starter) as endpoints,
     ):
         cells = endpoints.cells
         candidates: list[Mapping[str, Any]] = [cell.parameters for cell in cells]
@@ -325,14 +323,14 @@ class Recorded:
     def __init__(self, cells: Sequence[Summary]) -> None:
         """`cells` with at least one good trial each count. Raises ScenarioError as `settings`."""
         self.measure = basis(cells)
-        known = [c for c in cells if best.values(c, self.measure)]
-        if len(known) < 2:
+        measured = [c for c in cells if best.values(c, self.measure)]
+        if len(measured) < 2:
             raise VenturiError("a search needs a run with at least two cells that have good trials")
-        self.cells = known
-        self.candidates: list[Mapping[str, Any]] = [c.parameters for c in known]
+        self.cells = measured
+        self.candidates: list[Mapping[str, Any]] = [c.parameters for c in measured]
         settings(self.candidates, recorded=True)
-        self.names = [n for n in varying(known) if n not in WORKLOAD]
-        self.values = [best.values(c, self.measure) for c in known]
+        self.names = [n for n in varying(measured) if n not in WORKLOAD]
+        self.values = [best.values(c, self.measure) for c in measured]
 
     @property
     def trials(self) -> int:

@@ -74,8 +74,8 @@ def head_start_ns(
     `timeout_ns`: the trial's; loaders refuse a start that is further away, as of a clock that is wrong.
     """
     errors = max((clock.uncertainty_ns for clock in clocks), default=0)
-    told = max(_HEAD_START_A_LOADER_NS * len(clocks), min(_TELLINGS * telling_ns, _MOST_TELLING_NS))
-    return min(HEAD_START_NS + told + max(4 * errors, round_trip_ns), timeout_ns // 2)
+    notice_ns = max(_HEAD_START_A_LOADER_NS * len(clocks), min(_TELLINGS * telling_ns, _MOST_TELLING_NS))
+    return min(HEAD_START_NS + notice_ns + max(4 * errors, round_trip_ns), timeout_ns // 2)
 
 
 def join_tallies(texts: Iterable[str | None]) -> str:
@@ -308,7 +308,9 @@ class _LineUp:
             if self._control.cancelled:
                 raise _Broken
             if self._trouble is not None and (what := self._trouble()) is not None:
-                raise _Broken({"kind": "lost", "message": f"{what} ({self._known()})", "stream": None})
+                raise _Broken(
+                    {"kind": "lost", "message": f"{what} ({self._when_and_rows()})", "stream": None}
+                )
             if waiting and self._now() > deadline:
                 late = ", ".join(one.member.where for one in waiting.values())
                 text = f"{late}: not {phase} within {seconds:g} s"
@@ -322,15 +324,15 @@ class _LineUp:
         now = self._now()
         there = [m for m in self._members if m.begun and not m.lost and m.record is None]
         for member in there:
-            if member.asked is not None and member.asked.done():
-                if error := member.asked.exception():
+            if member.poll is not None and member.poll.done():
+                if error := member.poll.exception():
                     member.lose(words(error))
                 else:
-                    member.progress = dict(member.asked.result())
-                member.asked = None
-            elif member.asked is not None and now - member.asked_at > self._patience.answer:
+                    member.progress = dict(member.poll.result())
+                member.poll = None
+            elif member.poll is not None and now - member.asked_at > self._patience.answer:
                 member.lose(f"has not answered for {self._patience.answer:g} s")
-        free = [member for member in there if member.asked is None and not member.lost]
+        free = [member for member in there if member.poll is None and not member.lost]
         for member in sorted(free, key=lambda member: member.asked_at)[:_ASKED_AT_ONCE]:
             self._ask(member)
         self._tell_progress()
@@ -342,19 +344,20 @@ class _LineUp:
         def answered(_: Future[Any]) -> None:
             self._round_trip_ns = max(self._round_trip_ns, time.monotonic_ns() - began)
 
-        member.asked = member.call("progress", self._spec["trial"])
-        member.asked.add_done_callback(answered)
+        member.poll = member.call("progress", self._spec["trial"])
+        member.poll.add_done_callback(answered)
 
     def _tell_progress(self) -> None:
-        known = [member.progress for member in self._members if member.progress]
+        counters = [member.progress for member in self._members if member.progress]
         summed = {
-            name: sum(int(p.get(name) or 0) for p in known) for name in ("rows", "payload_bytes", "batches")
+            name: sum(int(p.get(name) or 0) for p in counters)
+            for name in ("rows", "payload_bytes", "batches")
         }
-        elapsed = max((int(p.get("elapsed_ns") or 0) for p in known), default=0)
-        phase = known[0].get("phase") if known else "set-up"
+        elapsed = max((int(p.get("elapsed_ns") or 0) for p in counters), default=0)
+        phase = counters[0].get("phase") if counters else "set-up"
         self._control.update({"phase": phase, **summed, "elapsed_ns": elapsed})
 
-    def _known(self) -> str:
+    def _when_and_rows(self) -> str:
         """When this is, and what all have counted so far."""
         when, rows = heard_of(self._members)
         return f"{utc()} UTC, {when}; {rows:,} rows counted"

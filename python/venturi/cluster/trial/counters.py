@@ -340,8 +340,8 @@ def _curve(at: Any, values: Sequence[int | None], grid: Any) -> Any:
 
 
 def _rounded(curve: Any) -> list[int]:
-    whole: list[int] = np.rint(curve).astype(np.int64).tolist()
-    return whole
+    integers: list[int] = np.rint(curve).astype(np.int64).tolist()
+    return integers
 
 
 def _items(name: str, columns: Sequence[tuple[Any, Any]], grid: Any) -> list[list[int]]:

@@ -184,7 +184,7 @@ class Member:
     begun: bool = False
     lost: str | None = None
     progress: dict[str, Any] = field(default_factory=dict)
-    asked: Future[Any] | None = None
+    poll: Future[Any] | None = None
     asked_at: float = 0.0
     awaited: Future[Any] | None = None
     """The last call that is answered with a phase."""

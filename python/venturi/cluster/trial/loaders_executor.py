@@ -18,7 +18,7 @@ from venturi.common.credentials import masked
 from venturi.common.environment import link, read, version
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.runtime import load_core
-from venturi.engine.executor import CoreExecutor, TrialControl
+from venturi.engine.executor import CoreExecutor, Executor, TrialControl
 from venturi.engine.loader import joined
 from venturi.engine.spec import FORMAT_VERSION
 
@@ -63,21 +63,18 @@ def clocks(loaders: Sequence[Handle]) -> list[clock.Clock]:
     machines = [loader.identity.get("boot_id") or loader.name for loader in loaders]
     first = dict(zip(reversed(machines), reversed(loaders), strict=True))
     first.pop(read(_BOOT_ID), None)
-    asked = [loader for loader in first.values() if clock.stale(loader.clock, now)]
-    before = [loader.clock for loader in asked]
-    found = clock.measure([partial(loader.call, "now") for loader in asked], _CLOCK_SECONDS, before)
-    for loader, measured in zip(asked, found, strict=True):
+    stale = [loader for loader in first.values() if clock.stale(loader.clock, now)]
+    before = [loader.clock for loader in stale]
+    found = clock.measure([partial(loader.call, "now") for loader in stale], _CLOCK_SECONDS, before)
+    for loader, measured in zip(stale, found, strict=True):
         loader.clock = measured
     for machine, loader in zip(machines, loaders, strict=True):
         loader.clock = first[machine].clock if machine in first else clock.ONE_MACHINE
     return [loader.clock.at(time.time_ns()) for loader in loaders]
 
 
-class LoadersExecutor:
+class LoadersExecutor(Executor):
     """Runs trials and probes by loaders."""
-
-    needs_server = True
-    measures = True
 
     @abstractmethod
     def ready(self, count: int, spec: Mapping[str, Any]) -> Sequence[Handle]:
@@ -150,17 +147,17 @@ def _answers(
 class _Control(ClusterControl):
     """The handle on a trial, wherever it runs."""
 
-    def __init__(self, here: TrialControl) -> None:
+    def __init__(self, local: TrialControl) -> None:
         super().__init__()
-        self.here = here
+        self.local = local
         self.is_here = False
 
     def cancel(self) -> None:
         super().cancel()
-        self.here.cancel()
+        self.local.cancel()
 
     def progress(self) -> Any:
-        return self.here.progress() if self.is_here else super().progress()
+        return self.local.progress() if self.is_here else super().progress()
 
 
 class Beside:
@@ -172,19 +169,19 @@ class Beside:
 
     def __init__(self, placed: Any) -> None:
         self._placed = placed
-        self._here = CoreExecutor()
+        self._local = CoreExecutor()
 
     def __getattr__(self, name: str) -> Any:
         # What only some placements have: loaders, check, environments, starter.
         return getattr(self._placed, name)
 
     def control(self) -> TrialControl:
-        return _Control(self._here.control())
+        return _Control(self._local.control())
 
     def _run_here(self, method: str, spec: str, control: TrialControl) -> str:
         assert isinstance(control, _Control)
         control.is_here = True
-        return str(getattr(self._here, method)(spec, control.here))
+        return str(getattr(self._local, method)(spec, control.local))
 
     def run_trial(self, spec: str, control: TrialControl) -> str | dict[str, Any]:
         if json.loads(spec).get("loaders"):

@@ -105,7 +105,7 @@ class Packer:
     """Scripts that run one after the other, and documents that become elements of their ids with their JSON.
     unpack.js is the other half.
 
-    Plotly's script takes as long to compress as all else of a small page to make, so that a thread does it
+    Vega's script takes as long to compress as all else of a small page to make, so that a thread does it
     meanwhile, and once a process.
     """
 

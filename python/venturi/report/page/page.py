@@ -25,27 +25,24 @@ from venturi.analysis.results import Results, load
 from venturi.analysis.words import labels
 from venturi.common.units import MISSING, percent, pick_unit, plural
 from venturi.report import cell as cell_text
-from venturi.report import hosts, places, proofs, reason, run, summary
+from venturi.report import draw, hosts, places, proofs, reason, run, summary
 from venturi.report import limits as limit_text
 from venturi.report.document import Block, Section, Table, Terms, Text
-from venturi.report.draw import plotly_figures, plotly_traces
-from venturi.report.figures import flows, palette
+from venturi.report.figures import palette
 from venturi.report.figures import registry as figures
 from venturi.report.figures.figure import Figure
-from venturi.report.figures.flows import BAR, Band
 from venturi.report.names import marked
 from venturi.report.page import cells as page_cells
 from venturi.report.page.markup import MOST_ROWS, Packer, render
 
-MOST_PICTURES = 4
 MOST_LIMITS = 60
 """Rows of the table of limits that are in sight; the others are folded."""
 OPEN_FINDINGS, MOST_FINDINGS = 4, 40
 """Findings in sight, and in the page at all."""
 MOST_CELLS = 12
 """Cells written out under a verdict; all others open from the table."""
-IN_VIEW = ("timeline", "pipeline", "flows")
-"""Figures of one cell: the view of one cell draws them for the cell that is chosen, and "Hosts" the flows."""
+IN_VIEW = ("timeline",)
+"""Figures that the view of one cell draws for the cell that is chosen."""
 SCRIPTS = ("page.js", "page_tables.js", "page_pipeline.js", "page_cell.js")
 _HELD = {"unknown": "what holds it back is", "schedule": "by its schedule:"}
 """How a verdict's title follows in a card; most are the name of what is at its limit."""
@@ -77,15 +74,12 @@ def page(results: Results, reference: str | None = None) -> str:
     drawn = figures.build(results, reference or results.default_reference, without=IN_VIEW)
     numbers = {cell.name: i for i, cell in enumerate(results.cells)}
     timelines = page_cells.timelines(results, numbers)
-    # Read as a file: importing plotly would take a second.
-    bundle = _resource("package_data/plotly.min.js", "plotly")
-    plotly = bundle if drawn or timelines else "var Plotly = {react() {}};"
-    packer = Packer([plotly, *map(_resource, SCRIPTS)])
+    packer = Packer([*([_resource("vega.js")] if drawn or timelines else []), *map(_resource, SCRIPTS)])
     sections = [
         ("reason", "The reason", _reason(results, numbers)),
         ("summary", "Cells", page_cells.tables(results, numbers)),
         ("places", "Places", _blocks(places.sections(results))),
-        ("hosts", "Hosts", _hosts(results)),
+        ("hosts", "Hosts", _blocks(hosts.sections(results, most=MOST_ROWS))),
         ("cell", "One cell", page_cells.view(results, page_cells.listed(results, list(timelines)))),
         ("models", "Models", _blocks(reason.models(results))),
         ("figures", "Figures", _figures(drawn)),
@@ -97,9 +91,10 @@ def page(results: Results, reference: str | None = None) -> str:
         ("method", "Method", _blocks([Terms(run.METHOD)])),
         ("reproduce", "Reproduce", _reproduce(results)),
     ]
-    documents = [
-        {"name": f.name, "panels": [plotly_figures.panel_document(f, p) for p in f.panels]} for f in drawn
-    ]
+    documents = {
+        "figures": [{"panels": [draw.panel(f, p) for p in f.panels]} for f in drawn],
+        "config": draw.config(),
+    }
     cells = {
         "cells": page_cells.documents(results),
         "tables": page_cells.long_tables(results, numbers),
@@ -186,8 +181,8 @@ def _figures(drawn: Sequence[Figure]) -> Markup:
         drawn=drawn,
         has_legend=has_legend,
         dashes=DASHES,
-        height=plotly_figures.height,
-        plotly_text=plotly_traces.text,
+        height=draw.height,
+        series_name=draw.text,
     )
 
 
@@ -227,29 +222,6 @@ def _reason(results: Results, numbers: dict[str, int]) -> Markup:
         fastest=lambda cells: sorted(cells, key=lambda c: -(c.main.value or 0.0)),
         most_cells=MOST_CELLS,
         instrument=run.instrument(results),
-    )
-
-
-def _hosts(results: Results) -> Markup:
-    """Efficiency, the pictures, what each loader did."""
-    chosen = flows.chosen(results)[:MOST_PICTURES]
-    pictures = [(flows.title(results, c), flows.caption(c), flows.picture(c)) for c in chosen]
-    return render(
-        "hosts",
-        sections=hosts.sections(results, most=MOST_ROWS),
-        pictures=[one for one in pictures if one[2] is not None],
-        width=BAR,
-        outline=_outline,
-        variable=lambda role: f"var(--{role.removeprefix('$').partition('/')[0]})",
-    )
-
-
-def _outline(band: Band) -> str:
-    (a, b), (c, d) = band.left, band.right
-    left, right = BAR, 100.0 - BAR
-    return (
-        f"M{left:g} {a:.2f}C50 {a:.2f} 50 {c:.2f} {right:g} {c:.2f}V{d:.2f}"
-        f"C50 {d:.2f} 50 {b:.2f} {left:g} {b:.2f}Z"
     )
 
 
