@@ -33,7 +33,7 @@ from venturi.analysis.compare.runs import compare, compare_by
 from venturi.analysis.results import load
 from venturi.analysis.statistics.change_points import change_points
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.report import places
+from venturi.report import hosts
 from venturi.report.page.page import page
 from venturi.store.directory import RunDirectory
 
@@ -229,7 +229,7 @@ def test_a_run_of_two_places_ends_with_their_ratio(tmp_path: Path) -> None:
         return slower(1.1, "place == 'new'")(line)
 
     one = load(make_run(tmp_path / "one", cells(("get",), (2,), ("old", "new")), edit=edit, samples=False))
-    (told,) = places.headline(one)
+    (told,) = hosts.headline(one)
     assert re.fullmatch(r"new against old: slower, ratio 0\.\d+ \[0\.\d+\.\.0\.\d+\]", told)
     assert told in page(one)
     several = make_run(tmp_path / "several", cells(places=("old", "new")), edit=edit, samples=False)
@@ -248,7 +248,7 @@ def test_unlike_things_are_not_set_side_by_side(tmp_path: Path) -> None:
     }
     runs = [load(make_run(tmp_path / name, matrix, samples=False)) for name, matrix in matrices.items()]
     for one in (*runs, load("reference:akumuli")):
-        assert places._builds(one) is None and places.headline(one) == []
+        assert hosts._builds(one) is None and hosts.headline(one) == []
 
 
 def test_no_such_run(base: Path, tmp_path: Path) -> None:

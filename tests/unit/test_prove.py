@@ -264,7 +264,7 @@ def test_a_failure_stops_the_run_or_marks_it(tmp_path: Path, monkeypatch: pytest
     assert proofs.headline(found.environment).startswith("UNPROVEN: injected faults failed")
     # Every figure: on the screen, in tables, JSON, Markdown, the page.
     assert tables.with_verdicts(found).column("proven").to_pylist() == [False]
-    document = tables.document(found)
+    document = tables.machine(found)
     assert [cell["proven"] for cell in document["cells"]] == [False]
     assert document["proof"]["failed"] == ["lies"]
     text = markdown.text(runs.document(found))
@@ -295,7 +295,7 @@ def test_runs_without_proofs_say_nothing_of_them(tmp_path: Path) -> None:
     )
     assert "proof" not in run.environment and proofs.headline(run.environment) == ""
     assert "proven" not in tables.with_verdicts(run.results).column_names
-    assert "proof" not in tables.document(run.results)
+    assert "proof" not in tables.machine(run.results)
     assert proofs.headline(results_module.load("reference:macbook-get").environment) == ""
 
 

@@ -22,7 +22,7 @@ from venturi.analysis.models.fits import AxisFit
 from venturi.analysis.results import Results, load
 from venturi.analysis.statistics import hockney
 from venturi.common.errors import VenturiError
-from venturi.report import benchmark_formats, markdown, reason
+from venturi.report import markdown, reason, tables
 from venturi.report import run as runs
 from venturi.report.figures import registry as figures
 from venturi.report.page.page import page
@@ -115,8 +115,8 @@ def test_flight_sets_are_exact_and_come_back(name: str) -> None:
         kind, streams, _, rows, _, mebibytes, seconds, rate = fields
         # Each number is printed as it was published.
         numbers = (mebibytes, seconds, rate)
-        assert tuple(benchmark_formats.ostream(float(text)) for text in numbers) == numbers
-        line = benchmark_formats.perf_stats_line(record)
+        assert tuple(tables.ostream(float(text)) for text in numbers) == numbers
+        line = tables.perf_stats_line(record)
         assert line is not None
         *same, printed = line.split("\t")
         assert same == ["0" if kind == "get" else "1", *fields[1:7]]
@@ -133,13 +133,13 @@ def test_exponents_as_in_c_plus_plus() -> None:
     shown = {
         1e6: "1e+06", 123456.7: "123457", 1234567.0: "1.23457e+06", 1e-5: "1e-05", 1e-4: "0.0001", 3.0: "3"
     }  # fmt: skip
-    assert {number: benchmark_formats.ostream(number) for number in shown} == shown
+    assert {number: tables.ostream(number) for number in shown} == shown
 
 
 def test_lines_of_a_run(tmp_path: Path) -> None:
     fail = "streams == 2 and operation == 'put'"
     run = make_run(tmp_path / "run", cells(streams=(1, 2)), repeats=2, fail=fail)
-    lines = benchmark_formats.perf_stats(load(run)).splitlines()
+    lines = tables.perf_stats(load(run)).splitlines()
     # Warm-ups and failed trials are not in it: 3 good cells x 2 repeats.
     assert len(lines) == 6
     assert [line.split("\t")[:5] for line in lines[::2]] == [
@@ -154,7 +154,7 @@ def test_lines_of_a_run(tmp_path: Path) -> None:
 def test_places_cannot_be_told_apart(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", cells(("get",), (1,), ("local", "remote")), repeats=1, warmup=0)
     with pytest.raises(VenturiError, match="no column for the place"):
-        benchmark_formats.perf_stats(load(run))
+        tables.perf_stats(load(run))
 
 
 # ---- as runs
@@ -216,7 +216,7 @@ def test_files_are_called_and_cut_as_they_were_published(tmp_path: Path) -> None
     theirs = published_lines("macbook-get")
     assert [line.split("\t")[:6] for line in lines] == [fields[1:7] for fields in theirs]
 
-    files = benchmark_formats.perf_stats_files(load("reference:cartesius"))
+    files = tables.perf_stats_files(load("reference:cartesius"))
     assert sorted(files) == [
         f"{place}/perf_stats_0_{streams}.csv" for place in ("local", "remote") for streams in range(1, 9)
     ]

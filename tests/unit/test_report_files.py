@@ -92,7 +92,7 @@ def test_tables(run: Path, tmp_path: Path) -> None:
 
 
 def test_document_is_json(run: Path) -> None:
-    text = json.dumps(tables.document(load(run)), allow_nan=False)
+    text = json.dumps(tables.machine(load(run)), allow_nan=False)
     found = json.loads(text)
     more = {"places"} if run.name == "places" else set()
     assert set(found) == {"run", "cells", "findings", "failed", "warnings"} | more

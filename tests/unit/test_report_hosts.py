@@ -19,7 +19,6 @@ from venturi.analysis.cells.summary import Cell, summarise
 from venturi.analysis.models import splits
 from venturi.analysis.results import load
 from venturi.report import hosts, markdown, tables, terminal
-from venturi.report import places as texts
 from venturi.report import run as runs
 from venturi.report.cell import document as cell_document
 from venturi.report.draw import Drawing
@@ -163,7 +162,7 @@ def test_nothing_is_new_with_one_host_one_place_and_no_link(tmp_path: Path) -> N
         assert text not in page
     drawn = {"flows", "convergence", "throughput-hosts", "throughput-delay", "throughput-link-rate"}
     assert not {f.name for f in figures.build(results)} & drawn
-    assert set(tables.document(results)) == {"run", "cells", "findings", "failed", "warnings"}
+    assert set(tables.machine(results)) == {"run", "cells", "findings", "failed", "warnings"}
     written = {path.stem for path in tables.write(results, tmp_path / "tables", "csv")}
     assert not written & {"hosts", "places", "efficiency", "convergence", "flows"}
 
@@ -206,7 +205,7 @@ def test_markdown_and_files(several: Path, tmp_path: Path) -> None:
     assert lines[0] == "cell,sender,receiver,payload_bytes,share"
     assert len(lines) == 1 + 2 + 4 + 8
     assert len(written["hosts"].read_text().splitlines()) == 1 + 4 * (1 + 2 + 4)
-    found = json.loads(json.dumps(tables.document(results), allow_nan=False))
+    found = json.loads(json.dumps(tables.machine(results), allow_nan=False))
     assert [step["hosts"] for step in found["efficiency"]] == [1, 2, 4]
     (warning,) = (w for w in found["warnings"] if w["kind"] == "straggler")
     assert warning["finding"].startswith("loader-2 (10.77.0.3) is a straggler: 50 % of the median rate")
@@ -411,7 +410,7 @@ def test_a_split_without_a_sweep_says_what_is_missing() -> None:
     assert one.limit is None and one.refused.endswith("a law over streams needs 4")
     assert all(s.refused == "no other size was measured with so many streams" for s in one.splits)
     why = "1, 2, 4 and 8 streams: no other size was measured with so many streams"
-    assert texts._tends(one).endswith(why)
+    assert hosts._tends(one).endswith(why)
 
 
 def test_a_run_of_splits_is_reported(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from venturi.analysis.compare import runs as compare
 from venturi.analysis.models.batch_cost import batch_costs
 from venturi.analysis.results import load
 from venturi.analysis.search import best
-from venturi.report import benchmark_formats, markdown, summary, tables
+from venturi.report import markdown, summary, tables
 from venturi.report import run as runs
 from venturi.report.draw import Drawing
 from venturi.report.figures import latency
@@ -139,7 +139,7 @@ def test_csv_and_json_have_rows_in_columns_of_their_own(tmp_path: Path) -> None:
 def test_the_published_four_lines(tmp_path: Path) -> None:
     lines = [*sweep((4,), (100, 500)), *(transfer(repeat=r, cell="get-1") for r in range(2))]
     results = load(make_run(tmp_path / "run", lines))
-    text = benchmark_formats.upsert_benchmark(results)
+    text = tables.upsert_benchmark(results)
     blocks = text.strip().split("\n\n")
     assert len(blocks) == 2
     for block in blocks:
@@ -174,7 +174,7 @@ def test_a_run_without_upserts_has_no_such_lines(tmp_path: Path) -> None:
 
 
 def test_the_published_runs_print_their_own_lines() -> None:
-    text = benchmark_formats.upsert_benchmark(load("reference:memsql"))
+    text = tables.upsert_benchmark(load("reference:memsql"))
     assert "51,983,500 rows in total\n5,198,350 rows per second\n" in text
     assert "Min query latency: 0.055 ms\nMax query latency: 172.780 ms\n" in text
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from venturi.cli import options
+from venturi.cli import options, output
 from venturi.common.errors import ExitCode
 from venturi.common.texts import say
 from venturi.targets.parameters import CREDENTIALS
@@ -86,24 +85,19 @@ def _unsaid(level: str, text: str) -> None:
     pass
 
 
-class _Progress:
+class _Progress(output.LiveLine):
     """What is being measured, on standard error: one line in place, or one a limit."""
 
     def __init__(self, quiet: bool) -> None:
+        super().__init__(not quiet)
         self._quiet = quiet
-        self._live = sys.stderr.isatty() and not quiet
-        self._said: set[str] = set()
+        self._printed: set[str] = set()
 
     def __call__(self, number: int, total: int, text: str) -> None:
-        if self._live:
-            print(f"\r\x1b[K{number} of {total}: {text}", end="", file=sys.stderr, flush=True)
-        elif not self._quiet and text not in self._said:
-            self._said.add(text)
+        self.draw(f"{number} of {total}: {text}")
+        if not (self.live or self._quiet or text in self._printed):
+            self._printed.add(text)
             say("info", f"measuring {text}")
-
-    def close(self) -> None:
-        if self._live:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _print(measured: Ceilings, format: options.TableOrJson, url: str | None) -> None:

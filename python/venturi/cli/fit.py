@@ -175,14 +175,17 @@ def _blocks(
     refused = [s for s in made.scalings if (s.operation, s.axis) not in shown][:MOST_SHOWN]
     scalings = made.scalings if every else [*made.main, *refused]
     sizes = made.sizes if every else made.sizes[: 2 * MOST_SHOWN]
-    told = costs if every else costs[:MOST_SHOWN]
+    shown_costs = costs if every else costs[:MOST_SHOWN]
     left_out: dict[str, list[str]] = {}
     for row in held_out:
         inside = "inside" if row["inside"] else "outside"
         left_out.setdefault(row["fit"], []).append(f"{row['text']}, {inside} the interval")
-    out: list[Block] = [replace(one, style="strong") for one in reason.fits(scalings, sizes, told, left_out)]
+    out: list[Block] = [
+        replace(one, style="strong") for one in reason.fits(scalings, sizes, shown_costs, left_out)
+    ]
     out += [*map(Text, reason.effects(made)), *(Text(note, "quiet") for note in made.notes)]
-    hidden = len(made.scalings) - len(scalings) + len(made.sizes) - len(sizes) + len(costs) - len(told)
+    hidden = len(made.scalings) + len(made.sizes) + len(costs)
+    hidden -= len(scalings) + len(sizes) + len(shown_costs)
     return [*out, *([Text(f"{hidden} more fits; --all has them", "quiet")] if hidden else ())]
 
 

@@ -139,9 +139,9 @@ def _write(
 
         path, content = out or home / "report.md", markdown.text(run.document(found))
     elif format is Format.seed:
-        from venturi.report import benchmark_formats
+        from venturi.report import tables
 
-        path, content = out or home / "seed.txt", benchmark_formats.upsert_benchmark(found)
+        path, content = out or home / "seed.txt", tables.upsert_benchmark(found)
     else:
         return _perf_stats(found, out, 7 if format is Format.perf_stats_7 else 8)
     path.write_text(content, encoding="utf-8")
@@ -150,15 +150,13 @@ def _write(
 
 def _perf_stats(found: Results, out: Path | None, columns: int) -> list[Path]:
     """All lines into a file, or a file a number of streams into a directory."""
-    from venturi.report import benchmark_formats
+    from venturi.report import tables
 
     name = "perf_stats" if columns == 8 else f"perf_stats_{columns}"
     if out is not None and (out.is_dir() or not (out.suffix or out.exists())):
-        written = {
-            out / name: lines for name, lines in benchmark_formats.perf_stats_files(found, columns).items()
-        }
+        written = {out / name: lines for name, lines in tables.perf_stats_files(found, columns).items()}
     else:
-        written = {out or found.directory.path / f"{name}.csv": benchmark_formats.perf_stats(found, columns)}
+        written = {out or found.directory.path / f"{name}.csv": tables.perf_stats(found, columns)}
     for path, lines in written.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(lines, encoding="utf-8")

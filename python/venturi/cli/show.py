@@ -97,17 +97,17 @@ def show(
         names = columns.split(",") if columns is not None else ()
         options.print_document(runs.document(found, brief=True, names=names))
     elif format is Format.json:
-        from venturi.report.tables import document
+        from venturi.report.tables import machine
 
-        options.print_json(document(found))
+        options.print_json(machine(found))
     elif format is Format.csv:
         from venturi.report import tables
 
         sys.stdout.write(tables.text(tables.table(found, "cells")))
     elif format is Format.seed:
-        from venturi.report import benchmark_formats
+        from venturi.report import tables
 
-        sys.stdout.write(benchmark_formats.upsert_benchmark(found))
+        sys.stdout.write(tables.upsert_benchmark(found))
     else:
         from venturi.report import markdown
         from venturi.report import run as runs

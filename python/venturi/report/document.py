@@ -16,7 +16,7 @@ from venturi.common.units import MISSING, Quantity, pick_unit
 __all__ = [
     "ALL",
     *("Block", "Bullets", "Column", "Document", "Item", "Lines", "Section", "Sentence", "Style", "Table"),
-    *("Terms", "Text", "fields", "known_columns", "numbers", "plain", "settings", "without_notes"),
+    *("Terms", "Text", "fields", "filled_columns", "numbers", "plain", "settings", "without_notes"),
 ]
 
 Style = Literal["", "strong", "quiet", "bad", "good", "alert"]
@@ -157,8 +157,8 @@ def plain(sentence: Sentence) -> str:
     return sentence if isinstance(sentence, str) else "".join(text for text, _ in sentence)
 
 
-def known_columns(columns: Sequence[Column]) -> list[Column]:
-    """Without those that have no figure, if they are not needed."""
+def filled_columns(columns: Sequence[Column]) -> list[Column]:
+    """Those of rank 0, and those with a figure."""
     return [c for c in columns if c.rank == 0 or any(cell != MISSING for cell in c.cells)]
 
 

@@ -15,7 +15,7 @@ from venturi.analysis.results import Results
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import listed, nouns_of
 from venturi.common.units import count, percent, plural
-from venturi.report import hosts, places, proofs, reason
+from venturi.report import hosts, proofs, reason
 from venturi.report.document import ALL, Block, Bullets, Document, Item, Section, Table, Terms, Text
 from venturi.report.names import marked
 from venturi.report.summary import columns, fastest
@@ -31,7 +31,7 @@ def document(results: Results, brief: bool = False, names: Sequence[str] = ()) -
 
     Raises `VenturiError` for a name that no column has.
     """
-    blocks: list[Block] = [Text(text, "strong") for text in (*headline(results), *places.headline(results))]
+    blocks: list[Block] = [Text(text, "strong") for text in (*headline(results), *hosts.headline(results))]
     blocks.append(Text(facts(results), "quiet"))
     if proved := proofs.headline(results.environment):
         blocks.append(Text(proved, "bad" if unproven(results.environment) else "quiet"))
@@ -91,7 +91,7 @@ def _in_sight(cells: list[Cell]) -> list[Cell]:
 
 def sections(results: Results, brief: bool = False) -> list[Section]:
     """Places, hosts and loaders, if the run has several."""
-    found = (*places.sections(results, brief), *hosts.sections(results, brief))
+    found = (*hosts.place_sections(results, brief), *hosts.host_sections(results, brief))
     return list(found)
 
 

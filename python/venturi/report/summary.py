@@ -11,7 +11,7 @@ from venturi.analysis.statistics.intervals import RANGE_BELOW, range_coverage
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import nouns_of
 from venturi.common.units import MISSING, Quantity, pick_unit
-from venturi.report.document import Column, known_columns, numbers, settings
+from venturi.report.document import Column, filled_columns, numbers, settings
 
 
 def columns(
@@ -80,7 +80,7 @@ def columns(
         )
     )
     # A figure that no trial has, such as the CPU of a foreign server, would be a column of dashes.
-    return known_columns(out)
+    return filled_columns(out)
 
 
 def _latencies(cells: Sequence[Cell], unit: str) -> list[Column]:

@@ -25,7 +25,7 @@ from venturi.analysis.results import Results, load
 from venturi.analysis.words import labels
 from venturi.common.units import MISSING, percent, pick_unit, plural
 from venturi.report import cell as cell_text
-from venturi.report import draw, hosts, places, proofs, reason, run, summary
+from venturi.report import draw, hosts, proofs, reason, run, summary
 from venturi.report import limits as limit_text
 from venturi.report.document import Block, Section, Table, Terms, Text
 from venturi.report.figures import palette
@@ -78,8 +78,8 @@ def page(results: Results, reference: str | None = None) -> str:
     sections = [
         ("reason", "The reason", _reason(results, numbers)),
         ("summary", "Cells", page_cells.tables(results, numbers)),
-        ("places", "Places", _blocks(places.sections(results))),
-        ("hosts", "Hosts", _blocks(hosts.sections(results, most=MOST_ROWS))),
+        ("places", "Places", _blocks(hosts.place_sections(results))),
+        ("hosts", "Hosts", _blocks(hosts.host_sections(results, most=MOST_ROWS))),
         ("cell", "One cell", page_cells.view(results, page_cells.listed(results, list(timelines)))),
         ("models", "Models", _blocks(reason.models(results))),
         ("figures", "Figures", _figures(drawn)),
@@ -137,7 +137,7 @@ def _top(results: Results, numbers: dict[str, int], reference: str | None) -> Ma
         numbers=numbers,
         cards=[_card(results, *group) for group in by_operation(results.cells).items()],
         facts=run.facts(results),
-        compared=places.headline(results),
+        compared=hosts.headline(results),
         published=_blocks(reason.published(results, reference)),
         proved=proofs.headline(results.environment),
         mark=marked(results.environment),
