@@ -17,7 +17,7 @@ from support.run import command, environment, venturi
 from support.verdict import end, verdict
 from support.wait import wait_until
 from venturi.common import toml_text
-from venturi.measure import ceiling_rounds
+from venturi.measure import ceilings
 from venturi.plan import matrix
 from venturi.plan.layers import Layer
 from venturi.plan.load import load
@@ -51,7 +51,7 @@ def stream(tmp_path: Path) -> Path:
 @pytest.mark.usefixtures("short_probes")
 def test_venturis_own_program_moves_rows_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Of trials so short, a part would not do for all probes on a busy machine.
-    monkeypatch.setattr(ceiling_rounds, "LEAST", 60.0)
+    monkeypatch.setattr(ceilings, "LEAST", 60.0)
     run = tmp_path / "run"
     words = ("--operation", "get,put", "--streams", "2", "--rows-per-stream", "200k")
     done = venturi("run", "--target", "exec://", *words, *SHORT, "--out", run)

@@ -32,7 +32,7 @@ from venturi.analysis.verdict.rerun import Rerun
 from venturi.analysis.verdict.rules import RULES
 from venturi.analysis.verdict.types import Diagnosis
 from venturi.cli import app
-from venturi.measure.outcome import scenario_of
+from venturi.measure.run_events import scenario_of
 from venturi.plan import matrix
 from venturi.plan.layers import file_layer
 from venturi.plan.load import load

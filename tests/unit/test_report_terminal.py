@@ -21,8 +21,8 @@ from support.synthetic import cells, hostile, imported, make_run, without_server
 from venturi.analysis.results import load
 from venturi.analysis.verdict import judge
 from venturi.analysis.verdict.rerun import Rerun
-from venturi.common.beside import beside
 from venturi.common.errors import VenturiError
+from venturi.common.runtime import beside
 from venturi.report.page.packed import LETTERS, Packer
 from venturi.report.text import cell, summary
 from venturi.report.text.terminal import print_results

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal
 
-from venturi.common.names import meant
 from venturi.common.suffixes import parse_count, parse_duration, parse_percent, spell_duration
+from venturi.common.texts import meant
 
 __all__ = [
     "ETHERNET",

@@ -236,8 +236,8 @@ def p_value(value: float) -> str:
 
 def plural(number: float, noun: str) -> str:
     """`1 stream`, `1,024 streams`, `2.5 cores`, `3 batches`."""
-    told = f"{number:,}" if isinstance(number, int) or number >= 1e6 else f"{number:g}"
-    return f"{told} {noun}" + ("" if number == 1 else "es" if noun.endswith("ch") else "s")
+    text = f"{number:,}" if isinstance(number, int) or number >= 1e6 else f"{number:g}"
+    return f"{text} {noun}" + ("" if number == 1 else "es" if noun.endswith("ch") else "s")
 
 
 def bit_rate(value: float, digits: int = 3) -> str:

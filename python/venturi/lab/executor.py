@@ -5,27 +5,23 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-import time
-from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import wait
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from venturi.cluster.trial import lineup, probing
 from venturi.cluster.trial.clock import ONE_MACHINE
-from venturi.cluster.trial.handle import ClusterControl
-from venturi.cluster.trial.process import LoaderProcess
+from venturi.cluster.trial.loaders import ClusterControl
+from venturi.cluster.trial.loaders_executor import LoadersExecutor, identify
 from venturi.common import links
-from venturi.common.errors import ExitCode, VenturiError
-from venturi.engine import apart
-from venturi.engine.executor import CoreExecutor, TrialControl
+from venturi.engine import executor
+from venturi.engine.executor import CoreExecutor, Executor, TrialControl
+from venturi.engine.loader import LoaderProcess
 from venturi.engine.spec import failed_record
-from venturi.lab.hosts import CLIENT, SERVER, address
 from venturi.lab.laboratory import Laboratory, Stopped, WrongLink
+from venturi.lab.network import CLIENT, SERVER, address
 from venturi.lab.programs import Halt, Note, Serving
 from venturi.servers.starters import Placed
 
-__all__ = ["LinkExecutor", "LoadersExecutor"]
+__all__ = ["LinkExecutor"]
 
 _BEGIN_SECONDS = 30.0
 
@@ -49,33 +45,47 @@ class _Ends(Placed):
         return Serving(self._lab, command, note, ports, halt)
 
 
-class _OverLinks:
+class LinkExecutor(Executor):
     """Makes the links that specs ask for, and runs what they ask for over them; close it. A spec without a
     link is of a server beside the client.
 
-    Raises VenturiError where this host has no network namespaces for us.
+    Raises VenturiError if this host has no network namespaces for us.
     """
 
-    needs_server = True
-    measures = True
-
-    def __init__(self, beside: bool, loaders: int = 1) -> None:
-        """`beside`: `X://local` is beside the client, and the link leads to `X://remote`; else to both."""
+    def __init__(self, beside: bool, loaders: int | None = None) -> None:
+        """`beside`: `X://local` is beside the client, and the link leads to `X://remote`; else to both.
+        `loaders`: so many share the streams, each at the end of its own link; None: one client has all."""
         self._here = CoreExecutor()
-        self._lab = Laboratory(loaders)
+        self._lab = Laboratory(loaders or 1)
+        self._loaders = None if loaders is None else _Loaders(self._lab)
         self.starter = _Ends(self._lab, beside)
+        try:
+            self.environments()
+        except BaseException:
+            self.close()
+            raise
 
-    @abstractmethod
+    def environments(self) -> dict[str, dict[str, Any]]:
+        """The host and software of each loader, by its name."""
+        return {} if self._loaders is None else self._loaders.environments()
+
     def control(self) -> TrialControl:
-        """A fresh handle, good for one trial."""
+        return self._here.control() if self._loaders is None else self._loaders.control()
 
-    @abstractmethod
     def _trial(self, text: str, control: TrialControl) -> dict[str, Any]:
         """The record of a trial at the client's end, as things are."""
+        if self._loaders is not None:
+            return self._loaders.run_trial(text, control)
+        assert isinstance(control, executor.TrialHandle)
+        return dict(json.loads(executor.run_in_process(text, control, self._lab.within(CLIENT))))
 
-    @abstractmethod
     def _probe(self, document: dict[str, Any], link: links.Link | None, control: TrialControl) -> str:
         """Raw TCP from the client's end, as things are: over this link, or to a server beside it."""
+        if self._loaders is not None:
+            return self._loaders.probe_tcp(json.dumps(document), control)
+        assert isinstance(control, executor.TrialHandle)
+        text = json.dumps(document | {"near": link is None or _by_its_ends(link, document["direction"])})
+        return executor.run_in_process(text, control, self._lab.within(CLIENT), "probe_tcp")
 
     def run_trial(self, spec: str, control: TrialControl) -> dict[str, Any]:
         document = json.loads(spec)
@@ -123,7 +133,7 @@ class _OverLinks:
 
     def _made(self, document: dict[str, Any], control: TrialControl) -> dict[str, Any]:
         """Makes the link that a spec asks for, takes that out of it, and says what was measured of it."""
-        assert isinstance(control, apart.Handle | ClusterControl)
+        assert isinstance(control, executor.TrialHandle | ClusterControl)
         link, backplane = links.parse(document.pop("link")), document.pop("backplane", None)
         shared = links.rates(backplane) if backplane is not None else None
         found = self._lab.ready(link, document.pop("cross", None), shared, lambda: control.cancelled)
@@ -133,82 +143,43 @@ class _OverLinks:
         return self._here.probe(spec, self._here.control())
 
     def close(self) -> None:
-        self._lab.close()
+        with contextlib.closing(self._lab):
+            if self._loaders is not None:
+                self._loaders.close()
 
 
-class LinkExecutor(_OverLinks):
-    """One client runs all streams of a trial."""
-
-    def control(self) -> TrialControl:
-        return self._here.control()
-
-    def _trial(self, text: str, control: TrialControl) -> dict[str, Any]:
-        assert isinstance(control, apart.Handle)
-        record: dict[str, Any] = json.loads(apart.run(text, control, within=self._lab.within(CLIENT)))
-        return record
-
-    def _probe(self, document: dict[str, Any], link: links.Link | None, control: TrialControl) -> str:
-        assert isinstance(control, apart.Handle)
-        text = json.dumps(document | {"near": link is None or _by_its_ends(link, document["direction"])})
-        return apart.run(text, control, within=self._lab.within(CLIENT), call="probe_tcp")
+class _Loader(LoaderProcess):
+    clock = ONE_MACHINE
 
 
-class LoadersExecutor(_OverLinks):
-    """Loaders share the streams of a trial, each at the end of a link of its own."""
+class _Loaders(LoadersExecutor):
+    """A loader at each client's end."""
 
-    def __init__(self, beside: bool, loaders: int) -> None:
-        super().__init__(beside, loaders)
-        self._loaders: list[LoaderProcess] = []
-        try:
-            self._ready(loaders)
-        except BaseException:
-            self.close()
-            raise
-
-    def control(self) -> TrialControl:
-        return ClusterControl()
+    def __init__(self, lab: Laboratory) -> None:
+        self._lab = lab
+        self._running: list[_Loader] = []
 
     def environments(self) -> dict[str, dict[str, Any]]:
-        """What each loader's host and software are, by its name."""
-        return {loader.name: dict(loader.identity["environment"]) for loader in self._loaders}
+        loaders = self.ready(len(self._lab.hosts.clients))
+        return {loader.name: dict(loader.identity["environment"]) for loader in loaders}
 
-    def _trial(self, text: str, control: TrialControl) -> dict[str, Any]:
-        def clocks(handles: Sequence[Any]) -> list[Any]:
-            return [ONE_MACHINE.at(time.time_ns()) for _ in handles]
+    def chosen(self, name: str) -> list[_Loader]:
+        return [it for it in self.ready(len(self._lab.hosts.clients)) if it.name == name]
 
-        def ready(count: int, _: Mapping[str, Any]) -> list[LoaderProcess]:
-            return self._ready(count)
-
-        return lineup.placed(text, control, ready, clocks)
-
-    def _probe(self, document: dict[str, Any], link: links.Link | None, control: TrialControl) -> str:
-        return probing.probe_tcp(json.dumps(document), self._chosen, control)
-
-    def _chosen(self, wanted: int | str) -> list[LoaderProcess]:
-        if isinstance(wanted, int):
-            return self._ready(wanted)
-        return [it for it in self._ready(len(self._lab.hosts.clients)) if it.name == wanted]
-
-    def _ready(self, count: int) -> list[LoaderProcess]:
+    def ready(self, count: int, spec: Mapping[str, Any] | None = None) -> list[_Loader]:
         """So many; one that has ended is replaced. Raises VenturiError."""
         for at, client in enumerate(self._lab.hosts.clients[:count]):
-            if at < len(self._loaders) and self._loaders[at].running and self._loaders[at].identity:
+            if at < len(self._running) and self._running[at].running and self._running[at].identity:
                 continue
-            for ended in self._loaders[at : at + 1]:
+            for ended in self._running[at : at + 1]:
                 ended.close()
-            made = LoaderProcess(f"loader-{at + 1}", address(client), self._lab.within(client))
-            self._loaders[at : at + 1] = [made]
-        calls = {loader: loader.call("identify") for loader in self._loaders[:count] if not loader.identity}
-        wait(calls.values(), _BEGIN_SECONDS)
-        for loader, call in calls.items():
-            if not call.done() or call.exception() is not None:
-                why = call.exception() if call.done() else f"no answer in {_BEGIN_SECONDS:.0f} s"
-                raise VenturiError(f"{loader.name} does not start: {why}", ExitCode.UNREACHABLE)
-            loader.identity = dict(call.result())
-        return self._loaders[:count]
+            self._running[at : at + 1] = [
+                _Loader(f"loader-{at + 1}", address(client), self._lab.within(client))
+            ]
+        identify(self._running[:count], _BEGIN_SECONDS)
+        return self._running[:count]
 
     def close(self) -> None:
         with contextlib.ExitStack() as ends:
-            ends.callback(super().close)
-            for loader in self._loaders:
+            for loader in self._running:
                 ends.callback(loader.close)

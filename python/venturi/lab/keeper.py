@@ -4,8 +4,7 @@ It holds one more for each end, client or server, by a process that waits for it
 of all this has a name: namespaces, interfaces and queues go with the last process in them, and these
 processes end with this one, which ends when its input does. So nothing is left behind, whatever ends it.
 
-Orders come as lines of JSON on standard input, [number, order, what is given with it]; each is answered by a
-line, [number, answer, error].
+It answers calls (`venturi.engine.calls`), one after another.
 """
 
 from __future__ import annotations
@@ -15,13 +14,12 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Sequence
-from queue import Queue
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from venturi.common.core import load_core
+from venturi.common.runtime import load_core
+from venturi.engine.calls import serve_parent
 
 __all__ = ["main"]
 
@@ -31,34 +29,9 @@ _SECONDS = 20.0
 def main(names: Sequence[str]) -> NoReturn:
     """Holds a namespace for each of these ends."""
     with contextlib.ExitStack() as ends:
-        keeper = _Keeper(names, ends)
-        orders: dict[str, Callable[[Any], Any]] = {
-            "run": keeper.run,
-            "relay": keeper.relay,
-            "look": keeper.look,
-            "passed": keeper.passed,
-            "fill": keeper.fill,
-        }
-        given: Queue[str] = Queue()
-        threading.Thread(target=_listen, args=(given,), daemon=True).start()
-        _say(0, keeper.pids)
-        while True:
-            number, order, asked = json.loads(given.get())
-            try:
-                _say(number, orders[order](asked))
-            except Exception as error:  # it is the answer, and the next order may be carried out
-                _say(number, None, str(error) or type(error).__name__)
-
-
-def _listen(given: Queue[str]) -> None:
-    for line in sys.stdin:
-        given.put(line)
-    # Whoever gave orders has gone: whatever is done for it now, nobody wants.
-    os._exit(0)
-
-
-def _say(number: int, answer: object, error: str | None = None) -> None:
-    print(json.dumps([number, answer, error]), flush=True)
+        serve_parent(_Keeper(names, ends), one_at_a_time=True)
+        # The caller has gone.
+        os._exit(0)
 
 
 class _Keeper:
@@ -66,41 +39,47 @@ class _Keeper:
         self._core = load_core()
         self._relay: Any = None
         self._fillers: list[Any] = []
-        self.pids = {name: _holder(ends) for name in names}
+        self._pids = {name: _holder(ends) for name in names}
 
-    def run(self, given: dict[str, Any]) -> None:
+    def pids(self, _: object) -> dict[str, int]:
+        """The process that holds the namespace of each end."""
+        return self._pids
+
+    def run(self, order: dict[str, Any]) -> None:
         """Runs a command in a namespace, here where none is named. Raises OSError with what it said."""
-        words = list(given["words"])
-        if where := given.get("where"):
+        words = list(order["words"])
+        if where := order.get("where"):
             words = ["nsenter", f"--net={self._namespace(where)}", "--", *words]
         done = subprocess.run(
-            words, input=given.get("text") or "", capture_output=True, text=True, timeout=_SECONDS
+            words, input=order.get("text") or "", capture_output=True, text=True, timeout=_SECONDS
         )
-        if done.returncode and not given.get("may_fail"):
-            said = (done.stderr or done.stdout).strip().splitlines()
-            raise OSError(f"{' '.join(given['words'])}: {said[0] if said else f'status {done.returncode}'}")
+        if done.returncode and not order.get("may_fail"):
+            output = (done.stderr or done.stdout).strip().splitlines()
+            raise OSError(
+                f"{' '.join(order['words'])}: {output[0] if output else f'status {done.returncode}'}"
+            )
 
-    def relay(self, given: dict[str, Any] | None) -> None:
+    def relay(self, order: dict[str, Any] | None) -> None:
         """Puts a relay between the interfaces, in the place of the one that is there; or none."""
         relay, self._relay = self._relay, None
         if relay is not None:
             with contextlib.suppress(OSError):
                 # That it had ended before was told by `passed`.
                 relay.stop()
-        if given is not None:
-            self._relay = self._core.LinkRelay(json.dumps(given))
+        if order is not None:
+            self._relay = self._core.LinkRelay(json.dumps(order))
 
-    def fill(self, given: list[dict[str, Any]]) -> None:
+    def fill(self, order: list[dict[str, Any]]) -> None:
         """Sends traffic of others out of these interfaces, in the place of what was sent before."""
         for filler in self._fillers:
             filler.stop()
-        self._fillers = [self._core.LinkFiller(json.dumps(one)) for one in given]
+        self._fillers = [self._core.LinkFiller(json.dumps(one)) for one in order]
 
-    def look(self, given: dict[str, Any]) -> Any:
+    def look(self, order: dict[str, Any]) -> Any:
         """What the path between the two ends is."""
-        for end in given["ends"]:
+        for end in order["ends"]:
             end["namespace"] = self._namespace(end["namespace"])
-        return json.loads(self._core.link_look(json.dumps(given)))
+        return json.loads(self._core.link_look(json.dumps(order)))
 
     def passed(self, _: object) -> Any:
         """What has passed so far: of the relay, both ways, and of each traffic of others bits and seconds."""
@@ -108,7 +87,7 @@ class _Keeper:
         return {"relay": relayed, "fill": [filler.sent() for filler in self._fillers]}
 
     def _namespace(self, name: str) -> str:
-        return f"/proc/{self.pids[name]}/ns/net"
+        return f"/proc/{self._pids[name]}/ns/net"
 
 
 def _holder(ends: contextlib.ExitStack) -> int:

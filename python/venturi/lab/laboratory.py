@@ -8,22 +8,82 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import wait
 from typing import Any
 
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.links import Link, Rates
+from venturi.common.suffixes import format_duration
 from venturi.common.units import bit_rate
-from venturi.lab import verified
-from venturi.lab.hosts import SERVER, Hosts, address
-from venturi.lab.line import Line, Stopped
-from venturi.lab.shape import Order, Shape
+from venturi.engine.calls import Gone, Process
+from venturi.lab.network import SERVER, Hosts, Order, Shape, address
 
-__all__ = ["Laboratory", "Stopped", "WrongLink"]
+__all__ = ["RATE_OFF", "Laboratory", "Stopped", "WrongLink", "path_faults", "path_record"]
+
+RATE_OFF = 0.03
+TRIP_OFF, TRIP_OFF_NS = 0.05, 200_000
+"""Of the rate; of the round trip: a share and so many ns on top of it."""
+CHANCE = 1e-4
+"""So seldom chance alone makes a right link look wrong, by its losses each way."""
+OF_JITTER = 0.7
+"""Of the jitter: so far off lies the median of pings that meet some eight values of it, once in 10,000."""
+LEAST_JITTER, MORE_JITTER_NS = 0.5, 500_000
+"""The pings lie apart by half of the jitter or more, and by no more than it can make, twice that, and what a
+busy host is late by."""
+_WAYS = ("up", "down")
+
+
+def path_record(link: Link, found: Mapping[str, Any]) -> dict[str, Any]:
+    """What was measured of the path, as a trial's record has it."""
+    trip, ways = found["round_trip"], dict(zip(_WAYS, found["ways"], strict=True))
+    return {
+        "round_trip_ns": _trip(link, trip),
+        **{f"{name}_bits_per_second": way["rate"] for name, way in ways.items()},
+        **{f"{name}_packets": way["sent"] for name, way in ways.items()},
+        **{f"{name}_lost": way["lost"] for name, way in ways.items()},
+    }
+
+
+def _trip(link: Link, trip: Mapping[str, int]) -> int:
+    """The least of some is the path's: this host was late with what is more. Not so where it jitters."""
+    return trip["median_ns"] if link.jitter_ns else trip["least_ns"]
+
+
+def path_faults(link: Link, found: Mapping[str, Any]) -> Iterator[str]:
+    """What of the path is not as asked, with both numbers."""
+    trip = _trip(link, found["round_trip"])
+    more = OF_JITTER * link.jitter_ns
+    if abs(trip - link.round_trip_ns) > TRIP_OFF * link.round_trip_ns + TRIP_OFF_NS + more:
+        wanted, measured = format_duration(link.round_trip_ns), format_duration(trip)
+        yield f"round trip: {wanted} was asked for, {measured} found"
+    apart = found["round_trip"]["most_ns"] - found["round_trip"]["least_ns"]
+    if link.jitter_ns and not LEAST_JITTER <= apart / link.jitter_ns <= 2 + MORE_JITTER_NS / link.jitter_ns:
+        wanted, measured = format_duration(link.jitter_ns), format_duration(apart)
+        yield f"jitter: {wanted} was asked for, and round trips lie {measured} apart"
+    (down, up) = link.rate or (None, None)
+    for name, rate, loss, way in zip(_WAYS, (up, down), reversed(link.loss), found["ways"], strict=True):
+        if rate is not None and abs(way["rate"] / rate - 1) > RATE_OFF:
+            # A rate that this host cannot send by itself may be there or not.
+            slow = f" (this host sent {bit_rate(way['offered'], 4)})" if way["offered"] < rate else ""
+            yield f"rate {name}: {bit_rate(rate, 4)} were asked for, {bit_rate(way['rate'], 4)} found{slow}"
+        sent, lost = way["sent"], way["lost"]
+        if _chance(lost, sent, loss) < CHANCE / 2:
+            yield f"loss {name}: {100 * loss:g} % was asked for, {lost} of {sent} packets were lost"
+
+
+def _chance(lost: int, sent: int, loss: float) -> float:
+    """The probability of so many losses, or of some that are further from what is expected, on that side."""
+    from scipy.special import bdtr, bdtrc
+
+    fewer = lost < sent * loss
+    return float(bdtr(lost, sent, loss) if fewer else bdtrc(lost - 1, sent, loss) if lost else 1.0)
+
 
 Halt = Callable[[], bool]
 
-_START_SECONDS = 20.0
-_ORDER_SECONDS = 20.0
+_START_SECONDS = _ORDER_SECONDS = 20.0
+_LONGEST_SECONDS = 30.0
+_WATCH_SECONDS = 0.2
 _LOOKS = 4
 """How often a path is looked at before it is called wrong: others may keep this host busy for a moment."""
 _HOLDS_SECONDS = 20.0
@@ -40,6 +100,10 @@ _FOR_OTHERS = (
     "be root, or allow unprivileged user namespaces (user.max_user_namespaces above 0; where they are there "
     "kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0)"
 )
+
+
+class Stopped(Exception):
+    """`halt` ended a wait."""
 
 
 class WrongLink(Exception):
@@ -67,32 +131,35 @@ class Laboratory:
         self._control: str | None = None
         # Who is not root has power over networks in a user namespace, and over its networks alone.
         user = [] if self._root else ["--user", "--map-current-user", "--keep-caps"]
-        words = ["unshare", *user, "--net", "--", sys.executable, "-m", "venturi.lab.keeper"]
-        self._line = Line([*words, *self._hosts.ends], {**os.environ, "PATH": _search_path()})
+        self._keeper = Process(
+            *("link", "venturi.lab.keeper", *self._hosts.ends),
+            within=["unshare", *user, "--net", "--"],
+            environment={**os.environ, "PATH": _search_path()},
+        )
         try:
-            self._pids: dict[str, int] = self._line.answer(0, _START_SECONDS)
+            self._pids: dict[str, int] = self._order("pids", None, _START_SECONDS)
             self._ip(self._hosts.made(self._pids))
             for end in self._hosts.ends:
                 self._ip(self._hosts.placed(end), end)
             self._run(Shape(Link(), self._hosts).pings(os.getegid()))
         except BaseException as error:
-            said = self._line.complaint()
+            complaint = self._complaint() if not self._keeper.running else ""
             self.close()
             if not isinstance(error, OSError | ValueError):
                 raise
             raise VenturiError(
-                f"--link: no network namespaces can be made here: {said or error}",
+                f"--link: no network namespaces can be made here: {complaint or error}",
                 ExitCode.UNREACHABLE,
                 hint=_FOR_ROOT if self._root else _FOR_OTHERS,
             ) from None
 
     def within(self, end: str) -> list[str]:
         """What a command begins with that is to run at this end: `client` or `server`."""
-        there = f"/proc/{self._pids[end]}/ns"
-        user = [] if self._root else [f"--user={there}/user", "--preserve-credentials"]
+        namespaces = f"/proc/{self._pids[end]}/ns"
+        user = [] if self._root else [f"--user={namespaces}/user", "--preserve-credentials"]
         # For the core, which looks for the server's process (crates/base/src/meter/readers/beside.rs).
         beside = f"VENTURI_BESIDE={address(SERVER)}=/proc/{self._pids[SERVER]}/net"
-        return ["nsenter", *user, f"--net={there}/net", "--", "env", beside]
+        return ["nsenter", *user, f"--net={namespaces}/net", "--", "env", beside]
 
     @property
     def hosts(self) -> Hosts:
@@ -112,21 +179,21 @@ class Laboratory:
         Raises WrongLink where it is not as asked, OSError where it cannot be made, and Stopped where `halt`
         says so meanwhile.
         """
-        asked = Shape(link, self._hosts, backplane, cross)
-        if asked != self._now:
+        wanted = Shape(link, self._hosts, backplane, cross)
+        if wanted != self._now:
             self._now = None
-            self._make(asked)
+            self._make(wanted)
         elif time.monotonic() - self._looked < _HOLDS_SECONDS:
             return dict(self._found)
         self._now = None
-        self._line.order("fill", [])
-        self._found = self._looked_at(asked, halt)
-        self._line.order("fill", asked.fill())
-        self._now, self._looked = asked, time.monotonic()
+        self._order("fill", [])
+        self._found = self._looked_at(wanted, halt)
+        self._order("fill", wanted.fill())
+        self._now, self._looked = wanted, time.monotonic()
         return dict(self._found)
 
     def _make(self, shape: Shape) -> None:
-        self._line.order("relay", None)
+        self._order("relay", None)
         self._run(shape.orders())
         if shape.link.control != self._control:
             try:
@@ -139,13 +206,13 @@ class Laboratory:
                 ) from None
             self._control = shape.link.control
         if shape.needs_relay:
-            self._line.order("relay", shape.relay())
+            self._order("relay", shape.relay())
 
     def rest(self) -> None:
         """Nothing comes over the link until it is wanted again."""
         if self._now is not None and self._now.fill():
             self._now = None
-            self._line.order("fill", [])
+            self._order("fill", [])
 
     def look(self, link: Link) -> dict[str, Any]:
         """What is measured of the path, which `ready` has made this link. Raises as that does."""
@@ -161,34 +228,39 @@ class Laboratory:
         seconds = _ORDER_SECONDS + 2 * shape.look_seconds()
         for attempt in range(_LOOKS):
             try:
-                found = self._line.order("look", shape.look(client), seconds, halt)
+                found = self._order("look", shape.look(client), seconds, halt)
             except OSError:
                 # Too little came through in time: a moment of this host's, as well.
                 if attempt == _LOOKS - 1:
                     raise
                 continue
-            wrong = list(verified.faults(shape.path, found))
-            recorded = verified.recorded(shape.path, found) | {"control": self._control or _own_control()}
+            wrong = list(path_faults(shape.path, found))
+            recorded = path_record(shape.path, found) | {"control": self._control or _own_control()}
             if not wrong:
                 return recorded
         where = f" from {client}" if self._hosts.loaders > 1 else ""
         raise WrongLink(f"the path{where} is not {shape.path.text}: {'; '.join(wrong)}", recorded)
 
     @contextlib.contextmanager
-    def held(self, told: Callable[[], None]) -> Iterator[None]:
+    def held(self, when_gone: Callable[[], None]) -> Iterator[None]:
         """A block in which the link has to stay as it is. `told` is called should the laboratory end within.
 
         Raises OSError at its end where the laboratory could not keep up, with what it missed.
         """
         before = self._passed()
-        with self._line.watched(told):
+        self._keeper.when_gone = when_gone
+        try:
+            if self._keeper.gone:
+                when_gone()
             yield
+        finally:
+            self._keeper.when_gone = lambda: None
         self._check(before, self._passed())
 
     def _passed(self) -> Mapping[str, Any]:
         """What has passed so far. Raises OSError where the link is no more."""
         try:
-            found: Mapping[str, Any] = self._line.order("passed", None)
+            found: Mapping[str, Any] = self._order("passed", None)
         except OSError:
             # It is made anew for whoever wants it next.
             self._now = None
@@ -199,33 +271,57 @@ class Laboratory:
         overrun = sum(way["overrun"] for way in after["relay"]) - sum(w["overrun"] for w in before["relay"])
         if overrun:
             raise OSError(f"this machine cannot keep up: {overrun:,} frames were lost that should not")
-        asked = self._now.fill() if self._now is not None else []
-        for one, (began, ended) in zip(asked, zip(before["fill"], after["fill"], strict=True), strict=True):
+        fillers = self._now.fill() if self._now is not None else []
+        for one, (began, ended) in zip(fillers, zip(before["fill"], after["fill"], strict=True), strict=True):
             seconds, wanted = ended[1] - began[1], one["bits_per_second"]
             # A packet more or less is chance.
             packet = 8 * (one["mtu"] + one["overhead"])
-            if abs(ended[0] - began[0] - wanted * seconds) > verified.RATE_OFF * wanted * seconds + packet:
+            if abs(ended[0] - began[0] - wanted * seconds) > RATE_OFF * wanted * seconds + packet:
                 sent = bit_rate((ended[0] - began[0]) / seconds, 4)
                 raise OSError(f"others were to send {bit_rate(wanted, 4)}, and sent {sent}")
 
     @property
     def helpers(self) -> dict[str, int]:
         """The processes that make the link what it is, by role."""
-        return {"relay": self._line.pid}
+        return {"relay": self._keeper.pid}
 
     @property
     def running(self) -> bool:
-        return self._line.running
+        return self._keeper.running
 
     def close(self) -> None:
-        self._line.close()
+        self._keeper.close()
+
+    def _order(
+        self, name: str, argument: object, seconds: float = _LONGEST_SECONDS, halt: Halt = lambda: False
+    ) -> Any:
+        """What the keeper answers. Raises OSError with what went wrong there, or if that takes longer, and
+        Stopped if `halt` says so."""
+        call, until = self._keeper.call(name, argument), time.monotonic() + seconds
+        while wait([call], _WATCH_SECONDS).not_done:
+            if halt():
+                raise Stopped
+            if time.monotonic() > until:
+                raise OSError(f"the laboratory does not answer in {seconds:.0f} s")
+        try:
+            return call.result()
+        except Gone:
+            raise OSError(f"the laboratory has ended: {self._complaint()}") from None
+        except RuntimeError as error:
+            raise OSError(str(error)) from None
+
+    def _complaint(self) -> str:
+        """Why the keeper has ended: the last line that it wrote."""
+        status = self._keeper.status()
+        lines = self._keeper.errors().splitlines()
+        return lines[-1] if lines else "it was killed" if status < 0 else f"status {status}"
 
     def _run(self, orders: Iterable[Order]) -> None:
         for order in orders:
-            self._line.order("run", order)
+            self._order("run", order)
 
     def _ip(self, text: str, where: str | None = None) -> None:
-        self._line.order("run", {"words": ["ip", "-batch", "-"], "text": text, "where": where})
+        self._order("run", {"words": ["ip", "-batch", "-"], "text": text, "where": where})
 
 
 def _check_host() -> None:

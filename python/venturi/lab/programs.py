@@ -17,11 +17,11 @@ from typing import IO, Any
 
 from venturi.common.credentials import command_tells_secret, masked, named, not_set
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.common.names import listed
 from venturi.common.processes import children, is_ending
-from venturi.lab import guest
-from venturi.lab.hosts import CLIENT, SERVER, address, filled
+from venturi.common.texts import listed
+from venturi.lab import program_supervisor
 from venturi.lab.laboratory import Laboratory
+from venturi.lab.network import CLIENT, SERVER, address, filled
 from venturi.servers.starters import Halted
 from venturi.targets.exec import words
 
@@ -61,10 +61,10 @@ class _Program:
     """One at an end, until `stop`: then all that it has started ends with it."""
 
     def __init__(self, lab: Laboratory, end: str, command: Sequence[str], **streams: Any) -> None:
-        self._told, theirs = socket.socketpair()
-        with theirs:
-            number = theirs.fileno()
-            guests = [sys.executable, "-m", "venturi.lab.guest", str(number), end]
+        self._channel, other_end = socket.socketpair()
+        with other_end:
+            number = other_end.fileno()
+            guests = [sys.executable, "-m", "venturi.lab.program_supervisor", str(number), end]
             self._guest = subprocess.Popen(
                 [*lab.within(end), *guests, *command], pass_fds=[number], **streams
             )
@@ -85,13 +85,13 @@ class _Program:
 
     def stop(self) -> None:
         with contextlib.suppress(OSError):
-            self._told.shutdown(socket.SHUT_RDWR)
+            self._channel.shutdown(socket.SHUT_RDWR)
         try:
             self._guest.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             self._guest.kill()
             self._guest.wait()
-        self._told.close()
+        self._channel.close()
 
 
 class Serving(_Program):
@@ -109,9 +109,9 @@ class Serving(_Program):
         says so meanwhile."""
         command = read("--server", text)
         self._name = command[0]
-        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop()
-        said = {"stdin": subprocess.DEVNULL, "stdout": self._said, "stderr": self._said}
-        super().__init__(lab, SERVER, command, **said)
+        self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop()
+        streams = {"stdin": subprocess.DEVNULL, "stdout": self._output, "stderr": self._output}
+        super().__init__(lab, SERVER, command, **streams)
         try:
             self._wait(note, set(ports), halt)
         except BaseException:
@@ -137,20 +137,20 @@ class Serving(_Program):
 
     def complaint(self) -> str:
         """The last line that it has written."""
-        self._said.seek(0)
-        lines = masked(self._said.read().decode(errors="replace")).strip().splitlines()
+        self._output.seek(0)
+        lines = masked(self._output.read().decode(errors="replace")).strip().splitlines()
         return lines[-1][:_MOST_SAID] if lines else ""
 
     def stop(self) -> None:
         super().stop()
-        self._said.close()
+        self._output.close()
 
     def _wait(self, note: Note, ports: set[int], halt: Halt) -> None:
         """Until clients can come."""
         deadline, text = time.monotonic() + _READY_SECONDS, ""
         listens: set[int] = set()
         with selectors.DefaultSelector() as selector:
-            selector.register(self._told, selectors.EVENT_READ)
+            selector.register(self._channel, selectors.EVENT_READ)
             while not (ports <= listens if ports else listens):
                 if halt():
                     raise Halted
@@ -165,7 +165,7 @@ class Serving(_Program):
                     )
                 if not selector.select(_HALT_SECONDS):
                     continue
-                piece = self._told.recv(4096).decode()
+                piece = self._channel.recv(4096).decode()
                 if not piece:
                     status = self._guest.wait()
                     raise VenturiError(
@@ -173,10 +173,12 @@ class Serving(_Program):
                         f"{self.complaint() or f'status {status}'}",
                         ExitCode.UNREACHABLE,
                     )
-                if guest.LOOPBACK in piece and guest.LOOPBACK not in text:
+                if program_supervisor.LOOPBACK in piece and program_supervisor.LOOPBACK not in text:
                     note("warning", f"{self._name} listens at 127.0.0.1, where nobody comes to over the link")
                 text += piece
-                listens = set(map(int, re.findall(rf"^{guest.LISTENS} (\d+)$", text, re.MULTILINE)))
+                listens = set(
+                    map(int, re.findall(rf"^{program_supervisor.LISTENS} (\d+)$", text, re.MULTILINE))
+                )
 
 
 def _named(ports: set[int]) -> str:

@@ -10,11 +10,11 @@ from typing import Any
 from venturi.common import links
 from venturi.common.errors import ExitCode, ScenarioError, VenturiError
 from venturi.common.links import Link
-from venturi.engine import apart
+from venturi.engine import executor
 from venturi.engine.executor import CoreExecutor, run_with_progress
 from venturi.lab import programs
-from venturi.lab.hosts import CLIENT, SERVER, address
 from venturi.lab.laboratory import Laboratory, WrongLink
+from venturi.lab.network import CLIENT, SERVER, address
 from venturi.measure.ceiling_probes import Probe, least
 from venturi.servers.starters import Placed, Server
 
@@ -107,11 +107,11 @@ def _raw_tcp(lab: Laboratory, server: Server, name: str, way: str) -> float:
         "pin": None,
     }
     control = CoreExecutor().control()
-    assert isinstance(control, apart.Handle)
+    assert isinstance(control, executor.TrialHandle)
     within = lab.within(CLIENT)
 
     def call(text: str, handle: Any) -> str:
-        return apart.run(text, handle, within=within, call="probe_tcp")
+        return executor.run_in_process(text, handle, within=within, call="probe_tcp")
 
     answer = run_with_progress(call, spec, control)
     if answer["outcome"] != "ok":

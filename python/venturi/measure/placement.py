@@ -83,12 +83,11 @@ def here(found: Scenario | None = None) -> Iterator[Executor]:
     if found is None or not found.over_link:
         yield CoreExecutor()
         return
-    from venturi.lab.executor import LinkExecutor, LoadersExecutor
+    from venturi.lab.executor import LinkExecutor
 
     loaders = [found.hosts.loaders, *found.axes.get("loaders", ())]
     most = max((count for count in loaders if count is not None), default=None)
-    made = LinkExecutor(found.to_remote) if most is None else LoadersExecutor(found.to_remote, most)
-    with contextlib.closing(made) as placed:
+    with contextlib.closing(LinkExecutor(found.to_remote, most)) as placed:
         yield placed
 
 
@@ -97,15 +96,15 @@ def executor(found: Scenario, on: str, master: str | None, note: Note) -> Any:
     placed = _placed(found, on.removeprefix(_BESIDE), master, note)
     if not found.beside:
         return placed
-    from venturi.cluster.trial.beside import Beside
+    from venturi.cluster.trial.loaders_executor import Beside
 
     return Beside(placed)
 
 
 def _placed(found: Scenario, on: str, master: str | None, note: Note) -> Any:
     if on == "spark":
-        return import_module("venturi.cluster.spark.placement").SparkExecutor(master, note)
-    from venturi.cluster.ray.ray_executor import RayExecutor
+        return import_module("venturi.cluster.spark_executor").SparkExecutor(master, note)
+    from venturi.cluster.ray_executor import RayExecutor
     from venturi.plan.matrix import cells
 
     planned = cells(found)

@@ -14,8 +14,7 @@ from typing import Any
 
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.verdict.types import Remedy
-from venturi.common.suffixes import spell_duration
-from venturi.common.times import spell_time
+from venturi.common.suffixes import spell_duration, spell_time
 from venturi.targets.parameters import PARAMETERS, SETTINGS
 from venturi.targets.system import scheme_of, servers_batches
 
