@@ -12,10 +12,10 @@ from venturi.common.errors import ExitCode, ScenarioError, VenturiError
 from venturi.common.links import Link
 from venturi.engine import executor
 from venturi.engine.executor import CoreExecutor, run_with_progress
-from venturi.lab import programs
-from venturi.lab.laboratory import Laboratory, WrongLink
-from venturi.lab.network import CLIENT, SERVER, address
 from venturi.measure.ceiling_probes import Probe, least
+from venturi.netlab import programs
+from venturi.netlab.laboratory import Laboratory, WrongLink
+from venturi.netlab.network import CLIENT, SERVER, address
 from venturi.servers.starters import Placed, Server
 
 __all__ = ["WAYS", "Looked", "named", "program", "survey"]

@@ -83,7 +83,7 @@ def here(found: Scenario | None = None) -> Iterator[Executor]:
     if found is None or not found.over_link:
         yield CoreExecutor()
         return
-    from venturi.lab.executor import LinkExecutor
+    from venturi.netlab.executor import LinkExecutor
 
     loaders = [found.hosts.loaders, *found.axes.get("loaders", ())]
     most = max((count for count in loaders if count is not None), default=None)

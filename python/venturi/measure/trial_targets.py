@@ -21,8 +21,8 @@ from venturi.common.runtime import load_core
 from venturi.common.suffixes import SEED_NS
 from venturi.inputs.files import DataStore, Prepared
 from venturi.inputs.points import Columns
-from venturi.lab.network import filled
 from venturi.measure import preflight
+from venturi.netlab.network import filled
 from venturi.plan.cell import Cell
 from venturi.plan.matrix import cells
 from venturi.plan.rules import charrow as queries

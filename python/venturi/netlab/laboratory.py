@@ -16,7 +16,7 @@ from venturi.common.links import Link, Rates
 from venturi.common.suffixes import format_duration
 from venturi.common.units import bit_rate
 from venturi.engine.calls import Gone, Process
-from venturi.lab.network import SERVER, Hosts, Order, Shape, address
+from venturi.netlab.network import SERVER, Hosts, Order, Shape, address
 
 __all__ = ["RATE_OFF", "Laboratory", "Stopped", "WrongLink", "path_faults", "path_record"]
 
@@ -132,7 +132,7 @@ class Laboratory:
         # Who is not root has power over networks in a user namespace, and over its networks alone.
         user = [] if self._root else ["--user", "--map-current-user", "--keep-caps"]
         self._keeper = Process(
-            *("link", "venturi.lab.keeper", *self._hosts.ends),
+            *("link", "venturi.netlab.keeper", *self._hosts.ends),
             within=["unshare", *user, "--net", "--"],
             environment={**os.environ, "PATH": _search_path()},
         )

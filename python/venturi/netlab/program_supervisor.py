@@ -1,6 +1,6 @@
 """The process between Venturi and a program of somebody else's at an end of a link, in that end's namespace.
 
-    python -m venturi.lab.program_supervisor DESCRIPTOR client|server WORD...
+    python -m venturi.netlab.program_supervisor DESCRIPTOR client|server WORD...
 
 The descriptor is of a socket. Where it ends, which a kill -9 of whoever holds the other side brings about
 too, the program is ended with all that it has started, whatever of that has left its group or its parent. A

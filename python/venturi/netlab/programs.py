@@ -19,9 +19,9 @@ from venturi.common.credentials import command_tells_secret, masked, named, not_
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.processes import children, is_ending
 from venturi.common.texts import listed
-from venturi.lab import program_supervisor
-from venturi.lab.laboratory import Laboratory
-from venturi.lab.network import CLIENT, SERVER, address, filled
+from venturi.netlab import program_supervisor
+from venturi.netlab.laboratory import Laboratory
+from venturi.netlab.network import CLIENT, SERVER, address, filled
 from venturi.servers.starters import Halted
 from venturi.targets.exec import words
 
@@ -64,7 +64,7 @@ class _Program:
         self._channel, other_end = socket.socketpair()
         with other_end:
             number = other_end.fileno()
-            guests = [sys.executable, "-m", "venturi.lab.program_supervisor", str(number), end]
+            guests = [sys.executable, "-m", "venturi.netlab.program_supervisor", str(number), end]
             self._guest = subprocess.Popen(
                 [*lab.within(end), *guests, *command], pass_fds=[number], **streams
             )
