@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from venturi.cluster.trial import counters
 from venturi.cluster.trial.loaders import Part
 from venturi.common import hdr
@@ -309,12 +307,8 @@ def merged_latency(parts: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] 
 
 
 def _percentiles(counts: Mapping[int, int]) -> list[list[float | int]]:
-    values = np.array(sorted(counts), dtype=np.int64)
-    seen = np.cumsum([counts[int(value)] for value in values])
-    percents = sorted({*_LADDER, *(round(percent, 6) for percent in _halvings(int(seen[-1])))})
-    wanted = np.maximum(1, np.ceil(seen[-1] * np.array(percents) / 100 - 1e-9))
-    at = np.minimum(np.searchsorted(seen, wanted), len(values) - 1)
-    return [[percent, int(values[index])] for percent, index in zip(percents, at, strict=True)]
+    percents = sorted({*_LADDER, *(round(percent, 6) for percent in _halvings(sum(counts.values())))})
+    return [*map(list, zip(percents, hdr.percentiles(counts, percents), strict=True))]
 
 
 def _halvings(total: int) -> list[float]:
