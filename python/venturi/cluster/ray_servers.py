@@ -17,7 +17,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from venturi.cluster.ray_session import Actor, Places, Session, node_id
+from venturi.common.environment import boot_id, version
 from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.texts import Note
 from venturi.engine.calls import Gone
 from venturi.servers.reference import ReferenceServer
 from venturi.servers.starters import StoreProcess
@@ -61,9 +63,7 @@ class ServerHost:
         return server.hello
 
     def boot_id(self) -> str | None:
-        from venturi.common.environment import read
-
-        return read("/proc/sys/kernel/random/boot_id")
+        return boot_id()
 
     def state(self, name: str) -> dict[str, Any]:
         """Whether it runs, and what it complained of if not."""
@@ -227,7 +227,6 @@ _CALLS = 8
 _REPLACE_SECONDS = 8.0
 """To replace a dead host, which may only just have been noticed."""
 _TRIES = 5
-Note = Callable[[str, str], None]
 
 
 class RayServer(ServerHost):
@@ -343,8 +342,6 @@ class RayServers:
 
     def _check_alike(self, server: RemoteServer) -> None:
         """Raises VenturiError where that host has another Venturi."""
-        from venturi.common.environment import version
-
         environment = server.hello.get("environment")
         software = (environment or {}).get("software") if isinstance(environment, dict) else None
         remote_version = (software or {}).get("venturi") if isinstance(software, dict) else None

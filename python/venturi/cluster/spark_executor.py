@@ -24,6 +24,7 @@ from venturi.cluster.spark_session import Session, in_our_words
 from venturi.cluster.trial.clock import ONE_MACHINE
 from venturi.cluster.trial.loaders_executor import LoadersExecutor, identify, is_here
 from venturi.common.errors import VenturiError
+from venturi.common.texts import Note
 from venturi.engine.calls import Caller, serve
 from venturi.engine.executor import TrialControl
 from venturi.targets.system import is_unix
@@ -139,7 +140,6 @@ class Switchboard:
         self._listener.close()
 
 
-Note = Callable[[str, str], None]
 _START_SECONDS = 180.0
 _ANSWER_SECONDS = 60.0
 _END_SECONDS = 20.0

@@ -34,6 +34,11 @@ def read(path: str) -> str | None:
         return None
 
 
+def boot_id() -> str | None:
+    """The name of this boot of this machine."""
+    return read("/proc/sys/kernel/random/boot_id")
+
+
 def link(path: str) -> str | None:
     """Where a symbolic link leads, None where there is none."""
     try:
@@ -214,7 +219,7 @@ def describe_host() -> dict[str, Any]:
         "system": platform.system(),
         "kernel": platform.release(),
         "architecture": platform.machine(),
-        "boot_id": read("/proc/sys/kernel/random/boot_id"),
+        "boot_id": boot_id(),
         "cpu": _cpu_model(),
         "cores": _cores(),
         "numa": _numa(),

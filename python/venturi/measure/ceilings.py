@@ -19,6 +19,7 @@ from typing import Any
 from venturi.analysis.cells.probed import IDENTITY, alone
 from venturi.common.environment import ServerEnvironments
 from venturi.common.suffixes import format_duration
+from venturi.common.texts import Note
 from venturi.common.units import percent
 from venturi.engine.executor import Executor, TrialControl
 from venturi.measure.ceiling_probes import (
@@ -43,8 +44,6 @@ from venturi.targets.urls import split_url
 
 __all__ = ["LEAST", "SHARE", "ProbeTime", "RoundProbes"]
 
-Note = Callable[[str, str], None]
-"""Takes a line for the user: level and text."""
 Guard = Callable[[TrialControl | None], bool]
 """Is told of each running probe, and answers whether to go on."""
 

@@ -10,6 +10,7 @@ from typing import Any
 from venturi.common import links
 from venturi.common.errors import ExitCode, ScenarioError, VenturiError
 from venturi.common.links import Link
+from venturi.common.texts import Note
 from venturi.engine import executor
 from venturi.engine.executor import CoreExecutor, run_with_progress
 from venturi.measure.ceiling_probes import Probe, least
@@ -20,7 +21,6 @@ from venturi.servers.starters import Placed, Server
 
 __all__ = ["WAYS", "Looked", "named", "program", "survey"]
 
-Note = Callable[[str, str], None]
 WAYS = {"down": "get", "up": "put"}
 """Ways over a link, from the server down to the client and up, by the operation that goes there."""
 

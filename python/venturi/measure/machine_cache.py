@@ -37,9 +37,9 @@ def machine() -> str | None:
     """A digest of all that a figure of this host depends on and that stays the same between two runs: boot,
     hardware, kernel and its settings, usable CPUs, this build of Venturi. None where the boot has no name:
     then nothing is kept."""
-    from venturi.common.environment import describe_host, read, version
+    from venturi.common.environment import boot_id, describe_host, read, version
 
-    boot = read("/proc/sys/kernel/random/boot_id")
+    boot = boot_id()
     if boot is None:
         return None
     host = describe_host()

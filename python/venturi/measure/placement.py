@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from venturi.common.credentials import without_secrets
 from venturi.common.errors import VenturiError
+from venturi.common.texts import Note
 from venturi.engine.executor import CoreExecutor, Executor
 from venturi.targets.system import is_host_of, is_remote
 from venturi.targets.urls import printable
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["executor", "here", "named", "resumed", "with_loaders"]
 
-Note = Callable[[str, str], None]
 _RAY = ("auto", "local")
 _BESIDE = "here,"
 

@@ -23,13 +23,14 @@ from venturi.analysis.search import best
 from venturi.analysis.search.explore import Answer, Search
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.links import SERVER_END
+from venturi.common.texts import Note
 from venturi.engine.executor import Executor
 from venturi.measure import ceilings, trial_targets
 from venturi.measure.ceiling_probes import SECONDS, Probe, Prober, foreign
 from venturi.measure.run_events import Interrupts, Observer, Result, RunResult, Slot
 from venturi.measure.runner import opened
 from venturi.measure.sweep import Sweep
-from venturi.measure.trial_targets import Endpoints, Note
+from venturi.measure.trial_targets import Endpoints
 from venturi.plan.cell import Cell
 from venturi.plan.layers import Layer
 from venturi.plan.load import load

@@ -18,16 +18,15 @@ from typing import IO, Any
 from venturi.common.credentials import command_tells_secret, masked, named, not_set
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.processes import children, is_ending
-from venturi.common.texts import listed
+from venturi.common.texts import Note, listed
 from venturi.netlab import program_supervisor
 from venturi.netlab.laboratory import Laboratory
 from venturi.netlab.network import CLIENT, SERVER, address, filled
 from venturi.servers.starters import Halted
 from venturi.targets.exec import words
 
-__all__ = ["Halt", "Note", "Serving", "read", "run"]
+__all__ = ["Halt", "Serving", "read", "run"]
 
-Note = Callable[[str, str], None]
 Halt = Callable[[], bool]
 _READY_SECONDS = 60.0
 _HALT_SECONDS = 0.1

@@ -15,7 +15,7 @@ from typing import Any
 from venturi.cluster.trial import clock, coordinator
 from venturi.cluster.trial.loaders import ClusterControl, Handle, divide
 from venturi.common.credentials import masked
-from venturi.common.environment import link, read, version
+from venturi.common.environment import boot_id, link, version
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.runtime import load_core
 from venturi.engine.executor import CoreExecutor, Executor, TrialControl
@@ -26,7 +26,6 @@ __all__ = ["Beside", "LoadersExecutor", "clocks", "identify", "is_here"]
 
 _PROBE_SECONDS = 120.0
 _CLOCK_SECONDS = 10.0
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 def identify(loaders: Sequence[Handle], seconds: float) -> None:
@@ -53,7 +52,7 @@ def identify(loaders: Sequence[Handle], seconds: float) -> None:
 
 def is_here(identity: Mapping[str, Any]) -> bool:
     """Whether a loader has this process's machine, files and loopback."""
-    return identity.get("boot_id") == read(_BOOT_ID) and identity.get("network") == link("/proc/self/ns/net")
+    return identity.get("boot_id") == boot_id() and identity.get("network") == link("/proc/self/ns/net")
 
 
 def clocks(loaders: Sequence[Handle]) -> list[clock.Clock]:
@@ -62,7 +61,7 @@ def clocks(loaders: Sequence[Handle]) -> list[clock.Clock]:
     # A loader that does not say which machine it is on has one of its own.
     machines = [loader.identity.get("boot_id") or loader.name for loader in loaders]
     first = dict(zip(reversed(machines), reversed(loaders), strict=True))
-    first.pop(read(_BOOT_ID), None)
+    first.pop(boot_id(), None)
     stale = [loader for loader in first.values() if clock.stale(loader.clock, now)]
     before = [loader.clock for loader in stale]
     found = clock.measure([partial(loader.call, "now") for loader in stale], _CLOCK_SECONDS, before)
