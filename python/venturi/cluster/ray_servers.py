@@ -95,7 +95,7 @@ class ServerHost:
 
 
 def address_in(network: str) -> str:
-    """This host's own address in a network. Raises VenturiError where it has none."""
+    """This host's own address in a network. Raises VenturiError if it has none."""
     import fcntl
 
     wanted = ipaddress.ip_network(network, strict=False)
@@ -205,7 +205,7 @@ class ServerGroup:
         return "; ".join(dead)
 
     def sealed_bytes(self) -> int | None:
-        """Of stores of time series, together; None where one cannot tell."""
+        """Of stores of time series, together; None if one cannot tell."""
         found = self._all(lambda server: server.sealed_bytes())
         return None if None in found else sum(found)
 
@@ -250,7 +250,7 @@ class RayServers:
         self._reported: set[tuple[str, ...]] = set()
 
     def remote(self, kind: str, arguments: Sequence[str]) -> ServerGroup:
-        """One on each host that is there for servers. Raises VenturiError where one does not start."""
+        """One on each host that is there for servers. Raises VenturiError if one does not start."""
         servers = self._stores(arguments) if kind == "timeseries" else self._each(kind, arguments, self._own)
         group = ServerGroup(servers)
         self._tell(kind, group)
@@ -341,7 +341,7 @@ class RayServers:
         return next((text for text in found if text is not None), None)
 
     def _check_alike(self, server: RemoteServer) -> None:
-        """Raises VenturiError where that host has another Venturi."""
+        """Raises VenturiError if that host has another Venturi."""
         environment = server.hello.get("environment")
         software = (environment or {}).get("software") if isinstance(environment, dict) else None
         remote_version = (software or {}).get("venturi") if isinstance(software, dict) else None
@@ -354,7 +354,7 @@ class RayServers:
             )
 
     def _actor(self, place: int) -> Actor:
-        """The process at that place. Raises VenturiError where none can be there."""
+        """The process at that place. Raises VenturiError if none can be there."""
         deadline = time.monotonic() + _BEGIN_SECONDS
         while True:
             actor = self._actors.get(place)
@@ -391,7 +391,7 @@ class RayServers:
 
 
 def _answer_of(actor: Actor, method: str) -> Any:
-    """Raises Gone where the process is no more, VenturiError where it does not answer."""
+    """Raises Gone if the process is no more, VenturiError where it does not answer."""
     try:
         return actor.call(method).result(_BEGIN_SECONDS)
     except LateAnswer:

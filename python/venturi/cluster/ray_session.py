@@ -32,7 +32,7 @@ _TOKEN = secrets.token_hex(32)
 
 
 def load_ray(on: str | None = None) -> Any:
-    """The package, made ready for `--on`. Raises VenturiError where it is not installed."""
+    """The package, made ready for `--on`. Raises VenturiError if it is not installed."""
     for name, value in (_QUIET | node.quiet_environment() | _access(on)).items():
         os.environ.setdefault(name, value)
     try:
@@ -97,7 +97,7 @@ class Session:
     def __init__(self, on: str, processes: int) -> None:
         """`on`: ray://HOST:PORT, auto, or local, which starts a Ray of its own for so many processes.
 
-        Raises VenturiError where there is none.
+        Raises VenturiError if there is none.
         """
         self.on, self.ray = on, load_ray(on)
         self.boot_id = boot_id()

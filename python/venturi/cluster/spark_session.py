@@ -74,7 +74,7 @@ class Session:
             os.close(handle)
 
     def check_slots(self, count: int) -> None:
-        """Raises ScenarioError where a local Spark has fewer slots than loaders; others' are not known."""
+        """Raises ScenarioError if a local Spark has fewer slots than loaders; others' are not known."""
         slots = int(self.context.defaultParallelism)
         if self.master.startswith("local") and count > slots:
             raise ScenarioError(_too_few(self.master, count, slots))

@@ -27,7 +27,7 @@ _SYSCTLS = (
 
 
 def read(path: str) -> str | None:
-    """The text of a small file of the kernel's, None where there is none."""
+    """The text of a small file of the kernel's, None if there is none."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -40,7 +40,7 @@ def boot_id() -> str | None:
 
 
 def link(path: str) -> str | None:
-    """Where a symbolic link leads, None where there is none."""
+    """Where a symbolic link leads, None if there is none."""
     try:
         return os.readlink(path)
     except OSError:
@@ -265,4 +265,4 @@ def collect(peers: Mapping[str, ServerEnvironments] | None = None) -> dict[str, 
 
 
 ServerEnvironments = Mapping[str, Mapping[str, Any] | None]
-"""By HOST:PORT, in the order of the address: a server's environment, None where it tells none."""
+"""By HOST:PORT, in the order of the address: a server's environment, None if it tells none."""

@@ -49,7 +49,7 @@ Guard = Callable[[TrialControl | None], bool]
 
 
 def cache_key(probe: Probe, peers: Mapping[str, ServerEnvironments]) -> dict[str, Any] | None:
-    """What a kept probe must have been measured of. None where that cannot be told: it is measured each time.
+    """What a kept probe must have been measured of. None if that cannot be told: it is measured each time.
 
     `peers` are the environments that the other ends tell, by place and server.
     """
@@ -102,7 +102,7 @@ class Probing:
     def take(
         self, probe: Probe, repeat: int, length: float | None = None, number: int | None = None
     ) -> dict[str, Any] | None:
-        """The line of one repeat, in the round of this number; None where nothing is known."""
+        """The line of one repeat, in the round of this number; None if nothing is known."""
         if self.stopped or self.has_failed(probe):
             return None
         control = self._control()

@@ -308,6 +308,6 @@ class _Session:
 
 
 def _kind(line: Mapping[str, Any]) -> object:
-    """How a repeat failed; None where it did not."""
+    """How a repeat failed; None if it did not."""
     error = line["error"]
     return error.get("kind") if isinstance(error, dict) else None

@@ -44,7 +44,7 @@ class Looked:
         return [look[name] for look in self.looks if look.get(name) is not None]
 
     def lost(self, way: str) -> tuple[int, int] | None:
-        """Packets lost, of how many sent, of all looks; None where none was made."""
+        """Packets lost, of how many sent, of all looks; None if none was made."""
         if not self.looks:
             return None
         return sum(look[f"{way}_lost"] for look in self.looks), sum(
@@ -66,7 +66,7 @@ def survey(
 ) -> Iterator[Looked]:
     """Each of these links as it is here; raw TCP only where it is as asked. `progress` is told which is made.
 
-    Raises VenturiError where this host can make none.
+    Raises VenturiError if this host can make none.
     """
     with contextlib.closing(Laboratory()) as lab:
         server = Placed(address(SERVER), lab.within(SERVER))("flight", ())

@@ -25,7 +25,7 @@ _BESIDE = "here,"
 
 
 def kind(on: str | None) -> str | None:
-    """By what streams are placed: ray or spark; None where this process runs all."""
+    """By what streams are placed: ray or spark; None if this process runs all."""
     if on is None:
         return None
     where = on.removeprefix(_BESIDE)
@@ -92,7 +92,7 @@ def here(found: Scenario | None = None) -> Iterator[Executor]:
 
 
 def executor(found: Scenario, on: str, master: str | None, note: Note) -> Any:
-    """What runs trials there; to be closed. Raises VenturiError where that cannot be reached."""
+    """What runs trials there; to be closed. Raises VenturiError if that cannot be reached."""
     placed = _placed(found, on.removeprefix(_BESIDE), master, note)
     if not found.beside:
         return placed

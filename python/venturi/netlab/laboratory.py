@@ -117,7 +117,7 @@ class WrongLink(Exception):
 class Laboratory:
     """Stays until `close`, or until this process ends, whatever ends that.
 
-    Raises VenturiError where it cannot be made on this host, with the reason.
+    Raises VenturiError if it cannot be made on this host, with the reason.
     """
 
     def __init__(self, loaders: int = 1) -> None:
@@ -176,7 +176,7 @@ class Laboratory:
         was another one before, or that was long ago. `cross`: percent of its rate that others take from then
         on; `backplane`: what all clients share.
 
-        Raises WrongLink where it is not as asked, OSError where it cannot be made, and Stopped where `halt`
+        Raises WrongLink if it is not as asked, OSError where it cannot be made, and Stopped where `halt`
         says so meanwhile.
         """
         wanted = Shape(link, self._hosts, backplane, cross)
@@ -258,7 +258,7 @@ class Laboratory:
         self._check(before, self._passed())
 
     def _passed(self) -> Mapping[str, Any]:
-        """What has passed so far. Raises OSError where the link is no more."""
+        """What has passed so far. Raises OSError if the link is no more."""
         try:
             found: Mapping[str, Any] = self._order("passed", None)
         except OSError:

@@ -44,7 +44,7 @@ _LOOPBACKS = ("0100007F", "00000000000000000000000001000000")
 
 class _Guest:
     def __init__(self, channel: socket.socket, serves: bool, words: list[str]) -> None:
-        """Raises OSError where there is no such program."""
+        """Raises OSError if there is no such program."""
         self._channel, self._serves = channel, serves
         self._reported: set[str] = set()
         # Of others in this namespace.

@@ -94,7 +94,7 @@ class _Program:
 
 
 class Serving(_Program):
-    """A server's program, once clients can come to it. Raises VenturiError where they cannot."""
+    """A server's program, once clients can come to it. Raises VenturiError if they cannot."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Serving(_Program):
         ports: Iterable[int] = (),
         halt: Halt = lambda: False,
     ) -> None:
-        """`ports`: where clients will come; without any, where it listens first. Raises Halted where `halt`
+        """`ports`: where clients will come; without any, where it listens first. Raises Halted if `halt`
         says so meanwhile."""
         command = read("--server", text)
         self._name = command[0]
@@ -187,7 +187,7 @@ def _named(ports: set[int]) -> str:
 def run(lab: Laboratory, server: str | None, client: Sequence[str], note: Note) -> int:
     """Runs the client over the laboratory's link as it is, its output and input being ours, once clients can
     come to the server. All that they have started ends with them. The client's exit status, as a shell has
-    it. Raises VenturiError where the server does not listen."""
+    it. Raises VenturiError if the server does not listen."""
     with contextlib.ExitStack() as ends:
         serving = Serving(lab, server, note) if server is not None else None
         if serving is not None:

@@ -93,7 +93,7 @@ class _Awaited:
 
 
 class _Broken(Exception):
-    """The trial cannot go on; `failure` is an error of docs/format.md, None where a record says it."""
+    """The trial cannot go on; `failure` is an error of docs/format.md, None if a record says it."""
 
     def __init__(self, failure: dict[str, Any] | None = None) -> None:
         super().__init__(failure)
@@ -148,7 +148,7 @@ def run(
     gone that the trial cannot do without, as a server's host; None as long as all is there. `now` is the
     clock that patience is measured by, in seconds.
 
-    Raises ScenarioError where there are more loaders than streams, and nothing else: what goes wrong later is
+    Raises ScenarioError if there are more loaders than streams, and nothing else: what goes wrong later is
     in the record.
     """
     shares = divide(int(spec["streams"]), len(handles))

@@ -122,7 +122,7 @@ def _once(parts: Sequence[LoaderResources], column: str, name: str) -> list[tupl
 
 
 def _sum(found: Sequence[Mapping[str, Any]], name: str) -> Any:
-    """None where some do not know it: a sum without them would be too small."""
+    """None if some do not know it: a sum without them would be too small."""
     values = [one.get(name) for one in found]
     return None if not values or any(value is None for value in values) else sum(values)
 
@@ -359,7 +359,7 @@ class LoaderInterval:
     origin_ns: int
 
     def bounds(self) -> tuple[int, int] | None:
-        """Where its own streams are steady, on the common time line; None where some stream moved nothing."""
+        """Where its own streams are steady, on the common time line; None if some stream moved nothing."""
         streams = self.record.get("streams") or []
         if not streams or any(not stream["first_batch_ns"] for stream in streams):
             return None
@@ -390,7 +390,7 @@ class LoaderInterval:
 
 
 def steady_window(parts: Sequence[LoaderInterval]) -> dict[str, int]:
-    """`steady_ns`, `steady_rows` and `steady_payload_bytes`: zeros where there is no such steady_window."""
+    """`steady_ns`, `steady_rows` and `steady_payload_bytes`: zeros if there is no such window."""
     bounds = [part.bounds() for part in parts]
     known = [found for found in bounds if found is not None]
     nothing = {"steady_ns": 0, "steady_rows": 0, "steady_payload_bytes": 0}

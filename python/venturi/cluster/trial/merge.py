@@ -29,7 +29,7 @@ def merge(parts: Sequence[Part], agreed_unix_ns: int | None = None) -> dict[str,
         agreed_unix_ns: The start instant that all were given, by the driver's clock; None takes the
             earliest that a loader began at.
 
-    Raises ValueError where there is no part.
+    Raises ValueError if there is no part.
     """
     if not parts:
         raise ValueError("no part to merge")
@@ -282,7 +282,7 @@ _A_HALVING = 5
 
 
 def merged_latency(parts: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | None:
-    """One distribution of all batches; None where no part has one. Percentiles are of the whole, never means
+    """One distribution of all batches; None if no part has one. Percentiles are of the whole, never means
     of percentiles."""
     known = [part for part in parts if part is not None]
     some = [part for part in known if part.get("count")]
