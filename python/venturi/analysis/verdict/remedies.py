@@ -58,12 +58,12 @@ _STARTS = 10
 _FEWEST = 4096
 """Bytes of a window or a buffer."""
 ONLY_OVER_LINKS = ("link", "cross")
-"""Parameters that mean nothing to a server on another host, which has a path of its own."""
+"""Parameters that mean nothing to a server on another host, which has its own path."""
 _TABLES = (
     *("query", "table", "wire_format", "split", "split_by", "server_settings", "storage", "max_block_size"),
     *("dialect", "statement"),
 )
-"""Options of a get from a database that mean nothing to a server of ours."""
+"""Options of a get from a database that mean nothing to a server of Venturi."""
 CHANGES: dict[Propose, tuple[str, ...]] = {}
 """The parameters that each may change, for docs/verdicts.md."""
 
@@ -89,11 +89,11 @@ def scheme(seen: CellEvidence) -> str:
 
 def foreign_server(seen: CellEvidence) -> bool:
     """Whether the server is a Flight or HTTP server that is not Venturi's."""
-    known = [get(r, "target", "reference") for r in seen.cell.records]
+    ours = [get(r, "target", "reference") for r in seen.cell.records]
     return (
         scheme(seen) in ("flight", "flightsql", "http+arrow")
-        and bool(known)
-        and all(reference is False for reference in known)
+        and bool(ours)
+        and all(reference is False for reference in ours)
     )
 
 
@@ -124,7 +124,7 @@ def more_streams(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
 
 
 def _streams(seen: CellEvidence, wanted: int, words: str = "") -> Remedy:
-    """So many streams, each with a thread of its own."""
+    """So many streams, each with its thread."""
     threads = seen.cell.parameters.get("threads")
     own = {"threads": "streams"} if threads not in (None, seen.cell.parameters.get("streams")) else {}
     return Remedy("more-streams", f"more {nouns_of(seen.cell).stream}s{words}", {"streams": wanted, **own})
@@ -386,7 +386,7 @@ def server_elsewhere(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
 
 @changing("target", "data")
 def accounting_server(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    """A server that reports its stages, on a host of its own."""
+    """A server that reports its stages, on another host."""
     silent = place.cause != "not-measured" or MissingEvidence.SERVER_STAGES in place.lacks
     if seen.cell.in_rows or is_program(url_of(seen)) or not silent:
         return []
@@ -567,7 +567,7 @@ def larger_window(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
 def larger_send_buffer(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
     enough = _twice_held(seen)
     larger = enough or int(4 * (seen.sender.send_buffer or 2**18))
-    words, theirs = "a larger send buffer", {"server.send_buffer": larger}
+    words, server_setting = "a larger send buffer", {"server.send_buffer": larger}
     if seen.sender is seen.client:
         return [Remedy("larger-send-buffer", words + _sized(seen), {"send_buffer": larger})]
     if enough is not None:
@@ -575,9 +575,9 @@ def larger_send_buffer(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
         return [_kernels(seen, "server", "tcp_wmem")]
     words += " at the server"
     if foreign_server(seen) or seen.over is not None:
-        return [Remedy("larger-send-buffer", f"{words}, which is its own setting", settings=theirs)]
+        return [Remedy("larger-send-buffer", f"{words}, which is its own setting", settings=server_setting)]
     command = f"venturi serve {REFERENCE.get(scheme(seen), 'flight')} --send-buffer {larger}"
-    return [Remedy("larger-send-buffer", words, settings=theirs, command=command)]
+    return [Remedy("larger-send-buffer", words, settings=server_setting, command=command)]
 
 
 def larger_tcp_buffers(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:

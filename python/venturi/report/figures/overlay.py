@@ -10,8 +10,7 @@ from venturi.analysis.cells.summary import Cell
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.analysis.words import labels
 from venturi.common.units import count
-from venturi.report.figures.figure import Mark, Series
-from venturi.report.figures.scale import MB, Scale
+from venturi.report.figures.figure import MB, Mark, Scale, Series
 from venturi.store import reference as published
 
 
