@@ -20,7 +20,7 @@ from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.runtime import load_core
 from venturi.engine.executor import CoreExecutor, Executor, TrialControl
 from venturi.engine.loader import joined
-from venturi.engine.spec import FORMAT_VERSION
+from venturi.engine.spec import FORMAT_VERSION, failed_record
 
 __all__ = ["Beside", "LoadersExecutor", "clocks", "identify", "is_here"]
 
@@ -96,7 +96,29 @@ class LoadersExecutor(Executor):
         return ClusterControl()
 
     def run_trial(self, text: str, control: TrialControl) -> dict[str, Any]:
-        return coordinator.placed(text, control, self.ready, clocks, self.localised, self.trouble)
+        """The record of a spec, over as many loaders as it has `loaders`; without, of one that runs it
+        whole."""
+        assert isinstance(control, ClusterControl)
+        spec = json.loads(text)
+        wanted = spec.pop("loaders", None)
+        try:
+            loaders = self.ready(wanted or 1, spec)
+        except VenturiError as error:
+            record = failed_record("lost", error.message, started_unix_ns=time.time_ns())
+        else:
+            if wanted is None:
+                # A limit of one host's engine.
+                record = coordinator.alone(self.localised(loaders[0], spec), loaders[0], control)
+            else:
+                record = coordinator.run(
+                    *(spec, loaders, clocks(loaders), control),
+                    localised=self.localised,
+                    trouble=partial(self.trouble, spec),
+                )
+        if control.cancelled and record["outcome"] == "failed" and record["error"]["kind"] == "lost":
+            # Slurm, for one, ends the run and its hosts at the same moment.
+            record["outcome"] = "interrupted"
+        return record
 
     def probe_tcp(self, text: str, control: TrialControl) -> str:
         """Raw TCP by several loaders at once, with a share of the connections each, or by one alone.
