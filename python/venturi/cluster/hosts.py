@@ -182,7 +182,7 @@ def token_file() -> Path:
 
 
 def kept() -> dict[str, Any] | None:
-    """What `remember` was given last, None where no cluster was started from here."""
+    """What `remember` was given last, None if no cluster was started from here."""
     try:
         found = json.loads(_file().read_text())
     except (OSError, ValueError):

@@ -27,15 +27,20 @@ _SYSCTLS = (
 
 
 def read(path: str) -> str | None:
-    """The text of a small file of the kernel's, None where there is none."""
+    """The text of a small file of the kernel's, None if there is none."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return None
 
 
+def boot_id() -> str | None:
+    """The name of this boot of this machine."""
+    return read("/proc/sys/kernel/random/boot_id")
+
+
 def link(path: str) -> str | None:
-    """Where a symbolic link leads, None where there is none."""
+    """Where a symbolic link leads, None if there is none."""
     try:
         return os.readlink(path)
     except OSError:
@@ -214,7 +219,7 @@ def describe_host() -> dict[str, Any]:
         "system": platform.system(),
         "kernel": platform.release(),
         "architecture": platform.machine(),
-        "boot_id": read("/proc/sys/kernel/random/boot_id"),
+        "boot_id": boot_id(),
         "cpu": _cpu_model(),
         "cores": _cores(),
         "numa": _numa(),
@@ -260,4 +265,4 @@ def collect(peers: Mapping[str, ServerEnvironments] | None = None) -> dict[str, 
 
 
 ServerEnvironments = Mapping[str, Mapping[str, Any] | None]
-"""By HOST:PORT, in the order of the address: a server's environment, None where it tells none."""
+"""By HOST:PORT, in the order of the address: a server's environment, None if it tells none."""

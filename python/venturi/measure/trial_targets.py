@@ -19,10 +19,11 @@ from venturi.common.errors import VenturiError
 from venturi.common.links import SERVER_END
 from venturi.common.runtime import load_core
 from venturi.common.suffixes import SEED_NS
+from venturi.common.texts import Note
 from venturi.inputs.files import DataStore, Prepared
 from venturi.inputs.points import Columns
-from venturi.lab.network import filled
 from venturi.measure import preflight
+from venturi.netlab.network import filled
 from venturi.plan.cell import Cell
 from venturi.plan.matrix import cells
 from venturi.plan.rules import charrow as queries
@@ -96,7 +97,6 @@ def start_a_server(target: str) -> str:
     return "does its server run, and is this its address?"
 
 
-Note = Callable[[str, str], None]
 _ARCHIVE = "archive:"
 
 

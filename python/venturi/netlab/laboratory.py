@@ -16,7 +16,7 @@ from venturi.common.links import Link, Rates
 from venturi.common.suffixes import format_duration
 from venturi.common.units import bit_rate
 from venturi.engine.calls import Gone, Process
-from venturi.lab.network import SERVER, Hosts, Order, Shape, address
+from venturi.netlab.network import SERVER, Hosts, Order, Shape, address
 
 __all__ = ["RATE_OFF", "Laboratory", "Stopped", "WrongLink", "path_faults", "path_record"]
 
@@ -117,7 +117,7 @@ class WrongLink(Exception):
 class Laboratory:
     """Stays until `close`, or until this process ends, whatever ends that.
 
-    Raises VenturiError where it cannot be made on this host, with the reason.
+    Raises VenturiError if it cannot be made on this host, with the reason.
     """
 
     def __init__(self, loaders: int = 1) -> None:
@@ -132,7 +132,7 @@ class Laboratory:
         # Who is not root has power over networks in a user namespace, and over its networks alone.
         user = [] if self._root else ["--user", "--map-current-user", "--keep-caps"]
         self._keeper = Process(
-            *("link", "venturi.lab.keeper", *self._hosts.ends),
+            *("link", "venturi.netlab.keeper", *self._hosts.ends),
             within=["unshare", *user, "--net", "--"],
             environment={**os.environ, "PATH": _search_path()},
         )
@@ -176,7 +176,7 @@ class Laboratory:
         was another one before, or that was long ago. `cross`: percent of its rate that others take from then
         on; `backplane`: what all clients share.
 
-        Raises WrongLink where it is not as asked, OSError where it cannot be made, and Stopped where `halt`
+        Raises WrongLink if it is not as asked, OSError where it cannot be made, and Stopped where `halt`
         says so meanwhile.
         """
         wanted = Shape(link, self._hosts, backplane, cross)
@@ -258,7 +258,7 @@ class Laboratory:
         self._check(before, self._passed())
 
     def _passed(self) -> Mapping[str, Any]:
-        """What has passed so far. Raises OSError where the link is no more."""
+        """What has passed so far. Raises OSError if the link is no more."""
         try:
             found: Mapping[str, Any] = self._order("passed", None)
         except OSError:

@@ -1,6 +1,6 @@
 """The process between Venturi and a program of somebody else's at an end of a link, in that end's namespace.
 
-    python -m venturi.lab.program_supervisor DESCRIPTOR client|server WORD...
+    python -m venturi.netlab.program_supervisor DESCRIPTOR client|server WORD...
 
 The descriptor is of a socket. Where it ends, which a kill -9 of whoever holds the other side brings about
 too, the program is ended with all that it has started, whatever of that has left its group or its parent. A
@@ -44,7 +44,7 @@ _LOOPBACKS = ("0100007F", "00000000000000000000000001000000")
 
 class _Guest:
     def __init__(self, channel: socket.socket, serves: bool, words: list[str]) -> None:
-        """Raises OSError where there is no such program."""
+        """Raises OSError if there is no such program."""
         self._channel, self._serves = channel, serves
         self._reported: set[str] = set()
         # Of others in this namespace.

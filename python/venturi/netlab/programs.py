@@ -18,16 +18,15 @@ from typing import IO, Any
 from venturi.common.credentials import command_tells_secret, masked, named, not_set
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.processes import children, is_ending
-from venturi.common.texts import listed
-from venturi.lab import program_supervisor
-from venturi.lab.laboratory import Laboratory
-from venturi.lab.network import CLIENT, SERVER, address, filled
+from venturi.common.texts import Note, listed
+from venturi.netlab import program_supervisor
+from venturi.netlab.laboratory import Laboratory
+from venturi.netlab.network import CLIENT, SERVER, address, filled
 from venturi.servers.starters import Halted
 from venturi.targets.exec import words
 
-__all__ = ["Halt", "Note", "Serving", "read", "run"]
+__all__ = ["Halt", "Serving", "read", "run"]
 
-Note = Callable[[str, str], None]
 Halt = Callable[[], bool]
 _READY_SECONDS = 60.0
 _HALT_SECONDS = 0.1
@@ -64,7 +63,7 @@ class _Program:
         self._channel, other_end = socket.socketpair()
         with other_end:
             number = other_end.fileno()
-            guests = [sys.executable, "-m", "venturi.lab.program_supervisor", str(number), end]
+            guests = [sys.executable, "-m", "venturi.netlab.program_supervisor", str(number), end]
             self._guest = subprocess.Popen(
                 [*lab.within(end), *guests, *command], pass_fds=[number], **streams
             )
@@ -95,7 +94,7 @@ class _Program:
 
 
 class Serving(_Program):
-    """A server's program, once clients can come to it. Raises VenturiError where they cannot."""
+    """A server's program, once clients can come to it. Raises VenturiError if they cannot."""
 
     def __init__(
         self,
@@ -105,7 +104,7 @@ class Serving(_Program):
         ports: Iterable[int] = (),
         halt: Halt = lambda: False,
     ) -> None:
-        """`ports`: where clients will come; without any, where it listens first. Raises Halted where `halt`
+        """`ports`: where clients will come; without any, where it listens first. Raises Halted if `halt`
         says so meanwhile."""
         command = read("--server", text)
         self._name = command[0]
@@ -188,7 +187,7 @@ def _named(ports: set[int]) -> str:
 def run(lab: Laboratory, server: str | None, client: Sequence[str], note: Note) -> int:
     """Runs the client over the laboratory's link as it is, its output and input being ours, once clients can
     come to the server. All that they have started ends with them. The client's exit status, as a shell has
-    it. Raises VenturiError where the server does not listen."""
+    it. Raises VenturiError if the server does not listen."""
     with contextlib.ExitStack() as ends:
         serving = Serving(lab, server, note) if server is not None else None
         if serving is not None:
