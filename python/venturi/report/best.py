@@ -1,10 +1,11 @@
-"""The best setting as text: sentences that every format shares, the terminal, Markdown and JSON."""
+"""The best setting: its sentences, as a document, and for machines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from venturi.analysis.cells.summary import Cell, varying
 from venturi.analysis.search.best import Advised, Best, Choice, Level
@@ -14,11 +15,8 @@ from venturi.analysis.words import curves, labels
 from venturi.analysis.words.wording import NOUNS, Nouns, nouns_of
 from venturi.common.suffixes import format_duration
 from venturi.common.units import MISSING, count, p_value, percent, pick_unit
-from venturi.report.text import summary
-from venturi.report.text.pipes import escape, table
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from venturi.report import summary
+from venturi.report.document import Block, Bullets, Column, Document, Section, Table, Text, fields
 
 MOST_FRONT = 12
 MOST_TIED = 8
@@ -250,22 +248,21 @@ def _cost(found: Best, one: Choice) -> str:
     return _paid(one) if one.cost.unit else f"{_counted(found)}: {_paid(one)}"
 
 
-def front(found: Best) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows of the Pareto front."""
-    unit = pick_unit(found.fastest.speed.unit, [c.speed.value for c in found.front])
-    base = found.fastest.cost.unit
-    paid = pick_unit(base, [c.cost.value for c in found.front]) if base else "cost"
-    heads = ["setting", unit, summary.coverage([c.cell for c in found.front]), paid]
-    rows = [
+def front(found: Best) -> Table:
+    """The Pareto front."""
+    shown = found.front[:MOST_FRONT]
+    speeds, costs = [c.speed for c in shown], [c.cost for c in shown]
+    unit = pick_unit(speeds[0].unit, [q.value for q in speeds])
+    paid = pick_unit(costs[0].unit, [q.value for q in costs]) if costs[0].unit else ""
+    return Table(
         [
-            setting(found, c),
-            c.speed.number(unit),
-            c.speed.margin(unit),
-            c.cost.number(paid) if c.cost.unit else count(c.cost.value),
-        ]
-        for c in found.front
-    ]
-    return heads, rows[:MOST_FRONT]
+            Column("setting", "", [setting(found, c) for c in shown], text=True, folds=True),
+            Column(unit, "", [q.number(unit) for q in speeds]),
+            Column(summary.coverage([c.cell for c in found.front]), "", [q.margin(unit) for q in speeds]),
+            Column(paid or "cost", "", [q.number(paid) if paid else count(q.value) for q in costs]),
+        ],
+        f"Pareto front: throughput against {found.cost_name}",
+    )
 
 
 def notes(found: Best) -> list[str]:
@@ -288,112 +285,32 @@ def notes(found: Best) -> list[str]:
     return out
 
 
-def print_best(found: list[Best], console: Console) -> None:
-    """All workloads on the terminal."""
-    from rich.table import Table
-    from rich.text import Text
-
-    for i, one in enumerate(found):
-        if i:
-            console.print()
-        console.print(Text(title(one), style="bold cyan"))
-        for sentence in sentences(one):
-            _say(console, sentence)
-        if has_front(one):
-            heads, rows = front(one)
-            console.print()
-            console.print(Text(f"Pareto front: throughput against {one.cost_name}", style="bold"))
-            shape = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
-            for at, head in enumerate(heads):
-                shape.add_column(Text(head, style="dim"), justify="right" if at else "left", no_wrap=at > 0)
-            for row in rows:
-                shape.add_row(*map(Text, row))
-            console.print(shape)
-        for note in notes(one):
-            _say(console, note, "dim")
-
-
-def _say(console: Console, text: str, style: str = "") -> None:
-    import textwrap
-
-    from rich.text import Text
-
-    width = max(console.width - 2, 20)
-    glued = text.replace(" %", "\N{NO-BREAK SPACE}%")
-    for at, line in enumerate(textwrap.wrap(glued, width, break_on_hyphens=False) or [""]):
-        console.print(Text(("  " if at else "") + line.replace("\N{NO-BREAK SPACE}%", " %"), style=style))
-
-
-def markdown(found: list[Best]) -> str:
-    """All workloads, to paste."""
-    parts = []
+def document(found: Sequence[Best]) -> Document:
+    """All workloads."""
+    out = []
     for one in found:
-        parts.append(f"### Best setting: {escape(title(one))}\n")
-        parts.append("\n".join(f"- {escape(s)}" for s in (*sentences(one), *notes(one))) + "\n")
+        blocks: list[Block] = [Bullets(sentences(one))]
         if has_front(one):
-            heads, rows = front(one)
-            parts.append(f"Pareto front, throughput against {escape(one.cost_name)}:\n")
-            parts.append("\n".join(table(heads, rows, [True, False, False, False])) + "\n")
-    return "\n".join(parts)
+            blocks.append(front(one))
+        out.append(Section(title(one), [*blocks, *(Text(note, "quiet") for note in notes(one))]))
+    return Document("Best setting", out)
 
 
-def document(found: list[Best]) -> list[dict[str, Any]]:
-    """For machines: base units, everything."""
-
-    def choice(one: Choice, settings: list[str]) -> dict[str, Any]:
-        behind = one.behind
-        return {
-            "cell": one.cell.name,
-            "settings": {n: one.cell.parameters.get(n) for n in settings},
-            "throughput": {
-                "value": one.speed.value,
-                "low": one.speed.low,
-                "high": one.speed.high,
-                "unit": one.speed.unit,
-            },
-            "cost": {
-                "value": one.cost.value,
-                "low": one.cost.low,
-                "high": one.cost.high,
-                "unit": one.cost.unit,
-            },
-            "over_fastest": None
-            if behind is None
-            else {"ratio": behind.ratio, "low": behind.low, "high": behind.high, "p": behind.adjusted},
-        }
-
+def machine(found: Sequence[Best]) -> list[dict[str, Any]]:
+    """For scripts: base units, everything."""
     return [
         {
-            "workload": one.workload,
-            "p99_ns": one.p99_ns,
+            **fields(one, "workload", "p99_ns", cost="cost_name"),
             "slow": [cell.name for cell in one.slow],
-            "cost": one.cost_name,
-            "fastest": choice(one.fastest, one.settings),
-            "cheapest": choice(one.cheapest, one.settings),
-            "tied": [choice(c, one.settings) for c in one.tied],
-            "front": [choice(c, one.settings) for c in one.front],
+            "fastest": _choice(one, one.fastest),
+            "cheapest": _choice(one, one.cheapest),
+            "tied": [_choice(one, c) for c in one.tied],
+            "front": [_choice(one, c) for c in one.front],
             "settings": [
-                {
-                    "name": a.name,
-                    "best": a.best,
-                    "enough": a.enough,
+                fields(a, "name", "best", "enough")
+                | {
                     "p": a.effect.p if a.effect else None,
-                    "levels": [
-                        {
-                            "value": v.value,
-                            "ratio_to_best": v.ratio,
-                            "pairs": v.pairs,
-                            "gain_of_best": None
-                            if v.gain is None
-                            else {
-                                "change": v.gain.change,
-                                "low": v.gain.low,
-                                "high": v.gain.high,
-                                "p": v.gain.p,
-                            },
-                        }
-                        for v in a.levels
-                    ],
+                    "levels": [_level(v) for v in a.levels],
                     "sentence": advice(a, nouns_of(one.fastest.cell)),
                 }
                 for a in one.advised
@@ -402,3 +319,19 @@ def document(found: list[Best]) -> list[dict[str, Any]]:
         }
         for one in found
     ]
+
+
+def _choice(found: Best, one: Choice) -> dict[str, Any]:
+    behind = one.behind
+    return {
+        "cell": one.cell.name,
+        "settings": {n: one.cell.parameters.get(n) for n in found.settings},
+        "throughput": asdict(one.speed),
+        "cost": asdict(one.cost),
+        "over_fastest": None if behind is None else fields(behind, "ratio", "low", "high", p="adjusted"),
+    }
+
+
+def _level(one: Level) -> dict[str, Any]:
+    gain = None if one.gain is None else fields(one.gain, "change", "low", "high", "p")
+    return fields(one, "value", "pairs", ratio_to_best="ratio") | {"gain_of_best": gain}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from venturi.analysis.proven import proof, unproven
 from venturi.common.units import LADDERS, MISSING, Quantity, percent, plural
 from venturi.measure.prove.outcome import Check, CheckKind, Outcome, Proof, ProofName, Reason
 
-__all__ = ["Line", "headline", "lines", "verdict"]
+__all__ = ["headline", "lines", "verdict"]
 
 TITLES = {
     ProofName.RATE: "known rate",
@@ -44,31 +43,12 @@ REASONS = {
 }
 
 
-@dataclass(frozen=True)
-class Line:
-    """One result on a screen."""
-
-    title: str
-    outcome: str
-    expected: str
-    found: str
-    seconds: str
-    below: tuple[str, ...]
-
-
-def lines(found: Sequence[Proof], most: int = 6) -> list[Line]:
-    """One line per result, with at most `most` details."""
-    return [
-        Line(
-            TITLES[one.name],
-            OUTCOMES[one.outcome],
-            EXPECTED[one.name],
-            _found(one) if one.checks else MISSING,
-            f"{one.seconds:.1f} s",
-            tuple(_below(one, most)),
-        )
-        for one in found
-    ]
+def lines(one: Proof, most: int = 6) -> list[str]:
+    """A result, below it what was expected, and at most `most` details."""
+    found, seconds = _found(one) if one.checks else MISSING, f"{one.seconds:.1f} s"
+    head = f"{TITLES[one.name]:<17} {OUTCOMES[one.outcome]:<15} {seconds:>6}  {found}"
+    below = [f"expected: {EXPECTED[one.name]}", *_below(one, most)]
+    return [head, *(f"{'':17} {text}" for text in below)]
 
 
 def verdict(found: Sequence[Proof]) -> str:

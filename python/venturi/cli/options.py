@@ -1,19 +1,116 @@
-"""The flags of scenario settings, and what was typed as it is stored."""
+"""Options that several commands have, how they are read, and how a command writes its answer."""
 
 from __future__ import annotations
 
+import enum
 import functools
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from venturi.common.credentials import named, without_passwords
+from venturi.common.errors import VenturiError
+from venturi.common.texts import say
 from venturi.targets.parameters import SETTINGS
 from venturi.targets.setting import Known
 
-__all__ = ["command_line", "extended", "settings"]
+if TYPE_CHECKING:
+    from venturi.analysis.results import Results
+    from venturi.report.document import Document
+
+TYPED = "VENTURI_TYPED"
+"""The variable with what was typed, and the command that resumes the run, if that is not `venturi run`."""
+AnyRun = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run directory, last, or reference:NAME for published figures.")
+]
+NewestRun = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run directory, last (the newest), or reference:NAME.")
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        metavar="CONDITION",
+        help='Only cells for which this holds, as in "streams <= 8"; may be repeated.',
+    ),
+]
+Threshold = Annotated[
+    str, typer.Option("--threshold", help="How much slower a cell may become before the exit code is 8.")
+]
+Confidence = Annotated[
+    str, typer.Option("--confidence", help="Of intervals, and of a difference that is called one.")
+]
+Unproven = Annotated[
+    bool, typer.Option("--unproven", help="Go on if the self-test fails, and mark every figure as unproven.")
+]
+Executor = Annotated[str, typer.Option("--executor", hidden=True, help="core, or a module of tests.")]
+
+
+class TableOrJson(str, enum.Enum):
+    """A table for people, JSON for programs."""
+
+    table = "table"
+    json = "json"
+
+
+def share(flag: str, text: str, least: float = 0.0) -> float:
+    """A percentage as a share; 0 is allowed where `least` is 0."""
+    from venturi.common.suffixes import parse_percent
+
+    if least == 0.0 and text.strip().rstrip("%").strip() in ("0", "0.0"):
+        return 0.0
+    try:
+        found = parse_percent(text) / 100
+    except ValueError as error:
+        raise VenturiError(f"{flag}: {error}", hint=f"as in {flag} 5%") from None
+    if found < least:
+        raise VenturiError(f"{flag}: {text!r} is under {least * 100:g}%", hint=f"as in {flag} 95%")
+    return found
+
+
+def time(flag: str, text: str) -> int:
+    """A time in nanoseconds."""
+    from venturi.common.suffixes import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise VenturiError(f"{flag}: {error}", hint=f"as in {flag} 50ms") from None
+
+
+def read(run: str | Path) -> Results:
+    """Its results; warns where they are unproven. Raises VenturiError where there is no run."""
+    from venturi.analysis import results
+
+    found = results.load(run)
+    warn(run, found.environment)
+    return found
+
+
+def warn(run: str | Path, environment: Mapping[str, Any]) -> None:
+    """Where its figures are unproven."""
+    from venturi.analysis.proven import unproven
+
+    if unproven(environment):
+        say("warning", f"{run}: its figures are unproven: the self-test failed before the run")
+
+
+def print_json(found: object) -> None:
+    """An answer for programs."""
+    print(json.dumps(found, ensure_ascii=False, indent=2, default=str))
+
+
+def print_document(found: Document) -> None:
+    """An answer for people."""
+    from rich.console import Console
+
+    from venturi.report import terminal
+
+    terminal.write(found, Console())
 
 
 def settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -55,7 +152,7 @@ def _parameter(it: Known) -> inspect.Parameter:
     names = [it.flag] if it.kind != "bool" else [f"{it.flag}/--no-{it.flag[2:]}"]
     names += [it.alias] if it.alias is not None else []
     kind: Any = bool if it.kind == "bool" else str if it.form == "once" else list[str]
-    option = typer.Option(None, *names, help=it.help, rich_help_panel=it.panel, show_default=False)
+    option = typer.Option(None, *names, help=it.help, rich_help_panel=it.panel)
     return inspect.Parameter(
         it.keyword, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None
     )
@@ -64,11 +161,7 @@ def _parameter(it: Known) -> inspect.Parameter:
 def _negative(it: Known) -> inspect.Parameter:
     """`--no-FLAG` of a setting that is a text."""
     option = typer.Option(
-        False,
-        f"--no-{it.flag[2:]}",
-        help=f"{it.flag} {it.negative}.",
-        rich_help_panel=it.panel,
-        show_default=False,
+        False, f"--no-{it.flag[2:]}", help=f"{it.flag} {it.negative}.", rich_help_panel=it.panel
     )
     return inspect.Parameter(
         f"no_{it.keyword}", inspect.Parameter.KEYWORD_ONLY, default=option, annotation=bool

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.words import labels
 from venturi.common.units import Quantity, percent, plural
+from venturi.report.document import Block, Document, Section, Terms, Text
 
 if TYPE_CHECKING:
     from venturi.analysis.search.explore import Answer, Search
@@ -59,7 +60,16 @@ def _beaten(found: Answer) -> str:
     return f"another may be up to {percent(found.headroom)} faster (95 %)"
 
 
-def lines(tuned: Tuned, unit: str = "B/s") -> list[str]:
+def document(tuned: Tuned, unit: str = "B/s") -> Document:
+    """The answer, most important first, and what was learned of each setting."""
+    blocks: list[Block] = [Text(line) for line in sentences(tuned, unit)]
+    if found := learned(tuned):
+        title = "learned (others as in the best, share of its throughput; in brackets what is only predicted)"
+        blocks.append(Section(title, [Terms(found)]))
+    return Document("Best found", blocks)
+
+
+def sentences(tuned: Tuned, unit: str = "B/s") -> list[str]:
     """The answer, most important first."""
     found = tuned.answer
     if found is None:
@@ -123,7 +133,7 @@ def _thinned(rows: list[Any]) -> list[Any]:
     return [rows[round(i * step)] for i in range(MOST_VALUES)]
 
 
-def document(tuned: Tuned, unit: str = "B/s") -> dict[str, Any]:
+def machine(tuned: Tuned, unit: str = "B/s") -> dict[str, Any]:
     """For machines: base units."""
     found = tuned.answer
     effects = tuned.search.effects(tuned.candidates)
