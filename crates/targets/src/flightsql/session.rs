@@ -5,9 +5,9 @@ use std::task::{ready, Context, Poll};
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, SchemaRef};
 
-use super::super::reader::Reader;
-use super::super::session::PutSession;
 use super::server::changed;
+use crate::flight::get::Reader;
+use crate::flight::put::PutSession;
 use crate::read::{Rows, Summed};
 use crate::{Moved, Session, Tally};
 use venturi_base::error::{Error, Kind, Result};

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use super::super::options::DEFAULT_PORT;
-use super::super::options::{
+use crate::flight::options::DEFAULT_PORT;
+use crate::flight::options::{
     Ack, Address, Connections, Options as Transport, Over, ProtocolChoice,
 };
 use crate::hosts;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use arrow_schema::{Schema, SchemaRef};
 
-use super::super::call::Link;
-use super::super::endpoints::Piece;
 use super::server::shown;
 use super::tables::Way;
 use super::{words, FlightSql};
+use crate::flight::call::Link;
+use crate::flight::plan::Piece;
 use crate::read::{
     by_hash, by_ranges, digest_of, distinct_names, edges_of, same_types, Split, Subject, Summed,
     There,

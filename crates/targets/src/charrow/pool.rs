@@ -5,24 +5,21 @@
 //! its own thread for a block. Never are more at work than there are decoders, and whatever one
 //! does is the pool's time, wherever it ran.
 
-mod inbox;
-#[cfg(test)]
-mod tests;
-mod unpack;
-
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
-use std::time::Instant;
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::Pool as PoolRecord;
-pub use inbox::Inbox;
-pub use unpack::{Decoded, Rules, Unpacker};
+use crate::{Moved, Pool as PoolRecord};
 use venturi_base::codec::charrow::receive::Block;
+use venturi_base::codec::ipc::Decoder;
+use venturi_base::data::{digest, payload_bytes};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::clock::{Stage, StageClock, StageTotals, Workers};
+use venturi_base::meter::handicap::Handicap;
 
 /// The name of the pool in records.
 pub const NAME: &str = "decoders";
@@ -251,5 +248,184 @@ impl Shared {
             self.more.wait(&mut jobs);
             jobs.idle -= 1;
         }
+    }
+}
+
+/// Where a stream finds its decoded blocks.
+#[derive(Default)]
+pub struct Inbox(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    decoded: VecDeque<Result<Decoded>>,
+    waker: Option<Waker>,
+}
+
+impl Inbox {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock()
+    }
+
+    fn put(&self, decoded: Result<Decoded>) {
+        let mut waiting = self.waiting();
+        waiting.decoded.push_back(decoded);
+        let waker = waiting.waker.take();
+        drop(waiting);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    pub fn take(&self) -> Option<Result<Decoded>> {
+        self.waiting().decoded.pop_front()
+    }
+
+    /// Whoever puts the next one calls back. False: there is one already.
+    pub fn wait(&self, cx: &Context<'_>) -> bool {
+        let mut waiting = self.waiting();
+        if !waiting.decoded.is_empty() {
+            return false;
+        }
+        match &mut waiting.waker {
+            Some(known) => known.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        true
+    }
+}
+
+/// What is done with a block.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    /// The values are digested, to be compared with what the server sent.
+    pub digests: bool,
+    pub handicap: Handicap,
+    /// No decompressed batch is larger.
+    pub largest: u64,
+}
+
+/// A block that has been decoded.
+#[derive(Debug, Clone, Copy)]
+pub struct Decoded {
+    pub moved: Moved,
+    pub digest: u64,
+    /// What it took.
+    pub spent: Duration,
+}
+
+/// Makes batches of one stream's blocks.
+pub struct Unpacker {
+    decoder: Decoder,
+    rules: Rules,
+}
+
+impl Unpacker {
+    /// `schema`: the IPC message that the stream began with.
+    pub fn new(schema: &[u8], rules: &Rules) -> Result<Self> {
+        let mut decoder = Decoder::limited(rules.largest).exact();
+        if decoder.message(schema, None)?.is_some() || decoder.schema().is_none() {
+            return Err(Error::protocol(
+                "the schema that the server sent is another kind of Arrow message",
+            ));
+        }
+        Ok(Self {
+            decoder,
+            rules: rules.clone(),
+        })
+    }
+
+    pub fn unpack(&mut self, block: Block, clock: &mut StageClock) -> Result<Decoded> {
+        let begun = clock.last();
+        block.check()?;
+        let batch = self.decoder.message(&block.header, block.body)?;
+        let batch = batch.ok_or_else(|| {
+            Error::protocol("the server sent a block that is no Arrow record batch")
+        })?;
+        let moved = Moved {
+            rows: batch.num_rows() as u64,
+            bytes: payload_bytes(&batch),
+        };
+        self.rules.handicap.burn(Stage::Decode);
+        clock.mark(Stage::Decode);
+        let mut found = 0;
+        if self.rules.digests {
+            found = digest(&batch)?;
+            // The batch dies hot in cache, and its memory is used again.
+            drop(batch);
+            self.rules.handicap.burn(Stage::Verify);
+            clock.mark(Stage::Verify);
+        }
+        Ok(Decoded {
+            moved,
+            digest: found,
+            spent: clock.last().saturating_duration_since(begun),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+    use venturi_base::codec::charrow::messages;
+    use venturi_base::codec::charrow::receive::{ipc_header, Event, Receiver};
+    use venturi_base::codec::ipc::{schema_to_bytes, Compression, Encoder};
+    use venturi_base::meter::handicap::Handicap;
+    use venturi_testkit::arrow::numbers;
+    use venturi_testkit::charrow::Client;
+    use venturi_testkit::until;
+
+    fn pool(decoders: usize) -> Pool {
+        let rules = Rules {
+            digests: true,
+            handicap: Handicap::default(),
+            largest: 1 << 20,
+        };
+        Pool::start(decoders, rules).unwrap()
+    }
+
+    fn schema_and_block() -> (Arc<[u8]>, Block) {
+        let batch = numbers(0..100);
+        let mut encoder = Encoder::new(&batch.schema(), Compression::None).unwrap();
+        let mut encoded = Vec::new();
+        encoder.encode(&batch, &mut encoded).unwrap();
+        let wrapped = messages::block(encoded.pop().unwrap(), true);
+        let pieces = wrapped.pieces.iter().map(|piece| piece.as_slice());
+        let socket = Cursor::new(pieces.collect::<Vec<_>>().concat());
+        let mut client = Client::over(socket, Receiver::new(1 << 20));
+        let Event::Block(block) = client.event().unwrap() else {
+            panic!("no block")
+        };
+        let schema = schema_to_bytes(&batch.schema()).unwrap();
+        (ipc_header(&schema).unwrap().into(), block)
+    }
+
+    #[test]
+    fn a_lent_decoder_is_one_of_so_many() {
+        let pool = pool(1);
+        until("the decoder waits", || pool.shared.jobs().idle == 1);
+        let inbox = Arc::new(Inbox::default());
+        let lent = pool.lend().unwrap();
+        assert!(pool.lend().is_none());
+        let (schema, block) = schema_and_block();
+        pool.submit(block, 0, &schema, &inbox);
+        // Whoever looks for a block now finds none; of a pool that is closed, it does not wait for one.
+        pool.shared.jobs().closed = true;
+        assert!(pool.shared.next(false).is_none(), "two at work");
+        pool.shared.jobs().closed = false;
+        // Where blocks wait, nobody overtakes them.
+        assert!(pool.lend().is_none());
+        let (schema, block) = schema_and_block();
+        let mut unpacker = Unpacker::new(&schema, pool.rules()).unwrap();
+        let here = lent.unpack(&mut unpacker, block).unwrap();
+        let mut there = None;
+        until("the other block", || {
+            there = there.take().or_else(|| inbox.take());
+            there.is_some()
+        });
+        let there = there.unwrap().unwrap();
+        assert_eq!((here.moved.rows, here.digest), (100, there.digest));
+        until("it is free again", || pool.lend().is_some());
     }
 }

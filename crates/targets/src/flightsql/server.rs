@@ -11,15 +11,15 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use prost::Message as _;
 
-use super::super::ask::authenticate;
-use super::super::call::Link;
-use super::super::dial::Destination;
-use super::super::endpoints::{flight_info, Offer, Piece};
-use super::super::options::{Address, Options as Transport};
-use super::super::reader::Reader;
-use super::super::reply::is_unknown;
-use super::super::{first_contact, named, SERVER};
 use super::SCHEME;
+use crate::flight::call::Link;
+use crate::flight::connect::Destination;
+use crate::flight::get::Reader;
+use crate::flight::offers::authenticate;
+use crate::flight::options::{Address, Options as Transport};
+use crate::flight::plan::{flight_info, Offer, Piece};
+use crate::flight::reply::is_unknown;
+use crate::flight::{first_contact, named, SERVER};
 use venturi_base::codec::flight_sql::{
     sql_info, ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest,
     ActionCreatePreparedStatementResult, CommandGetSqlInfo, CommandGetTables,

@@ -1,21 +1,15 @@
-//! One stream of a Flight trial: `DoGet` or `DoPut` on a connection.
+//! One stream of a Flight trial: a put, by `DoPut`.
 
-use std::collections::VecDeque;
 use std::task::{ready, Context, Poll};
 use std::time::{Duration, Instant};
 
-use prost::Message as _;
-
 use super::call::Link;
 use super::options::Ack;
-use super::reader::Reader;
 use super::reply::Reply;
 use crate::{Moved, Session, Tally};
-use venturi_base::codec::flight::{queue_flight_data, queue_message, Expect, Message, Parts};
+use venturi_base::codec::flight::{queue_flight_data, Expect, Message, Parts};
 use venturi_base::codec::ipc::{Encoded, Encoder};
-use venturi_base::codec::proto::Action;
 use venturi_base::data::digest::digest;
-use venturi_base::data::payload::payload_bytes;
 use venturi_base::data::Cursor;
 use venturi_base::error::{Error, Result};
 use venturi_base::http2::Event;
@@ -31,121 +25,6 @@ const LOW_WATER: usize = 128 << 10;
 /// There is no timer: a batch that is long in the making, or the turns of the thread's other
 /// streams, keep them for longer.
 const GATHERS_FOR: Duration = Duration::from_millis(1);
-
-/// Messages without a batch (dictionaries, metadata, acknowledgements) that are taken in one
-/// go: a peer that sends nothing else must not keep the thread.
-pub const IN_ONE_GO: usize = 256;
-
-pub struct GetSession {
-    reader: Reader,
-    checksum: bool,
-    /// The trial's id, where the server understands `venturi.stop`.
-    stop: Option<String>,
-    handicap: Handicap,
-    tally: Tally,
-}
-
-impl GetSession {
-    pub fn new(
-        pieces: VecDeque<(Link, Vec<u8>)>,
-        headers: Vec<(String, Vec<u8>)>,
-        checksum: bool,
-        stop: Option<String>,
-    ) -> Self {
-        Self {
-            reader: Reader::new(pieces, headers, u64::MAX),
-            checksum,
-            stop,
-            handicap: Handicap::default(),
-            tally: Tally::default(),
-        }
-    }
-
-    /// With a handicap.
-    pub fn slowed(mut self, handicap: Handicap) -> Self {
-        self.handicap = handicap;
-        self
-    }
-}
-
-impl Session for GetSession {
-    fn poll_batch(
-        &mut self,
-        cx: &mut Context<'_>,
-        clock: &mut StageClock,
-    ) -> Poll<Result<Option<Moved>>> {
-        let Some(batch) = ready!(self.reader.poll_next(cx, clock))? else {
-            return Poll::Ready(Ok(None));
-        };
-        let moved = Moved {
-            rows: batch.num_rows() as u64,
-            bytes: payload_bytes(&batch),
-        };
-        self.handicap.burn(Stage::Decode);
-        clock.mark(Stage::Decode);
-        self.tally.rows += moved.rows;
-        if self.checksum {
-            self.tally.checksum = self.tally.checksum.wrapping_add(digest(&batch)?);
-            // The batch dies hot in cache, and its memory is used again.
-            drop(batch);
-            self.handicap.burn(Stage::Verify);
-            clock.mark(Stage::Verify);
-        }
-        Poll::Ready(Ok(Some(moved)))
-    }
-
-    fn idle(&mut self) {
-        self.reader.idle();
-    }
-
-    fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
-        // A get that ran to its end has nothing left to do.
-        let Some(call) = &self.reader.current else {
-            self.reader.cancel(cx);
-            return Poll::Ready(Ok(()));
-        };
-        if !self.reader.ending {
-            let Some(trial) = self.stop.take() else {
-                self.reader.cancel(cx);
-                return Poll::Ready(Ok(()));
-            };
-            // The server ends its streams, and what is in flight is taken, so that both
-            // ends have counted the same.
-            let action = Action {
-                r#type: "venturi.stop".into(),
-                body: trial.into_bytes(),
-            };
-            // Once a connection: each call counts against the server's limit of streams.
-            if !call.link.stop() {
-                let Ok(stream) = call.link.call("DoAction", &[], Expect::Other) else {
-                    self.reader.cancel(cx);
-                    return Poll::Ready(Ok(()));
-                };
-                call.link.queue(stream, |queue| {
-                    queue_message(&action.encode_to_vec(), queue);
-                    Ok(())
-                })?;
-                call.link.end(stream);
-                call.link.forget(stream);
-            }
-            self.reader.pieces.clear();
-            self.reader.ending = true;
-        }
-        while ready!(self.poll_batch(cx, clock))?.is_some() {}
-        Poll::Ready(Ok(()))
-    }
-
-    fn progress(&self) -> u64 {
-        self.reader.progress()
-    }
-
-    fn tally(&self) -> Tally {
-        Tally {
-            wire_bytes: self.reader.carried(),
-            ..self.tally
-        }
-    }
-}
 
 pub struct PutSession {
     link: Link,

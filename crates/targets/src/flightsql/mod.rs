@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::options::DEFAULT_PORT;
-use super::reader::Reader;
+use crate::flight::get::Reader;
+use crate::flight::options::DEFAULT_PORT;
 use crate::read::{own_table, Checks, Partition};
 use crate::systems::System;
 use crate::{each, planned, Identity, LocalFuture, Session, Tally, Target, Verification};

@@ -1,20 +1,177 @@
-//! A stream is opened: its connection, a batch to warm it up, its session.
+//! How servers are reached, who they are, and how a stream is opened.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use tokio_rustls::TlsStream;
 
 use super::call::Link;
-use super::options::{Address, Connections};
+use super::get::GetSession;
+use super::offers::authenticate;
+use super::options::{Address, Connections, Options};
 use super::plan::Plan;
-use super::session::{GetSession, PutSession};
-use super::{drive, named, Flight};
-use crate::{Moved, Session, Tally};
+use super::put::PutSession;
+use super::{drive, named, Flight, SCHEME, SERVER};
+use crate::many::unlike;
+use crate::{Identity, Moved, Session, Tally};
 use venturi_base::codec::flight::{COMPRESSION_HEADER, SAMPLE_HEADER, TRIAL_HEADER, VERIFY_HEADER};
 use venturi_base::codec::ipc::Encoder;
 use venturi_base::data::Source;
 use venturi_base::error::{Error, Kind, Result};
+use venturi_base::http2::{Config, Connection, Role};
 use venturi_base::meter::clock::StageClock;
+use venturi_base::net::dial;
+use venturi_base::net::tls::tls_advice;
+use venturi_base::net::wire::Wire;
 use venturi_base::spec::{Operation, Verify};
+
+/// Where connections go, and how.
+pub struct Destination {
+    pub address: Address,
+    pub options: Options,
+    pub timeout: Duration,
+    /// Of the URL that the user wrote.
+    pub scheme: &'static str,
+}
+
+impl Destination {
+    pub async fn dial(&self) -> Result<Connection> {
+        let config = Config {
+            window: self.options.window(),
+            max_message: self.options.max_message_size,
+            ..Config::new(Role::Client)
+        };
+        let wire = wire(&self.address, &self.options, self.timeout, self.scheme).await?;
+        Ok(Connection::new(wire, config))
+    }
+}
+
+/// What the address says, and TLS where it has it; `scheme` is that of URLs without it.
+pub(crate) async fn wire(
+    address: &Address,
+    options: &Options,
+    timeout: Duration,
+    scheme: &str,
+) -> Result<Wire> {
+    let place = address.authority();
+    let wire = address
+        .to_host()
+        .dial(Some(timeout), options.send_buffer)
+        .await;
+    let wire = wire.map_err(|error| error.context(&place))?;
+    let socket = match wire {
+        Wire::Tcp(socket) if address.tls => socket,
+        plain => return Ok(plain),
+    };
+    let name = options.tls_server_name.as_deref().unwrap_or(&address.host);
+    let name = dial::server_name(name)?;
+    let mut config = options.tls().config()?;
+    if scheme.starts_with("flight") {
+        config.alpn_protocols = vec![b"h2".to_vec()];
+    }
+    let advice = |text: &str| tls_advice(text, scheme, options.tls_ca.is_some());
+    let session = dial::tls(socket, config.into(), name, Some(timeout), advice).await;
+    let session = session.map_err(|error| error.context(&place))?;
+    Ok(Wire::Tls(Box::new(TlsStream::Client(session))))
+}
+
+/// A server of the URL, and what is known of it.
+pub(super) struct Server {
+    pub address: Address,
+    /// The process of this host that listens there, where it had to be looked for early.
+    pub listening: Option<u32>,
+    /// The header that its log-in gave for all further calls.
+    pub login: Option<(String, Vec<u8>)>,
+    pub identity: Identity,
+}
+
+impl Server {
+    /// `early`: now, because the clock will run when it is contacted.
+    pub fn new(address: Address, early: bool) -> Self {
+        let host = early.then(|| address.to_host());
+        Self {
+            listening: host.and_then(|host| host.listening()),
+            address,
+            login: None,
+            identity: Identity::default(),
+        }
+    }
+}
+
+impl Flight {
+    /// A connection to each server, all of them at a time; afterwards it is known who they are.
+    pub(super) async fn contact(&mut self) -> Result<Vec<Link>> {
+        let contacts = self.servers.iter().map(|server| self.contact_one(server));
+        let mut contacts = try_join_all(contacts).await?;
+        // Where the clock runs already, it would be a part of what is measured. One after the
+        // other, for what another one says would be waited for as well.
+        for (link, _, identity) in contacts.iter_mut().filter(|_| !self.spec.include_setup) {
+            let Some(took) = link.round_trip(self.timeout()).await else {
+                break; // servers that are alike are all silent, and each costs seconds
+            };
+            identity.round_trip_ns = Some(took.as_nanos() as u64);
+        }
+        let mut links = Vec::with_capacity(contacts.len());
+        for (server, (link, login, identity)) in self.servers.iter_mut().zip(contacts) {
+            server.login = login;
+            server.identity = identity;
+            links.push(link);
+        }
+        let all: Vec<&Identity> = self.servers.iter().map(|it| &it.identity).collect();
+        if let Some(pair) = all.windows(2).find(|it| it[0].reference != it[1].reference) {
+            let who = |it: &Identity| match it.reference {
+                true => format!("{} is Venturi's own server", it.address),
+                false => format!("{} is not", it.address),
+            };
+            return Err(unlike(&who(pair[0]), &who(pair[1])));
+        }
+        (self.identity, self.watched) = Identity::together(&all)?;
+        Ok(links)
+    }
+
+    async fn contact_one(
+        &self,
+        server: &Server,
+    ) -> Result<(Link, Option<(String, Vec<u8>)>, Identity)> {
+        let link = self.link(server).await?;
+        let address = &server.address;
+        // It has not answered anything yet: it may be something else.
+        let doubted = |mut error: Error| {
+            if error.kind == Kind::Timeout {
+                error.message += &format!("; {}", address.doubt(SERVER, SCHEME));
+            }
+            error
+        };
+        let login = self.within(address, "logging in", authenticate(&link, &self.options));
+        let login = login.await.map_err(doubted)?;
+        let identifying = self.identify(server, &link);
+        let identity = self.within(address, "first contact", identifying).await;
+        Ok((link, login, identity.map_err(doubted)?))
+    }
+
+    async fn identify(&self, server: &Server, link: &Link) -> Result<Identity> {
+        let mut identity = Identity {
+            address: server.address.authority(),
+            route: link.route(),
+            ..Identity::default()
+        };
+        match link.action("venturi.hello", b"").await {
+            Ok(bytes) => {
+                identity.introduce(&bytes);
+                Ok(identity)
+            }
+            // Any other server: it answers in its own way that it does not know the action.
+            Err(error) if error.kind == Kind::Server => {
+                identity = identity.beside(link.neighbour());
+                identity.look(self.spec.include_setup.then_some(server.listening));
+                Ok(identity)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
 
 /// The connections of a group of streams, and which streams use each.
 pub(super) type Links = BTreeMap<Address, (Link, BTreeSet<usize>)>;

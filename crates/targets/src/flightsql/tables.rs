@@ -2,13 +2,13 @@
 
 use prost::Message as _;
 
-use super::super::call::Link;
-use super::super::drive;
-use super::super::options::Ack;
-use super::super::reply::says;
-use super::super::session::PutSession;
 use super::session::Update;
 use super::{words, FlightSql};
+use crate::flight::call::Link;
+use crate::flight::drive;
+use crate::flight::options::Ack;
+use crate::flight::put::PutSession;
+use crate::flight::reply::says;
 use crate::upsert::{is_own, occupied};
 use venturi_base::codec::flight_sql::{
     CommandPreparedStatementUpdate, CommandStatementIngest, SqlMessage, TableDefinitionOptions,
