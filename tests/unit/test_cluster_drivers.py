@@ -218,9 +218,6 @@ class Answer(Future[Any]):
             if value is not NEVER:
                 self.set_result(value)
 
-    def future(self) -> Answer:
-        return self
-
 
 class Host:
     """As `RayServer`, as far as it is asked here."""
@@ -231,9 +228,8 @@ class Host:
         self.running: dict[str, int] = {}
         self._free: Iterator[int] = iter(PORTS)
 
-    def __getattr__(self, name: str) -> SimpleNamespace:
-        call = getattr(self, f"_{name}")
-        return SimpleNamespace(remote=lambda *arguments: Answer(call, arguments))
+    def call(self, method: str, *arguments: Any) -> Answer:
+        return Answer(getattr(self, f"_{method}"), arguments)
 
     def _boot_id(self) -> str:
         return self.address

@@ -18,9 +18,9 @@ from support.run import ROOT, venturi
 from venturi.common import links
 from venturi.common.links import PRESETS, Link, canonical, parse
 from venturi.common.units import bit_rate
-from venturi.lab import laboratory, programs
-from venturi.lab.network import Hosts, address
 from venturi.measure.links import Looked
+from venturi.netlab import laboratory, programs
+from venturi.netlab.network import Hosts, address
 from venturi.report.text import links as shown
 
 

@@ -330,7 +330,7 @@ def test_loaders_probe_their_own_ways() -> None:
             return None
 
     beside = Beside.__new__(Beside)
-    beside._placed, beside._here = Place("placed"), Place("here")  # type: ignore[assignment]
+    beside._placed, beside._local = Place("placed"), Place("here")  # type: ignore[assignment]
     control = beside.control()
     beside.probe_tcp('{"from": "loader-1", "first": 0}', control)
     beside.probe_tcp("{}", control)

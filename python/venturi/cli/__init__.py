@@ -1,7 +1,7 @@
 """The command line: one module a subcommand, imported only when it is asked for.
 
 Each module has an `app` (a Typer) of its own. Start-up stays fast because no module
-imports pyarrow, numpy or plotly at its top.
+imports pyarrow or numpy at its top.
 """
 
 from __future__ import annotations

@@ -132,13 +132,13 @@ class Remote:
             if line.startswith(node.MARK):
                 fields = json.loads(line[len(node.MARK) :])
                 return Answer(host, fields, fields.get("error"), fields.get("hint") or None)
-        said = [line.strip() for line in done.stderr.splitlines() if line.strip()] or [
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or [
             f"exit status {done.returncode}"
         ]
-        if self._python in said[-1] and ("not found" in said[-1] or "No such file" in said[-1]):
-            return Answer(host, {}, f"no Python at {self._python}: {said[-1]}", "--python says where it is")
+        if self._python in lines[-1] and ("not found" in lines[-1] or "No such file" in lines[-1]):
+            return Answer(host, {}, f"no Python at {self._python}: {lines[-1]}", "--python says where it is")
         name = f"{Path(self._ssh[0]).name}: "
-        what = said[-1] if said[-1].startswith(name) else name + said[-1]
+        what = lines[-1] if lines[-1].startswith(name) else name + lines[-1]
         return Answer(host, {}, what, f"try by hand: {shlex.join(self._ssh)} {host} true")
 
     def ask_all(
@@ -151,11 +151,11 @@ class Remote:
     ) -> list[Answer]:
         """All hosts' answers, asked at the same time; `orders` adds to a host's own."""
         with ThreadPoolExecutor(min(len(hosts), _AT_ONCE) or 1) as pool:
-            asked = [
+            answers = [
                 pool.submit(self.ask, host, do, seconds, **{**order, **(orders or {}).get(host, {})})
                 for host in hosts
             ]
-            return [one.result() for one in asked]
+            return [one.result() for one in answers]
 
 
 def raise_errors(answers: Sequence[Answer]) -> None:
@@ -182,7 +182,7 @@ def token_file() -> Path:
 
 
 def kept() -> dict[str, Any] | None:
-    """What `remember` was given last, None where no cluster was started from here."""
+    """What `remember` was given last, None if no cluster was started from here."""
     try:
         found = json.loads(_file().read_text())
     except (OSError, ValueError):
@@ -382,7 +382,7 @@ def own_versions() -> dict[str, str | None]:
 _NAMES = {"venturi": "Venturi", "ray": "Ray", "python": "Python"}
 
 
-def check_alike(found: Mapping[str, Mapping[str, Any]], here: Mapping[str, str | None]) -> None:
+def check_alike(found: Mapping[str, Mapping[str, Any]], own: Mapping[str, str | None]) -> None:
     """Raises VenturiError unless all hosts have this end's Venturi, Ray and Python.
 
     Ray refuses another version of itself or of Python; Venturi's halves must speak the same format. Where
@@ -391,9 +391,9 @@ def check_alike(found: Mapping[str, Mapping[str, Any]], here: Mapping[str, str |
     wrong, lacking = [], False
     for key, name in _NAMES.items():
         versions = {host: fields.get(key) for host, fields in found.items()}
-        wanted = here.get(key) or Counter(v for v in versions.values() if v).most_common(1)
+        wanted = own.get(key) or Counter(v for v in versions.values() if v).most_common(1)
         expected = wanted if isinstance(wanted, str) else wanted[0][0] if wanted else None
-        end = "here" if here.get(key) else "most others"
+        end = "here" if own.get(key) else "most others"
         for host, version in versions.items():
             if version is None:
                 lacking = True
@@ -402,7 +402,7 @@ def check_alike(found: Mapping[str, Mapping[str, Any]], here: Mapping[str, str |
                 wrong.append(f"{host}: {name} {version}, {end} {expected}")
     if wrong:
         more = f"; and {len(wrong) - 6} more" if len(wrong) > 6 else ""
-        same = f"pip install 'venturi[cluster]=={here.get('venturi')}'"
+        same = f"pip install 'venturi[cluster]=={own.get('venturi')}'"
         raise VenturiError(
             "; ".join(wrong[:6]) + more,
             hint=f"on each host: {same}, or --python names where it is"
@@ -446,9 +446,9 @@ def status(remote: Remote, hosts: Sequence[str], directory: str | None) -> list[
     """Each host's name, address and how it is, in words."""
     looked = remote.ask_all(hosts, "look", directory=directory)
     heads = [a.host for a in looked if any(one["is_head"] for one in a.fields.get("nodes") or ())]
-    asked = remote.ask_all(heads[:1], "members", directory=directory)
-    living = {address for answer in asked for address in answer.fields.get("members") or ()}
-    why = next((answer.error for answer in asked if answer.error), None)
+    answers = remote.ask_all(heads[:1], "members", directory=directory)
+    living = {address for answer in answers for address in answer.fields.get("members") or ()}
+    why = next((answer.error for answer in answers if answer.error), None)
     lines = []
     for answer in looked:
         if answer.error is not None:

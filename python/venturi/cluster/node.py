@@ -110,7 +110,7 @@ def _version(package: str) -> str | None:
 
 
 def _address(interface: str | None, towards: str | None) -> str | None:
-    """This host's address in that network, or the one it would send from; None where nothing tells."""
+    """This host's address in that network, or the one it would send from; None if nothing tells."""
     if interface is not None:
         network = ipaddress.ip_network(interface, strict=False)
         # The second address of a network, and the only one of a /32.
@@ -306,10 +306,10 @@ def members(order: dict[str, Any]) -> dict[str, Any]:
         if done.returncode != 0:
             raise Refused(f"cannot ask Ray for its nodes: {_last(done.stderr)}")
         # Ray prints to standard output too, as when a node has just died.
-        told = [line for line in done.stdout.splitlines() if line.startswith("members {")]
-        if not told:
+        lines = [line for line in done.stdout.splitlines() if line.startswith("members {")]
+        if not lines:
             raise Refused(f"cannot ask Ray for its nodes: {_last(done.stdout + done.stderr)}")
-        return {"members": json.loads(told[-1].removeprefix("members "))}
+        return {"members": json.loads(lines[-1].removeprefix("members "))}
     raise Refused("no head of a cluster runs there", "venturi cluster up starts one")
 
 
@@ -324,7 +324,7 @@ def access(directory: str) -> dict[str, str]:
 
 
 def here(base: str | None = None) -> str | None:
-    """The directory of the node that runs on this host, None where none does."""
+    """The directory of the node that runs on this host, None if none does."""
     for directory, node in _nodes(_base({"directory": base})):
         if _alive(node):
             return directory

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from venturi.cluster.ray_servers import RayServers
-from venturi.cluster.ray_session import Places, Session, kill, later, node_id
+from venturi.cluster.ray_session import Actor, Places, Session, node_id
 from venturi.cluster.trial.clock import ONE_MACHINE, Clock
 from venturi.cluster.trial.loaders_executor import LoadersExecutor, clocks, identify, is_here
 from venturi.common.errors import ScenarioError, VenturiError
+from venturi.common.texts import Note
 from venturi.engine.executor import TrialControl
 from venturi.engine.loader import Loader
 from venturi.servers.starters import Server, here
@@ -36,7 +37,6 @@ _PING_SECONDS = 5.0
 _HEARD_SECONDS = 2.0
 """A loader that ended a trial well so recently is not asked again whether it is alive."""
 _CHUNK = 32 * 1024 * 1024
-Note = Callable[[str, str], None]
 
 
 class RayLoader(Loader):
@@ -52,7 +52,7 @@ class RayHandle:
 
     name: str
     at: int
-    actor: Any
+    actor: Actor
     identity: Mapping[str, Any] = field(default_factory=dict)
     clock: Clock = ONE_MACHINE
     # Remote paths of files sent there, by what tells the file here.
@@ -65,14 +65,13 @@ class RayHandle:
         return self.identity.get("ip")
 
     def call(self, method: str, *arguments: object) -> Future[Any]:
-        return later(getattr(self.actor, method).remote(*arguments))
+        return self.actor.call(method, *arguments)
 
 
 class RayExecutor(LoadersExecutor):
     """Measures by loaders on other hosts. To be closed: their processes are this one's."""
 
     elsewhere = True
-    """What it measures are limits of other hosts than this one."""
 
     def __init__(
         self, session: Session, hosts: Hosts, loaders: int, note: Note, beside: bool = False
@@ -106,9 +105,9 @@ class RayExecutor(LoadersExecutor):
         session = Session(on, (loaders or 1) + servers)
         try:
             if loaders is None:
-                there = session.hosts(hosts.loader_resource)
+                hosts_there = session.hosts(hosts.loader_resource)
                 spare = servers if hosts.server_resource in (None, hosts.loader_resource) else 0
-                loaders = 1 if session.alone else max(1, len(there) - spare)
+                loaders = 1 if session.alone else max(1, len(hosts_there) - spare)
             return cls(session, hosts, loaders, note, beside)
         except BaseException:
             session.close()
@@ -136,24 +135,17 @@ class RayExecutor(LoadersExecutor):
         if elsewhere is None:
             return
         for cell in cells:
-            url = str(cell.parameters["target"])
+            url, hint = str(cell.parameters["target"]), "name a server that all hosts reach"
             if in_process(url):
-                raise ScenarioError(
-                    f"{url} is a file of one machine, and {elsewhere.name} is on {elsewhere.address}",
-                    hint="name a server that all hosts reach",
-                )
-            if is_unix(url):
-                raise ScenarioError(
-                    f"{url} is a Unix socket of this machine, and {elsewhere.name} is on {elsewhere.address}",
-                    hint=f"name a server that all hosts reach: --target {scheme_of(url)}://HOST",
-                )
-            if is_local(url) and scheme_of(url) not in REMOTE:
-                raise ScenarioError(
-                    f"{url} listens on this machine's loopback, and {elsewhere.name} is on "
-                    f"{elsewhere.address}",
-                    hint="name a server that all hosts reach: --target "
-                    f"{scheme_of(url)}://HOST; venturi serve starts one there",
-                )
+                what = "is a file of one machine"
+            elif is_unix(url):
+                what, hint = "is a Unix socket of this machine", f"{hint}: --target {scheme_of(url)}://HOST"
+            elif is_local(url) and scheme_of(url) not in REMOTE:
+                what = "listens on this machine's loopback"
+                hint += f": --target {scheme_of(url)}://HOST; venturi serve starts one there"
+            else:
+                continue
+            raise ScenarioError(f"{url} {what}, and {elsewhere.name} is on {elsewhere.address}", hint=hint)
 
     def starter(self, kind: str, arguments: Sequence[str], remote: bool = False) -> Server:
         """Reference servers on hosts of their own; else one beside the first loader."""
@@ -206,13 +198,13 @@ class RayExecutor(LoadersExecutor):
 
     def _another(self, lost: RayHandle) -> RayHandle:
         """One in its place. Raises VenturiError."""
-        kill(self._session.ray, [lost.actor])
+        lost.actor.kill()
         self._places.check(_REPLACE_SECONDS)
         fresh = self._started(lost.at)
         try:
             self._identified([fresh], _BEGIN_SECONDS)
         except VenturiError:
-            kill(self._session.ray, [fresh.actor])
+            fresh.actor.kill()
             raise
         return fresh
 
@@ -228,8 +220,8 @@ class RayExecutor(LoadersExecutor):
                 for offset in range(0, max(1, stat.st_size), _CHUNK):
                     name = f"{len(handle.files)}-{Path(path).name}"
                     sent = handle.call("receive", name, offset, file.read(_CHUNK))
-                    there = str(sent.result(_BEGIN_SECONDS))
-            handle.files[key] = there
+                    hosts_there = str(sent.result(_BEGIN_SECONDS))
+            handle.files[key] = hosts_there
         return {**spec, "data": {**spec["data"], "ipc": handle.files[key]}}
 
     def chosen(self, name: str) -> list[RayHandle]:
@@ -243,5 +235,6 @@ class RayExecutor(LoadersExecutor):
 
     def _end(self) -> None:
         self._servers.close()
-        kill(self._session.ray, [handle.actor for handle in self._loaders])
+        for handle in self._loaders:
+            handle.actor.kill()
         self._places.close()

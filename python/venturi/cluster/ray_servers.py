@@ -16,8 +16,10 @@ from concurrent.futures import TimeoutError as LateAnswer
 from typing import Any
 from urllib.parse import urlsplit
 
-from venturi.cluster.ray_session import Places, Session, kill, later, node_id
+from venturi.cluster.ray_session import Actor, Places, Session, node_id
+from venturi.common.environment import boot_id, version
 from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.texts import Note
 from venturi.engine.calls import Gone
 from venturi.servers.reference import ReferenceServer
 from venturi.servers.starters import StoreProcess
@@ -61,9 +63,7 @@ class ServerHost:
         return server.hello
 
     def boot_id(self) -> str | None:
-        from venturi.common.environment import read
-
-        return read("/proc/sys/kernel/random/boot_id")
+        return boot_id()
 
     def state(self, name: str) -> dict[str, Any]:
         """Whether it runs, and what it complained of if not."""
@@ -95,7 +95,7 @@ class ServerHost:
 
 
 def address_in(network: str) -> str:
-    """This host's own address in a network. Raises VenturiError where it has none."""
+    """This host's own address in a network. Raises VenturiError if it has none."""
     import fcntl
 
     wanted = ipaddress.ip_network(network, strict=False)
@@ -136,8 +136,8 @@ class RemoteServer:
         """Why it serves no more; None as long as nothing is known against it."""
         if self.stopped or not self._ended.done():
             return None
-        said = self._last_words()
-        return f"the server {self.address} has ended{': ' + said if said else ''}"
+        complaint = self._last_words()
+        return f"the server {self.address} has ended{': ' + complaint if complaint else ''}"
 
     def serves(self, url: str) -> bool:
         """Whether it is one of the servers of this address."""
@@ -150,11 +150,11 @@ class RemoteServer:
     def _state(self) -> dict[str, Any]:
         """What its host answers, or the news of its end where that comes first."""
         try:
-            asked = self._call("state")
-            wait([asked, self._ended], _ANSWER_SECONDS, FIRST_COMPLETED)
-            if self._ended.done() and not asked.done():
+            answer = self._call("state")
+            wait([answer, self._ended], _ANSWER_SECONDS, FIRST_COMPLETED)
+            if self._ended.done() and not answer.done():
                 return {"running": False, "said": self._last_words()}
-            return dict(asked.result(0))
+            return dict(answer.result(0))
         except Exception:  # whatever carries calls: a server that cannot be asked is none
             return {"running": False, "said": "its host does not answer"}
 
@@ -180,8 +180,8 @@ class ServerGroup:
         """`hello` is the first one's, with the addresses of all; `each` in it has everybody's own."""
         self._servers = list(servers)
         hellos = [server.hello for server in servers]
-        whole = {"address": _list(h["address"] for h in hellos), "each": hellos}
-        self.hello: dict[str, Any] = {**hellos[0], **whole}
+        merged = {"address": _list(h["address"] for h in hellos), "each": hellos}
+        self.hello: dict[str, Any] = {**hellos[0], **merged}
         if isinstance(served := hellos[0].get("addresses"), dict):
             # Without the name of a protocol that one of them does not serve.
             every = [name for name in served if all(h["addresses"].get(name) for h in hellos)]
@@ -200,12 +200,12 @@ class ServerGroup:
         """What those said that do not run; of several with their addresses."""
         if len(self._servers) == 1:
             return self._servers[0].complaint()
-        said = self._all(lambda server: None if server.running else (server.address, server.complaint()))
-        dead = [f"{found[0]}: {found[1] or 'is gone'}" for found in said if found is not None]
+        complaint = self._all(lambda server: None if server.running else (server.address, server.complaint()))
+        dead = [f"{found[0]}: {found[1] or 'is gone'}" for found in complaint if found is not None]
         return "; ".join(dead)
 
     def sealed_bytes(self) -> int | None:
-        """Of stores of time series, together; None where one cannot tell."""
+        """Of stores of time series, together; None if one cannot tell."""
         found = self._all(lambda server: server.sealed_bytes())
         return None if None in found else sum(found)
 
@@ -227,7 +227,6 @@ _CALLS = 8
 _REPLACE_SECONDS = 8.0
 """To replace a dead host, which may only just have been noticed."""
 _TRIES = 5
-Note = Callable[[str, str], None]
 
 
 class RayServer(ServerHost):
@@ -246,12 +245,12 @@ class RayServers:
         """`own`: the places where no loader is; `network`: in which servers listen on their hosts."""
         self._session, self._places, self._own, self._network = session, places, own, network
         self._note = note
-        self._actors: dict[int, Any] = {}
+        self._actors: dict[int, Actor] = {}
         self._serving: list[RemoteServer] = []
-        self._told: set[tuple[str, ...]] = set()
+        self._reported: set[tuple[str, ...]] = set()
 
     def remote(self, kind: str, arguments: Sequence[str]) -> ServerGroup:
-        """One on each host that is there for servers. Raises VenturiError where one does not start."""
+        """One on each host that is there for servers. Raises VenturiError if one does not start."""
         servers = self._stores(arguments) if kind == "timeseries" else self._each(kind, arguments, self._own)
         group = ServerGroup(servers)
         self._tell(kind, group)
@@ -266,13 +265,13 @@ class RayServers:
 
     def _stores(self, arguments: Sequence[str]) -> list[RemoteServer]:
         """Stores that tell what they hold on one port, whichever host it is: a trial knows only one."""
-        first, *others = self._own
+        first, *rest = self._own
         for left in reversed(range(_TRIES)):
             servers = [self._started("timeseries", arguments, first)]
             port = str(servers[0].hello["addresses"]["http"]).rpartition(":")[2]
             alike = [port if before == "--http" else word for before, word in _pairs(arguments)]
             try:
-                return servers + self._each("timeseries", alike, others)
+                return servers + self._each("timeseries", alike, rest)
             except VenturiError:
                 servers[0].stop()
                 if not left:
@@ -305,20 +304,20 @@ class RayServers:
         """Begins to start one; a process that is gone is replaced first."""
         try:
             actor = self._actor(place)
-            if "--ready" in arguments and _asked(actor, "boot_id") != self._session.boot_id:
+            if "--ready" in arguments and _answer_of(actor, "boot_id") != self._session.boot_id:
                 return VenturiError("a server on another host has no files as tables", ExitCode.SCENARIO)
             found = address or self._address(actor, place)
         except VenturiError as error:
             return error
         network = self._network if address is None and not self._session.alone else None
         name = f"{kind}-{place}"
-        return later(actor.start.remote(name, kind, list(arguments), found, network))
+        return actor.call("start", name, kind, list(arguments), found, network)
 
-    def _address(self, actor: Any, place: int) -> str:
+    def _address(self, actor: Actor, place: int) -> str:
         if self._session.alone:
             # One machine acts as several hosts, each with its own loopback address.
             return f"127.0.0.{1 + self._own.index(place)}" if place in self._own else "127.0.0.1"
-        return self._session.address(_asked(actor, "node_id")) or "127.0.0.1"
+        return self._session.address(_answer_of(actor, "node_id")) or "127.0.0.1"
 
     def _listening(self, kind: str, place: int, call: Future[Any] | VenturiError) -> RemoteServer:
         if isinstance(call, VenturiError):
@@ -331,11 +330,7 @@ class RayServers:
             text = " ".join(str(error).split())[:300] or type(error).__name__
             raise VenturiError(f"the server does not start: {text}", ExitCode.UNREACHABLE) from None
         actor, name = self._actors[place], f"{kind}-{place}"
-
-        def ask(method: str) -> Future[Any]:
-            return later(getattr(actor, method).remote(name))
-
-        server = RemoteServer(ask, hello)
+        server = RemoteServer(lambda method: actor.call(method, name), hello)
         self._check_alike(server)
         self._serving = [one for one in self._serving if not one.stopped] + [server]
         return server
@@ -346,21 +341,20 @@ class RayServers:
         return next((text for text in found if text is not None), None)
 
     def _check_alike(self, server: RemoteServer) -> None:
-        """Raises VenturiError where that host has another Venturi."""
-        from venturi.common.environment import version
-
+        """Raises VenturiError if that host has another Venturi."""
         environment = server.hello.get("environment")
         software = (environment or {}).get("software") if isinstance(environment, dict) else None
-        there = (software or {}).get("venturi") if isinstance(software, dict) else None
-        if there is not None and there != version("venturi"):
+        remote_version = (software or {}).get("venturi") if isinstance(software, dict) else None
+        if remote_version is not None and remote_version != version("venturi"):
             server.stop()
             raise VenturiError(
-                f"the server's host ({server.address}) has venturi {there}, this host {version('venturi')}",
+                f"the server's host ({server.address}) has venturi {remote_version}, "
+                f"this host {version('venturi')}",
                 hint="install the same version on all hosts",
             )
 
-    def _actor(self, place: int) -> Any:
-        """The process at that place. Raises VenturiError where none can be there."""
+    def _actor(self, place: int) -> Actor:
+        """The process at that place. Raises VenturiError if none can be there."""
         deadline = time.monotonic() + _BEGIN_SECONDS
         while True:
             actor = self._actors.get(place)
@@ -369,7 +363,7 @@ class RayServers:
                 # The place's CPU may be held by a loader: this process itself does almost nothing.
                 actor = self._actors[place] = self._places.actor(RayServer, place, _CALLS, reserved=False)
             try:
-                _asked(actor, "boot_id")
+                _answer_of(actor, "boot_id")
                 return actor
             except Gone:
                 del self._actors[place]
@@ -383,22 +377,23 @@ class RayServers:
     def _tell(self, kind: str, group: ServerGroup) -> None:
         """Reports where they are if that is new: each trial gets a new store."""
         hosts = [address.rpartition(":")[0] for address in group.address.split(",")]
-        if (told := (kind, *hosts)) not in self._told:
-            self._told.add(told)
+        if (report := (kind, *hosts)) not in self._reported:
+            self._reported.add(report)
             self._note(
                 "info", f"{'servers' if len(hosts) > 1 else 'a server'} of {kind} on {', '.join(hosts)}"
             )
 
     def close(self) -> None:
         """Ends every process, and the servers with them."""
-        kill(self._session.ray, list(self._actors.values()))
+        for actor in self._actors.values():
+            actor.kill()
         self._actors.clear()
 
 
-def _asked(actor: Any, method: str) -> Any:
-    """Raises Gone where the process is no more, VenturiError where it does not answer."""
+def _answer_of(actor: Actor, method: str) -> Any:
+    """Raises Gone if the process is no more, VenturiError where it does not answer."""
     try:
-        return later(getattr(actor, method).remote()).result(_BEGIN_SECONDS)
+        return actor.call(method).result(_BEGIN_SECONDS)
     except LateAnswer:
         raise VenturiError(
             f"no host for a server within {_BEGIN_SECONDS:g} s", ExitCode.UNREACHABLE

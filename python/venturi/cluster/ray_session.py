@@ -8,25 +8,21 @@ import os
 import secrets
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Future
 from functools import cache
 from typing import Any
 
+from venturi.cluster import hosts, node
 from venturi.cluster.ray_guard import RayGuard
 from venturi.common import temporary
+from venturi.common.environment import boot_id
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine.calls import Gone
 
-__all__ = ["Places", "Session", "kill", "later", "node_id"]
+__all__ = ["Actor", "Places", "Session", "node_id"]
 
-_QUIET = {
-    # Ray would send usage statistics, or at least that they are off; nothing here phones home.
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_USAGE_STATS_REPORT_URL": "http://127.0.0.1:9/",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_DEDUP_LOGS": "0",
-}
+_QUIET = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
 _OBJECT_STORE_BYTES = 80 * 1024 * 1024
 _PLACE_SECONDS = 30.0
 
@@ -36,8 +32,8 @@ _TOKEN = secrets.token_hex(32)
 
 
 def load_ray(on: str | None = None) -> Any:
-    """The package, made ready for `--on`. Raises VenturiError where it is not installed."""
-    for name, value in (_QUIET | _access(on)).items():
+    """The package, made ready for `--on`. Raises VenturiError if it is not installed."""
+    for name, value in (_QUIET | node.quiet_environment() | _access(on)).items():
         os.environ.setdefault(name, value)
     try:
         import ray
@@ -63,8 +59,6 @@ def _access(on: str | None) -> dict[str, str]:
         # starts does. From 2.60 it demands a token by itself: this one, else it writes one into a home that
         # is gone when its next process starts.
         return {"RAY_AUTH_TOKEN": _TOKEN} | ({"RAY_AUTH_MODE": "token"} if _reads_ours() else {})
-    from venturi.cluster import hosts
-
     return hosts.environment_for(on)
 
 
@@ -103,12 +97,10 @@ class Session:
     def __init__(self, on: str, processes: int) -> None:
         """`on`: ray://HOST:PORT, auto, or local, which starts a Ray of its own for so many processes.
 
-        Raises VenturiError where there is none.
+        Raises VenturiError if there is none.
         """
-        from venturi.common.environment import read
-
         self.on, self.ray = on, load_ray(on)
-        self.boot_id = read("/proc/sys/kernel/random/boot_id")
+        self.boot_id = boot_id()
         self.alone = on == "local"
         _silence_worker_logs()
         warnings.filterwarnings("ignore", module=r"ray\..*")
@@ -209,16 +201,16 @@ class Places:
         if self._group.wait(seconds):
             return
         wanted = [name for name in dict.fromkeys(self._resources) if name]
-        known = ", ".join(self._session.hosts(None)) or "none"
+        hosts = ", ".join(self._session.hosts(None)) or "none"
         having = f" with a free CPU and {', '.join(wanted)}" if wanted else " with a free CPU"
         raise VenturiError(
             f"--on {self._session.on}: {len(self._resources)} processes need as many hosts{having}; "
-            f"the cluster's are: {known}",
+            f"the cluster's are: {hosts}",
             ExitCode.UNREACHABLE,
             hint="fewer --loaders, or more hosts: venturi cluster status",
         )
 
-    def actor(self, kind: type, at: int, calls: int, reserved: bool = True) -> Any:
+    def actor(self, kind: type, at: int, calls: int, reserved: bool = True) -> Actor:
         """A process of that class at a place, which takes so many calls at a time.
 
         Not `reserved`: beside another one there, whose the place's CPU is.
@@ -238,7 +230,7 @@ class Places:
         }
         if name and reserved:
             options["resources"] = {name: 1.0}
-        return self._session.ray.remote(kind).options(**options).remote()
+        return Actor(self._session.ray, self._session.ray.remote(kind).options(**options).remote())
 
     def close(self) -> None:
         """Gives the room back."""
@@ -248,20 +240,30 @@ class Places:
             remove_placement_group(self._group)
 
 
-def later(ref: Any) -> Future[Any]:
-    """The answer of a call to an actor; errors as they were raised there, or `Gone`."""
-    out: Future[Any] = Future()
+class Actor:
+    """A process at a place of the cluster."""
 
-    def done(found: Future[Any]) -> None:
-        if found.cancelled():
-            out.set_exception(Gone())
-        elif (error := found.exception()) is not None:
-            out.set_exception(_translated(error))
-        else:
-            out.set_result(found.result())
+    def __init__(self, ray: Any, handle: Any) -> None:
+        self._ray, self._handle = ray, handle
 
-    ref.future().add_done_callback(done)
-    return out
+    def call(self, method: str, *arguments: object) -> Future[Any]:
+        """Calls a method there. The future fails as the method does, and with Gone."""
+        out: Future[Any] = Future()
+
+        def done(found: Future[Any]) -> None:
+            if found.cancelled():
+                out.set_exception(Gone())
+            elif (error := found.exception()) is not None:
+                out.set_exception(_translated(error))
+            else:
+                out.set_result(found.result())
+
+        getattr(self._handle, method).remote(*arguments).future().add_done_callback(done)
+        return out
+
+    def kill(self) -> None:
+        with contextlib.suppress(Exception):
+            self._ray.kill(self._handle)
 
 
 def _translated(error: BaseException) -> BaseException:
@@ -279,10 +281,3 @@ def _translated(error: BaseException) -> BaseException:
 def node_id() -> str:
     """On which of the cluster's hosts this process is."""
     return str(load_ray().get_runtime_context().get_node_id())
-
-
-def kill(ray: Any, actors: Mapping[str, Any] | list[Any]) -> None:
-    """Ends processes at once."""
-    for actor in actors.values() if isinstance(actors, Mapping) else actors:
-        with contextlib.suppress(Exception):
-            ray.kill(actor)

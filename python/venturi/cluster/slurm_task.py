@@ -49,14 +49,14 @@ def main(words: Sequence[str]) -> int:
     one.add_argument("--first", required=True, help="name of the node with the head, as Slurm has it")
     one.add_argument("--head", required=True, help="its address")
     one.add_argument("run", nargs="+", help="words after `venturi run`")
-    given = parser.parse_args(words)
+    arguments = parser.parse_args(words)
     try:
-        if given.command == "address":
-            print(_address(given.interface))
+        if arguments.command == "address":
+            print(_address(arguments.interface))
             return 0
         for number in _ENDING:
             signal.signal(number, _end)
-        return _node(given)
+        return _node(arguments)
     except node.Refused as error:
         print(f"error: {socket.gethostname()}: {error}", file=sys.stderr, flush=True)
         return 1
@@ -85,25 +85,25 @@ def _address(interface: str | None) -> str:
     raise node.Refused("cannot tell by which address the other nodes reach it: give --interface")
 
 
-def _node(given: argparse.Namespace) -> int:
+def _node(arguments: argparse.Namespace) -> int:
     ray_port, held_port = ports(int(os.environ["SLURM_JOB_ID"]))
-    is_head = os.environ.get("SLURMD_NODENAME", socket.gethostname()) == given.first
-    looked = node.look({"interface": given.interface, "towards": given.head})
-    own = given.head if is_head else looked["address"]
+    is_head = os.environ.get("SLURMD_NODENAME", socket.gethostname()) == arguments.first
+    looked = node.look({"interface": arguments.interface, "towards": arguments.head})
+    own = arguments.head if is_head else looked["address"]
     if own is None:
-        raise node.Refused(f"no route to the head, {given.head}: give --interface")
+        raise node.Refused(f"no route to the head, {arguments.head}: give --interface")
     order: dict[str, Any] = {
         "directory": os.path.join("/tmp", f"vt{os.environ['SLURM_JOB_ID']}-{os.getuid()}"),
         "address": own,
-        "head": node.joined(given.head, ray_port),
+        "head": node.joined(arguments.head, ray_port),
         "is_head": is_head,
         "token": os.environ.get("RAY_AUTH_TOKEN"),
         "seconds": _START_SECONDS,
     }
     try:
         if is_head:
-            return _head(order, held_port, given.run)
-        with _held(given.head, held_port) as connection:
+            return _head(order, held_port, arguments.run)
+        with _held(arguments.head, held_port) as connection:
             node.start(order)
             connection.sendall(b"+")
             connection.settimeout(None)

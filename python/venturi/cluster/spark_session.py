@@ -11,7 +11,7 @@ from typing import Any
 
 from venturi.common import temporary
 from venturi.common.credentials import masked
-from venturi.common.errors import ScenarioError, VenturiError
+from venturi.common.errors import ExitCode, ScenarioError, VenturiError
 
 __all__ = ["DEFAULT_MASTER", "Session", "in_our_words"]
 
@@ -35,10 +35,10 @@ class Session:
         self._own = before is None
         self._session = before if before is not None else self._start(SparkSession, master)
         self.context: Any = self._session.sparkContext
-        told = self.context.getConf()
+        settings = self.context.getConf()
         self.master = str(self.context.master)
-        self.host = str(told.get("spark.driver.host"))
-        self.bind_host = str(told.get("spark.driver.bindAddress", self.host))
+        self.host = str(settings.get("spark.driver.host"))
+        self.bind_host = str(settings.get("spark.driver.bindAddress", self.host))
 
     def _start(self, kind: Any, master: str | None) -> Any:
         chosen = master or DEFAULT_MASTER
@@ -67,14 +67,14 @@ class Session:
             with _said_to(handle):
                 return builder.getOrCreate()
         except Exception as error:
-            said = log.read_text(errors="replace")
+            output = log.read_text(errors="replace")
             self._forget_log()
-            raise VenturiError(*_no_start(chosen, error, said)) from None
+            raise VenturiError(*_no_start(chosen, error, output)) from None
         finally:
             os.close(handle)
 
     def check_slots(self, count: int) -> None:
-        """Raises ScenarioError where a local Spark has fewer slots than loaders; others' are not known."""
+        """Raises ScenarioError if a local Spark has fewer slots than loaders; others' are not known."""
         slots = int(self.context.defaultParallelism)
         if self.master.startswith("local") and count > slots:
             raise ScenarioError(_too_few(self.master, count, slots))
@@ -108,18 +108,16 @@ def _said_to(handle: int) -> Iterator[None]:
 
 
 def _too_few(master: str, count: int, slots: int | None) -> str:
-    there = "fewer" if slots is None else str(slots)
+    slots_text = "fewer" if slots is None else str(slots)
     more = f"--master 'local[{count}]'" if master.startswith("local") else "a cluster with more free cores"
-    return f"{count} loaders run at a time, and {master} has {there} slots: fewer --loaders, or {more}"
+    return f"{count} loaders run at a time, and {master} has {slots_text} slots: fewer --loaders, or {more}"
 
 
-def _no_start(master: str, error: Exception, said: str) -> tuple[Any, ...]:
+def _no_start(master: str, error: Exception, output: str) -> tuple[Any, ...]:
     """Arguments of a VenturiError."""
-    from venturi.common.errors import ExitCode
-
-    text = f"{error}\n{said}"
+    text = f"{error}\n{output}"
     if "UnsupportedClassVersionError" in text or "JAVA_HOME is not set" in text or "JAVA_GATEWAY" in text:
-        last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
+        last = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")
         reason = f": {masked(last)[:_MOST_TEXT]}" if last else ""
         hint = "it needs Java 17 or later: install it, or set JAVA_HOME"
         return f"Spark does not start{reason}", ExitCode.USAGE, hint

@@ -27,7 +27,7 @@ __all__ = [
 
 
 def load_core() -> Any:
-    """The compiled half. Raises VenturiError where this installation has none."""
+    """The compiled half. Raises VenturiError if this installation has none."""
     try:
         import importlib
 

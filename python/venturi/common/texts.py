@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from venturi.common.credentials import without_secrets
 
-__all__ = ["LONGEST", "listed", "meant", "plain", "say", "similar"]
+__all__ = ["LONGEST", "Note", "listed", "meant", "plain", "say", "similar"]
 
+Note = Callable[[str, str], None]
+"""Takes a line for the user: level (info, warning, error, hint) and text."""
 LONGEST = 4000
 """Of a line on a terminal."""
 
@@ -34,15 +36,15 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(shown)}{more}"
 
 
-def meant(name: str, known: Iterable[str], otherwise: str = "") -> str:
+def meant(name: str, names: Iterable[str], otherwise: str = "") -> str:
     """`did you mean NAME?`, or where none is near, the other text."""
-    close = difflib.get_close_matches(name, list(known), n=1)
+    close = difflib.get_close_matches(name, list(names), n=1)
     return f"did you mean {listed(close)}?" if close else otherwise
 
 
-def similar(name: str, known: Sequence[str]) -> str:
+def similar(name: str, names: Sequence[str]) -> str:
     """The end of an error about a column that is not there."""
-    return f"; {meant(name, known, f'it has {listed(known)}')}"
+    return f"; {meant(name, names, f'it has {listed(names)}')}"
 
 
 def say(level: str, text: str) -> None:

@@ -102,7 +102,7 @@ def _answer(process: LoaderProcess, call: Future[Any], handle: TrialHandle) -> A
     return call.result()
 
 
-def _lost(spec: str, status: int, said: str) -> dict[str, Any]:
+def _lost(spec: str, status: int, output: str) -> dict[str, Any]:
     """The record of a trial whose process ended before its end."""
     if status == -signal.SIGKILL:
         ended = "was killed"
@@ -113,7 +113,7 @@ def _lost(spec: str, status: int, said: str) -> dict[str, Any]:
     else:
         ended = f"ended with status {status}"
     asked = json.loads(spec)
-    words = masked(said)
+    words = masked(output)
     for variable in ((asked.get("options") or {}).get("driver_option_env") or {}).values():
         if secret := os.environ.get(variable):
             for part in _parts(secret):
@@ -177,12 +177,24 @@ class TrialControl(Protocol):
 
 
 class Executor(Protocol):
-    """Turns specs into records."""
+    """Turns specs into records. Implementations inherit from it."""
 
-    # Whether trials and probes need a server process at the other end.
-    needs_server: bool
-    # Whether what it answers was measured: only that may be kept for later runs.
-    measures: bool
+    needs_server: bool = True
+    """Whether trials and probes need a server process at the other end."""
+    measures: bool = True
+    """Whether what it answers was measured: only that may be kept for later runs."""
+    elsewhere: bool = False
+    """Whether what it measures are limits of other hosts than this one."""
+    starter: Any = None
+    """Starts servers elsewhere than here (`venturi.servers.starters.Starter`)."""
+
+    def check(self, cells: Sequence[Any]) -> None:
+        """Raises ScenarioError if it cannot reach what these cells name."""
+        return
+
+    def environments(self) -> dict[str, dict[str, Any]]:
+        """The host and software of each loader, by its name."""
+        return {}
 
     def control(self) -> TrialControl:
         """A fresh handle, good for one trial."""
@@ -198,11 +210,8 @@ class Executor(Protocol):
         """Measures a limit of this host: memory, disk, codec, pipe."""
 
 
-class CoreExecutor:
+class CoreExecutor(Executor):
     """Measures, by the Rust engine."""
-
-    needs_server = True
-    measures = True
 
     def __init__(self) -> None:
         """Raises VenturiError if the system lets this process do too little for any trial."""

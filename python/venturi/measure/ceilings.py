@@ -19,6 +19,7 @@ from typing import Any
 from venturi.analysis.cells.probed import IDENTITY, alone
 from venturi.common.environment import ServerEnvironments
 from venturi.common.suffixes import format_duration
+from venturi.common.texts import Note
 from venturi.common.units import percent
 from venturi.engine.executor import Executor, TrialControl
 from venturi.measure.ceiling_probes import (
@@ -43,14 +44,12 @@ from venturi.targets.urls import split_url
 
 __all__ = ["LEAST", "SHARE", "ProbeTime", "RoundProbes"]
 
-Note = Callable[[str, str], None]
-"""Takes a line for the user: level and text."""
 Guard = Callable[[TrialControl | None], bool]
 """Is told of each running probe, and answers whether to go on."""
 
 
 def cache_key(probe: Probe, peers: Mapping[str, ServerEnvironments]) -> dict[str, Any] | None:
-    """What a kept probe must have been measured of. None where that cannot be told: it is measured each time.
+    """What a kept probe must have been measured of. None if that cannot be told: it is measured each time.
 
     `peers` are the environments that the other ends tell, by place and server.
     """
@@ -65,13 +64,13 @@ def cache_key(probe: Probe, peers: Mapping[str, ServerEnvironments]) -> dict[str
         except OSError:
             return None
     if probe.kind in SOCKETS and foreign(probe.url, probe.link is not None):
-        told = list((peers.get(str(probe.place)) or {}).values())
+        peers_there = list((peers.get(str(probe.place)) or {}).values())
         # The address may belong to another machine later, or the machine may have rebooted.
-        known = [peer for peer in told if peer and peer.get("boot_id")]
-        if not known or len(known) < len(told):
+        named_peers = [peer for peer in peers_there if peer and peer.get("boot_id")]
+        if not named_peers or len(named_peers) < len(peers_there):
             return None
         address = split_url(probe.url)
-        state = [value for peer in known for value in map(peer.get, ("boot_id", "kernel", "software"))]
+        state = [value for peer in named_peers for value in map(peer.get, ("boot_id", "kernel", "software"))]
         key["peer"] = [address.scheme, address.netloc, *state]
     return key
 
@@ -103,7 +102,7 @@ class Probing:
     def take(
         self, probe: Probe, repeat: int, length: float | None = None, number: int | None = None
     ) -> dict[str, Any] | None:
-        """The line of one repeat, in the round of this number; None where nothing is known."""
+        """The line of one repeat, in the round of this number; None if nothing is known."""
         if self.stopped or self.has_failed(probe):
             return None
         control = self._control()
@@ -146,8 +145,8 @@ def measure(
     """
     if cache is None:
         # Other hosts' limits are not kept: another run may be given other hosts.
-        here = executor.measures and not getattr(executor, "elsewhere", False)
-        cache = CeilingCache.of_this_user() if here else CeilingCache(None, None)
+        on_this_host = executor.measures and not executor.elsewhere
+        cache = CeilingCache.of_this_user() if on_this_host else CeilingCache(None, None)
     # A resumed run skips probes already done.
     done = {
         (*(line.get(n) for n in IDENTITY), line["repeat"])
@@ -280,21 +279,21 @@ class RoundProbes:
         wanted = probes(endpoints.cells, writer.path, endpoints.servers)
         over_links = any(probe.link is not None for probe in wanted)
         self.time = ProbeTime(executor.measures, OVER_LINKS if over_links else SHARE)
-        self._others = [probe for probe in wanted if not _follows(probe)]
+        self._slow_probes = [probe for probe in wanted if not _follows(probe)]
         self._beside = {
             cell.id: [p for p in probes([cell], writer.path, endpoints.servers) if _follows(p)]
             for cell in endpoints.cells
         }
         self._through_memory = any(is_shared(str(cell.parameters["target"])) for cell in endpoints.cells)
         """Whether copies in memory are what some trials are held against, as others are against sockets."""
-        self._done: dict[Probe, int] = dict.fromkeys(self._others, 0)
-        self._cost = {probe: cost(probe) for probe in self._others}
-        self._there: set[tuple[object, ...]] = set()
+        self._done: dict[Probe, int] = dict.fromkeys(self._slow_probes, 0)
+        self._cost = {probe: cost(probe) for probe in self._slow_probes}
+        self._measured: set[tuple[object, ...]] = set()
         by_key = {probe.key: probe for probe in wanted}
         for line in writer.read().ceiling_records():
             if line.get("round") is not None:
                 key = tuple(line.get(name) for name in IDENTITY)
-                self._there.add((*key, line["round"]))
+                self._measured.add((*key, line["round"]))
                 if key in by_key and by_key[key] in self._done:
                     self._done[by_key[key]] += 1
         self._began = 0.0
@@ -323,7 +322,7 @@ class RoundProbes:
             return
         self._round = number
         for probe in self._beside.get(cell.id, ()):
-            if (*probe.key, number) in self._there:
+            if (*probe.key, number) in self._measured:
                 continue
             length = SECONDS[probe.kind]
             if self.time.limited:
@@ -342,7 +341,7 @@ class RoundProbes:
         for probe in self._late:
             self._take(probe, number, SHORTEST, max(SHORTEST, least(probe)))
         self._late.clear()
-        for probe in sorted(self._others, key=self._turn):
+        for probe in sorted(self._slow_probes, key=self._turn):
             if self.time.left < self._cost[probe]:
                 # It is saved for: those that take less must not take its time again and again.
                 break
@@ -357,12 +356,12 @@ class RoundProbes:
     def _wanted(self, number: int) -> int:
         """How many raw TCP probes this round may still ask for."""
         keys = {probe.key for found in self._beside.values() for probe in found}
-        return sum((*key, number) not in self._there for key in keys)
+        return sum((*key, number) not in self._measured for key in keys)
 
     def _take(self, probe: Probe, number: int, length: float | None, needs: float) -> bool:
         """Whether it was probed now; not where it was already, or where that takes longer than may be."""
         at = (*probe.key, number)
-        if at in self._there or self.time.left < needs or self._probing.has_failed(probe):
+        if at in self._measured or self.time.left < needs or self._probing.has_failed(probe):
             return False
         began = self._clock()
         line = self._probing.take(probe, 0, length, number)
@@ -371,7 +370,7 @@ class RoundProbes:
         if probe in self._cost:
             self._cost[probe] = took
         if line is not None:
-            self._there.add(at)
+            self._measured.add(at)
         return line is not None
 
 

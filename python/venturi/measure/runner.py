@@ -56,14 +56,14 @@ class Estimate:
     def lines(self) -> list[str]:
         """For people."""
         size = format_bytes(self.payload_bytes)
-        known = f"payload to move: {size}"
+        payload = f"payload to move: {size}"
         if self.payload_bytes == 0 or self.unknown == len(self.cells):
-            known = "payload to move: not known before; trials end by time, or the server has the data"
+            payload = "payload to move: not known before; trials end by time, or the server has the data"
         elif self.unknown:
-            known += f", and {self.unknown} cells whose size is not known before"
+            payload += f", and {self.unknown} cells whose size is not known before"
         return [
             f"cells: {len(self.cells)}, trials with warm-up: {self.trials}",
-            known,
+            payload,
             f"time: about {format_duration(float(f'{self.seconds:.2g}') * 1e9)}, the probes of limits "
             f"included, at {' and '.join(self._rates())} and {_setup(self.cells):g} s set-up a trial",
         ]
@@ -122,9 +122,7 @@ def opened(
 
     Raises as `runner.execute`, and KeyboardInterrupt where that was asked for before the first trial.
     """
-    # Only placements on several hosts have these.
-    if (check := getattr(executor, "check", None)) is not None:
-        check(endpoints.cells)
+    executor.check(endpoints.cells)
     if not resume:
         RunWriter.check(out)
     # A run that was killed as it began has its scenario alone.
@@ -150,7 +148,7 @@ def opened(
             endpoints.start(lambda: interrupts.asked)
         peers: Mapping[str, Any] = endpoints.server_environments() if fresh else {}
         if fresh:
-            loaders: dict[str, Any] = getattr(executor, "environments", dict)()
+            loaders = executor.environments()
             hosts = {"hosts": loaders} if loaders else {}
             writer.write_environment(began | collect(peers) | hosts)
         yield writer, peers
@@ -181,9 +179,7 @@ def execute(
     """
     with (
         Interrupts() as interrupts,
-        Endpoints(
-            scenario, executor.needs_server, observer.note, getattr(executor, "starter", None)
-        ) as endpoints,
+        Endpoints(scenario, executor.needs_server, observer.note, executor.starter) as endpoints,
     ):
         begin = opened(
             scenario, out, executor, observer, interrupts, endpoints,

@@ -100,7 +100,7 @@ class Sweep:
         return len(ids) * sum(rounds.values()) - done
 
     def run(self) -> Result:
-        """Runs until the end, a stop, or an interruption. Raises StoreError where trials cannot be kept."""
+        """Runs until the end, a stop, or an interruption. Raises StoreError if trials cannot be kept."""
         result = Result()
         total = self.planned()
         for number_round, slots in enumerate(self.slots()):

@@ -19,10 +19,11 @@ from venturi.common.errors import VenturiError
 from venturi.common.links import SERVER_END
 from venturi.common.runtime import load_core
 from venturi.common.suffixes import SEED_NS
+from venturi.common.texts import Note
 from venturi.inputs.files import DataStore, Prepared
 from venturi.inputs.points import Columns
-from venturi.lab.network import filled
 from venturi.measure import preflight
+from venturi.netlab.network import filled
 from venturi.plan.cell import Cell
 from venturi.plan.matrix import cells
 from venturi.plan.rules import charrow as queries
@@ -95,7 +96,6 @@ def start_a_server(target: str) -> str:
     return "does its server run, and is this its address?"
 
 
-Note = Callable[[str, str], None]
 _ARCHIVE = "archive:"
 
 
@@ -228,13 +228,13 @@ class Endpoints:
             place, url = str(cell.parameters["place"]), str(cell.parameters["target"])
             if place in found or url in silent or scheme_of(url) in NO_PLACE:
                 continue
-            told: environment.ServerEnvironments = {}
+            environments: environment.ServerEnvironments = {}
             if is_ours(url):
-                told = self._local.environments(url)
+                environments = self._local.environments(url)
             elif not (is_database(url) or is_time_series(url) or is_plugin(url) or SERVER_END in url):
-                told = ask_environments(url, cell.options, self._scenario.run.timeout / 1e9)
-            if any(described is not None for described in told.values()):
-                found[place] = told
+                environments = ask_environments(url, cell.options, self._scenario.run.timeout / 1e9)
+            if any(described is not None for described in environments.values()):
+                found[place] = environments
             else:
                 silent.add(url)
         return found

@@ -23,13 +23,14 @@ from venturi.analysis.search import best
 from venturi.analysis.search.explore import Answer, Search
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.links import SERVER_END
+from venturi.common.texts import Note
 from venturi.engine.executor import Executor
 from venturi.measure import ceilings, trial_targets
 from venturi.measure.ceiling_probes import SECONDS, Probe, Prober, foreign
 from venturi.measure.run_events import Interrupts, Observer, Result, RunResult, Slot
 from venturi.measure.runner import opened
 from venturi.measure.sweep import Sweep
-from venturi.measure.trial_targets import Endpoints, Note
+from venturi.measure.trial_targets import Endpoints
 from venturi.plan.cell import Cell
 from venturi.plan.layers import Layer
 from venturi.plan.load import load
@@ -74,7 +75,7 @@ def space(
     """The scenario whose matrix is searched at the URL of `tree`, which is what `asked` says.
 
     `note` is told why compression is left out where only the data speak against it. `out`: where the run is
-    to be kept. Raises ScenarioError, and StoreError where a run is there already.
+    to be kept. Raises ScenarioError, and StoreError if a run is there already.
     """
     found = load([searched(tree), asked])
     if tree.get("matrix") or asked.has(("target", "compression")):
@@ -109,8 +110,8 @@ def _codecs(found: Scenario, executor: Executor, note: Note) -> list[str]:
         cell = endpoints.cells[0]
         if away and operation == "get" and executor.needs_server:
             # What another server than ours sends is its own choice.
-            told = trial_targets.ask_environments(url, cell.options, found.run.timeout / 1e9)
-            if any(described is None for described in told.values()):
+            environments = trial_targets.ask_environments(url, cell.options, found.run.timeout / 1e9)
+            if any(described is None for described in environments.values()):
                 return []
         if data_label(cell.parameters) is None:
             return list(CODECS)
@@ -126,7 +127,7 @@ def _codecs(found: Scenario, executor: Executor, note: Note) -> list[str]:
 
 
 def _ratios(cell: Cell, executor: Executor, endpoints: Endpoints) -> dict[str, float | None]:
-    """How many times smaller each codec makes a sample of the cell's data; None where that was not told."""
+    """How many times smaller each codec makes a sample of the cell's data; None if that was not told."""
     found: dict[str, float | None] = {}
     with contextlib.ExitStack() as stack:
         prober = Prober(executor, endpoints, stack)
@@ -156,14 +157,14 @@ class Tuned:
 
     @property
     def best(self) -> Mapping[str, Any] | None:
-        """The parameters of the cell that was found best; None where no trial succeeded."""
+        """The parameters of the cell that was found best; None if no trial succeeded."""
         return None if self.answer is None else self.candidates[self.answer.best]
 
 
 def settings(parameters: Sequence[Mapping[str, Any]], recorded: bool = False) -> list[str]:
     """The settings that tell these cells apart, once the workload is found to be one.
 
-    `recorded`: cells of a run, which are chosen by --where and no other flag. Raises ScenarioError where
+    `recorded`: cells of a run, which are chosen by --where and no other flag. Raises ScenarioError if
     there is nothing to search, or more than one workload to search for.
     """
     names = [n for n in dict.fromkeys(n for p in parameters for n in p) if n not in ("row_bytes", "seed")]
@@ -246,9 +247,7 @@ def execute(
     """
     with (
         Interrupts() as interrupts,
-        Endpoints(
-            scenario, executor.needs_server, observer.note, getattr(executor, "starter", None)
-        ) as endpoints,
+        Endpoints(scenario, executor.needs_server, observer.note, executor.starter) as endpoints,
     ):
         cells = endpoints.cells
         candidates: list[Mapping[str, Any]] = [cell.parameters for cell in cells]
@@ -325,14 +324,14 @@ class Recorded:
     def __init__(self, cells: Sequence[Summary]) -> None:
         """`cells` with at least one good trial each count. Raises ScenarioError as `settings`."""
         self.measure = basis(cells)
-        known = [c for c in cells if best.values(c, self.measure)]
-        if len(known) < 2:
+        measured = [c for c in cells if best.values(c, self.measure)]
+        if len(measured) < 2:
             raise VenturiError("a search needs a run with at least two cells that have good trials")
-        self.cells = known
-        self.candidates: list[Mapping[str, Any]] = [c.parameters for c in known]
+        self.cells = measured
+        self.candidates: list[Mapping[str, Any]] = [c.parameters for c in measured]
         settings(self.candidates, recorded=True)
-        self.names = [n for n in varying(known) if n not in WORKLOAD]
-        self.values = [best.values(c, self.measure) for c in known]
+        self.names = [n for n in varying(measured) if n not in WORKLOAD]
+        self.values = [best.values(c, self.measure) for c in measured]
 
     @property
     def trials(self) -> int:

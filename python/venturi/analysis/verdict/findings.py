@@ -63,19 +63,19 @@ def findings(
 def _remedies(
     series: Series, verdict: Verdict | None, levers: Sequence[ParameterEffect], rerun: Rerun
 ) -> Iterator[Remedy]:
-    """What to try where nothing that was measured opens the place, and along the axis itself."""
+    """What to try if nothing that was measured opens the place, and along the axis itself."""
     axis = series.axis
     if axis in AMOUNT:
         return
     opened = any(lever.opens for lever in levers)
-    given = verdict.remedies if verdict is not None and not opened else ()
+    from_verdict = verdict.remedies if verdict is not None and not opened else ()
     open_ended = axis in _OPEN_ENDED
     curve = series.curve
     if curve is not None and curve.rising and open_ended:
         further = Remedy(
             "further", "further, as it still rises", {axis: 2 * int(series.at(series.cells[-1]))}
         )
-        new = all(remedy.changes != further.changes for remedy in given)
+        new = all(remedy.changes != further.changes for remedy in from_verdict)
         if new and _takes(series.place, axis, further.changes[axis]) and (command := rerun.proposed(further)):
             yield replace(further, command=command, begin="to try: ")
     if curve is not None and series.shape is Shape.UNDECIDED and open_ended:
@@ -86,7 +86,7 @@ def _remedies(
         )
         if repeats is not None and (command := rerun.proposed(again)):
             yield replace(again, command=command)
-    for remedy in given:
+    for remedy in from_verdict:
         yield remedy if remedy.why == "measured" else replace(remedy, begin="to try: ")
 
 
@@ -136,7 +136,7 @@ class Tried:
 
     @cached_property
     def _names(self) -> list[str]:
-        """The run's parameters that vary; threads only where streams do not say how many there are."""
+        """The run's parameters that vary; threads only if streams do not set their number."""
         names = varying(self._cells)
         pairs = {(c.parameters.get("streams"), c.parameters.get("threads")) for c in self._cells}
         follow = "streams" in names and len({streams for streams, _ in pairs}) == len(pairs)
@@ -156,12 +156,12 @@ class Tried:
         return [c for c in groups[self._others(cell, name)] if c is not cell]
 
     def settled(self, remedy: Remedy, cell: Cell) -> Remedy | None:
-        """The remedy, for this cell; as a measurement where the run has one that is surely faster; None where
+        """The remedy, for this cell; as a measurement if the run has one that is surely faster; None if
         what was tried failed, or gained nothing."""
-        asked = {n: v for n, v in remedy.changes.items() if not (n in _FOLLOWS and v == "streams")}
-        if len(asked) != 1 or (name := next(iter(asked))) not in self._names:
+        changed = {n: v for n, v in remedy.changes.items() if not (n in _FOLLOWS and v == "streams")}
+        if len(changed) != 1 or (name := next(iter(changed))) not in self._names:
             return remedy
-        now, wanted = cell.parameters.get(name), asked[name]
+        now, wanted = cell.parameters.get(name), changed[name]
         along = [(c, c.parameters.get(name)) for c in self._alike(cell, name)]
         if any(c.failed and not c.good and _reaches(wanted, now, value) for c, value in along):
             return None
@@ -177,11 +177,11 @@ class Tried:
         falls = any((found := gain(cell, c)) is not None and found.sure for c, _ in good)
         return None if falls else remedy
 
-    def _measured(self, remedy: Remedy, name: str, cell: Cell, there: Sequence[Cell]) -> Remedy | None:
-        """The best of these as a remedy; itself where there is none."""
-        if not there:
+    def _measured(self, remedy: Remedy, name: str, cell: Cell, ahead: Sequence[Cell]) -> Remedy | None:
+        """The best of these as a remedy; itself if there is none."""
+        if not ahead:
             return remedy
-        best = max(there, key=lambda c: figure(c).value or 0.0)
+        best = max(ahead, key=lambda c: figure(c).value or 0.0)
         found = gain(cell, best)
         if found is None or not found.sure:
             return None
@@ -197,7 +197,7 @@ class Tried:
 
 
 def gain(base: Cell, other: Cell) -> Gain | None:
-    """The gain of `other` over `base`; None where either was not measured."""
+    """The gain of `other` over `base`; None if either was not measured."""
     one, two = figure(base), figure(other)
     if not (one.known and two.known) or not one.value or two.value is None or one.unit != two.unit:
         return None
@@ -210,16 +210,16 @@ def _number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _ahead(here: Any, there: Any, asked: Any) -> bool:
-    """Whether that lies from here on the side of what is asked."""
-    return _number(there) and bool(here < there if here < asked else there < here)
+def _ahead(now: Any, value: Any, wanted: Any) -> bool:
+    """Whether a value lies from now on the side of what is wanted."""
+    return _number(value) and bool(now < value if now < wanted else value < now)
 
 
-def _reaches(asked: Any, here: Any, there: Any) -> bool:
-    """Whether who goes from here to what is asked comes to that or passes it."""
-    if all(map(_number, (asked, here, there))):
-        return bool(here < there <= asked or asked <= there < here)
-    return bool(asked == there)
+def _reaches(wanted: Any, now: Any, value: Any) -> bool:
+    """Whether a step from now to what is wanted comes to that value or passes it."""
+    if all(map(_number, (wanted, now, value))):
+        return bool(now < value <= wanted or wanted <= value < now)
+    return bool(wanted == value)
 
 
 # ---- in words
@@ -307,7 +307,7 @@ def _lines(
 
 
 def _gained(rest: Change | None) -> str:
-    """What is beyond where it is flat, at most."""
+    """What more gains beyond the point from which it is flat, at most."""
     if rest is None or rest.value > 0:
         return f"gained {rest} at most"
     return f"lost ({rest})" if rest.high is not None and rest.high < 0 else f"gained nothing ({rest})"
@@ -368,7 +368,7 @@ def change(lever: ParameterEffect, nouns: Nouns) -> str:
 
 
 def _shape(series: Series, nouns: Nouns) -> list[str]:
-    """How throughput goes along the axis, in words; `_lines` says what more gained where it is flat."""
+    """How throughput goes along the axis, in words; `_lines` says what more gained if it is flat."""
     axis, peak, knee, shape, curve = series.axis, series.peak, series.knee, series.shape, series.curve
 
     def spell(value: float) -> str:
@@ -380,7 +380,7 @@ def _shape(series: Series, nouns: Nouns) -> list[str]:
     if knee is peak:
         reached = _moved(series.at(peak), spell, peak)
     if curve is None:
-        return [reached, "no repeat went well at every point, so nothing more can be told"]
+        return [reached, "no repeat went well at every point, so nothing more can be said"]
     words = [curves.linear(curve, spell)] if axis in PARALLEL else []
     place = series.place
     if shape is Shape.FLAT:

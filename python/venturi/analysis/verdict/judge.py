@@ -79,7 +79,7 @@ def judge(
     second = _second(seen, place)
     places = [it for it in (place, second) if it is not None]
 
-    def tell() -> VerdictText:
+    def write() -> VerdictText:
         agreeing = len(single)
         if len(single) > 1:
             each = [first(evidence.seen(cell, f, 1, control)) for f in single]
@@ -106,7 +106,7 @@ def judge(
         end=place.end,
         stage=place.stage,
         title=", ".join(RULES[p.cause].titled(seen, p) for p in places),
-        tell=tell,
+        write=write,
         flagged=rule.flagged,
         numbers=place.numbers,
         also=SecondBottleneck(
@@ -125,7 +125,7 @@ def _unknown(seen: CellEvidence, to_try: Callable[[Sequence[Remedy]], tuple[Reme
     """What is missing for a verdict, and what would settle it."""
     found = servers.unknown(seen)
 
-    def tell() -> VerdictText:
+    def write() -> VerdictText:
         lines = [line for place in found for line in RULES[place.cause].lines(seen, place)]
         own = sum(workers.own_stages(seen).values())
         if own > 0.3:
@@ -143,7 +143,7 @@ def _unknown(seen: CellEvidence, to_try: Callable[[Sequence[Remedy]], tuple[Reme
         end=None,
         stage=None,
         title=RULES[found[0].cause].titled(seen, found[0]),
-        tell=tell,
+        write=write,
         flagged=False,
         numbers={name: value for place in found for name, value in place.numbers.items()},
     )
@@ -201,12 +201,12 @@ def _to_try(
 ) -> tuple[Remedy, ...]:
     """The remedies with their commands; those that were tried are settled, what was measured comes first."""
     rerun = Rerun.of(cell, environment)
-    left: list[Remedy] = []
+    by_change: dict[tuple[Any, ...], Remedy] = {}
     for remedy in found:
-        # Two that ask for different values may have been measured as one.
-        if (settled := tried.settled(remedy, cell)) is not None and settled not in left:
-            left.append(settled)
-    left.sort(key=lambda r: r.why != "measured")
+        if (it := tried.settled(remedy, cell)) is not None:
+            # One value of a setting is enough; and two that ask for different ones may be measured as one.
+            by_change.setdefault((it.why, *it.changes, *it.settings, it.before), it)
+    left = sorted(by_change.values(), key=lambda r: r.why != "measured")
     return tuple(r if r.why == "measured" else replace(r, command=rerun.proposed(r)) for r in left[:MOST])
 
 
@@ -230,15 +230,15 @@ def _usable(cell: Cell, environment: Mapping[str, Any], end: str) -> int | None:
 def _others(seen: CellEvidence) -> float | None:
     """Share of the client's host that neither the ends nor Venturi's helpers used."""
     client, server = seen.client, seen.server
-    if client.cpu is None or not client.cores or "client.host.busy_share" not in seen.facts:
+    if client.cpu is None or not client.cores or "client.host_busy" not in seen.facts:
         return None
     own = client.cpu + sum(helper.cpu or 0.0 for helper in seen.helpers.values())
     if seen.same_machine is not False and not machine.embedded(seen):
         if server.cpu is None:
             return None
         own += server.cpu
-    total = seen.facts.get("client.host.cores") or client.cores
-    return max(0.0, seen.facts["client.host.busy_share"] - own / total)
+    total = seen.facts.get("client.host_cores") or client.cores
+    return max(0.0, seen.facts["client.host_busy"] - own / total)
 
 
 def _confidence(seen: CellEvidence, place: Diagnosis, agreeing: int) -> tuple[Confidence, list[str]]:

@@ -195,7 +195,7 @@ def cores(seen: CellEvidence) -> Diagnosis | None:
     return _saturated(seen, "cores-full") if filled(seen) else _one_core(seen)
 
 
-def others(seen: CellEvidence) -> Diagnosis | None:
+def foreign_load(seen: CellEvidence) -> Diagnosis | None:
     """The CPUs are saturated by something else; late, because it proves nothing of what else is narrow."""
     if not crowded(seen):
         return None
@@ -292,7 +292,7 @@ def cores_title(seen: CellEvidence, place: Diagnosis) -> str:
     return f"{_which(seen)[0]}{_whose(seen)}" if filled(seen) else "one core for both ends"
 
 
-def others_title(seen: CellEvidence, place: Diagnosis) -> str:
+def foreign_load_title(seen: CellEvidence, place: Diagnosis) -> str:
     return f"cores{_whose(seen)}: others"
 
 

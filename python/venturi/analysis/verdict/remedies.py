@@ -58,12 +58,12 @@ _STARTS = 10
 _FEWEST = 4096
 """Bytes of a window or a buffer."""
 ONLY_OVER_LINKS = ("link", "cross")
-"""Parameters that mean nothing to a server on another host, which has a path of its own."""
+"""Parameters that mean nothing to a server on another host, which has its own path."""
 _TABLES = (
     *("query", "table", "wire_format", "split", "split_by", "server_settings", "storage", "max_block_size"),
     *("dialect", "statement"),
 )
-"""Options of a get from a database that mean nothing to a server of ours."""
+"""Options of a get from a database that mean nothing to a server of Venturi."""
 CHANGES: dict[Propose, tuple[str, ...]] = {}
 """The parameters that each may change, for docs/verdicts.md."""
 
@@ -89,11 +89,11 @@ def scheme(seen: CellEvidence) -> str:
 
 def foreign_server(seen: CellEvidence) -> bool:
     """Whether the server is a Flight or HTTP server that is not Venturi's."""
-    known = [get(r, "target", "reference") for r in seen.cell.records]
+    ours = [get(r, "target", "reference") for r in seen.cell.records]
     return (
         scheme(seen) in ("flight", "flightsql", "http+arrow")
-        and bool(known)
-        and all(reference is False for reference in known)
+        and bool(ours)
+        and all(reference is False for reference in ours)
     )
 
 
@@ -124,7 +124,7 @@ def more_streams(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
 
 
 def _streams(seen: CellEvidence, wanted: int, words: str = "") -> Remedy:
-    """So many streams, each with a thread of its own."""
+    """So many streams, each with its thread."""
     threads = seen.cell.parameters.get("threads")
     own = {"threads": "streams"} if threads not in (None, seen.cell.parameters.get("streams")) else {}
     return Remedy("more-streams", f"more {nouns_of(seen.cell).stream}s{words}", {"streams": wanted, **own})
@@ -265,7 +265,7 @@ def less_compression(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
 @changing("messages")
 def whole_rows(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
     # Shorter numbers would be fewer bytes, but finding them takes the loader longer than writing 17 digits.
-    if seen.cell.parameters.get("messages") != "values":
+    if seen.cell.parameters.get("messages") != "values" or _archived(seen):
         return []
     return [Remedy("whole-rows", "whole rows instead of single values", {"messages": "rows"})]
 
@@ -386,7 +386,7 @@ def server_elsewhere(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
 
 @changing("target", "data")
 def accounting_server(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    """A server that reports its stages, on a host of its own."""
+    """A server that reports its stages, on another host."""
     silent = place.cause != "not-measured" or MissingEvidence.SERVER_STAGES in place.lacks
     if seen.cell.in_rows or is_program(url_of(seen)) or not silent:
         return []
@@ -567,7 +567,7 @@ def larger_window(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
 def larger_send_buffer(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
     enough = _twice_held(seen)
     larger = enough or int(4 * (seen.sender.send_buffer or 2**18))
-    words, theirs = "a larger send buffer", {"server.send_buffer": larger}
+    words, server_setting = "a larger send buffer", {"server.send_buffer": larger}
     if seen.sender is seen.client:
         return [Remedy("larger-send-buffer", words + _sized(seen), {"send_buffer": larger})]
     if enough is not None:
@@ -575,9 +575,9 @@ def larger_send_buffer(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
         return [_kernels(seen, "server", "tcp_wmem")]
     words += " at the server"
     if foreign_server(seen) or seen.over is not None:
-        return [Remedy("larger-send-buffer", f"{words}, which is its own setting", settings=theirs)]
+        return [Remedy("larger-send-buffer", f"{words}, which is its own setting", settings=server_setting)]
     command = f"venturi serve {REFERENCE.get(scheme(seen), 'flight')} --send-buffer {larger}"
-    return [Remedy("larger-send-buffer", words, settings=theirs, command=command)]
+    return [Remedy("larger-send-buffer", words, settings=server_setting, command=command)]
 
 
 def larger_tcp_buffers(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
@@ -652,18 +652,29 @@ def other_rate(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
     ]
 
 
-@changing("duration_ns")
+@changing("duration_ns", "rows_per_stream")
 def longer_trial(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    seconds = 1 if "interval_ns" in place.numbers else 5
+    seconds, p, words = 1 if "interval_ns" in place.numbers else 5, seen.cell.parameters, "a longer trial"
     if place.cause == "slow-start" and seen.over is not None:
         fills = place.numbers["trips_to_fill"] * seen.over.round_trip / 1e9
         seconds = max(5, math.ceil(_STARTS * fills))
     if ends_by_itself(seen.cell):
-        words = "a larger table: the server has sent all that it holds of this one"
-        return [Remedy("longer-trial", words)]
+        return [Remedy("longer-trial", "a larger table: the server has sent all that it holds of this one")]
+    if _archived(seen) or (has_tables(url_of(seen)) and not seen.cell.in_rows):
+        # What is made or written for the run must be of a known size.
+        rows, took = p.get("rows_per_stream"), seen.cell.interval.value
+        if not rows or not took:
+            return [Remedy("longer-trial", words)]
+        more = int(rows * max(2, math.ceil(seconds * 1e9 / took)))
+        sizes: tuple[str, ...] = ("bytes_per_stream", "duration_ns")
+        return [Remedy("longer-trial", words, {"rows_per_stream": more}, left_out=sizes)]
     sizes = ("rows_per_stream", "bytes_per_stream")
-    changes = {"duration_ns": seconds * 10**9}
-    return [Remedy("longer-trial", "a longer trial", changes, left_out=sizes)]
+    return [Remedy("longer-trial", words, {"duration_ns": seconds * 10**9}, left_out=sizes)]
+
+
+def _archived(seen: CellEvidence) -> bool:
+    """Whether archives are sent, which were made before."""
+    return str(seen.cell.parameters.get("data") or "").startswith("archive")
 
 
 def fix_failures(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:

@@ -1,6 +1,6 @@
 """A run to be repeated with one thing changed, as a command that can be typed.
 
-As it was typed; or, where nobody typed it (the Python API, an imported result), made from the cell's own
+As it was typed; or, if nobody typed it (the Python API, an imported result), made from the cell's own
 parameters.
 """
 
@@ -33,7 +33,7 @@ _SWITCHES = frozenset(it.flag for it in SETTINGS if it.kind == "bool")
 _REPEATABLE = frozenset(it.flag for it in SETTINGS if it.form != "once")
 # Lists whose flag takes one of them at a time.
 _ONE_BY_ONE = frozenset(it.cell for it in SETTINGS if it.form == "repeated" and it.commas == "list")
-# Parameters that follow from others, or that a command says in words of its own.
+# Parameters that follow from others, or that a command says in other words.
 _IMPLIED = ("place", "target", "data", "on", "row_bytes")
 _FLAGS = {it.cell: it.flag for it in SETTINGS if it.cell is not None}
 _KEYS = {it.cell: it.key for it in SETTINGS if it.cell is not None}
@@ -52,7 +52,7 @@ class Rerun:
 
     @classmethod
     def of(cls, cell: Cell, environment: Mapping[str, Any]) -> Rerun:
-        """From what was typed; from the parameters where nothing was, or where it only went on with a run."""
+        """From what was typed; from the parameters if nothing was, or if it only went on with a run."""
         typed = environment.get("command")
         words = [str(w) for w in typed] if isinstance(typed, list | tuple) else []
 
@@ -76,7 +76,7 @@ class Rerun:
         return shlex.join(self._changed(self.words, flags))
 
     def proposed(self, remedy: Remedy) -> str | None:
-        """The command with what a remedy changes; None where it changes nothing, or would be refused."""
+        """The command with what a remedy changes; None if it changes nothing, or would be refused."""
         if not (remedy.changes or remedy.run or remedy.again):
             return remedy.command
         flags = dict.fromkeys(map(flag_of, remedy.left_out))
@@ -208,7 +208,7 @@ def _meaningless(scheme: str) -> frozenset[str]:
 
 @cache
 def _usual(scheme: str, ingest: bool) -> dict[str, str]:
-    """What parameters are in this system where nothing is said, as a command spells it."""
+    """What parameters are in this system by default, as a command spells it."""
     # Read here, as they need pydantic: who typed the command does not need them.
     from venturi.plan.settings import Target
     from venturi.plan.workload import INGEST, UPSERT, WORKING_SET, Workload

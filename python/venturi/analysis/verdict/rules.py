@@ -227,7 +227,7 @@ _ROWS = (
     ),
     Rule(
         "cores-of-others", "cores", "The CPUs are full, mostly of what neither end does.",
-        machine.others, machine.others_title, machine.cores_lines, (to.stop_others,),
+        machine.foreign_load, machine.foreign_load_title, machine.cores_lines, (to.stop_others,),
         ("busy", "cores", "stolen", "others"),
     ),
     Rule(

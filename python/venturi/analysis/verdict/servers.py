@@ -233,15 +233,15 @@ def server_lines(seen: CellEvidence, place: Diagnosis) -> Lines:
 def refine_by_concurrency(cells: Sequence[Cell], verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
     """These verdicts, as far as cells with more or fewer in flight, all else equal, do not correct them."""
     found = dict(verdicts)
-    asked = [
+    open_ones = [
         (cell, found[cell.name])
         for cell in cells
         if cell.name in found and found[cell.name].cause in ("little-in-flight", "server-waited-for")
     ]
     groups: dict[str, list[Cell]] = {}
-    for cell in cells if asked else ():
+    for cell in cells if open_ones else ():
         groups.setdefault(_rest(cell), []).append(cell)
-    for cell, verdict in asked:
+    for cell, verdict in open_ones:
         beside = groups[_rest(cell)]
         if verdict.cause == "server-waited-for":
             alike = [c for c in beside if lanes(c) != lanes(cell) and _one_core(c, cell, verdicts)]
@@ -298,9 +298,9 @@ def _serial(verdict: Verdict, cell: Cell, other: Cell, others: Verdict) -> Verdi
         "other_cpu_cores": other_cpu,
         "other_streams": lanes(other),
     }
-    here, there = (plural(lanes(c), nouns_of(cell).stream) for c in (cell, other))
+    one, two = (plural(lanes(c), nouns_of(cell).stream) for c in (cell, other))
     lines = (
-        f"the server process uses {cpu:.2f} cores with {here} and {other_cpu:.2f} with {there}, "
+        f"the server process uses {cpu:.2f} cores with {one} and {other_cpu:.2f} with {two}, "
         "and moves as much",
         "it does one thing at a time: one thread, a lock or an interpreter",
     )
@@ -408,7 +408,7 @@ def unmeasured_lines(seen: CellEvidence, place: Diagnosis) -> Lines:
     silent = "the server does not report its stages"
     if servers > 1:
         silent = f"of {servers:g} servers not all report their stages"
-    said = {
+    words = {
         MissingEvidence.BOTH_STAGES: "neither stages nor resources were recorded, as in imported results",
         MissingEvidence.CLIENT_HOST: "the hosts' CPUs were not sampled",
         MissingEvidence.SERVER_CPU: "the server's process was not seen: it is on another host, or hidden",
@@ -418,7 +418,7 @@ def unmeasured_lines(seen: CellEvidence, place: Diagnosis) -> Lines:
         MissingEvidence.RAW_TCP: "raw TCP over this path was not measured",
     }
     for lack in place.lacks:
-        yield said[lack]
+        yield words[lack]
 
 
 def server_or_path_lines(seen: CellEvidence, place: Diagnosis) -> Lines:
@@ -430,9 +430,9 @@ def nearest_lines(seen: CellEvidence, place: Diagnosis) -> Lines:
     places = {f"the {e.name}'s workers": e.occupancy for e in (seen.client, seen.server)}
     places |= {"the host's cores": seen.busy, "raw TCP": seen.of("raw TCP") if not seen.loopback else None}
     places["the link"] = None if seen.over is None else seen.over.share
-    known = {n: v for n, v in places.items() if v is not None}
-    if not known:
+    shares = {n: v for n, v in places.items() if v is not None}
+    if not shares:
         yield "nothing is at its limit: no share of any limit is known"
         return
-    name = max(known, key=lambda n: known[n])
-    yield f"nothing is at its limit: nearest are {name} with {percent(known[name])}"
+    name = max(shares, key=lambda n: shares[n])
+    yield f"nothing is at its limit: nearest are {name} with {percent(shares[name])}"

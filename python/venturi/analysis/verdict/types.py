@@ -116,7 +116,7 @@ class Remedy:
     run: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the run, for example `repeats`."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the server, of a host or of the path, where no flag of the client sets them."""
+    """Settings of the server, of a host or of the path, which no flag of the client sets."""
     left_out: tuple[str, ...] = ()
     """Parameters that the command no longer names."""
     again: bool = False
@@ -156,7 +156,7 @@ class SecondBottleneck:
 
 @dataclass(frozen=True)
 class VerdictText:
-    """What is told of a verdict where somebody reads it."""
+    """What a verdict says to its reader."""
 
     lines: tuple[str, ...]
     """What was found, what it means, and what takes from its confidence: a thought each."""
@@ -174,13 +174,13 @@ class Verdict:
     kind: Kind
     cause: str
     end: str | None
-    """`client` or `server`, None where the place is between them or not known."""
+    """`client` or `server`, None if the place is between them or not known."""
     stage: str | None
     """The stage that the verdict names, as docs/format.md calls it."""
     title: str
     """A few words: `both cores`, `server: encode`, `link`."""
-    tell: Callable[[], VerdictText] = field(repr=False, compare=False)
-    """Makes `told`, which is kept."""
+    write: Callable[[], VerdictText] = field(repr=False, compare=False)
+    """Makes `text`, which is kept."""
     flagged: bool
     """Whether the figure is no measure of the target: the load generator, or its schedule, set it."""
     numbers: Mapping[str, float] = field(default_factory=dict)
@@ -189,33 +189,33 @@ class Verdict:
     """Another place, as narrow as this one."""
 
     @cached_property
-    def told(self) -> VerdictText:
-        return self.tell()
+    def text(self) -> VerdictText:
+        return self.write()
 
     def __getstate__(self) -> dict[str, Any]:
         """To another process it goes with its texts made: what makes them does not travel."""
-        return {**self.__dict__, "told": self.told, "tell": None}
+        return {**self.__dict__, "text": self.text, "write": None}
 
     @property
     def lines(self) -> tuple[str, ...]:
         """As `VerdictText.lines`; the following likewise."""
-        return self.told.lines
+        return self.text.lines
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
-        return self.told.evidence
+        return self.text.evidence
 
     @property
     def confidence(self) -> Confidence:
-        return self.told.confidence
+        return self.text.confidence
 
     @property
     def remedies(self) -> tuple[Remedy, ...]:
-        return self.told.remedies
+        return self.text.remedies
 
     def revised(self, revise: Callable[[VerdictText], VerdictText], **fields: Any) -> Verdict:
-        """The same with other fields, and with what `revise` makes of what is told of it."""
-        return replace(self, tell=lambda: revise(self.told), **fields)
+        """The same with other fields, and with what `revise` makes of its text."""
+        return replace(self, write=lambda: revise(self.text), **fields)
 
     @property
     def sentence(self) -> str:
@@ -224,7 +224,7 @@ class Verdict:
 
     @property
     def next(self) -> tuple[str, ...]:
-        """What to try in words, each with its command where there is one."""
+        """What to try in words, each with its command if there is one."""
         return tuple(remedy.text for remedy in self.remedies)
 
 
@@ -244,7 +244,7 @@ class Gain:
 
     @property
     def factor(self) -> str:
-        """`5.5 times as fast [5.1..5.8]`, or as a gain where that is less than half as much again."""
+        """`5.5 times as fast [5.1..5.8]`, or as a gain if that is less than half as much again."""
         if self.value < HALF_AS_MUCH:
             return f"{self}"
         text = f"{_times(self.value)} times as fast"
@@ -287,7 +287,7 @@ class Finding:
     at: float | None
     """Where on the axis, as `Curve.at`."""
     cause: str | None
-    """Of the verdict there; None where there is none, or where the axis is an amount."""
+    """Of the verdict there; None if there is none, or if the axis is an amount."""
     levers: tuple[ParameterEffect, ...]
     """What the other parameters of this sweep did there, the largest gain first."""
     title: str

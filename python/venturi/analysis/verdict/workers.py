@@ -417,7 +417,7 @@ def stage_lines(seen: CellEvidence, place: Diagnosis) -> Lines:
     yield f"the {end.name}'s {one} {verb} {percent(occupancy)}: {shares(end.of_threads)}{detail}"
     busy = occupancy * (workers or 0.0)
     if end.cpu is not None and end.cpu < LITTLE_CPU * busy:
-        # A stage lasts from its start to its end, whatever its thread does meanwhile.
+        # A stage lasts from its start to its end, whatever its thread does in it.
         used = percent(end.cpu / busy)
         yield f"only {used} of that is CPU time; in the rest they wait in system calls or for a CPU"
     yield from waits_line(seen.other(end))

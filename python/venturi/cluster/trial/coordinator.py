@@ -5,7 +5,6 @@ However a trial ends, every loader has ended its part or is known to be lost, an
 
 from __future__ import annotations
 
-import functools
 import json
 import secrets
 import time
@@ -29,12 +28,10 @@ from venturi.cluster.trial.loaders import (
     words,
 )
 from venturi.cluster.trial.merge import merge
-from venturi.common.errors import VenturiError
 from venturi.common.runtime import without_collector
 from venturi.engine.loader import ENDED, PHASES, reached
-from venturi.engine.spec import failed_record
 
-__all__ = ["HEAD_START_NS", "Patience", "alone", "head_start_ns", "join_tallies", "placed", "run"]
+__all__ = ["HEAD_START_NS", "Patience", "alone", "head_start_ns", "join_tallies", "run"]
 
 HEAD_START_NS = 50_000_000
 _HEAD_START_A_LOADER_NS = 500_000
@@ -74,8 +71,8 @@ def head_start_ns(
     `timeout_ns`: the trial's; loaders refuse a start that is further away, as of a clock that is wrong.
     """
     errors = max((clock.uncertainty_ns for clock in clocks), default=0)
-    told = max(_HEAD_START_A_LOADER_NS * len(clocks), min(_TELLINGS * telling_ns, _MOST_TELLING_NS))
-    return min(HEAD_START_NS + told + max(4 * errors, round_trip_ns), timeout_ns // 2)
+    notice_ns = max(_HEAD_START_A_LOADER_NS * len(clocks), min(_TELLINGS * telling_ns, _MOST_TELLING_NS))
+    return min(HEAD_START_NS + notice_ns + max(4 * errors, round_trip_ns), timeout_ns // 2)
 
 
 def join_tallies(texts: Iterable[str | None]) -> str:
@@ -93,43 +90,11 @@ class _Awaited:
 
 
 class _Broken(Exception):
-    """The trial cannot go on; `failure` is an error of docs/format.md, None where a record says it."""
+    """The trial cannot go on; `failure` is an error of docs/format.md, None if a record says it."""
 
     def __init__(self, failure: dict[str, Any] | None = None) -> None:
         super().__init__(failure)
         self.failure = failure
-
-
-def placed(
-    text: str,
-    control: Any,
-    ready: Callable[[int, Mapping[str, Any]], Sequence[Any]],
-    clocks: Callable[[Sequence[Any]], Sequence[Clock]],
-    localised: Callable[[Any, dict[str, Any]], dict[str, Any]] | None = None,
-    trouble: Callable[[Mapping[str, Any]], str | None] | None = None,
-) -> dict[str, Any]:
-    """The record of a spec, over as many loaders as it has `loaders`; without, of one that runs it whole.
-
-    `ready` gives so many loaders that answer, or raises VenturiError; the rest is `run`'s.
-    """
-    assert isinstance(control, ClusterControl)
-    spec = json.loads(text)
-    wanted = spec.pop("loaders", None)
-    try:
-        handles = ready(wanted or 1, spec)
-    except VenturiError as error:
-        record = failed_record("lost", error.message, started_unix_ns=time.time_ns())
-    else:
-        if wanted is None:
-            # A limit of one host's engine.
-            record = alone(localised(handles[0], spec) if localised else spec, handles[0], control)
-        else:
-            ask = None if trouble is None else functools.partial(trouble, spec)
-            record = run(spec, handles, clocks(handles), control, localised=localised, trouble=ask)
-    if control.cancelled and record["outcome"] == "failed" and record["error"]["kind"] == "lost":
-        # Slurm, for one, ends the run and its hosts at the same moment.
-        record["outcome"] = "interrupted"
-    return record
 
 
 def run(
@@ -148,7 +113,7 @@ def run(
     gone that the trial cannot do without, as a server's host; None as long as all is there. `now` is the
     clock that patience is measured by, in seconds.
 
-    Raises ScenarioError where there are more loaders than streams, and nothing else: what goes wrong later is
+    Raises ScenarioError if there are more loaders than streams, and nothing else: what goes wrong later is
     in the record.
     """
     shares = divide(int(spec["streams"]), len(handles))
@@ -308,7 +273,9 @@ class _LineUp:
             if self._control.cancelled:
                 raise _Broken
             if self._trouble is not None and (what := self._trouble()) is not None:
-                raise _Broken({"kind": "lost", "message": f"{what} ({self._known()})", "stream": None})
+                raise _Broken(
+                    {"kind": "lost", "message": f"{what} ({self._when_and_rows()})", "stream": None}
+                )
             if waiting and self._now() > deadline:
                 late = ", ".join(one.member.where for one in waiting.values())
                 text = f"{late}: not {phase} within {seconds:g} s"
@@ -322,15 +289,15 @@ class _LineUp:
         now = self._now()
         there = [m for m in self._members if m.begun and not m.lost and m.record is None]
         for member in there:
-            if member.asked is not None and member.asked.done():
-                if error := member.asked.exception():
+            if member.poll is not None and member.poll.done():
+                if error := member.poll.exception():
                     member.lose(words(error))
                 else:
-                    member.progress = dict(member.asked.result())
-                member.asked = None
-            elif member.asked is not None and now - member.asked_at > self._patience.answer:
+                    member.progress = dict(member.poll.result())
+                member.poll = None
+            elif member.poll is not None and now - member.asked_at > self._patience.answer:
                 member.lose(f"has not answered for {self._patience.answer:g} s")
-        free = [member for member in there if member.asked is None and not member.lost]
+        free = [member for member in there if member.poll is None and not member.lost]
         for member in sorted(free, key=lambda member: member.asked_at)[:_ASKED_AT_ONCE]:
             self._ask(member)
         self._tell_progress()
@@ -342,19 +309,20 @@ class _LineUp:
         def answered(_: Future[Any]) -> None:
             self._round_trip_ns = max(self._round_trip_ns, time.monotonic_ns() - began)
 
-        member.asked = member.call("progress", self._spec["trial"])
-        member.asked.add_done_callback(answered)
+        member.poll = member.call("progress", self._spec["trial"])
+        member.poll.add_done_callback(answered)
 
     def _tell_progress(self) -> None:
-        known = [member.progress for member in self._members if member.progress]
+        counters = [member.progress for member in self._members if member.progress]
         summed = {
-            name: sum(int(p.get(name) or 0) for p in known) for name in ("rows", "payload_bytes", "batches")
+            name: sum(int(p.get(name) or 0) for p in counters)
+            for name in ("rows", "payload_bytes", "batches")
         }
-        elapsed = max((int(p.get("elapsed_ns") or 0) for p in known), default=0)
-        phase = known[0].get("phase") if known else "set-up"
+        elapsed = max((int(p.get("elapsed_ns") or 0) for p in counters), default=0)
+        phase = counters[0].get("phase") if counters else "set-up"
         self._control.update({"phase": phase, **summed, "elapsed_ns": elapsed})
 
-    def _known(self) -> str:
+    def _when_and_rows(self) -> str:
         """When this is, and what all have counted so far."""
         when, rows = heard_of(self._members)
         return f"{utc()} UTC, {when}; {rows:,} rows counted"

@@ -87,7 +87,7 @@ class Share:
 def divide(streams: int, loaders: int) -> list[Share]:
     """A share for each loader, in their order, as even as can be: earlier ones have one stream more.
 
-    Raises ScenarioError where some would have none.
+    Raises ScenarioError if some would have none.
     """
     if loaders < 1:
         raise ScenarioError(f"{loaders} loaders: a trial needs at least one")
@@ -143,7 +143,7 @@ class Part:
 
     @property
     def started_ns(self) -> int:
-        """Its start instant by the driver's clock; 0 where it had none."""
+        """Its start instant by the driver's clock; 0 if it had none."""
         started = (self.record.get("times") or {}).get("started_unix_ns") or 0
         return self.clock.here(int(started)) if started else 0
 
@@ -184,7 +184,7 @@ class Member:
     begun: bool = False
     lost: str | None = None
     progress: dict[str, Any] = field(default_factory=dict)
-    asked: Future[Any] | None = None
+    poll: Future[Any] | None = None
     asked_at: float = 0.0
     awaited: Future[Any] | None = None
     """The last call that is answered with a phase."""

@@ -15,18 +15,17 @@ from typing import Any
 from venturi.cluster.trial import clock, coordinator
 from venturi.cluster.trial.loaders import ClusterControl, Handle, divide
 from venturi.common.credentials import masked
-from venturi.common.environment import link, read, version
+from venturi.common.environment import boot_id, link, version
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.runtime import load_core
-from venturi.engine.executor import CoreExecutor, TrialControl
+from venturi.engine.executor import CoreExecutor, Executor, TrialControl
 from venturi.engine.loader import joined
-from venturi.engine.spec import FORMAT_VERSION
+from venturi.engine.spec import FORMAT_VERSION, failed_record
 
 __all__ = ["Beside", "LoadersExecutor", "clocks", "identify", "is_here"]
 
 _PROBE_SECONDS = 120.0
 _CLOCK_SECONDS = 10.0
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 def identify(loaders: Sequence[Handle], seconds: float) -> None:
@@ -53,7 +52,7 @@ def identify(loaders: Sequence[Handle], seconds: float) -> None:
 
 def is_here(identity: Mapping[str, Any]) -> bool:
     """Whether a loader has this process's machine, files and loopback."""
-    return identity.get("boot_id") == read(_BOOT_ID) and identity.get("network") == link("/proc/self/ns/net")
+    return identity.get("boot_id") == boot_id() and identity.get("network") == link("/proc/self/ns/net")
 
 
 def clocks(loaders: Sequence[Handle]) -> list[clock.Clock]:
@@ -62,22 +61,19 @@ def clocks(loaders: Sequence[Handle]) -> list[clock.Clock]:
     # A loader that does not say which machine it is on has one of its own.
     machines = [loader.identity.get("boot_id") or loader.name for loader in loaders]
     first = dict(zip(reversed(machines), reversed(loaders), strict=True))
-    first.pop(read(_BOOT_ID), None)
-    asked = [loader for loader in first.values() if clock.stale(loader.clock, now)]
-    before = [loader.clock for loader in asked]
-    found = clock.measure([partial(loader.call, "now") for loader in asked], _CLOCK_SECONDS, before)
-    for loader, measured in zip(asked, found, strict=True):
+    first.pop(boot_id(), None)
+    stale = [loader for loader in first.values() if clock.stale(loader.clock, now)]
+    before = [loader.clock for loader in stale]
+    found = clock.measure([partial(loader.call, "now") for loader in stale], _CLOCK_SECONDS, before)
+    for loader, measured in zip(stale, found, strict=True):
         loader.clock = measured
     for machine, loader in zip(machines, loaders, strict=True):
         loader.clock = first[machine].clock if machine in first else clock.ONE_MACHINE
     return [loader.clock.at(time.time_ns()) for loader in loaders]
 
 
-class LoadersExecutor:
+class LoadersExecutor(Executor):
     """Runs trials and probes by loaders."""
-
-    needs_server = True
-    measures = True
 
     @abstractmethod
     def ready(self, count: int, spec: Mapping[str, Any]) -> Sequence[Handle]:
@@ -100,7 +96,29 @@ class LoadersExecutor:
         return ClusterControl()
 
     def run_trial(self, text: str, control: TrialControl) -> dict[str, Any]:
-        return coordinator.placed(text, control, self.ready, clocks, self.localised, self.trouble)
+        """The record of a spec, over as many loaders as it has `loaders`; without, of one that runs it
+        whole."""
+        assert isinstance(control, ClusterControl)
+        spec = json.loads(text)
+        wanted = spec.pop("loaders", None)
+        try:
+            loaders = self.ready(wanted or 1, spec)
+        except VenturiError as error:
+            record = failed_record("lost", error.message, started_unix_ns=time.time_ns())
+        else:
+            if wanted is None:
+                # A limit of one host's engine.
+                record = coordinator.alone(self.localised(loaders[0], spec), loaders[0], control)
+            else:
+                record = coordinator.run(
+                    *(spec, loaders, clocks(loaders), control),
+                    localised=self.localised,
+                    trouble=partial(self.trouble, spec),
+                )
+        if control.cancelled and record["outcome"] == "failed" and record["error"]["kind"] == "lost":
+            # Slurm, for one, ends the run and its hosts at the same moment.
+            record["outcome"] = "interrupted"
+        return record
 
     def probe_tcp(self, text: str, control: TrialControl) -> str:
         """Raw TCP by several loaders at once, with a share of the connections each, or by one alone.
@@ -150,17 +168,17 @@ def _answers(
 class _Control(ClusterControl):
     """The handle on a trial, wherever it runs."""
 
-    def __init__(self, here: TrialControl) -> None:
+    def __init__(self, local: TrialControl) -> None:
         super().__init__()
-        self.here = here
+        self.local = local
         self.is_here = False
 
     def cancel(self) -> None:
         super().cancel()
-        self.here.cancel()
+        self.local.cancel()
 
     def progress(self) -> Any:
-        return self.here.progress() if self.is_here else super().progress()
+        return self.local.progress() if self.is_here else super().progress()
 
 
 class Beside:
@@ -172,19 +190,19 @@ class Beside:
 
     def __init__(self, placed: Any) -> None:
         self._placed = placed
-        self._here = CoreExecutor()
+        self._local = CoreExecutor()
 
     def __getattr__(self, name: str) -> Any:
         # What only some placements have: loaders, check, environments, starter.
         return getattr(self._placed, name)
 
     def control(self) -> TrialControl:
-        return _Control(self._here.control())
+        return _Control(self._local.control())
 
     def _run_here(self, method: str, spec: str, control: TrialControl) -> str:
         assert isinstance(control, _Control)
         control.is_here = True
-        return str(getattr(self._here, method)(spec, control.here))
+        return str(getattr(self._local, method)(spec, control.local))
 
     def run_trial(self, spec: str, control: TrialControl) -> str | dict[str, Any]:
         if json.loads(spec).get("loaders"):

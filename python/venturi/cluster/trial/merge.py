@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from venturi.cluster.trial import counters
 from venturi.cluster.trial.loaders import Part
 from venturi.common import hdr
@@ -31,7 +29,7 @@ def merge(parts: Sequence[Part], agreed_unix_ns: int | None = None) -> dict[str,
         agreed_unix_ns: The start instant that all were given, by the driver's clock; None takes the
             earliest that a loader began at.
 
-    Raises ValueError where there is no part.
+    Raises ValueError if there is no part.
     """
     if not parts:
         raise ValueError("no part to merge")
@@ -284,7 +282,7 @@ _A_HALVING = 5
 
 
 def merged_latency(parts: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | None:
-    """One distribution of all batches; None where no part has one. Percentiles are of the whole, never means
+    """One distribution of all batches; None if no part has one. Percentiles are of the whole, never means
     of percentiles."""
     known = [part for part in parts if part is not None]
     some = [part for part in known if part.get("count")]
@@ -309,12 +307,8 @@ def merged_latency(parts: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] 
 
 
 def _percentiles(counts: Mapping[int, int]) -> list[list[float | int]]:
-    values = np.array(sorted(counts), dtype=np.int64)
-    seen = np.cumsum([counts[int(value)] for value in values])
-    percents = sorted({*_LADDER, *(round(percent, 6) for percent in _halvings(int(seen[-1])))})
-    wanted = np.maximum(1, np.ceil(seen[-1] * np.array(percents) / 100 - 1e-9))
-    at = np.minimum(np.searchsorted(seen, wanted), len(values) - 1)
-    return [[percent, int(values[index])] for percent, index in zip(percents, at, strict=True)]
+    percents = sorted({*_LADDER, *(round(percent, 6) for percent in _halvings(sum(counts.values())))})
+    return [*map(list, zip(percents, hdr.percentiles(counts, percents), strict=True))]
 
 
 def _halvings(total: int) -> list[float]:

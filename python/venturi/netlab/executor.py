@@ -12,13 +12,14 @@ from venturi.cluster.trial.clock import ONE_MACHINE
 from venturi.cluster.trial.loaders import ClusterControl
 from venturi.cluster.trial.loaders_executor import LoadersExecutor, identify
 from venturi.common import links
+from venturi.common.texts import Note
 from venturi.engine import executor
-from venturi.engine.executor import CoreExecutor, TrialControl
+from venturi.engine.executor import CoreExecutor, Executor, TrialControl
 from venturi.engine.loader import LoaderProcess
 from venturi.engine.spec import failed_record
-from venturi.lab.laboratory import Laboratory, Stopped, WrongLink
-from venturi.lab.network import CLIENT, SERVER, address
-from venturi.lab.programs import Halt, Note, Serving
+from venturi.netlab.laboratory import Laboratory, Stopped, WrongLink
+from venturi.netlab.network import CLIENT, SERVER, address
+from venturi.netlab.programs import Halt, Serving
 from venturi.servers.starters import Placed
 
 __all__ = ["LinkExecutor"]
@@ -45,15 +46,12 @@ class _Ends(Placed):
         return Serving(self._lab, command, note, ports, halt)
 
 
-class LinkExecutor:
+class LinkExecutor(Executor):
     """Makes the links that specs ask for, and runs what they ask for over them; close it. A spec without a
     link is of a server beside the client.
 
     Raises VenturiError if this host has no network namespaces for us.
     """
-
-    needs_server = True
-    measures = True
 
     def __init__(self, beside: bool, loaders: int | None = None) -> None:
         """`beside`: `X://local` is beside the client, and the link leads to `X://remote`; else to both.

@@ -45,39 +45,41 @@ class _Keeper:
         """The process that holds the namespace of each end."""
         return self._pids
 
-    def run(self, given: dict[str, Any]) -> None:
+    def run(self, order: dict[str, Any]) -> None:
         """Runs a command in a namespace, here where none is named. Raises OSError with what it said."""
-        words = list(given["words"])
-        if where := given.get("where"):
+        words = list(order["words"])
+        if where := order.get("where"):
             words = ["nsenter", f"--net={self._namespace(where)}", "--", *words]
         done = subprocess.run(
-            words, input=given.get("text") or "", capture_output=True, text=True, timeout=_SECONDS
+            words, input=order.get("text") or "", capture_output=True, text=True, timeout=_SECONDS
         )
-        if done.returncode and not given.get("may_fail"):
-            said = (done.stderr or done.stdout).strip().splitlines()
-            raise OSError(f"{' '.join(given['words'])}: {said[0] if said else f'status {done.returncode}'}")
+        if done.returncode and not order.get("may_fail"):
+            output = (done.stderr or done.stdout).strip().splitlines()
+            raise OSError(
+                f"{' '.join(order['words'])}: {output[0] if output else f'status {done.returncode}'}"
+            )
 
-    def relay(self, given: dict[str, Any] | None) -> None:
+    def relay(self, order: dict[str, Any] | None) -> None:
         """Puts a relay between the interfaces, in the place of the one that is there; or none."""
         relay, self._relay = self._relay, None
         if relay is not None:
             with contextlib.suppress(OSError):
                 # That it had ended before was told by `passed`.
                 relay.stop()
-        if given is not None:
-            self._relay = self._core.LinkRelay(json.dumps(given))
+        if order is not None:
+            self._relay = self._core.LinkRelay(json.dumps(order))
 
-    def fill(self, given: list[dict[str, Any]]) -> None:
+    def fill(self, order: list[dict[str, Any]]) -> None:
         """Sends traffic of others out of these interfaces, in the place of what was sent before."""
         for filler in self._fillers:
             filler.stop()
-        self._fillers = [self._core.LinkFiller(json.dumps(one)) for one in given]
+        self._fillers = [self._core.LinkFiller(json.dumps(one)) for one in order]
 
-    def look(self, given: dict[str, Any]) -> Any:
+    def look(self, order: dict[str, Any]) -> Any:
         """What the path between the two ends is."""
-        for end in given["ends"]:
+        for end in order["ends"]:
             end["namespace"] = self._namespace(end["namespace"])
-        return json.loads(self._core.link_look(json.dumps(given)))
+        return json.loads(self._core.link_look(json.dumps(order)))
 
     def passed(self, _: object) -> Any:
         """What has passed so far: of the relay, both ways, and of each traffic of others bits and seconds."""

@@ -16,7 +16,7 @@ from venturi.common.links import Link, Rates
 from venturi.common.suffixes import format_duration
 from venturi.common.units import bit_rate
 from venturi.engine.calls import Gone, Process
-from venturi.lab.network import SERVER, Hosts, Order, Shape, address
+from venturi.netlab.network import SERVER, Hosts, Order, Shape, address
 
 __all__ = ["RATE_OFF", "Laboratory", "Stopped", "WrongLink", "path_faults", "path_record"]
 
@@ -54,12 +54,12 @@ def path_faults(link: Link, found: Mapping[str, Any]) -> Iterator[str]:
     trip = _trip(link, found["round_trip"])
     more = OF_JITTER * link.jitter_ns
     if abs(trip - link.round_trip_ns) > TRIP_OFF * link.round_trip_ns + TRIP_OFF_NS + more:
-        asked, measured = format_duration(link.round_trip_ns), format_duration(trip)
-        yield f"round trip: {asked} was asked for, {measured} found"
+        wanted, measured = format_duration(link.round_trip_ns), format_duration(trip)
+        yield f"round trip: {wanted} was asked for, {measured} found"
     apart = found["round_trip"]["most_ns"] - found["round_trip"]["least_ns"]
     if link.jitter_ns and not LEAST_JITTER <= apart / link.jitter_ns <= 2 + MORE_JITTER_NS / link.jitter_ns:
-        asked, measured = format_duration(link.jitter_ns), format_duration(apart)
-        yield f"jitter: {asked} was asked for, and round trips lie {measured} apart"
+        wanted, measured = format_duration(link.jitter_ns), format_duration(apart)
+        yield f"jitter: {wanted} was asked for, and round trips lie {measured} apart"
     (down, up) = link.rate or (None, None)
     for name, rate, loss, way in zip(_WAYS, (up, down), reversed(link.loss), found["ways"], strict=True):
         if rate is not None and abs(way["rate"] / rate - 1) > RATE_OFF:
@@ -117,7 +117,7 @@ class WrongLink(Exception):
 class Laboratory:
     """Stays until `close`, or until this process ends, whatever ends that.
 
-    Raises VenturiError where it cannot be made on this host, with the reason.
+    Raises VenturiError if it cannot be made on this host, with the reason.
     """
 
     def __init__(self, loaders: int = 1) -> None:
@@ -132,7 +132,7 @@ class Laboratory:
         # Who is not root has power over networks in a user namespace, and over its networks alone.
         user = [] if self._root else ["--user", "--map-current-user", "--keep-caps"]
         self._keeper = Process(
-            *("link", "venturi.lab.keeper", *self._hosts.ends),
+            *("link", "venturi.netlab.keeper", *self._hosts.ends),
             within=["unshare", *user, "--net", "--"],
             environment={**os.environ, "PATH": _search_path()},
         )
@@ -143,23 +143,23 @@ class Laboratory:
                 self._ip(self._hosts.placed(end), end)
             self._run(Shape(Link(), self._hosts).pings(os.getegid()))
         except BaseException as error:
-            said = self._complaint() if not self._keeper.running else ""
+            complaint = self._complaint() if not self._keeper.running else ""
             self.close()
             if not isinstance(error, OSError | ValueError):
                 raise
             raise VenturiError(
-                f"--link: no network namespaces can be made here: {said or error}",
+                f"--link: no network namespaces can be made here: {complaint or error}",
                 ExitCode.UNREACHABLE,
                 hint=_FOR_ROOT if self._root else _FOR_OTHERS,
             ) from None
 
     def within(self, end: str) -> list[str]:
         """What a command begins with that is to run at this end: `client` or `server`."""
-        there = f"/proc/{self._pids[end]}/ns"
-        user = [] if self._root else [f"--user={there}/user", "--preserve-credentials"]
+        namespaces = f"/proc/{self._pids[end]}/ns"
+        user = [] if self._root else [f"--user={namespaces}/user", "--preserve-credentials"]
         # For the core, which looks for the server's process (crates/base/src/meter/readers/beside.rs).
         beside = f"VENTURI_BESIDE={address(SERVER)}=/proc/{self._pids[SERVER]}/net"
-        return ["nsenter", *user, f"--net={there}/net", "--", "env", beside]
+        return ["nsenter", *user, f"--net={namespaces}/net", "--", "env", beside]
 
     @property
     def hosts(self) -> Hosts:
@@ -176,20 +176,20 @@ class Laboratory:
         was another one before, or that was long ago. `cross`: percent of its rate that others take from then
         on; `backplane`: what all clients share.
 
-        Raises WrongLink where it is not as asked, OSError where it cannot be made, and Stopped where `halt`
+        Raises WrongLink if it is not as asked, OSError where it cannot be made, and Stopped where `halt`
         says so meanwhile.
         """
-        asked = Shape(link, self._hosts, backplane, cross)
-        if asked != self._now:
+        wanted = Shape(link, self._hosts, backplane, cross)
+        if wanted != self._now:
             self._now = None
-            self._make(asked)
+            self._make(wanted)
         elif time.monotonic() - self._looked < _HOLDS_SECONDS:
             return dict(self._found)
         self._now = None
         self._order("fill", [])
-        self._found = self._looked_at(asked, halt)
-        self._order("fill", asked.fill())
-        self._now, self._looked = asked, time.monotonic()
+        self._found = self._looked_at(wanted, halt)
+        self._order("fill", wanted.fill())
+        self._now, self._looked = wanted, time.monotonic()
         return dict(self._found)
 
     def _make(self, shape: Shape) -> None:
@@ -242,23 +242,23 @@ class Laboratory:
         raise WrongLink(f"the path{where} is not {shape.path.text}: {'; '.join(wrong)}", recorded)
 
     @contextlib.contextmanager
-    def held(self, told: Callable[[], None]) -> Iterator[None]:
+    def held(self, when_gone: Callable[[], None]) -> Iterator[None]:
         """A block in which the link has to stay as it is. `told` is called should the laboratory end within.
 
         Raises OSError at its end where the laboratory could not keep up, with what it missed.
         """
         before = self._passed()
-        self._keeper.when_gone = told
+        self._keeper.when_gone = when_gone
         try:
             if self._keeper.gone:
-                told()
+                when_gone()
             yield
         finally:
             self._keeper.when_gone = lambda: None
         self._check(before, self._passed())
 
     def _passed(self) -> Mapping[str, Any]:
-        """What has passed so far. Raises OSError where the link is no more."""
+        """What has passed so far. Raises OSError if the link is no more."""
         try:
             found: Mapping[str, Any] = self._order("passed", None)
         except OSError:
@@ -271,8 +271,8 @@ class Laboratory:
         overrun = sum(way["overrun"] for way in after["relay"]) - sum(w["overrun"] for w in before["relay"])
         if overrun:
             raise OSError(f"this machine cannot keep up: {overrun:,} frames were lost that should not")
-        asked = self._now.fill() if self._now is not None else []
-        for one, (began, ended) in zip(asked, zip(before["fill"], after["fill"], strict=True), strict=True):
+        fillers = self._now.fill() if self._now is not None else []
+        for one, (began, ended) in zip(fillers, zip(before["fill"], after["fill"], strict=True), strict=True):
             seconds, wanted = ended[1] - began[1], one["bits_per_second"]
             # A packet more or less is chance.
             packet = 8 * (one["mtu"] + one["overhead"])
@@ -293,11 +293,11 @@ class Laboratory:
         self._keeper.close()
 
     def _order(
-        self, name: str, given: object, seconds: float = _LONGEST_SECONDS, halt: Halt = lambda: False
+        self, name: str, argument: object, seconds: float = _LONGEST_SECONDS, halt: Halt = lambda: False
     ) -> Any:
         """What the keeper answers. Raises OSError with what went wrong there, or if that takes longer, and
         Stopped if `halt` says so."""
-        call, until = self._keeper.call(name, given), time.monotonic() + seconds
+        call, until = self._keeper.call(name, argument), time.monotonic() + seconds
         while wait([call], _WATCH_SECONDS).not_done:
             if halt():
                 raise Stopped

@@ -21,22 +21,23 @@ from venturi.analysis.statistics.intervals import median_interval
 from venturi.analysis.words import labels
 from venturi.common import hdr
 from venturi.common.units import FACTORS, pick_unit, significant
-from venturi.report.figures import palette, profiles
+from venturi.report.figures import palette
 from venturi.report.figures.figure import Figure, Panel, Series
 
+MOST_LINES = 6
 STEPS = 12
 """Points of a curve a decade."""
 MOST = 7
 """Decades drawn at most: beyond, no benchmark has enough batches."""
 
 
-def tail(results: Results) -> Figure | None:
-    """Latency over percentile of each cell that upserts; of an open loop both times. None without any."""
+def latency(results: Results) -> Figure | None:
+    """Latency over percentile; of an open loop both times. None without any."""
     panels: list[Panel] = []
     shown, told = 0, []
     both = False
-    for operation, every in by_operation([c for c in results.cells if c.answered]).items():
-        cells = choice.representative([c for c in every if c.latency], profiles.MOST_LINES)
+    for operation, every in by_operation(results.cells).items():
+        cells = choice.representative([c for c in every if c.latency], MOST_LINES)
         names = varying(cells)
         panel = Panel(operation)
         for index, cell in enumerate(cells):
@@ -73,9 +74,10 @@ def tail(results: Results) -> Figure | None:
         if both
         else "Service time of a batch (closed loop). "
     )
+    title = "; ".join(told) or "Latency of a batch"
     return Figure(
         "latency",
-        "; ".join(told) or "Latency of a batch",
+        title[:1].upper() + title[1:],
         f"{kinds}At each percentile the median of the trials' values; every nine takes the same room. A "
         "curve ends where a trial has no batch beyond." + choice.choice_note(shown, results.cells),
         "percentile of batches",

@@ -1,6 +1,6 @@
 """The process between Venturi and a program of somebody else's at an end of a link, in that end's namespace.
 
-    python -m venturi.lab.program_supervisor DESCRIPTOR client|server WORD...
+    python -m venturi.netlab.program_supervisor DESCRIPTOR client|server WORD...
 
 The descriptor is of a socket. Where it ends, which a kill -9 of whoever holds the other side brings about
 too, the program is ended with all that it has started, whatever of that has left its group or its parent. A
@@ -43,10 +43,10 @@ _LOOPBACKS = ("0100007F", "00000000000000000000000001000000")
 
 
 class _Guest:
-    def __init__(self, told: socket.socket, serves: bool, words: list[str]) -> None:
-        """Raises OSError where there is no such program."""
-        self._told, self._serves = told, serves
-        self._said: set[str] = set()
+    def __init__(self, channel: socket.socket, serves: bool, words: list[str]) -> None:
+        """Raises OSError if there is no such program."""
+        self._channel, self._serves = channel, serves
+        self._reported: set[str] = set()
         # Of others in this namespace.
         self._before = set(_listening())
         self._status: int | None = None
@@ -68,17 +68,17 @@ class _Guest:
                 break
             if self._serves:
                 self._tell()
-            if select.select([self._told], [], [], _POLL_SECONDS)[0] and not self._told.recv(64):
+            if select.select([self._channel], [], [], _POLL_SECONDS)[0] and not self._channel.recv(64):
                 break
         status = self._status if self._status is not None else 0
         return status if status >= 0 else 128 - status
 
     def _tell(self) -> None:
         found = {one.word for one in set(_listening()) - self._before}
-        for word in found - self._said:
+        for word in found - self._reported:
             with contextlib.suppress(OSError):
-                self._told.send(f"{word}\n".encode())
-        self._said |= found
+                self._channel.send(f"{word}\n".encode())
+        self._reported |= found
 
     def _reap(self) -> None:
         """Takes notice of what has ended: of orphans that have come to this process too."""
@@ -98,12 +98,12 @@ class _Guest:
 
     def _wait(self, number: int, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        told: set[int] = set()
+        channel: set[int] = set()
         self._reap()
         while self._left and time.monotonic() < deadline:
             # The children of those that end come here next.
-            for pid in set(children(os.getpid())) - told:
-                told.add(pid)
+            for pid in set(children(os.getpid())) - channel:
+                channel.add(pid)
                 with contextlib.suppress(OSError):
                     os.kill(pid, number)
             time.sleep(_POLL_SECONDS)
@@ -135,11 +135,11 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, lambda *_: None)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with socket.socket(fileno=int(sys.argv[1])) as told:
-        told.set_inheritable(False)
+    with socket.socket(fileno=int(sys.argv[1])) as channel:
+        channel.set_inheritable(False)
         words = [*map(filled, sys.argv[3:])]
         try:
-            guest = _Guest(told, sys.argv[2] == "server", words)
+            guest = _Guest(channel, sys.argv[2] == "server", words)
         except OSError as error:
             print(f"{words[0]}: {error.strerror}", file=sys.stderr)
             return _NO_COMMAND

@@ -18,16 +18,15 @@ from typing import IO, Any
 from venturi.common.credentials import command_tells_secret, masked, named, not_set
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.processes import children, is_ending
-from venturi.common.texts import listed
-from venturi.lab import program_supervisor
-from venturi.lab.laboratory import Laboratory
-from venturi.lab.network import CLIENT, SERVER, address, filled
+from venturi.common.texts import Note, listed
+from venturi.netlab import program_supervisor
+from venturi.netlab.laboratory import Laboratory
+from venturi.netlab.network import CLIENT, SERVER, address, filled
 from venturi.servers.starters import Halted
 from venturi.targets.exec import words
 
-__all__ = ["Halt", "Note", "Serving", "read", "run"]
+__all__ = ["Halt", "Serving", "read", "run"]
 
-Note = Callable[[str, str], None]
 Halt = Callable[[], bool]
 _READY_SECONDS = 60.0
 _HALT_SECONDS = 0.1
@@ -61,10 +60,10 @@ class _Program:
     """One at an end, until `stop`: then all that it has started ends with it."""
 
     def __init__(self, lab: Laboratory, end: str, command: Sequence[str], **streams: Any) -> None:
-        self._told, theirs = socket.socketpair()
-        with theirs:
-            number = theirs.fileno()
-            guests = [sys.executable, "-m", "venturi.lab.program_supervisor", str(number), end]
+        self._channel, other_end = socket.socketpair()
+        with other_end:
+            number = other_end.fileno()
+            guests = [sys.executable, "-m", "venturi.netlab.program_supervisor", str(number), end]
             self._guest = subprocess.Popen(
                 [*lab.within(end), *guests, *command], pass_fds=[number], **streams
             )
@@ -85,17 +84,17 @@ class _Program:
 
     def stop(self) -> None:
         with contextlib.suppress(OSError):
-            self._told.shutdown(socket.SHUT_RDWR)
+            self._channel.shutdown(socket.SHUT_RDWR)
         try:
             self._guest.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             self._guest.kill()
             self._guest.wait()
-        self._told.close()
+        self._channel.close()
 
 
 class Serving(_Program):
-    """A server's program, once clients can come to it. Raises VenturiError where they cannot."""
+    """A server's program, once clients can come to it. Raises VenturiError if they cannot."""
 
     def __init__(
         self,
@@ -105,13 +104,13 @@ class Serving(_Program):
         ports: Iterable[int] = (),
         halt: Halt = lambda: False,
     ) -> None:
-        """`ports`: where clients will come; without any, where it listens first. Raises Halted where `halt`
+        """`ports`: where clients will come; without any, where it listens first. Raises Halted if `halt`
         says so meanwhile."""
         command = read("--server", text)
         self._name = command[0]
-        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop()
-        said = {"stdin": subprocess.DEVNULL, "stdout": self._said, "stderr": self._said}
-        super().__init__(lab, SERVER, command, **said)
+        self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop()
+        streams = {"stdin": subprocess.DEVNULL, "stdout": self._output, "stderr": self._output}
+        super().__init__(lab, SERVER, command, **streams)
         try:
             self._wait(note, set(ports), halt)
         except BaseException:
@@ -137,20 +136,20 @@ class Serving(_Program):
 
     def complaint(self) -> str:
         """The last line that it has written."""
-        self._said.seek(0)
-        lines = masked(self._said.read().decode(errors="replace")).strip().splitlines()
+        self._output.seek(0)
+        lines = masked(self._output.read().decode(errors="replace")).strip().splitlines()
         return lines[-1][:_MOST_SAID] if lines else ""
 
     def stop(self) -> None:
         super().stop()
-        self._said.close()
+        self._output.close()
 
     def _wait(self, note: Note, ports: set[int], halt: Halt) -> None:
         """Until clients can come."""
         deadline, text = time.monotonic() + _READY_SECONDS, ""
         listens: set[int] = set()
         with selectors.DefaultSelector() as selector:
-            selector.register(self._told, selectors.EVENT_READ)
+            selector.register(self._channel, selectors.EVENT_READ)
             while not (ports <= listens if ports else listens):
                 if halt():
                     raise Halted
@@ -165,7 +164,7 @@ class Serving(_Program):
                     )
                 if not selector.select(_HALT_SECONDS):
                     continue
-                piece = self._told.recv(4096).decode()
+                piece = self._channel.recv(4096).decode()
                 if not piece:
                     status = self._guest.wait()
                     raise VenturiError(
@@ -188,7 +187,7 @@ def _named(ports: set[int]) -> str:
 def run(lab: Laboratory, server: str | None, client: Sequence[str], note: Note) -> int:
     """Runs the client over the laboratory's link as it is, its output and input being ours, once clients can
     come to the server. All that they have started ends with them. The client's exit status, as a shell has
-    it. Raises VenturiError where the server does not listen."""
+    it. Raises VenturiError if the server does not listen."""
     with contextlib.ExitStack() as ends:
         serving = Serving(lab, server, note) if server is not None else None
         if serving is not None:
