@@ -8,10 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from venturi.cluster.trial.clock import Clock
-from venturi.cluster.trial.loader import PHASES
-from venturi.cluster.trial.merge import Part
-from venturi.cluster.trial.shares import Share
+from venturi.cluster.trial.loaders import Part, Share
 from venturi.common import hdr
+from venturi.engine.loader import PHASES
 from venturi.engine.spec import failed_record
 
 AGREED = 1_790_000_000_000_000_000

@@ -18,8 +18,8 @@ from venturi.analysis.cells.figures import steady_main
 from venturi.analysis.cells.summary import Cell, varying
 from venturi.analysis.results import load
 from venturi.analysis.statistics.curve import Change, Curve
+from venturi.analysis.verdict.findings import spelled
 from venturi.analysis.verdict.judge import judge
-from venturi.analysis.verdict.words.findings import spelled
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import nouns_of
 from venturi.report.text.terminal import print_results

@@ -23,7 +23,7 @@ from support.flight import mixed, run_trial, succeeded, write_ipc
 from support.read import ONCE, ran
 from support.run import venturi
 from support.wait import wait_until
-from venturi.common.core import load_core
+from venturi.common.runtime import load_core
 from venturi.store.directory import RunDirectory
 
 FREED, FILLED = 2, 16

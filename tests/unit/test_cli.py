@@ -264,9 +264,9 @@ def test_too_few_open_files_is_said_before_anything_is_measured(monkeypatch: pyt
 
 
 WAITS = """
-from venturi.common import signals
+from venturi.common import runtime
 
-ending = signals.Ending()
+ending = runtime.Ending()
 assert not ending.wait(0)
 print("ready", flush=True)
 # Longer than whoever waits for this process has patience.

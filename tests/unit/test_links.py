@@ -18,9 +18,9 @@ from support.run import ROOT, venturi
 from venturi.common import links
 from venturi.common.links import PRESETS, Link, canonical, parse
 from venturi.common.units import bit_rate
-from venturi.lab import programs, verified
-from venturi.lab.hosts import Hosts, address
 from venturi.measure.links import Looked
+from venturi.netlab import laboratory, programs
+from venturi.netlab.network import Hosts, address
 from venturi.report.text import links as shown
 
 
@@ -128,7 +128,7 @@ def test_a_path_is_held_against_the_link() -> None:
 
     def faults(case: str) -> str:
         text, _, seen = case.partition("\n")
-        return "\n".join(verified.faults(parse(text), found(**tomllib.loads(seen)))) or "as asked"
+        return "\n".join(laboratory.path_faults(parse(text), found(**tomllib.loads(seen)))) or "as asked"
 
     check("paths", faults, "texts")
 

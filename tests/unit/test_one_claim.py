@@ -25,7 +25,7 @@ from venturi.analysis.results import Results, load
 from venturi.analysis.search import best
 from venturi.analysis.statistics import speeds
 from venturi.analysis.statistics.curve import Curve, Shape
-from venturi.analysis.verdict.causes import FindingKind
+from venturi.analysis.verdict.types import FindingKind
 from venturi.report.figures import registry
 from venturi.report.figures.curves import MOST_LINES
 from venturi.store import reference

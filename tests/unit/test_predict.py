@@ -97,21 +97,21 @@ def test_rates_of_rows_are_predicted_in_rows(tmp_path: Path) -> None:
 
 
 def test_figures_and_lines_of_the_report(measured: Path) -> None:
-    from venturi.report.draw import matplotlib_figures, plotly_figures
+    from venturi.report import draw
     from venturi.report.text import models as fits
 
     found = results.load(measured)
-    (figure,) = models.figures(found)
-    assert figure.name == "model-scaling"
+    figure = models.scaling(found)
+    assert figure is not None and models.hockney(found) is None
     assert {"measured", "law", "knee", "peak"} <= set(figure.names)
     for panel in figure.panels:
-        assert plotly_figures.panel_document(figure, panel)
-    assert matplotlib_figures.render(figure, "svg").startswith(b"<?xml")
+        assert draw.panel(figure, panel)
+    assert draw.Drawing.of(figure).svg().startswith("<svg")
     sentences = [text for _, texts in fits.sections(found) for text in texts]
     assert any("knee (90 % of the peak) at 3 streams" in text for text in sentences)
-    sizes = models.figures(results.load("reference:cartesius-localhost"))
-    assert [f.name for f in sizes] == ["model-scaling", "model-hockney"]
-    assert models.figures(results.load("reference:akumuli")) == []
+    sizes = results.load("reference:cartesius-localhost")
+    assert models.scaling(sizes) is not None and models.hockney(sizes) is not None
+    assert models.scaling(results.load("reference:akumuli")) is None
 
 
 # ---- over links

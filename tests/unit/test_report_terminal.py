@@ -19,9 +19,10 @@ from support.golden import kept
 from support.packed import unpacked_text
 from support.synthetic import cells, hostile, imported, make_run, without_server
 from venturi.analysis.results import load
-from venturi.analysis.verdict import judge, rerun
-from venturi.common.beside import beside
+from venturi.analysis.verdict import judge
+from venturi.analysis.verdict.rerun import Rerun
 from venturi.common.errors import VenturiError
+from venturi.common.runtime import beside
 from venturi.report.page.packed import LETTERS, Packer
 from venturi.report.text import cell, summary
 from venturi.report.text.terminal import print_results
@@ -256,13 +257,13 @@ def test_digits_are_those_of_rfc_1924(data: bytes) -> None:
     assert letters(data).replace(",", "<") == base64.b85encode(data, pad=True).decode()
 
 
-def test_a_table_of_many_cells_plans_no_command_for_each(
+def test_a_table_of_many_cells_makes_no_command_for_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = load(make_run(tmp_path / "run", cells(rows=range(1_000_000, 11_000_000, 1_000_000)), samples=False))
     planned, judged = [], []
-    accepted, first = rerun._accepted, judge.first
-    monkeypatch.setattr(rerun, "_accepted", lambda words: planned.append(words) or accepted(words))
+    proposed, first = Rerun.proposed, judge.first
+    monkeypatch.setattr(Rerun, "proposed", lambda run, it: planned.append(it) or proposed(run, it))
     monkeypatch.setattr(judge, "first", lambda seen: judged.append(seen.trials) or first(seen))
     print_results(run, Console(file=io.StringIO(), width=80))
     assert len(run.cells) == 60

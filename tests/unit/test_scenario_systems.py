@@ -27,12 +27,12 @@ from venturi.analysis.words.wording import nouns_of
 from venturi.common import toml_text
 from venturi.common.environment import usable_cores
 from venturi.common.errors import ScenarioError
-from venturi.common.times import SEED_NS, parse_time, spell_time
+from venturi.common.suffixes import SEED_NS, parse_time, spell_time
 from venturi.engine.spec import build_spec, completed, trial_line
 from venturi.inputs import points as points_file
 from venturi.inputs.files import DataStore
 from venturi.measure import preflight
-from venturi.measure.observer import outcome_text
+from venturi.measure.run_events import outcome_text
 from venturi.measure.trial_targets import Endpoints
 from venturi.plan import matrix, scale
 from venturi.plan.cell_names import labels

@@ -20,9 +20,9 @@ from venturi.analysis.compare import runs as compare
 from venturi.analysis.models.batch_cost import batch_costs
 from venturi.analysis.results import load
 from venturi.analysis.search import best
-from venturi.report.draw import matplotlib_figures
+from venturi.report.draw import Drawing
+from venturi.report.figures import latency
 from venturi.report.figures import registry as figures
-from venturi.report.figures import tail
 from venturi.report.page import page as html_page
 from venturi.report.tables import seed
 from venturi.report.tables import write as table_files
@@ -192,18 +192,18 @@ def test_figures_of_an_upsert(tmp_path: Path) -> None:
     assert drawn["throughput-streams"].y_label == "throughput, krows/s"
     assert "roofline" not in drawn
     for figure in drawn.values():
-        assert matplotlib_figures.render(figure, "svg").startswith(b"<?xml")
+        assert Drawing.of(figure).svg().startswith("<svg")
 
 
 def test_the_tail_over_nines(tmp_path: Path) -> None:
     results = load(make_run(tmp_path / "run", [*repeated({"rate": 500.0}), *repeated({"rate": 3000.0})]))
-    figure = tail.tail(results)
+    figure = latency.latency(results)
     assert figure is not None
     assert figure.x_texts[:6] == ["min", "50 %", "90 %", "99 %", "99.9 %", "99.99 %"][: len(figure.x_texts)]  # type: ignore[index]
     names = [s.name for s in figure.panels[0].series]
     assert names == ["rate 500", "rate 500, service", "rate 3k", "rate 3k, service"]
     (cell, _) = results.cells
-    line = dict(tail.curve(cell, "service"))
+    line = dict(latency.curve(cell, "service"))
     known = batches.latencies(cell, "service")
     for x, name in ((1.0, "min"), (10.0, "p90"), (100.0, "p99"), (1000.0, "p99.9")):
         at = min(line, key=lambda v, x=x: abs(v - x))  # type: ignore[misc]
@@ -217,7 +217,7 @@ def test_the_tail_without_histograms_has_the_percentiles(tmp_path: Path) -> None
     for line in lines:
         line["latency"]["service"]["hdr"] = None
     (cell,) = summarise(lines)
-    assert tail.curve(cell, "service")[0][1] == batches.latencies(cell, "service")["min"].value
+    assert latency.curve(cell, "service")[0][1] == batches.latencies(cell, "service")["min"].value
 
 
 def test_fit_as_json_has_what_a_batch_costs(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_the_page_of_upserts_and_transfers(tmp_path: Path) -> None:
     mixed = load(run)
     box = next(f for f in figures.build(mixed) if f.name == "box-size")
     assert {p.y_label for p in box.panels} == {None, "throughput, krows/s"} and box.y_label == "payload, MB/s"
-    assert matplotlib_figures.render(box, "png")
+    assert Drawing.of(box).png()
 
 
 def test_published_upserts_are_judged_by_rows() -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from venturi.analysis.results import Results
     from venturi.analysis.search.best import Best
     from venturi.analysis.verdict.types import Finding, Verdict
+    from venturi.report.draw import Drawing
 
 __all__ = ["Run", "asked", "open"]
 
@@ -215,12 +216,15 @@ class Run:
 
         return [figure.name for figure in figures.build(self.results)]
 
-    def figure(self, name: str, reference: str | None = None) -> Any:
-        """A figure as `plotly.graph_objects.Figure`. `reference` lays published figures over it."""
-        from venturi.report.draw import plotly_figures
+    def figure(self, name: str, reference: str | None = None) -> Drawing:
+        """A figure, which notebooks show; `save(path)` writes it as SVG or PNG, `spec` is its Vega-Lite.
+
+        `reference` lays published figures over it.
+        """
+        from venturi.report.draw import Drawing
         from venturi.report.figures import registry as figures
 
-        return plotly_figures.whole(figures.one(self.results, name, reference))
+        return Drawing.of(figures.one(self.results, name, reference))
 
     def report(self, path: str | os.PathLike[str] | None = None, reference: str | None = None) -> Path:
         """Writes the HTML report, by default `report.html` in the run directory, and returns its path.

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import typer
 
 from venturi.cli import forms
-from venturi.common import signals
+from venturi.common import runtime
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.servers.throwaway.guard import die_with
 
@@ -78,7 +78,7 @@ def ab(
     words = list(run or [])
     planned = "--dry-run" in words
     given, known = {"base": base, "head": head}, {} if resume is None else _places(resume)
-    with signals.interrupting(), contextlib.ExitStack() as servers:
+    with runtime.interrupting(), contextlib.ExitStack() as servers:
         found = {name: _address(where, known.get(name, url), servers) for name, where in given.items()}
         if resume is not None:
             words = ["--resume", str(resume), *words]
@@ -98,7 +98,7 @@ def ab(
 
 def _places(run: Path) -> dict[str, str]:
     """Where the servers of a run of `ab` are. Raises VenturiError where it is none."""
-    from venturi.measure.outcome import scenario_of
+    from venturi.measure.run_events import scenario_of
     from venturi.store.directory import RunDirectory
 
     found = dict(scenario_of(RunDirectory(run)).places)
@@ -117,7 +117,7 @@ def _measured(words: Sequence[str], planned: bool, again: str) -> int:
         start_new_session=True,
         preexec_fn=die_with(os.getpid(), signal.SIGKILL),
     ) as child:
-        for number in signals.ending():
+        for number in runtime.ending():
             signal.signal(number, lambda number, _: child.send_signal(number))
         return child.wait()
 

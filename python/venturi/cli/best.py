@@ -61,7 +61,7 @@ def best(
     from venturi.analysis.search import best as analysis
     from venturi.cli.parsing import share, time
     from venturi.cli.reading import read
-    from venturi.common.say import say
+    from venturi.common.texts import say
     from venturi.report.text import best as report
 
     at_most = share("--within", within)

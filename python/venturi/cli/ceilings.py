@@ -12,7 +12,7 @@ import typer
 from venturi.cli import flags as f
 from venturi.cli import forms
 from venturi.common.errors import ExitCode
-from venturi.common.say import say
+from venturi.common.texts import say
 from venturi.targets.parameters import CREDENTIALS
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class _Progress:
 
 
 def _print(measured: Ceilings, format: forms.TableOrJson, url: str | None) -> None:
-    from venturi.measure.hints import start_a_server
+    from venturi.measure.trial_targets import start_a_server
     from venturi.report.text import limits as shown
     from venturi.targets.urls import check_url
 

@@ -44,10 +44,9 @@ def generate(
     ] = "cpus",
 ) -> None:
     """Make gzip archives of points, as the published benchmark of Akumuli loads them."""
-    from venturi.common.core import load_core
     from venturi.common.environment import usable_cores
-    from venturi.common.suffixes import parse_count, parse_duration
-    from venturi.common.times import parse_time
+    from venturi.common.runtime import load_core
+    from venturi.common.suffixes import parse_count, parse_duration, parse_time
     from venturi.inputs.archives import make
 
     def read(flag: str, text: str, parse: Callable[[str], int]) -> int:

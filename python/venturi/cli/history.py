@@ -11,7 +11,7 @@ import typer
 from venturi.cli import forms
 from venturi.cli.compare import MetricName
 from venturi.common.errors import StoreError, VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 
 if TYPE_CHECKING:
     from venturi.analysis.results import Results

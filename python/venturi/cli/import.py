@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from venturi.common.say import say
+from venturi.common.texts import say
 from venturi.common.units import plural
 
 app = typer.Typer(rich_markup_mode=None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 
 if TYPE_CHECKING:
     from venturi.common.links import Link
@@ -77,7 +77,7 @@ def links(
 ) -> None:
     """List links that have a name; make links on this host and see whether they are what was asked for; run
     a program over one. Ends with 5 where a link is not as asked."""
-    from venturi.common import signals
+    from venturi.common import runtime
     from venturi.measure import links as measure
 
     asked = measure.named(link or [])
@@ -91,7 +91,7 @@ def links(
                 hint='as in venturi links "100mbit 20ms" --client "ping -c 3 {server}"',
             )
         (one,) = asked.values()
-        with signals.interrupting():
+        with runtime.interrupting():
             status = measure.program(one, _share(cross, one), server, client, _unsaid if quiet else say)
         raise typer.Exit(status)
     if given := [name for name, value in (("--server", server), ("--cross", cross)) if value is not None]:
@@ -128,7 +128,7 @@ def _print_presets(as_json: bool) -> None:
 
 
 def _print(asked: dict[str, Link], repeats: int, as_json: bool, quiet: bool) -> None:
-    from venturi.common import signals
+    from venturi.common import runtime
     from venturi.measure import links as measure
     from venturi.report.text import links as shown
 
@@ -136,7 +136,7 @@ def _print(asked: dict[str, Link], repeats: int, as_json: bool, quiet: bool) -> 
     interrupted = False
     progress = None if quiet else lambda name: say("info", f"making {name}")
     try:
-        with signals.interrupting():
+        with runtime.interrupting():
             for one in measure.survey(asked, repeats, progress):
                 found.append(one)
                 if not as_json:

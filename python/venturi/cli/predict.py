@@ -11,7 +11,7 @@ import typer
 
 from venturi.cli import forms
 from venturi.common.errors import VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 
 app = typer.Typer(rich_markup_mode=None)
 

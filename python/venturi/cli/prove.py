@@ -11,7 +11,7 @@ import typer
 from venturi.cli import flags as f
 from venturi.cli import forms
 from venturi.common.errors import ExitCode, ScenarioError, VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 from venturi.targets.parameters import CREDENTIALS
 
 app = typer.Typer(rich_markup_mode=None)

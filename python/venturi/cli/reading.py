@@ -9,7 +9,7 @@ from typing import Any
 from venturi.analysis import results
 from venturi.analysis.proven import unproven
 from venturi.analysis.results import Results
-from venturi.common.say import say
+from venturi.common.texts import say
 
 __all__ = ["read", "warn"]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from venturi.cli import forms
-from venturi.common.collector import kept, without_collector
 from venturi.common.errors import StoreError, VenturiError
+from venturi.common.runtime import kept, without_collector
 
 if TYPE_CHECKING:
     from venturi.analysis.results import Results
@@ -26,7 +26,7 @@ Examples:
   venturi report RUN --format png --figure timeline --cell operation=get,streams=4
 Figures: throughput-streams, box-size, throughput-size, throughput-batch,
 throughput-hosts, throughput-encoders, throughput-delay, throughput-link-rate, throughput-loss,
-roofline, model-scaling, model-hockney, throughput-time, timeline, stages, pipeline, latency.
+convergence, flows, roofline, model-scaling, model-hockney, timeline, stages, latency.
 References: macbook, cartesius, chspark, upsert, akumuli, or one of their sets as macbook-get.
 """
 
@@ -78,7 +78,7 @@ def report(
         typer.Option(
             "--cell",
             metavar="NAME",
-            help="With --figure timeline or pipeline: of this cell, as `venturi show --cell` names it. "
+            help="With --figure timeline, stages or flows: of this cell, as `venturi show --cell` names it. "
             "[default: the fastest]",
             show_default=False,
         ),
@@ -181,7 +181,7 @@ def _figures(
     cell: str | None,
 ) -> list[Path]:
     """One figure into a file, or all into a directory."""
-    from venturi.report.draw import matplotlib_figures
+    from venturi.report.draw import Drawing
     from venturi.report.figures import registry as figures
     from venturi.report.text import cell as cells
 
@@ -211,7 +211,7 @@ def _figures(
         paths = [folder / f"{f.name}.{kind}" for f in drawn]
     for path, one in zip(paths, drawn, strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(matplotlib_figures.render(one, kind))
+        Drawing.of(one).save(path)
     return paths
 
 

@@ -18,14 +18,13 @@ import typer
 from venturi.cli import flags as f
 from venturi.cli import forms, output
 from venturi.common.errors import ExitCode, StoreError, VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 from venturi.common.units import plural
 
 if TYPE_CHECKING:
     from venturi.analysis.results import Results
     from venturi.engine.executor import Executor
-    from venturi.measure.observer import QuietObserver
-    from venturi.measure.outcome import RunResult
+    from venturi.measure.run_events import QuietObserver, RunResult
     from venturi.plan.scenario import Scenario
 
 app = typer.Typer(rich_markup_mode=None)
@@ -148,7 +147,7 @@ def _scaled(found: Scenario, factor: float) -> tuple[Scenario, list[str]]:
 
 def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[str]]:
     from venturi.measure import placement
-    from venturi.measure.outcome import scenario_of
+    from venturi.measure.run_events import scenario_of
     from venturi.store.directory import RunDirectory
     from venturi.store.open import find_run
 
@@ -183,7 +182,7 @@ def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[st
 
 def _print_plan(found: Scenario) -> None:
     """What a run would do, on standard output."""
-    from venturi.measure.estimate import estimate
+    from venturi.measure.runner import estimate
     from venturi.measure.trial_targets import Endpoints
     from venturi.plan.cell_names import labels
 
@@ -221,7 +220,7 @@ def executed_by(text: str, found: Scenario | None = None) -> contextlib.Abstract
 
 def _observer(given: dict[str, Any]) -> QuietObserver:
     from venturi.cli import progress
-    from venturi.measure.observer import QuietObserver
+    from venturi.measure.run_events import QuietObserver
 
     if given["as_json"]:
         return progress.JsonObserver()
@@ -248,10 +247,10 @@ def _note(given: dict[str, Any]) -> Callable[[str, str], None]:
 
 
 def _run(found: Scenario, made: Path | None, given: dict[str, Any], engine: Executor) -> None:
-    from venturi.measure import outcome, runner
+    from venturi.measure import run_events, runner
 
     observer = _observer(given)
-    out = made or given["out"] or outcome.default_out(found)
+    out = made or given["out"] or run_events.default_out(found)
     output.go_on(observer.note, out)
     try:
         ended = runner.execute(

@@ -12,9 +12,9 @@ import typer
 
 from venturi.cli import serve_flags as flags
 from venturi.cli import serving
-from venturi.common import signals
+from venturi.common import runtime
 from venturi.common.errors import VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 
 __all__ = ["charrow"]
 
@@ -68,7 +68,7 @@ def charrow(
     exit_with_parent: flags.ExitWithParent = False,
 ) -> None:
     """Serve charrow: Arrow blocks of a query over TCP, each to one of the partitions that share it."""
-    from venturi.common.core import load_core
+    from venturi.common.runtime import load_core
     from venturi.inputs.files import DataStore
 
     memory_bytes = serving.count("--query-memory", query_memory)
@@ -101,7 +101,7 @@ def charrow(
         }
         with serving.started(core, spec, serving.asked(spec)) as server:
             # Who reads that it is ready may stop it at once.
-            ending = signals.Ending()
+            ending = runtime.Ending()
             if queries is not None:
                 queries.start(server)
             try:

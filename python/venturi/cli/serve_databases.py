@@ -11,10 +11,10 @@ import typer
 
 from venturi.cli import serve_flags as flags
 from venturi.cli import serving
-from venturi.common import signals
+from venturi.common import runtime
 from venturi.common.credentials import INSTEAD, filled, is_secret_setting, named
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 from venturi.targets.system import PORTS, SERVERS
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def _serve(server: ThrowawayServer, as_json: bool, exit_with_parent: bool) -> No
     try:
         server.start()
         # Who reads that it is ready may stop it at once.
-        ending = signals.Ending()
+        ending = runtime.Ending()
         print(json.dumps(server.hello) if as_json else _described(server), flush=True)
         while server.running and not ending.wait(0.2):
             pass

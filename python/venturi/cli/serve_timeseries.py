@@ -11,9 +11,9 @@ import typer
 
 from venturi.cli import serve_flags as flags
 from venturi.cli import serving
-from venturi.common import signals, temporary
+from venturi.common import runtime, temporary
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 from venturi.common.units import plural
 
 __all__ = ["timeseries"]
@@ -83,8 +83,8 @@ def timeseries(
     exit_with_parent: flags.ExitWithParent = False,
 ) -> None:
     """Serve the reference store of time series: RESP, OpenTSDB, Influx; segments are Parquet files."""
-    from venturi.common.core import load_core
     from venturi.common.environment import describe, usable_cores
+    from venturi.common.runtime import load_core
     from venturi.servers.throwaway import network
 
     if durable not in _SURVIVES:
@@ -127,7 +127,7 @@ def timeseries(
     try:
         with serving.started(core, spec, host) as server:
             # Who reads that it is ready may stop it at once.
-            ending = signals.Ending()
+            ending = runtime.Ending()
             found = serving.statistics(server)
             hello = {
                 "address": server.address,
@@ -196,7 +196,7 @@ def _recovered(found: Any) -> list[str]:
     return lines
 
 
-def _wait(server: Any, ending: signals.Ending, exit_with_parent: bool) -> None:
+def _wait(server: Any, ending: runtime.Ending, exit_with_parent: bool) -> None:
     """Until a signal, or the end of standard input."""
     if exit_with_parent:
         serving.end_with_input()

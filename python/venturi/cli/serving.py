@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from venturi.common import credentials, signals
+from venturi.common import credentials, runtime
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 
 __all__ = [
     "asked",
@@ -161,7 +161,7 @@ def tables(
 ) -> None:
     """Serves rows at URLs of this scheme, these files (each with its flag, as NAME=FILE) as tables, until it
     is told to end."""
-    from venturi.common.core import load_core
+    from venturi.common.runtime import load_core
     from venturi.inputs.files import DataStore
 
     core = load_core()
@@ -170,7 +170,7 @@ def tables(
         store.forget_tables()
         with started(core, spec, asked(spec)) as server:
             # Who reads that it is ready may stop it at once.
-            ending = signals.Ending()
+            ending = runtime.Ending()
             _announce(server, scheme, as_json, spec)
             wait(server, ending, exit_with_parent)
     if not as_json:
@@ -241,7 +241,7 @@ def warn_if_open(host: str, tls: bool, token_env: str | None) -> None:
     say("hint", "give --tls-certificate, --tls-key and --token-env, unless the network is yours alone")
 
 
-def wait(server: Any, ending: signals.Ending, exit_with_parent: bool) -> None:
+def wait(server: Any, ending: runtime.Ending, exit_with_parent: bool) -> None:
     """Until a signal, the end of standard input, or of the server itself."""
     if exit_with_parent:
         end_with_input()

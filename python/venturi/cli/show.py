@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from venturi.cli import forms
-from venturi.common.collector import kept, without_collector
 from venturi.common.errors import VenturiError
+from venturi.common.runtime import kept, without_collector
 
 app = typer.Typer(rich_markup_mode=None)
 

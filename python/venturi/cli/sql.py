@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from venturi.common.errors import StoreError, VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 from venturi.common.units import plural
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import typer
 from venturi.cli import flags as f
 from venturi.cli import forms, output
 from venturi.common.errors import ScenarioError, VenturiError
-from venturi.common.say import say
-from venturi.measure.budget import DEFAULT_TRIALS, Budget
+from venturi.common.texts import say
+from venturi.measure.tune import DEFAULT_TRIALS, Budget
 
 if TYPE_CHECKING:
     from venturi.analysis.search.explore import Search
@@ -159,7 +159,7 @@ def _replay(run: str, budget: Budget, given: dict[str, Any]) -> None:
 
 def _search(budget: Budget, given: dict[str, Any]) -> None:
     from venturi.cli.run import _observer, executed_by
-    from venturi.measure import outcome
+    from venturi.measure import run_events
     from venturi.measure import tune as tuning
     from venturi.report.text import search as report
     from venturi.store.directory import RunDirectory
@@ -172,10 +172,10 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
                 hint="start another search for another space",
             )
         out = find_run(given["resume"])
-        scenario = outcome.scenario_of(RunDirectory(out))
+        scenario = run_events.scenario_of(RunDirectory(out))
     else:
         scenario = _scenario(given)
-        out = given["out"] or outcome.default_out(scenario)
+        out = given["out"] or run_events.default_out(scenario)
     output.go_on(None)
     observer = _observer(given | {"as_json": False, "quiet": given["quiet"] or given["as_json"]})
     cells: list[Any] = []
@@ -248,7 +248,7 @@ def _print(tuned: Tuned, given: dict[str, Any], unit: str = "B/s") -> None:
 def _scenario(given: dict[str, Any]) -> Scenario:
     """The scenario whose matrix is searched: a file's or a built-in one's, or one made for a URL."""
     from venturi.cli.run import executed_by
-    from venturi.measure.tune_space import space
+    from venturi.measure.tune import space
     from venturi.plan.layers import Layer, file_layer
     from venturi.plan.load import load
     from venturi.plan.typed import layer_tree

@@ -18,7 +18,7 @@ pub mod disk;
 pub mod memory;
 pub mod pipe;
 
-use venturi_base::net::tcp::{self, Far, Flow, Placement};
+use venturi_base::net::tcp::{self, Flow, Placement, RemoteEnd};
 use venturi_base::os::pin::allowed;
 
 /// What Python asks for: raw TCP to or from the host of a reference server, or a raw Unix socket to
@@ -223,7 +223,7 @@ fn probe(spec: &ProbeSpec, control: &Control) -> Result<tcp::Probe> {
         }
     })??;
     let ticket = ticket.unwrap_or(tcp::OPEN);
-    let peer = Far { addr, ticket };
+    let peer = RemoteEnd { addr, ticket };
     let near = spec.near || peer.is_near();
     let placements: &[Placement] = match near && allowed()?.len() > 1 {
         true => &[Placement::Free, Placement::OneCpu, Placement::Apart],

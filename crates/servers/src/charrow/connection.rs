@@ -1,17 +1,17 @@
 //! One connection: its handshake, its queries one after the other, and what it asks beside.
 
 use std::io::ErrorKind;
-use std::net::Shutdown;
+use std::net::{IpAddr, Shutdown};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::encode::{self, Making};
 use super::engine::Wanted;
+use super::query::{Deal, Leaving, Seat};
 use super::query::{Query, Shape};
 use super::questions;
 use super::ring::Ring;
-use super::seat::{Deal, Leaving, Seat};
 use super::sessions::Joined;
 use super::wire::{is_late, Patient, Wire, LOOK_UP};
 use super::State;
@@ -58,7 +58,8 @@ pub struct Connection {
     slot: Slot,
     /// Where the client wants the bodies of blocks.
     pub(super) ring: Option<Ring>,
-    peer: String,
+    address: String,
+    client: Option<IpAddr>,
     parameters: Parameters,
     extended: bool,
     encoders: usize,
@@ -71,8 +72,10 @@ pub struct Connection {
 
 impl Connection {
     pub fn new(wire: Wire, state: Arc<State>, slot: Slot) -> Self {
+        let peer = wire.peer();
         Self {
-            peer: wire.peer(),
+            address: peer.map_or_else(|| "the peer".into(), |peer| peer.to_string()),
+            client: peer.map(|peer| peer.ip().to_canonical()),
             wire,
             state,
             slot,
@@ -314,20 +317,22 @@ impl Connection {
         };
         // Without an id nobody can join it.
         let id = match id.is_empty() {
-            true => format!("unnamed {} of {}", state.unnamed(), self.peer),
+            true => format!("unnamed {} of {}", state.unnamed(), self.address),
             false => id,
         };
         let (joined, mut seat) = state.sessions.join(
             &id,
             text,
             shape,
-            |query| query.join(parameters.partition, parameters.partitions, &self.peer),
+            self.client,
+            |query| query.join(parameters.partition, parameters.partitions, &self.address),
             || {
                 Query::new(
                     id.clone(),
                     text,
                     shape,
                     parameters.trial.clone(),
+                    self.client,
                     state.query_memory,
                 )
             },

@@ -8,8 +8,8 @@ use arrow_schema::{DataType, Schema};
 use parking_lot::Mutex;
 
 use super::engine::{Raw, Ready, Rows, Run};
+use super::query::Block;
 use super::query::Query;
-use super::seat::Block;
 use crate::account::{Accounts, Spent, ThreadCpu};
 use venturi_base::codec::charrow::messages;
 use venturi_base::codec::clickhouse::rowbinary;

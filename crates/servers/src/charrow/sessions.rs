@@ -1,13 +1,14 @@
 //! Which queries there are, by id.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use super::query::{named, Query, Shape};
-use super::seat::{Leaving, Seat};
+use super::query::{Leaving, Seat};
 use venturi_base::error::{Error, Kind, Result};
 
 /// How long a query is remembered for partitions that come late ...
@@ -19,7 +20,7 @@ const MOST_REMEMBERED: usize = 512;
 
 pub struct Sessions {
     queries: Mutex<HashMap<String, Arc<Query>>>,
-    /// That run at a time.
+    /// That run at a time. An eighth more is kept for clients that run none.
     most: usize,
 }
 
@@ -47,6 +48,7 @@ impl Sessions {
         id: &str,
         text: &str,
         shape: Shape,
+        client: Option<IpAddr>,
         sit: impl Fn(&Query) -> Result<Seat>,
         begin: impl FnOnce() -> Query,
     ) -> Result<(Joined, Seat)> {
@@ -70,13 +72,18 @@ impl Sessions {
             }
             let running = queries
                 .values()
-                .filter(|query| query.over_since().is_none())
-                .count();
-            if running >= self.most {
+                .filter(|query| query.over_since().is_none());
+            let (mut count, mut runs_one) = (0, false);
+            for query in running {
+                count += 1;
+                runs_one |= query.client == client;
+            }
+            let kept = if runs_one { 0 } else { self.most / 8 };
+            if count >= self.most + kept {
                 return Err(Error::new(
                     Kind::Memory,
                     format!(
-                        "{running} queries run already, and this server runs no more at a time (--max-queries)"
+                        "{count} queries run already, and this server runs no more at a time (--max-queries)"
                     ),
                 ));
             }

@@ -11,7 +11,6 @@ mod pool;
 mod reader;
 mod session;
 mod verify;
-mod watch;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
@@ -20,11 +19,10 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
-use crate::reference::Clocks;
+use crate::reference::Observation;
 use crate::systems::System;
 use crate::{
-    each, Identity, LocalFuture, Pool as PoolRecord, ServerReport, Session, Tally, Target,
-    Verification, Watched,
+    each, Identity, LocalFuture, Observed, Pool as PoolRecord, Session, Tally, Target, Verification,
 };
 use channel::Channel;
 use options::{parse_url, Options, Place};
@@ -61,10 +59,9 @@ pub struct Charrow {
     /// The questions that the server answers.
     asks: BTreeSet<String>,
     account: Mutex<Option<Told>>,
+    observation: Observation,
     /// Of the whole query, as the partitions are told.
     query_rows: Arc<QueryRows>,
-    /// Comparisons of the clocks before the start.
-    clocks: Clocks,
 }
 
 /// Arrow blocks over TCP.
@@ -131,8 +128,8 @@ impl Charrow {
             leaving: Arc::default(),
             asks: BTreeSet::new(),
             account: Mutex::new(None),
+            observation: Observation::default(),
             query_rows: Arc::default(),
-            clocks: Clocks::default(),
         })
     }
 
@@ -336,21 +333,8 @@ impl Target for Charrow {
         Box::pin(self.compare(tallies))
     }
 
-    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
-        Box::pin(async move {
-            let told = self.account().await?;
-            Ok(told.whole.map(ServerReport::from))
-        })
-    }
-
-    fn watch<'a>(&'a self, interval: Duration) -> LocalFuture<'a, Result<()>> {
-        let (clocks, trial) = (&self.clocks, &self.spec.trial);
-        Box::pin(clocks.begin(self, &self.identity, trial, interval))
-    }
-
-    fn watched<'a>(&'a self) -> LocalFuture<'a, Result<Option<Watched>>> {
-        let (clocks, trial) = (&self.clocks, &self.spec.trial);
-        Box::pin(clocks.end(self, &self.identity, trial))
+    fn observed(&self) -> Option<&dyn Observed> {
+        Some(self)
     }
 
     fn sockets(&self) -> Option<Arc<Sockets>> {

@@ -13,7 +13,7 @@ use super::options::{in_line, Body, Options, Place};
 use super::put::{self, Put};
 use super::server::{of_trial, Server};
 use super::Http;
-use crate::flight::perf::WITHOUT_END;
+use crate::flight::offers::WITHOUT_END;
 use crate::flight::{drive, port_and_ticket};
 use crate::told::Told;
 use crate::Session;

@@ -8,14 +8,17 @@ use std::net::SocketAddr;
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
 
-use crate::Identity;
+use crate::{Identity, Tally, Verification};
+use venturi_base::codec::account::Account;
 use venturi_base::error::{Error, Result};
 use venturi_base::meter::readers::listener::{onward_of, peer_of};
 use venturi_base::meter::readers::network::is_own;
 use venturi_base::net::route::Route;
 use venturi_base::os::machine::Place;
+use venturi_base::spec::{Operation, Verify};
 
-pub use samples::{Asks, Clocks, Question};
+pub(crate) use samples::Reference;
+pub use samples::{Observation, Question};
 
 #[derive(Deserialize)]
 struct Hello {
@@ -82,4 +85,79 @@ impl Identity {
             "process {pid} ({name}) listens on {at} and has a connection of its own to {to}"
         ));
     }
+}
+
+/// What was to be moved.
+pub struct Planned {
+    pub operation: Operation,
+    /// Where it is known before.
+    pub rows: Option<u64>,
+    /// It ends with its rows, and not with its time.
+    pub fixed_work: bool,
+}
+
+/// METHOD, "Verification": what arrived is what was sent. `account`: of a server that tells what it
+/// sent, or has received.
+pub fn compared(
+    requested: Verify,
+    planned: &Planned,
+    account: Option<Account>,
+    tallies: &[Tally],
+) -> Verification {
+    let rows = tallies.iter().map(|tally| tally.rows).sum();
+    let mut verification = Verification::of(requested, rows);
+    if requested == Verify::None {
+        return verification;
+    }
+    if let Some(account) = account {
+        verification.expected_rows = Some(account.rows);
+        verification.achieved = "count";
+        if requested == Verify::Checksum {
+            let checksum = tallies
+                .iter()
+                .fold(0u64, |sum, tally| sum.wrapping_add(tally.checksum));
+            verification.achieved = "checksum";
+            verification.checksum = Some(format!("{checksum:016x}"));
+            verification.expected_checksum = Some(account.checksum);
+        }
+    } else {
+        match (planned.operation, planned.rows) {
+            // Where the time was long enough, all of it came.
+            (Operation::Get, Some(planned_rows)) if planned.fixed_work || rows >= planned_rows => {
+                verification.achieved = "count";
+                verification.expected_rows = Some(planned_rows);
+            }
+            (Operation::Get, Some(_)) => {
+                verification.note = Some(
+                    "a get that ends with its time has no number of rows to be held against".into(),
+                );
+            }
+            (Operation::Get, None) => {
+                verification.note = Some("the server does not say how many rows it sent".into());
+            }
+            (Operation::Put | Operation::Upsert | Operation::Ingest, _) => {
+                verification.achieved = "acknowledged";
+                verification.expected_rows = planned.rows.filter(|_| planned.fixed_work);
+                verification.note = Some("the server acknowledged the whole stream, but does not say how many rows it took".into());
+            }
+        }
+        if requested == Verify::Checksum && verification.note.is_none() {
+            verification.note = Some("only Venturi's own server tells a checksum".into());
+        }
+    }
+    let is_get = planned.operation == Operation::Get;
+    let (receiver, sender) = match is_get {
+        true => ("the client", "the server"),
+        false => ("the server", "the client"),
+    };
+    if let Some(expected) = verification.expected_rows {
+        let (received, sent) = if is_get {
+            (rows, expected)
+        } else {
+            (expected, rows)
+        };
+        verification.compare_rows((receiver, received), (sender, sent));
+    }
+    verification.compare_checksums(receiver, sender);
+    verification
 }

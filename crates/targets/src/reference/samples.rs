@@ -5,7 +5,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::{Identity, Watched};
+use crate::{Identity, LocalFuture, Observed, ServerReport, Watched};
+use venturi_base::codec::account::Account;
 use venturi_base::error::{Error, Result};
 use venturi_base::meter::align::{align, Clock, Trip, TRIPS};
 use venturi_base::meter::end::monotonic_ns;
@@ -40,9 +41,22 @@ impl Question {
     }
 }
 
-/// How a server is asked.
-pub trait Asks {
+/// What the server has told of a trial.
+#[derive(Debug, Default)]
+pub struct Observation {
+    /// Comparisons of the clocks before the start, kept for those after it.
+    trips: Mutex<Vec<Trip>>,
+    account: Mutex<Option<Account>>,
+}
+
+/// How a server is asked for its side of a trial.
+pub(crate) trait Reference {
     type Link;
+
+    /// What was observed, of whom, and the trial's id.
+    fn of_trial(&self) -> (&Observation, &Identity, &str);
+    /// Its account, where it gives one.
+    async fn ask_account(&self) -> Result<Option<Account>>;
 
     /// A connection; `first`: what it is for.
     async fn link(&self, first: Question) -> Result<Self::Link>;
@@ -55,10 +69,22 @@ pub trait Asks {
     /// Whether the error says that this question has no answer there: the server is older, or (samples) has too
     /// many trials at a time.
     fn has_none(question: Question, error: &Error) -> bool;
+
+    /// The same, asked for once.
+    async fn account(&self) -> Result<Option<Account>> {
+        let kept = &self.of_trial().0.account;
+        let known = kept.lock().clone();
+        if known.is_some() {
+            return Ok(known);
+        }
+        let account = self.ask_account().await?;
+        kept.lock().clone_from(&account);
+        Ok(account)
+    }
 }
 
 /// Asks, unless the server has no answer: then `None`. Any other refusal is an error.
-async fn answered<A: Asks>(
+async fn answered<A: Reference>(
     server: &A,
     link: &mut A::Link,
     question: Question,
@@ -73,7 +99,7 @@ async fn answered<A: Asks>(
 
 /// Asks on a new connection, and returns it for further questions. Whatever keeps it from being made is an error:
 /// no server says by that that it has no answer.
-async fn asked<A: Asks>(
+async fn asked<A: Reference>(
     server: &A,
     question: Question,
     payload: &str,
@@ -84,7 +110,7 @@ async fn asked<A: Asks>(
 }
 
 /// Round trips one after the other, each on the clocks of both ends; none where the server does not tell its own.
-async fn trips<A: Asks>(server: &A, link: &mut A::Link) -> Result<Vec<Trip>> {
+async fn trips<A: Reference>(server: &A, link: &mut A::Link) -> Result<Vec<Trip>> {
     let mut trips = Vec::with_capacity(2 * TRIPS);
     for _ in 0..TRIPS {
         let sent_ns = monotonic_ns();
@@ -103,60 +129,54 @@ async fn trips<A: Asks>(server: &A, link: &mut A::Link) -> Result<Vec<Trip>> {
     Ok(trips)
 }
 
-/// Trips to the server before a trial, kept for those after it: between both lies its clock.
-#[derive(Debug, Default)]
-pub struct Clocks(Mutex<Vec<Trip>>);
-
-impl Clocks {
-    /// Before a trial: a reference server begins its samples.
-    pub async fn begin<A: Asks>(
-        &self,
-        server: &A,
-        identity: &Identity,
-        trial: &str,
-        interval: Duration,
-    ) -> Result<()> {
-        if !identity.reference {
-            return Ok(());
-        }
-        let interval = interval.as_nanos() as u64;
-        let wanted = json!({"trial": trial, "interval_ns": interval}).to_string();
-        match asked(server, Question::Watch, &wanted).await? {
-            Some((mut link, answer)) if answer == b"true" && !identity.same_clock => {
-                let trips = trips(server, &mut link).await?;
-                self.0.lock().extend(trips);
-                Ok(())
-            }
-            _ => Ok(()),
-        }
+impl<R: Reference> Observed for R {
+    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
+        Box::pin(async { Ok(self.account().await?.map(ServerReport::from)) })
     }
 
-    /// Afterwards: its samples. `None` as well where the clocks could not be compared: such samples have no place
-    /// in time.
-    pub async fn end<A: Asks>(
-        &self,
-        server: &A,
-        identity: &Identity,
-        trial: &str,
-    ) -> Result<Option<Watched>> {
-        if !identity.reference {
-            return Ok(None);
-        }
-        let Some((mut link, samples)) = asked(server, Question::Samples, trial).await? else {
-            return Ok(None);
-        };
-        let packed: Packed = serde_json::from_slice(&samples)
-            .map_err(|error| Error::protocol(format!("the server's samples: {error}")))?;
-        let series = packed.unpack()?;
-        let clock = match identity.same_clock {
-            true => Some(Clock::default()),
-            false => {
-                let mut trips = trips(server, &mut link).await?;
-                trips.extend(self.0.lock().iter());
-                align(&trips)
+    fn watch<'a>(&'a self, interval: Duration) -> LocalFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let (observation, identity, trial) = self.of_trial();
+            if !identity.reference {
+                return Ok(());
             }
-        };
-        Ok(clock.map(|clock| Watched { series, clock }))
+            let interval = interval.as_nanos() as u64;
+            let wanted = json!({"trial": trial, "interval_ns": interval}).to_string();
+            match asked(self, Question::Watch, &wanted).await? {
+                Some((mut link, answer)) if answer == b"true" && !identity.same_clock => {
+                    let trips = trips(self, &mut link).await?;
+                    observation.trips.lock().extend(trips);
+                    Ok(())
+                }
+                _ => Ok(()),
+            }
+        })
+    }
+
+    /// `None` as well where the clocks could not be compared: such samples have no place in time.
+    fn watched<'a>(&'a self) -> LocalFuture<'a, Result<Option<Watched>>> {
+        Box::pin(async {
+            let (observation, identity, trial) = self.of_trial();
+            if !identity.reference {
+                return Ok(None);
+            }
+            let asking = asked(self, Question::Samples, trial);
+            let Some((mut link, samples)) = asking.await? else {
+                return Ok(None);
+            };
+            let packed: Packed = serde_json::from_slice(&samples)
+                .map_err(|error| Error::protocol(format!("the server's samples: {error}")))?;
+            let series = packed.unpack()?;
+            let clock = match identity.same_clock {
+                true => Some(Clock::default()),
+                false => {
+                    let mut trips = trips(self, &mut link).await?;
+                    trips.extend(observation.trips.lock().iter());
+                    align(&trips)
+                }
+            };
+            Ok(clock.map(|clock| Watched { series, clock }))
+        })
     }
 }
 
@@ -166,21 +186,34 @@ mod tests {
     use venturi_base::error::Kind;
 
     /// Fails at one question, or (`None`) at connecting; the rest it answers. A real server cannot be made to.
-    struct Fails(Option<Question>, Kind);
+    struct Fails {
+        at: Option<Question>,
+        kind: Kind,
+        identity: Identity,
+        observation: Observation,
+    }
 
-    impl Asks for Fails {
+    impl Reference for Fails {
         type Link = ();
 
+        fn of_trial(&self) -> (&Observation, &Identity, &str) {
+            (&self.observation, &self.identity, "t")
+        }
+
+        async fn ask_account(&self) -> Result<Option<Account>> {
+            Ok(None)
+        }
+
         async fn link(&self, _: Question) -> Result<()> {
-            match self.0 {
+            match self.at {
                 Some(_) => Ok(()),
-                None => Err(Error::new(self.1, "no connection")),
+                None => Err(Error::new(self.kind, "no connection")),
             }
         }
 
         async fn ask(&self, _: &mut (), question: Question, _: &str) -> Result<Vec<u8>> {
             match question {
-                asked if self.0 == Some(asked) => Err(Error::new(self.1, "no answer")),
+                asked if self.at == Some(asked) => Err(Error::new(self.kind, "no answer")),
                 Question::Watch => Ok(b"true".to_vec()),
                 Question::Samples => Ok(serde_json::to_vec(&Packed::default()).unwrap()),
                 Question::Clock => Ok(b"1".to_vec()),
@@ -194,15 +227,18 @@ mod tests {
 
     #[test]
     fn what_a_server_has_no_answer_to_is_left_out_and_all_else_fails() {
-        let reference = Identity {
-            reference: true,
-            ..Identity::default()
-        };
         let begin = async |kind, at| {
-            let clocks = Clocks::default();
-            let server = Fails(at, kind);
-            let begun = clocks.begin(&server, &reference, "t", Duration::ZERO);
-            begun.await.map(|()| clocks.0.lock().len())
+            let server = Fails {
+                at,
+                kind,
+                identity: Identity {
+                    reference: true,
+                    ..Identity::default()
+                },
+                observation: Observation::default(),
+            };
+            let begun = server.watch(Duration::ZERO).await;
+            begun.map(|()| server.observation.trips.lock().len())
         };
         venturi_base::net::runtime::block_on(async {
             for at in [Question::Watch, Question::Clock] {

@@ -72,7 +72,7 @@ ONE_MACHINE = Clock()
 
 
 def of(exchanges: Iterable[Stamps]) -> Clock:
-    """From the exchange with the least round trip. Raises ValueError where there is none."""
+    """From the exchange with the least round trip. Raises ValueError if there is none."""
     best = min(exchanges, key=lambda found: found.round_trip_ns, default=None)
     if best is None:
         raise ValueError("no exchange of clocks")

@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-__all__ = ["Check", "CheckKind", "Checks", "Outcome", "Proof", "ProofName", "Reason", "worst"]
+__all__ = [
+    "Check",
+    "CheckKind",
+    "Checks",
+    "Outcome",
+    "Proof",
+    "ProofName",
+    "Reason",
+    "worst",
+]
 
 
 class ProofName(str, Enum):

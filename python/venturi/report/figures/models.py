@@ -20,11 +20,6 @@ CURVE_POINTS = 60
 MB = 1e6
 
 
-def figures(results: Results) -> list[Figure]:
-    """Both figures, as far as the run has the data."""
-    return [f for f in (scaling(results), hockney(results)) if f is not None]
-
-
 def telling_sizes(found: Fits) -> list[SizeFit]:
     """The fits over sizes, the first and last of each operation and some between."""
     fitted = [s for s in found.sizes if s.fit is not None]

@@ -12,7 +12,7 @@ from venturi.analysis.cells.summary import Cell, best, by_operation
 from venturi.analysis.proven import unproven
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
-from venturi.report.draw import plotly_stack
+from venturi.report import draw
 from venturi.report.figures import palette, pipeline, timeline
 from venturi.report.figures.figure import Figure
 from venturi.report.page import hosts
@@ -142,7 +142,9 @@ def timelines(results: Results, numbers: dict[str, int]) -> dict[str, Any]:
     for cell in timeline.chosen(results):
         figure = timeline.timeline(results, cell)
         if figure is not None:
-            out[str(numbers[cell.name])] = plotly_stack.document(figure) | {
+            out[str(numbers[cell.name])] = {
+                "spec": draw.stack(figure),
+                "height": 160 + 84 * (len(figure.panels) - 1),
                 "caption": labels.plain(figure.caption),
                 "legend": _legend(figure),
                 "words": labels.plain(figure.title),

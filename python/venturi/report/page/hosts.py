@@ -1,4 +1,4 @@
-"""Places, hosts and loaders on the page, and the picture of who sent how much to whom."""
+"""Places, hosts and loaders on the page."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from markupsafe import Markup
 
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
-from venturi.report.figures import flows
-from venturi.report.figures.flows import BAR, Band
 from venturi.report.page.markup import render
 from venturi.report.text import hosts
 
@@ -15,7 +13,6 @@ MOST_ROWS = 200
 """Rows of a table; of more loaders the slowest and the fastest."""
 MOST_IN_A_CELL = 64
 """The same in the view of one cell, of which a page has thousands."""
-MOST_PICTURES = 4
 
 
 def places(results: Results) -> Markup:
@@ -28,18 +25,12 @@ def places(results: Results) -> Markup:
 
 
 def loaders(results: Results) -> Markup:
-    """Efficiency, the pictures, what each loader did."""
-    chosen = flows.chosen(results)[:MOST_PICTURES]
-    pictures = [(flows.title(results, c), flows.caption(c), flows.picture(c)) for c in chosen]
+    """Efficiency, and what each loader did."""
     return render(
         "hosts",
         efficiency=hosts.efficiency(results),
         loaders=hosts.loaders(results, MOST_ROWS),
-        pictures=[one for one in pictures if one[2] is not None],
         most_rows=MOST_ROWS,
-        width=BAR,
-        outline=_outline,
-        variable=lambda role: f"var(--{role.removeprefix('$').partition('/')[0]})",
     )
 
 
@@ -57,12 +48,3 @@ def document(results: Results, cell: Cell) -> dict[str, object] | None:
         "rows": [list(row) for row in zip(*(c.cells for c in columns), strict=True)],
         "more": max(0, len(found) - MOST_IN_A_CELL),
     }
-
-
-def _outline(band: Band) -> str:
-    (a, b), (c, d) = band.left, band.right
-    left, right = BAR, 100.0 - BAR
-    return (
-        f"M{left:g} {a:.2f}C50 {a:.2f} 50 {c:.2f} {right:g} {c:.2f}V{d:.2f}"
-        f"C50 {d:.2f} 50 {b:.2f} {left:g} {b:.2f}Z"
-    )

@@ -1,4 +1,4 @@
-"""Scripts and data of a page, packed into text: zlib in base 85. Plain, plotly's bundle alone is 4.8 MB."""
+"""Scripts and data of a page, packed into text: zlib in base 85. Plain, Vega's alone are 770 kB."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Packer:
     """Scripts that run one after the other, and documents that become elements of their ids with their JSON.
     unpack.js is the other half.
 
-    Plotly's script takes as long to compress as all else of a small page to make, so that a thread does it
+    Vega's script takes as long to compress as all else of a small page to make, so that a thread does it
     meanwhile, and once a process.
     """
 

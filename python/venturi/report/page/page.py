@@ -22,7 +22,7 @@ from venturi.analysis.cells.summary import Cell, best, by_operation, speed, vary
 from venturi.analysis.results import Results, load
 from venturi.analysis.words import labels
 from venturi.common.units import pick_unit
-from venturi.report.draw import plotly_figures, plotly_traces
+from venturi.report import draw
 from venturi.report.figures import palette
 from venturi.report.figures import registry as figures
 from venturi.report.figures.figure import Figure
@@ -37,8 +37,8 @@ from venturi.report.page.packed import Packer
 from venturi.report.text import cell as cell_text
 from venturi.report.text import method, proofs, published, summary, versions
 
-IN_VIEW = ("timeline", "pipeline", "flows")
-"""Figures of one cell: the view of one cell draws them for the cell that is chosen, and "Hosts" the flows."""
+IN_VIEW = ("timeline",)
+"""Figures that the view of one cell draws for the cell that is chosen."""
 SCRIPTS = ("page.js", "page_tables.js", "page_pipeline.js", "page_cell.js")
 _HELD = {"unknown": "what holds it back is", "schedule": "by its schedule:"}
 """How a verdict's title follows in a card; most are the name of what is at its limit."""
@@ -70,10 +70,7 @@ def page(results: Results, reference: str | None = None) -> str:
     drawn = figures.build(results, reference or results.default_reference, without=IN_VIEW)
     numbers = {cell.name: i for i, cell in enumerate(results.cells)}
     timelines = page_cells.timelines(results, numbers)
-    # Read as a file: importing plotly would take a second.
-    bundle = _resource("package_data/plotly.min.js", "plotly")
-    plotly = bundle if drawn or timelines else "var Plotly = {react() {}};"
-    packer = Packer([plotly, *map(_resource, SCRIPTS)])
+    packer = Packer([*([_resource("vega.js")] if drawn or timelines else []), *map(_resource, SCRIPTS)])
     sections = [
         ("reason", "The reason", page_reason.section(results, numbers)),
         ("summary", "Cells", page_cells.tables(results, numbers)),
@@ -90,9 +87,10 @@ def page(results: Results, reference: str | None = None) -> str:
         ("method", "Method", render("method", notes=method.NOTES)),
         ("reproduce", "Reproduce", _reproduce(results)),
     ]
-    documents = [
-        {"name": f.name, "panels": [plotly_figures.panel_document(f, p) for p in f.panels]} for f in drawn
-    ]
+    documents = {
+        "figures": [{"panels": [draw.panel(f, p) for p in f.panels]} for f in drawn],
+        "config": draw.config(),
+    }
     cells = {
         "cells": page_cells.documents(results),
         "tables": page_cells.long_tables(results, numbers),
@@ -180,8 +178,8 @@ def _figures(drawn: Sequence[Figure]) -> Markup:
         drawn=drawn,
         has_legend=has_legend,
         dashes=DASHES,
-        height=plotly_figures.height,
-        plotly_text=plotly_traces.text,
+        height=draw.height,
+        series_name=draw.text,
     )
 
 

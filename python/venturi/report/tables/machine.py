@@ -54,7 +54,7 @@ def _reasons(found: Verdict | Finding) -> dict[str, Any]:
     remedies = [{name: getattr(remedy, name) for name in kept} for remedy in found.remedies]
     whole: dict[str, Any] = {}
     for name, value in asdict(found).items():
-        whole |= asdict(found.told) if isinstance(found, Verdict) and name == "tell" else {name: value}
+        whole |= asdict(found.text) if isinstance(found, Verdict) and name == "write" else {name: value}
     return whole | {"sentence": found.sentence, "remedies": remedies, "next": list(found.next)}
 
 

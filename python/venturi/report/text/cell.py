@@ -13,8 +13,7 @@ from venturi.analysis.cells import hosts as loaders
 from venturi.analysis.cells.figures import ENDS, batches_timed
 from venturi.analysis.cells.summary import Cell, best, varying
 from venturi.analysis.results import Results
-from venturi.analysis.verdict.evidence import Evidence
-from venturi.analysis.verdict.types import Verdict
+from venturi.analysis.verdict.types import Evidence, Verdict
 from venturi.analysis.words import labels
 from venturi.common.errors import VenturiError
 from venturi.common.hdr import batches_for

@@ -15,7 +15,7 @@ from venturi.analysis.statistics.intervals import RANGE_BELOW, range_coverage
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import listed, nouns_of
 from venturi.common.errors import VenturiError
-from venturi.common.names import meant
+from venturi.common.texts import meant
 from venturi.common.units import MISSING, Quantity, count, percent, pick_unit, plural
 from venturi.report.marks import marked
 

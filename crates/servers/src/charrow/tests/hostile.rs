@@ -2,8 +2,11 @@
 
 use std::net::Shutdown;
 
+use super::super::query::{Query, Shape};
+use super::super::sessions::Sessions;
 use super::*;
 use proptest::prelude::*;
+use venturi_base::codec::ipc::Compression;
 use venturi_testkit::{assert_contains, until};
 
 /// Sends this, and says nothing more; what the server answers before it hangs up.
@@ -184,6 +187,30 @@ fn only_so_many_queries_at_a_time() {
     assert_contains(&refused(&server, endless), "--max-queries");
     // A partition of the first is no query of its own.
     client(&server).begin("one", endless);
+}
+
+#[test]
+fn a_client_without_a_query_finds_a_place_that_is_kept() {
+    let sessions = Sessions::new(16);
+    let begins = |client: u8, name: u32| {
+        let (id, client) = (format!("{client}-{name}"), Some([127, 0, 0, client].into()));
+        let shape = Shape {
+            compression: Compression::None,
+            checksum: false,
+        };
+        let begin = || Query::new(id.clone(), "", shape, None, client, 1);
+        let sit = |query: &Query| query.join(None, None, "a client");
+        let joined = sessions.join(&id, "", shape, client, sit, begin);
+        joined.map(|_| ()).map_err(|error| error.message)
+    };
+    for name in 0..16 {
+        begins(1, name).unwrap();
+    }
+    assert_contains(&begins(1, 16).unwrap_err(), "16 queries run already");
+    begins(2, 0).unwrap();
+    assert_contains(&begins(2, 1).unwrap_err(), "17 queries run already");
+    begins(3, 0).unwrap();
+    assert_contains(&begins(4, 0).unwrap_err(), "18 queries run already");
 }
 
 #[test]
