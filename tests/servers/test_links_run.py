@@ -36,14 +36,14 @@ from support.run import command, environment, venturi
 from support.wait import wait_until
 from venturi.common.errors import VenturiError
 from venturi.common.links import parse
-from venturi.lab import programs
-from venturi.lab.network import address
+from venturi.netlab import programs
+from venturi.netlab.network import address
 
 pytestmark = pytest.mark.usefixtures("core")
 
 QUIET = ("--no-ceilings", "--no-report", "--warmup", "0")
 LOCAL = ("--target", "flight://local", "--operation", "get", *QUIET)
-TRIAL, KEEPER = "venturi.engine.loader", "venturi.lab.keeper"
+TRIAL, KEEPER = "venturi.engine.loader", "venturi.netlab.keeper"
 """The process of a trial that runs in a namespace, and that which holds the namespaces."""
 LONG = ("--duration", "600s")
 

@@ -110,7 +110,7 @@ def _version(package: str) -> str | None:
 
 
 def _address(interface: str | None, towards: str | None) -> str | None:
-    """This host's address in that network, or the one it would send from; None where nothing tells."""
+    """This host's address in that network, or the one it would send from; None if nothing tells."""
     if interface is not None:
         network = ipaddress.ip_network(interface, strict=False)
         # The second address of a network, and the only one of a /32.
@@ -323,8 +323,8 @@ def access(directory: str) -> dict[str, str]:
     return found
 
 
-def here(base: str | None = None) -> str | None:
-    """The directory of the node that runs on this host, None where none does."""
+def running(base: str | None = None) -> str | None:
+    """The directory of the node that runs on this host, None if none does."""
     for directory, node in _nodes(_base({"directory": base})):
         if _alive(node):
             return directory

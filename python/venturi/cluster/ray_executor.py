@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from venturi.cluster.ray_session import Actor, Places, Session, node_id
 from venturi.cluster.trial.clock import ONE_MACHINE, Clock
 from venturi.cluster.trial.loaders_executor import LoadersExecutor, clocks, identify, is_here
 from venturi.common.errors import ScenarioError, VenturiError
+from venturi.common.texts import Note
 from venturi.engine.executor import TrialControl
 from venturi.engine.loader import Loader
 from venturi.servers.starters import Server, here
@@ -36,7 +37,6 @@ _PING_SECONDS = 5.0
 _HEARD_SECONDS = 2.0
 """A loader that ended a trial well so recently is not asked again whether it is alive."""
 _CHUNK = 32 * 1024 * 1024
-Note = Callable[[str, str], None]
 
 
 class RayLoader(Loader):

@@ -17,7 +17,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from venturi.cluster.ray_session import Actor, Places, Session, node_id
+from venturi.common.environment import boot_id, version
 from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.texts import Note
 from venturi.engine.calls import Gone
 from venturi.servers.reference import ReferenceServer
 from venturi.servers.starters import StoreProcess
@@ -61,9 +63,7 @@ class ServerHost:
         return server.hello
 
     def boot_id(self) -> str | None:
-        from venturi.common.environment import read
-
-        return read("/proc/sys/kernel/random/boot_id")
+        return boot_id()
 
     def state(self, name: str) -> dict[str, Any]:
         """Whether it runs, and what it complained of if not."""
@@ -95,7 +95,7 @@ class ServerHost:
 
 
 def address_in(network: str) -> str:
-    """This host's own address in a network. Raises VenturiError where it has none."""
+    """This host's own address in a network. Raises VenturiError if it has none."""
     import fcntl
 
     wanted = ipaddress.ip_network(network, strict=False)
@@ -205,7 +205,7 @@ class ServerGroup:
         return "; ".join(dead)
 
     def sealed_bytes(self) -> int | None:
-        """Of stores of time series, together; None where one cannot tell."""
+        """Of stores of time series, together; None if one cannot tell."""
         found = self._all(lambda server: server.sealed_bytes())
         return None if None in found else sum(found)
 
@@ -227,7 +227,6 @@ _CALLS = 8
 _REPLACE_SECONDS = 8.0
 """To replace a dead host, which may only just have been noticed."""
 _TRIES = 5
-Note = Callable[[str, str], None]
 
 
 class RayServer(ServerHost):
@@ -251,7 +250,7 @@ class RayServers:
         self._reported: set[tuple[str, ...]] = set()
 
     def remote(self, kind: str, arguments: Sequence[str]) -> ServerGroup:
-        """One on each host that is there for servers. Raises VenturiError where one does not start."""
+        """One on each host that is there for servers. Raises VenturiError if one does not start."""
         servers = self._stores(arguments) if kind == "timeseries" else self._each(kind, arguments, self._own)
         group = ServerGroup(servers)
         self._tell(kind, group)
@@ -342,9 +341,7 @@ class RayServers:
         return next((text for text in found if text is not None), None)
 
     def _check_alike(self, server: RemoteServer) -> None:
-        """Raises VenturiError where that host has another Venturi."""
-        from venturi.common.environment import version
-
+        """Raises VenturiError if that host has another Venturi."""
         environment = server.hello.get("environment")
         software = (environment or {}).get("software") if isinstance(environment, dict) else None
         remote_version = (software or {}).get("venturi") if isinstance(software, dict) else None
@@ -357,7 +354,7 @@ class RayServers:
             )
 
     def _actor(self, place: int) -> Actor:
-        """The process at that place. Raises VenturiError where none can be there."""
+        """The process at that place. Raises VenturiError if none can be there."""
         deadline = time.monotonic() + _BEGIN_SECONDS
         while True:
             actor = self._actors.get(place)
@@ -394,7 +391,7 @@ class RayServers:
 
 
 def _answer_of(actor: Actor, method: str) -> Any:
-    """Raises Gone where the process is no more, VenturiError where it does not answer."""
+    """Raises Gone if the process is no more, VenturiError where it does not answer."""
     try:
         return actor.call(method).result(_BEGIN_SECONDS)
     except LateAnswer:

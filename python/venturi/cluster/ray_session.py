@@ -13,20 +13,16 @@ from concurrent.futures import Future
 from functools import cache
 from typing import Any
 
+from venturi.cluster import hosts, node
 from venturi.cluster.ray_guard import RayGuard
 from venturi.common import temporary
+from venturi.common.environment import boot_id
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine.calls import Gone
 
 __all__ = ["Actor", "Places", "Session", "node_id"]
 
-_QUIET = {
-    # Ray would send usage statistics, or at least that they are off; nothing here phones home.
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_USAGE_STATS_REPORT_URL": "http://127.0.0.1:9/",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_DEDUP_LOGS": "0",
-}
+_QUIET = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
 _OBJECT_STORE_BYTES = 80 * 1024 * 1024
 _PLACE_SECONDS = 30.0
 
@@ -36,8 +32,8 @@ _TOKEN = secrets.token_hex(32)
 
 
 def load_ray(on: str | None = None) -> Any:
-    """The package, made ready for `--on`. Raises VenturiError where it is not installed."""
-    for name, value in (_QUIET | _access(on)).items():
+    """The package, made ready for `--on`. Raises VenturiError if it is not installed."""
+    for name, value in (_QUIET | node.quiet_environment() | _access(on)).items():
         os.environ.setdefault(name, value)
     try:
         import ray
@@ -63,8 +59,6 @@ def _access(on: str | None) -> dict[str, str]:
         # starts does. From 2.60 it demands a token by itself: this one, else it writes one into a home that
         # is gone when its next process starts.
         return {"RAY_AUTH_TOKEN": _TOKEN} | ({"RAY_AUTH_MODE": "token"} if _reads_ours() else {})
-    from venturi.cluster import hosts
-
     return hosts.environment_for(on)
 
 
@@ -103,12 +97,10 @@ class Session:
     def __init__(self, on: str, processes: int) -> None:
         """`on`: ray://HOST:PORT, auto, or local, which starts a Ray of its own for so many processes.
 
-        Raises VenturiError where there is none.
+        Raises VenturiError if there is none.
         """
-        from venturi.common.environment import read
-
         self.on, self.ray = on, load_ray(on)
-        self.boot_id = read("/proc/sys/kernel/random/boot_id")
+        self.boot_id = boot_id()
         self.alone = on == "local"
         _silence_worker_logs()
         warnings.filterwarnings("ignore", module=r"ray\..*")

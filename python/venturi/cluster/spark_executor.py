@@ -24,6 +24,7 @@ from venturi.cluster.spark_session import Session, in_our_words
 from venturi.cluster.trial.clock import ONE_MACHINE
 from venturi.cluster.trial.loaders_executor import LoadersExecutor, identify, is_here
 from venturi.common.errors import VenturiError
+from venturi.common.texts import Note
 from venturi.engine.calls import Caller, serve
 from venturi.engine.executor import TrialControl
 from venturi.targets.system import is_unix
@@ -139,7 +140,6 @@ class Switchboard:
         self._listener.close()
 
 
-Note = Callable[[str, str], None]
 _START_SECONDS = 180.0
 _ANSWER_SECONDS = 60.0
 _END_SECONDS = 20.0
@@ -159,7 +159,7 @@ def _task(host: str, port: int, token: str) -> Callable[[Iterator[Any]], Iterato
     return work
 
 
-class _Gang:
+class _TaskGroup:
     """So many tasks at a time, from their start until `close`."""
 
     def __init__(self, session: Session, count: int) -> None:
@@ -171,12 +171,12 @@ class _Gang:
         self._trouble: str | None = None
         self._job = threading.Thread(target=self._run, name="venturi-spark-job", daemon=True)
         self._job.start()
-        self.lines: list[TaskLoader] = []
+        self.loaders: list[TaskLoader] = []
         try:
-            self.lines = self._board.loaders(count, _START_SECONDS, self._over)
-            if len(self.lines) < count:
+            self.loaders = self._board.loaders(count, _START_SECONDS, self._over)
+            if len(self.loaders) < count:
                 raise VenturiError(self._missing())
-            identify(self.lines, _ANSWER_SECONDS)
+            identify(self.loaders, _ANSWER_SECONDS)
         except BaseException:
             self.close()
             raise
@@ -200,19 +200,19 @@ class _Gang:
         if self._over.is_set():
             return f"Spark ({self._session.master}): {self._trouble or 'the loaders ended at once'}"
         return (
-            f"Spark ({self._session.master}) has started {len(self.lines)} of {self.count} loaders in "
+            f"Spark ({self._session.master}) has started {len(self.loaders)} of {self.count} loaders in "
             f"{_START_SECONDS:.0f} s: it needs as many free cores as loaders, all at a time"
         )
 
     def healthy(self) -> bool:
-        return not self._over.is_set() and not any(line.gone for line in self.lines)
+        return not self._over.is_set() and not any(loader.gone for loader in self.loaders)
 
     def close(self) -> None:
         """Hangs up; the tasks cancel what still runs and end, or Spark ends them."""
-        for line in self.lines:
-            line.close()
+        for loader in self.loaders:
+            loader.close()
         self._board.close()
-        self._job.join(_END_SECONDS if len(self.lines) == self.count else 0.0)
+        self._job.join(_END_SECONDS if len(self.loaders) == self.count else 0.0)
         if self._job.is_alive():
             with contextlib.suppress(Exception):
                 self._session.context.cancelJobGroup(self._group)
@@ -223,13 +223,13 @@ class SparkExecutor(LoadersExecutor):
     """Measures by loaders in Spark's tasks: as many as the spec has `loaders`. To be closed.
 
     One Spark session for all trials, and one stage of as many tasks as the largest of them needs; a trial
-    takes the first ones. Raises VenturiError where there is no Spark, or it does not start.
+    takes the first ones. Raises VenturiError if there is no Spark, or it does not start.
     """
 
     def __init__(self, master: str | None = None, note: Note | None = None) -> None:
         self._note = note or (lambda level, text: None)
         self._session = Session(master)
-        self._gang: _Gang | None = None
+        self._tasks: _TaskGroup | None = None
         self._most = 1
 
     def check(self, cells: Sequence[Cell]) -> None:
@@ -239,8 +239,8 @@ class SparkExecutor(LoadersExecutor):
 
     def environments(self) -> dict[str, dict[str, Any]]:
         """What each loader's host and software are, by its name."""
-        lines = self._loaders(self._most)
-        return {line.name: dict(line.identity["environment"]) for line in lines}
+        loaders = self._loaders(self._most)
+        return {loader.name: dict(loader.identity["environment"]) for loader in loaders}
 
     def run_trial(self, text: str, control: TrialControl) -> dict[str, Any]:
         record = super().run_trial(text, control)
@@ -250,27 +250,27 @@ class SparkExecutor(LoadersExecutor):
         return record
 
     def ready(self, count: int, spec: Mapping[str, Any]) -> list[TaskLoader]:
-        lines = self._loaders(count)
+        loaders = self._loaders(count)
         if spec:
-            self._check_reach(spec, lines)
-        return lines
+            self._check_reach(spec, loaders)
+        return loaders
 
     def _loaders(self, count: int) -> list[TaskLoader]:
         """So many tasks that answer. Raises VenturiError."""
-        if self._gang is not None and (self._gang.count < count or not self._gang.healthy()):
+        if self._tasks is not None and (self._tasks.count < count or not self._tasks.healthy()):
             self._dismiss()
-        if self._gang is None:
-            self._gang = _Gang(self._session, max(count, self._most))
-        return self._gang.lines[:count]
+        if self._tasks is None:
+            self._tasks = _TaskGroup(self._session, max(count, self._most))
+        return self._tasks.loaders[:count]
 
     def _dismiss(self) -> None:
-        if self._gang is not None:
-            self._gang.close()
-            self._gang = None
+        if self._tasks is not None:
+            self._tasks.close()
+            self._tasks = None
 
-    def _check_reach(self, spec: Mapping[str, Any], lines: Sequence[TaskLoader]) -> None:
+    def _check_reach(self, spec: Mapping[str, Any], loaders: Sequence[TaskLoader]) -> None:
         """Raises ValueError, the word for a cell that asks for something impossible."""
-        remote = next((line for line in lines if not is_here(line.identity)), None)
+        remote = next((loader for loader in loaders if not is_here(loader.identity)), None)
         if remote is None:
             return
         where = f"{remote.name} runs on {remote.identity['hostname']}"

@@ -11,7 +11,7 @@ from typing import Any
 
 from venturi.common import temporary
 from venturi.common.credentials import masked
-from venturi.common.errors import ScenarioError, VenturiError
+from venturi.common.errors import ExitCode, ScenarioError, VenturiError
 
 __all__ = ["DEFAULT_MASTER", "Session", "in_our_words"]
 
@@ -74,7 +74,7 @@ class Session:
             os.close(handle)
 
     def check_slots(self, count: int) -> None:
-        """Raises ScenarioError where a local Spark has fewer slots than loaders; others' are not known."""
+        """Raises ScenarioError if a local Spark has fewer slots than loaders; others' are not known."""
         slots = int(self.context.defaultParallelism)
         if self.master.startswith("local") and count > slots:
             raise ScenarioError(_too_few(self.master, count, slots))
@@ -115,8 +115,6 @@ def _too_few(master: str, count: int, slots: int | None) -> str:
 
 def _no_start(master: str, error: Exception, output: str) -> tuple[Any, ...]:
     """Arguments of a VenturiError."""
-    from venturi.common.errors import ExitCode
-
     text = f"{error}\n{output}"
     if "UnsupportedClassVersionError" in text or "JAVA_HOME is not set" in text or "JAVA_GATEWAY" in text:
         last = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")

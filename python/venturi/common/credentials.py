@@ -173,7 +173,7 @@ def named(value: Any) -> list[str]:
 
 
 def filled(text: str) -> str:
-    """A text with the values of the variables that it names. Raises ValueError where one is not set."""
+    """A text with the values of the variables that it names. Raises ValueError if one is not set."""
     for name in named(text):
         if not os.environ.get(name):
             raise ValueError(not_set(name))
@@ -282,7 +282,7 @@ def _short_option(program: str, word: str, before: str) -> bool:
 
 
 def _script(word: str) -> list[str]:
-    """The words within a word, as a connection's settings or a script has them; none where it has no more."""
+    """The words within a word, as a connection's settings or a script has them; none if it has no more."""
     # Spaces of shlex: at others, as one that does not break, it splits nothing, and there would be no end.
     if not re.search(r"[ \t\r\n;]", word):
         return []

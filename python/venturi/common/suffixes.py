@@ -68,7 +68,7 @@ def _split(text: str) -> tuple[Decimal, str]:
 def parse_count(value: object) -> int:
     """A count or a size in bytes: 4096, "10M", "64Ki", "1.5 GiB".
 
-    Raises ValueError where it is no whole number.
+    Raises ValueError if it is no whole number.
     """
     if isinstance(value, bool):
         raise ValueError(f"{str(value).lower()} is not a number")
@@ -130,7 +130,7 @@ def parse_percent(value: object) -> float:
 def parse_range(text: str) -> list[int]:
     """The points of "1..8", "10M..500M step 10M" or "1..64 x2"; both ends belong to it.
 
-    Raises ValueError where it is none, goes down, or has no points.
+    Raises ValueError if it is none, goes down, or has no points.
     """
     match = re.fullmatch(r"\s*(.+?)\s*\.\.\s*(.+?)(?:\s+(?:(step)\s+(\S+)|x\s*(\S+)))?\s*", text)
     if match is None:
@@ -245,6 +245,6 @@ def parse_time(value: Any) -> int:
 
 def spell_time(nanoseconds: int) -> str:
     """`2017-01-01T00:00:00Z`; with a fraction where there is one."""
-    whole, fraction = divmod(nanoseconds, 10**9)
-    text = (_EPOCH + timedelta(seconds=whole)).strftime("%Y-%m-%dT%H:%M:%S")
+    seconds, fraction = divmod(nanoseconds, 10**9)
+    text = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
     return text + (f".{fraction:09d}".rstrip("0") if fraction else "") + "Z"

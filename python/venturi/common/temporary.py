@@ -62,7 +62,7 @@ def make(kind: str, root: Path | None = None) -> LockedTempDir:
     """A new directory `venturi-KIND-...` that only we may enter, below `root` or the system's temporary one;
     first removes what others left behind there.
 
-    Raises StoreError where there is no place for it.
+    Raises StoreError if there is no place for it.
     """
     sweep(root)
     try:
@@ -111,7 +111,7 @@ def _made(path: Path) -> LockedTempDir:
 
 
 def _held(lock: Path, how: int) -> int:
-    """A descriptor with the lock. Raises BlockingIOError where another has it, or has just removed it."""
+    """A descriptor with the lock. Raises BlockingIOError if another has it, or has just removed it."""
     descriptor = os.open(lock, how | os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     try:
         try:
@@ -145,10 +145,10 @@ def _remove_unheld(lock: Path) -> None:
         assert found is not None
         path = lock.with_name(found[1])
         with contextlib.suppress(FileNotFoundError):
-            there, noted = path.lstat(), os.pread(descriptor, 64, 0)
-            if noted == _identity(there):
+            status, noted = path.lstat(), os.pread(descriptor, 64, 0)
+            if noted == _identity(status):
                 shutil.rmtree(path)
-            elif not noted and there.st_uid == os.geteuid():
+            elif not noted and status.st_uid == os.geteuid():
                 # Killed between the two steps of making it: empty, and rmdir takes nothing else.
                 path.rmdir()
         lock.unlink()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from venturi.common.credentials import without_secrets
 
-__all__ = ["LONGEST", "listed", "meant", "plain", "say", "similar"]
+__all__ = ["LONGEST", "Note", "listed", "meant", "plain", "say", "similar"]
 
+Note = Callable[[str, str], None]
+"""Takes a line for the user: level (info, warning, error, hint) and text."""
 LONGEST = 4000
 """Of a line on a terminal."""
 

@@ -121,7 +121,7 @@ class Loader:
         return time.time_ns()
 
     def begin(self, spec: str, phase: str, seconds: float) -> PhaseReply:
-        """Starts a trial, and waits as `wait` does. Raises RuntimeError where one is still running."""
+        """Starts a trial, and waits as `wait` does. Raises RuntimeError if one is still running."""
         with self._beginning:
             if self._thread is not None and self._thread.is_alive():
                 raise RuntimeError("the trial before has not ended")
@@ -217,13 +217,13 @@ class Loader:
                 self._control.cancel()
 
     def result(self, seconds: float) -> str | None:
-        """The record's JSON, None where the trial has not ended in that time."""
+        """The record's JSON, None if the trial has not ended in that time."""
         if self._thread is not None:
             self._thread.join(seconds)
         return self._record
 
     def progress(self, trial: str | None = None) -> dict[str, Any]:
-        """Counters of the streams here, and the phase; empty where no trial, or not that one, has begun."""
+        """Counters of the streams here, and the phase; empty if no trial, or not that one, has begun."""
         if self._control is None or trial not in (None, self._trial):
             return {}
         return {**self._progress(), "phase": self.phase()}
@@ -255,7 +255,7 @@ class LoaderProcess(Process):
 
 
 def _address() -> str | None:
-    """The address from which this host would speak to others; None where it has only loopback."""
+    """The address from which this host would speak to others; None if it has only loopback."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         # Nothing is sent: connecting a datagram socket only asks for the route.
         probe.connect(("192.0.2.1", 9))

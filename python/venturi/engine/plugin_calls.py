@@ -36,7 +36,7 @@ class _Told(Exception):
 
 
 def of(spec: str) -> Calls | None:
-    """Those of the trial's target; None where it is one of Venturi's own."""
+    """Those of the trial's target; None if it is one of Venturi's own."""
     if not PLUGINS:
         return None
     options = json.loads(spec)

@@ -19,6 +19,7 @@ from typing import Any
 from venturi.analysis.cells.probed import IDENTITY, alone
 from venturi.common.environment import ServerEnvironments
 from venturi.common.suffixes import format_duration
+from venturi.common.texts import Note
 from venturi.common.units import percent
 from venturi.engine.executor import Executor, TrialControl
 from venturi.measure.ceiling_probes import (
@@ -43,14 +44,12 @@ from venturi.targets.urls import split_url
 
 __all__ = ["LEAST", "SHARE", "ProbeTime", "RoundProbes"]
 
-Note = Callable[[str, str], None]
-"""Takes a line for the user: level and text."""
 Guard = Callable[[TrialControl | None], bool]
 """Is told of each running probe, and answers whether to go on."""
 
 
 def cache_key(probe: Probe, peers: Mapping[str, ServerEnvironments]) -> dict[str, Any] | None:
-    """What a kept probe must have been measured of. None where that cannot be told: it is measured each time.
+    """What a kept probe must have been measured of. None if that cannot be told: it is measured each time.
 
     `peers` are the environments that the other ends tell, by place and server.
     """
@@ -103,7 +102,7 @@ class Probing:
     def take(
         self, probe: Probe, repeat: int, length: float | None = None, number: int | None = None
     ) -> dict[str, Any] | None:
-        """The line of one repeat, in the round of this number; None where nothing is known."""
+        """The line of one repeat, in the round of this number; None if nothing is known."""
         if self.stopped or self.has_failed(probe):
             return None
         control = self._control()

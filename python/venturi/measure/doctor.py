@@ -194,7 +194,7 @@ def _databases() -> Iterator[Finding]:
 
 
 def _links() -> Iterator[Finding]:
-    from venturi.lab.laboratory import Laboratory
+    from venturi.netlab.laboratory import Laboratory
 
     try:
         Laboratory().close()

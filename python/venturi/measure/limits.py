@@ -17,12 +17,13 @@ from venturi.analysis.models.packing import Packing, packings
 from venturi.common.environment import file_system
 from venturi.common.errors import ExitCode, ScenarioError, VenturiError
 from venturi.common.suffixes import parse_count, parse_duration
+from venturi.common.texts import Note
 from venturi.engine.executor import Executor
 from venturi.measure.ceiling_probes import REPEATS, SOCKETS, Probe, Prober, probes
 from venturi.measure.ceilings import cache_key, keep
 from venturi.measure.machine_cache import CeilingCache
 from venturi.measure.run_events import Interrupts
-from venturi.measure.trial_targets import Endpoints, Note
+from venturi.measure.trial_targets import Endpoints
 from venturi.plan.layers import Layer
 from venturi.plan.load import load
 from venturi.plan.scenario import Scenario
@@ -253,7 +254,7 @@ class _Session:
                     line["filesystem"] = file_system(Path(line["path"]))
                 self.found.lines.append(line)
                 measured.setdefault(probe, []).append(line)
-            self.found.interrupted = interrupts.asked
+            self.found.interrupted = interrupts.requested
             if self.seconds is None:
                 for probe, lines in measured.items():
                     keep(cache, cache_key(probe, peers), lines[:REPEATS])
@@ -307,6 +308,6 @@ class _Session:
 
 
 def _kind(line: Mapping[str, Any]) -> object:
-    """How a repeat failed; None where it did not."""
+    """How a repeat failed; None if it did not."""
     error = line["error"]
     return error.get("kind") if isinstance(error, dict) else None

@@ -22,7 +22,7 @@ _MOST_SCANNED = 1000
 
 
 def directory(kind: str) -> Path | None:
-    """Where this user's files of a kind are; None where there is no home."""
+    """Where this user's files of a kind are; None if there is no home."""
     base = os.environ.get("XDG_CACHE_HOME") or ""
     # The XDG base directory specification: a path that is not absolute is to be ignored.
     if base.startswith("/"):
@@ -35,11 +35,11 @@ def directory(kind: str) -> Path | None:
 
 def machine() -> str | None:
     """A digest of all that a figure of this host depends on and that stays the same between two runs: boot,
-    hardware, kernel and its settings, usable CPUs, this build of Venturi. None where the boot has no name:
+    hardware, kernel and its settings, usable CPUs, this build of Venturi. None if the boot has no name:
     then nothing is kept."""
-    from venturi.common.environment import describe_host, read, version
+    from venturi.common.environment import boot_id, describe_host, read, version
 
-    boot = read("/proc/sys/kernel/random/boot_id")
+    boot = boot_id()
     if boot is None:
         return None
     host = describe_host()
@@ -82,7 +82,7 @@ class Kept:
         return self._root / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
 
     def get(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What was kept under this key, whole; None where there is nothing that can be read."""
+        """What was kept under this key, whole; None if there is nothing that can be read."""
         path = self._path(key)
         try:
             document = json.loads(path.read_bytes()) if path is not None else None
@@ -127,7 +127,7 @@ _REMOVED_SECONDS = 24 * LIFETIME_SECONDS
 
 
 def ceilings_directory() -> Path | None:
-    """Where probes are kept; None where this user has no home."""
+    """Where probes are kept; None if this user has no home."""
     return directory("ceilings")
 
 
@@ -143,7 +143,7 @@ class CeilingCache:
         return cls(ceilings_directory(), machine())
 
     def get(self, key: Mapping[str, Any], now_ns: int | None = None) -> list[dict[str, Any]]:
-        """The good lines of this probe that are at most an hour old; none where there are none."""
+        """The good lines of this probe that are at most an hour old; none if there are none."""
         now = time.time_ns() if now_ns is None else now_ns
         lines = (self._kept.get(key) or {}).get("lines")
         if not isinstance(lines, list) or not all(_usable(line, now) for line in lines):

@@ -76,7 +76,7 @@ def check_hosts(scenario: Scenario, cells: Sequence[Cell]) -> None:
 
 
 def _addresses(url: str) -> set[tuple[str, int]]:
-    """Addresses and port that the host of a URL has; none where its name is not known here."""
+    """Addresses and port that the host of a URL has; none if its name is not known here."""
     parts = split_url(url)
     if is_unix(url):
         return set()

@@ -19,10 +19,11 @@ from venturi.common.errors import VenturiError
 from venturi.common.links import SERVER_END
 from venturi.common.runtime import load_core
 from venturi.common.suffixes import SEED_NS
+from venturi.common.texts import Note
 from venturi.inputs.files import DataStore, Prepared
 from venturi.inputs.points import Columns
-from venturi.lab.network import filled
 from venturi.measure import preflight
+from venturi.netlab.network import filled
 from venturi.plan.cell import Cell
 from venturi.plan.matrix import cells
 from venturi.plan.rules import charrow as queries
@@ -60,11 +61,10 @@ def ask_environments(
     """The environment of each reference server of this address; all are asked at once, for so long."""
     answers: dict[str, dict[str, Any]] = {}
     urls = {place_of(one): split_url(one)._replace(path="", query="").geturl() for one in each_host(url)}
-    function = f"{REFERENCE.get(scheme_of(url), 'flight')}_environment"
 
     def one(name: str) -> None:
         with contextlib.suppress(VenturiError, AttributeError, RuntimeError, OSError, ValueError):
-            answer = getattr(load_core(), function)(urls[name], json.dumps(dict(options)))
+            answer = load_core().server_environment(urls[name], json.dumps(dict(options)))
             if isinstance(found := json.loads(answer) if answer else None, dict):
                 answers[name] = found
 
@@ -96,7 +96,6 @@ def start_a_server(target: str) -> str:
     return "does its server run, and is this its address?"
 
 
-Note = Callable[[str, str], None]
 _ARCHIVE = "archive:"
 
 

@@ -23,13 +23,14 @@ from venturi.analysis.search import best
 from venturi.analysis.search.explore import Answer, Search
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.links import SERVER_END
+from venturi.common.texts import Note
 from venturi.engine.executor import Executor
 from venturi.measure import ceilings, trial_targets
 from venturi.measure.ceiling_probes import SECONDS, Probe, Prober, foreign
 from venturi.measure.run_events import Interrupts, Observer, Result, RunResult, Slot
 from venturi.measure.runner import opened
 from venturi.measure.sweep import Sweep
-from venturi.measure.trial_targets import Endpoints, Note
+from venturi.measure.trial_targets import Endpoints
 from venturi.plan.cell import Cell
 from venturi.plan.layers import Layer
 from venturi.plan.load import load
@@ -69,25 +70,25 @@ CODECS = ("lz4", "zstd")
 
 
 def space(
-    tree: Mapping[str, Any], asked: Layer, executor: Executor, note: Note, out: Path | None = None
+    tree: Mapping[str, Any], options: Layer, executor: Executor, note: Note, out: Path | None = None
 ) -> Scenario:
     """The scenario whose matrix is searched at the URL of `tree`, which is what `asked` says.
 
     `note` is told why compression is left out where only the data speak against it. `out`: where the run is
-    to be kept. Raises ScenarioError, and StoreError where a run is there already.
+    to be kept. Raises ScenarioError, and StoreError if a run is there already.
     """
-    found = load([searched(tree), asked])
-    if tree.get("matrix") or asked.has(("target", "compression")):
+    found = load([searched(tree), options])
+    if tree.get("matrix") or options.has(("target", "compression")):
         return found
     try:
-        load([searched(tree, CODECS), asked])
+        load([searched(tree, CODECS), options])
     except ScenarioError:
         # Another setting that is asked for goes without, as charrow's older wire_version.
         return found
     if out is not None:
         RunWriter.check(out)  # before data are made ready
     codecs = _codecs(found, executor, note)
-    return load([searched(tree, codecs), asked]) if codecs else found
+    return load([searched(tree, codecs), options]) if codecs else found
 
 
 def _codecs(found: Scenario, executor: Executor, note: Note) -> list[str]:
@@ -126,7 +127,7 @@ def _codecs(found: Scenario, executor: Executor, note: Note) -> list[str]:
 
 
 def _ratios(cell: Cell, executor: Executor, endpoints: Endpoints) -> dict[str, float | None]:
-    """How many times smaller each codec makes a sample of the cell's data; None where that was not told."""
+    """How many times smaller each codec makes a sample of the cell's data; None if that was not told."""
     found: dict[str, float | None] = {}
     with contextlib.ExitStack() as stack:
         prober = Prober(executor, endpoints, stack)
@@ -156,14 +157,14 @@ class Tuned:
 
     @property
     def best(self) -> Mapping[str, Any] | None:
-        """The parameters of the cell that was found best; None where no trial succeeded."""
+        """The parameters of the cell that was found best; None if no trial succeeded."""
         return None if self.answer is None else self.candidates[self.answer.best]
 
 
 def settings(parameters: Sequence[Mapping[str, Any]], recorded: bool = False) -> list[str]:
     """The settings that tell these cells apart, once the workload is found to be one.
 
-    `recorded`: cells of a run, which are chosen by --where and no other flag. Raises ScenarioError where
+    `recorded`: cells of a run, which are chosen by --where and no other flag. Raises ScenarioError if
     there is nothing to search, or more than one workload to search for.
     """
     names = [n for n in dict.fromkeys(n for p in parameters for n in p) if n not in ("row_bytes", "seed")]
@@ -261,7 +262,7 @@ def execute(
             sweep = Sweep(scenario.run, endpoints, executor, writer, observer, interrupts)
             result, reason = _measure(sweep, cells, search, repeats, budget, learned, interrupts)
             answer = search.answer()
-            if answer is not None and scenario.run.ceilings != "none" and not interrupts.asked:
+            if answer is not None and scenario.run.ceilings != "none" and not interrupts.requested:
                 # Ceilings of the whole matrix would take longer than the search; those of the answer pay off.
                 endpoints.cells = [cells[answer.best]]
                 ceilings.measure(endpoints, executor, writer, observer.note, interrupts.guard)
@@ -292,7 +293,7 @@ def _measure(
 ) -> tuple[Result, str]:
     result, began, before = Result(), time.monotonic(), search.trials
     warm = bool(repeats)
-    while not interrupts.asked:
+    while not interrupts.requested:
         left = budget.left(search.trials, began, before)
         if left is not None and left <= 0:
             return result, "budget"
@@ -314,7 +315,7 @@ def _measure(
             break
         search.tell(at, None if result.failed > failed else sweep.last_rate(cell))
         learned(search, search.trials, budget.trials)
-    return replace(result, interrupted=interrupts.asked or result.interrupted), "interrupted"
+    return replace(result, interrupted=interrupts.requested or result.interrupted), "interrupted"
 
 
 class Recorded:

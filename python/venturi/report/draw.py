@@ -6,6 +6,7 @@ and print need one specification. Texts of a run are data and titles only; every
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import textwrap
@@ -284,14 +285,14 @@ def _layers(figure: Figure, one: Panel, by: Looks, colour: Colour) -> Iterable[S
 
     if "box" in marks:
         yield from _boxes(one, place, tip, colour(one.series[0].colour))
-
     if "area" in marks:
         stacked = {"y": y | {"stack": "zero"}, "color": by["color"], "order": {"field": "order"}}
         yield layer("datum.mark == 'area'", {"type": "area", "opacity": 0.55}, **stacked)
     if any(s.low and s.high for s in one.series):
         ends = {"y": y | {"field": "low"}, "y2": {"field": "high"}, "color": by["color"]}
         bar = {"type": "errorbar", "ticks": {"size": 6}, "thickness": 1.3}
-        yield layer("isValid(datum.low) && isValid(datum.high) && isValid(datum.y)", bar, **ends)
+        known = "isValid(datum.low) && isValid(datum.high) && isValid(datum.y)"
+        yield layer(known + " && datum.low > 0" * (figure.y_scale == "log"), bar, **ends)
     if "line" in marks:
         line = {"type": "line", "strokeWidth": 1.8}
         # Two series may have one name and one look, such as the ends of a band.
@@ -317,13 +318,8 @@ def _layers(figure: Figure, one: Panel, by: Looks, colour: Colour) -> Iterable[S
 
 def _boxes(one: Panel, place: Spec, tip: Spec, colour: str) -> Iterable[Spec]:
     many = sum(len(s.y) for s in one.series) > MANY_BOXES
-    size = max(4, min(26, 260 // max(1, len(place["x"]["sort"]))))
-    box: Spec = {
-        "type": "boxplot",
-        "color": colour,
-        "size": size,
-        "outliers": {"size": 10} if many else False,
-    }
+    size = max(4, min(26, 260 // max(1, len(place["x"]["scale"]["domain"]))))
+    box: Spec = {"type": "boxplot", "color": colour, "size": size, "outliers": many and {"size": 10}}
     box["box"] = {"fillOpacity": 0.16, "stroke": colour}
     box["median"] = {"stroke": colour, "strokeWidth": 1.6}
     yield {"mark": box, "encoding": place}
@@ -353,8 +349,8 @@ def _x(figure: Figure) -> Spec:
     axis: Spec = {"title": text(figure.x_label), "format": ",~f", "grid": False}
     if figure.x_scale == "category":
         angle = {"labelAngle": -40 if _slanted(figure) else 0, "labelLimit": 150}
-        order = [text(c) for c in figure.categories or []]
-        return {"field": "x", "type": "nominal", "sort": order, "axis": {"title": axis["title"], **angle}}
+        found: Spec = {"field": "x", "type": "nominal", "axis": {"title": axis["title"], **angle}}
+        return found | {"scale": {"domain": [text(c) for c in figure.categories or []]}}
     scale: Spec = {"type": figure.x_scale, "nice": False}
     known = [x for x in _numbers(figure.panels, "x") if x > 0 or figure.x_scale == "linear"]
     low, high = min(known, default=1.0), max(known, default=1.0)
@@ -368,8 +364,8 @@ def _x(figure: Figure) -> Spec:
     if figure.x_ticks:
         axis["values"] = figure.x_ticks
         if figure.x_texts:
-            words = dict(zip((f"{x:g}" for x in figure.x_ticks), figure.x_texts, strict=True))
-            axis["labelExpr"] = f"{words}[format(datum.value, '~g')]"
+            ticks, texts = json.dumps(figure.x_ticks), json.dumps(figure.x_texts)
+            axis["labelExpr"] = f"{texts}[indexof({ticks}, datum.value)]"
     return {"field": "x", "type": "quantitative", "scale": scale, "axis": axis}
 
 

@@ -201,12 +201,12 @@ def _to_try(
 ) -> tuple[Remedy, ...]:
     """The remedies with their commands; those that were tried are settled, what was measured comes first."""
     rerun = Rerun.of(cell, environment)
-    left: list[Remedy] = []
+    by_change: dict[tuple[Any, ...], Remedy] = {}
     for remedy in found:
-        # Two that ask for different values may have been measured as one.
-        if (settled := tried.settled(remedy, cell)) is not None and settled not in left:
-            left.append(settled)
-    left.sort(key=lambda r: r.why != "measured")
+        if (it := tried.settled(remedy, cell)) is not None:
+            # One value of a setting is enough; and two that ask for different ones may be measured as one.
+            by_change.setdefault((it.why, *it.changes, *it.settings, it.before), it)
+    left = sorted(by_change.values(), key=lambda r: r.why != "measured")
     return tuple(r if r.why == "measured" else replace(r, command=rerun.proposed(r)) for r in left[:MOST])
 
 

@@ -265,7 +265,7 @@ def less_compression(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
 @changing("messages")
 def whole_rows(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
     # Shorter numbers would be fewer bytes, but finding them takes the loader longer than writing 17 digits.
-    if seen.cell.parameters.get("messages") != "values":
+    if seen.cell.parameters.get("messages") != "values" or _archived(seen):
         return []
     return [Remedy("whole-rows", "whole rows instead of single values", {"messages": "rows"})]
 
@@ -652,18 +652,29 @@ def other_rate(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
     ]
 
 
-@changing("duration_ns")
+@changing("duration_ns", "rows_per_stream")
 def longer_trial(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
-    seconds = 1 if "interval_ns" in place.numbers else 5
+    seconds, p, words = 1 if "interval_ns" in place.numbers else 5, seen.cell.parameters, "a longer trial"
     if place.cause == "slow-start" and seen.over is not None:
         fills = place.numbers["trips_to_fill"] * seen.over.round_trip / 1e9
         seconds = max(5, math.ceil(_STARTS * fills))
     if ends_by_itself(seen.cell):
-        words = "a larger table: the server has sent all that it holds of this one"
-        return [Remedy("longer-trial", words)]
+        return [Remedy("longer-trial", "a larger table: the server has sent all that it holds of this one")]
+    if _archived(seen) or (has_tables(url_of(seen)) and not seen.cell.in_rows):
+        # What is made or written for the run must be of a known size.
+        rows, took = p.get("rows_per_stream"), seen.cell.interval.value
+        if not rows or not took:
+            return [Remedy("longer-trial", words)]
+        more = int(rows * max(2, math.ceil(seconds * 1e9 / took)))
+        sizes: tuple[str, ...] = ("bytes_per_stream", "duration_ns")
+        return [Remedy("longer-trial", words, {"rows_per_stream": more}, left_out=sizes)]
     sizes = ("rows_per_stream", "bytes_per_stream")
-    changes = {"duration_ns": seconds * 10**9}
-    return [Remedy("longer-trial", "a longer trial", changes, left_out=sizes)]
+    return [Remedy("longer-trial", words, {"duration_ns": seconds * 10**9}, left_out=sizes)]
+
+
+def _archived(seen: CellEvidence) -> bool:
+    """Whether archives are sent, which were made before."""
+    return str(seen.cell.parameters.get("data") or "").startswith("archive")
 
 
 def fix_failures(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:

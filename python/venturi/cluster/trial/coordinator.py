@@ -5,7 +5,6 @@ However a trial ends, every loader has ended its part or is known to be lost, an
 
 from __future__ import annotations
 
-import functools
 import json
 import secrets
 import time
@@ -29,12 +28,10 @@ from venturi.cluster.trial.loaders import (
     words,
 )
 from venturi.cluster.trial.merge import merge
-from venturi.common.errors import VenturiError
 from venturi.common.runtime import without_collector
 from venturi.engine.loader import ENDED, PHASES, reached
-from venturi.engine.spec import failed_record
 
-__all__ = ["HEAD_START_NS", "Patience", "alone", "head_start_ns", "join_tallies", "placed", "run"]
+__all__ = ["HEAD_START_NS", "Patience", "alone", "head_start_ns", "join_tallies", "run"]
 
 HEAD_START_NS = 50_000_000
 _HEAD_START_A_LOADER_NS = 500_000
@@ -93,43 +90,11 @@ class _Awaited:
 
 
 class _Broken(Exception):
-    """The trial cannot go on; `failure` is an error of docs/format.md, None where a record says it."""
+    """The trial cannot go on; `failure` is an error of docs/format.md, None if a record says it."""
 
     def __init__(self, failure: dict[str, Any] | None = None) -> None:
         super().__init__(failure)
         self.failure = failure
-
-
-def placed(
-    text: str,
-    control: Any,
-    ready: Callable[[int, Mapping[str, Any]], Sequence[Any]],
-    clocks: Callable[[Sequence[Any]], Sequence[Clock]],
-    localised: Callable[[Any, dict[str, Any]], dict[str, Any]] | None = None,
-    trouble: Callable[[Mapping[str, Any]], str | None] | None = None,
-) -> dict[str, Any]:
-    """The record of a spec, over as many loaders as it has `loaders`; without, of one that runs it whole.
-
-    `ready` gives so many loaders that answer, or raises VenturiError; the rest is `run`'s.
-    """
-    assert isinstance(control, ClusterControl)
-    spec = json.loads(text)
-    wanted = spec.pop("loaders", None)
-    try:
-        handles = ready(wanted or 1, spec)
-    except VenturiError as error:
-        record = failed_record("lost", error.message, started_unix_ns=time.time_ns())
-    else:
-        if wanted is None:
-            # A limit of one host's engine.
-            record = alone(localised(handles[0], spec) if localised else spec, handles[0], control)
-        else:
-            ask = None if trouble is None else functools.partial(trouble, spec)
-            record = run(spec, handles, clocks(handles), control, localised=localised, trouble=ask)
-    if control.cancelled and record["outcome"] == "failed" and record["error"]["kind"] == "lost":
-        # Slurm, for one, ends the run and its hosts at the same moment.
-        record["outcome"] = "interrupted"
-    return record
 
 
 def run(
@@ -148,7 +113,7 @@ def run(
     gone that the trial cannot do without, as a server's host; None as long as all is there. `now` is the
     clock that patience is measured by, in seconds.
 
-    Raises ScenarioError where there are more loaders than streams, and nothing else: what goes wrong later is
+    Raises ScenarioError if there are more loaders than streams, and nothing else: what goes wrong later is
     in the record.
     """
     shares = divide(int(spec["streams"]), len(handles))
@@ -193,17 +158,17 @@ class _LineUp:
         self._telling_ns = 0
 
     def run(self) -> dict[str, Any]:
-        lead, *others = self._members
+        lead, *followers = self._members
         failure = None
         try:
             self._reach("planned", [self._begin(lead, "planned")], self._patience.set_up)
-            begun = [self._begin(member, "ready") for member in others]
+            begun = [self._begin(member, "ready") for member in followers]
             self._reach("ready", [self._wait(lead, "ready"), *begun], self._patience.set_up)
             self._agree()
             # The others have nothing left to do when they have counted, and give their records with that.
-            started = [self._start(lead, "counted"), *(self._start(member, "done") for member in others)]
+            started = [self._start(lead, "counted"), *(self._start(member, "done") for member in followers)]
             self._reach("counted", started, self._longest())
-            conclude = lead.call("conclude", join_tallies(member.tallies for member in others))
+            conclude = lead.call("conclude", join_tallies(member.tallies for member in followers))
             self._answers({conclude: lead})
             self._reach("done", [self._wait(lead, "done")], self._patience.set_up)
         except _Broken as broken:
@@ -258,7 +223,7 @@ class _LineUp:
     def _start(self, member: Member, phase: str) -> _Awaited:
         """Tells the instant, by the loader's own clock."""
         assert self._agreed is not None
-        return self._awaited(member, phase, "start_at", member.clock.there(self._agreed))
+        return self._awaited(member, phase, "start_at", member.clock.to_host(self._agreed))
 
     def _wait(self, member: Member, phase: str) -> _Awaited:
         return self._awaited(member, phase, "wait")

@@ -48,18 +48,18 @@ def merged_resources(
 ) -> dict[str, Any] | None:
     """`RESOURCES` of the whole trial: all loaders as the client, the server as the lead saw it, whose clock
     may be wrong by `error_ns`."""
-    known = [part for part in parts if part.resources]
-    if not known:
+    present = [part for part in parts if part.resources]
+    if not present:
         return None
     if len(parts) == 1:
-        return dict(known[0].resources or {})
+        return dict(present[0].resources or {})
     view = lead.resources or {}
     clock = view.get("clock")
     if clock:
         clock = {**clock, "uncertainty_ns": clock["uncertainty_ns"] + error_ns}
-    spent = [(part.resources or {}).get("sampler") or {} for part in known]
+    spent = [(part.resources or {}).get("sampler") or {} for part in present]
     cost = sum(int(found.get("cpu_ns") or 0) for found in spent)
-    client, server = _end([part for part in known if part.client]), view.get("server")
+    client, server = _end([part for part in present if part.client]), view.get("server")
     used = sum(
         end["process"]["user_ns"] + end["process"]["system_ns"]
         for end in (client, server)
@@ -93,18 +93,23 @@ def cpu(parts: Sequence[LoaderResources]) -> dict[str, int]:
 def _end(parts: Sequence[LoaderResources]) -> dict[str, Any] | None:
     if not parts:
         return None
-    own = _once(parts, "user_ns", "process")
-    hosts = _once(parts, "host_busy_ns", "host")
+
+    def merged(column: str, name: str, merge: Callable[[Sequence[Any]], dict[str, Any]]) -> Any:
+        found = [one for _, one in _once(parts, column, name)]
+        return merge(found) if found else None
+
+    process = _once(parts, "user_ns", "process")
+    # A loader's connections are its own, whatever else it shares.
+    sockets = [found for part in parts if (found := part.client.get("sockets"))]
     return {
         "by": "self",
         "window_ns": max(part.client["window_ns"] for part in parts),
-        "process": _process(own),
-        "host": _host([found for _, found in hosts]),
-        "cgroup": _group([found for _, found in _once(parts, "throttled_ns", "cgroup")]),
-        "network": _network([found for _, found in _once(parts, "net_rx_bytes", "network")]),
-        "disk": _disk([found for _, found in _once(parts, "disk_read_bytes", "disk")]),
-        # A loader's connections are its own, whatever else it shares.
-        "sockets": _sockets([found for part in parts if (found := part.client.get("sockets"))]),
+        "process": _process(process) if process else None,
+        "host": merged("host_busy_ns", "host", _host),
+        "cgroup": merged("throttled_ns", "cgroup", _group),
+        "network": merged("net_rx_bytes", "network", _network),
+        "disk": merged("disk_read_bytes", "disk", _disk),
+        "sockets": _sockets(sockets) if sockets else None,
     }
 
 
@@ -117,14 +122,12 @@ def _once(parts: Sequence[LoaderResources], column: str, name: str) -> list[tupl
 
 
 def _sum(found: Sequence[Mapping[str, Any]], name: str) -> Any:
-    """None where some do not know it: a sum without them would be too small."""
+    """None if some do not know it: a sum without them would be too small."""
     values = [one.get(name) for one in found]
     return None if not values or any(value is None for value in values) else sum(values)
 
 
-def _process(found: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any] | None:
-    if not found:
-        return None
+def _process(found: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
     each = [one for _, one in found]
     threads = [
         {**thread, "name": f"{name}/{thread['name']}"}
@@ -145,9 +148,7 @@ def _process(found: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any] |
     return {**summed, **paused, "threads": threads[:_BUSIEST_THREADS] or None}
 
 
-def _host(found: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    if not found:
-        return None
+def _host(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     cores = sum(one["cores"] for one in found)
 
     def weighted(name: str) -> float | None:
@@ -157,27 +158,23 @@ def _host(found: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         return float(sum(value * weight for value, weight in values) / cores)
 
     memory = [one.get("memory_available_min_bytes") for one in found]
-    known = [value for value in memory if value is not None]
+    present = [value for value in memory if value is not None]
     return {
         "cores": cores,
         **{f"{name}_share": weighted(f"{name}_share") for name in _SHARES[:7]},
         "core_busy_share": [share for one in found for share in one.get("core_busy_share") or []],
         # The host that comes to its end first is the one to know of.
-        "memory_available_min_bytes": min(known) if known else None,
+        "memory_available_min_bytes": min(present) if present else None,
         **{f"{name}_share": weighted(f"{name}_share") for name in _SHARES[7:]},
         "frequency_khz": weighted("frequency_khz"),
     }
 
 
-def _group(found: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    if not found:
-        return None
+def _group(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: _sum(found, name) for name in ("quota_cores", "throttled_ns")}
 
 
-def _network(found: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    if not found:
-        return None
+def _network(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "interface": ", ".join(dict.fromkeys(one["interface"] for one in found)),
         "loopback": all(one["loopback"] for one in found),
@@ -186,9 +183,7 @@ def _network(found: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     }
 
 
-def _disk(found: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    if not found:
-        return None
+def _disk(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "read_bytes": _sum(found, "read_bytes"),
         "written_bytes": _sum(found, "written_bytes"),
@@ -196,9 +191,7 @@ def _disk(found: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     }
 
 
-def _sockets(found: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    if not found:
-        return None
+def _sockets(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name in dict.fromkeys(name for one in found for name in one):
         if name in ("count", "retransmits"):
@@ -210,9 +203,9 @@ def _sockets(found: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 def _median(values: Sequence[tuple[Any, int]]) -> Any:
     """Of all sockets, of which each loader tells its own median: the one in the middle by number."""
-    known = sorted((value, weight) for value, weight in values if value is not None)
-    half, seen = sum(weight for _, weight in known) / 2, 0
-    for value, weight in known:
+    present = sorted((value, weight) for value, weight in values if value is not None)
+    half, seen = sum(weight for _, weight in present) / 2, 0
+    for value, weight in present:
         seen += weight
         if seen >= half:
             return value
@@ -335,8 +328,8 @@ def _distinct(parts: Sequence[LoaderSamples], name: str) -> list[int]:
 
 def _curve(at: Any, values: Sequence[int | None], grid: Any) -> Any:
     numbers = np.array(values, dtype=np.float64)  # what is not known becomes NaN
-    known = ~np.isnan(numbers)
-    return np.interp(grid, at[known], numbers[known]) if known.any() else None
+    present = ~np.isnan(numbers)
+    return np.interp(grid, at[present], numbers[present]) if present.any() else None
 
 
 def _rounded(curve: Any) -> list[int]:
@@ -366,7 +359,7 @@ class LoaderInterval:
     origin_ns: int
 
     def bounds(self) -> tuple[int, int] | None:
-        """Where its own streams are steady, on the common time line; None where some stream moved nothing."""
+        """Where its own streams are steady, on the common time line; None if some stream moved nothing."""
         streams = self.record.get("streams") or []
         if not streams or any(not stream["first_batch_ns"] for stream in streams):
             return None
@@ -397,13 +390,13 @@ class LoaderInterval:
 
 
 def steady_window(parts: Sequence[LoaderInterval]) -> dict[str, int]:
-    """`steady_ns`, `steady_rows` and `steady_payload_bytes`: zeros where there is no such steady_window."""
+    """`steady_ns`, `steady_rows` and `steady_payload_bytes`: zeros if there is no such window."""
     bounds = [part.bounds() for part in parts]
-    known = [found for found in bounds if found is not None]
+    present = [found for found in bounds if found is not None]
     nothing = {"steady_ns": 0, "steady_rows": 0, "steady_payload_bytes": 0}
-    if not known or len(known) < len(parts):
+    if not present or len(present) < len(parts):
         return nothing
-    start, end = max(low for low, _ in known), min(high for _, high in known)
+    start, end = max(low for low, _ in present), min(high for _, high in present)
     if end <= start:
         return nothing
     return {

@@ -15,18 +15,17 @@ from typing import Any
 from venturi.cluster.trial import clock, coordinator
 from venturi.cluster.trial.loaders import ClusterControl, Handle, divide
 from venturi.common.credentials import masked
-from venturi.common.environment import link, read, version
+from venturi.common.environment import boot_id, link, version
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.runtime import load_core
 from venturi.engine.executor import CoreExecutor, Executor, TrialControl
 from venturi.engine.loader import joined
-from venturi.engine.spec import FORMAT_VERSION
+from venturi.engine.spec import FORMAT_VERSION, failed_record
 
 __all__ = ["Beside", "LoadersExecutor", "clocks", "identify", "is_here"]
 
 _PROBE_SECONDS = 120.0
 _CLOCK_SECONDS = 10.0
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 def identify(loaders: Sequence[Handle], seconds: float) -> None:
@@ -53,7 +52,7 @@ def identify(loaders: Sequence[Handle], seconds: float) -> None:
 
 def is_here(identity: Mapping[str, Any]) -> bool:
     """Whether a loader has this process's machine, files and loopback."""
-    return identity.get("boot_id") == read(_BOOT_ID) and identity.get("network") == link("/proc/self/ns/net")
+    return identity.get("boot_id") == boot_id() and identity.get("network") == link("/proc/self/ns/net")
 
 
 def clocks(loaders: Sequence[Handle]) -> list[clock.Clock]:
@@ -62,7 +61,7 @@ def clocks(loaders: Sequence[Handle]) -> list[clock.Clock]:
     # A loader that does not say which machine it is on has one of its own.
     machines = [loader.identity.get("boot_id") or loader.name for loader in loaders]
     first = dict(zip(reversed(machines), reversed(loaders), strict=True))
-    first.pop(read(_BOOT_ID), None)
+    first.pop(boot_id(), None)
     stale = [loader for loader in first.values() if clock.stale(loader.clock, now)]
     before = [loader.clock for loader in stale]
     found = clock.measure([partial(loader.call, "now") for loader in stale], _CLOCK_SECONDS, before)
@@ -97,7 +96,29 @@ class LoadersExecutor(Executor):
         return ClusterControl()
 
     def run_trial(self, text: str, control: TrialControl) -> dict[str, Any]:
-        return coordinator.placed(text, control, self.ready, clocks, self.localised, self.trouble)
+        """The record of a spec, over as many loaders as it has `loaders`; without, of one that runs it
+        whole."""
+        assert isinstance(control, ClusterControl)
+        spec = json.loads(text)
+        wanted = spec.pop("loaders", None)
+        try:
+            loaders = self.ready(wanted or 1, spec)
+        except VenturiError as error:
+            record = failed_record("lost", error.message, started_unix_ns=time.time_ns())
+        else:
+            if wanted is None:
+                # A limit of one host's engine.
+                record = coordinator.alone(self.localised(loaders[0], spec), loaders[0], control)
+            else:
+                record = coordinator.run(
+                    *(spec, loaders, clocks(loaders), control),
+                    localised=self.localised,
+                    trouble=partial(self.trouble, spec),
+                )
+        if control.cancelled and record["outcome"] == "failed" and record["error"]["kind"] == "lost":
+            # Slurm, for one, ends the run and its hosts at the same moment.
+            record["outcome"] = "interrupted"
+        return record
 
     def probe_tcp(self, text: str, control: TrialControl) -> str:
         """Raw TCP by several loaders at once, with a share of the connections each, or by one alone.

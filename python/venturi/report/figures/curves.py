@@ -8,6 +8,7 @@ from typing import Any
 from venturi.analysis.cells import series as sweeps
 from venturi.analysis.cells.ceilings import SOCKETS
 from venturi.analysis.cells.efficiency import axis_of
+from venturi.analysis.cells.figures import IN_ROWS
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.curve import Shape
@@ -16,7 +17,6 @@ from venturi.analysis.words.wording import nouns_of
 from venturi.common.units import count
 from venturi.report.figures import overlay, palette
 from venturi.report.figures.figure import BYTES, MB, Claim, Figure, Panel, Scale, Series, label, scale_of
-from venturi.store import reference as published
 
 MOST_LINES = 6
 """More lines than this in one panel cannot be told apart."""
@@ -127,21 +127,12 @@ def over(results: Results, name: str, axis: str, reference: str | None = None) -
             ticks |= {position(c) for c in chosen}
         if axis == "streams" and scale == BYTES:
             panel.series += _ceiling_lines(cells, position)
-        for one in published.sets(reference) if reference else []:
-            colour = "$reference" if one.place != "remote" else "$reference/0.6"
-            drawn = [x for s in panel.series for x in s.x]
-            if one.operation == "upsert":
-                extra = overlay.published_upserts(one, operation, axis, drawn, scale)
-            elif one.operation == "ingest":
-                extra = overlay.published_ingests(one, operation, axis, drawn, scale)
-            elif one.name == "chspark":
-                extra = overlay.published_pools(one, operation, axis, cells)
-            else:
-                extra = overlay.reference_lines(one, operation, axis, cells, colour)
-            overlaid = overlaid or bool(extra)
-            panel.series += extra
-            if axis in ("streams", "encoders") and one.operation not in ("upsert", "ingest"):
-                ticks |= {float(x) for series in extra for x in series.x}
+        drawn = [x for one in panel.series for x in one.x]
+        extra = list(overlay.lines(reference, operation, axis, cells, drawn, scale)) if reference else []
+        overlaid = overlaid or bool(extra)
+        panel.series += extra
+        if axis in ("streams", "encoders") and operation not in IN_ROWS:
+            ticks |= {float(x) for series in extra for x in series.x}
         panels.append(panel)
         told, claim = _finding(axis, cells)
         findings.append(f"{operation}{told}")
