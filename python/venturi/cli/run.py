@@ -189,7 +189,7 @@ def executed_by(text: str, found: Scenario | None = None) -> contextlib.Abstract
     from venturi.measure import placement
 
     if text == "core":
-        return placement.here(found)
+        return placement.local_executor(found)
     name, _, rest = text.partition(":")
     unknown = VenturiError(f"--executor {text}: no module with a function `executor` has this name")
     try:

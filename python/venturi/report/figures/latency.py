@@ -93,50 +93,45 @@ def latency(results: Results) -> Figure | None:
 
 def curve(cell: Cell, kind: str) -> list[tuple[float, float]]:
     """1 / (1 - p) and the median of the trials' latency (ns) at p; empty where none was recorded."""
-    trials = [t for r in cell.records if (t := _Trial.of(r, kind)) is not None]
+    trials = [found for r in cell.records if (found := _recorded(r, kind))]
     if not trials:
         return []
-    most = min(10.0**MOST, min(t.count for t in trials) / hdr.LEAST_BEYOND)
-    points = [10 ** (n / STEPS) for n in range(math.floor(math.log10(max(most, 1.0)) * STEPS) + 1)]
+    most = max(1.0, min(10.0**MOST, min(seen[-1] for _, seen in trials) / hdr.LEAST_BEYOND))
+    points = [10 ** (n / STEPS) for n in range(math.floor(math.log10(most) * STEPS) + 1)]
     out = []
     for x in [*points, *([most] if most > points[-1] * 1.01 else [])]:
-        known = [v for t in trials if (v := t.at(x)) is not None and v > 0]
+        known = [v for trial in trials if (v := _at(*trial, x)) > 0]
         if known:
             out.append((x, median_interval(known).median))
     return out
 
 
-class _Trial:
-    """The recorded latencies of one trial; by its percentiles alone where the histogram was not kept."""
+def _recorded(record: Any, kind: str) -> tuple[list[float], list[float]] | None:
+    """Latencies of a trial in order, and how many batches took no longer than each; by the percentiles alone
+    where the histogram was not kept."""
+    found = get(record, "latency", kind)
+    try:
+        counts = hdr.decode(str(get(found, "hdr") or ""))
+    except ValueError:
+        counts = {}
+    if counts:
+        values = sorted(counts)
+        return [float(v) for v in values], [float(n) for n in accumulate(counts[v] for v in values)]
+    given = [(1.0, get(found, "min")), *(get(found, "percentiles") or ())]
+    known = sorted((float(p), float(v)) for p, v in given if isinstance(v, int | float))
+    if not known:
+        return None
+    count = get(found, "count")
+    if not isinstance(count, int | float) or count < 1:
+        # Of an import that did not count: as many as its last percentile tells of.
+        count = max(100 / (100 - p) for p, _ in known if p < 100)
+    return [v for _, v in known], [*(p / 100 * count for p, _ in known[:-1]), float(count)]
 
-    def __init__(self, count: float, values: list[float], seen: list[float]) -> None:
-        self.count = count
-        self._values, self._seen = values, seen
 
-    @classmethod
-    def of(cls, record: Any, kind: str) -> _Trial | None:
-        found = get(record, "latency", kind)
-        count = get(found, "count")
-        if not isinstance(count, int | float) or count < 1:
-            return None
-        try:
-            counts = hdr.decode(str(get(found, "hdr") or ""))
-        except ValueError:
-            counts = {}
-        if counts:
-            values = sorted(counts)
-            seen = list(accumulate(counts[v] for v in values))
-            return cls(seen[-1], [float(v) for v in values], [float(n) for n in seen])
-        given = [(1.0, get(found, "min")), *(get(found, "percentiles") or ())]
-        known = [(float(p), float(v)) for p, v in given if isinstance(v, int | float)]
-        known = sorted(known)
-        return cls(count, [v for _, v in known], [p / 100 * count for p, _ in known]) if known else None
-
-    def at(self, x: float) -> float | None:
-        """The latency at p = 1 - 1/x."""
-        wanted = max(1.0, (1 - 1 / x) * self.count)
-        index = bisect_left(self._seen, wanted - 1e-9 * self.count)
-        return self._values[min(index, len(self._values) - 1)]
+def _at(values: list[float], seen: list[float], x: float) -> float:
+    """The latency at p = 1 - 1/x."""
+    wanted = max(1.0, (1 - 1 / x) * seen[-1])
+    return values[min(bisect_left(seen, wanted - 1e-9 * seen[-1]), len(values) - 1)]
 
 
 def _percentile(x: float) -> str:

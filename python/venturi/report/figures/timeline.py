@@ -16,9 +16,8 @@ from venturi.analysis.cells.figures import ENDS, get
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
-from venturi.report.figures.figure import Figure, Panel, Series
+from venturi.report.figures.figure import MB, Figure, Panel, Series
 
-MB = 1e6
 MOST_POINTS = 240
 """Steps drawn of a trial. A longer one is drawn in longer steps, whose means lose the jitter only."""
 MOST_CORES = 64
@@ -273,7 +272,8 @@ def _process_cores(end: End) -> Values:
 
 
 def _retransmits(end: End) -> Values:
-    return _together(np.nansum, end.grown("socket_retransmits")) / np.array(end.steps.seconds)
+    grown = _together(np.nansum, end.grown("socket_retransmits"))
+    return np.divide(grown, end.steps.seconds)
 
 
 def _host(end: End) -> list[Series]:

@@ -1,11 +1,16 @@
-//! The table: which columns it has, how it is created, how a row is written to it.
+//! The words of CQL: a table's columns, statements on it, how keyspace and table are made.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use scylla::client::session::Session as Driver;
+
+use super::connect::{execute, one, rows};
 use super::options::{check_name, Options, Write};
-use super::values::{cql_type, Null};
+use super::types::{cql_type, Null};
+use crate::upsert::{is_own, occupied};
 use venturi_base::data::upsert::Table;
-use venturi_base::error::{Error, Result};
+use venturi_base::error::{Error, Kind, Result};
 
 /// What a statement writes, in the order of its placeholders.
 #[derive(Debug, Clone)]
@@ -187,16 +192,174 @@ impl Layout {
             true => &self.table.key[..1],
             false => &self.table.add[..],
         };
-        let mut cql = format!("SELECT {} FROM {}", self.list(columns), self.path());
-        if ranges {
-            let key = self.list(&self.table.key[..self.partition_key]);
-            let _ = write!(cql, " WHERE token({key}) >= ? AND token({key}) <= ?");
-        }
-        cql
+        let key = self.list(&self.table.key[..self.partition_key]);
+        select(&self.list(columns), &self.path(), &key, ranges)
     }
+}
+
+/// A table whose rows are read.
+pub struct Source {
+    path: String,
+    /// Of its partitions.
+    key: String,
+}
+
+impl Source {
+    pub async fn find(driver: &Driver, keyspace: &str, table: &str) -> Result<Self> {
+        let cql = "SELECT position, column_name, kind FROM system_schema.columns \
+                   WHERE keyspace_name = ? AND table_name = ?";
+        let found = rows::<(i32, String, String)>(driver, cql, &[keyspace, table]).await?;
+        let mut key: Vec<(i32, String)> = found
+            .into_iter()
+            .filter(|(.., kind)| kind == "partition_key")
+            .map(|(position, name, _)| (position, name))
+            .collect();
+        if key.is_empty() {
+            return Err(Error::new(
+                Kind::Server,
+                format!("table {keyspace}.{table} is not there"),
+            ));
+        }
+        key.sort();
+        let names = key.iter().map(|(_, name)| name.as_str());
+        Ok(Self::of(keyspace, table, names))
+    }
+
+    pub fn of<'a>(keyspace: &str, table: &str, key: impl Iterator<Item = &'a str>) -> Self {
+        Self {
+            path: format!("{}.{}", quoted(keyspace), quoted(table)),
+            key: list(key),
+        }
+    }
+
+    /// `ranges`: of rows whose tokens lie between two that are bound.
+    pub fn select(&self, what: &str, ranges: bool) -> String {
+        select(what, &self.path, &self.key, ranges)
+    }
+}
+
+fn select(what: &str, path: &str, key: &str, ranges: bool) -> String {
+    match ranges {
+        true => format!("SELECT {what} FROM {path} WHERE token({key}) >= ? AND token({key}) <= ?"),
+        false => format!("SELECT {what} FROM {path}"),
+    }
+}
+
+/// Columns by their names.
+pub fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<String> = names.map(quoted).collect();
+    names.join(", ")
+}
+
+/// What a column's values are added up by; `None`: they are no integers.
+pub fn sum(name: &str, native: &str) -> Option<String> {
+    let whole = matches!(native, "tinyint" | "smallint" | "int" | "bigint");
+    // The sum of an int is an int, whatever it would need.
+    whole.then(|| format!("sum(CAST({} AS varint))", quoted(name)))
 }
 
 /// An identifier as it is written, capitals and all.
 pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A keyspace's replication.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replication(pub HashMap<String, String>);
+
+impl Replication {
+    pub async fn read(session: &Driver, keyspace: &str) -> Result<Option<Self>> {
+        let cql = "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?";
+        let found = one::<(HashMap<String, String>,)>(session, cql, &[keyspace]).await?;
+        Ok(found.map(|(replication,)| Self(replication)))
+    }
+
+    /// Over all data centres; `None`: a strategy that says it in another way.
+    pub fn replicas(&self) -> Option<u32> {
+        let numbers = self.0.iter().filter(|(key, _)| *key != "class");
+        let each: Option<Vec<u32>> = numbers.map(|(_, number)| number.parse().ok()).collect();
+        each.filter(|each| !each.is_empty())
+            .map(|each| each.iter().sum())
+    }
+
+    /// As `replication` of a trial means it.
+    pub fn is_simple(&self, factor: u32) -> bool {
+        let class = self.0.get("class");
+        class.is_some_and(|class| class.ends_with("SimpleStrategy"))
+            && self.replicas() == Some(factor)
+    }
+}
+
+async fn has_table(session: &Driver, keyspace: &str, table: &str) -> Result<bool> {
+    let cql =
+        "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?";
+    let found = one::<(String,)>(session, cql, &[keyspace, table]).await?;
+    Ok(found.is_some())
+}
+
+/// Whether a table can be told that no snapshot is kept of it when it is dropped: by default
+/// Cassandra keeps all its files.
+async fn has_snapshot_option(session: &Driver) -> bool {
+    let cql =
+        "SELECT column_name FROM system_schema.columns WHERE keyspace_name = 'system_schema' \
+               AND table_name = 'tables' AND column_name = 'allow_auto_snapshot'";
+    matches!(one::<(String,)>(session, cql, &[]).await, Ok(Some(_)))
+}
+
+/// Keyspace and table as the trial wants them. `replication`: `None`, the default.
+pub async fn set_up(
+    session: &Driver,
+    place: &str,
+    layout: &Layout,
+    replication: Option<u32>,
+) -> Result<()> {
+    let (keyspace, table) = (&layout.keyspace, &layout.table.name);
+    let factor = replication.unwrap_or(1);
+    let simple = format!(
+        "{} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': {factor}}} AND durable_writes = true",
+        quoted(keyspace)
+    );
+    match Replication::read(session, keyspace).await? {
+        None => execute(session, place, &format!("CREATE KEYSPACE {simple}")).await?,
+        Some(found) if found.is_simple(factor) => {}
+        Some(_) if keyspace.starts_with("venturi") => {
+            execute(session, place, &format!("ALTER KEYSPACE {simple}")).await?;
+        }
+        Some(_) if replication.is_none() => {}
+        Some(found) => {
+            return Err(Error::usage(format!(
+                "keyspace {keyspace} exists already, with another replication ({:?}), and is not Venturi's (its name does \
+                 not begin with venturi): leave replication out, or name another keyspace: cassandra://host/keyspace",
+                found.0
+            )))
+        }
+    }
+    if has_table(session, keyspace, table).await? {
+        if !is_own(table) {
+            return Err(occupied(table));
+        }
+        execute(session, place, &format!("DROP TABLE {}", layout.path())).await?;
+    }
+    let no_snapshots = has_snapshot_option(session).await;
+    execute(session, place, &layout.create(no_snapshots)).await
+}
+
+/// Of a trial without set-up: is everything there?
+pub async fn must_be_there(session: &Driver, layout: &Layout) -> Result<()> {
+    let (keyspace, table) = (&layout.keyspace, &layout.table.name);
+    let missing = match has_table(session, keyspace, table).await? {
+        true => return Ok(()),
+        false if Replication::read(session, keyspace).await?.is_none() => {
+            format!("keyspace {keyspace}")
+        }
+        false => format!("table {keyspace}.{table}"),
+    };
+    Err(Error::new(
+        Kind::Server,
+        format!(
+            "{missing} is not there, and --no-setup says not to create it: leave --no-setup out, or create it with\n{}",
+            layout.create(false)
+        )
+        .replace('\n', " "),
+    ))
 }

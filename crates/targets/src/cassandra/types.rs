@@ -1,12 +1,20 @@
-//! Arrow columns as CQL: their types, their values as the protocol's bytes and as literals.
+//! Values of CQL <-> Arrow: which type is which, values to be bound, values as literals.
 
 use std::fmt::Display;
 use std::io::Write as _;
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types;
-use arrow_schema::{DataType, TimeUnit};
+use arrow_schema::{DataType, Field, Fields, IntervalUnit, TimeUnit};
+use scylla::cluster::metadata::{CollectionType, ColumnType, NativeType};
+use scylla::frame::response::result::ColumnSpec;
+use scylla::serialize::row::{RowSerializationContext, SerializeRow};
+use scylla::serialize::writers::RowWriter;
+use scylla::serialize::SerializationError;
 
+use crate::read::Column;
+use venturi_base::codec::cql::Form;
 use venturi_base::data::view::{decimal, Values, View};
 use venturi_base::error::{Error, Result};
 
@@ -200,4 +208,185 @@ fn blob(value: &[u8], text: &mut Vec<u8>) {
     for byte in value {
         let _ = write!(text, "{byte:02x}");
     }
+}
+
+/// Rows' values as `encode` puts them, of which the driver takes so many.
+#[derive(Clone, Copy)]
+pub struct Cells<'a> {
+    pub cells: &'a [u8],
+    pub columns: usize,
+}
+
+impl<'a> Cells<'a> {
+    pub fn new(cells: &'a [u8], columns: usize) -> Self {
+        Self { cells, columns }
+    }
+
+    /// One row after the other.
+    pub fn each(self, rows: usize) -> impl Iterator<Item = Self> + 'a {
+        let (mut rest, columns) = (self.cells, self.columns);
+        (0..rows).map(move |_| {
+            let all = rest;
+            for _ in 0..columns {
+                rest = next(rest).map_or(&[], |(_, rest)| rest);
+            }
+            let cells = &all[..all.len() - rest.len()];
+            Self::new(cells, columns)
+        })
+    }
+}
+
+/// The value in front, `None` for a null, and what follows it.
+fn next(cells: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+    let (length, rest) = cells.split_first_chunk::<4>()?;
+    match usize::try_from(i32::from_be_bytes(*length)) {
+        Ok(length) => rest
+            .split_at_checked(length)
+            .map(|(value, rest)| (Some(value), rest)),
+        Err(_) => Some((None, rest)),
+    }
+}
+
+impl SerializeRow for Cells<'_> {
+    fn serialize(
+        &self,
+        _: &RowSerializationContext<'_>,
+        writer: &mut RowWriter,
+    ) -> std::result::Result<(), SerializationError> {
+        let mut cells = self.cells;
+        for _ in 0..self.columns {
+            let Some((value, rest)) = next(cells) else {
+                break;
+            };
+            cells = rest;
+            let cell = writer.make_cell_writer();
+            match value {
+                Some(value) => cell.set_value(value).map_err(SerializationError::new)?,
+                None => cell.set_null(),
+            };
+        }
+        Ok(())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.columns == 0
+    }
+}
+
+/// A column that is read: its type here, as CQL calls it, and how its values lie on the wire.
+pub fn column(spec: &ColumnSpec<'_>) -> Result<(Column, Form)> {
+    let (name, native) = (spec.name(), native(spec.typ()));
+    match form(spec.typ()) {
+        Some((form, data_type)) => {
+            let name = name.to_owned();
+            let column = Column {
+                name,
+                data_type,
+                native,
+            };
+            Ok((column, form))
+        }
+        None => Err(Error::usage(format!(
+            "column {name} is {native}, which has no type in Arrow here: take it as text in a query, as \
+             --query 'SELECT toJson({name}) AS {name} FROM ...'"
+        ))),
+    }
+}
+
+fn native(kind: &ColumnType<'_>) -> String {
+    match kind {
+        ColumnType::Native(kind) => match simple(kind) {
+            Some((native, ..)) => native.to_owned(),
+            None => format!("{kind:?}").to_lowercase(),
+        },
+        ColumnType::Collection { typ, .. } => match typ {
+            CollectionType::List(item) => format!("list<{}>", native(item)),
+            CollectionType::Set(item) => format!("set<{}>", native(item)),
+            CollectionType::Map(key, value) => format!("map<{}, {}>", native(key), native(value)),
+            other => format!("{other:?}"),
+        },
+        ColumnType::Vector { typ, dimensions } => format!("vector<{}, {dimensions}>", native(typ)),
+        ColumnType::UserDefinedType { definition, .. } => definition.name.to_string(),
+        ColumnType::Tuple(_) => "a tuple".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// `None`: Arrow has no type for it here.
+fn form(kind: &ColumnType<'_>) -> Option<(Form, DataType)> {
+    let list = |item: &ColumnType<'_>| {
+        let (form, data_type) = form(item)?;
+        let item = Arc::new(Field::new_list_field(data_type, true));
+        Some((Form::List(form.into()), DataType::List(item)))
+    };
+    let record = |fields: Vec<(String, &ColumnType<'_>)>| {
+        let (mut forms, mut named) = (Vec::new(), Vec::new());
+        for (name, kind) in fields {
+            let (form, data_type) = form(kind)?;
+            forms.push(form);
+            named.push(Field::new(name, data_type, true));
+        }
+        (!named.is_empty()).then(|| (Form::Struct(forms), DataType::Struct(named.into())))
+    };
+    match kind {
+        ColumnType::Native(kind) => simple(kind).map(|(_, form, data_type)| (form, data_type)),
+        ColumnType::Collection { typ, .. } => match typ {
+            CollectionType::List(item) | CollectionType::Set(item) => list(item),
+            CollectionType::Map(key, value) => {
+                let ((key, of_key), (value, of_value)) = (form(key)?, form(value)?);
+                let key_field = Field::new("key", of_key, false);
+                let pair = Fields::from(vec![key_field, Field::new("value", of_value, true)]);
+                let entries = Field::new("entries", DataType::Struct(pair), false);
+                let data_type = DataType::Map(Arc::new(entries), false);
+                Some((Form::Map([key, value].into()), data_type))
+            }
+            _ => None,
+        },
+        ColumnType::UserDefinedType { definition, .. } => {
+            let fields = definition.field_types.iter();
+            record(
+                fields
+                    .map(|(name, kind)| (name.to_string(), kind))
+                    .collect(),
+            )
+        }
+        ColumnType::Tuple(kinds) => {
+            let fields = kinds.iter().enumerate();
+            record(fields.map(|(at, kind)| (at.to_string(), kind)).collect())
+        }
+        _ => None,
+    }
+}
+
+/// A type that has no others in it.
+fn simple(kind: &NativeType) -> Option<(&'static str, Form, DataType)> {
+    Some(match kind {
+        NativeType::Ascii => ("ascii", Form::Bytes, DataType::Utf8),
+        NativeType::BigInt => ("bigint", Form::Int64, DataType::Int64),
+        NativeType::Blob => ("blob", Form::Bytes, DataType::Binary),
+        NativeType::Boolean => ("boolean", Form::Bool, DataType::Boolean),
+        NativeType::Counter => ("counter", Form::Int64, DataType::Int64),
+        NativeType::Decimal => ("decimal", Form::Decimal, DataType::Utf8),
+        NativeType::Double => ("double", Form::Float64, DataType::Float64),
+        NativeType::Float => ("float", Form::Float32, DataType::Float32),
+        NativeType::Int => ("int", Form::Int32, DataType::Int32),
+        NativeType::Timestamp => {
+            let kind = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
+            ("timestamp", Form::Int64, kind)
+        }
+        NativeType::Uuid => ("uuid", Form::Uuid, DataType::FixedSizeBinary(16)),
+        NativeType::Text => ("text", Form::Bytes, DataType::Utf8),
+        NativeType::Varint => ("varint", Form::Varint, DataType::Utf8),
+        NativeType::Timeuuid => ("timeuuid", Form::Uuid, DataType::FixedSizeBinary(16)),
+        NativeType::Inet => ("inet", Form::Inet, DataType::Utf8),
+        NativeType::Date => ("date", Form::Date, DataType::Date32),
+        NativeType::Time => ("time", Form::Int64, DataType::Time64(TimeUnit::Nanosecond)),
+        NativeType::SmallInt => ("smallint", Form::Int16, DataType::Int16),
+        NativeType::TinyInt => ("tinyint", Form::Int8, DataType::Int8),
+        NativeType::Duration => {
+            let kind = DataType::Interval(IntervalUnit::MonthDayNano);
+            ("duration", Form::Duration, kind)
+        }
+        _ => return None,
+    })
 }
