@@ -1,4 +1,4 @@
-"""Scripts and data of a page, packed into text: zlib in base 85. Plain, Vega's alone are 770 kB."""
+"""Scripts and data of a page, packed into text: zlib in base 85. Plain, Vega's alone are 900 kB."""
 
 from __future__ import annotations
 
