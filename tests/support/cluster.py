@@ -103,7 +103,7 @@ def part(
 ) -> Part:
     """Loader `number`, whose clock is so wrong and who began so late."""
     clock = clock or Clock()
-    times = {**found["times"], "started_unix_ns": clock.there(AGREED + late_ns)}
+    times = {**found["times"], "started_unix_ns": clock.to_host(AGREED + late_ns)}
     return Part(
         host=f"loader-{number}",
         share=Share(first, len(found["streams"])),

@@ -202,7 +202,7 @@ def test_raw_tcp_is_measured_through_the_same_server(server: str) -> None:
 def test_the_server_tells_its_environment(server: str) -> None:
     from venturi import _core
 
-    answer = _core.charrow_environment(server, "{}")
+    answer = _core.server_environment(server, "{}")
     assert json.loads(answer)["cores"]["usable"] > 0
 
 

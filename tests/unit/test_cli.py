@@ -290,7 +290,7 @@ def test_a_wait_ends_with_the_signal(number: signal.Signals) -> None:
 
 def test_a_server_is_stopped_whatever_fails_beside_it(core: Any, tmp_path: Path) -> None:
     there = tmp_path / "socket"
-    spec = {"server": "http", "unix": str(there), **serving.bounds("1Mi", "1Mi")}
+    spec = {"server": "http", "unix": str(there), "memory_bytes": 2**20, "max_message_size": 2**20}
     with pytest.raises(ZeroDivisionError), serving.started(core, spec, "here") as server:
         assert there.exists()
         raise ZeroDivisionError

@@ -78,7 +78,7 @@ def test_a_clock_that_is_wrong() -> None:
         clock = of(exchanges)
         assert abs(clock.offset_ns - true) <= clock.uncertainty_ns + 1
         assert clock.uncertainty_ns <= min(e.round_trip_ns for e in exchanges) // 2 + 1
-        assert clock.here(clock.there(AGREED)) == AGREED
+        assert clock.to_driver(clock.to_host(AGREED)) == AGREED
     assert Clock(5, 10, AGREED).at(AGREED + 10**9).uncertainty_ns == 10 + 50_000
     assert Clock().at(AGREED).uncertainty_ns == 0
 

@@ -37,7 +37,7 @@ from venturi.plan import matrix
 from venturi.plan.layers import file_layer
 from venturi.plan.load import load
 from venturi.plan.resolved import to_toml
-from venturi.report.text import cell as one_cell
+from venturi.report import cell as one_cell
 from venturi.store.directory import RunDirectory
 
 OTHERS = {"server-limit", "pool-busy", "calls-busy", "calls-take-turns", "calls-wait", "slow-start"}

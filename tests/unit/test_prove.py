@@ -27,9 +27,9 @@ from venturi.measure.machine_cache import Kept
 from venturi.measure.prove import answers, bench, difference, injected_faults, rate
 from venturi.measure.prove.outcome import CheckKind, Checks, Outcome, Proof, ProofName, worst
 from venturi.measure.prove.relay import FRAMINGS, Fault, Plan, Relay, _flipped
+from venturi.report import markdown, proofs, tables
+from venturi.report import run as runs
 from venturi.report.page import page
-from venturi.report.tables import machine, write
-from venturi.report.text import markdown, proofs
 
 Record = dict[str, Any]
 
@@ -263,11 +263,11 @@ def test_a_failure_stops_the_run_or_marks_it(tmp_path: Path, monkeypatch: pytest
     assert found.environment["proof"]["outcome"] == "failed"
     assert proofs.headline(found.environment).startswith("UNPROVEN: injected faults failed")
     # Every figure: on the screen, in tables, JSON, Markdown, the page.
-    assert write.with_verdicts(found).column("proven").to_pylist() == [False]
-    document = machine.document(found)
+    assert tables.with_verdicts(found).column("proven").to_pylist() == [False]
+    document = tables.machine(found)
     assert [cell["proven"] for cell in document["cells"]] == [False]
     assert document["proof"]["failed"] == ["lies"]
-    text = markdown.text(found)
+    text = markdown.text(runs.document(found))
     assert "| no |" in text and "(unproven)" in text and "(unproven)" in page.page(found)
     assert "(unproven)" in went_on.stdout and "UNPROVEN" in command("show", str(out)).stdout
     assert "(unproven)" in command("show", str(out), "--cell", "best").stdout
@@ -286,7 +286,7 @@ def test_the_result_is_in_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert said in " ".join(command("show", str(run.path)).stdout.split())
     text = page.page(run.results)
     assert said in text and "unproven" not in text
-    assert write.with_verdicts(run.results).column("proven").to_pylist() == [True]
+    assert tables.with_verdicts(run.results).column("proven").to_pylist() == [True]
 
 
 def test_runs_without_proofs_say_nothing_of_them(tmp_path: Path) -> None:
@@ -294,8 +294,8 @@ def test_runs_without_proofs_say_nothing_of_them(tmp_path: Path) -> None:
         out=tmp_path / "run", target="flight://local", duration="1s", repeats=1, executor=ModelExecutor()
     )
     assert "proof" not in run.environment and proofs.headline(run.environment) == ""
-    assert "proven" not in write.with_verdicts(run.results).column_names
-    assert "proof" not in machine.document(run.results)
+    assert "proven" not in tables.with_verdicts(run.results).column_names
+    assert "proof" not in tables.machine(run.results)
     assert proofs.headline(results_module.load("reference:macbook-get").environment) == ""
 
 

@@ -16,15 +16,14 @@ from support.run import venturi
 from support.synthetic import HOSTILE, cells, hostile, imported, make_run, without_server
 from venturi.analysis.results import load
 from venturi.analysis.verdict.types import Remedy
+from venturi.report import markdown, tables
+from venturi.report import run as runs
 from venturi.report.draw import Drawing
 from venturi.report.figures import curves, timeline
 from venturi.report.figures import registry as figures
 from venturi.report.figures.figure import Panel, Series
 from venturi.report.page import markup
 from venturi.report.page import page as html_page
-from venturi.report.tables import machine
-from venturi.report.tables import write as table_files
-from venturi.report.text import markdown
 
 
 def no_samples(line: dict[str, Any]) -> dict[str, Any]:
@@ -67,7 +66,7 @@ def test_page(run: Path, tmp_path: Path) -> None:
 
 
 def test_markdown(run: Path) -> None:
-    text = markdown.text(load(run))
+    text = markdown.text(runs.document(load(run)))
     assert text.startswith("# Venturi: ")
     assert "<script>" not in text
     for line in text.splitlines():
@@ -79,8 +78,8 @@ def test_markdown(run: Path) -> None:
 
 def test_tables(run: Path, tmp_path: Path) -> None:
     results = load(run)
-    written = table_files.write(results, tmp_path / "csv", "csv")
-    stored = table_files.write(results, tmp_path / "parquet", "parquet")
+    written = tables.write(results, tmp_path / "csv", "csv")
+    stored = tables.write(results, tmp_path / "parquet", "parquet")
     assert [p.stem for p in written] == [p.stem for p in stored]
     assert {"cells", "trials"} <= {p.stem for p in written}
     for one, other in zip(written, stored, strict=True):
@@ -93,7 +92,7 @@ def test_tables(run: Path, tmp_path: Path) -> None:
 
 
 def test_document_is_json(run: Path) -> None:
-    text = json.dumps(machine.document(load(run)), allow_nan=False)
+    text = json.dumps(tables.machine(load(run)), allow_nan=False)
     found = json.loads(text)
     more = {"places"} if run.name == "places" else set()
     assert set(found) == {"run", "cells", "findings", "failed", "warnings"} | more

@@ -3,14 +3,12 @@ words, and where there are none."""
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from support.golden import kept
 from support.hosts_records import both_places, placed, record, shown, spread
@@ -20,15 +18,12 @@ from venturi.analysis.cells import efficiency, flows, places
 from venturi.analysis.cells.summary import Cell, summarise
 from venturi.analysis.models import splits
 from venturi.analysis.results import load
+from venturi.report import hosts, markdown, tables, terminal
+from venturi.report import run as runs
+from venturi.report.cell import document as cell_document
 from venturi.report.draw import Drawing
 from venturi.report.figures import registry as figures
 from venturi.report.page import page as html_page
-from venturi.report.tables import machine
-from venturi.report.tables import write as table_files
-from venturi.report.text import hosts, markdown
-from venturi.report.text import places as texts
-from venturi.report.text.several import sections
-from venturi.report.text.terminal import print_cell
 
 LOADERS = [{**p, "loaders": n} for n in (1, 2, 4) for p in cells(("get",), (8,))]
 
@@ -160,15 +155,15 @@ def test_of_many_ends_the_smallest_stand_as_one(tmp_path: Path) -> None:
 
 def test_nothing_is_new_with_one_host_one_place_and_no_link(tmp_path: Path) -> None:
     results = load(make_run(tmp_path / "run", cells(streams=(1, 2, 4)), repeats=2))
-    assert sections(results) == []
+    assert runs.sections(results) == []
     assert results.convergences == results.link_fits == []
     page = html_page.page(results)
     for text in ('id="places"', 'id="hosts"', 'id="figure-flows"', '"loaders":'):
         assert text not in page
     drawn = {"flows", "convergence", "throughput-hosts", "throughput-delay", "throughput-link-rate"}
     assert not {f.name for f in figures.build(results)} & drawn
-    assert set(machine.document(results)) == {"run", "cells", "findings", "failed", "warnings"}
-    written = {path.stem for path in table_files.write(results, tmp_path / "tables", "csv")}
+    assert set(tables.machine(results)) == {"run", "cells", "findings", "failed", "warnings"}
+    written = {path.stem for path in tables.write(results, tmp_path / "tables", "csv")}
     assert not written & {"hosts", "places", "efficiency", "convergence", "flows"}
 
 
@@ -181,11 +176,9 @@ def test_no_line_is_longer_than_the_terminal(several: Path, placed_run: Path, wi
 def test_the_words(several: Path) -> None:
     """The screen of the run, and that of a cell."""
     results = load(several)
-    out = io.StringIO()
     cell = next(c for c in results.cells if c.parameters["loaders"] == 4)
-    print_cell(results, cell, Console(file=out, width=100, color_system=None))
-    own = "\n".join(line.rstrip() for line in out.getvalue().splitlines())
-    kept("show-hosts", f"{shown(results, 100)}\n{'-' * 80}\n{own}\n")
+    own = terminal.text(cell_document(results, cell, 100), 100)
+    kept("show-hosts", f"{shown(results, 100)}\n{'-' * 80}\n{own}")
 
 
 def test_page(several: Path, placed_run: Path) -> None:
@@ -198,21 +191,21 @@ def test_page(several: Path, placed_run: Path) -> None:
     assert '"loaders": {"heads": ' in json.dumps(unpacked(page)["documents"])
     body = html_page.page(load(placed_run)).split("<script")[0]
     assert 'id="places"' in body and 'id="hosts"' not in body
-    assert "Get: remote does " in body
+    assert "get: remote does " in body
 
 
 def test_markdown_and_files(several: Path, tmp_path: Path) -> None:
     results = load(several)
-    text = markdown.text(results)
+    text = markdown.text(runs.document(results))
     for part in ("## Efficiency over hosts", "## Loaders", "| loader-2 ! | 10.77.0.3 |"):
         assert part in text
-    written = {path.stem: path for path in table_files.write(results, tmp_path / "tables", "csv")}
+    written = {path.stem: path for path in tables.write(results, tmp_path / "tables", "csv")}
     assert {"hosts", "efficiency", "flows"} <= set(written) and "places" not in written
     lines = written["flows"].read_text().splitlines()
     assert lines[0] == "cell,sender,receiver,payload_bytes,share"
     assert len(lines) == 1 + 2 + 4 + 8
     assert len(written["hosts"].read_text().splitlines()) == 1 + 4 * (1 + 2 + 4)
-    found = json.loads(json.dumps(machine.document(results), allow_nan=False))
+    found = json.loads(json.dumps(tables.machine(results), allow_nan=False))
     assert [step["hosts"] for step in found["efficiency"]] == [1, 2, 4]
     (warning,) = (w for w in found["warnings"] if w["kind"] == "straggler")
     assert warning["finding"].startswith("loader-2 (10.77.0.3) is a straggler: 50 % of the median rate")
@@ -417,7 +410,7 @@ def test_a_split_without_a_sweep_says_what_is_missing() -> None:
     assert one.limit is None and one.refused.endswith("a law over streams needs 4")
     assert all(s.refused == "no other size was measured with so many streams" for s in one.splits)
     why = "1, 2, 4 and 8 streams: no other size was measured with so many streams"
-    assert texts._tends(one).endswith(why)
+    assert hosts._tends(one).endswith(why)
 
 
 def test_a_run_of_splits_is_reported(tmp_path: Path) -> None:
@@ -444,5 +437,5 @@ def test_a_run_of_splits_is_reported(tmp_path: Path) -> None:
     assert Drawing.of(figure).svg().startswith("<svg")
     body = html_page.page(results).split("<script")[0]
     assert "get, remote, 4M rows in all" in body and 'id="figure-convergence"' in body
-    table = table_files.table(results, "convergence").to_pylist()
+    table = tables.table(results, "convergence").to_pylist()
     assert len(table) == 8 and {row["total_rows"] for row in table} == {4_000_000}

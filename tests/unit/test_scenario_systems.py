@@ -42,8 +42,8 @@ from venturi.plan.resolved import to_toml
 from venturi.plan.rules import charrow as queries
 from venturi.plan.rules.options import applies
 from venturi.plan.workload import STATES_ROW_BYTES, USAGE_ROW_BYTES
+from venturi.report import best as best_report
 from venturi.report.figures import registry as figures
-from venturi.report.text import best as best_report
 from venturi.store import tables
 from venturi.targets.options import APPLIES, DEFAULTS, PARAMETERS, Options
 from venturi.targets.parameters import WORKLOAD

@@ -30,8 +30,8 @@ from venturi.measure.run_events import Result, RunResult, Slot, exit_code, scena
 from venturi.measure.runner import execute
 from venturi.measure.trial_targets import start_a_server
 from venturi.plan.cell import Cell
-from venturi.report.text import cell as cell_text
-from venturi.report.text import summary
+from venturi.report import cell as cell_text
+from venturi.report import summary
 from venturi.store.directory import RunDirectory
 
 

@@ -20,13 +20,12 @@ from venturi.analysis.compare import runs as compare
 from venturi.analysis.models.batch_cost import batch_costs
 from venturi.analysis.results import load
 from venturi.analysis.search import best
+from venturi.report import markdown, summary, tables
+from venturi.report import run as runs
 from venturi.report.draw import Drawing
 from venturi.report.figures import latency
 from venturi.report.figures import registry as figures
 from venturi.report.page import page as html_page
-from venturi.report.tables import seed
-from venturi.report.tables import write as table_files
-from venturi.report.text import markdown, summary
 
 REFUSED = {
     "refused": {"batches": 2, "rows": 1000},
@@ -125,7 +124,7 @@ def test_the_text_of_runs(tmp_path: Path) -> None:
 
 def test_csv_and_json_have_rows_in_columns_of_their_own(tmp_path: Path) -> None:
     results = load(make_run(tmp_path / "run", repeated(errors=REFUSED)))
-    (row,) = csv.DictReader(io.StringIO(table_files.text(table_files.table(results, "cells"))))
+    (row,) = csv.DictReader(io.StringIO(tables.text(tables.table(results, "cells"))))
     assert row["steady_bytes_per_second"] == "" == row["bytes_per_client_cpu_second"]
     assert float(row["steady_rows_per_second"]) > 0 and float(row["rows_per_client_cpu_second"]) > 0
     assert float(row["service_p99_ns"]) > float(row["service_mean_ns"]) > float(row["service_min_ns"])
@@ -133,14 +132,14 @@ def test_csv_and_json_have_rows_in_columns_of_their_own(tmp_path: Path) -> None:
     assert float(row["stored_bytes_per_row"]) == 120.0
     found = json.loads(venturi("show", tmp_path / "run", "--format", "json").stdout)
     assert found["cells"][0]["rows_total"] == float(row["rows_total"])
-    text = markdown.text(results)
+    text = markdown.text(runs.document(results))
     assert "per client CPU" in text and "rows in total" in text and "p99.9" in text
 
 
 def test_the_published_four_lines(tmp_path: Path) -> None:
     lines = [*sweep((4,), (100, 500)), *(transfer(repeat=r, cell="get-1") for r in range(2))]
     results = load(make_run(tmp_path / "run", lines))
-    text = seed.text(results)
+    text = tables.upsert_benchmark(results)
     blocks = text.strip().split("\n\n")
     assert len(blocks) == 2
     for block in blocks:
@@ -175,7 +174,7 @@ def test_a_run_without_upserts_has_no_such_lines(tmp_path: Path) -> None:
 
 
 def test_the_published_runs_print_their_own_lines() -> None:
-    text = seed.text(load("reference:memsql"))
+    text = tables.upsert_benchmark(load("reference:memsql"))
     assert "51,983,500 rows in total\n5,198,350 rows per second\n" in text
     assert "Min query latency: 0.055 ms\nMax query latency: 172.780 ms\n" in text
 

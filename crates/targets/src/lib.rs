@@ -45,7 +45,7 @@ pub mod plugin;
 pub mod postgres;
 pub mod read;
 pub mod redis;
-mod reference;
+pub mod reference;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod stream;

@@ -233,7 +233,7 @@ def _placed(
         yield found, executor
         return
     if on is None:
-        with placement.here(found) as engine:
+        with placement.local_executor(found) as engine:
             yield found, engine
         return
     with contextlib.closing(placement.executor(found, on, master, QuietObserver().note)) as engine:

@@ -178,9 +178,9 @@ class Run:
         """One of the tables by name. Raises `VenturiError` for an unknown one."""
         if name not in TABLES:
             raise VenturiError(f"there is no table {name!r}", hint=f"choose one of: {', '.join(TABLES)}")
-        from venturi.report.tables import write as table_files
+        from venturi.report import tables
 
-        return table_files.table(self.results, name)
+        return tables.table(self.results, name)
 
     @property
     def trials(self) -> pa.Table:
@@ -238,14 +238,14 @@ class Run:
         return html_page.write(self.path, path or self.path / "report.html", reference)
 
     def __repr__(self) -> str:
-        from venturi.report.text import summary
+        from venturi.report import run
 
-        return f"<venturi.Run {self.name}: {'; '.join(summary.headline(self.results))}>"
+        return f"<venturi.Run {self.name}: {'; '.join(run.headline(self.results))}>"
 
     def _repr_html_(self) -> str:
-        from venturi.report.page import notebook
+        from venturi.report.page import page as html_page
 
-        return notebook.fragment(self.results)
+        return html_page.fragment(self.results)
 
 
 def open(path: str | os.PathLike[str] = "last") -> Run:

@@ -44,40 +44,29 @@ Ssh = Annotated[
         "--ssh",
         help="Command that runs another on a host: it gets the host's name, then the words. "
         "[default: ssh -o BatchMode=yes]",
-        show_default=False,
     ),
 ]
 PythonOption = Annotated[
     str | None,
     typer.Option(
-        "--python",
-        help="The Python on every host that has Venturi and Ray. [default: the path of this one]",
-        show_default=False,
+        "--python", help="The Python on every host that has Venturi and Ray. [default: the path of this one]"
     ),
 ]
 Directory = Annotated[
     str | None,
     typer.Option(
-        "--directory",
-        help="Where nodes keep their files on each host. [default: /tmp/vt-cluster-UID]",
-        show_default=False,
+        "--directory", help="Where nodes keep their files on each host. [default: /tmp/vt-cluster-UID]"
     ),
 ]
 HostsOption = Annotated[
     str | None,
     typer.Option(
-        "--hosts",
-        help="The hosts, as a,b,c or @FILE. [default: those of the cluster started from here]",
-        show_default=False,
+        "--hosts", help="The hosts, as a,b,c or @FILE. [default: those of the cluster started from here]"
     ),
 ]
 Interface = Annotated[
     str | None,
-    typer.Option(
-        "--interface",
-        help="Network by which the hosts reach one another, as 10.0.0.0/24.",
-        show_default=False,
-    ),
+    typer.Option("--interface", help="Network by which the hosts reach one another, as 10.0.0.0/24."),
 ]
 
 
@@ -96,8 +85,7 @@ def up(
     python: PythonOption = None,
     interface: Interface = None,
     head: Annotated[
-        str | None,
-        typer.Option("--head", help="Address by which the others reach the first host.", show_default=False),
+        str | None, typer.Option("--head", help="Address by which the others reach the first host.")
     ] = None,
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port of Ray's head.")] = 6379,
     client_port: Annotated[
@@ -105,17 +93,13 @@ def up(
         typer.Option("--client-port", min=0, max=65535, help="Port for --on ray://HOST:PORT; 0 opens none."),
     ] = 10001,
     cpus: Annotated[
-        int | None,
-        typer.Option(
-            "--cpus", min=1, help="CPUs that Ray counts on each host. [default: all]", show_default=False
-        ),
+        int | None, typer.Option("--cpus", min=1, help="CPUs that Ray counts on each host. [default: all]")
     ] = None,
     resource: Annotated[
         list[str] | None,
         typer.Option(
             "--resource",
             help="HOST=NAME or HOST=NAME:COUNT: a resource of Ray's, for [hosts] to place by. Repeatable.",
-            show_default=False,
         ),
     ] = None,
     token: Annotated[
@@ -210,32 +194,19 @@ def slurm(
         bool, typer.Option("--print/--submit", help="Print the batch script instead of giving it to sbatch.")
     ] = False,
     name: Annotated[str, typer.Option("--name", help="Name of the job.")] = "venturi",
-    time: Annotated[
-        str | None, typer.Option("--time", help="Time limit, as sbatch has it.", show_default=False)
-    ] = None,
-    partition: Annotated[
-        str | None, typer.Option("--partition", "-p", help="Partition of nodes.", show_default=False)
-    ] = None,
-    account: Annotated[
-        str | None, typer.Option("--account", "-A", help="Account to charge.", show_default=False)
-    ] = None,
+    time: Annotated[str | None, typer.Option("--time", help="Time limit, as sbatch has it.")] = None,
+    partition: Annotated[str | None, typer.Option("--partition", "-p", help="Partition of nodes.")] = None,
+    account: Annotated[str | None, typer.Option("--account", "-A", help="Account to charge.")] = None,
     sbatch: Annotated[
         list[str] | None,
-        typer.Option(
-            "--sbatch",
-            help="A further option of sbatch, as --constraint=haswell. Repeatable.",
-            show_default=False,
-        ),
+        typer.Option("--sbatch", help="A further option of sbatch, as --constraint=haswell. Repeatable."),
     ] = None,
     exclusive: Annotated[
         bool, typer.Option("--exclusive/--share", help="Ask for whole nodes; others' jobs spoil figures.")
     ] = True,
     interface: Interface = None,
     python: Annotated[
-        str | None,
-        typer.Option(
-            "--python", help="Python of the nodes. [default: the path of this one]", show_default=False
-        ),
+        str | None, typer.Option("--python", help="Python of the nodes. [default: the path of this one]")
     ] = None,
 ) -> None:
     """Write a batch script that starts Ray on an allocation and runs a scenario there, and submit it."""
@@ -261,18 +232,13 @@ def kubernetes(
     cpus: Annotated[str, typer.Option("--cpus", help="CPUs of a pod.")] = "4",
     memory: Annotated[str, typer.Option("--memory", help="Memory of a pod.")] = "8Gi",
     ray: Annotated[
-        str | None,
-        typer.Option(
-            "--ray", help="Ray's version in the image. [default: that of this machine]", show_default=False
-        ),
+        str | None, typer.Option("--ray", help="Ray's version in the image. [default: that of this machine]")
     ] = None,
     host_network: Annotated[
-        bool,
-        typer.Option("--host-network", help="Use the nodes' own network, without the pods' overlay."),
+        bool, typer.Option("--host-network", help="Use the nodes' own network, without the pods' overlay.")
     ] = False,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="File to write. [default: standard output]", show_default=False),
+        Path | None, typer.Option("--out", help="File to write. [default: standard output]")
     ] = None,
 ) -> None:
     """Print a manifest for KubeRay: a head for the driver, a pod a node for loaders and servers."""

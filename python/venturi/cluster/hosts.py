@@ -218,7 +218,7 @@ def environment_for(on: str) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     if on == "auto":
-        directory = node.here((kept() or {}).get("directory"))
+        directory = node.running((kept() or {}).get("directory"))
         found = node.access(directory) if directory is not None else {}
     elif on != "local":
         cluster = kept()
@@ -283,7 +283,7 @@ def up(plan: Plan, say: Callable[[str, str], None]) -> list[str]:
     Raises VenturiError naming the hosts that cannot be reached, lack something, are unlike, or did not join.
     """
     remote = Remote(plan.ssh, plan.python)
-    first, others = plan.hosts[0], list(plan.hosts[1:])
+    first, rest = plan.hosts[0], list(plan.hosts[1:])
     own: dict[str, Any] = {"directory": plan.directory}
     looked = _looked(remote, plan)
     _check_free(looked)
@@ -318,9 +318,9 @@ def up(plan: Plan, say: Callable[[str, str], None]) -> list[str]:
         say("info", f"starting the head on {first} ({head})")
         common: dict[str, Any] = {"head": head, "token": token, **own}
         raise_errors(remote.ask_all([first], "start", _START_SECONDS, orders, **common))
-        if others:
-            say("info", f"starting {plural(len(others), 'more node')}")
-            raise_errors(remote.ask_all(others, "start", _START_SECONDS, orders, **common))
+        if rest:
+            say("info", f"starting {plural(len(rest), 'more node')}")
+            raise_errors(remote.ask_all(rest, "start", _START_SECONDS, orders, **common))
         wanted = list(addresses.values())
         (answer,) = remote.ask_all([first], "members", _JOIN_SECONDS, wanted=wanted, **own)
         raise_errors([answer])
@@ -341,7 +341,7 @@ def up(plan: Plan, say: Callable[[str, str], None]) -> list[str]:
 
 def _looked(remote: Remote, plan: Plan) -> list[Answer]:
     """All hosts as they are, with addresses; checked to be alike."""
-    first, others = plan.hosts[0], list(plan.hosts[1:])
+    first, rest = plan.hosts[0], list(plan.hosts[1:])
     heads = remote.ask_all([first], "look", interface=plan.interface, directory=plan.directory)
     raise_errors(heads)
     fields = heads[0].fields
@@ -353,7 +353,7 @@ def _looked(remote: Remote, plan: Plan) -> list[Answer]:
             hint="--interface names the network, as 10.0.0.0/24, or --head the address",
         )
     found = heads + remote.ask_all(
-        others, "look", interface=plan.interface, towards=fields["address"], directory=plan.directory
+        rest, "look", interface=plan.interface, towards=fields["address"], directory=plan.directory
     )
     raise_errors(found)
     lost = [answer.host for answer in found if answer.fields["address"] is None]

@@ -323,7 +323,7 @@ def access(directory: str) -> dict[str, str]:
     return found
 
 
-def here(base: str | None = None) -> str | None:
+def running(base: str | None = None) -> str | None:
     """The directory of the node that runs on this host, None if none does."""
     for directory, node in _nodes(_base({"directory": base})):
         if _alive(node):

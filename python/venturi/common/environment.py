@@ -257,10 +257,10 @@ def collect(peers: Mapping[str, ServerEnvironments] | None = None) -> dict[str, 
     """
     places = peers or {}
     firsts = {place: next((one for one in found.values() if one), None) for place, found in places.items()}
-    known = {place: dict(first) for place, first in firsts.items() if first}
+    described = {place: dict(first) for place, first in firsts.items() if first}
     several = {place: dict(found) for place, found in places.items() if len(found) > 1}
-    both: dict[str, Any] = {"client": describe(), "server": next(iter(known.values()), None)}
-    both |= {"servers": known} if len(known) > 1 else {}
+    both: dict[str, Any] = {"client": describe(), "server": next(iter(described.values()), None)}
+    both |= {"servers": described} if len(described) > 1 else {}
     return both | ({"server_hosts": several} if several else {})
 
 

@@ -133,10 +133,10 @@ class Ending:
 
     def __init__(self) -> None:
         self._set = False
-        self._heard, self._said = socket.socketpair()
-        self._said.setblocking(False)
+        self._heard, self._wake = socket.socketpair()
+        self._wake.setblocking(False)
         # The handler runs when the main thread comes back to Python; a wait ends with the signal itself.
-        signal.set_wakeup_fd(self._said.fileno(), warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         for number in ending():
             signal.signal(number, self._hear)
         _endings.append(self)

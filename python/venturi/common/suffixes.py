@@ -245,6 +245,6 @@ def parse_time(value: Any) -> int:
 
 def spell_time(nanoseconds: int) -> str:
     """`2017-01-01T00:00:00Z`; with a fraction where there is one."""
-    whole, fraction = divmod(nanoseconds, 10**9)
-    text = (_EPOCH + timedelta(seconds=whole)).strftime("%Y-%m-%dT%H:%M:%S")
+    seconds, fraction = divmod(nanoseconds, 10**9)
+    text = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
     return text + (f".{fraction:09d}".rstrip("0") if fraction else "") + "Z"

@@ -145,10 +145,10 @@ def _remove_unheld(lock: Path) -> None:
         assert found is not None
         path = lock.with_name(found[1])
         with contextlib.suppress(FileNotFoundError):
-            there, noted = path.lstat(), os.pread(descriptor, 64, 0)
-            if noted == _identity(there):
+            status, noted = path.lstat(), os.pread(descriptor, 64, 0)
+            if noted == _identity(status):
                 shutil.rmtree(path)
-            elif not noted and there.st_uid == os.geteuid():
+            elif not noted and status.st_uid == os.geteuid():
                 # Killed between the two steps of making it: empty, and rmdir takes nothing else.
                 path.rmdir()
         lock.unlink()

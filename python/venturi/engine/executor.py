@@ -88,17 +88,17 @@ def run_in_process(
 
 def _answer(process: LoaderProcess, call: Future[Any], handle: TrialHandle) -> Any:
     """The answer of a call. While it lasts, counters go to the handle, and a cancel from there."""
-    asked, until = process.call("progress"), float("inf")
+    pending, until = process.call("progress"), float("inf")
     while wait([call], _PROGRESS_SECONDS).not_done:
         if handle.cancelled:
             process.call("cancel")
             until = min(until, time.monotonic() + _GRACE_SECONDS)
             if time.monotonic() > until:
                 process.kill()
-        if asked.done():
-            if asked.exception() is None:
-                handle.counted(asked.result())
-            asked = process.call("progress")
+        if pending.done():
+            if pending.exception() is None:
+                handle.counted(pending.result())
+            pending = process.call("progress")
     return call.result()
 
 
@@ -112,17 +112,19 @@ def _lost(spec: str, status: int, output: str) -> dict[str, Any]:
         ended = f"crashed ({status})"
     else:
         ended = f"ended with status {status}"
-    asked = json.loads(spec)
+    fields = json.loads(spec)
     words = masked(output)
-    for variable in ((asked.get("options") or {}).get("driver_option_env") or {}).values():
+    for variable in ((fields.get("options") or {}).get("driver_option_env") or {}).values():
         if secret := os.environ.get(variable):
             for part in _parts(secret):
                 words = words.replace(part, HIDDEN)
     lines = words.strip().splitlines()
     last = f"; its last words: {without_secrets(lines[-1])[:_MOST_SAID]}" if lines else ""
-    if not is_driver(asked["target"]):
-        return failed_record("internal", f"{asked['target']}: the process of the trial {ended}{last}")
-    return failed_record("plugin", f"{asked['target']}: the process that had loaded the driver {ended}{last}")
+    if not is_driver(fields["target"]):
+        return failed_record("internal", f"{fields['target']}: the process of the trial {ended}{last}")
+    return failed_record(
+        "plugin", f"{fields['target']}: the process that had loaded the driver {ended}{last}"
+    )
 
 
 def _parts(secret: str) -> list[str]:

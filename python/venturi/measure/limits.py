@@ -254,7 +254,7 @@ class _Session:
                     line["filesystem"] = file_system(Path(line["path"]))
                 self.found.lines.append(line)
                 measured.setdefault(probe, []).append(line)
-            self.found.interrupted = interrupts.asked
+            self.found.interrupted = interrupts.requested
             if self.seconds is None:
                 for probe, lines in measured.items():
                     keep(cache, cache_key(probe, peers), lines[:REPEATS])

@@ -62,7 +62,7 @@ def named(texts: Sequence[str]) -> dict[str, Link]:
 
 
 def survey(
-    asked: dict[str, Link], repeats: int, progress: Callable[[str], None] | None = None
+    wanted: dict[str, Link], repeats: int, progress: Callable[[str], None] | None = None
 ) -> Iterator[Looked]:
     """Each of these links as it is here; raw TCP only where it is as asked. `progress` is told which is made.
 
@@ -71,7 +71,7 @@ def survey(
     with contextlib.closing(Laboratory()) as lab:
         server = Placed(address(SERVER), lab.within(SERVER))("flight", ())
         try:
-            for name, link in asked.items():
+            for name, link in wanted.items():
                 if progress is not None:
                     progress(name)
                 yield _looked(lab, server, name, link, repeats)

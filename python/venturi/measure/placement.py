@@ -18,7 +18,7 @@ from venturi.targets.urls import printable
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
 
-__all__ = ["executor", "here", "named", "resumed", "with_loaders"]
+__all__ = ["executor", "local_executor", "named", "resumed", "with_loaders"]
 
 _RAY = ("auto", "local")
 _BESIDE = "here,"
@@ -77,7 +77,7 @@ def resumed(on: str | None, lines: list[dict[str, Any]], path: object) -> None:
 
 
 @contextlib.contextmanager
-def here(found: Scenario | None = None) -> Iterator[Executor]:
+def local_executor(found: Scenario | None = None) -> Iterator[Executor]:
     """What runs trials of which no other host has a part: over links, where the scenario names some. Raises
     VenturiError where this host has no network namespaces for them."""
     if found is None or not found.over_link:

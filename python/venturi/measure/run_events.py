@@ -203,7 +203,7 @@ class Interrupts:
     what was started to end; a library raises KeyboardInterrupt, after the first one when all is kept."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
         self._left = False
         self._control: TrialControl | None = None
         self._before: dict[int, Any] = {}
@@ -211,16 +211,16 @@ class Interrupts:
     def guard(self, control: TrialControl | None) -> bool:
         """Tells what runs now (None: nothing); answers whether to go on."""
         self._control = control
-        return not self.asked
+        return not self.requested
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._left and is_program():
             os._exit(ExitCode.INTERRUPTED)
-        if self.asked:
+        if self.requested:
             # Nothing is lost: every trial that ended is on disk. What was started and made goes.
             self._left = True
             raise KeyboardInterrupt
-        self.asked = True
+        self.requested = True
         if self._control is not None:
             self._control.cancel()
 
@@ -235,5 +235,5 @@ class Interrupts:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before.clear()
-        if self.asked and kind is None and not is_program():
+        if self.requested and kind is None and not is_program():
             raise KeyboardInterrupt

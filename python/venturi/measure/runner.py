@@ -129,7 +129,7 @@ def opened(
     fresh = not (resume and RunDirectory(out).environment)
     # After mistakes of the user's, and before anything is written.
     proof = prove.before_run(executor, observer.note, unproven) if fresh else None
-    if interrupts.asked:
+    if interrupts.requested:
         raise KeyboardInterrupt
     with RunWriter.resume(out) if resume else RunWriter.create(out) as writer:
         for text in writer.repaired:
@@ -145,7 +145,7 @@ def opened(
             endpoints.resumed(writer.read().records())
         observer.begin(endpoints.cells)
         with beside(writer.get_ready, meanwhile):
-            endpoints.start(lambda: interrupts.asked)
+            endpoints.start(lambda: interrupts.requested)
         peers: Mapping[str, Any] = endpoints.server_environments() if fresh else {}
         if fresh:
             loaders = executor.environments()

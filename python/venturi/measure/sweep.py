@@ -107,7 +107,7 @@ class Sweep:
             if number_round >= self._run.warmup + self._run.repeats:
                 total += len(slots)
             for slot in slots:
-                if self._interrupts.asked:
+                if self._interrupts.requested:
                     result.interrupted = True
                     return result
                 if self.given_up(slot.cell):
@@ -117,7 +117,7 @@ class Sweep:
                     return result
             if self._probes is not None:
                 self._probes.round_ended()
-        result.interrupted = self._interrupts.asked
+        result.interrupted = self._interrupts.requested
         return result
 
     def run_trial(self, slot: Slot, total: int, result: Result) -> bool:
@@ -130,7 +130,7 @@ class Sweep:
             number = None if slot.warmup else slot.repeat
             self._probes.trial_ended(slot.cell, number, line["outcome"] == "ok")
         result.trials += 1
-        if line["outcome"] == "interrupted" or self._interrupts.asked:
+        if line["outcome"] == "interrupted" or self._interrupts.requested:
             result.interrupted = True
             return False
         if line["outcome"] == "failed":

@@ -61,11 +61,10 @@ def ask_environments(
     """The environment of each reference server of this address; all are asked at once, for so long."""
     answers: dict[str, dict[str, Any]] = {}
     urls = {place_of(one): split_url(one)._replace(path="", query="").geturl() for one in each_host(url)}
-    function = f"{REFERENCE.get(scheme_of(url), 'flight')}_environment"
 
     def one(name: str) -> None:
         with contextlib.suppress(VenturiError, AttributeError, RuntimeError, OSError, ValueError):
-            answer = getattr(load_core(), function)(urls[name], json.dumps(dict(options)))
+            answer = load_core().server_environment(urls[name], json.dumps(dict(options)))
             if isinstance(found := json.loads(answer) if answer else None, dict):
                 answers[name] = found
 

@@ -70,25 +70,25 @@ CODECS = ("lz4", "zstd")
 
 
 def space(
-    tree: Mapping[str, Any], asked: Layer, executor: Executor, note: Note, out: Path | None = None
+    tree: Mapping[str, Any], options: Layer, executor: Executor, note: Note, out: Path | None = None
 ) -> Scenario:
     """The scenario whose matrix is searched at the URL of `tree`, which is what `asked` says.
 
     `note` is told why compression is left out where only the data speak against it. `out`: where the run is
     to be kept. Raises ScenarioError, and StoreError if a run is there already.
     """
-    found = load([searched(tree), asked])
-    if tree.get("matrix") or asked.has(("target", "compression")):
+    found = load([searched(tree), options])
+    if tree.get("matrix") or options.has(("target", "compression")):
         return found
     try:
-        load([searched(tree, CODECS), asked])
+        load([searched(tree, CODECS), options])
     except ScenarioError:
         # Another setting that is asked for goes without, as charrow's older wire_version.
         return found
     if out is not None:
         RunWriter.check(out)  # before data are made ready
     codecs = _codecs(found, executor, note)
-    return load([searched(tree, codecs), asked]) if codecs else found
+    return load([searched(tree, codecs), options]) if codecs else found
 
 
 def _codecs(found: Scenario, executor: Executor, note: Note) -> list[str]:
@@ -262,7 +262,7 @@ def execute(
             sweep = Sweep(scenario.run, endpoints, executor, writer, observer, interrupts)
             result, reason = _measure(sweep, cells, search, repeats, budget, learned, interrupts)
             answer = search.answer()
-            if answer is not None and scenario.run.ceilings != "none" and not interrupts.asked:
+            if answer is not None and scenario.run.ceilings != "none" and not interrupts.requested:
                 # Ceilings of the whole matrix would take longer than the search; those of the answer pay off.
                 endpoints.cells = [cells[answer.best]]
                 ceilings.measure(endpoints, executor, writer, observer.note, interrupts.guard)
@@ -293,7 +293,7 @@ def _measure(
 ) -> tuple[Result, str]:
     result, began, before = Result(), time.monotonic(), search.trials
     warm = bool(repeats)
-    while not interrupts.asked:
+    while not interrupts.requested:
         left = budget.left(search.trials, began, before)
         if left is not None and left <= 0:
             return result, "budget"
@@ -315,7 +315,7 @@ def _measure(
             break
         search.tell(at, None if result.failed > failed else sweep.last_rate(cell))
         learned(search, search.trials, budget.trials)
-    return replace(result, interrupted=interrupts.asked or result.interrupted), "interrupted"
+    return replace(result, interrupted=interrupts.requested or result.interrupted), "interrupted"
 
 
 class Recorded:

@@ -56,7 +56,7 @@ class LinkExecutor(Executor):
     def __init__(self, beside: bool, loaders: int | None = None) -> None:
         """`beside`: `X://local` is beside the client, and the link leads to `X://remote`; else to both.
         `loaders`: so many share the streams, each at the end of its own link; None: one client has all."""
-        self._here = CoreExecutor()
+        self._local = CoreExecutor()
         self._lab = Laboratory(loaders or 1)
         self._loaders = None if loaders is None else _Loaders(self._lab)
         self.starter = _Ends(self._lab, beside)
@@ -71,7 +71,7 @@ class LinkExecutor(Executor):
         return {} if self._loaders is None else self._loaders.environments()
 
     def control(self) -> TrialControl:
-        return self._here.control() if self._loaders is None else self._loaders.control()
+        return self._local.control() if self._loaders is None else self._loaders.control()
 
     def _trial(self, text: str, control: TrialControl) -> dict[str, Any]:
         """The record of a trial at the client's end, as things are."""
@@ -90,7 +90,7 @@ class LinkExecutor(Executor):
 
     def run_trial(self, spec: str, control: TrialControl) -> dict[str, Any]:
         document = json.loads(spec)
-        if (asked := document.get("link")) is None:
+        if (wanted := document.get("link")) is None:
             self._lab.rest()
             return self._trial(spec, control)
         try:
@@ -98,7 +98,7 @@ class LinkExecutor(Executor):
         except Stopped:
             return failed_record("cancelled", "stopped while its link was made", "interrupted")
         except WrongLink as wrong:
-            seen = {"asked": links.parse(asked).text, **wrong.found}
+            seen = {"asked": links.parse(wanted).text, **wrong.found}
             return failed_record("link", str(wrong)) | {"link": seen}
         except OSError as error:
             return failed_record("link", str(error))
@@ -121,13 +121,13 @@ class LinkExecutor(Executor):
 
     def probe_tcp(self, spec: str, control: TrialControl) -> str:
         document = json.loads(spec)
-        if (asked := document.get("link")) is None:
+        if (wanted := document.get("link")) is None:
             self._lab.rest()
             return self._probe(document, None, control)
         try:
             self._made(document, control)
             with self._lab.held(control.cancel):
-                return self._probe(document, links.parse(asked), control)
+                return self._probe(document, links.parse(wanted), control)
         except (Stopped, WrongLink, OSError) as error:
             failure = {"kind": "link", "message": str(error) or "stopped", "stream": None}
             return json.dumps({"outcome": "failed", "error": failure})
@@ -141,7 +141,7 @@ class LinkExecutor(Executor):
         return {"asked": link.text, **found}
 
     def probe(self, spec: str, control: TrialControl) -> str:
-        return self._here.probe(spec, self._here.control())
+        return self._local.probe(spec, self._local.control())
 
     def close(self) -> None:
         with contextlib.closing(self._lab):

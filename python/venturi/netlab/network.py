@@ -74,13 +74,13 @@ class Hosts:
 
     def placed(self, end: str) -> str:
         """For `ip -batch` at an end: its address, and those that it speaks to, which it need not ask for."""
-        others = self.clients if end == SERVER else (SERVER,)
+        opposite = self.clients if end == SERVER else (SERVER,)
         return "\n".join(
             [
                 "link set lo up",
                 f"address add {address(end)}/16 dev eth0",
                 "link set eth0 up",
-                *(f"neighbour add {address(it)} lladdr {_mac(it)} dev eth0 nud permanent" for it in others),
+                *(f"neighbour add {address(it)} lladdr {_mac(it)} dev eth0 nud permanent" for it in opposite),
                 "",
             ]
         )
@@ -112,8 +112,8 @@ _ADDRESSES = {f"{{{end}}}": address(end) for end in Hosts().ends}
 
 def filled(text: str) -> str:
     """With addresses in place of {client} and {server}."""
-    for end, there in _ADDRESSES.items():
-        text = text.replace(end, there)
+    for end, place in _ADDRESSES.items():
+        text = text.replace(end, place)
     return text
 
 
@@ -292,16 +292,16 @@ class Shape:
 
     def look_seconds(self) -> float:
         """How long a look may take."""
-        asked = self.look(self.hosts.clients[0])
+        order = self.look(self.hosts.clients[0])
         bits = 8 * (self.link.mtu + ETHERNET)
         sending = sum(
             way["rate_packets"] * bits / (way["offered"] or _UNSHAPED)
             + way["packets"] * bits / way["packets_rate"]
             + 16 * min(way["buffer"], way["packets"] * bits / 8) / way["rate"]
-            for way in asked["ways"]
+            for way in order["ways"]
         )
-        pinging = asked["pings"] * asked["ping_every_ns"] / 1e9
-        return float(sending + pinging + 5 * asked["round_trip_ns"] / 1e9)
+        pinging = order["pings"] * order["ping_every_ns"] / 1e9
+        return float(sending + pinging + 5 * order["round_trip_ns"] / 1e9)
 
 
 def _kernel() -> tuple[int, ...]:

@@ -12,7 +12,6 @@ use super::query::{Deal, Leaving, Seat};
 use super::query::{Query, Shape};
 use super::questions;
 use super::ring::Ring;
-use super::sessions::Joined;
 use super::wire::{is_late, Patient, Wire, LOOK_UP};
 use super::State;
 use crate::account::{Counted, Spent, ThreadCpu};
@@ -21,7 +20,7 @@ use venturi_base::codec::charrow::handshake::{Fault, Handshake, Parameters, Requ
 use venturi_base::codec::charrow::messages;
 use venturi_base::codec::chunk::Chunk;
 use venturi_base::error::{Error, Kind};
-use venturi_base::meter::clock::{Stage, StageClock, Workers};
+use venturi_base::meter::clock::{Stage, StageClock};
 
 /// What a block holds about, where the client does not say.
 const BLOCK_BYTES: u64 = 1 << 20;
@@ -289,14 +288,7 @@ impl Connection {
         self.state.count_sent(&counted);
         if let Some(trial) = &trial {
             let time = self.clock.last().saturating_duration_since(begun);
-            let spent = Spent {
-                stages: self.clock.totals(),
-                workers: Workers {
-                    workers: 1,
-                    time_ns: time.as_nanos() as u64,
-                },
-                cpu: ThreadCpu::now().since(cpu),
-            };
+            let spent = Spent::of_worker(self.clock.totals(), time, cpu);
             self.state.accounts.end(trial, counted, spent);
         }
         outcome
@@ -320,7 +312,7 @@ impl Connection {
             true => format!("unnamed {} of {}", state.unnamed(), self.address),
             false => id,
         };
-        let (joined, mut seat) = state.sessions.join(
+        let (query, mut seat, begun) = state.sessions.join(
             &id,
             text,
             shape,
@@ -337,13 +329,9 @@ impl Connection {
                 )
             },
         )?;
-        let query = match joined {
-            Joined::Found(query) => query,
-            Joined::Begun(query) => {
-                self.begin(&query, text);
-                query
-            }
-        };
+        if begun {
+            self.begin(&query, text);
+        }
         if ends_at_once {
             query.stop();
         }

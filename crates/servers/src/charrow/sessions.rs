@@ -24,12 +24,6 @@ pub struct Sessions {
     most: usize,
 }
 
-/// A partition's query: the one that it has begun, or one that others have begun before.
-pub enum Joined {
-    Begun(Arc<Query>),
-    Found(Arc<Query>),
-}
-
 impl Sessions {
     pub fn new(most: usize) -> Self {
         Self {
@@ -42,7 +36,7 @@ impl Sessions {
         act(&mut self.queries.lock())
     }
 
-    /// The query of this id, made by `begin` where there is none.
+    /// The query of this id, made by `begin` where there is none: then true.
     pub fn join(
         &self,
         id: &str,
@@ -51,7 +45,7 @@ impl Sessions {
         client: Option<IpAddr>,
         sit: impl Fn(&Query) -> Result<Seat>,
         begin: impl FnOnce() -> Query,
-    ) -> Result<(Joined, Seat)> {
+    ) -> Result<(Arc<Query>, Seat, bool)> {
         self.with(|queries| {
             forget_old(queries);
             if let Some(query) = queries.get(id) {
@@ -68,7 +62,7 @@ impl Sessions {
                     ));
                 }
                 let seat = sit(query)?;
-                return Ok((Joined::Found(query.clone()), seat));
+                return Ok((query.clone(), seat, false));
             }
             let running = queries
                 .values()
@@ -83,14 +77,18 @@ impl Sessions {
                 return Err(Error::new(
                     Kind::Memory,
                     format!(
-                        "{count} queries run already, and this server runs no more at a time (--max-queries)"
+                        "{} already, and this server runs no more at a time (--max-queries)",
+                        match count {
+                            1 => "1 query runs".to_owned(),
+                            count => format!("{count} queries run"),
+                        }
                     ),
                 ));
             }
             let query = Arc::new(begin());
             let seat = sit(&query)?;
             queries.insert(id.to_owned(), query.clone());
-            Ok((Joined::Begun(query), seat))
+            Ok((query, seat, true))
         })
     }
 

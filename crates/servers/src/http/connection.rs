@@ -22,7 +22,7 @@ use venturi_base::codec::flight::{SAMPLE_HEADER, TRIAL_HEADER, VERIFY_HEADER};
 use venturi_base::error::{Error, Result};
 use venturi_base::http1::server::{head, Length, Next, Refusal, Request};
 use venturi_base::http1::Connection;
-use venturi_base::meter::clock::{StageClock, Workers};
+use venturi_base::meter::clock::StageClock;
 
 /// How long a connection may be silent between two requests.
 const IDLE: Duration = Duration::from_secs(120);
@@ -311,14 +311,8 @@ impl Client {
     ) {
         let Some(trial) = trial else { return };
         let stages = clock.take();
-        let spent = Spent {
-            stages,
-            workers: Workers {
-                workers: 1,
-                time_ns: stages.total(),
-            },
-            cpu: ThreadCpu::now().since(before),
-        };
+        let time = Duration::from_nanos(stages.total());
+        let spent = Spent::of_worker(stages, time, before);
         self.state.accounts.end(&trial.id, counted, spent);
     }
 

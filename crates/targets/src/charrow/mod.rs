@@ -26,11 +26,10 @@ use crate::{
 };
 use channel::Channel;
 use options::{parse_url, Options, Place};
-pub use plan::{environment, raw_peer};
 use pool::{Pool, Rules};
 pub use reader::Reader;
 use session::{Decoding, Ending, Partition, QueryRows};
-use venturi_base::codec::charrow::handshake::{Handshake, Parameters, Request};
+use venturi_base::codec::charrow::handshake::{Parameters, Request};
 use venturi_base::codec::charrow::{EXTENDED, LONGEST_NAME, LONGEST_QUERY};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::limit;
@@ -77,6 +76,7 @@ pub const SYSTEM: System = System {
     remote: true,
     parameters: &["query"],
     aliases: &[("charrow", &["chspark", "theflash"])],
+    ask: Some(plan::ask_once),
     target: |spec| Ok(Box::new(Charrow::new(spec)?)),
     ..System::NOTHING
 };
@@ -155,37 +155,10 @@ impl Charrow {
         }
     }
 
-    fn handshake(&self, minor: i64, parameters: &Parameters) -> Result<Handshake> {
-        let own = |text: &Option<String>| text.clone().unwrap_or_default();
-        let software = self.options.client_name.as_deref().unwrap_or(SOFTWARE);
-        let database = self
-            .options
-            .database
-            .as_ref()
-            .or(self.place.database.as_ref());
-        Ok(Handshake {
-            minor,
-            client: match minor {
-                EXTENDED => parameters.name(software),
-                _ => software.to_owned(),
-            },
-            database: database.cloned().unwrap_or_default(),
-            user: own(&self.options.user),
-            password: self.options.password()?,
-            encoders: self.encoders,
-        })
-    }
-
     async fn channel(&self, minor: i64, parameters: &Parameters) -> Result<Channel> {
-        let handshake = self.handshake(minor, parameters)?;
-        Channel::open(
-            &self.place.address,
-            &self.options,
-            &handshake,
-            parameters.ring,
-            self.timeout(),
-        )
-        .await
+        let (place, options) = (&self.place, &self.options);
+        let timeout = self.timeout();
+        Channel::open(place, options, minor, parameters, self.encoders, timeout).await
     }
 
     /// What the server is told of a stream.

@@ -11,8 +11,7 @@ use prost::Message as _;
 use tokio::sync::OnceCell;
 
 use super::connect::Destination;
-use super::reply::Inboxes;
-use super::reply::Reply;
+use super::reply::{Inboxes, Reply};
 use venturi_base::codec::chunk::SendQueue;
 use venturi_base::codec::flight::{queue_message, Expect, Message};
 use venturi_base::codec::frame::code;

@@ -26,8 +26,7 @@ use crate::{planned, Identity, LocalFuture, Observed, Session, Tally, Target, Ve
 use call::Link;
 pub(crate) use connect::wire;
 use connect::{Destination, Server};
-pub(crate) use offers::port_and_ticket;
-pub use offers::{environment, offers, raw_peer, Listed, Offers};
+pub use offers::{offers, Listed, Offers};
 pub(crate) use options::Over;
 pub use options::{Address, Options};
 use options::{Connections, Subject};
@@ -75,6 +74,7 @@ pub const SYSTEM: System = System {
     reference: Some("flight"),
     remote: true,
     parameters: &["command", "ticket"],
+    ask: Some(offers::ask),
     target: |spec| Ok(Box::new(Flight::new(spec)?)),
     ..System::NOTHING
 };

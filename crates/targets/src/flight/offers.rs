@@ -1,13 +1,11 @@
 //! What a server offers and answers outside of a trial's streams: its log-in, its flights, Arrow's perf protocol.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::time::Duration;
 
 use prost::Message as _;
 use serde::Serialize;
 use serde_json::Value;
-use socket2::SockAddr;
 
 use super::call::Link;
 use super::connect::Destination;
@@ -15,6 +13,8 @@ use super::options::{self, Address, Options};
 use super::plan::Plan;
 use super::reply::is_unknown;
 use super::{first_contact, Flight, SCHEME};
+use crate::systems::Answer;
+use crate::LocalFuture;
 use venturi_base::codec::ipc::{schema_to_bytes, Compression};
 use venturi_base::codec::perf::{Perf, Token, COLUMNS};
 use venturi_base::codec::proto::{descriptor_type, FlightDescriptor, FlightInfo, Handshake};
@@ -236,17 +236,9 @@ fn answers_perf(plan: &Plan) -> Result<()> {
     }
 }
 
-/// What a reference server, the first one of the URL, says of the machine and software it runs on: JSON. `None`: the
-/// server is another one, or knows nothing.
-pub async fn environment(url: &str, options: &BTreeMap<String, Value>) -> Result<Option<String>> {
-    let (_, answer) = ask(url, options, "venturi.environment").await?;
-    let text = String::from_utf8_lossy(&answer).into_owned();
-    Ok(Some(text).filter(|text| !text.is_empty() && text != "null"))
-}
-
 /// What the first server of the URL can be asked for.
 pub async fn offers(url: &str, options: &BTreeMap<String, Value>) -> Result<Offers> {
-    let asking = |link| async move { offers_of(&link).await };
+    let asking = async |link: Link| offers_of(&link).await;
     match first_of(url, options, "what it offers", asking).await {
         Ok((_, offers)) => Ok(offers),
         Err(error) => {
@@ -256,57 +248,29 @@ pub async fn offers(url: &str, options: &BTreeMap<String, Value>) -> Result<Offe
     }
 }
 
-/// Where a reference server's raw probe listens, the first one's of the URL, and what it wants
-/// to see, where it does not serve everybody; it starts on demand.
-pub async fn raw_peer(
-    url: &str,
-    options: &BTreeMap<String, Value>,
-) -> Result<(SockAddr, Option<[u8; 8]>)> {
-    let (address, answer) = ask(url, options, "venturi.tcp").await.map_err(stranger)?;
-    let (port, ticket) = port_and_ticket(&answer)
-        .ok_or_else(|| Error::protocol("the server's answer to venturi.tcp is not a port"))?;
-    Ok((address.to_host().raw_peer(port).await?, ticket))
-}
-
-/// `PORT`, or `PORT TICKET` with the ticket in hexadecimal.
-pub(crate) fn port_and_ticket(answer: &[u8]) -> Option<(u16, Option<[u8; 8]>)> {
-    let text = std::str::from_utf8(answer).ok()?;
-    let (port, ticket) = match text.split_once(' ') {
-        Some((port, ticket)) => (port, Some(u64::from_str_radix(ticket, 16).ok()?)),
-        None => (text, None),
-    };
-    Some((port.parse().ok()?, ticket.map(u64::to_be_bytes)))
-}
-
-/// Another server refuses an action that it does not know in words of its own, which may be pages.
-fn stranger(error: Error) -> Error {
-    match error.kind {
-        Kind::Server => Error::new(
-            Kind::Unsupported,
-            "it is no `venturi serve`, which alone answers this probe",
-        ),
-        _ => error,
-    }
-}
-
-/// One action outside of any trial.
-async fn ask(
-    url: &str,
-    options: &BTreeMap<String, Value>,
-    action: &str,
-) -> Result<(Address, Vec<u8>)> {
-    first_of(url, options, action, |link| async move {
-        link.action(action, b"").await
+/// A reference server's answer; another one refuses an action that it does not know.
+pub fn ask<'a>(
+    url: &'a str,
+    options: &'a BTreeMap<String, Value>,
+    name: &'a str,
+) -> LocalFuture<'a, Answer> {
+    Box::pin(async move {
+        let action = format!("venturi.{name}");
+        let asking = async |link: Link| link.action(&action, b"").await;
+        match first_of(url, options, &action, asking).await {
+            Ok((address, answer)) => Ok(Some((address.to_host(), answer))),
+            Err(error) if error.kind == Kind::Server => Ok(None),
+            Err(error) => Err(error),
+        }
     })
-    .await
 }
 
 /// Something outside of any trial, asked of the first server of the URL over a connection of its own.
-async fn first_of<T, F: Future<Output = Result<T>>>(
+async fn first_of<T>(
     url: &str,
     options: &BTreeMap<String, Value>,
     what: &str,
-    asking: impl FnOnce(Link) -> F,
+    asking: impl AsyncFnOnce(Link) -> Result<T>,
 ) -> Result<(Address, T)> {
     const PATIENCE: Duration = Duration::from_secs(10);
     let (mut addresses, _) = options::parse_url(url)?;

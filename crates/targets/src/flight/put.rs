@@ -4,12 +4,12 @@ use std::task::{ready, Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::call::Link;
+use super::get::IN_ONE_GO;
 use super::options::Ack;
 use super::reply::Reply;
 use crate::{Moved, Session, Tally};
 use venturi_base::codec::flight::{queue_flight_data, Expect, Message, Parts};
 use venturi_base::codec::ipc::{Encoded, Encoder};
-use venturi_base::data::digest::digest;
 use venturi_base::data::Cursor;
 use venturi_base::error::{Error, Result};
 use venturi_base::http2::Event;

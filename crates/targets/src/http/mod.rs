@@ -12,8 +12,7 @@ mod server;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::reference::{self, Observation, Question, Reference};
-use crate::reference::{compared, Planned};
+use crate::reference::{self, compared, Observation, Planned, Question, Reference};
 use crate::systems::System;
 use crate::{each, Identity, LocalFuture, Observed, Session, Tally, Target, Verification};
 use venturi_base::codec::account::Account;
@@ -25,7 +24,6 @@ use venturi_base::meter::handicap::Handicap;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Data, Operation, TrialSpec, Verify};
 
-pub use open::{environment, raw_peer};
 use options::{Options, Place};
 use put::Acknowledged;
 use server::Server;
@@ -66,6 +64,7 @@ pub const SYSTEM: System = System {
         ("http+arrow", &["arrow+http", "http"]),
         ("http+arrow+tls", &["https+arrow", "arrow+https", "https"]),
     ],
+    ask: Some(open::ask),
     target: |spec| Ok(Box::new(Http::new(spec)?)),
     ..System::NOTHING
 };

@@ -226,17 +226,10 @@ def _reaches(wanted: Any, now: Any, value: Any) -> bool:
 
 _WORDS = {
     "streams": ("{stream}", "{stream}s"),
-    "threads": ("thread", "threads"),
-    "encoders": ("encoder", "encoders"),
-    "decoders": ("decoder", "decoders"),
-    "partitions": ("partition", "partitions"),
-    "hosts": ("host", "hosts"),
-    "loaders": ("loader", "loaders"),
     "rows_per_batch": ("{row} per batch", "{row}s per batch"),
     "rows_per_stream": ("{row} per {stream}", "{row}s per {stream}"),
     "window": ("byte of window", "bytes of window"),
     "rate": ("batch/s offered", "batches/s offered"),
-    "columns": ("column", "columns"),
     "in_flight": ("batch in flight per {stream}", "batches in flight per {stream}"),
     "working_set": ("row of working set", "rows of working set"),
 }
@@ -337,11 +330,11 @@ def _unmoved(series: Series) -> Finding:
 
 def _words(axis: str, nouns: Nouns) -> tuple[str, str]:
     """One and several of an axis."""
-    known = _WORDS.get(axis)
-    if known is None:
+    if (words := _WORDS.get(axis)) is None:
         own = {"stream": nouns.stream, "rows": f"{nouns.row}s"}
-        known = (" ".join(own.get(part, part) for part in axis.split("_")),) * 2
-    one, many = (text.format(row=nouns.row, stream=nouns.stream) for text in known)
+        many = " ".join(own.get(part, part) for part in axis.split("_"))
+        return (axis.removesuffix("s") if axis.isalpha() else many), many
+    one, many = (text.format(row=nouns.row, stream=nouns.stream) for text in words)
     return one, many
 
 
@@ -407,14 +400,11 @@ def _share(cell: Cell, of: Cell) -> str:
 
 
 def _title(series: Series, nouns: Nouns) -> str:
-    axis, shape = series.axis, series.shape
-    place = spelled(axis, series.place.parameters[axis], nouns)
-    if shape is Shape.RISING:
-        return f"rising up to {place}"
-    if shape is Shape.FLAT:
-        return f"flat from {place}"
-    if shape is Shape.FLAT_THROUGHOUT:
-        return f"flat over {_words(axis, nouns)[1]}"
-    if shape is Shape.FALLING:
-        return f"falling beyond {place}"
-    return f"highest with {place}"
+    place = spelled(series.axis, series.place.parameters[series.axis], nouns)
+    titles = {
+        Shape.RISING: f"rising up to {place}",
+        Shape.FLAT: f"flat from {place}",
+        Shape.FLAT_THROUGHOUT: f"flat over {_words(series.axis, nouns)[1]}",
+        Shape.FALLING: f"falling beyond {place}",
+    }
+    return titles.get(series.shape, f"highest with {place}")

@@ -158,17 +158,17 @@ class _LineUp:
         self._telling_ns = 0
 
     def run(self) -> dict[str, Any]:
-        lead, *others = self._members
+        lead, *followers = self._members
         failure = None
         try:
             self._reach("planned", [self._begin(lead, "planned")], self._patience.set_up)
-            begun = [self._begin(member, "ready") for member in others]
+            begun = [self._begin(member, "ready") for member in followers]
             self._reach("ready", [self._wait(lead, "ready"), *begun], self._patience.set_up)
             self._agree()
             # The others have nothing left to do when they have counted, and give their records with that.
-            started = [self._start(lead, "counted"), *(self._start(member, "done") for member in others)]
+            started = [self._start(lead, "counted"), *(self._start(member, "done") for member in followers)]
             self._reach("counted", started, self._longest())
-            conclude = lead.call("conclude", join_tallies(member.tallies for member in others))
+            conclude = lead.call("conclude", join_tallies(member.tallies for member in followers))
             self._answers({conclude: lead})
             self._reach("done", [self._wait(lead, "done")], self._patience.set_up)
         except _Broken as broken:
@@ -223,7 +223,7 @@ class _LineUp:
     def _start(self, member: Member, phase: str) -> _Awaited:
         """Tells the instant, by the loader's own clock."""
         assert self._agreed is not None
-        return self._awaited(member, phase, "start_at", member.clock.there(self._agreed))
+        return self._awaited(member, phase, "start_at", member.clock.to_host(self._agreed))
 
     def _wait(self, member: Member, phase: str) -> _Awaited:
         return self._awaited(member, phase, "wait")

@@ -48,18 +48,18 @@ def merged_resources(
 ) -> dict[str, Any] | None:
     """`RESOURCES` of the whole trial: all loaders as the client, the server as the lead saw it, whose clock
     may be wrong by `error_ns`."""
-    known = [part for part in parts if part.resources]
-    if not known:
+    present = [part for part in parts if part.resources]
+    if not present:
         return None
     if len(parts) == 1:
-        return dict(known[0].resources or {})
+        return dict(present[0].resources or {})
     view = lead.resources or {}
     clock = view.get("clock")
     if clock:
         clock = {**clock, "uncertainty_ns": clock["uncertainty_ns"] + error_ns}
-    spent = [(part.resources or {}).get("sampler") or {} for part in known]
+    spent = [(part.resources or {}).get("sampler") or {} for part in present]
     cost = sum(int(found.get("cpu_ns") or 0) for found in spent)
-    client, server = _end([part for part in known if part.client]), view.get("server")
+    client, server = _end([part for part in present if part.client]), view.get("server")
     used = sum(
         end["process"]["user_ns"] + end["process"]["system_ns"]
         for end in (client, server)
@@ -158,13 +158,13 @@ def _host(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return float(sum(value * weight for value, weight in values) / cores)
 
     memory = [one.get("memory_available_min_bytes") for one in found]
-    known = [value for value in memory if value is not None]
+    present = [value for value in memory if value is not None]
     return {
         "cores": cores,
         **{f"{name}_share": weighted(f"{name}_share") for name in _SHARES[:7]},
         "core_busy_share": [share for one in found for share in one.get("core_busy_share") or []],
         # The host that comes to its end first is the one to know of.
-        "memory_available_min_bytes": min(known) if known else None,
+        "memory_available_min_bytes": min(present) if present else None,
         **{f"{name}_share": weighted(f"{name}_share") for name in _SHARES[7:]},
         "frequency_khz": weighted("frequency_khz"),
     }
@@ -203,9 +203,9 @@ def _sockets(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _median(values: Sequence[tuple[Any, int]]) -> Any:
     """Of all sockets, of which each loader tells its own median: the one in the middle by number."""
-    known = sorted((value, weight) for value, weight in values if value is not None)
-    half, seen = sum(weight for _, weight in known) / 2, 0
-    for value, weight in known:
+    present = sorted((value, weight) for value, weight in values if value is not None)
+    half, seen = sum(weight for _, weight in present) / 2, 0
+    for value, weight in present:
         seen += weight
         if seen >= half:
             return value
@@ -328,8 +328,8 @@ def _distinct(parts: Sequence[LoaderSamples], name: str) -> list[int]:
 
 def _curve(at: Any, values: Sequence[int | None], grid: Any) -> Any:
     numbers = np.array(values, dtype=np.float64)  # what is not known becomes NaN
-    known = ~np.isnan(numbers)
-    return np.interp(grid, at[known], numbers[known]) if known.any() else None
+    present = ~np.isnan(numbers)
+    return np.interp(grid, at[present], numbers[present]) if present.any() else None
 
 
 def _rounded(curve: Any) -> list[int]:
@@ -392,11 +392,11 @@ class LoaderInterval:
 def steady_window(parts: Sequence[LoaderInterval]) -> dict[str, int]:
     """`steady_ns`, `steady_rows` and `steady_payload_bytes`: zeros if there is no such window."""
     bounds = [part.bounds() for part in parts]
-    known = [found for found in bounds if found is not None]
+    present = [found for found in bounds if found is not None]
     nothing = {"steady_ns": 0, "steady_rows": 0, "steady_payload_bytes": 0}
-    if not known or len(known) < len(parts):
+    if not present or len(present) < len(parts):
         return nothing
-    start, end = max(low for low, _ in known), min(high for _, high in known)
+    start, end = max(low for low, _ in present), min(high for _, high in present)
     if end <= start:
         return nothing
     return {

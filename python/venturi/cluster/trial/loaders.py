@@ -145,7 +145,7 @@ class Part:
     def started_ns(self) -> int:
         """Its start instant by the driver's clock; 0 if it had none."""
         started = (self.record.get("times") or {}).get("started_unix_ns") or 0
-        return self.clock.here(int(started)) if started else 0
+        return self.clock.to_driver(int(started)) if started else 0
 
     def scope(self, column: str) -> object:
         """What a counter counts, so that what two loaders see alike is counted once."""
@@ -221,7 +221,7 @@ class Member:
         """What it brought to the trial that was to start at that instant, by the driver's clock."""
         if self.lost is not None:
             began = agreed_unix_ns if self.progress.get("elapsed_ns") else None
-            record = lost(self.lost, self.progress, self.clock.there(began) if began else 0)
+            record = lost(self.lost, self.progress, self.clock.to_host(began) if began else 0)
         elif self.record is not None:
             record = json.loads(self.record)
         else:

@@ -83,8 +83,8 @@ def _outcome(parts: Sequence[Part]) -> tuple[str, dict[str, Any] | None]:
     if failed:
         part = failed[0]
         error = dict(part.record["error"])
-        others = len(failed) - 1
-        more = f" (and {plural(others, 'other loader')} failed)" if others else ""
+        more_failed = len(failed) - 1
+        more = f" (and {plural(more_failed, 'other loader')} failed)" if more_failed else ""
         return "failed", {**error, "message": f"{part.where}: {error['message']}{more}"}
     interrupted = [part for part in parts if part.record["outcome"] != "ok"]
     if interrupted:
@@ -146,11 +146,11 @@ def _streams(parts: Sequence[Part], origins: Mapping[str, int]) -> list[dict[str
 
 
 def _errors(records: Sequence[Record]) -> dict[str, Any] | None:
-    known = [record["errors"] for record in records if record["errors"]]
-    if not known:
+    present = [record["errors"] for record in records if record["errors"]]
+    if not present:
         return None
     kinds: dict[tuple[Any, Any], dict[str, Any]] = {}
-    for found in known:
+    for found in present:
         for kind in found["kinds"]:
             same = kinds.setdefault((kind["kind"], kind["code"]), {**kind, "count": 0})
             count = same["count"] + kind["count"]
@@ -159,10 +159,10 @@ def _errors(records: Sequence[Record]) -> dict[str, Any] | None:
             same["count"] = count
     return {
         **{
-            what: {unit: sum(found[what][unit] for found in known) for unit in ("batches", "rows")}
+            what: {unit: sum(found[what][unit] for found in present) for unit in ("batches", "rows")}
             for what in ("refused", "in_doubt")
         },
-        "retries": sum(found["retries"] for found in known),
+        "retries": sum(found["retries"] for found in present),
         "kinds": sorted(kinds.values(), key=lambda kind: kind["first_ns"])[:_MOST_ERROR_KINDS],
     }
 
@@ -177,10 +177,10 @@ def _cpu(
 
 def _both(records: Sequence[Record], lead: Record, name: str) -> dict[str, Any] | None:
     """The clients' added up by their names, the server's as the lead has it."""
-    known = [record[name]["client"] for record in records if record[name]]
-    if not known:
+    present = [record[name]["client"] for record in records if record[name]]
+    if not present:
         return None
-    return {"client": _added(known), "server": (lead[name] or {}).get("server")}
+    return {"client": _added(present), "server": (lead[name] or {}).get("server")}
 
 
 def _added(found: Sequence[Mapping[str, int]]) -> dict[str, int]:
@@ -192,45 +192,45 @@ def _added(found: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _pools(records: Sequence[Record], lead: Record) -> dict[str, Any] | None:
-    known = [pools for record in records if (pools := record.get("pools"))]
-    if not known:
+    present = [pools for record in records if (pools := record.get("pools"))]
+    if not present:
         return None
-    names = dict.fromkeys(name for pools in known for name in pools["client"])
-    client = {name: _added([p["client"][name] for p in known if name in p["client"]]) for name in names}
+    names = dict.fromkeys(name for pools in present for name in pools["client"])
+    client = {name: _added([p["client"][name] for p in present if name in p["client"]]) for name in names}
     return {"client": client, "server": (lead.get("pools") or {}).get("server") or {}}
 
 
 def _latency(records: Sequence[Record]) -> dict[str, Any] | None:
-    known = [record["latency"] for record in records if record["latency"]]
-    if not known:
+    present = [record["latency"] for record in records if record["latency"]]
+    if not present:
         return None
-    return {kind: merged_latency([found.get(kind) for found in known]) for kind in ("service", "response")}
+    return {kind: merged_latency([found.get(kind) for found in present]) for kind in ("service", "response")}
 
 
 def _schedule(records: Sequence[Record]) -> dict[str, Any] | None:
-    known = [record["schedule"] for record in records if record["schedule"]]
-    if not known:
+    present = [record["schedule"] for record in records if record["schedule"]]
+    if not present:
         return None
     return {
         # Each has its part of the whole trial's.
-        "rate": sum(found["rate"] for found in known),
-        "intended": sum(found["intended"] for found in known),
-        "late": sum(found["late"] for found in known),
-        "max_lag_ns": max(found["max_lag_ns"] for found in known),
+        "rate": sum(found["rate"] for found in present),
+        "intended": sum(found["intended"] for found in present),
+        "late": sum(found["late"] for found in present),
+        "max_lag_ns": max(found["max_lag_ns"] for found in present),
     }
 
 
 def _instrument(records: Sequence[Record]) -> dict[str, Any] | None:
-    known = [(record["instrument"], record["times"]["interval_ns"] or 1, len(record["streams"]) or 1)
+    present = [(record["instrument"], record["times"]["interval_ns"] or 1, len(record["streams"]) or 1)
              for record in records if record["instrument"]]  # fmt: skip
-    if not known:
+    if not present:
         return None
-    time = sum(interval * streams for _, interval, streams in known)
+    time = sum(interval * streams for _, interval, streams in present)
     return {
-        **known[0][0],
-        "clock_read_ns": max(found["clock_read_ns"] for found, _, _ in known),
-        "clock_reads": sum(found["clock_reads"] for found, _, _ in known),
-        "share": sum(found["share"] * interval * streams for found, interval, streams in known) / time,
+        **present[0][0],
+        "clock_read_ns": max(found["clock_read_ns"] for found, _, _ in present),
+        "clock_reads": sum(found["clock_reads"] for found, _, _ in present),
+        "share": sum(found["share"] * interval * streams for found, interval, streams in present) / time,
     }
 
 
@@ -284,10 +284,10 @@ _A_HALVING = 5
 def merged_latency(parts: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | None:
     """One distribution of all batches; None if no part has one. Percentiles are of the whole, never means
     of percentiles."""
-    known = [part for part in parts if part is not None]
-    some = [part for part in known if part.get("count")]
+    present = [part for part in parts if part is not None]
+    some = [part for part in present if part.get("count")]
     if len(some) <= 1:
-        return dict((some or known)[0]) if known else None
+        return dict((some or present)[0]) if present else None
     counts: dict[int, int] = {}
     for part in some:
         for value, count in hdr.decode(part["hdr"]).items():

@@ -53,12 +53,12 @@ class ExternalView:
 
     began_unix_ns: int
     elapsed_ns: int
-    others: float
+    other_share: float
     """The share of all cores that neither end used, or that the host took."""
 
     @property
     def noisy(self) -> bool:
-        return self.others > NOISY
+        return self.other_share > NOISY
 
 
 class ExternalCounters:
@@ -79,9 +79,9 @@ class ExternalCounters:
         parts = {name: cpu1[name] - cpu0.get(name, 0) for name in cpu1}
         total, stolen = max(sum(parts.values()), 1), parts.get("steal", 0)
         busy = total - parts.get("idle", 0) - parts.get("iowait", 0) - stolen
-        others = max(0.0, busy * _TICK_NS - (used1 - used0)) / (total * _TICK_NS) + stolen / total
+        other_share = max(0.0, busy * _TICK_NS - (used1 - used0)) / (total * _TICK_NS) + stolen / total
         # A few ticks are too coarse.
-        return ExternalView(self._began_unix_ns, t1 - t0, others if total > 4 else 0.0)
+        return ExternalView(self._began_unix_ns, t1 - t0, other_share if total > 4 else 0.0)
 
 
 def process_cpu_ns(pid: int | None) -> int:

@@ -80,13 +80,14 @@ class _Flight:
     def _data(self, stream: bytes, body: bytes, ends: bool) -> Iterator[Piece]:
         found = self._messages.setdefault(stream, bytearray())
         found += body
-        while len(found) >= 5 and len(found) >= (whole := 5 + int.from_bytes(found[1:5], "big")):
-            message = bytes(found[:whole])
-            del found[:whole]
+        while len(found) >= 5 and len(found) >= (length := 5 + int.from_bytes(found[1:5], "big")):
+            message = bytes(found[:length])
+            del found[:length]
             frames = [
-                self._frame(stream, message[at : at + self._LARGEST]) for at in range(0, whole, self._LARGEST)
+                self._frame(stream, message[at : at + self._LARGEST])
+                for at in range(0, length, self._LARGEST)
             ]
-            batch = whole >= self._least and self._BODY in message[: self._HEAD]
+            batch = length >= self._least and self._BODY in message[: self._HEAD]
             yield Piece(b"".join(frames), batch, not batch and not self._to_server)
         if ends:
             yield Piece(self._frame(stream, bytes(found), self._END))

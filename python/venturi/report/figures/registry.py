@@ -22,7 +22,7 @@ from venturi.report.figures import (
     timeline,
 )
 from venturi.report.figures.figure import Figure
-from venturi.report.marks import marked
+from venturi.report.names import marked
 
 BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
     "throughput-streams": lambda results, ref: curves.over(results, "throughput-streams", "streams", ref),
