@@ -134,7 +134,8 @@ def test_commands_and_options_exist(page: Path, root: Any, every: set[str]) -> N
 
 
 def test_files_that_the_architecture_names_exist() -> None:
-    files = [str(path) for top in ("crates", "python", "tests", "tools") for path in (ROOT / top).rglob("*.*")]
+    folders = [ROOT / name for name in ("crates", "python", "tests", "tools")]
+    files = [str(path) for folder in folders for path in folder.rglob("*.*")]
     named = re.findall(r"`([a-z0-9_/]+\.(?:py|rs|json))`", (ROOT / "docs" / "architecture.md").read_text())
     assert [name for name in named if not any(path.endswith(f"/{name}") for path in files)] == []
 
