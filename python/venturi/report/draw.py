@@ -97,12 +97,12 @@ class Drawing:
 def script() -> str:
     """The Vega that draws the files, for the page. To bundle it takes seconds, so the user's cache has it."""
     kept = Kept(directory("vega"), version("vl-convert-python"), 1, KEPT_SECONDS)
-    if (found := kept.get({"bundle": "all"})) is not None:
+    if (found := kept.get({"bundle": "vegaEmbed"})) is not None:
         return str(found["script"])
     import vl_convert
 
-    made: str = vl_convert.javascript_bundle()
-    kept.put({"bundle": "all"}, {"script": made})
+    made: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    kept.put({"bundle": "vegaEmbed"}, {"script": made})
     return made
 
 
