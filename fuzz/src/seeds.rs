@@ -177,8 +177,6 @@ fn store_http(seeds: &mut Vec<Seed>) {
         [head.as_bytes(), body].concat()
     };
     let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes();
-    let stored = "/api/stored?metric=cpu%2Euser&series=1";
-    let counted = br#"{"aggregate": {"cpu.user": "count"}}"#;
     for (name, bytes) in [
         (
             "write",
@@ -193,12 +191,8 @@ fn store_http(seeds: &mut Vec<Seed>) {
             ),
         ),
         ("gzip", post("/write", "Content-Encoding: gzip\r\n", packed)),
-        ("query", post("/api/query", "", counted)),
         ("seal", post("/api/seal", "Connection: close\r\n", b"")),
-        (
-            "several",
-            [get("/api/stats"), get("/ping"), get(stored)].concat(),
-        ),
+        ("several", [get("/api/stats"), get("/ping")].concat()),
         ("none", get("/health")),
     ] {
         save("store_http", name, &[&[0, 40][..], &bytes].concat());

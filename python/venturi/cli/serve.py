@@ -29,7 +29,7 @@ _ADDRESSES = (
     ("udp", "akumuli+udp", "the same by UDP"),
     ("opentsdb", "opentsdb", "lines of OpenTSDB"),
     ("influx", "influx", "lines of Influx"),
-    ("http", "influx+http", "lines of Influx, /api/stats, /api/stored"),
+    ("http", "influx+http", "lines of Influx, /api/stats"),
 )
 _SURVIVES = {
     "none": "no log: what is not in a sealed segment is lost with the process",

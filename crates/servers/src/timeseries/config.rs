@@ -115,9 +115,9 @@ impl ServerSpec {
         Ok(spec)
     }
 
-    /// Bytes of points a thread may gather: one head is being filled, one waits, one is
+    /// Bytes of points a thread may gather: one memtable is being filled, one waits, one is
     /// being sealed, and vectors grow by doubling.
-    pub fn head_bytes(&self) -> usize {
+    pub fn memtable_bytes(&self) -> usize {
         (self.memory / self.threads as u64 / 4) as usize
     }
 }

@@ -1,16 +1,17 @@
-//! One connection that brings points, whatever its protocol.
+//! A connection that brings points, whatever its protocol, or datagrams.
 
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{ready, Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::watch;
 
-use super::head::Turn;
+use super::memtable::Turn;
 use super::reader::{Language, Reader};
 use crate::admission::{Activity, Slot};
 use venturi_base::codec::timeseries::parse::{influx, opentsdb, resp, Progress, Step, Wrong, LINE};
@@ -20,6 +21,9 @@ use venturi_base::codec::timeseries::parse::{influx, opentsdb, resp, Progress, S
 const LINGER: Duration = Duration::from_secs(2);
 /// An answer of a few bytes that is not taken for so long never will be.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A datagram cannot be longer.
+const LONGEST: usize = 64 << 10;
 
 /// What a connection remembers between its turns.
 #[derive(Debug)]
@@ -94,16 +98,13 @@ pub async fn serve(
                 return;
             }
             End::Wrong(wrong) => return refuse(socket, language, &wrong).await,
-            End::Asked(Step::Flush) => {
-                let store = reader.store();
-                match store.commits[reader.place].durable(store).await {
-                    Err(failure) => {
-                        return refuse(socket, language, &Wrong::Store(failure)).await;
-                    }
-                    Ok(()) if language == Language::Resp => format!("+OK {}\r\n", talk.points),
-                    Ok(()) => format!("ok {}\n", talk.points),
+            End::Asked(Step::Flush) => match reader.durable().await {
+                Err(failure) => {
+                    return refuse(socket, language, &Wrong::Store(failure)).await;
                 }
-            }
+                Ok(()) if language == Language::Resp => format!("+OK {}\r\n", talk.points),
+                Ok(()) => format!("ok {}\n", talk.points),
+            },
             End::Asked(_) => {
                 let (pid, port) = (std::process::id(), reader.shared.http_port);
                 format!("+VENTURI 1 pid={pid} http={port}\r\n")
@@ -192,9 +193,9 @@ impl Talk {
 
     fn take(&mut self, input: &[u8], reader: &Reader) -> Result<Progress, Wrong> {
         let mut scratch = reader.scratch.borrow_mut();
-        let mut head = reader.head().lock();
+        let mut memtable = reader.memtable().lock();
         let mut turn = Turn {
-            head: &mut head,
+            memtable: &mut memtable,
             language: self.language as usize,
             last: self.last,
             points: 0,
@@ -208,6 +209,41 @@ impl Talk {
         self.last = last;
         self.points += points;
         // What came before an error stays, so it goes to the log like the rest.
-        head.commit().and(read)
+        memtable.commit().and(read)
+    }
+}
+
+/// RESP by datagrams, until the stop: whole messages in each, never an answer. What is wrong ends its datagram; what came before it stays.
+pub async fn serve_udp(
+    socket: std::net::UdpSocket,
+    reader: Rc<Reader>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let Ok(socket) = UdpSocket::from_std(socket) else {
+        return;
+    };
+    let mut buffer = vec![0; LONGEST];
+    let mut last = u32::MAX;
+    loop {
+        let received = tokio::select! {
+            received = socket.recv(&mut buffer) => received,
+            _ = stopped.changed() => return,
+        };
+        let Ok(length) = received else { continue };
+        if reader.room().await.is_err() {
+            continue;
+        }
+        let mut memtable = reader.memtable().lock();
+        let mut turn = Turn {
+            memtable: &mut memtable,
+            language: Language::Resp as usize,
+            last,
+            points: 0,
+        };
+        let mut scratch = reader.scratch.borrow_mut();
+        let mut messages = resp::Reader::new(reader.shared.room.clone());
+        let _ = messages.read(&buffer[..length], &mut turn, &mut scratch);
+        last = turn.last;
+        let _ = memtable.commit();
     }
 }

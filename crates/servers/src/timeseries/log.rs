@@ -1,4 +1,4 @@
-//! A head's write-ahead log: `MAGIC`, then records `[length u32][!length u32][xxh3 u64][payload]`.
+//! A memtable's write-ahead log: `MAGIC`, then records `[length u32][!length u32][xxh3 u64][payload]`.
 //!
 //! The length is there twice, so that a damaged one is not taken for a record that is merely cut
 //! short.
@@ -11,8 +11,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::watch;
 use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: &[u8; 8] = b"VENTLOG2";
@@ -157,8 +161,17 @@ pub fn replay(path: &Path, into: &mut impl Replay) -> io::Result<Option<Damage>>
         // It was being made; an empty one has lost nothing.
         return if size == 0 { Ok(None) } else { damage(0, true) };
     }
-    if reader.take(MAGIC.len())? != MAGIC {
-        return damage(0, false);
+    match reader.take(MAGIC.len())? {
+        magic if magic == MAGIC => {}
+        [b'V', b'E', b'N', b'T', b'L', b'O', b'G', version @ b'0'..=b'9'] => {
+            let text = format!(
+                "another version of Venturi wrote it, in log format {}, and this one reads format 2; \
+                 start that version, which seals it",
+                version - b'0'
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        _ => return damage(0, false),
     }
     let mut offset = MAGIC.len() as u64;
     while offset < size {
@@ -232,4 +245,84 @@ fn number(rest: &mut &[u8]) -> Option<u32> {
     let (bytes, left) = rest.split_first_chunk::<4>()?;
     *rest = left;
     Some(u32::from_le_bytes(*bytes))
+}
+
+/// Nobody has asked for longer than this: what is written goes to the disk all the same.
+const PERIOD: Duration = Duration::from_millis(200);
+
+/// Group commit: one `fdatasync` serves every connection that waits for it. What one reader has
+/// written and what of it is on the disk, as counts of writes.
+#[derive(Debug)]
+pub struct Commit {
+    written: AtomicU64,
+    dirty: Mutex<Vec<Arc<File>>>,
+    synced: watch::Sender<u64>,
+}
+
+/// Wakes the thread that syncs.
+#[derive(Debug, Default)]
+pub struct Bell {
+    rung: Mutex<bool>,
+    bell: Condvar,
+}
+
+impl Bell {
+    pub fn ring(&self) {
+        *self.rung.lock() = true;
+        self.bell.notify_one();
+    }
+
+    pub fn wait(&self) {
+        let mut rung = self.rung.lock();
+        self.bell.wait_while_for(&mut rung, |rung| !*rung, PERIOD);
+        *rung = false;
+    }
+}
+
+impl Default for Commit {
+    fn default() -> Self {
+        Self {
+            written: AtomicU64::new(0),
+            dirty: Mutex::default(),
+            synced: watch::Sender::new(0),
+        }
+    }
+}
+
+impl Commit {
+    /// A turn was written to this file.
+    pub fn written(&self, file: &Arc<File>) {
+        let mut dirty = self.dirty.lock();
+        if !dirty.iter().any(|known| Arc::ptr_eq(known, file)) {
+            dirty.push(file.clone());
+        }
+        drop(dirty);
+        self.written.fetch_add(1, Ordering::Release);
+    }
+
+    /// Waits until all that was written up to now was synced, or could not be.
+    pub async fn synced(&self, bell: &Bell) {
+        let written = self.written.load(Ordering::Acquire);
+        if *self.synced.borrow() < written {
+            bell.ring();
+            let mut synced = self.synced.subscribe();
+            // The sender lives as long as the store does.
+            let _ = synced.wait_for(|&synced| synced >= written).await;
+        }
+    }
+
+    /// Syncs what was written; `failed` hears of an error before those who wait do.
+    pub fn sync(&self, failed: impl Fn(io::Error)) {
+        let written = self.written.load(Ordering::Acquire);
+        if *self.synced.borrow() >= written {
+            return;
+        }
+        let dirty = std::mem::take(&mut *self.dirty.lock());
+        for file in dirty {
+            if let Err(error) = file.sync_data() {
+                failed(error);
+            }
+        }
+        self.synced.send_replace(written);
+    }
 }

@@ -1,49 +1,48 @@
 //! `venturi serve timeseries`: the reference store. `docs/timeseries-store.md`.
 //!
-//! N reader threads parse what their connections bring into a head each, with a log; full
-//! heads become Parquet segments on a sealing thread each.
+//! N reader threads parse what their connections bring into a memtable each, with a log; full
+//! memtables become Parquet segments on a sealing thread each.
 
-mod answers;
-mod commit;
 mod config;
 mod connection;
 mod counts;
 pub mod files;
-mod head;
 mod http;
 mod log;
+mod memtable;
 mod reader;
 mod recover;
-mod registry;
-mod sealer;
 mod segment;
+mod series;
 mod store;
-mod totals;
-mod udp;
-mod writes;
 
 #[cfg(test)]
 mod tests;
 
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::json;
-use tokio::net::TcpListener;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{watch, Semaphore};
+use tokio::task::LocalSet;
 
 use crate::listening::{cannot_listen, listen, Threads};
 pub use config::ServerSpec;
-use head::Head;
-use reader::{Accepted, Language, Shared};
-use store::Store;
+use memtable::Memtable;
+use reader::{Accepted, Language, Reader, Shared};
+use store::{Frozen, Store};
 use venturi_base::codec::budget::Budget;
 use venturi_base::codec::timeseries::parse::Wrong;
 use venturi_base::error::{Error, Kind, Result};
+
+/// How long a stopping reader lets answers go out.
+const GRACE: Duration = Duration::from_millis(500);
 
 /// A running store; stops when dropped.
 pub struct Server {
@@ -102,9 +101,9 @@ impl Server {
         let spec = ServerSpec::parse(spec)?;
         let listeners = Listeners::bind(&spec)?;
         allow_files(spec.max_connections);
-        let store = recover::open(spec)?;
-        let heads = (0..store.spec.threads)
-            .map(|place| Arc::new(Mutex::new(Head::new(store.clone(), place))))
+        let (store, recovered) = recover::open(spec)?;
+        let memtables = (0..store.spec.threads)
+            .map(|place| Arc::new(Mutex::new(Memtable::new(store.clone(), place))))
             .collect();
         let http = listeners.addresses.iter().find(|(name, _)| *name == "http");
         let shared = Arc::new(Shared {
@@ -114,7 +113,8 @@ impl Server {
             bodies: Budget::new(store.spec.memory / 4),
             counting: Semaphore::new(1),
             http_port: http.map_or(0, |(_, address)| address.port()),
-            heads,
+            memtables,
+            recovered,
             store,
         });
         let (stop, _) = watch::channel(false);
@@ -137,26 +137,24 @@ impl Server {
     fn spawn_all(&self, listeners: Listeners) -> std::io::Result<()> {
         let mut udp = listeners.udp;
         let mut readers = Vec::new();
-        for place in 0..self.shared.heads.len() {
+        for place in 0..self.shared.memtables.len() {
             let (sockets, incoming) = tokio::sync::mpsc::unbounded_channel();
             let (sealer, frozen) = mpsc::channel();
             let permits = Arc::new(Semaphore::new(reader::PERMITS));
             readers.push(sockets);
             let (store, given) = (self.shared.store.clone(), permits.clone());
             self.threads
-                .spawn("seal", move || sealer::run(&store, &frozen, &given))?;
+                .spawn("seal", move || store::run_sealer(&store, &frozen, &given))?;
             let (shared, stopped, udp) = (self.shared.clone(), self.stop.subscribe(), udp.take());
             self.threads.spawn("read", move || {
-                reader::run(shared, place, incoming, stopped, permits, sealer, udp);
+                run_reader(shared, place, incoming, stopped, permits, sealer, udp);
             })?;
         }
-        let (store, bell) = (
-            Arc::downgrade(&self.shared.store),
-            self.shared.store.bell.clone(),
-        );
+        let store = &self.shared.store;
+        let (store, bell) = (Arc::downgrade(store), store.bell());
         if self.shared.store.spec.durable == config::Durable::Fsync {
             self.threads
-                .spawn("sync", move || commit::run(&store, &bell))?;
+                .spawn("sync", move || store::run_sync(&store, &bell))?;
         }
         let (store, stopped) = (self.shared.store.clone(), self.stop.subscribe());
         let tcp = listeners.tcp;
@@ -193,7 +191,7 @@ impl Server {
 
     /// What is stored, as /api/stats has it, and where the server listens; as JSON.
     pub fn statistics(&self) -> String {
-        let mut told = self.shared.store.statistics(&self.shared.heads);
+        let mut told = self.shared.statistics();
         let names = ["resp", "opentsdb", "influx", "http", "udp"];
         let addresses = names.map(|name| (name.to_owned(), json!(self.address_of(name))));
         told["addresses"] = addresses
@@ -283,4 +281,61 @@ fn deal(
     if let Ok(socket) = socket.into_std() {
         let _ = reader.send((socket, language, slot));
     }
+}
+
+/// A reader thread's body: until it is told to stop, then the memtable is sealed.
+fn run_reader(
+    shared: Arc<Shared>,
+    place: usize,
+    mut sockets: UnboundedReceiver<Accepted>,
+    mut stopped: watch::Receiver<bool>,
+    permits: Arc<Semaphore>,
+    sealer: mpsc::Sender<Arc<Frozen>>,
+    udp: Option<std::net::UdpSocket>,
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let Ok(runtime) = runtime else {
+        shared
+            .store
+            .fail("a reader thread cannot have its event loop".into());
+        return;
+    };
+    let reader = Rc::new(Reader::new(shared, place, permits, sealer));
+    let tasks = LocalSet::new();
+    let stop = stopped.clone();
+    runtime.block_on(tasks.run_until(async {
+        let aging = reader.clone();
+        let aging = tokio::task::spawn_local(async move {
+            tokio::join!(aging.grow_old(), aging.seal_when_asked());
+        });
+        if let Some(udp) = udp {
+            let (reader, stop) = (reader.clone(), stop.clone());
+            tokio::task::spawn_local(async move { connection::serve_udp(udp, reader, stop).await });
+        }
+        loop {
+            let next = tokio::select! {
+                next = sockets.recv() => next,
+                _ = stopped.changed() => None,
+            };
+            let Some((socket, language, slot)) = next else {
+                break;
+            };
+            let (reader, stop) = (reader.clone(), stop.clone());
+            tokio::task::spawn_local(async move {
+                let Ok(socket) = TcpStream::from_std(socket) else {
+                    return;
+                };
+                match language {
+                    Language::Http => http::serve(socket, &reader, &slot, stop).await,
+                    _ => connection::serve(socket, language, &reader, &slot, stop).await,
+                }
+            });
+        }
+        aging.abort();
+    }));
+    // Connections saw the stop too; what they still have to say is short.
+    runtime.block_on(async { tokio::time::timeout(GRACE, tasks).await.is_ok() });
+    reader.freeze(|_| true);
 }

@@ -1,43 +1,38 @@
-//! Reader threads: each has its connections, one read buffer for all of them, a head.
+//! Reader threads: each has its connections, one read buffer for all of them, a memtable.
 //!
 //! A thread is one event loop, so that ten thousand idle connections cost ten thousand
 //! registrations and nothing else: what a connection holds is the rest of a message.
 
 use std::cell::RefCell;
 use std::net::TcpStream as Socket;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::net::TcpStream;
-use tokio::sync::mpsc::UnboundedReceiver;
+use serde_json::{json, Value};
 use tokio::sync::{watch, Semaphore};
-use tokio::task::LocalSet;
 
-use super::connection;
-use super::head::{Frozen, Head};
-use super::http;
-use super::sealer::announce;
-use super::store::Store;
+use super::counts;
+use super::memtable::Memtable;
+use super::recover::Recovered;
+use super::store::{Frozen, Store};
 use crate::admission::Slot;
 use venturi_base::codec::budget::Budget;
 use venturi_base::codec::timeseries::parse::resp::Room;
 use venturi_base::codec::timeseries::parse::{Scratch, Wrong, MESSAGE};
+use venturi_base::os::machine::Place;
 
 /// What one read takes at most: more than the second-level cache holds, but a read's fixed cost in
 /// the kernel (acknowledgements) outweighs the misses.
 pub const READ: usize = 512 << 10;
 /// Points do not stay unsealed for longer, so that what others read is not older.
 const AGE: Duration = Duration::from_secs(60);
-/// One head waits for the sealer while another one is being sealed.
+/// One memtable waits for the sealer while another one is being sealed.
 pub const PERMITS: usize = 2;
 /// How often is looked whether a seal that was asked for is done.
 const POLL: Duration = Duration::from_millis(2);
-/// How long a stopping reader lets answers go out.
-const GRACE: Duration = Duration::from_millis(500);
 
 /// What a connection speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,11 +49,12 @@ pub type Accepted = (Socket, Language, Slot);
 #[derive(Debug)]
 pub struct Shared {
     pub store: Arc<Store>,
-    pub heads: Vec<Arc<Mutex<Head>>>,
+    pub recovered: Recovered,
+    pub memtables: Vec<Arc<Mutex<Memtable>>>,
     /// What dictionaries may hold, over all connections.
     pub room: Room,
     /// How often somebody has asked for everything to be sealed, and which of these times
-    /// each reader has sent its head off.
+    /// each reader has sent its memtable off.
     pub asked: watch::Sender<u64>,
     pub answered: Vec<AtomicU64>,
     /// Bounds the bodies of requests that are coming in.
@@ -80,28 +76,49 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub fn head(&self) -> &Arc<Mutex<Head>> {
-        &self.shared.heads[self.place]
+    pub fn new(
+        shared: Arc<Shared>,
+        place: usize,
+        permits: Arc<Semaphore>,
+        sealer: Sender<Arc<Frozen>>,
+    ) -> Self {
+        Self {
+            shared,
+            place,
+            buffer: RefCell::new(vec![0; READ + MESSAGE + READ].into()),
+            scratch: RefCell::default(),
+            permits,
+            sealer,
+        }
+    }
+
+    pub fn memtable(&self) -> &Arc<Mutex<Memtable>> {
+        &self.shared.memtables[self.place]
     }
 
     pub fn store(&self) -> &Arc<Store> {
         &self.shared.store
     }
 
-    /// Waits until the head takes more: a full one goes to the sealer as soon as that is
+    /// Waits until all that was read is as durable as was promised.
+    pub async fn durable(&self) -> Result<(), String> {
+        self.store().durable(self.place).await
+    }
+
+    /// Waits until the memtable takes more: a full one goes to the sealer as soon as that is
     /// not too far behind. Until then nothing is read, and the peers' sockets fill up.
     pub async fn room(&self) -> Result<(), Wrong> {
         loop {
             if let Some(failure) = self.store().failure() {
                 return Err(Wrong::Store(failure));
             }
-            if !self.head().lock().full() {
+            if !self.memtable().lock().full() {
                 return Ok(());
             }
             match self.permits.acquire().await {
                 Err(_) => continue, // closed, as nothing can be written any more
                 Ok(permit) => {
-                    if self.freeze(|head| head.full()) {
+                    if self.freeze(|memtable| memtable.full()) {
                         permit.forget();
                     }
                 }
@@ -109,22 +126,22 @@ impl Reader {
         }
     }
 
-    /// Sends the head to the sealer if it is time. False: it was not.
-    fn freeze(&self, due: impl Fn(&Head) -> bool) -> bool {
-        let mut head = self.head().lock();
-        if !due(&head) {
+    /// Sends the memtable to the sealer if it is time. False: it was not.
+    pub fn freeze(&self, due: impl Fn(&Memtable) -> bool) -> bool {
+        let mut memtable = self.memtable().lock();
+        if !due(&memtable) {
             return false;
         }
-        let Some(frozen) = head.freeze() else {
+        let Some(frozen) = memtable.freeze() else {
             return false;
         };
         // Announced under the lock, so that whoever counts sees it here or there.
-        let frozen = announce(self.store(), frozen);
-        drop(head);
+        let frozen = self.store().announce(frozen);
+        drop(memtable);
         self.sealer.send(frozen).is_ok()
     }
 
-    async fn seal_when_asked(&self) {
+    pub async fn seal_when_asked(&self) {
         let mut asked = self.shared.asked.subscribe();
         let answered = &self.shared.answered[self.place];
         loop {
@@ -144,14 +161,14 @@ impl Reader {
         }
     }
 
-    async fn grow_old(&self) {
+    pub async fn grow_old(&self) {
         loop {
             tokio::time::sleep(AGE / 60).await;
-            if !self.head().lock().older_than(AGE) {
+            if !self.memtable().lock().older_than(AGE) {
                 continue;
             }
             if let Ok(permit) = self.permits.try_acquire() {
-                if self.freeze(|head| head.older_than(AGE)) {
+                if self.freeze(|memtable| memtable.older_than(AGE)) {
                     permit.forget();
                 }
             }
@@ -160,6 +177,31 @@ impl Reader {
 }
 
 impl Shared {
+    /// What is stored, and what the last start found.
+    pub fn statistics(&self) -> Value {
+        let store = &self.store;
+        let all = counts::count(store, &self.memtables);
+        let catalog = store.catalog.lock();
+        let mut statistics = json!({
+            "software": concat!("venturi ", env!("CARGO_PKG_VERSION")),
+            "place": Place::here(),
+            "durable": store.spec.durable,
+            "threads": store.spec.threads,
+            "series": store.registry.with_points(),
+            "stored_bytes": catalog.stored_bytes,
+            "log_bytes": store.log_bytes.load(Ordering::Relaxed),
+            "segments": catalog.segments,
+            "connections": store.admission.open(),
+            "late": store.late.load(Ordering::Relaxed),
+            "recovered": self.recovered,
+            "failure": store.failure(),
+        });
+        if let (Value::Object(statistics), Value::Object(all)) = (&mut statistics, all.json()) {
+            statistics.extend(all);
+        }
+        statistics
+    }
+
     /// Seals all points that were read before, and waits until that is done.
     pub async fn seal(&self) -> Result<(), String> {
         let mut wanted = 0;
@@ -177,7 +219,7 @@ impl Shared {
             let sealing = self.store.catalog.lock().sealing.clone();
             match &waiting {
                 None if all => waiting = Some(sealing.iter().map(|frozen| frozen.id).collect()),
-                // New heads may be on their way meanwhile; they are not waited for.
+                // New memtables may be on their way meanwhile; they are not waited for.
                 Some(ids) if !sealing.iter().any(|frozen| ids.contains(&frozen.id)) => {
                     return Ok(());
                 }
@@ -186,68 +228,4 @@ impl Shared {
             tokio::time::sleep(POLL).await;
         }
     }
-}
-
-/// A reader thread's body: until it is told to stop, then the head is sealed.
-pub fn run(
-    shared: Arc<Shared>,
-    place: usize,
-    mut sockets: UnboundedReceiver<Accepted>,
-    mut stopped: watch::Receiver<bool>,
-    permits: Arc<Semaphore>,
-    sealer: Sender<Arc<Frozen>>,
-    udp: Option<std::net::UdpSocket>,
-) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let Ok(runtime) = runtime else {
-        shared
-            .store
-            .fail("a reader thread cannot have its event loop".into());
-        return;
-    };
-    let reader = Rc::new(Reader {
-        shared,
-        place,
-        buffer: RefCell::new(vec![0; READ + MESSAGE + READ].into()),
-        scratch: RefCell::default(),
-        permits,
-        sealer,
-    });
-    let tasks = LocalSet::new();
-    let stop = stopped.clone();
-    runtime.block_on(tasks.run_until(async {
-        let aging = reader.clone();
-        let aging = tokio::task::spawn_local(async move {
-            tokio::join!(aging.grow_old(), aging.seal_when_asked());
-        });
-        if let Some(udp) = udp {
-            let (reader, stop) = (reader.clone(), stop.clone());
-            tokio::task::spawn_local(async move { super::udp::serve(udp, reader, stop).await });
-        }
-        loop {
-            let next = tokio::select! {
-                next = sockets.recv() => next,
-                _ = stopped.changed() => None,
-            };
-            let Some((socket, language, slot)) = next else {
-                break;
-            };
-            let (reader, stop) = (reader.clone(), stop.clone());
-            tokio::task::spawn_local(async move {
-                let Ok(socket) = TcpStream::from_std(socket) else {
-                    return;
-                };
-                match language {
-                    Language::Http => http::serve(socket, &reader, &slot, stop).await,
-                    _ => connection::serve(socket, language, &reader, &slot, stop).await,
-                }
-            });
-        }
-        aging.abort();
-    }));
-    // Connections saw the stop too; what they still have to say is short.
-    runtime.block_on(async { tokio::time::timeout(GRACE, tasks).await.is_ok() });
-    reader.freeze(|_| true);
 }

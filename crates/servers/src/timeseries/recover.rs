@@ -12,12 +12,10 @@ use serde::Serialize;
 
 use super::config::ServerSpec;
 use super::files::{self, bytes, Damaged, Segment};
-use super::head::{Frozen, Part};
 use super::log::{replay, Damage, Log, Replay};
-use super::sealer::{announce, seal};
-use super::segment::{parse, read_series};
-use super::store::{path, Store};
-use super::totals::Totals;
+use super::segment::{parse, read_series, Part};
+use super::series::Totals;
+use super::store::{path, Frozen, Store};
 use venturi_base::data::points::series_hash;
 use venturi_base::error::{Error, Kind, Result};
 
@@ -65,7 +63,7 @@ pub fn hold(data: &Path) -> Result<File> {
 
 /// Opens a store: everything that is in the directory, as far as it is whole. Nothing there is
 /// changed before all of it was read.
-pub fn open(spec: ServerSpec) -> Result<Arc<Store>> {
+pub fn open(spec: ServerSpec) -> Result<(Arc<Store>, Recovered)> {
     let held = hold(&spec.data)?;
     let store = Arc::new(Store::new(spec, held));
     let data = store.spec.data.clone();
@@ -160,8 +158,7 @@ pub fn open(spec: ServerSpec) -> Result<Arc<Store>> {
         };
         recovered.damaged.push(unread(&data, file, why.into()));
     }
-    let _ = store.recovered.set(recovered);
-    Ok(store)
+    Ok((store, recovered))
 }
 
 fn unread(data: &Path, file: &Path, why: String) -> Damaged {
@@ -231,7 +228,7 @@ fn take_in(store: &Store, segment: &Segment, lines: Vec<(Vec<u8>, Totals)>) -> R
     for (name, totals) in &lines {
         let series = store.registry.register(name);
         let series = series.ok_or_else(|| too_many(store))?;
-        catalog.add(series, totals);
+        catalog.totals.add(totals);
         store.seen(series, totals.last);
         all.add(totals);
     }
@@ -299,7 +296,7 @@ impl Replay for Contents<'_> {
     }
 }
 
-/// A log's rows, as a head would have them.
+/// A log's rows, as a memtable would have them.
 struct Rows<'a> {
     store: &'a Store,
     parts: Vec<Part>,
@@ -375,8 +372,10 @@ fn take_up(
             None
         };
         let frozen = Frozen { id, parts, log };
-        let frozen = announce(store, frozen);
-        seal(store, &frozen, true).map_err(|error| cannot("make a segment of", &error))?;
+        let frozen = store.announce(frozen);
+        store
+            .seal(&frozen, true)
+            .map_err(|error| cannot("make a segment of", &error))?;
         recovered.logs += 1;
         recovered.points += points as u64;
     } else if damage.as_ref().is_none_or(|it| it.torn) {

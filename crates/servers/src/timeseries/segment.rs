@@ -38,9 +38,7 @@ use parquet::file::writer::{
 use parquet::schema::types::ColumnDescPtr;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::head::{Frozen, Part};
-use super::registry::Registry;
-use super::totals::Totals;
+use super::series::{Registry, Totals};
 use venturi_base::codec::timeseries::parse::series::split;
 use venturi_base::data::points::series_hash;
 
@@ -94,6 +92,15 @@ impl Write for Summed {
     }
 }
 
+/// Rows of some series, as they came.
+#[derive(Debug, Default)]
+pub struct Part {
+    pub series: Box<[u32]>,
+    pub stamps: Vec<i64>,
+    /// Row by row, as many as there are series.
+    pub values: Vec<f64>,
+}
+
 /// A column of a part: some points of a series.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
@@ -105,7 +112,6 @@ struct Piece {
 /// A sealed series and what is in it.
 #[derive(Debug, Clone)]
 pub struct Line {
-    pub series: u32,
     pub name: Box<[u8]>,
     pub totals: Totals,
 }
@@ -398,17 +404,15 @@ fn write_texts(
 /// checksum of the file.
 pub fn write_points(
     path: &Path,
-    frozen: &Frozen,
+    parts: &[Part],
     registry: &Registry,
     sync: bool,
 ) -> Result<(Vec<Line>, u64)> {
     let (mut file, mut lines) = (PointsFile::create(path)?, Vec::new());
-    for run in pieces(frozen, registry).chunk_by(|a, b| a.series == b.series) {
-        let series = run[0].series;
-        let name: Box<[u8]> = registry.names().get(series).into();
+    for run in pieces(parts, registry).chunk_by(|a, b| a.series == b.series) {
+        let name: Box<[u8]> = registry.names().get(run[0].series).into();
         lines.push(Line {
-            series,
-            totals: file.gather(&name, run, &frozen.parts),
+            totals: file.gather(&name, run, parts),
             name,
         });
         if file.times.len() >= BATCH {
@@ -422,9 +426,9 @@ pub fn write_points(
 }
 
 /// All columns of all parts in the order of their series' names.
-fn pieces(frozen: &Frozen, registry: &Registry) -> Vec<Piece> {
+fn pieces(parts: &[Part], registry: &Registry) -> Vec<Piece> {
     let mut pieces = Vec::new();
-    for (part, points) in frozen.parts.iter().enumerate() {
+    for (part, points) in parts.iter().enumerate() {
         for (column, &series) in points.series.iter().enumerate() {
             pieces.push(Piece {
                 series,

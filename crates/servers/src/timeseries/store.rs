@@ -1,68 +1,54 @@
-//! What all threads share: the series, the segments, the directory.
+//! What all threads share: the series, the segments, the directory; and the threads that bring
+//! points to the disk. A reader has a thread that seals, so that sealing keeps up with reading and
+//! both are bounded by the same cores.
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde_json::{json, Value};
+use tokio::sync::Semaphore;
 
-use super::commit::{Bell, Commit};
 use super::config::{Durable, ServerSpec};
-use super::counts;
-use super::head::{Frozen, Head};
-use super::log::Log;
-use super::recover::Recovered;
-use super::registry::{Registry, NEVER};
-use super::segment::sync_directory;
-use super::totals::Totals;
+use super::log::{Bell, Commit, Log};
+use super::segment::{named, sync_directory, write_points, write_series, Part};
+use super::series::{Registry, Totals, NEVER};
 use crate::admission::Admission;
 use venturi_base::codec::timeseries::parse::Wrong;
-use venturi_base::os::machine::Place;
+
+/// A memtable that takes no more points, to be sealed.
+#[derive(Debug)]
+pub struct Frozen {
+    pub id: u64,
+    pub parts: Vec<Part>,
+    pub log: Option<Log>,
+}
 
 /// The segments, and what is on its way to become one.
 #[derive(Debug, Default)]
 pub struct Catalog {
-    /// Of sealed points, by the series' number.
-    pub totals: Vec<Totals>,
-    /// Of all of them.
-    pub all: Totals,
+    /// Of all sealed points.
+    pub totals: Totals,
     pub sealing: Vec<Arc<Frozen>>,
     pub segments: u64,
     pub stored_bytes: u64,
 }
 
-impl Catalog {
-    pub fn add(&mut self, series: u32, totals: &Totals) {
-        let place = series as usize;
-        if self.totals.len() <= place {
-            self.totals.resize(place + 1, Totals::default());
-        }
-        self.totals[place].add(totals);
-        self.all.add(totals);
-    }
-
-    /// What is sealed of these series.
-    pub fn of<'a>(&'a self, series: &'a [u32]) -> impl Iterator<Item = (u32, &'a Totals)> {
-        let known = |&series: &u32| Some((series, self.totals.get(series as usize)?));
-        series.iter().filter_map(known)
-    }
-}
-
 #[derive(Debug)]
 pub struct Store {
     pub spec: ServerSpec,
-    pub head_bytes: usize,
+    pub memtable_bytes: usize,
     pub registry: Registry,
     pub catalog: Mutex<Catalog>,
-    pub commits: Vec<Commit>,
-    pub bell: Arc<Bell>,
+    commits: Vec<Commit>,
+    bell: Arc<Bell>,
     pub late: AtomicU64,
     pub log_bytes: AtomicU64,
     pub admission: Arc<Admission>,
-    pub recovered: OnceLock<Recovered>,
     next: AtomicU64,
     failed: OnceLock<String>,
     closed: AtomicBool,
@@ -78,17 +64,14 @@ pub fn path(data: &Path, folder: &str, id: u64, extension: &str) -> PathBuf {
 impl Store {
     pub fn new(spec: ServerSpec, held: File) -> Self {
         Self {
-            head_bytes: spec.head_bytes(),
+            memtable_bytes: spec.memtable_bytes(),
             registry: Registry::new(spec.max_series),
             catalog: Mutex::default(),
-            commits: (0..spec.threads)
-                .map(|_| Commit::new(spec.durable))
-                .collect(),
+            commits: (0..spec.threads).map(|_| Commit::default()).collect(),
             bell: Arc::default(),
             late: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
             admission: Admission::new(spec.max_connections, Duration::from_nanos(spec.patience_ns)),
-            recovered: OnceLock::new(),
             next: AtomicU64::new(1),
             failed: OnceLock::new(),
             closed: AtomicBool::new(false),
@@ -143,38 +126,27 @@ impl Store {
         self.failed.get().cloned()
     }
 
+    pub fn bell(&self) -> Arc<Bell> {
+        self.bell.clone()
+    }
+
     pub fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         self.bell.ring();
     }
 
-    pub fn closed(&self) -> bool {
-        self.closed.load(Ordering::Relaxed)
+    /// A reader has written a turn to its log.
+    pub fn written(&self, reader: usize, log: &Log, bytes: u64) {
+        self.log_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if self.spec.durable == Durable::Fsync {
+            self.commits[reader].written(&log.file);
+        }
     }
 
-    pub fn statistics(&self, heads: &[Arc<Mutex<Head>>]) -> Value {
-        let all = counts::count(self, heads, None, |catalog, all: &mut Totals| {
-            all.add(&catalog.all);
-        });
-        let catalog = self.catalog.lock();
-        let mut told = json!({
-            "software": concat!("venturi ", env!("CARGO_PKG_VERSION")),
-            "place": Place::here(),
-            "durable": self.spec.durable,
-            "threads": self.spec.threads,
-            "series": self.registry.with_points(),
-            "stored_bytes": catalog.stored_bytes,
-            "log_bytes": self.log_bytes.load(Ordering::Relaxed),
-            "segments": catalog.segments,
-            "connections": self.admission.open(),
-            "late": self.late.load(Ordering::Relaxed),
-            "recovered": self.recovered.get(),
-            "failure": self.failed.get(),
-        });
-        if let (Value::Object(told), Value::Object(all)) = (&mut told, all.json()) {
-            told.extend(all);
-        }
-        told
+    /// Waits until all that a reader has written is as durable as was promised.
+    pub async fn durable(&self, reader: usize) -> Result<(), String> {
+        self.commits[reader].synced(&self.bell).await;
+        self.failure().map_or(Ok(()), Err)
     }
 
     /// A row has come after a later one of its series.
@@ -193,6 +165,95 @@ impl Store {
         let known = self.registry.last(series);
         if last != NEVER {
             known.fetch_max(last, Ordering::Relaxed);
+        }
+    }
+
+    /// Announces a memtable that is on its way: its points are counted there from now on. The caller
+    /// still holds the memtable's lock.
+    pub fn announce(&self, frozen: Frozen) -> Arc<Frozen> {
+        let frozen = Arc::new(frozen);
+        self.catalog.lock().sealing.push(frozen.clone());
+        frozen
+    }
+
+    /// Writes both files of a segment, which exists once the points' one has its name, and removes
+    /// its log. `sync`: only once they are on the disk.
+    pub fn seal(&self, frozen: &Arc<Frozen>, sync: bool) -> Result<(), String> {
+        let data = &self.spec.data;
+        let temporary = |folder: &str| path(data, folder, frozen.id, "parquet.tmp");
+        let [series, points] = ["series", "points"].map(temporary);
+        let written = || -> Result<_, parquet::errors::ParquetError> {
+            let (lines, of_points) = write_points(&points, &frozen.parts, &self.registry, sync)?;
+            let of_series = write_series(&series, &lines, sync)?;
+            Ok((lines, of_points, of_series))
+        };
+        let name = |of_points: u64, of_series: u64| -> io::Result<u64> {
+            let bytes = fs::metadata(&series)?.len() + fs::metadata(&points)?.len();
+            fs::rename(&series, named(data, "series", frozen.id, of_series))?;
+            if sync {
+                // The points' name is the commit: the series' one has to be there before it.
+                sync_directory(&data.join("series"))?;
+            }
+            fs::rename(&points, named(data, "points", frozen.id, of_points))?;
+            if sync {
+                sync_directory(&data.join("points"))?;
+            }
+            Ok(bytes)
+        };
+        let outcome = written().map_err(|error| error.to_string());
+        let outcome = outcome.and_then(|(lines, of_points, of_series)| {
+            let bytes = name(of_points, of_series).map_err(|error| error.to_string())?;
+            Ok((lines, bytes))
+        });
+        let (lines, bytes) = outcome.inspect_err(|_| {
+            // The log has it all; what is half written only takes room.
+            let _ = fs::remove_file(&series);
+            let _ = fs::remove_file(&points);
+        })?;
+        let mut catalog = self.catalog.lock();
+        catalog.sealing.retain(|other| !Arc::ptr_eq(other, frozen));
+        for line in &lines {
+            catalog.totals.add(&line.totals);
+        }
+        catalog.segments += 1;
+        catalog.stored_bytes += bytes;
+        drop(catalog);
+        if let Some(log) = &frozen.log {
+            self.log_bytes.fetch_sub(log.length, Ordering::Relaxed);
+            // One that stays is found to be of no use at the next start.
+            let _ = fs::remove_file(&log.path);
+        }
+        Ok(())
+    }
+}
+
+/// The sealing thread's body: until the reader hangs up. A permit comes back with every
+/// memtable that is done; where nothing can be written any more, all waiting are let go.
+pub fn run_sealer(store: &Arc<Store>, memtables: &Receiver<Arc<Frozen>>, permits: &Semaphore) {
+    while let Ok(frozen) = memtables.recv() {
+        match store.seal(&frozen, store.spec.durable == Durable::Fsync) {
+            Ok(()) => permits.add_permits(1),
+            Err(error) => {
+                store.fail(format!("cannot write segment {}: {error}", frozen.id));
+                permits.close();
+            }
+        }
+    }
+}
+
+/// The syncing thread's body: until the store goes.
+pub fn run_sync(store: &Weak<Store>, bell: &Bell) {
+    loop {
+        bell.wait();
+        let Some(store) = store.upgrade() else { return };
+        for commit in &store.commits {
+            commit.sync(|error| {
+                // Nobody knows what the disk has, so it is final.
+                store.fail(format!("cannot sync a log: {error}"));
+            });
+        }
+        if store.closed.load(Ordering::Relaxed) {
+            return;
         }
     }
 }

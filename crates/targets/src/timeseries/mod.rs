@@ -3,17 +3,13 @@
 //! A system says where it listens, in which words it takes points and what it says to a request
 //! to flush; the session, the batches and the comparison afterwards are the same for all.
 
-mod akumuli;
+mod connect;
 mod counters;
-mod influx;
-mod making;
-mod opentsdb;
+mod ingest;
 mod options;
-mod place;
 mod post;
-mod servers;
-mod session;
-mod udp;
+mod protocols;
+mod supply;
 pub(crate) mod verify;
 
 #[cfg(test)]
@@ -34,80 +30,38 @@ use venturi_base::http1;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Data, Operation, TrialSpec};
 
-pub use making::{Batch, Maker, Supply};
+use connect::{Known, Server};
+use ingest::{Datagrams, Goodbye, Stream};
 pub use options::Dialect;
-use options::Options;
-use place::Place;
+use options::{Options, TargetUrl};
 use post::Posts;
-use servers::{Known, Server};
-use session::{Goodbye, Stream};
-use udp::Datagrams;
+use protocols::{Protocol, Transport};
+pub use supply::{Batch, Maker, Supply};
 use verify::{compare, Held, Stored};
-
-/// How bytes get to a system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transport {
-    Tcp,
-    Udp,
-    Http,
-}
-
-/// Who counts a system's points by metric, besides the reference store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counts {
-    Nobody,
-    Akumuli,
-    /// Whoever says of itself that it can (`counters`).
-    Recognised,
-}
-
-/// What differs from one system to the other.
-#[derive(Debug)]
-pub struct Protocol {
-    /// Of its URLs.
-    pub scheme: &'static str,
-    /// Where it listens as a rule.
-    pub port: u16,
-    /// A URL must name a database.
-    pub databases: bool,
-    /// Where the reference store, and who else, tells what it holds; 0: where it listens.
-    pub http_port: u16,
-    /// Where somebody else may tell it, if the system is where it is as a rule; 0: nowhere.
-    pub counting_port: u16,
-    /// As the record calls it.
-    pub protocol: &'static str,
-    pub transport: Transport,
-    pub dialect: options::Words,
-    /// How the reference store is asked whether it has everything, and what it answers before
-    /// the number of points.
-    pub flush: &'static str,
-    pub flushed: &'static str,
-    pub counts: Counts,
-}
 
 /// Akumuli's RESP, by TCP or in datagrams.
 pub const AKUMULI: System = System {
-    scheme: akumuli::TCP.scheme,
+    scheme: protocols::AKUMULI.scheme,
     ports: &[
-        (akumuli::TCP.scheme, akumuli::TCP.port),
-        (akumuli::UDP.scheme, akumuli::UDP.port),
+        (protocols::AKUMULI.scheme, protocols::AKUMULI.port),
+        (protocols::AKUMULI_UDP.scheme, protocols::AKUMULI_UDP.port),
     ],
     aliases: &[("akumuli", &["resp", "aku"])],
     ..STORE
 };
 /// OpenTSDB's lines.
 pub const OPENTSDB: System = System {
-    scheme: opentsdb::TCP.scheme,
-    ports: &[(opentsdb::TCP.scheme, opentsdb::TCP.port)],
+    scheme: protocols::OPENTSDB.scheme,
+    ports: &[(protocols::OPENTSDB.scheme, protocols::OPENTSDB.port)],
     aliases: &[("opentsdb", &["tsdb", "telnet"])],
     ..STORE
 };
 /// Influx's lines, over TCP or as requests to write.
 pub const INFLUX: System = System {
-    scheme: influx::TCP.scheme,
+    scheme: protocols::INFLUX.scheme,
     ports: &[
-        (influx::TCP.scheme, influx::TCP.port),
-        (influx::HTTP.scheme, influx::HTTP.port),
+        (protocols::INFLUX.scheme, protocols::INFLUX.port),
+        (protocols::INFLUX_HTTP.scheme, protocols::INFLUX_HTTP.port),
     ],
     aliases: &[
         (
@@ -126,11 +80,11 @@ const STORE: System = System {
     ..System::NOTHING
 };
 const PROTOCOLS: [&Protocol; 5] = [
-    &akumuli::TCP,
-    &akumuli::UDP,
-    &opentsdb::TCP,
-    &influx::TCP,
-    &influx::HTTP,
+    &protocols::AKUMULI,
+    &protocols::AKUMULI_UDP,
+    &protocols::OPENTSDB,
+    &protocols::INFLUX,
+    &protocols::INFLUX_HTTP,
 ];
 
 pub struct TimeSeries {
@@ -138,7 +92,7 @@ pub struct TimeSeries {
     spec: Arc<TrialSpec>,
     options: Options,
     dialect: Dialect,
-    place: Place,
+    url: TargetUrl,
     /// At least one. Stream s of the whole trial speaks to number s modulo them.
     servers: Vec<Server>,
     sockets: Arc<Sockets>,
@@ -167,7 +121,7 @@ impl TimeSeries {
             )));
         }
         let options = Options::parse(scheme, &spec.options)?;
-        let place = Place::parse(&spec.target, protocol)?;
+        let url = TargetUrl::parse(&spec.target, protocol)?;
         let dialect = Dialect::new(protocol.dialect, &options)?;
         if protocol.transport != Transport::Http
             && (options.token_env.is_some() || options.user.is_some())
@@ -191,15 +145,15 @@ impl TimeSeries {
                 ));
             }
         }
-        let ports = options.http_ports(&place.hosts, protocol.http_port)?;
-        let hosts = place.hosts.iter().cloned().zip(ports);
+        let ports = options.http_ports(&url.hosts, protocol.http_port)?;
+        let hosts = url.hosts.iter().cloned().zip(ports);
         Ok(Self {
             servers: hosts.map(|(host, port)| Server::new(host, port)).collect(),
             sockets: Arc::default(),
             protocol,
             dialect,
             options,
-            place,
+            url,
             spec,
             planned: None,
         })
@@ -236,7 +190,7 @@ impl TimeSeries {
             Transport::Http => {
                 let web = server.web_at(server.host.port);
                 let client = http1::Client::connect(&web).await?;
-                let head = Arc::new(influx::head(&server.authority, &self.place, &self.options)?);
+                let head = Arc::new(post::head(&server.authority, &self.url, &self.options)?);
                 let posts = Posts::new(client, &self.sockets, head, maker);
                 Ok(Box::new(posts))
             }

@@ -5,7 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 
-use super::making::{Batch, Maker};
+use super::options::{Options, TargetUrl};
+use super::supply::{Batch, Maker};
 use crate::{Moved, Session, Tally};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::http1::{Client, Response};
@@ -25,6 +26,35 @@ pub struct Head {
     /// With the database.
     pub path: String,
     pub authorization: Option<String>,
+}
+
+/// What all requests to write to one server have: with a token the second version's path, where
+/// `organisation/bucket` stands for a bucket of an organisation; else the first one's.
+pub fn head(authority: &str, url: &TargetUrl, options: &Options) -> Result<Head> {
+    let database = url.database.as_deref().unwrap_or_default();
+    let path = match (&options.token_env, database.split_once('/')) {
+        (_, Some((organisation, bucket))) => format!(
+            "/api/v2/write?org={}&bucket={}&precision=ns",
+            escaped(organisation),
+            escaped(bucket)
+        ),
+        (Some(_), None) => format!("/api/v2/write?bucket={}&precision=ns", escaped(database)),
+        (None, None) => format!("/write?db={}&precision=ns", escaped(database)),
+    };
+    Ok(Head {
+        place: authority.to_owned(),
+        path,
+        authorization: options.authorization()?,
+    })
+}
+
+pub fn escaped(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let escape = |byte| match plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    text.bytes().map(escape).collect()
 }
 
 type Call = Pin<Box<dyn Future<Output = (Box<Client>, Batch, Result<Response>)>>>;
@@ -149,5 +179,35 @@ impl Session for Posts {
 
     fn tally(&self) -> Tally {
         self.tally
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::protocols::INFLUX_HTTP;
+    use super::*;
+
+    #[test]
+    fn paths() {
+        let path = |url: &str, token: bool| {
+            let options = Options {
+                token_env: token.then(|| "PATH".to_owned()),
+                ..Options::default()
+            };
+            let url = TargetUrl::parse(url, &INFLUX_HTTP).unwrap();
+            head(&url.hosts[0].authority(), &url, &options).unwrap()
+        };
+        let plain = path("influx+http://h/d b", false);
+        assert_eq!(plain.path, "/write?db=d%20b&precision=ns");
+        assert_eq!(
+            (plain.place.as_str(), plain.authorization),
+            ("h:8086", None)
+        );
+        let token = path("influx+http://h:1/d", true);
+        assert_eq!(token.path, "/api/v2/write?bucket=d&precision=ns");
+        assert!(token.authorization.unwrap().starts_with("Token /"));
+        let both = path("influx+http://h/o/b/", false).path;
+        assert_eq!(both, "/api/v2/write?org=o&bucket=b&precision=ns");
+        assert!(TargetUrl::parse("influx+http://h", &INFLUX_HTTP).is_err());
     }
 }

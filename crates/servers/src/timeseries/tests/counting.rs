@@ -11,31 +11,29 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use super::super::config::ServerSpec;
-use super::super::counts::{count, count_in_steps, series_of, Wanted, STEP};
-use super::super::head::{Head, Turn};
-use super::super::http::{unpacked, SLICE};
+use super::super::counts::{count, count_in_steps, STEP};
+use super::super::http::{unpacked, PACKED_SLICE};
+use super::super::memtable::{Memtable, Turn};
 use super::super::recover;
-use super::super::sealer::{announce, seal};
-use super::super::store::{Catalog, Store};
-use super::super::totals::Totals;
-use super::{ask, get, packed, post, spec, start_one, stored, Folder};
+use super::super::series::Totals;
+use super::super::store::Store;
+use super::{packed, post, spec, start_one, statistics, Folder};
 use venturi_base::codec::timeseries::parse::Sink;
 use venturi_base::data::points::series_hash;
-use venturi_testkit::assert_contains;
 
 const NAMES: [&str; 3] = ["a x=1", "a x=2", "b x=1"];
 
-fn open(folder: &Folder) -> (Arc<Store>, Arc<Mutex<Head>>) {
+fn open(folder: &Folder) -> (Arc<Store>, Arc<Mutex<Memtable>>) {
     let text = spec(folder, json!({"threads": 1, "durable": "none"})).to_string();
-    let store = recover::open(ServerSpec::parse(&text).unwrap()).unwrap();
-    let head = Head::new(store.clone(), 0);
-    (store, Arc::new(Mutex::new(head)))
+    let store = recover::open(ServerSpec::parse(&text).unwrap()).unwrap().0;
+    let memtable = Memtable::new(store.clone(), 0);
+    (store, Arc::new(Mutex::new(memtable)))
 }
 
 /// A row of all series at each of these times.
-fn push(head: &mut Head, times: std::ops::Range<i64>) {
+fn push(memtable: &mut Memtable, times: std::ops::Range<i64>) {
     let mut turn = Turn {
-        head,
+        memtable,
         language: 0,
         last: 0,
         points: 0,
@@ -48,12 +46,6 @@ fn push(head: &mut Head, times: std::ops::Range<i64>) {
         let values = [value, value + 0.5, -value];
         turn.push(group, time, &values).unwrap();
     }
-}
-
-fn all(store: &Store, heads: &[Arc<Mutex<Head>>]) -> Totals {
-    count(store, heads, None, |catalog, all: &mut Totals| {
-        all.add(&catalog.all)
-    })
 }
 
 /// Of the rows up to a time.
@@ -70,43 +62,42 @@ fn expected(rows: i64) -> Totals {
 #[test]
 fn others_have_their_turn_while_points_are_counted() {
     let folder = Folder::new();
-    let (store, head) = open(&folder);
-    push(&mut head.lock(), 0..200_000);
+    let (store, memtable) = open(&folder);
+    push(&mut memtable.lock(), 0..200_000);
     let (mut turns, mut rows) = (0, 200_000);
-    let sealed = |_: &Catalog, _: &mut Totals| {};
-    let found = count_in_steps(&store, slice::from_ref(&head), None, sealed, &mut || {
+    let found = count_in_steps(&store, slice::from_ref(&memtable), &mut || {
         turns += 1;
         rows += 10;
-        push(&mut head.try_lock().unwrap(), rows - 10..rows);
+        push(&mut memtable.try_lock().unwrap(), rows - 10..rows);
     });
     assert_eq!(turns, 200_000 * NAMES.len() / STEP);
     assert_eq!(found.checksum, expected(rows).checksum);
 }
 
-/// Rows come, heads freeze and become segments while somebody counts: the answer is what was
+/// Rows come, memtables freeze and become segments while somebody counts: the answer is what was
 /// there at one moment, as all points of a row come together.
 #[test]
 fn what_is_told_is_of_one_moment() {
     let folder = Folder::new();
-    let (store, head) = open(&folder);
+    let (store, memtable) = open(&folder);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for round in 0..12 {
                 for part in 0..10 {
                     let from = round * 20_000 + part * 2_000;
-                    push(&mut head.lock(), from..from + 2_000);
+                    push(&mut memtable.lock(), from..from + 2_000);
                 }
-                let mut held = head.lock();
-                let frozen = announce(&store, held.freeze().unwrap());
+                let mut held = memtable.lock();
+                let frozen = store.announce(held.freeze().unwrap());
                 drop(held);
-                seal(&store, &frozen, false).unwrap();
+                store.seal(&frozen, false).unwrap();
             }
             done.store(true, Ordering::Relaxed);
         });
         let mut told = 0;
         while !done.load(Ordering::Relaxed) {
-            let found = all(&store, slice::from_ref(&head));
+            let found = count(&store, slice::from_ref(&memtable));
             let rows = found.points as i64 / 3;
             assert_eq!((found.points % 3, rows % 2_000), (0, 0));
             assert_eq!(found.checksum, expected(rows).checksum, "{rows}");
@@ -114,47 +105,9 @@ fn what_is_told_is_of_one_moment() {
             told = found.points;
         }
     });
-    let found = all(&store, slice::from_ref(&head));
+    let found = count(&store, slice::from_ref(&memtable));
     assert_eq!(found.points, 720_000);
     assert_eq!(found.checksum, expected(240_000).checksum);
-}
-
-#[test]
-fn only_what_is_wanted() {
-    let folder = Folder::new();
-    let (store, head) = open(&folder);
-    push(&mut head.lock(), 0..10);
-    let series = series_of(&store, b"a");
-    assert_eq!(series, [0, 1]);
-    assert!(series_of(&store, b"x").is_empty() && series_of(&store, b"").is_empty());
-    let wanted = Wanted::new(&series);
-    let found: Totals = count(&store, &[head], Some(&wanted), |_, _| {});
-    assert_eq!((found.points, found.min, found.max), (20, 0.0, 9.5));
-}
-
-#[test]
-fn series_that_do_not_fit_an_answer() {
-    let folder = Folder::new();
-    let server = start_one(&folder);
-    let series = 220_000;
-    let mut text = String::new();
-    for number in 0..series {
-        text += &format!("+a t={number}\r\n:1\r\n+1\r\n");
-    }
-    text += "+b t=1\r\n:1\r\n+7\r\n+FLUSH\r\n";
-    assert_eq!(ask(&server, "resp", text.as_bytes()), "+OK 220001\r\n");
-    let told = stored(&server, "a");
-    let seen = (&told["points"], &told["series"]);
-    assert_eq!(seen, (&json!(series), &json!(series)));
-    let (status, body) = get(&server, "GET /api/stored?metric=a&series=1 HTTP/1.1");
-    assert_eq!(status, 413);
-    assert_contains(&body, "without series=1");
-    let counted = br#"{"aggregate": {"a": "count"}}"#;
-    let (status, body) = post(&server, "/api/query", "", counted);
-    assert_eq!(status, 413);
-    assert_contains(&body, "220000 series have lines of more than");
-    let (status, body) = get(&server, "GET /api/stored?metric=b&series=1 HTTP/1.1");
-    assert_eq!((status, body.lines().count()), (200, 1));
 }
 
 #[test]
@@ -171,7 +124,10 @@ fn others_have_their_turn_while_a_body_is_unpacked() {
             Poll::Pending => turns += 1,
         }
     };
-    assert_eq!((turns, found == lines), (body.len().div_ceil(SLICE), true));
+    assert_eq!(
+        (turns, found == lines),
+        (body.len().div_ceil(PACKED_SLICE), true)
+    );
 }
 
 #[test]
@@ -194,5 +150,5 @@ fn bodies_that_are_packed() {
         assert_eq!(found, status, "{text}");
         assert!(text.contains(said), "{text}");
     }
-    assert_eq!(stored(&server, "a")["points"], 3);
+    assert_eq!(statistics(&server)["points"], 3);
 }

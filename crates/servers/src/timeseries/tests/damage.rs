@@ -8,8 +8,9 @@ use std::sync::Arc;
 use serde_json::{json, Value};
 
 use super::super::config::ServerSpec;
+use super::super::counts::count;
 use super::super::files::{self, Damaged, Segment};
-use super::super::recover;
+use super::super::recover::{self, Recovered};
 use super::super::store::Store;
 use super::{ask, connect, flushed, rows, spec, start_one, statistics, Folder};
 use venturi_testkit::assert_contains;
@@ -38,17 +39,16 @@ fn look(folder: &Folder) -> (Vec<Segment>, Vec<Damaged>) {
     (found.segments, found.damaged)
 }
 
-fn open(folder: &Folder) -> Arc<Store> {
+fn open(folder: &Folder) -> (Arc<Store>, Recovered) {
     let text = spec(folder, json!({"threads": 1, "max_series": 100})).to_string();
     recover::open(ServerSpec::parse(&text).unwrap()).unwrap()
 }
 
 /// Points, series and checksum, and the damaged files.
-fn told(store: &Store) -> (Value, Vec<String>) {
-    let told = store.statistics(&[]);
-    let named = told["recovered"]["damaged"].as_array().unwrap().iter();
-    let named = named.map(|it| it["file"].as_str().unwrap().to_owned());
-    let held = json!([told["points"], told["series"], told["checksum"]]);
+fn told((store, recovered): &(Arc<Store>, Recovered)) -> (Value, Vec<String>) {
+    let named = recovered.damaged.iter().map(|it| it.file.clone());
+    let all = count(store, &[]);
+    let held = json!([all.points, store.registry.with_points(), all.checksum]);
     (held, named.collect())
 }
 

@@ -21,11 +21,6 @@ pub fn start_one(folder: &Folder) -> Server {
     start(folder, json!({"threads": 1}))
 }
 
-/// What is stored of a metric.
-pub fn stored(server: &Server, metric: &str) -> Value {
-    parse_json(&get(server, &format!("GET /api/stored?metric={metric} HTTP/1.1")).1)
-}
-
 pub fn spec(folder: &Folder, more: Value) -> Value {
     let spec = json!({
         "server": "timeseries", "data": folder.0, "resp": 0, "opentsdb": 0, "influx": 0,

@@ -1,7 +1,7 @@
-//! Connections of several protocols share a reader's head, and read each its own way.
+//! Connections of several protocols share a reader's memtable, and read each its own way.
 //!
 //! The group of the second text's first line is followed by none yet, so the one that comes to mind is the
-//! head's first: the other protocol's, whose key the line behind it is like.
+//! memtable's first: the other protocol's, whose key the line behind it is like.
 
 use serde_json::json;
 

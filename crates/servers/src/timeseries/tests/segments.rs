@@ -5,10 +5,9 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 use proptest::prelude::*;
 
-use super::super::head::{Frozen, Part};
-use super::super::registry::Registry;
-use super::super::segment;
-use super::super::totals::Totals;
+use super::super::segment::{self, Part};
+use super::super::series::Registry;
+use super::super::series::Totals;
 use super::Folder;
 use venturi_base::data::points::series_hash;
 
@@ -29,31 +28,27 @@ fn points(path: &Path) -> Vec<Point> {
     .collect()
 }
 
-fn frozen(registry: &Registry, parts: &[Source<'_>]) -> Frozen {
-    let parts = parts.iter().map(|(names, rows)| Part {
+fn parts(registry: &Registry, parts: &[Source<'_>]) -> Vec<Part> {
+    let part = |(names, rows): &Source<'_>| Part {
         series: names
             .iter()
             .map(|name| registry.register(name.as_bytes()).unwrap())
             .collect(),
         stamps: rows.iter().map(|(time, _)| *time).collect(),
         values: rows.iter().flat_map(|(_, values)| values.clone()).collect(),
-    });
-    Frozen {
-        id: 1,
-        parts: parts.collect(),
-        log: None,
-    }
+    };
+    parts.iter().map(part).collect()
 }
 
 /// Times are compared through the totals: the crate's rows have no nanoseconds.
-fn check(parts: &[Source<'_>]) {
+fn check(sources: &[Source<'_>]) {
     let folder = Folder::new();
     let registry = Registry::new(1000);
-    let frozen = frozen(&registry, parts);
+    let parts = parts(&registry, sources);
     let path = folder.0.join("points.parquet");
-    let (lines, _) = segment::write_points(&path, &frozen, &registry, false).unwrap();
+    let (lines, _) = segment::write_points(&path, &parts, &registry, false).unwrap();
     let mut expected: Vec<(String, i64, u64)> = Vec::new();
-    for (names, rows) in parts {
+    for (names, rows) in sources {
         for (time, values) in rows {
             for (name, value) in names.iter().zip(values) {
                 expected.push((name.to_string(), *time, value.to_bits()));

@@ -1,4 +1,4 @@
-//! A reader thread's head: the points that are in memory only, and their log.
+//! A reader thread's memtable: the points that are in memory only, and their log.
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -6,15 +6,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::counts::Rows;
 use super::log::{Log, RECORD};
-use super::registry::Index;
-use super::store::Store;
+use super::segment::Part;
+use super::series::Index;
+use super::store::{Frozen, Store};
 use venturi_base::codec::timeseries::parse::{Group as Number, Result, Sink, Wrong};
 
 /// A group's text, vectors and places in tables, about.
 const GROUP_BYTES: usize = 320;
-/// Beyond this many groups the table is made anew for each head: most of them are not
+/// Beyond this many groups the table is made anew for each memtable: most of them are not
 /// heard of twice.
 const KEPT_GROUPS: usize = 1 << 16;
 
@@ -30,7 +30,7 @@ struct Group {
     next: Number,
     /// Its number in the log, once it has rows.
     logged: u32,
-    /// How many rows the last head had of it.
+    /// How many rows the last memtable had of it.
     expected: usize,
     stamps: Vec<i64>,
     /// Row by row.
@@ -62,25 +62,8 @@ impl Group {
     }
 }
 
-/// Rows of some series, as they came.
-#[derive(Debug, Default)]
-pub struct Part {
-    pub series: Box<[u32]>,
-    pub stamps: Vec<i64>,
-    /// Row by row, as many as there are series.
-    pub values: Vec<f64>,
-}
-
-/// A head that takes no more points, to be sealed.
 #[derive(Debug)]
-pub struct Frozen {
-    pub id: u64,
-    pub parts: Vec<Part>,
-    pub log: Option<Log>,
-}
-
-#[derive(Debug)]
-pub struct Head {
+pub struct Memtable {
     store: Arc<Store>,
     /// Place among the readers.
     reader: usize,
@@ -96,7 +79,7 @@ pub struct Head {
     born: Instant,
 }
 
-impl Head {
+impl Memtable {
     pub fn new(store: Arc<Store>, reader: usize) -> Self {
         Self {
             store,
@@ -114,11 +97,17 @@ impl Head {
 
     /// Whether it has to be sealed before it takes more.
     pub fn full(&self) -> bool {
-        self.points >= self.store.spec.segment_points || self.bytes >= self.store.head_bytes
+        self.points >= self.store.spec.segment_points || self.bytes >= self.store.memtable_bytes
     }
 
     pub fn older_than(&self, age: Duration) -> bool {
         self.points > 0 && self.born.elapsed() >= age
+    }
+
+    /// The series, the stamps and the values, row by row, of one group after the other.
+    pub fn rows(&self, at: usize) -> Option<(&[u32], &[i64], &[f64])> {
+        let group = &self.groups[*self.active.get(at)? as usize];
+        Some((&group.series, &group.stamps, &group.values))
     }
 
     /// Its number, where it has points.
@@ -141,8 +130,7 @@ impl Head {
         }
         match log.write() {
             Ok(bytes) => {
-                self.store.log_bytes.fetch_add(bytes, Ordering::Relaxed);
-                self.store.commits[self.reader].written(&log.file);
+                self.store.written(self.reader, log, bytes);
                 Ok(())
             }
             Err(error) => {
@@ -155,7 +143,7 @@ impl Head {
     /// Takes the points out, for the sealer; the groups are kept for the next ones.
     pub fn freeze(&mut self) -> Option<Frozen> {
         let points = std::mem::take(&mut self.points);
-        // Groups count too, those without a row as well: names alone may fill a head.
+        // Groups count too, those without a row as well: names alone may fill a memtable.
         self.bytes = 0;
         let forget = self.groups.len() > KEPT_GROUPS;
         let mut parts = Vec::with_capacity(self.active.len());
@@ -182,7 +170,7 @@ impl Head {
         })
     }
 
-    /// The first point of a head: its number, its log.
+    /// The first point of a memtable: its number, its log.
     #[cold]
     fn begin(&mut self) -> Result<()> {
         let (id, log) = self.store.begin().map_err(Wrong::Store)?;
@@ -192,7 +180,7 @@ impl Head {
         Ok(())
     }
 
-    /// A group's first row in this head.
+    /// A group's first row in this memtable.
     #[cold]
     fn enlist(&mut self, number: Number) -> Result<()> {
         if self.id.is_none() {
@@ -214,17 +202,10 @@ impl Head {
     }
 }
 
-impl Rows for Head {
-    fn part(&self, at: usize) -> Option<(&[u32], &[i64], &[f64])> {
-        let group = &self.groups[*self.active.get(at)? as usize];
-        Some((&group.series, &group.stamps, &group.values))
-    }
-}
-
 /// Whose points are being read; what a parser is given.
 #[derive(Debug)]
 pub struct Turn<'a> {
-    pub head: &'a mut Head,
+    pub memtable: &'a mut Memtable,
     /// The protocol: 0, 1 or 2.
     pub language: usize,
     /// The group of this connection's last message.
@@ -235,7 +216,7 @@ pub struct Turn<'a> {
 impl Sink for Turn<'_> {
     #[inline]
     fn guess(&self) -> Option<Number> {
-        let groups = &self.head.groups;
+        let groups = &self.memtable.groups;
         let number = groups.get(self.last as usize)?.next;
         let group = groups.get(number as usize)?;
         // All protocols' groups are in one table, and another one's key would be misread.
@@ -244,29 +225,29 @@ impl Sink for Turn<'_> {
 
     #[inline]
     fn key(&self, group: Number) -> (&[u8], &[u32]) {
-        let group = &self.head.groups[group as usize];
+        let group = &self.memtable.groups[group as usize];
         (&group.key, &group.cuts)
     }
 
     fn find(&self, key: &[u8]) -> Option<Number> {
         let hash = xxh3_64_with_seed(key, self.language as u64);
-        let groups = &self.head.groups;
-        self.head.index[self.language].find(hash, |it| &groups[it as usize].key[..] == key)
+        let groups = &self.memtable.groups;
+        self.memtable.index[self.language].find(hash, |it| &groups[it as usize].key[..] == key)
     }
 
     fn define(&mut self, key: &[u8], cuts: &[u32], series: &[Vec<u8>]) -> Result<Number> {
-        let head = &mut *self.head;
-        let registry = &head.store.registry;
+        let memtable = &mut *self.memtable;
+        let registry = &memtable.store.registry;
         let numbers: Option<Box<[u32]>> =
             series.iter().map(|name| registry.register(name)).collect();
         let series = numbers.ok_or_else(|| {
-            let most = head.store.spec.max_series;
+            let most = memtable.store.spec.max_series;
             Wrong::Store(format!("too many series: max_series is {most}"))
         })?;
-        let number = head.groups.len() as Number;
-        head.bytes += key.len() + 4 * cuts.len() + GROUP_BYTES;
-        head.index[self.language].insert(xxh3_64_with_seed(key, self.language as u64), number);
-        head.groups.push(Group {
+        let number = memtable.groups.len() as Number;
+        memtable.bytes += key.len() + 4 * cuts.len() + GROUP_BYTES;
+        memtable.index[self.language].insert(xxh3_64_with_seed(key, self.language as u64), number);
+        memtable.groups.push(Group {
             key: key.into(),
             cuts: cuts.into(),
             series,
@@ -282,18 +263,18 @@ impl Sink for Turn<'_> {
 
     #[inline]
     fn width(&self, group: Number) -> usize {
-        self.head.groups[group as usize].series.len()
+        self.memtable.groups[group as usize].series.len()
     }
 
     #[inline]
     fn push(&mut self, number: Number, time: i64, values: &[f64]) -> Result<()> {
-        let head = &mut *self.head;
-        if let Some(last) = head.groups.get_mut(self.last as usize) {
+        let memtable = &mut *self.memtable;
+        if let Some(last) = memtable.groups.get_mut(self.last as usize) {
             last.next = number;
         }
         self.last = number;
-        let group = &head.groups[number as usize];
-        let store = &*head.store;
+        let group = &memtable.groups[number as usize];
+        let store = &*memtable.store;
         // Racing connections of one series may pass each other here; sealing sorts.
         let mut late = None;
         for &series in &group.series {
@@ -306,10 +287,10 @@ impl Sink for Turn<'_> {
         }
         // Only a row that stays makes a group active: whoever is, has one.
         if group.stamps.is_empty() {
-            head.enlist(number)?;
+            memtable.enlist(number)?;
         }
-        let group = &mut head.groups[number as usize];
-        let store = &*head.store;
+        let group = &mut memtable.groups[number as usize];
+        let store = &*memtable.store;
         for &series in &group.series {
             match late {
                 None => store.registry.last(series).store(time, Ordering::Relaxed),
@@ -320,17 +301,17 @@ impl Sink for Turn<'_> {
         group.stamps.push(time);
         // A row is short: a call for each costs more than a look at the room for each value.
         values.iter().for_each(|&value| group.values.push(value));
-        head.points += values.len();
-        head.bytes += 8 + 8 * values.len();
+        memtable.points += values.len();
+        memtable.bytes += 8 + 8 * values.len();
         self.points += values.len() as u64;
         let next = group.next;
-        if let Some(log) = &mut head.log {
+        if let Some(log) = &mut memtable.log {
             log.row(group.logged, time, values);
             if log.pending() >= RECORD {
-                head.commit()?;
+                memtable.commit()?;
             }
         }
-        if let Some(group) = head.groups.get(next as usize) {
+        if let Some(group) = memtable.groups.get(next as usize) {
             group.prefetch();
         }
         Ok(())

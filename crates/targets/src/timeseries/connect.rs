@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use tokio::net::{lookup_host, TcpStream, UdpSocket};
 
-use super::counters::{Counter, Counting};
-use super::making::Supply;
+use super::counters::{count_by_akumuli, Counter, Counting};
+use super::protocols::{Counts, Transport};
+use super::supply::Supply;
 use super::verify::{Counted, Held, Stored};
-use super::{akumuli, Counts, TimeSeries, Transport};
+use super::TimeSeries;
 use crate::hosts::Host;
 use crate::Identity;
 use venturi_base::error::{Error, Kind, Result};
@@ -163,7 +164,7 @@ impl TimeSeries {
         if usual > 0 && !asked && server.host.port == self.protocol.port {
             webs.push(server.web_at(usual));
         }
-        let database = self.place.database.as_deref();
+        let database = self.url.database.as_deref();
         let mut silent = Ok(None);
         for web in &webs {
             let authorization = self.options.authorization()?;
@@ -198,7 +199,7 @@ impl TimeSeries {
                 if self.protocol.counts != Counts::Akumuli || self.spec.verify == Verify::None {
                     return Held::Unknown(self.nobody_tells(server, web.port));
                 }
-                let counted = akumuli::count(&web, &supply.metrics()).await;
+                let counted = count_by_akumuli(&web, &supply.metrics()).await;
                 (Counter::Akumuli, counted)
             }
         };
