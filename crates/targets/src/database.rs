@@ -19,7 +19,8 @@ use venturi_base::spec::TrialSpec;
 pub enum Purpose {
     /// The plan's: it makes what is missing, where this process may.
     Plan,
-    Stream,
+    /// Of this number.
+    Stream(usize),
     Verify,
     Clean,
 }

@@ -170,7 +170,7 @@ impl Upserts for DuckDb {
     type Builder = Rows;
     type Executor = Call;
 
-    fn builder(&self, table: &Table, batches: &Batches) -> Result<Rows> {
+    async fn builder(&self, _: &mut Connection, table: &Table, batches: &Batches) -> Result<Rows> {
         let first = values::columns(table, &batches.get(0)?)?;
         Ok(Rows {
             way: match (self.options.method, self.options.statement) {
@@ -183,9 +183,9 @@ impl Upserts for DuckDb {
     }
 
     /// Of all tables in the file, the blocks in use after a checkpoint.
-    fn stored_bytes(_: &str) -> (Option<&'static str>, String) {
+    fn stored_bytes(&self, _: &str) -> (Vec<String>, String) {
         let select = "SELECT used_blocks * block_size FROM pragma_database_size()";
-        (Some("CHECKPOINT"), select.into())
+        (vec!["CHECKPOINT".into()], select.into())
     }
 
     /// Only the table's definition tells of collations.

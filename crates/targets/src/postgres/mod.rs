@@ -22,8 +22,6 @@ use crate::{Identity, Target};
 use venturi_base::codec::sql::Dialect;
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::Result;
-use venturi_base::meter::readers::listener::pid_of;
-use venturi_base::meter::readers::network::is_own;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Data, Operation, TrialSpec};
 
@@ -107,7 +105,7 @@ impl Postgres {
     /// The database is made where it is missing, and this is the plan's connection.
     async fn dial_for(&self, spec: &TrialSpec, purpose: Purpose) -> Result<Link> {
         let sockets = match purpose {
-            Purpose::Stream => self.sockets(spec),
+            Purpose::Stream(_) => self.sockets(spec),
             _ => None,
         };
         let space = &self.place.space;
@@ -175,21 +173,15 @@ impl Database for Postgres {
         let version = version.into_iter().next().flatten().unwrap_or_default();
         // "PostgreSQL 15.9 (Debian ...) on x86_64-pc-linux-gnu, compiled by ..."
         let version = version.split(" on ").next().unwrap_or_default().to_owned();
-        let here = link.route.filter(|route| is_own(route.peer.ip()));
         let identity = Identity {
             address: self.authority.to_string(),
             software: Some(version).filter(|version| !version.is_empty()),
             protocol: "postgres".into(),
-            pid: match spec.include_setup {
-                true => self.listener.filter(|_| here.is_some()),
-                false => here.and_then(|route| pid_of(route.peer)),
-            },
             round_trip_ns: Some(round_trip.as_nanos() as u64),
-            same_machine: here.map(|_| true),
-            route: link.route,
             ..Identity::default()
         };
-        Ok(identity.beside(link.neighbour))
+        let listener = spec.include_setup.then_some(self.listener);
+        Ok(identity.connected_by(link.route, link.neighbour, listener))
     }
 
     async fn run(&self, link: &mut Link, sql: &str) -> Result<()> {
@@ -213,7 +205,7 @@ impl Upserts for Postgres {
     // Servers before 12, or one that is told so by --init, round floats: 3 is exact in all of them.
     const BEFORE_READING: &'static str = "SET extra_float_digits = 3; ";
 
-    fn builder(&self, table: &Table, _: &Batches) -> Result<Rows> {
+    async fn builder(&self, _: &mut Link, table: &Table, _: &Batches) -> Result<Rows> {
         let way = match (self.options.method, self.options.statement()) {
             (Method::Copy, _) => Way::Copy,
             (Method::Upsert, StatementKind::Text) => Way::Text,
@@ -222,9 +214,10 @@ impl Upserts for Postgres {
         Rows::new(way, table)
     }
 
-    fn stored_bytes(table: &str) -> (Option<&'static str>, String) {
+    fn stored_bytes(&self, table: &str) -> (Vec<String>, String) {
         let name = literal(&Dialect::Postgres.quoted(table));
-        (None, format!("SELECT pg_total_relation_size({name})"))
+        let select = format!("SELECT pg_total_relation_size({name})");
+        (Vec::new(), select)
     }
 
     /// A collation that is not deterministic (those that are not known to a server before 12), and the

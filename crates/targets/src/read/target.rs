@@ -309,7 +309,7 @@ impl<D: Reads> ReadTarget<D> {
             let nothing: Option<D::Rows> = None;
             return Ok(Box::new(Partition::new(nothing, checks, address)));
         };
-        let mut link = connected(&self.database, &self.spec, Purpose::Stream).await?;
+        let mut link = connected(&self.database, &self.spec, Purpose::Stream(stream)).await?;
         if let Some(snapshot) = &plan.snapshot {
             run(&self.database, &mut link, snapshot).await?;
         }

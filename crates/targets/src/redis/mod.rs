@@ -24,8 +24,6 @@ use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::given::Given;
 use venturi_base::halt;
-use venturi_base::meter::readers::listener::pid_of;
-use venturi_base::meter::readers::network::is_own as is_own_address;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Operation, TrialSpec};
 
@@ -158,22 +156,17 @@ impl Redis {
         }
         let valkey = field("valkey_version").map(|version| format!("Valkey {version}"));
         let redis = || Some(format!("Redis {}", field("redis_version")?));
-        let route = link.wire().route();
-        let here = route.filter(|route| is_own_address(route.peer.ip()));
         let identity = Identity {
             address: self.access.host.authority(),
             software: valkey.or_else(redis),
             protocol: "redis".into(),
-            pid: match self.spec.include_setup {
-                true => listener.filter(|_| here.is_some()),
-                false => here.and_then(|route| pid_of(route.peer)),
-            },
             round_trip_ns: Some(round_trip.as_nanos() as u64),
-            same_machine: here.map(|_| true),
-            route,
             ..Identity::default()
         };
-        Ok((identity.beside(link.wire().neighbour()), notes))
+        let wire = link.wire();
+        let listener = self.spec.include_setup.then_some(listener);
+        let identity = identity.connected_by(wire.route(), wire.neighbour(), listener);
+        Ok((identity, notes))
     }
 
     /// Some keys of the table from a cursor on, and the next cursor, which is 0 where there are no more.

@@ -179,17 +179,18 @@ impl Upserts for Sqlite {
     // A row is a statement of its own.
     const MERGES: bool = false;
 
-    fn extra(&self) -> Extra<'_> {
-        Extra {
+    fn create_table(&self, table: &Table, batches: &Batches) -> Result<String> {
+        let extra = Extra {
             after: match self.options.without_rowid {
                 true => "WITHOUT ROWID",
                 false => "",
             },
             ..Extra::default()
-        }
+        };
+        Dialect::Sqlite.create_table(table, batches, &extra)
     }
 
-    fn builder(&self, table: &Table, _: &Batches) -> Result<Rows> {
+    async fn builder(&self, _: &mut Connection, table: &Table, _: &Batches) -> Result<Rows> {
         Ok(Rows {
             prepared: self.options.statement == StatementKind::Prepared,
             upsert: Dialect::Sqlite.upsert_placeholders(table, 1).into(),
@@ -197,10 +198,13 @@ impl Upserts for Sqlite {
     }
 
     /// Of all tables in the file, the pages in use after a checkpoint.
-    fn stored_bytes(_: &str) -> (Option<&'static str>, String) {
+    fn stored_bytes(&self, _: &str) -> (Vec<String>, String) {
         let select = "SELECT (page_count - freelist_count) * page_size \
                       FROM pragma_page_count, pragma_freelist_count, pragma_page_size";
-        (Some("PRAGMA wal_checkpoint(TRUNCATE)"), select.into())
+        (
+            vec!["PRAGMA wal_checkpoint(TRUNCATE)".into()],
+            select.into(),
+        )
     }
 
     /// Another unique index refuses rows, and merges none.
