@@ -47,6 +47,7 @@ pub mod postgres;
 pub mod read;
 pub mod redis;
 mod reference;
+pub mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod stream;

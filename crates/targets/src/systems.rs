@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::{hosts, Target, SYSTEMS};
+use crate::sql::Dialect;
 use venturi_base::error::{Error, Result};
 use venturi_base::spec::{Operation, TrialSpec};
 
@@ -52,6 +53,9 @@ pub struct System {
     pub remote: bool,
     /// What may follow the ? of its URL, one of them; `*`: anything.
     pub parameters: &'static [&'static str],
+    /// Its SQL, where batches become that.
+    #[serde(serialize_with = "name_of")]
+    pub dialect: Option<&'static Dialect>,
     /// How other programs call each of its schemes.
     pub aliases: &'static [(&'static str, &'static [&'static str])],
     #[serde(skip)]
@@ -81,6 +85,7 @@ impl System {
         one_host: None,
         remote: false,
         parameters: &[],
+        dialect: None,
         aliases: &[],
         target: |_| Err(Error::usage("a system without a target")),
     };
@@ -99,6 +104,13 @@ impl System {
             .chain(shared)
             .chain(found.collect::<Vec<_>>())
     }
+}
+
+fn name_of<S: Serializer>(
+    dialect: &Option<&Dialect>,
+    to: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    dialect.map(|dialect| dialect.name).serialize(to)
 }
 
 /// The target that a URL's scheme names.

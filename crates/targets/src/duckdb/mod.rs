@@ -4,6 +4,7 @@
 mod answer;
 mod api;
 mod call;
+pub mod dialect;
 mod handles;
 mod options;
 mod read;
@@ -18,16 +19,17 @@ use std::sync::{Arc, OnceLock};
 
 use crate::database::{literal, Database, Purpose};
 use crate::read::ReadTarget;
+use crate::sql::Dialect;
 use crate::systems::System;
 use crate::upsert::{file_of, Common, Method, SqlTarget, StatementKind, Upserts, Work};
 use crate::{Identity, Target};
-use venturi_base::codec::sql::Dialect;
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::{Error, Result};
 use venturi_base::spec::{Data, Operation, TrialSpec};
 
 use api::Api;
 use call::{told, Call, Ready, Rows, Way};
+use dialect::DUCKDB;
 use handles::{Connection, Refusal};
 use options::Options;
 use watch::{interrupted, Watch};
@@ -56,6 +58,7 @@ pub const SYSTEM: System = System {
     statement: Some("prepared"),
     users: true,
     target: DuckDb::target,
+    dialect: Some(DUCKDB),
     ..System::NOTHING
 };
 
@@ -115,7 +118,7 @@ impl DuckDb {
 impl Database for DuckDb {
     type Link = Connection;
 
-    const DIALECT: Dialect = Dialect::DuckDb;
+    const DIALECT: &'static Dialect = DUCKDB;
     const NAME: &'static str = "DuckDB";
 
     fn common(&self) -> &Common {

@@ -4,6 +4,7 @@
 mod auth;
 mod channel;
 mod connection;
+pub mod dialect;
 mod errors;
 mod options;
 mod parameters;
@@ -19,15 +20,16 @@ use parking_lot::Mutex;
 
 use crate::database::{Database, Purpose};
 use crate::read::ReadTarget;
+use crate::sql::Dialect;
 use crate::systems::System;
 use crate::upsert::{Common, Host, Place, SqlTarget, StatementKind};
 use crate::{Identity, Target};
-use venturi_base::codec::sql::Dialect;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Data, Operation, TrialSpec};
 
 use connection::{Connection, Row};
+use dialect::MYSQL;
 use errors::Circumstances;
 use options::{Access, Options};
 use server::{literal, quoted, Family, Server};
@@ -67,6 +69,7 @@ pub const SYSTEM: System = System {
     one_host: options::URL.one_host,
     aliases: &[("mysql", &["mariadb", "memsql", "singlestore", "tidb"])],
     target: MySql::target,
+    dialect: Some(MYSQL),
     ..System::NOTHING
 };
 
@@ -241,7 +244,7 @@ impl MySql {
 impl Database for MySql {
     type Link = Connection;
 
-    const DIALECT: Dialect = Dialect::MySql;
+    const DIALECT: &'static Dialect = MYSQL;
     const NAME: &'static str = "MySQL";
     const CLEANS_AFTER_INIT: bool = true;
 

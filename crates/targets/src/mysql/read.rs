@@ -8,15 +8,17 @@ use arrow_array::RecordBatch;
 use arrow_schema::DataType;
 
 use super::connection::Connection;
+use super::dialect::MYSQL;
 use super::errors::Circumstances;
 use super::options::WireFormat;
-use super::server::quoted;
+
 use super::MySql;
 use crate::database::Database;
-use crate::read::{Column, Question, Reading, Reads, Rows, Split, SUMMED_DIGITS};
+use crate::read::{Column, Question, Reading, Reads, Rows, Split};
+use crate::sql;
+use crate::upsert::name_of;
 use venturi_base::codec::mysql::definition::{Definition, Form};
 use venturi_base::codec::mysql::rows::{binary_row, text_row};
-use venturi_base::codec::sql::{self, Dialect};
 use venturi_base::data::column::Columns;
 use venturi_base::data::upsert::Table;
 use venturi_base::data::Cursor;
@@ -42,7 +44,7 @@ impl Reads for MySql {
     }
 
     fn protocol(&self) -> String {
-        format!("mysql-{}", self.options.format().name())
+        format!("mysql-{}", name_of(&self.options.format()))
     }
 
     async fn columns(&self, connection: &mut Connection, select: &str) -> Result<Vec<Column>> {
@@ -55,49 +57,6 @@ impl Reads for MySql {
             native: definition.native.into(),
         };
         Ok(definitions.into_iter().map(column).collect())
-    }
-
-    fn sum(column: &Column) -> Option<String> {
-        let name = quoted(&column.name);
-        Some(match &column.data_type {
-            kind if kind.is_integer() => format!("SUM({name})"),
-            DataType::Decimal128(digits, scale) if *digits <= SUMMED_DIGITS => {
-                format!(
-                    "TRUNCATE(SUM({name}) * 1{}, 0)",
-                    "0".repeat(*scale as usize)
-                )
-            }
-            DataType::Utf8 if column.native == "text" => {
-                format!("SUM(OCTET_LENGTH(CONVERT({name} USING utf8mb4)))")
-            }
-            DataType::Binary if column.native == "blob" => format!("SUM(OCTET_LENGTH({name}))"),
-            _ => return None,
-        })
-    }
-
-    fn position(column: &Column, value: &str) -> Option<String> {
-        Some(match column.native.as_str() {
-            "tinyint" | "smallint" | "int" | "bigint" => value.to_owned(),
-            "date" => format!("TO_DAYS({value})"),
-            "datetime" | "timestamp" => {
-                format!("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {value})")
-            }
-            _ => return None,
-        })
-    }
-
-    fn bound(column: &Column, number: i128) -> String {
-        match column.native.as_str() {
-            "date" => format!("FROM_DAYS({number})"),
-            "datetime" | "timestamp" => {
-                format!("TIMESTAMPADD(MICROSECOND, {number}, '1970-01-01')")
-            }
-            _ => number.to_string(),
-        }
-    }
-
-    fn hash(column: &Column, streams: usize) -> String {
-        format!("CRC32({}) % {streams}", quoted(&column.name))
     }
 
     async fn parts(&self, _: &mut Connection, _: &str, _: usize) -> Result<Vec<Option<String>>> {
@@ -113,13 +72,13 @@ impl Reads for MySql {
         table: &Table,
         mut rows: Cursor,
     ) -> Result<()> {
-        let head = Dialect::MySql.insert_head(table);
+        let head = MYSQL.insert_head(table);
         let mut text = head.clone().into_bytes();
         loop {
             let item = rows.next();
             let more = item.is_some();
             if let Some(item) = item {
-                let mut written = sql::Rows::new(Dialect::MySql, table, item.batch())?;
+                let mut written = sql::Rows::new(MYSQL, table, item.batch())?;
                 for row in 0..item.batch().num_rows() {
                     if text.len() > head.len() {
                         text.push(b',');

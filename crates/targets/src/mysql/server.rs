@@ -1,7 +1,8 @@
 //! Which server of the family it is, and the statements that set it up: text only.
 
+use super::dialect::MYSQL;
 use super::options::{Options, Storage};
-use venturi_base::codec::sql::{Dialect, Extra};
+use crate::sql::Extra;
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::{Error, Result};
 
@@ -134,7 +135,7 @@ impl Server {
             inside: &inside,
             after: &after,
         };
-        Dialect::MySql.create_table(table, batches, &extra)
+        MYSQL.create_table(table, batches, &extra)
     }
 
     /// Bytes that the table takes, and what has to be said before the server knows.
@@ -181,7 +182,7 @@ impl Server {
 }
 
 pub fn quoted(name: &str) -> String {
-    Dialect::MySql.quoted(name)
+    MYSQL.quoted(name)
 }
 
 /// A name as a string; names hold neither quotes nor backslashes (see the options).

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::connection::{Connection, Row};
+use super::dialect::MYSQL;
 use super::errors::{self, Circumstances};
 use super::server::literal;
 use super::statement::{Statement, Statements};
 use super::MySql;
+use crate::sql::Widths;
 use crate::upsert::{Builder, Executing, Executor, Prepared, StatementKind, Upserts, Waits, Work};
 use venturi_base::codec::mysql::message_length;
-use venturi_base::codec::sql::{Dialect, Widths};
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::{Error, Fate, Result};
 use venturi_base::meter::clock::Stage;
@@ -33,7 +34,7 @@ impl Upserts for MySql {
         table: &Table,
         batches: &Batches,
     ) -> Result<Statements> {
-        Dialect::MySql.check(table)?;
+        MYSQL.check(table)?;
         let first = batches.get(0)?;
         let mut builder = Statements {
             kind: self.options.statement,
@@ -123,7 +124,7 @@ impl MySql {
     ) -> Result<bool> {
         if self.options.statement == StatementKind::Prepared {
             for rows in batch_lengths(work)? {
-                let upsert = Dialect::MySql.upsert_placeholders(&work.table, rows);
+                let upsert = MYSQL.upsert_placeholders(&work.table, rows);
                 connection.prepare(rows, &upsert).await?;
             }
         }

@@ -2,6 +2,7 @@
 
 mod binary;
 mod call;
+pub mod dialect;
 mod errors;
 mod link;
 mod options;
@@ -16,16 +17,19 @@ use rustls::ClientConfig;
 
 use crate::database::{literal, Database, Purpose};
 use crate::read::ReadTarget;
+use crate::sql::Dialect;
 use crate::systems::System;
-use crate::upsert::{Common, Host, Method, Place, SqlTarget, StatementKind, Upserts, Work};
+use crate::upsert::{
+    name_of, Common, Host, Method, Place, SqlTarget, StatementKind, Upserts, Work,
+};
 use crate::{Identity, Target};
-use venturi_base::codec::sql::Dialect;
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::Result;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Data, Operation, TrialSpec};
 
 use call::{ready, Call, Rows, Way};
+use dialect::POSTGRES;
 use errors::told;
 use link::{dial, Link};
 use options::{Options, URL};
@@ -62,6 +66,7 @@ pub const SYSTEM: System = System {
     one_host: options::URL.one_host,
     aliases: &[("postgres", &["postgresql", "pg"])],
     target: Postgres::target,
+    dialect: Some(POSTGRES),
     ..System::NOTHING
 };
 
@@ -119,7 +124,7 @@ impl Postgres {
             {
                 let system = self.dial(spec, "postgres", None).await;
                 let mut link = system.map_err(|_| failed.error)?;
-                let name = Dialect::Postgres.quoted(space);
+                let name = POSTGRES.quoted(space);
                 self.said(link.run(&format!("CREATE DATABASE {name}")).await)?;
                 let made = self.dial(spec, space, None).await;
                 made.map_err(|failed| failed.error)
@@ -132,7 +137,7 @@ impl Postgres {
 impl Database for Postgres {
     type Link = Link;
 
-    const DIALECT: Dialect = Dialect::Postgres;
+    const DIALECT: &'static Dialect = POSTGRES;
     const NAME: &'static str = "Postgres";
     // It may say in which schema the table is.
     const CLEANS_AFTER_INIT: bool = true;
@@ -156,7 +161,7 @@ impl Database for Postgres {
     async fn connect(&self, spec: &TrialSpec, purpose: Purpose) -> Result<Link> {
         let mut link = self.dial_for(spec, purpose).await?;
         if let Some(level) = self.options.synchronous {
-            let set = format!("SET synchronous_commit = {}", level.name());
+            let set = format!("SET synchronous_commit = {}", name_of(&level));
             self.said(link.run(&set).await)?;
         }
         Ok(link)
@@ -193,7 +198,7 @@ impl Database for Postgres {
     }
 
     fn exists(table: &str) -> String {
-        let name = literal(&Dialect::Postgres.quoted(table));
+        let name = literal(&POSTGRES.quoted(table));
         format!("SELECT count(to_regclass({name}))")
     }
 }
@@ -215,7 +220,7 @@ impl Upserts for Postgres {
     }
 
     fn stored_bytes(&self, table: &str) -> (Vec<String>, String) {
-        let name = literal(&Dialect::Postgres.quoted(table));
+        let name = literal(&POSTGRES.quoted(table));
         let select = format!("SELECT pg_total_relation_size({name})");
         (Vec::new(), select)
     }
@@ -223,7 +228,7 @@ impl Upserts for Postgres {
     /// A collation that is not deterministic (those that are not known to a server before 12), and the
     /// types citext and character(n), which ignores spaces at the end. Another unique index refuses rows, and merges none.
     fn meet(table: &str) -> String {
-        let name = literal(&Dialect::Postgres.quoted(table));
+        let name = literal(&POSTGRES.quoted(table));
         format!(
             "SELECT a.attname, CASE WHEN t.typname IN ('citext', 'bpchar') THEN 'its type ' || t.typname \
              ELSE 'the collation ' || c.collname END \

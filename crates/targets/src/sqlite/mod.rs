@@ -2,6 +2,7 @@
 
 mod busy;
 mod call;
+pub mod dialect;
 mod errors;
 mod options;
 mod read;
@@ -19,15 +20,16 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::database::{literal, Database, Purpose};
 use crate::read::ReadTarget;
+use crate::sql::{Dialect, Extra};
 use crate::systems::System;
-use crate::upsert::{file_of, Builder, Common, SqlTarget, StatementKind, Upserts, Work};
+use crate::upsert::{file_of, name_of, Builder, Common, SqlTarget, StatementKind, Upserts, Work};
 use crate::{Identity, Target};
-use venturi_base::codec::sql::{Dialect, Extra};
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::spec::{Data, Operation, TrialSpec};
 
 use call::{Call, Statement};
+use dialect::SQLITE;
 use errors::told;
 use options::Options;
 use values::Columns;
@@ -51,6 +53,7 @@ pub const SYSTEM: System = System {
     users: true,
     aliases: &[("sqlite", &["sqlite3", "file"])],
     target: Sqlite::target,
+    dialect: Some(SQLITE),
     ..System::NOTHING
 };
 
@@ -71,22 +74,21 @@ impl Sqlite {
     }
 
     fn journal(&self, connection: &Connection) -> Result<()> {
-        let Some(journal) = self.options.journal() else {
+        let Some(journal) = self.options.journal().map(|it| name_of(&it)) else {
             return Ok(());
         };
-        let set = connection.pragma_update_and_check(None, "journal_mode", journal.name(), |row| {
+        let set = connection.pragma_update_and_check(None, "journal_mode", &journal, |row| {
             row.get::<_, String>(0)
         });
         let set = self.said(set)?;
-        match set.eq_ignore_ascii_case(journal.name()) {
+        match set.eq_ignore_ascii_case(&journal) {
             true => Ok(()),
             false => Err(Error::new(
                 Kind::Server,
                 format!(
-                    "{}: journal = {} is refused, it stays {set}: this file system may not be \
+                    "{}: journal = {journal} is refused, it stays {set}: this file system may not be \
                      able to (WAL needs shared memory); take another journal",
-                    self.path.display(),
-                    journal.name()
+                    self.path.display()
                 ),
             )),
         }
@@ -96,7 +98,7 @@ impl Sqlite {
 impl Database for Sqlite {
     type Link = Connection;
 
-    const DIALECT: Dialect = Dialect::Sqlite;
+    const DIALECT: &'static Dialect = SQLITE;
     const NAME: &'static str = "SQLite";
 
     fn common(&self) -> &Common {
@@ -125,7 +127,7 @@ impl Database for Sqlite {
             self.journal(&connection)?;
         }
         if purpose != Purpose::Clean {
-            let synchronous = self.options.synchronous.name();
+            let synchronous = name_of(&self.options.synchronous);
             self.said(connection.pragma_update(None, "synchronous", synchronous))?;
         }
         Ok(connection)
@@ -187,13 +189,13 @@ impl Upserts for Sqlite {
             },
             ..Extra::default()
         };
-        Dialect::Sqlite.create_table(table, batches, &extra)
+        SQLITE.create_table(table, batches, &extra)
     }
 
     async fn builder(&self, _: &mut Connection, table: &Table, _: &Batches) -> Result<Rows> {
         Ok(Rows {
             prepared: self.options.statement == StatementKind::Prepared,
-            upsert: Dialect::Sqlite.upsert_placeholders(table, 1).into(),
+            upsert: SQLITE.upsert_placeholders(table, 1).into(),
         })
     }
 
@@ -250,7 +252,7 @@ impl Builder for Rows {
             return Ok(Statement::Values(Columns::of(table, rows)?));
         }
         let mut text = Vec::new();
-        Dialect::Sqlite.upsert_text(table, rows, &mut text)?;
+        SQLITE.upsert_text(table, rows, &mut text)?;
         String::from_utf8(text)
             .map(Statement::Text)
             .map_err(|_| Error::new(Kind::Internal, "a statement that is no text"))

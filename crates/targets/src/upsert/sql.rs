@@ -9,8 +9,8 @@ use super::{
     Share, Work, Written,
 };
 use crate::database::{ask, connected, drop_statement, exists, numbers, run, Database, Purpose};
+use crate::sql::Extra;
 use crate::{each, planned, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
-use venturi_base::codec::sql::Extra;
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::{Error, Result};
 use venturi_base::meter::sockets::Sockets;
@@ -101,7 +101,7 @@ impl<D: Upserts> SqlTarget<D> {
     }
 
     fn planned(&self) -> Result<&Planned<D::Builder>> {
-        planned(&self.planned, D::DIALECT.name())
+        planned(&self.planned, D::DIALECT.name)
     }
 
     async fn connect(&self, purpose: Purpose) -> Result<D::Link> {
