@@ -1,4 +1,4 @@
-"""Attackers, and what they say: `python -m bench.attacks.attackers SERVER ATTACK PORT SECONDS`."""
+"""Attackers, from an address of their own: `python -m bench.attacks.attackers SERVER ATTACK PORT SECONDS`."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def attacker(payload: Payload, port: int, due: list[float]) -> None:
         due[0] = max(due[0] + PAUSE, time.monotonic())
         await asyncio.sleep(due[0] - time.monotonic())
         with contextlib.suppress(OSError):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
             due[1] += 1
             try:
                 writer.write(first)

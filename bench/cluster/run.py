@@ -24,7 +24,7 @@ import numpy as np
 from bench import goals, shared
 from bench.page import Page
 from bench.trial import RECORDS
-from venturi.cluster.ray.ray_executor import RayExecutor
+from venturi.cluster.ray_executor import RayExecutor
 from venturi.common.errors import VenturiError
 from venturi.engine.executor import CoreExecutor, run_with_progress
 from venturi.plan.settings import Hosts

@@ -10,7 +10,6 @@ from typing import Any
 
 from support import database
 from support.flight import ServerProcess, serve_command
-from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.types import Verdict
 
 
@@ -56,23 +55,19 @@ Make = Callable[[Stand], Trial]
 class Verdicts:
     """Verdicts that are right: any of these causes, of that end and stage if they are named."""
 
-    causes: tuple[Cause, ...]
+    causes: tuple[str, ...]
     end: str | None = None
     stage: str | None = None
-    also: tuple[Cause, ...] = ()
+    also: tuple[str, ...] = ()
     """If two places are equally narrow, what must be reported of the other."""
 
     def fits(self, found: Mapping[str, Any]) -> bool:
         return (
-            found["cause"] in _names(self.causes)
+            found["cause"] in self.causes
             and self.end in (None, found["end"])
             and self.stage in (None, found["stage"])
-            and (not self.also or (found["also"] or {}).get("cause") in _names(self.also))
+            and (not self.also or (found["also"] or {}).get("cause") in self.also)
         )
-
-
-def _names(causes: tuple[Cause, ...]) -> set[str]:
-    return {str(cause) for cause in causes}
 
 
 @dataclass(frozen=True)
@@ -100,12 +95,12 @@ def summary(verdict: Verdict) -> dict[str, Any]:
     also = verdict.also
     return {
         "kind": verdict.kind,
-        "cause": str(verdict.cause),
+        "cause": verdict.cause,
         "end": verdict.end,
         "stage": verdict.stage,
         "title": verdict.title,
         "sentence": verdict.sentence,
         "confidence": verdict.confidence,
         "others": verdict.numbers.get("others", 0.0),
-        "also": also and {"cause": str(also.cause), "end": also.end, "stage": also.stage},
+        "also": also and {"cause": also.cause, "end": also.end, "stage": also.stage},
     }

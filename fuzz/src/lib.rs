@@ -10,7 +10,6 @@ pub mod charrow_ring;
 pub mod charrow_server;
 pub mod clickhouse;
 pub mod connection;
-pub mod cql;
 pub mod cql_rows;
 pub mod decimal;
 pub mod hpack;
@@ -30,7 +29,7 @@ pub mod url;
 
 pub type Target = (&'static str, fn(&[u8]));
 
-pub const TARGETS: [Target; 22] = [
+pub const TARGETS: [Target; 21] = [
     ("arrow_http", arrow_http::run),
     ("assembler", assembler::run),
     ("charrow_client", charrow_client::run),
@@ -38,7 +37,6 @@ pub const TARGETS: [Target; 22] = [
     ("charrow_server", charrow_server::run),
     ("clickhouse", clickhouse::run),
     ("connection", connection::run),
-    ("cql", cql::run),
     ("cql_rows", cql_rows::run),
     ("decimal", decimal::run),
     ("hpack", hpack::run),

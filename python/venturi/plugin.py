@@ -12,7 +12,7 @@ def digest(batch: Any) -> int:
     batches'. Raises TypeError, ValueError where it is no batch of Arrow."""
     if not hasattr(batch, "__arrow_c_array__"):
         raise TypeError(f"{type(batch).__name__} has no __arrow_c_array__: it is no batch of Arrow")
-    from venturi.common.core import load_core
+    from venturi.common.runtime import load_core
 
     found: int = load_core().digest(batch)
     return found

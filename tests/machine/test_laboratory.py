@@ -22,8 +22,7 @@ from support.read import ran
 from venturi.analysis.advice.trials import unbalanced
 from venturi.analysis.cells.noise import balance
 from venturi.common.links import parse
-from venturi.lab.laboratory import Laboratory, WrongLink
-from venturi.lab.verified import RATE_OFF, TRIP_OFF, TRIP_OFF_NS
+from venturi.netlab.laboratory import RATE_OFF, TRIP_OFF, TRIP_OFF_NS, Laboratory, WrongLink
 
 pytestmark = pytest.mark.usefixtures("core")
 

@@ -14,8 +14,7 @@ from venturi.analysis.cells.summary import summarise
 from venturi.analysis.verdict.judge import judge
 from venturi.common import hdr
 from venturi.measure.prove.bench import Bench, Trial
-from venturi.measure.prove.framing import FRAMINGS
-from venturi.measure.prove.relay import Plan
+from venturi.measure.prove.relay import FRAMINGS, Plan
 
 
 def assert_adds_up(trial: Trial) -> None:

@@ -11,7 +11,7 @@ import pytest
 from support.read import ran
 from support.run import venturi
 from venturi.analysis.results import load as results_of
-from venturi.measure import ceiling_rounds
+from venturi.measure import ceilings
 from venturi.servers.starters import SocketServer
 
 pytestmark = pytest.mark.usefixtures("core")
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("core")
 def test_both_ways_of_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its twin: `test_a_cell_over_a_socket_has_that_as_its_limit`."""
     # Of trials so short, a part would not do for all probes on a busy machine.
-    monkeypatch.setattr(ceiling_rounds, "LEAST", 60.0)
+    monkeypatch.setattr(ceilings, "LEAST", 60.0)
     file = tmp_path / "both.toml"
     file.write_text('name = "x"\n[matrix]\ntarget = ["flight://local", "flight+unix://local"]\n')
     words = ["--duration", "1s", "--streams", "1", "--repeats", "2", "--warmup", "0", "--no-report"]

@@ -25,7 +25,7 @@ from support.needs import require
 from support.read import records
 from support.run import ROOT, command, environment
 from support.wait import wait_until
-from venturi.cluster.up.up import own_versions
+from venturi.cluster.hosts import own_versions
 from venturi.store.directory import RunDirectory
 
 SCENARIO = f"""\

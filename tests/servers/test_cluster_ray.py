@@ -29,7 +29,7 @@ LONG_NS = 600_000_000_000
 AGAIN = """
 import os
 {first}
-from venturi.cluster.ray.ray_executor import RayExecutor
+from venturi.cluster.ray_executor import RayExecutor
 from venturi.plan.settings import Hosts
 
 for _ in range({times}):
@@ -53,7 +53,7 @@ class Rays:
     """Three loaders on this machine, and what was noted of them."""
 
     def __init__(self) -> None:
-        from venturi.cluster.ray.ray_executor import RayExecutor
+        from venturi.cluster.ray_executor import RayExecutor
         from venturi.plan.settings import Hosts
 
         self.notes: list[str] = []

@@ -18,7 +18,7 @@ from support.needs import require
 from support.read import records
 from support.run import ROOT, command, environment
 from venturi.analysis.results import load
-from venturi.cluster.up.up import own_versions
+from venturi.cluster.hosts import own_versions
 
 SMALL = ("--repeats", 1, "--warmup", 0, "--ceilings", "none", "--no-report", "--interface", NETWORK)
 CHARROW = """\

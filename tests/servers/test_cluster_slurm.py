@@ -20,7 +20,7 @@ from support.needs import require
 from support.read import records
 from support.run import ROOT, command, environment
 from support.wait import wait_until
-from venturi.cluster.up.up import own_versions
+from venturi.cluster.hosts import own_versions
 
 _LIBRARIES = ("libmunge.so.2", "libhwloc.so.15", "liblua5.1.so.0", "libslurmfull.so")
 _CONFIG = """\

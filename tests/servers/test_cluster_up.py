@@ -22,9 +22,7 @@ from support.needs import require
 from support.read import records
 from support.run import ROOT, command, environment
 from support.wait import wait_until
-from venturi.cluster.up import up
-from venturi.cluster.up.remote import Answer, Remote
-from venturi.cluster.up.up import own_versions
+from venturi.cluster.hosts import Answer, Plan, Remote, own_versions, up
 from venturi.common.errors import VenturiError
 
 # sshd wants a user of its own and a directory of root's: in a view of the file system that only it has.
@@ -217,9 +215,9 @@ def test_hosts_that_cannot_join(three: Hosts, cluster: RayCluster, monkeypatch: 
     names, folder = [host.name for host in three], str(cluster.folder / "n")
     away.cut()
     try:
-        plan = up.Plan(names, "ip netns exec", sys.executable, NETWORK, cpus=1, directory=folder)
+        plan = Plan(names, "ip netns exec", sys.executable, NETWORK, cpus=1, directory=folder)
         with pytest.raises(VenturiError) as error:
-            up.up(plan, lambda level, text: None)
+            up(plan, lambda level, text: None)
     finally:
         away.mend()
     assert error.value.exit_code == 4 and head.name not in error.value.message, error.value.message

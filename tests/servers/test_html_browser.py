@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from venturi.report.page import page as html_page
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 NARROW = 390
-DRAWN = ".trace, .point, .boxes, .js-line, .box, .bars, .fills"
+DRAWN = ".mark-line path, .mark-symbol path, .mark-rect path, .mark-area path"
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +47,7 @@ def quiet(browser: Browser) -> None:
 def drawn(browser: Browser, plot: str) -> None:
     """Scrolls to a plot, and waits until it is there."""
     browser.run(f"{plot}.scrollIntoView()")
-    browser.wait(f"{plot}.querySelector('.main-svg')")
+    browser.wait(f"{plot}.querySelector('svg.marks')")
 
 
 def scrolled(browser: Browser, beyond: int = 0) -> None:
@@ -64,7 +63,7 @@ def test_every_figure_is_drawn_when_it_comes_into_sight(browser: Browser, report
     expected = figures.build(load(report.parent / "run"), "macbook", without=html_page.IN_VIEW)
     assert {f.name for f in expected} >= {"throughput-size", "box-size", "stages", "latency", "roofline"}
     last = f"document.querySelector('#figure-{expected[-1].name} .plot')"
-    assert browser.run(f"{last}.querySelectorAll('.main-svg').length") == 0, "drawn before it is seen"
+    assert browser.run(f"{last}.querySelectorAll('svg.marks').length") == 0, "drawn before it is seen"
     for figure in expected:
         panels = f"[...document.querySelectorAll('#figure-{figure.name} .plot')]"
         assert browser.run(f"{panels}.length") == len(figure.panels), figure.name
@@ -86,7 +85,17 @@ def test_the_view_of_a_cell_follows_menu_address_and_figure(browser: Browser, re
     assert browser.run(f"{view}.querySelector('.which + p').textContent") == name
     assert browser.run(f"{view}.querySelectorAll('svg.pipeline rect').length") > 4
     browser.run(f"{view}.querySelector('.plot').scrollIntoView()")
-    browser.wait(f"{view}.querySelector('.plot .main-svg .trace')")
+    browser.wait(f"{view}.querySelector('.plot svg.marks path')")
+    # A pointer over any panel reads all of them at that moment.
+    where = "const { left, right, top } = plot.getBoundingClientRect()"
+    event = (
+        "new PointerEvent('pointermove', { clientX: (left + right) / 2, clientY: top + 60, bubbles: true })"
+    )
+    browser.run(
+        f"(() => {{ const plot = {view}.querySelector('.plot'); {where}; plot.dispatchEvent({event}); }})()"
+    )
+    shown = browser.run("document.querySelector('.tip').innerText")
+    assert "throughput, MB/s: payload" in shown and "memory of the process, MB: client" in shown
     browser.run("document.getElementById('cell-after').click()")
     after = browser.run(f"{view}.querySelector('.which + p').textContent")
     assert after in {c.name for c in found} - {name}
@@ -109,14 +118,14 @@ def test_colours_follow_the_button_and_a_legend_hides_its_lines(browser: Browser
     drawn(browser, "document.querySelector('#cell-view .plot')")
     ground = "getComputedStyle(document.body).backgroundColor"
     light = browser.run(ground)
-    inked = f"{plot}.querySelector('.xtick text').style.fill"
+    inked = f"getComputedStyle({plot}.querySelector('.role-axis-label text')).fill"
     ink = browser.run(inked)
     browser.run("document.getElementById('theme').click()")
     assert browser.run(ground) != light
     assert browser.run(inked) != ink
-    assert browser.run("Boolean(document.querySelector('#cell-view .plot .main-svg'))") is True
+    assert browser.run("Boolean(document.querySelector('#cell-view .plot svg.marks'))") is True
     assert browser.run("document.getElementById('theme').textContent") == "Light"
-    lines = f"{plot}.querySelectorAll('.trace').length"
+    lines = f"{plot}.querySelectorAll('.mark-line path').length"
     before = browser.run(lines)
     button = "document.querySelector('#figure-latency .legend button')"
     browser.run(f"{button}.click()")
@@ -132,7 +141,7 @@ def test_it_prints_every_figure_and_comes_back(browser: Browser, report: Path) -
     ground = browser.run("getComputedStyle(document.body).backgroundColor")
     paper = base64.b64decode(browser.call("Page.printToPDF")["data"])
     assert paper.startswith(b"%PDF")
-    drawn = "[...document.querySelectorAll('.plot[data-figure]')].every((p) => p.querySelector('.main-svg'))"
+    drawn = "[...document.querySelectorAll('.plot[data-figure]')].every((p) => p.querySelector('svg.marks'))"
     assert browser.run(drawn) is True
     assert browser.run("document.body.classList.contains('printing')") is False
     assert browser.run("getComputedStyle(document.body).backgroundColor") == ground
@@ -199,7 +208,7 @@ def test_hostile_names_stay_text(browser: Browser, tmp_path: Path) -> None:
     browser.run("document.getElementById('cell-after').click()")
     assert browser.run("document.querySelectorAll('img, iframe, object, [onerror]').length") == 0
     own = "document.querySelectorAll('script').length"
-    assert browser.run(own) == 8, "two of data, Plotly, the page's own five"
+    assert browser.run(own) == 8, "two of data, Vega, the page's own five"
     assert "<script>alert('x')</script><img src=x onerror=alert(1)>" in HOSTILE
     assert browser.run("document.body.innerText.includes(\"<script>alert('x')</script><img src=x\")") is True
     quiet(browser)
@@ -214,11 +223,11 @@ def test_a_narrow_window_in_dark_colours(browser: Browser, report: Path) -> None
     assert browser.run("document.documentElement.scrollWidth") <= NARROW
     assert browser.run("innerWidth") == NARROW
     # Not only hidden: no figure is wider than its box.
-    edges = "[...document.querySelectorAll('.plot .main-svg')].map((s) => s.getBoundingClientRect().right)"
+    edges = "[...document.querySelectorAll('.plot svg.marks')].map((s) => s.getBoundingClientRect().right)"
     assert max(browser.run(edges)) <= NARROW
     assert browser.run("document.getElementById('theme').textContent") == "Light"
     # Colours that only the dark palette has are on the lines and on the words.
-    strokes = "[...document.querySelectorAll('.plot .trace path')].map((p) => p.style.stroke)"
+    strokes = "[...document.querySelectorAll('.plot .mark-line path')].map((p) => getComputedStyle(p).stroke)"
     assert rgb(palette.DARK["c0"]) in browser.run(strokes)
     assert rgb(palette.LIGHT["c0"]) not in browser.run(strokes)
     assert browser.run("getComputedStyle(document.body).color") == rgb(palette.DARK["ink"])
@@ -234,19 +243,12 @@ def test_hosts_and_who_sent_what_at_every_width(browser: Browser, tmp_path: Path
         browser.open(path, "#hosts")
         quiet(browser)
         assert browser.run("document.documentElement.scrollWidth") <= width
-        # Words stand beside the drawing, none on another, and no band is wider than its end.
-        words = "[...document.querySelectorAll('.sankey ul')].map((u) => [...u.children].map((l) => "
-        words += "{ const r = l.getBoundingClientRect(); return [r.left, r.right, r.top, r.bottom]; }))"
-        drawing = "document.querySelector('.sankey svg').getBoundingClientRect()"
-        left, right = browser.run(f"(({{left, right}}) => [left, right])({drawing})")
-        senders, receivers = browser.run(words)
-        assert (len(senders), len(receivers)) == (3, 4) or len(receivers) == 2
-        assert all(end[1] <= left + 1 for end in senders) and all(end[0] >= right - 1 for end in receivers)
-        for side in (senders, receivers):
-            assert all(one[3] <= other[2] + 1 for one, other in pairwise(side))
+        # A part for each loader, in the colours of the theme.
+        bars = "document.querySelector('#figure-flows .plot')"
+        drawn(browser, bars)
         theme = palette.DARK if dark else palette.LIGHT
-        fills = "[...document.querySelectorAll('.sankey path')].map((p) => getComputedStyle(p).fill)"
-        assert set(browser.run(fills)) <= {rgb(theme[f"c{i}"]) for i in range(4)}
+        fills = f"[...{bars}.querySelectorAll('.mark-rect path')].map((p) => getComputedStyle(p).fill)"
+        assert {rgb(theme[f"c{i}"]) for i in range(2)} <= set(browser.run(fills))
         # The view of a cell has its loaders.
         rows = "document.querySelectorAll('#cell-view .tablebox tbody tr').length"
         assert browser.run(rows) in (2, 4)

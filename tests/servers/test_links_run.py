@@ -36,14 +36,14 @@ from support.run import command, environment, venturi
 from support.wait import wait_until
 from venturi.common.errors import VenturiError
 from venturi.common.links import parse
-from venturi.lab import programs
-from venturi.lab.hosts import address
+from venturi.netlab import programs
+from venturi.netlab.network import address
 
 pytestmark = pytest.mark.usefixtures("core")
 
 QUIET = ("--no-ceilings", "--no-report", "--warmup", "0")
 LOCAL = ("--target", "flight://local", "--operation", "get", *QUIET)
-TRIAL, KEEPER = "venturi.engine.apart", "venturi.lab.keeper"
+TRIAL, KEEPER = "venturi.engine.loader", "venturi.netlab.keeper"
 """The process of a trial that runs in a namespace, and that which holds the namespaces."""
 LONG = ("--duration", "600s")
 
@@ -131,7 +131,7 @@ def test_a_loader_that_is_killed_fails_its_trial(tmp_path: Path) -> None:
 
     def told(event: api.Event) -> None:
         if not killed and event.moved is not None and event.moved.rows:
-            killed.append(until(os.getpid(), "venturi.cluster.trial.process"))
+            killed.append(until(os.getpid(), TRIAL))
             os.kill(killed[0], signal.SIGKILL)
 
     run = api.run(

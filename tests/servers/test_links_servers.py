@@ -18,7 +18,7 @@ from support.read import ran, records
 from support.run import venturi
 from support.wait import wait_until
 from venturi.common.links import Link
-from venturi.lab.hosts import address
+from venturi.netlab.network import address
 
 pytestmark = pytest.mark.usefixtures("core")
 

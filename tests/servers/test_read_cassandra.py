@@ -124,7 +124,7 @@ def test_keys_of_several_columns_and_counters(url: str) -> None:
 def test_mistakes_are_lines(url: str) -> None:
     refused(get(url.replace("/gets", "/nowhere"), query="SELECT a FROM b"), "server", "nowhere")
     refused(get(url, query="UPDATE hits SET n = n + 1 WHERE k = 1"), "usage", "a get needs a SELECT")
-    refused(get(url, table="vectors"), "usage", "column v is", "VectorType", "toJson(v)")
+    refused(get(url, table="vectors"), "usage", "column v is vector<float, 3>", "toJson(v)")
     refused(get(url, query="SELECT id, i8 AS id FROM t"), "usage", "column id is there twice")
     refused(get(url, query="SELECT id FROM t WHERE id = ?"), "usage", "two question marks")
     refused(get(url, table="t", streams=2), "usage", "parts; none")

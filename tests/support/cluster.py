@@ -8,10 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from venturi.cluster.trial.clock import Clock
-from venturi.cluster.trial.loader import PHASES
-from venturi.cluster.trial.merge import Part
-from venturi.cluster.trial.shares import Share
+from venturi.cluster.trial.loaders import Part, Share
 from venturi.common import hdr
+from venturi.engine.loader import PHASES
 from venturi.engine.spec import failed_record
 
 AGREED = 1_790_000_000_000_000_000
@@ -104,7 +103,7 @@ def part(
 ) -> Part:
     """Loader `number`, whose clock is so wrong and who began so late."""
     clock = clock or Clock()
-    times = {**found["times"], "started_unix_ns": clock.there(AGREED + late_ns)}
+    times = {**found["times"], "started_unix_ns": clock.to_host(AGREED + late_ns)}
     return Part(
         host=f"loader-{number}",
         share=Share(first, len(found["streams"])),

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from support import synthetic
 from venturi.analysis.results import Results
-from venturi.report.text.terminal import print_results
+from venturi.report import run as runs
+from venturi.report import terminal
 
 ADDRESSES = ("10.77.0.2", "10.77.0.3", "10.77.0.4", "10.77.0.5", "10.77.0.6")
 
@@ -66,9 +64,7 @@ def both_places(path: Path, streams: tuple[int, ...] = (1, 2, 4), **options: Any
 
 
 def shown(results: Results, width: int = 100) -> str:
-    out = io.StringIO()
-    print_results(results, Console(file=out, width=width, color_system=None))
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+    return terminal.text(runs.document(results, brief=True), width).rstrip("\n")
 
 
 def record(

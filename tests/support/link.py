@@ -22,8 +22,8 @@ from support.processes import command_line, fields
 from support.run import command, environment
 from support.wait import wait_until
 from venturi.common.errors import VenturiError
-from venturi.lab.hosts import Hosts, address
-from venturi.lab.laboratory import Laboratory
+from venturi.netlab.laboratory import Laboratory
+from venturi.netlab.network import Hosts, address
 
 SERVER = address("server")
 IPERF_PORT = 5201

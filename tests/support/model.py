@@ -20,7 +20,7 @@ from typing import Any
 
 from venturi.common import hdr, links
 from venturi.common.conditions import Condition
-from venturi.engine.executor import TrialControl
+from venturi.engine.executor import Executor, TrialControl
 from venturi.engine.spec import failed_record
 from venturi.plan.workload import POINT_BYTES, USAGE_ROW_BYTES
 from venturi.targets.system import scheme_of
@@ -75,7 +75,7 @@ class ModelControl:
         return {"rows": 0, "payload_bytes": 0, "elapsed_ns": 0}
 
 
-class ModelExecutor:
+class ModelExecutor(Executor):
     """See the module. `fail` and `hang` are conditions over the fields of the spec.
 
     A failing trial's error is of kind `kind`; a hanging one waits until it is cancelled. Without

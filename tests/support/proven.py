@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from venturi.measure import prove
 from venturi.measure.machine_cache import Kept, directory, machine
-from venturi.measure.prove import short
 from venturi.measure.prove.outcome import Outcome
 
 
 @pytest.fixture(scope="session", autouse=True)
 def proven_instrument(cache_home: Path) -> None:
     """Keeps that where runs look for it: what they measure before they begin is no part of the tests."""
-    proof = {**short.summary([]), "outcome": Outcome.PASSED.value}
-    Kept(directory("proofs"), machine(), short.FORMAT, 3600).put(short._KEY, {"proof": proof})
+    proof = {**prove.summary([]), "outcome": Outcome.PASSED.value}
+    Kept(directory("proofs"), machine(), prove.FORMAT, 3600).put(prove._KEY, {"proof": proof})

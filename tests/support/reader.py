@@ -3,7 +3,6 @@ records, as tests/data/texts/sentences.txt says."""
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,18 +10,17 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
-from rich.console import Console
-
 from support.run import DATA
 from venturi.analysis.cells.figures import steady_main
 from venturi.analysis.cells.summary import Cell, varying
 from venturi.analysis.results import load
 from venturi.analysis.statistics.curve import Change, Curve
+from venturi.analysis.verdict.findings import spelled
 from venturi.analysis.verdict.judge import judge
-from venturi.analysis.verdict.words.findings import spelled
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import nouns_of
-from venturi.report.text.terminal import print_results
+from venturi.report import run as runs
+from venturi.report import terminal
 
 Value = float | tuple[float, float, float]
 UNITS = {"MB/s": 1e6, "Mrows/s": 1e6, "krows/s": 1e3, "Mpoints/s": 1e6, "ms": 1e6, "s": 1e9, "%": 0.01}
@@ -70,10 +68,9 @@ class Reader:
     """Who reads what is printed of a run. `finding`, `place` and `end`: what the clauses are about."""
 
     def __init__(self, run: str) -> None:
-        out = io.StringIO()
         self.results = load(run)
-        print_results(self.results, Console(file=out, width=4000, color_system=None))
-        self.lines, self.cells = out.getvalue().splitlines(), self.results.cells
+        self.lines = terminal.text(runs.document(self.results, brief=True), 4000).splitlines()
+        self.cells = self.results.cells
         self.finding: Any = None
         self.place, self.end = self.cells[0], ""
 

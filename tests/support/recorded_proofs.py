@@ -19,8 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from venturi.measure.prove import difference, injected_faults, rate
-from venturi.measure.prove.bench import Bench, Trial
-from venturi.measure.prove.external_counters import ExternalView
+from venturi.measure.prove.bench import Bench, ExternalView, Trial
 from venturi.measure.prove.outcome import Checks, Outcome, Proof, ProofName
 from venturi.measure.prove.relay import Plan
 

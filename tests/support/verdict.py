@@ -10,6 +10,7 @@ from support.golden import kept
 from support.run import DATA
 from venturi.analysis.cells.summary import Cell, summarise
 from venturi.analysis.verdict.judge import judge
+from venturi.analysis.verdict.rules import RULES
 from venturi.analysis.verdict.types import Verdict
 
 SECOND = 1_000_000_000
@@ -183,11 +184,12 @@ def check_table(name: str, make: Callable[..., Verdict]) -> None:
     for title, given in tomllib.loads((DATA / "verdicts" / f"{name}.toml").read_text()).items():
         expected = tuple(given.pop(field, None) for field in ("cause", "end", "stage"))
         found = make(**_with_none(given))
-        if (found.cause.value, found.end, found.stage) != expected:
+        if (found.cause, found.end, found.stage) != expected:
             wrong.append(f"{title}: {found}")
         if found.kind != "unknown":
-            documented = {*found.cause.changes, *(found.also.cause.changes if found.also else ())}
-            assert set(found.numbers) <= set(found.cause.numbers), (title, found.numbers)
+            rules = [RULES[it.cause] for it in (found, found.also) if it]
+            documented = {name for rule in rules for name in rule.changes}
+            assert set(found.numbers) <= set(rules[0].numbers), (title, found.numbers)
             changed = {name for remedy in found.remedies for name in remedy.changes}
             assert changed <= documented, (title, changed - documented)
         words.append(f"# {title}\n{_words(found)}")
@@ -206,11 +208,11 @@ def _with_none(value: Any) -> Any:
 def _words(found: Verdict) -> str:
     flags = [found.confidence, *(["flagged"] if found.flagged else [])]
     numbers = [f"{name} {value:.4g}" for name, value in found.numbers.items()]
-    also = [f"also: {found.also.cause.value}, {found.also.end}"] if found.also else []
+    also = [f"also: {found.also.cause}, {found.also.end}"] if found.also else []
     return "".join(
         f"{line}\n"
         for line in (
-            f"{found.title} [{found.cause.value}; {', '.join(flags)}]",
+            f"{found.title} [{found.cause}; {', '.join(flags)}]",
             *found.lines,
             *(f"  {one.name}: {one.text}" for one in found.evidence),
             *(["numbers: " + ", ".join(numbers)] if numbers else []),

@@ -4,7 +4,6 @@ that crash, hang or are killed, which take their trial with them and nothing els
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import shutil
@@ -23,7 +22,7 @@ from support.adbc import URI, driver, run, trial
 from support.read import ONCE, RECORDS, good, records, refused, sums
 from support.run import command, environment, venturi
 from support.wait import wait_until
-from venturi.engine.apart import _lost
+from venturi.engine.executor import _lost
 
 pytestmark = pytest.mark.usefixtures("core")
 ROWS = 40_000
@@ -271,7 +270,7 @@ def children(pid: int) -> list[int]:
     with contextlib.suppress(OSError):
         for told in Path(f"/proc/{pid}/task").glob("*/children"):
             words = {child: Path(f"/proc/{child}/cmdline").read_text() for child in told.read_text().split()}
-            found += [int(child) for child, line in words.items() if "venturi.engine.apart" in line]
+            found += [int(child) for child, line in words.items() if "venturi.engine.loader" in line]
     return found
 
 
@@ -303,7 +302,7 @@ def test_a_crash_fails_its_trial_and_no_other(
 def test_no_part_of_a_secret_is_in_a_drivers_last_words(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(URI, value)
     spec = json.dumps({"target": "adbc://x", "options": {"driver_option_env": {"uri": URI}}})
-    said = io.BytesIO(f"bad: hush@pw, hush%40pw of {value}".encode())
+    said = f"bad: hush@pw, hush%40pw of {value}"
     message = _lost(spec, -signal.SIGSEGV, said)["error"]["message"]
     assert "hush" not in message and "its last words: bad: ***" in message
 

@@ -158,5 +158,5 @@ def test_a_verdict_that_is_true_of_the_machine_is_not_wrong() -> None:
     assert judge("encode-of-the-server", kind="unknown", cause="nothing-at-its-limit", end=None) == "unknown"
     assert judge("encode-of-the-server", elsewhere=0.8, **blamed) == "machine"
     assert judge("encode-of-the-server", elsewhere=0.05, **blamed) == "wrong"
-    assert judge("encode-and-link", also={"cause": "raw-tcp-reached"}) == "right"
+    assert judge("encode-and-link", also={"cause": "path-full"}) == "right"
     assert judge("encode-and-link") == "unknown"

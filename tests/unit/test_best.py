@@ -15,7 +15,7 @@ from venturi.analysis.cells.summary import summarise
 from venturi.analysis.search import best
 from venturi.analysis.statistics.gain import effect
 from venturi.measure.tune import Recorded
-from venturi.report.text import best as report
+from venturi.report import best as report
 
 
 def records(
@@ -102,12 +102,13 @@ def test_the_words() -> None:
     for name, trials in CASES.items():
         told.append(f"# {name}")
         for one in best.find(summarise(trials), cores=4):
-            heads, rows = report.front(one)
+            table = report.front(one)
             told += [
                 report.title(one),
                 *report.sentences(one),
                 *report.notes(one),
-                *map(" | ".join, [heads, *rows]),
+                " | ".join(c.head for c in table.columns),
+                *(" | ".join(table.row(i)) for i in range(table.rows)),
                 "",
             ]
     kept("best-cases", "\n".join(told))
@@ -125,7 +126,7 @@ def test_sizes_are_one_workload_unless_all_are_asked_for() -> None:
 def test_every_published_set_has_an_answer(name: str) -> None:
     shown = venturi("best", f"reference:{name}")
     assert shown.returncode == 0, shown.stderr
-    assert "\nhighest: " in shown.stdout or "\nfastest: " in shown.stdout or "one setting" in shown.stdout
+    assert "- highest: " in shown.stdout or "- fastest: " in shown.stdout or "one setting" in shown.stdout
     assert max(map(len, shown.stdout.splitlines())) <= 110
 
 

@@ -23,11 +23,10 @@ from venturi.analysis.cells.limits import limits, narrowest
 from venturi.analysis.cells.summary import summarise
 from venturi.common import environment
 from venturi.common.environment import file_system
-from venturi.measure import ceiling_cache, ceiling_probes
-from venturi.measure.ceiling_cache import LIFETIME_SECONDS, CeilingCache
+from venturi.measure import ceiling_probes, machine_cache, prove
 from venturi.measure.ceiling_probes import probes, seconds
 from venturi.measure.ceilings import cache_key
-from venturi.measure.prove import short
+from venturi.measure.machine_cache import LIFETIME_SECONDS, CeilingCache
 from venturi.plan.cell import Cell
 from venturi.store.directory import RunDirectory
 
@@ -162,12 +161,12 @@ def test_old_files_are_removed(tmp_path: Path) -> None:
 
 def test_the_cache_is_the_users_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert ceiling_cache.directory() == tmp_path / "venturi" / "ceilings"
+    assert machine_cache.ceilings_directory() == tmp_path / "venturi" / "ceilings"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", "/home/somebody")
-    assert ceiling_cache.directory() == Path("/home/somebody/.cache/venturi/ceilings")
-    first = ceiling_cache.machine()
-    assert first == ceiling_cache.machine() and (first is None or len(first) == 64)
+    assert machine_cache.ceilings_directory() == Path("/home/somebody/.cache/venturi/ceilings")
+    first = machine_cache.machine()
+    assert first == machine_cache.machine() and (first is None or len(first) == 64)
 
 
 def test_a_far_host_is_kept_only_where_it_can_be_told(tmp_path: Path) -> None:
@@ -201,7 +200,7 @@ def test_a_run_takes_over_what_another_measured(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(ModelExecutor, "measures", True)
     monkeypatch.setattr(model, "_EPOCH_NS", time.time_ns())
-    monkeypatch.setattr(short, "before_run", lambda *_, **__: None)
+    monkeypatch.setattr(prove, "before_run", lambda *_, **__: None)
 
     def run(name: str, *more: str) -> tuple[list[dict[str, Any]], str]:
         done = venturi(

@@ -176,9 +176,9 @@ def test_a_question_outside_of_a_trial_waits_for_hello_too() -> None:
 
     with NewServer(batches(), {"environment": lambda _: '{"cores": 1}'}) as server:
         server.late = 1
-        assert _core.charrow_environment(f"charrow://{server.address}", "{}") == '{"cores": 1}'
+        assert _core.server_environment(f"charrow://{server.address}", "{}") == '{"cores": 1}'
     with OldServer(batches()) as old:
-        assert _core.charrow_environment(f"charrow://{old.address}", "{}") is None
+        assert _core.server_environment(f"charrow://{old.address}", "{}") is None
 
 
 def test_a_server_that_answers_nothing_at_all_is_no_server_of_1_1() -> None:

@@ -23,7 +23,7 @@ from support.flight import mixed, run_trial, succeeded, write_ipc
 from support.read import ONCE, ran
 from support.run import venturi
 from support.wait import wait_until
-from venturi.common.core import load_core
+from venturi.common.runtime import load_core
 from venturi.store.directory import RunDirectory
 
 FREED, FILLED = 2, 16
@@ -202,7 +202,7 @@ def test_raw_tcp_is_measured_through_the_same_server(server: str) -> None:
 def test_the_server_tells_its_environment(server: str) -> None:
     from venturi import _core
 
-    answer = _core.charrow_environment(server, "{}")
+    answer = _core.server_environment(server, "{}")
     assert json.loads(answer)["cores"]["usable"] > 0
 
 

@@ -264,9 +264,9 @@ def test_too_few_open_files_is_said_before_anything_is_measured(monkeypatch: pyt
 
 
 WAITS = """
-from venturi.common import signals
+from venturi.common import runtime
 
-ending = signals.Ending()
+ending = runtime.Ending()
 assert not ending.wait(0)
 print("ready", flush=True)
 # Longer than whoever waits for this process has patience.
@@ -290,7 +290,7 @@ def test_a_wait_ends_with_the_signal(number: signal.Signals) -> None:
 
 def test_a_server_is_stopped_whatever_fails_beside_it(core: Any, tmp_path: Path) -> None:
     there = tmp_path / "socket"
-    spec = {"server": "http", "unix": str(there), **serving.bounds("1Mi", "1Mi")}
+    spec = {"server": "http", "unix": str(there), "memory_bytes": 2**20, "max_message_size": 2**20}
     with pytest.raises(ZeroDivisionError), serving.started(core, spec, "here") as server:
         assert there.exists()
         raise ZeroDivisionError

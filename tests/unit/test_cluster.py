@@ -19,14 +19,13 @@ import yaml
 from support.golden import kept
 from support.run import command, environment, model, venturi
 from support.scenarios import scenario
-from venturi.cluster.ray import ray_executor
-from venturi.cluster.ray.ray_executor import RayExecutor, RayHandle
+from venturi.cluster import hosts, node, ray_executor, slurm_task
+from venturi.cluster.hosts import Remote, check_alike, listed, raise_errors
+from venturi.cluster.ray_executor import RayExecutor, RayHandle
+from venturi.cluster.schedulers import batch_script, manifest
+from venturi.cluster.trial import loaders_executor
 from venturi.cluster.trial.clock import ONE_MACHINE
-from venturi.cluster.up import access, node, processes, slurm_task
-from venturi.cluster.up.kubernetes import Pods, manifest
-from venturi.cluster.up.remote import Remote, listed, raise_errors
-from venturi.cluster.up.slurm import Job, script
-from venturi.cluster.up.up import check_alike
+from venturi.common.environment import describe
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine.spec import build_spec
 from venturi.measure import placement
@@ -119,42 +118,39 @@ def test_the_token_is_for_its_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH", "RAY_ADDRESS"):
         monkeypatch.delenv(name, raising=False)
-    assert access.kept() is None
+    assert hosts.kept() is None
     cluster = {"hosts": ["a"], "head": "a", "head_address": "10.0.0.1", "directory": str(tmp_path / "none")}
-    access.remember(cluster, "secret")
-    assert access.token_file().stat().st_mode & 0o777 == 0o600
+    hosts.remember(cluster, "secret")
+    assert hosts.token_file().stat().st_mode & 0o777 == 0o600
     assert "secret" not in (tmp_path / "venturi" / "cluster.json").read_text()
-    expected_path = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(access.token_file())}
+    expected_path = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(hosts.token_file())}
     for on in ("ray://10.0.0.1:10001", "ray://a:10001"):
-        assert access.environment_for(on) == {**node.quiet_environment(), **expected_path}
+        assert hosts.environment_for(on) == {**node.quiet_environment(), **expected_path}
     for on in ("ray://10.0.0.2:10001", "local", "auto"):
-        assert access.environment_for(on) == node.quiet_environment()
-    access.forget()
-    assert access.kept() is None and not access.token_file().exists()
+        assert hosts.environment_for(on) == node.quiet_environment()
+    hosts.forget()
+    assert hosts.kept() is None and not hosts.token_file().exists()
 
 
 def test_the_batch_script() -> None:
     run = ["my scenario.toml", "--streams", "1,2", "--out", "run-1"]
-    job = Job(
-        nodes=4, run=run, python="/opt/venturi/bin/python", time="0:30:00", partition="short",
-        options=["--constraint=haswell"], interface="10.0.0.0/24",
-    )  # fmt: skip
-    text = script(job)
+    options = ["--time=0:30:00", "--constraint=haswell"]
+    text = batch_script(run, 4, "/opt/venturi/bin/python", options, "10.0.0.0/24")
     kept("slurm", text)
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
     with pytest.raises(VenturiError, match="must be an option of sbatch"):
-        script(Job(nodes=1, run=["quick"], python="python3", options=["--comment=x\nrm -rf /"]))
+        batch_script(["quick"], 1, "python3", ["--comment=x\nrm -rf /"])
 
 
 def test_the_batch_script_holds_no_secret() -> None:
     for told in ("password=hush", "authorization=Bearer x", "mysql://me:hush@h/db"):
         for words in (["--option", told], [f"--option={told}"]):
             with pytest.raises(VenturiError, match="a password or a token stands in the words of the run"):
-                script(Job(nodes=1, run=["quick", *words], python="python3"))
+                batch_script(["quick", *words], 1, "python3")
     # Names of variables, and a query that only speaks of tokens.
     words = ["quick", "--header-env", "x-token=NAME", "--header-env=x-token=OTHER", "--password-env=DB"]
     words += ["--query", "select token = 1"]
-    assert "x-token=NAME" in script(Job(nodes=1, run=words, python="python3"))
+    assert "x-token=NAME" in batch_script(words, 1, "python3")
 
 
 def test_ports_of_a_job_are_its_own() -> None:
@@ -164,8 +160,7 @@ def test_ports_of_a_job_are_its_own() -> None:
 
 @pytest.mark.parametrize("host_network", [False, True])
 def test_the_manifest(host_network: bool) -> None:
-    pods = Pods(image="registry.example/venturi:0.1.0", hosts=4, ray="2.60.0", host_network=host_network)
-    text = manifest(pods)
+    text = manifest("registry.example/venturi:0.1.0", 4, "2.60.0", host_network=host_network)
     kept("kubernetes-host-network", text) if host_network else kept("kubernetes", text)
     home, cluster = yaml.safe_load_all(text)
     assert yaml.safe_load(home["data"]["ray_bootstrap_config.yaml"]) == {"provider": {"type": "local"}}
@@ -187,7 +182,7 @@ def test_the_manifest(host_network: bool) -> None:
 
 def test_what_is_no_image_is_refused() -> None:
     with pytest.raises(VenturiError, match="is no image's name"):
-        manifest(Pods(image="a\nb", hosts=1, ray="2.60.0"))
+        manifest("a\nb", 1, "2.60.0")
 
 
 def test_words_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +199,7 @@ def test_words_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     done = venturi("cluster", "slurm", "-N", 2, "--print", "quick", "--streams", "1,2")
     assert done.returncode == 0 and done.stdout.endswith(" -- \\\n    quick --streams 1,2\n")
     done = venturi("cluster", "kubernetes", "--image", "venturi", "--ray", "2.60.0", "--hosts", 2)
-    assert done.stdout == manifest(Pods(image="venturi", hosts=2, ray="2.60.0"))
+    assert done.stdout == manifest("venturi", 2, "2.60.0")
     # Reached by nobody else: loopback is no way between hosts.
     code, text = ended("up", "--hosts", "a", "--ssh", HERE, "--head", "127.0.0.1")
     assert code == 2 and ("reached by nobody else" in text or "Ray is not installed" in text), text
@@ -231,34 +226,35 @@ class Recording(RayHandle):
 
 def executor(handles: list[Any]) -> RayExecutor:
     found = RayExecutor.__new__(RayExecutor)
-    found._boot_id, found._loaders = "here", handles
+    found._loaders = handles
     found._note = lambda level, text: None
     return found
 
 
 def test_a_machines_clock_is_asked_for_once() -> None:
-    handles = [Recording(at, name) for at, name in enumerate(["here", "a", "a", "b", None, None])]
-    clocks = executor(handles)._clocks(handles)
+    machines = [describe()["boot_id"], "a", "a", "b", None, None]
+    handles = [Recording(at, name) for at, name in enumerate(machines)]
+    clocks = loaders_executor.clocks(handles)
     assert [bool(handle.asked) for handle in handles] == [False, True, False, True, True, True]
     assert clocks[0] == ONE_MACHINE and all(clock.measured_unix_ns for clock in clocks[1:])
     assert handles[1].clock == handles[2].clock
     # They still hold: nobody is asked again.
     before = [len(handle.asked) for handle in handles]
-    executor(handles)._clocks(handles)
+    loaders_executor.clocks(handles)
     assert [len(handle.asked) for handle in handles] == before
 
 
 def test_no_more_loaders_are_asked_than_a_trial_takes() -> None:
     handles = [Recording(at, "a") for at in range(6)]
-    assert executor(handles)._ready(2) == handles[:2]
+    assert executor(handles).ready(2) == handles[:2]
     assert [len(handle.asked) for handle in handles] == [1, 1, 0, 0, 0, 0]
     # One that is busy: another one takes part, and nobody is started anew.
     handles = [Recording(at, "a", idle=at != 1) for at in range(4)]
-    assert executor(handles)._ready(2) == [handles[0], handles[2]]
+    assert executor(handles).ready(2) == [handles[0], handles[2]]
     # Whoever ended a trial well just now is not asked.
     handles = [Recording(at, "a") for at in range(2)]
     handles[0].heard = time.monotonic()
-    assert executor(handles)._ready(2) == handles
+    assert executor(handles).ready(2) == handles
     assert [len(handle.asked) for handle in handles] == [0, 1]
 
 
@@ -267,7 +263,7 @@ def test_a_loader_is_started_where_too_few_are_good(monkeypatch: pytest.MonkeyPa
     fresh = Recording(0, "a")
     monkeypatch.setattr(ray_executor.RayExecutor, "_another", lambda self, lost: fresh)
     found = executor(list(handles))
-    assert found._ready(2) == [fresh, handles[1]]
+    assert found.ready(2) == [fresh, handles[1]]
     assert found._loaders == [fresh, handles[1]]
 
 
@@ -376,5 +372,5 @@ def test_who_reads_a_nodes_log_is_no_process_of_it(tmp_path: Path) -> None:
             ends.callback(one.wait)
             ends.callback(one.kill)
         _, rays, ours = (one.pid for one in started)
-        assert sorted(processes.users("NODE", str(tmp_path), str(tmp_path))) == sorted([rays, ours])
-        assert processes.users("NODE", str(tmp_path)) == [ours]
+        assert sorted(node.users("NODE", str(tmp_path), str(tmp_path))) == sorted([rays, ours])
+        assert node.users("NODE", str(tmp_path)) == [ours]

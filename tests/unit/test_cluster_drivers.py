@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,11 +16,9 @@ from typing import Any
 
 import pytest
 
-from venturi.cluster.ray.ray_servers import RayServers
-from venturi.cluster.ray.server_host import RemoteServer
-from venturi.cluster.spark.line import Line, Switchboard, answer_calls
-from venturi.cluster.spark.placement import SparkExecutor
-from venturi.cluster.spark.sessions import Session, in_our_words
+from venturi.cluster.ray_servers import RayServers, RemoteServer
+from venturi.cluster.spark_executor import SparkExecutor, Switchboard, TaskLoader, answer_calls
+from venturi.cluster.spark_session import Session, in_our_words
 from venturi.common.environment import describe
 from venturi.common.errors import VenturiError
 from venturi.measure import placement
@@ -57,7 +54,7 @@ def board() -> Iterator[Switchboard]:
     made.close()
 
 
-def tasks(board: Switchboard, count: int) -> tuple[list[Loader], list[Line], list[threading.Thread]]:
+def tasks(board: Switchboard, count: int) -> tuple[list[Loader], list[TaskLoader], list[threading.Thread]]:
     loaders = [Loader() for _ in range(count)]
     threads = [
         threading.Thread(target=answer_calls, args=("127.0.0.1", board.port, board.token, at, loader))
@@ -65,7 +62,7 @@ def tasks(board: Switchboard, count: int) -> tuple[list[Loader], list[Line], lis
     ]
     for thread in reversed(threads):
         thread.start()
-    return loaders, board.lines(count, 60, threading.Event()), threads
+    return loaders, board.loaders(count, 60, threading.Event()), threads
 
 
 def test_calls_are_answered(board: Switchboard) -> None:
@@ -96,9 +93,8 @@ def test_calls_are_answered(board: Switchboard) -> None:
 
 def test_a_task_that_dies_fails_its_calls(board: Switchboard) -> None:
     host = socket.create_connection(("127.0.0.1", board.port))
-    body = json.dumps({"token": board.token, "index": 0}).encode()
-    host.sendall(struct.pack(">I", len(body)) + body)
-    (line,) = board.lines(1, 60, threading.Event())
+    host.sendall(json.dumps({"token": board.token, "index": 0}).encode() + b"\n")
+    (line,) = board.loaders(1, 60, threading.Event())
     call = line.call("wait", "ready", 60.0)
     host.close()
     with pytest.raises(ConnectionError, match="is gone"):
@@ -112,10 +108,9 @@ def test_a_task_that_dies_fails_its_calls(board: Switchboard) -> None:
     "word",
     [
         b"GET / HTTP/1.1\r\n\r\n",
-        struct.pack(">I", 1 << 31),
-        struct.pack(">I", 4) + b"{{{{",
-        struct.pack(">I", 2) + b"[]",
-        struct.pack(">I", 34) + json.dumps({"token": "guessed", "index": 0}).encode().ljust(34),
+        b"{" * 1024,
+        b"[]\n",
+        b'{"token": "guessed", "index": 0}\n',
     ],
 )
 def test_strangers_are_hung_up_on(board: Switchboard, word: bytes) -> None:
@@ -223,9 +218,6 @@ class Answer(Future[Any]):
             if value is not NEVER:
                 self.set_result(value)
 
-    def future(self) -> Answer:
-        return self
-
 
 class Host:
     """As `RayServer`, as far as it is asked here."""
@@ -236,9 +228,8 @@ class Host:
         self.running: dict[str, int] = {}
         self._free: Iterator[int] = iter(PORTS)
 
-    def __getattr__(self, name: str) -> SimpleNamespace:
-        call = getattr(self, f"_{name}")
-        return SimpleNamespace(remote=lambda *arguments: Answer(call, arguments))
+    def call(self, method: str, *arguments: Any) -> Answer:
+        return Answer(getattr(self, f"_{method}"), arguments)
 
     def _boot_id(self) -> str:
         return self.address

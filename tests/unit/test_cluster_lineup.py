@@ -20,10 +20,9 @@ from support.cluster import FakeCore
 from support.flight import ServerProcess
 from support.wait import wait_until
 from venturi.cluster.trial.clock import Clock
-from venturi.cluster.trial.handle import ClusterControl
-from venturi.cluster.trial.lineup import Patience, alone, head_start_ns, join_tallies, run
-from venturi.cluster.trial.loader import Loader
-from venturi.cluster.trial.process import LoaderProcess
+from venturi.cluster.trial.coordinator import Patience, alone, head_start_ns, join_tallies, run
+from venturi.cluster.trial.loaders import ClusterControl
+from venturi.engine.loader import Loader, LoaderProcess
 
 SPEC: dict[str, Any] = {
     "trial": "t",

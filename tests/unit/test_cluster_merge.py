@@ -20,10 +20,9 @@ import venturi
 from support.cluster import AGREED, MS, ROW_BYTES, moved, part, record, stream
 from support.golden import kept, known
 from support.verdict import end
-from venturi.cluster.trial import latencies
 from venturi.cluster.trial.clock import Clock, Stamps, measure, of, stale
-from venturi.cluster.trial.merge import Part, lost, merge
-from venturi.cluster.trial.shares import Share, divide, spec_of, threads_of
+from venturi.cluster.trial.loaders import Part, Share, divide, lost, spec_of, threads_of
+from venturi.cluster.trial.merge import merge, merged_latency
 from venturi.common import hdr
 from venturi.common.errors import ScenarioError
 from venturi.store.samples import samples_of
@@ -79,7 +78,7 @@ def test_a_clock_that_is_wrong() -> None:
         clock = of(exchanges)
         assert abs(clock.offset_ns - true) <= clock.uncertainty_ns + 1
         assert clock.uncertainty_ns <= min(e.round_trip_ns for e in exchanges) // 2 + 1
-        assert clock.here(clock.there(AGREED)) == AGREED
+        assert clock.to_driver(clock.to_host(AGREED)) == AGREED
     assert Clock(5, 10, AGREED).at(AGREED + 10**9).uncertainty_ns == 10 + 50_000
     assert Clock().at(AGREED).uncertainty_ns == 0
 
@@ -205,7 +204,7 @@ def test_percentiles_are_of_all_batches(parts: list[dict[int, int]]) -> None:
             whole[value] = whole.get(value, 0) + count
     # The slots' resolution is that of the encoding.
     exact = hdr.decode(hdr.encode(whole))
-    found = latencies.merged([hdr.summary(counts) for counts in parts])
+    found = merged_latency([hdr.summary(counts) for counts in parts])
     assert found is not None
     assert hdr.decode(found["hdr"]) == exact
     assert found["count"] == sum(whole.values())

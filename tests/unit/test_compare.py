@@ -33,8 +33,8 @@ from venturi.analysis.compare.runs import compare, compare_by
 from venturi.analysis.results import load
 from venturi.analysis.statistics.change_points import change_points
 from venturi.common.errors import ExitCode, VenturiError
+from venturi.report import hosts
 from venturi.report.page.page import page
-from venturi.report.text import versions
 from venturi.store.directory import RunDirectory
 
 
@@ -229,7 +229,7 @@ def test_a_run_of_two_places_ends_with_their_ratio(tmp_path: Path) -> None:
         return slower(1.1, "place == 'new'")(line)
 
     one = load(make_run(tmp_path / "one", cells(("get",), (2,), ("old", "new")), edit=edit, samples=False))
-    (told,) = versions.headline(one)
+    (told,) = hosts.headline(one)
     assert re.fullmatch(r"new against old: slower, ratio 0\.\d+ \[0\.\d+\.\.0\.\d+\]", told)
     assert told in page(one)
     several = make_run(tmp_path / "several", cells(places=("old", "new")), edit=edit, samples=False)
@@ -248,7 +248,7 @@ def test_unlike_things_are_not_set_side_by_side(tmp_path: Path) -> None:
     }
     runs = [load(make_run(tmp_path / name, matrix, samples=False)) for name, matrix in matrices.items()]
     for one in (*runs, load("reference:akumuli")):
-        assert versions.section(one) is None and versions.headline(one) == []
+        assert hosts._builds(one) is None and hosts.headline(one) == []
 
 
 def test_no_such_run(base: Path, tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_markdown_is_short_with_the_rest_folded(base: Path, tmp_path: Path) -> N
         str(out),
     ]
     text = out.read_text()
-    assert text.startswith("### ❌ run against base\n\n**throughput**: of 6 cells 1 slower")
+    assert text.startswith("### ❌ run against base\n\n- **throughput**: of 6 cells 1 slower")
     in_sight = text.split("<details>")[0]
     assert in_sight.count("| put, 2 streams |") == 1
     assert "get, 1 stream" not in in_sight

@@ -18,11 +18,10 @@ from typer.testing import CliRunner
 
 from support.run import ROOT
 from venturi.analysis.verdict import types
-from venturi.analysis.verdict.crowding import FEWER, NO_MORE
-from venturi.analysis.verdict.proof.cores import CORES
-from venturi.analysis.verdict.proof.databases import AWAY, COMPUTES, IDLE
-from venturi.analysis.verdict.proof.ends import CLIENT_WAITS, KEPT_UP, NEARLY, SCHEDULE_SPARE, WORKERS
-from venturi.analysis.verdict.proof.path import DISK, LINK, MEMORY
+from venturi.analysis.verdict.machine import COMPUTES, CORES, DISK, IDLE, MEMORY
+from venturi.analysis.verdict.network import CLIENT_WAITS, LINK
+from venturi.analysis.verdict.servers import AWAY, FEWER, NO_MORE
+from venturi.analysis.verdict.workers import KEPT_UP, NEARLY, SCHEDULE_SPARE, WORKERS
 from venturi.cli import COMMANDS, app
 from venturi.targets.options import APPLIES, DEFAULTS
 from venturi.targets.system import SYSTEMS

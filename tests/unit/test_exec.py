@@ -16,9 +16,8 @@ import pytest
 from support.run import command, environment, venturi
 from support.verdict import end, verdict
 from support.wait import wait_until
-from venturi.analysis.verdict.causes import Cause
 from venturi.common import toml_text
-from venturi.measure import ceiling_rounds
+from venturi.measure import ceilings
 from venturi.plan import matrix
 from venturi.plan.layers import Layer
 from venturi.plan.load import load
@@ -52,7 +51,7 @@ def stream(tmp_path: Path) -> Path:
 @pytest.mark.usefixtures("short_probes")
 def test_venturis_own_program_moves_rows_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Of trials so short, a part would not do for all probes on a busy machine.
-    monkeypatch.setattr(ceiling_rounds, "LEAST", 60.0)
+    monkeypatch.setattr(ceilings, "LEAST", 60.0)
     run = tmp_path / "run"
     words = ("--operation", "get,put", "--streams", "2", "--rows-per-stream", "200k")
     done = venturi("run", "--target", "exec://", *words, *SHORT, "--out", run)
@@ -109,7 +108,7 @@ def test_a_program_that_is_waited_for_sets_the_pace() -> None:
     programs = {"target": "exec://", "command": "slow", "data": "remote", "row_bytes": None}
     theirs = {**end(), "by": "client"}
     found = verdict({"await_input": 0.95, "receive": 0.05}, {}, parameters=programs, server_end=theirs)
-    assert (found.cause, found.end) == (Cause.SERVER_WAITED_FOR, "server")
+    assert (found.cause, found.end) == ("server-waited-for", "server")
     assert "the program sets the pace" in found.sentence and "use 0.50 cores" in found.sentence
 
 

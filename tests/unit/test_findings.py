@@ -12,10 +12,9 @@ from support.synthetic import imported, make_run
 from support.verdict import ENVIRONMENT, end, trial
 from venturi.analysis.cells.summary import Cell, summarise
 from venturi.analysis.results import load
-from venturi.analysis.verdict.causes import FindingKind
 from venturi.analysis.verdict.findings import findings
 from venturi.analysis.verdict.judge import verdicts
-from venturi.analysis.verdict.types import Finding
+from venturi.analysis.verdict.types import Finding, FindingKind
 
 
 def sweep(

@@ -25,28 +25,22 @@ from support.synthetic import lines
 from support.verdict import SECOND, trial
 from venturi.analysis.advice import collect, warning
 from venturi.analysis.cells.summary import Cell, summarise
-from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.evidence import facts, medians, seen
 from venturi.analysis.verdict.findings import findings
-from venturi.analysis.verdict.judge import verdicts
-from venturi.analysis.verdict.proof import Hit
-from venturi.analysis.verdict.remedies import remedies
+from venturi.analysis.verdict.judge import remedies, verdicts
 from venturi.analysis.verdict.rerun import Rerun
-from venturi.analysis.verdict.words.remedies import told
-from venturi.analysis.words.wording import Nouns
+from venturi.analysis.verdict.rules import RULES
+from venturi.analysis.verdict.types import Diagnosis
 from venturi.cli import app
-from venturi.measure.outcome import scenario_of
+from venturi.measure.run_events import scenario_of
 from venturi.plan import matrix
 from venturi.plan.layers import file_layer
 from venturi.plan.load import load
 from venturi.plan.resolved import to_toml
-from venturi.report.text import cell as one_cell
+from venturi.report import cell as one_cell
 from venturi.store.directory import RunDirectory
 
-OTHERS = {
-    Cause.SERVER_LIMIT, Cause.POOL_BUSY, Cause.POOL_TAKES_TURNS, Cause.POOL_BUSIEST, Cause.POOL_OWN_WORK,
-    Cause.PLUGIN_BUSY, Cause.PLUGIN_ONE_INTERPRETER, Cause.PLUGIN_WAITS, Cause.SLOW_START,
-}  # fmt: skip
+OTHERS = {"server-limit", "pool-busy", "calls-busy", "calls-take-turns", "calls-wait", "slow-start"}
 """Causes of other systems: of databases, of targets in Python, of ends with pools of threads, of links that
 were made."""
 TABLE = {"target": "flight://10.0.0.2:31337/t", "data": "remote", "operation": "get", "row_bytes": None}
@@ -95,10 +89,12 @@ def test_what_is_proposed_can_be_run(path: str, typed: list[str], monkeypatch: p
     known = seen(cell, medians([facts(r, {}) for r in cell.records]), 5)
     rerun = Rerun.of(cell, environment)
     texts = {text: "the verdict" for text in verdicts([cell], environment)[cell.name].next}
-    for cause in set(Cause) - OTHERS:
-        hit = Hit(cause, None if cause.kind == "cores" else "client", "receive", 1.0, {"quota_cores": 1.0})
-        found = [told(replace(r, command=rerun.proposed(r)), Nouns()) for r in remedies(known, hit)]
-        texts |= {remedy.text: cause.name for remedy in found}
+    for cause in RULES.keys() - OTHERS:
+        hit = Diagnosis(
+            cause, None if RULES[cause].kind == "cores" else "client", "receive", 1.0, {"quota_cores": 1.0}
+        )
+        found = [replace(r, command=rerun.proposed(r)) for r in remedies(known, hit)]
+        texts |= {remedy.text: cause for remedy in found}
     commands: dict[str, str] = {}
     for text, cause in texts.items():
         assert "--rows-per-batch" not in text and "--compression" not in text, cause
@@ -401,4 +397,4 @@ def test_what_a_proxy_uses_is_not_told_as_the_servers(
             assert record["target"]["relay"].endswith(to)
             assert str(server.process.pid) in record["target"]["relay"]
             shown = " ".join(venturi("show", out, "--cell", "best").stdout.split())
-            assert "it may be a proxy, so nothing of it is told as the server's" in shown
+            assert "it may be a proxy, so nothing of it is reported as the server's" in shown

@@ -25,8 +25,8 @@ from support.synthetic import cells, make_run
 from venturi.analysis.cells.figures import per_second, throughput
 from venturi.analysis.results import Results, load
 from venturi.common.errors import ExitCode, ScenarioError, StoreError, VenturiError
+from venturi.report import tables
 from venturi.report.page import page as html_page
-from venturi.report.tables import perf_stats
 from venturi.store.directory import RunDirectory
 from venturi.store.importers import files, formats
 from venturi.store.importers.files import import_files, parse_settings
@@ -143,7 +143,7 @@ def test_settings(tmp_path: Path) -> None:
 
 def test_round_trip_through_perf_stats(tmp_path: Path) -> None:
     run = load(make_run(tmp_path / "own", cells(("get", "put"), (1, 2, 4)), repeats=3, warmup=1))
-    file = put_file(tmp_path, perf_stats.text(run))
+    file = put_file(tmp_path, tables.perf_stats(run))
     import_files([file], tmp_path / "back")
     back = load(tmp_path / "back")
     good = [r for c in run.cells for r in c.records]
@@ -156,7 +156,7 @@ def test_round_trip_through_perf_stats(tmp_path: Path) -> None:
             ours["repeat"],
             ours["parameters"]["streams"],
         )
-    assert perf_stats.text(back).splitlines() != []
+    assert tables.perf_stats(back).splitlines() != []
 
 
 @pytest.mark.parametrize("name", list(FORMATS))

@@ -18,10 +18,11 @@ from support.run import ROOT, venturi
 from venturi.common import links
 from venturi.common.links import PRESETS, Link, canonical, parse
 from venturi.common.units import bit_rate
-from venturi.lab import programs, verified
-from venturi.lab.hosts import Hosts, address
 from venturi.measure.links import Looked
-from venturi.report.text import links as shown
+from venturi.netlab import laboratory, programs
+from venturi.netlab.network import Hosts, address
+from venturi.report import limits as shown
+from venturi.report import terminal
 
 
 def read(text: str) -> str:
@@ -128,7 +129,7 @@ def test_a_path_is_held_against_the_link() -> None:
 
     def faults(case: str) -> str:
         text, _, seen = case.partition("\n")
-        return "\n".join(verified.faults(parse(text), found(**tomllib.loads(seen)))) or "as asked"
+        return "\n".join(laboratory.path_faults(parse(text), found(**tomllib.loads(seen)))) or "as asked"
 
     check("paths", faults, "texts")
 
@@ -162,9 +163,10 @@ def looked(**more: Any) -> Looked:
 
 
 def test_what_was_asked_stands_over_what_was_found() -> None:
-    kept("links", "".join(f"{line}\n" for line in shown.lines(looked())))
-    assert next(iter(shown.lines(looked(wrong="rate")))) == "200mbit 20ms loss 0.1%/0%: NOT as asked: rate"
-    (told,) = shown.document([looked()])["links"]
+    kept("links", terminal.text(shown.link_document(looked()), 80))
+    (section,) = shown.link_document(looked(wrong="rate")).blocks
+    assert section.title == "200mbit 20ms loss 0.1%/0%: NOT as asked: rate"
+    (told,) = shown.links_machine([looked()])["links"]
     assert told["as_asked"] and told["asked"]["raw_tcp_at_most"] == pytest.approx([188.296e6] * 2, rel=1e-4)
 
 

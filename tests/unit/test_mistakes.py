@@ -27,8 +27,8 @@ from support.mistakes import check
 from support.run import DATA, SMALL, command, environment, model, venturi
 from venturi.common import links, toml_text
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.common.say import say
-from venturi.measure.observer import outcome_text
+from venturi.common.texts import say
+from venturi.measure.run_events import outcome_text
 from venturi.measure.trial_targets import Endpoints
 from venturi.plan.layers import Layer
 from venturi.plan.load import load

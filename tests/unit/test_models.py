@@ -20,7 +20,7 @@ from venturi.analysis.models.packing import Packing
 from venturi.analysis.statistics import gain, hockney, laws, regression, scaling
 from venturi.analysis.statistics.laws import Refused
 from venturi.report.figures import pipeline
-from venturi.report.text.limits import packed
+from venturi.report.limits import packed
 
 NOISE = 0.03
 REPEATS = 5

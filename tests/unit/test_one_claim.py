@@ -25,7 +25,7 @@ from venturi.analysis.results import Results, load
 from venturi.analysis.search import best
 from venturi.analysis.statistics import speeds
 from venturi.analysis.statistics.curve import Curve, Shape
-from venturi.analysis.verdict.causes import FindingKind
+from venturi.analysis.verdict.types import FindingKind
 from venturi.report.figures import registry
 from venturi.report.figures.curves import MOST_LINES
 from venturi.store import reference
@@ -159,7 +159,7 @@ def test_random_cells_of_every_system(some_run: Results) -> None:
 
 def test_nothing_is_fastest_where_it_cannot_be_told(some_run: Results) -> None:
     """Three settings that nobody can tell apart: neither the title nor `best` names a winner."""
-    from venturi.report.text import best as report
+    from venturi.report import best as report
 
     generator = np.random.default_rng(5)
     rates = np.exp(generator.normal(0, 0.4, (5, 3)))

@@ -97,21 +97,20 @@ def test_rates_of_rows_are_predicted_in_rows(tmp_path: Path) -> None:
 
 
 def test_figures_and_lines_of_the_report(measured: Path) -> None:
-    from venturi.report.draw import matplotlib_figures, plotly_figures
-    from venturi.report.text import models as fits
+    from venturi.report import draw, reason
 
     found = results.load(measured)
-    (figure,) = models.figures(found)
-    assert figure.name == "model-scaling"
+    figure = models.scaling(found)
+    assert figure is not None and models.hockney(found) is None
     assert {"measured", "law", "knee", "peak"} <= set(figure.names)
     for panel in figure.panels:
-        assert plotly_figures.panel_document(figure, panel)
-    assert matplotlib_figures.render(figure, "svg").startswith(b"<?xml")
-    sentences = [text for _, texts in fits.sections(found) for text in texts]
+        assert draw.panel(figure, panel)
+    assert draw.Drawing.of(figure).svg().startswith("<svg")
+    sentences = [text for section in reason.models(found) for text in section.blocks[0].items]
     assert any("knee (90 % of the peak) at 3 streams" in text for text in sentences)
-    sizes = models.figures(results.load("reference:cartesius-localhost"))
-    assert [f.name for f in sizes] == ["model-scaling", "model-hockney"]
-    assert models.figures(results.load("reference:akumuli")) == []
+    sizes = results.load("reference:cartesius-localhost")
+    assert models.scaling(sizes) is not None and models.hockney(sizes) is not None
+    assert models.scaling(results.load("reference:akumuli")) is None
 
 
 # ---- over links
@@ -196,7 +195,7 @@ def test_fit_over_links_leaves_each_out(over_links: Path) -> None:
 
 
 def test_the_report_tells_of_links(over_links: Path) -> None:
-    from venturi.report.text import models
+    from venturi.report import reason
 
-    titles = dict(models.sections(results.load(over_links)))
+    titles = {s.title: s.blocks[0].items for s in reason.models(results.load(over_links))}
     assert "get over links, 1 stream" in titles

@@ -22,14 +22,14 @@ from venturi.analysis.statistics.difference import differences
 from venturi.common import hdr, suffixes, units
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine.executor import CoreExecutor
+from venturi.measure import prove
 from venturi.measure.machine_cache import Kept
-from venturi.measure.prove import answers, bench, difference, injected_faults, rate, short
-from venturi.measure.prove.framing import FRAMINGS
+from venturi.measure.prove import answers, bench, difference, injected_faults, rate
 from venturi.measure.prove.outcome import CheckKind, Checks, Outcome, Proof, ProofName, worst
-from venturi.measure.prove.relay import Fault, Plan, Relay, _flipped
+from venturi.measure.prove.relay import FRAMINGS, Fault, Plan, Relay, _flipped
+from venturi.report import markdown, proofs, tables
+from venturi.report import run as runs
 from venturi.report.page import page
-from venturi.report.tables import machine, write
-from venturi.report.text import markdown, proofs
 
 Record = dict[str, Any]
 
@@ -227,9 +227,9 @@ RUN: dict[str, Any] = {"target": "sqlite://local", "duration": "50ms", "repeats"
 
 
 def test_a_result_is_kept_for_a_boot_and_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cached(host: str, outcome: Outcome = Outcome.PASSED) -> bool:
-        monkeypatch.setattr(short, "_made", _short(outcome, []))
-        found = short.before_run(CoreExecutor(), lambda *_: None, kept=Kept(tmp_path, host, 1, 1e9))
+    def cached(host: str, made: Outcome = Outcome.PASSED) -> bool:
+        monkeypatch.setattr(prove, "_made", _short(made, []))
+        found = prove.before_run(CoreExecutor(), lambda *_: None, kept=Kept(tmp_path, host, 1, 1e9))
         assert found is not None
         return bool(found["cached"])
 
@@ -237,14 +237,14 @@ def test_a_result_is_kept_for_a_boot_and_build(tmp_path: Path, monkeypatch: pyte
     assert not cached("boot 2, build 1")
     assert [cached("boot 3", Outcome.INCONCLUSIVE) for _ in range(2)] == [False, True]
     # It is repeated after a while.
-    monkeypatch.setattr(short, "_INCONCLUSIVE_SECONDS", 0)
+    monkeypatch.setattr(prove, "_INCONCLUSIVE_SECONDS", 0)
     assert not cached("boot 3", Outcome.INCONCLUSIVE)
-    assert short.before_run(ModelExecutor(), lambda *_: None) is None
+    assert prove.before_run(ModelExecutor(), lambda *_: None) is None
 
 
 def test_a_failure_stops_the_run_or_marks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    monkeypatch.setattr(short, "_made", _short(Outcome.FAILED, calls))
+    monkeypatch.setattr(prove, "_made", _short(Outcome.FAILED, calls))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     out = tmp_path / "run"
     with pytest.raises(VenturiError) as raised:
@@ -263,11 +263,11 @@ def test_a_failure_stops_the_run_or_marks_it(tmp_path: Path, monkeypatch: pytest
     assert found.environment["proof"]["outcome"] == "failed"
     assert proofs.headline(found.environment).startswith("UNPROVEN: injected faults failed")
     # Every figure: on the screen, in tables, JSON, Markdown, the page.
-    assert write.with_verdicts(found).column("proven").to_pylist() == [False]
-    document = machine.document(found)
+    assert tables.with_verdicts(found).column("proven").to_pylist() == [False]
+    document = tables.machine(found)
     assert [cell["proven"] for cell in document["cells"]] == [False]
     assert document["proof"]["failed"] == ["lies"]
-    text = markdown.text(found)
+    text = markdown.text(runs.document(found))
     assert "| no |" in text and "(unproven)" in text and "(unproven)" in page.page(found)
     assert "(unproven)" in went_on.stdout and "UNPROVEN" in command("show", str(out)).stdout
     assert "(unproven)" in command("show", str(out), "--cell", "best").stdout
@@ -278,7 +278,7 @@ def test_a_failure_stops_the_run_or_marks_it(tmp_path: Path, monkeypatch: pytest
 
 
 def test_the_result_is_in_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(short, "_made", _short(Outcome.PASSED, []))
+    monkeypatch.setattr(prove, "_made", _short(Outcome.PASSED, []))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     run = venturi.run(out=tmp_path / "run", **RUN)
     said = "this machine, at the time of the run: rate right within 0.3 %; 4 of 4 injected faults caught"
@@ -286,7 +286,7 @@ def test_the_result_is_in_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert said in " ".join(command("show", str(run.path)).stdout.split())
     text = page.page(run.results)
     assert said in text and "unproven" not in text
-    assert write.with_verdicts(run.results).column("proven").to_pylist() == [True]
+    assert tables.with_verdicts(run.results).column("proven").to_pylist() == [True]
 
 
 def test_runs_without_proofs_say_nothing_of_them(tmp_path: Path) -> None:
@@ -294,8 +294,8 @@ def test_runs_without_proofs_say_nothing_of_them(tmp_path: Path) -> None:
         out=tmp_path / "run", target="flight://local", duration="1s", repeats=1, executor=ModelExecutor()
     )
     assert "proof" not in run.environment and proofs.headline(run.environment) == ""
-    assert "proven" not in write.with_verdicts(run.results).column_names
-    assert "proof" not in machine.document(run.results)
+    assert "proven" not in tables.with_verdicts(run.results).column_names
+    assert "proof" not in tables.machine(run.results)
     assert proofs.headline(results_module.load("reference:macbook-get").environment) == ""
 
 

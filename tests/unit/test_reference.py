@@ -22,10 +22,10 @@ from venturi.analysis.models.fits import AxisFit
 from venturi.analysis.results import Results, load
 from venturi.analysis.statistics import hockney
 from venturi.common.errors import VenturiError
+from venturi.report import markdown, reason, tables
+from venturi.report import run as runs
 from venturi.report.figures import registry as figures
 from venturi.report.page.page import page
-from venturi.report.tables import perf_stats
-from venturi.report.text import markdown, published
 from venturi.store import reference
 from venturi.store.importers.record import Origin, lines
 
@@ -79,20 +79,22 @@ def _run(tmp_path: Path, says: bool) -> Path:
 
 def test_a_scenario_that_reproduces_a_publication_is_set_beside_it(tmp_path: Path) -> None:
     results = load(_run(tmp_path, says=True))
-    (one,) = published.beside(results)
-    assert one.label == "get, MacBook Pro 2018" and "below 5 streams" in one.said
-    best, title, *_ = one.here
+    (section,) = reason.published(results)
+    said, here = section.blocks
+    assert section.title == "Published: get, MacBook Pro 2018" and "below 5 streams" in said.items[0]
+    best, title, *_ = here.blocks[0].items
     assert best.startswith("best ") and "with 4 streams" in best
     assert title == next(f.title for f in results.findings if f.axis == "streams")
-    assert one.said in page(results) and f"## Published: {one.label}" in markdown.text(results)
+    text = markdown.text(runs.document(results))
+    assert said.items[0] in page(results) and f"## {section.title}" in text
 
 
 def test_others_only_where_it_is_asked_for(tmp_path: Path) -> None:
     results = load(_run(tmp_path, says=False))
-    assert published.beside(results) == []
-    assert [one.label for one in published.beside(results, "macbook")] == ["get, MacBook Pro 2018"]
+    assert reason.published(results) == []
+    assert [one.title for one in reason.published(results, "macbook")] == ["Published: get, MacBook Pro 2018"]
     # Upserts alone were published there.
-    assert published.beside(results, "upsert") == []
+    assert reason.published(results, "upsert") == []
 
 
 # ---- the seeds' own lines: numbers as a C++ ostream prints them, and the round trip
@@ -113,8 +115,8 @@ def test_flight_sets_are_exact_and_come_back(name: str) -> None:
         kind, streams, _, rows, _, mebibytes, seconds, rate = fields
         # Each number is printed as it was published.
         numbers = (mebibytes, seconds, rate)
-        assert tuple(perf_stats.ostream(float(text)) for text in numbers) == numbers
-        line = perf_stats.line(record)
+        assert tuple(tables.ostream(float(text)) for text in numbers) == numbers
+        line = tables.perf_stats_line(record)
         assert line is not None
         *same, printed = line.split("\t")
         assert same == ["0" if kind == "get" else "1", *fields[1:7]]
@@ -131,37 +133,28 @@ def test_exponents_as_in_c_plus_plus() -> None:
     shown = {
         1e6: "1e+06", 123456.7: "123457", 1234567.0: "1.23457e+06", 1e-5: "1e-05", 1e-4: "0.0001", 3.0: "3"
     }  # fmt: skip
-    assert {number: perf_stats.ostream(number) for number in shown} == shown
+    assert {number: tables.ostream(number) for number in shown} == shown
 
 
 def test_lines_of_a_run(tmp_path: Path) -> None:
     fail = "streams == 2 and operation == 'put'"
     run = make_run(tmp_path / "run", cells(streams=(1, 2)), repeats=2, fail=fail)
-    lines = perf_stats.text(load(run)).splitlines()
+    lines = tables.perf_stats(load(run)).splitlines()
     # Warm-ups and failed trials are not in it: 3 good cells x 2 repeats.
     assert len(lines) == 6
     assert [line.split("\t")[:5] for line in lines[::2]] == [
         [*head, "10000000", "4096"] for head in (("0", "1", "1"), ("0", "2", "2"), ("1", "1", "1"))
     ]
-    for row in perf_stats.parse("\n".join(lines)):
-        assert row["mebibytes"] / row["seconds"] == pytest.approx(row["mebibytes_per_second"], rel=1e-4)
-        assert row["mebibytes"] == pytest.approx(
-            row["streams"] * row["rows_per_stream"] * 32 / 2**20, rel=1e-5
-        )
+    for line in lines:
+        _, streams, _, rows, _, mebibytes, seconds, rate = map(float, line.split("\t"))
+        assert mebibytes / seconds == pytest.approx(rate, rel=1e-4)
+        assert mebibytes == pytest.approx(streams * rows * 32 / 2**20, rel=1e-5)
 
 
 def test_places_cannot_be_told_apart(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", cells(("get",), (1,), ("local", "remote")), repeats=1, warmup=0)
     with pytest.raises(VenturiError, match="no column for the place"):
-        perf_stats.text(load(run))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"), [("1\t2", "line 1: 2 columns"), ("\n" + "x\t" * 7 + "1", "line 2")]
-)
-def test_parse_names_the_line(text: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        perf_stats.parse(text)
+        tables.perf_stats(load(run))
 
 
 # ---- as runs
@@ -223,7 +216,7 @@ def test_files_are_called_and_cut_as_they_were_published(tmp_path: Path) -> None
     theirs = published_lines("macbook-get")
     assert [line.split("\t")[:6] for line in lines] == [fields[1:7] for fields in theirs]
 
-    files = perf_stats.files(load("reference:cartesius"))
+    files = tables.perf_stats_files(load("reference:cartesius"))
     assert sorted(files) == [
         f"{place}/perf_stats_0_{streams}.csv" for place in ("local", "remote") for streams in range(1, 9)
     ]
@@ -240,7 +233,7 @@ def test_every_set_is_a_run_that_says_where_it_is_from(name: str) -> None:
     assert not {"no-ceiling", "unverified"} & {a.kind for a in results.advice}
     assert sum(a.kind == "imported" for a in results.advice) == 1
     # Every set has a sentence.
-    assert all(one.said or published._figures(one) for one in reference.sets(name))
+    assert all(one.said or reason._figures(one) for one in reference.sets(name))
 
 
 def test_unknown_name() -> None:

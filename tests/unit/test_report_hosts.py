@@ -3,15 +3,12 @@ words, and where there are none."""
 
 from __future__ import annotations
 
-import io
-import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from support.golden import kept
 from support.hosts_records import both_places, placed, record, shown, spread
@@ -21,16 +18,12 @@ from venturi.analysis.cells import efficiency, flows, places
 from venturi.analysis.cells.summary import Cell, summarise
 from venturi.analysis.models import splits
 from venturi.analysis.results import load
-from venturi.report.draw import matplotlib_figures
-from venturi.report.figures import flows as pictures
+from venturi.report import hosts, markdown, tables, terminal
+from venturi.report import run as runs
+from venturi.report.cell import document as cell_document
+from venturi.report.draw import Drawing
 from venturi.report.figures import registry as figures
 from venturi.report.page import page as html_page
-from venturi.report.tables import machine
-from venturi.report.tables import write as table_files
-from venturi.report.text import hosts, markdown
-from venturi.report.text import places as texts
-from venturi.report.text.several import sections
-from venturi.report.text.terminal import print_cell
 
 LOADERS = [{**p, "loaders": n} for n in (1, 2, 4) for p in cells(("get",), (8,))]
 
@@ -111,12 +104,13 @@ def with_target(cell: Cell, **target: Any) -> Cell:
 
 
 def test_servers_that_cannot_be_told_apart_stand_as_one(several: Path) -> None:
-    cell = next(c for c in load(several).cells if c.parameters["loaders"] == 2)
+    results = load(several)
+    cell = next(c for c in results.cells if c.parameters["loaders"] == 2)
     found = flows.flows(with_target(cell, protocol="path", reference=False))
     assert found is not None and not found.by_server
     assert found.senders == ("10.77.0.10:31337, 10.77.0.11:31337",)
     assert [f.payload_bytes for f in found.flows] == pytest.approx([1.28e9] * 2)
-    assert "not known here" in pictures.caption(cell)
+    assert "not known here" in figures.one(results, "flows", cell=cell).caption
 
 
 def test_one_process_and_several_servers(tmp_path: Path) -> None:
@@ -128,9 +122,12 @@ def test_one_process_and_several_servers(tmp_path: Path) -> None:
     found = flows.flows(results.cells[0])
     assert found is not None
     assert [(f.sender, f.payload_bytes) for f in found.flows] == [("a:1", 640e6), ("b:1", 320e6)]
-    title = pictures.title(results, results.cells[0])
-    assert title.endswith("960.0 MB from 2 servers to this process")
-    assert 'class="sankey"' in html_page.page(results) and "Loaders" not in shown(results)
+    figure = figures.one(results, "flows")
+    assert figure.title.endswith("960.0 MB from 2 servers to this process")
+    assert [(s.name, s.x, s.y) for s in figure.panels[0].series] == [
+        ("this process", pytest.approx([200 / 3, 100 / 3]), ["a:1", "b:1"])
+    ]
+    assert "Loaders" not in shown(results)
 
 
 def test_a_put_goes_the_other_way(tmp_path: Path) -> None:
@@ -141,26 +138,13 @@ def test_a_put_goes_the_other_way(tmp_path: Path) -> None:
     assert (found.senders, found.receivers) == (("loader-1", "loader-2"), ("10.77.0.10:31337",))
 
 
-def test_bands_are_as_thick_as_what_went_and_ends_do_not_overlap(several: Path) -> None:
-    for cell in load(several).cells:
-        found = pictures.picture(cell)
-        assert found is not None
-        for ends in (found.senders, found.receivers):
-            middles = [(end.top + end.bottom) / 2 for end in ends]
-            assert all(b - a >= pictures.SLOT for a, b in itertools.pairwise(middles))
-            assert all(0 <= end.top < end.bottom <= found.height for end in ends)
-            assert sum(end.bottom - end.top for end in ends) == pytest.approx(pictures.ALL)
-        for sides in ([b.left for b in found.bands], [b.right for b in found.bands]):
-            assert sum(bottom - top for top, bottom in sides) == pytest.approx(pictures.ALL)
-
-
 def test_of_many_ends_the_smallest_stand_as_one(tmp_path: Path) -> None:
     matrix = placed(cells(("get",), (100,)), 100)
     run = make_run(tmp_path / "run", matrix, repeats=1, warmup=0, samples=False, edit=spread(100))
     results = load(run)
-    found = pictures.picture(results.cells[0])
-    assert found is not None and len(found.receivers) == pictures.MOST_ENDS
-    assert found.receivers[-1].name == "85 others"
+    (panel,) = figures.one(results, "flows").panels
+    assert [s.name for s in panel.series][-1] == "85 others"
+    assert sum(share for s in panel.series for share in s.x) == pytest.approx(100)
     text = shown(results)
     assert "88 more between those shown" in text
     assert html_page.page(results).count("loader-") > 100
@@ -171,15 +155,15 @@ def test_of_many_ends_the_smallest_stand_as_one(tmp_path: Path) -> None:
 
 def test_nothing_is_new_with_one_host_one_place_and_no_link(tmp_path: Path) -> None:
     results = load(make_run(tmp_path / "run", cells(streams=(1, 2, 4)), repeats=2))
-    assert sections(results) == []
+    assert runs.sections(results) == []
     assert results.convergences == results.link_fits == []
     page = html_page.page(results)
-    for text in ('id="places"', 'id="hosts"', 'class="sankey"', '"loaders":'):
+    for text in ('id="places"', 'id="hosts"', 'id="figure-flows"', '"loaders":'):
         assert text not in page
     drawn = {"flows", "convergence", "throughput-hosts", "throughput-delay", "throughput-link-rate"}
     assert not {f.name for f in figures.build(results)} & drawn
-    assert set(machine.document(results)) == {"run", "cells", "findings", "failed", "warnings"}
-    written = {path.stem for path in table_files.write(results, tmp_path / "tables", "csv")}
+    assert set(tables.machine(results)) == {"run", "cells", "findings", "failed", "warnings"}
+    written = {path.stem for path in tables.write(results, tmp_path / "tables", "csv")}
     assert not written & {"hosts", "places", "efficiency", "convergence", "flows"}
 
 
@@ -192,11 +176,9 @@ def test_no_line_is_longer_than_the_terminal(several: Path, placed_run: Path, wi
 def test_the_words(several: Path) -> None:
     """The screen of the run, and that of a cell."""
     results = load(several)
-    out = io.StringIO()
     cell = next(c for c in results.cells if c.parameters["loaders"] == 4)
-    print_cell(results, cell, Console(file=out, width=100, color_system=None))
-    own = "\n".join(line.rstrip() for line in out.getvalue().splitlines())
-    kept("show-hosts", f"{shown(results, 100)}\n{'-' * 80}\n{own}\n")
+    own = terminal.text(cell_document(results, cell, 100), 100)
+    kept("show-hosts", f"{shown(results, 100)}\n{'-' * 80}\n{own}")
 
 
 def test_page(several: Path, placed_run: Path) -> None:
@@ -205,25 +187,25 @@ def test_page(several: Path, placed_run: Path) -> None:
     assert 'id="hosts"' in body and 'id="places"' not in body
     top = hosts.chosen(load(several))[0].parameters["loaders"]
     assert f"get, {top} loaders: 2.560 GB from 2 servers to {top} loaders" in body
-    assert 'class="sankey"' in body and "10.77.0.11:31337 to loader-1: " in body
+    assert 'id="figure-flows"' in body
     assert '"loaders": {"heads": ' in json.dumps(unpacked(page)["documents"])
     body = html_page.page(load(placed_run)).split("<script")[0]
     assert 'id="places"' in body and 'id="hosts"' not in body
-    assert "Get: remote does " in body
+    assert "get: remote does " in body
 
 
 def test_markdown_and_files(several: Path, tmp_path: Path) -> None:
     results = load(several)
-    text = markdown.text(results)
+    text = markdown.text(runs.document(results))
     for part in ("## Efficiency over hosts", "## Loaders", "| loader-2 ! | 10.77.0.3 |"):
         assert part in text
-    written = {path.stem: path for path in table_files.write(results, tmp_path / "tables", "csv")}
+    written = {path.stem: path for path in tables.write(results, tmp_path / "tables", "csv")}
     assert {"hosts", "efficiency", "flows"} <= set(written) and "places" not in written
     lines = written["flows"].read_text().splitlines()
     assert lines[0] == "cell,sender,receiver,payload_bytes,share"
     assert len(lines) == 1 + 2 + 4 + 8
     assert len(written["hosts"].read_text().splitlines()) == 1 + 4 * (1 + 2 + 4)
-    found = json.loads(json.dumps(machine.document(results), allow_nan=False))
+    found = json.loads(json.dumps(tables.machine(results), allow_nan=False))
     assert [step["hosts"] for step in found["efficiency"]] == [1, 2, 4]
     (warning,) = (w for w in found["warnings"] if w["kind"] == "straggler")
     assert warning["finding"].startswith("loader-2 (10.77.0.3) is a straggler: 50 % of the median rate")
@@ -238,16 +220,14 @@ def test_table_hosts(several: Path) -> None:
     assert {row["host_busy_share"] for row in found} == {0.1, 0.2, 0.1 * 3, 0.4}
 
 
-@pytest.mark.parametrize("kind", ["png", "svg"])
-def test_figures_as_files(several: Path, kind: str) -> None:
+def test_figures_as_files(several: Path) -> None:
     results = load(several)
     for name in ("flows", "throughput-hosts"):
-        drawn = matplotlib_figures.render(figures.one(results, name), kind)
-        assert drawn == matplotlib_figures.render(figures.one(results, name), kind)
+        drawn = Drawing.of(figures.one(results, name))
+        assert drawn.svg() == drawn.svg() and drawn.png() == drawn.png()
     cell = next(c for c in results.cells if c.parameters["loaders"] == 4)
     figure = figures.one(results, "flows", cell=cell)
     assert figure.title == "get, 4 loaders: 2.560 GB from 2 servers to 4 loaders"
-    # For what draws panels only.
     assert [s.name for s in figure.panels[0].series] == [f"loader-{i}" for i in (1, 2, 3, 4)]
 
 
@@ -266,7 +246,7 @@ def test_hostile_hosts_stay_text(tmp_path: Path) -> None:
     assert HOSTILE not in html_page.page(results)
     assert "<img" not in html_page.page(results).split("<script>")[0]
     assert "\x1b" not in shown(results)
-    matplotlib_figures.render(figures.one(results, "flows"), "svg")
+    Drawing.of(figures.one(results, "flows")).svg()
 
 
 def test_trials_without_resources_or_clocks(tmp_path: Path) -> None:
@@ -430,7 +410,7 @@ def test_a_split_without_a_sweep_says_what_is_missing() -> None:
     assert one.limit is None and one.refused.endswith("a law over streams needs 4")
     assert all(s.refused == "no other size was measured with so many streams" for s in one.splits)
     why = "1, 2, 4 and 8 streams: no other size was measured with so many streams"
-    assert texts._tends(one).endswith(why)
+    assert hosts._tends(one).endswith(why)
 
 
 def test_a_run_of_splits_is_reported(tmp_path: Path) -> None:
@@ -454,8 +434,8 @@ def test_a_run_of_splits_is_reported(tmp_path: Path) -> None:
     figure = figures.one(results, "convergence")
     assert [p.title for p in figure.panels] == ["get, local", "get, remote"]
     assert {"measured", "predicted"} <= {s.name for s in figure.panels[0].series}
-    assert matplotlib_figures.render(figure, "svg").startswith(b"<?xml")
+    assert Drawing.of(figure).svg().startswith("<svg")
     body = html_page.page(results).split("<script")[0]
     assert "get, remote, 4M rows in all" in body and 'id="figure-convergence"' in body
-    table = table_files.table(results, "convergence").to_pylist()
+    table = tables.table(results, "convergence").to_pylist()
     assert len(table) == 8 and {row["total_rows"] for row in table} == {4_000_000}

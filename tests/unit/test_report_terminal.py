@@ -19,18 +19,19 @@ from support.golden import kept
 from support.packed import unpacked_text
 from support.synthetic import cells, hostile, imported, make_run, without_server
 from venturi.analysis.results import load
-from venturi.analysis.verdict import judge, rerun
-from venturi.common.beside import beside
+from venturi.analysis.selection import find
+from venturi.analysis.verdict import judge
+from venturi.analysis.verdict.rerun import Rerun
 from venturi.common.errors import VenturiError
-from venturi.report.page.packed import LETTERS, Packer
-from venturi.report.text import cell, summary
-from venturi.report.text.terminal import print_results
+from venturi.common.runtime import beside
+from venturi.report import run as runs
+from venturi.report import terminal as on_terminal
+from venturi.report.document import Column
+from venturi.report.page.markup import LETTERS, Packer
 
 
-def shown(run: Path, width: int = 80, terminal: bool = False) -> str:
-    out = io.StringIO()
-    print_results(load(run), Console(file=out, width=width, force_terminal=terminal, color_system=None))
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+def shown(run: Path, width: int = 80) -> str:
+    return on_terminal.text(runs.document(load(run), brief=True), width).rstrip("\n")
 
 
 def test_to_the_letter(tmp_path: Path) -> None:
@@ -47,14 +48,14 @@ def test_no_line_is_longer_than_the_terminal(tmp_path: Path, width: int) -> None
 
 
 def test_columns_are_chosen(tmp_path: Path) -> None:
-    run, out = load(make_run(tmp_path / "run", repeats=2)), io.StringIO()
-    print_results(run, Console(file=out, width=80, color_system=None), ["P50", " rows "])
-    head = next(line for line in out.getvalue().splitlines() if line.startswith("streams")).split()
+    run = load(make_run(tmp_path / "run", repeats=2))
+    text = on_terminal.text(runs.document(run, brief=True, names=["P50", " rows "]), 80)
+    head = next(line for line in text.splitlines() if line.startswith("streams")).split()
     assert head[:2] == ["streams", "median"] and {"p50", "rows", "ok", "fail"} <= set(head)
     assert not {"p99", "verdict", "TCP"} & set(head)
-    assert "no room here for" not in out.getvalue()
+    assert "no room here for" not in text
     with pytest.raises(VenturiError, match="no column of this run is called p51"):
-        print_results(run, Console(file=out), ["p51"])
+        runs.document(run, brief=True, names=["p51"])
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_control_characters_and_markup_are_not_obeyed(tmp_path: Path) -> None:
 def test_colours_only_on_a_terminal(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", cells(("get",), (1,)), repeats=1, warmup=0)
     out = io.StringIO()
-    print_results(load(run), Console(file=out, width=80))
+    on_terminal.write(runs.document(load(run), brief=True), Console(file=out, width=80))
     assert "\x1b" not in out.getvalue()
 
 
@@ -122,13 +123,13 @@ def test_cpu_of_trials_shorter_than_a_tick_is_not_known(tmp_path: Path) -> None:
 
 
 def test_columns_that_find_room_are_kept_and_a_long_text_is_cut() -> None:
-    def column(head: str, width: int, rank: int, text: bool = False) -> summary.Column:
-        return summary.Column(head, "", ["x" * width], rank, text)
+    def column(head: str, width: int, rank: int, text: bool = False) -> Column:
+        return Column(head, "", ["x" * width], rank, text)
 
     offered = [column("a", 10, 0), column("verdict", 30, 1, True), column("tcp", 8, 2), column("p50", 9, 3)]
 
     def kept(room: int) -> tuple[list[tuple[str, int]], list[str]]:
-        found, left = summary.fit(offered, room, lambda c: max(len(t) for t in c.cells))
+        found, left = on_terminal.fit(offered, room, 0)
         return [(c.head, len(c.cells[0])) for c in found], [c.head for c in left]
 
     assert kept(57) == ([("a", 10), ("verdict", 30), ("tcp", 8), ("p50", 9)], [])
@@ -174,7 +175,7 @@ def test_the_hint_names_a_cell_of_this_run(tmp_path: Path, matrix: list[dict[str
     hint = next(line for line in shown(run, 200).splitlines() if line.startswith("one cell on one screen"))
     name = hint.rpartition(" or ")[2]
     results = load(run)
-    assert cell.find(results, name).name == results.cells[0].name and " " not in name
+    assert find(results, name).name == results.cells[0].name and " " not in name
 
 
 def test_the_rows_a_batch_are_those_that_came(tmp_path: Path) -> None:
@@ -251,20 +252,20 @@ def test_what_is_packed_is_unpacked(script: str, document: dict[str, object]) ->
 
 @given(st.binary(max_size=400))
 def test_digits_are_those_of_rfc_1924(data: bytes) -> None:
-    from venturi.report.page.packed import letters
+    from venturi.report.page.markup import letters
 
     assert letters(data).replace(",", "<") == base64.b85encode(data, pad=True).decode()
 
 
-def test_a_table_of_many_cells_plans_no_command_for_each(
+def test_a_table_of_many_cells_makes_no_command_for_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = load(make_run(tmp_path / "run", cells(rows=range(1_000_000, 11_000_000, 1_000_000)), samples=False))
     planned, judged = [], []
-    accepted, first = rerun._accepted, judge.first
-    monkeypatch.setattr(rerun, "_accepted", lambda words: planned.append(words) or accepted(words))
+    proposed, first = Rerun.proposed, judge.first
+    monkeypatch.setattr(Rerun, "proposed", lambda run, it: planned.append(it) or proposed(run, it))
     monkeypatch.setattr(judge, "first", lambda seen: judged.append(seen.trials) or first(seen))
-    print_results(run, Console(file=io.StringIO(), width=80))
+    on_terminal.text(runs.document(run, brief=True), 80)
     assert len(run.cells) == 60
     # Each cell once, and the repeats of a few.
     assert judged.count(5) == 60 and judged.count(1) < 100 and len(planned) < 60

@@ -27,12 +27,12 @@ from venturi.analysis.words.wording import nouns_of
 from venturi.common import toml_text
 from venturi.common.environment import usable_cores
 from venturi.common.errors import ScenarioError
-from venturi.common.times import SEED_NS, parse_time, spell_time
+from venturi.common.suffixes import SEED_NS, parse_time, spell_time
 from venturi.engine.spec import build_spec, completed, trial_line
 from venturi.inputs import points as points_file
 from venturi.inputs.files import DataStore
 from venturi.measure import preflight
-from venturi.measure.observer import outcome_text
+from venturi.measure.run_events import outcome_text
 from venturi.measure.trial_targets import Endpoints
 from venturi.plan import matrix, scale
 from venturi.plan.cell_names import labels
@@ -42,8 +42,8 @@ from venturi.plan.resolved import to_toml
 from venturi.plan.rules import charrow as queries
 from venturi.plan.rules.options import applies
 from venturi.plan.workload import STATES_ROW_BYTES, USAGE_ROW_BYTES
+from venturi.report import best as best_report
 from venturi.report.figures import registry as figures
-from venturi.report.text import best as best_report
 from venturi.store import tables
 from venturi.targets.options import APPLIES, DEFAULTS, PARAMETERS, Options
 from venturi.targets.parameters import WORKLOAD

@@ -43,7 +43,7 @@ from support.secret import (
     urls,
 )
 from venturi import cli
-from venturi.cli.flags import command_line
+from venturi.cli.options import command_line
 from venturi.common.credentials import carries_secret, command_tells_secret, named, without_named
 from venturi.common.errors import VenturiError
 from venturi.store.importers.files import import_files

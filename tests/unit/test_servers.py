@@ -29,13 +29,12 @@ from venturi.analysis.results import load
 from venturi.analysis.verdict.judge import judge
 from venturi.analysis.verdict.types import Verdict
 from venturi.cli import serving
-from venturi.cluster.ray.server_host import ServerGroup
-from venturi.cluster.trial.beside import Beside
+from venturi.cluster.ray_servers import ServerGroup
+from venturi.cluster.trial.loaders_executor import Beside
 from venturi.common.environment import collect
 from venturi.common.errors import ScenarioError, VenturiError
-from venturi.engine import peers
 from venturi.engine.executor import CoreExecutor
-from venturi.measure import preflight
+from venturi.measure import preflight, trial_targets
 from venturi.measure.ceiling_probes import Probe, Prober, probes
 from venturi.plan.cell import Cell
 from venturi.report.page import page as html_page
@@ -88,7 +87,7 @@ def test_a_run_keeps_what_each_server_tells(both: tuple[str, str], tmp_path: Pat
 
 
 def test_one_that_does_not_answer_hides_none_that_does(both: tuple[str, str]) -> None:
-    told = peers.ask(f"flight://127.0.0.1:1,{both[0]}/table", {}, 20.0)
+    told = trial_targets.ask_environments(f"flight://127.0.0.1:1,{both[0]}/table", {}, 20.0)
     assert list(told) == ["127.0.0.1:1", both[0]] and told["127.0.0.1:1"] is None
     assert told[both[0]] is not None
     found = collect({"there": told})
@@ -331,7 +330,7 @@ def test_loaders_probe_their_own_ways() -> None:
             return None
 
     beside = Beside.__new__(Beside)
-    beside._placed, beside._here = Place("placed"), Place("here")  # type: ignore[assignment]
+    beside._placed, beside._local = Place("placed"), Place("here")  # type: ignore[assignment]
     control = beside.control()
     beside.probe_tcp('{"from": "loader-1", "first": 0}', control)
     beside.probe_tcp("{}", control)

@@ -25,14 +25,13 @@ from venturi.analysis.results import load
 from venturi.common.errors import ExitCode
 from venturi.engine.executor import Progress, TrialControl
 from venturi.measure import runner
-from venturi.measure.ceiling_rounds import LEAST, SHARE, SHORTEST, RoundProbes
-from venturi.measure.hints import start_a_server
-from venturi.measure.observer import Slot
-from venturi.measure.outcome import Result, RunResult, exit_code, scenario_of
+from venturi.measure.ceilings import LEAST, SHARE, SHORTEST, RoundProbes
+from venturi.measure.run_events import Result, RunResult, Slot, exit_code, scenario_of
 from venturi.measure.runner import execute
+from venturi.measure.trial_targets import start_a_server
 from venturi.plan.cell import Cell
-from venturi.report.text import cell as cell_text
-from venturi.report.text import summary
+from venturi.report import cell as cell_text
+from venturi.report import summary
 from venturi.store.directory import RunDirectory
 
 

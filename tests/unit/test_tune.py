@@ -21,11 +21,10 @@ from venturi.analysis import results
 from venturi.analysis.search.explore import Search
 from venturi.common import toml_text
 from venturi.common.errors import StoreError
-from venturi.engine import peers
 from venturi.engine.executor import CoreExecutor
 from venturi.inputs.files import DataStore
-from venturi.measure.tune import Budget, Recorded, replay
-from venturi.measure.tune_space import space
+from venturi.measure import trial_targets
+from venturi.measure.tune import Budget, Recorded, replay, space
 from venturi.plan.layers import Layer
 
 
@@ -123,7 +122,7 @@ def searched_codecs(tree: dict[str, Any], executor: Any, out: Path | None = None
 def test_what_another_server_sends_is_its_own_choice(
     monkeypatch: pytest.MonkeyPatch, core: object, told: dict[str, Any] | None, codecs: list[str] | None
 ) -> None:
-    monkeypatch.setattr(peers, "ask", lambda *_: {"node7:31337": told})
+    monkeypatch.setattr(trial_targets, "ask_environments", lambda *_: {"node7:31337": told})
     assert searched_codecs({"target": {"url": "flight://node7/rows"}}, CoreExecutor()) == codecs
 
 

@@ -25,7 +25,7 @@ from support.read import ONCE, RECORDS, get, good, ran, refused, spec
 from support.run import command, environment, venturi
 from support.scenarios import cells as cells_of
 from venturi.analysis.cells.ceilings import Limits, share
-from venturi.cluster.ray.ray_executor import RayExecutor
+from venturi.cluster.ray_executor import RayExecutor
 from venturi.common.errors import ScenarioError
 from venturi.measure.ceiling_probes import probes
 from venturi.servers.local import LocalTargets

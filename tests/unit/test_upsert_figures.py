@@ -20,13 +20,12 @@ from venturi.analysis.compare import runs as compare
 from venturi.analysis.models.batch_cost import batch_costs
 from venturi.analysis.results import load
 from venturi.analysis.search import best
-from venturi.report.draw import matplotlib_figures
+from venturi.report import markdown, summary, tables
+from venturi.report import run as runs
+from venturi.report.draw import Drawing
+from venturi.report.figures import latency
 from venturi.report.figures import registry as figures
-from venturi.report.figures import tail
 from venturi.report.page import page as html_page
-from venturi.report.tables import seed
-from venturi.report.tables import write as table_files
-from venturi.report.text import markdown, summary
 
 REFUSED = {
     "refused": {"batches": 2, "rows": 1000},
@@ -125,7 +124,7 @@ def test_the_text_of_runs(tmp_path: Path) -> None:
 
 def test_csv_and_json_have_rows_in_columns_of_their_own(tmp_path: Path) -> None:
     results = load(make_run(tmp_path / "run", repeated(errors=REFUSED)))
-    (row,) = csv.DictReader(io.StringIO(table_files.text(table_files.table(results, "cells"))))
+    (row,) = csv.DictReader(io.StringIO(tables.text(tables.table(results, "cells"))))
     assert row["steady_bytes_per_second"] == "" == row["bytes_per_client_cpu_second"]
     assert float(row["steady_rows_per_second"]) > 0 and float(row["rows_per_client_cpu_second"]) > 0
     assert float(row["service_p99_ns"]) > float(row["service_mean_ns"]) > float(row["service_min_ns"])
@@ -133,14 +132,14 @@ def test_csv_and_json_have_rows_in_columns_of_their_own(tmp_path: Path) -> None:
     assert float(row["stored_bytes_per_row"]) == 120.0
     found = json.loads(venturi("show", tmp_path / "run", "--format", "json").stdout)
     assert found["cells"][0]["rows_total"] == float(row["rows_total"])
-    text = markdown.text(results)
+    text = markdown.text(runs.document(results))
     assert "per client CPU" in text and "rows in total" in text and "p99.9" in text
 
 
 def test_the_published_four_lines(tmp_path: Path) -> None:
     lines = [*sweep((4,), (100, 500)), *(transfer(repeat=r, cell="get-1") for r in range(2))]
     results = load(make_run(tmp_path / "run", lines))
-    text = seed.text(results)
+    text = tables.upsert_benchmark(results)
     blocks = text.strip().split("\n\n")
     assert len(blocks) == 2
     for block in blocks:
@@ -175,7 +174,7 @@ def test_a_run_without_upserts_has_no_such_lines(tmp_path: Path) -> None:
 
 
 def test_the_published_runs_print_their_own_lines() -> None:
-    text = seed.text(load("reference:memsql"))
+    text = tables.upsert_benchmark(load("reference:memsql"))
     assert "51,983,500 rows in total\n5,198,350 rows per second\n" in text
     assert "Min query latency: 0.055 ms\nMax query latency: 172.780 ms\n" in text
 
@@ -192,18 +191,18 @@ def test_figures_of_an_upsert(tmp_path: Path) -> None:
     assert drawn["throughput-streams"].y_label == "throughput, krows/s"
     assert "roofline" not in drawn
     for figure in drawn.values():
-        assert matplotlib_figures.render(figure, "svg").startswith(b"<?xml")
+        assert Drawing.of(figure).svg().startswith("<svg")
 
 
 def test_the_tail_over_nines(tmp_path: Path) -> None:
     results = load(make_run(tmp_path / "run", [*repeated({"rate": 500.0}), *repeated({"rate": 3000.0})]))
-    figure = tail.tail(results)
+    figure = latency.latency(results)
     assert figure is not None
     assert figure.x_texts[:6] == ["min", "50 %", "90 %", "99 %", "99.9 %", "99.99 %"][: len(figure.x_texts)]  # type: ignore[index]
     names = [s.name for s in figure.panels[0].series]
     assert names == ["rate 500", "rate 500, service", "rate 3k", "rate 3k, service"]
     (cell, _) = results.cells
-    line = dict(tail.curve(cell, "service"))
+    line = dict(latency.curve(cell, "service"))
     known = batches.latencies(cell, "service")
     for x, name in ((1.0, "min"), (10.0, "p90"), (100.0, "p99"), (1000.0, "p99.9")):
         at = min(line, key=lambda v, x=x: abs(v - x))  # type: ignore[misc]
@@ -217,7 +216,7 @@ def test_the_tail_without_histograms_has_the_percentiles(tmp_path: Path) -> None
     for line in lines:
         line["latency"]["service"]["hdr"] = None
     (cell,) = summarise(lines)
-    assert tail.curve(cell, "service")[0][1] == batches.latencies(cell, "service")["min"].value
+    assert latency.curve(cell, "service")[0][1] == batches.latencies(cell, "service")["min"].value
 
 
 def test_fit_as_json_has_what_a_batch_costs(tmp_path: Path) -> None:
@@ -244,7 +243,7 @@ def test_the_page_of_upserts_and_transfers(tmp_path: Path) -> None:
     mixed = load(run)
     box = next(f for f in figures.build(mixed) if f.name == "box-size")
     assert {p.y_label for p in box.panels} == {None, "throughput, krows/s"} and box.y_label == "payload, MB/s"
-    assert matplotlib_figures.render(box, "png")
+    assert Drawing.of(box).png()
 
 
 def test_published_upserts_are_judged_by_rows() -> None:

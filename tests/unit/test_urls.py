@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from support.mistakes import check
 from venturi import cli
-from venturi.cluster.ray.server_host import ServerGroup
+from venturi.cluster.ray_servers import ServerGroup
 from venturi.common.credentials import carries_secret, is_secret, scrubbed, without_secrets
-from venturi.engine.tcp_probe import probe_tcp
+from venturi.engine.loader import probe_tcp
 from venturi.targets.system import (
     in_process,
     is_charrow,

@@ -24,7 +24,7 @@ const NOTICE: Duration = Duration::from_millis(5);
 
 /// The start of a share.
 #[derive(Debug, Clone, Copy)]
-struct Given {
+struct Start {
     start: Instant,
     unix_ns: u64,
     /// How long ago it was when it was heard of.
@@ -47,7 +47,7 @@ pub struct Conductor<'a> {
     pub ended: usize,
     /// Until when a share's start is waited for.
     until: Option<Instant>,
-    given: Option<Given>,
+    given: Option<Start>,
 }
 
 impl<'a> Conductor<'a> {
@@ -85,7 +85,7 @@ impl<'a> Conductor<'a> {
             let event = tokio::select! {
                 biased;
                 event = events.recv() => Ok(event),
-                () = self.shared.control.asked() => Err(()),
+                () = self.shared.control.changed() => Err(()),
                 () = tokio::time::sleep(self.next_look()) => Err(()),
             };
             match event {
@@ -177,7 +177,7 @@ impl<'a> Conductor<'a> {
     }
 
     /// A moment of this host's clock, as the trial goes by it; one that is past is now.
-    fn take(&self, unix_ns: u64) -> Result<Given, Error> {
+    fn take(&self, unix_ns: u64) -> Result<Start, Error> {
         let before = Instant::now();
         let wall = self::unix_ns();
         let now = before + before.elapsed() / 2;
@@ -191,7 +191,7 @@ impl<'a> Conductor<'a> {
                 timeout.as_secs_f64()
             )));
         }
-        Ok(Given {
+        Ok(Start {
             start: now + ahead,
             unix_ns,
             late_ns: wall.saturating_sub(unix_ns),

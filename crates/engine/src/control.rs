@@ -118,7 +118,7 @@ impl Control {
     }
 
     /// Returns when the trial shall end or may start, and now and then before.
-    pub(super) async fn asked(&self) {
+    pub(super) async fn changed(&self) {
         self.0.wake.notified().await;
     }
 

@@ -121,7 +121,7 @@ impl Observer {
             .as_ref()
             .and_then(|series| End::of(series, by, 0, end));
         if by == "client" {
-            served = served.map(|served| served.beside(seen.as_ref()));
+            served = served.map(|served| served.on_clients_host(seen.as_ref()));
         }
         let servers = record.target.servers;
         if let Some(served) = served.as_mut().filter(|_| servers > 1) {

@@ -23,7 +23,7 @@ use venturi_base::meter::cpu::{self, CpuTime};
 use venturi_base::meter::instrument::Instrument;
 use venturi_base::net::runtime::runtime;
 use venturi_base::spec::{TrialSpec, Verify};
-use venturi_targets::{Tally, Target, Watched};
+use venturi_targets::{LocalFuture, Tally, Target, Watched};
 
 /// What cleaning up after a failure may take: the server may be gone.
 const CLEAN_AFTER_FAILURE: Duration = Duration::from_secs(2);
@@ -85,7 +85,7 @@ pub fn run(spec: &TrialSpec, target: &mut dyn Target, control: &Control, record:
     if let Some(carried) = sockets.and_then(|sockets| sockets.release()) {
         record.counts.wire_bytes = carried;
     }
-    let tallies = measured.and_then(|lanes| whole(&call, target, &lanes, record));
+    let tallies = measured.and_then(|lanes| merge_tallies(&call, target, &lanes, record));
     control.enter(Phase::Verifying);
     let mut watched = None;
     if let Some(tallies) = tallies {
@@ -102,7 +102,7 @@ pub fn run(spec: &TrialSpec, target: &mut dyn Target, control: &Control, record:
 
 /// The tallies by which the trial is verified; `None`: it is not, or not by this process. Those of
 /// other processes are waited for: what a server holds is right only when all have ended.
-fn whole(
+fn merge_tallies(
     call: &Call<'_>,
     target: &dyn Target,
     lanes: &[(usize, Tally)],
@@ -275,7 +275,10 @@ fn spread(groups: Vec<Vec<usize>>, threads: usize) -> Vec<Vec<Vec<usize>>> {
 /// A reference server samples itself as well. A trial is not lost for its samples.
 fn watch(call: &Call<'_>, target: &dyn Target, record: &mut Record) {
     let interval = Duration::from_nanos(call.spec.sample_interval_ns);
-    let watching = target.watch(interval);
+    let Some(server) = target.observed() else {
+        return;
+    };
+    let watching = server.watch(interval);
     if let Err(error) = call.wait("server samples", watching, call.timeout()) {
         if error.kind != Kind::Cancelled {
             record.note(&format!("no samples of the server: {}", error.message));
@@ -284,7 +287,8 @@ fn watch(call: &Call<'_>, target: &dyn Target, record: &mut Record) {
 }
 
 fn fetch_watched(call: &Call<'_>, target: &dyn Target, record: &mut Record) -> Option<Watched> {
-    match call.wait("server samples", target.watched(), call.timeout()) {
+    let server = target.observed()?;
+    match call.wait("server samples", server.watched(), call.timeout()) {
         Ok(watched) => watched,
         Err(error) => {
             record.note(&format!("no samples of the server: {}", error.message));
@@ -295,7 +299,11 @@ fn fetch_watched(call: &Call<'_>, target: &dyn Target, record: &mut Record) -> O
 
 /// After the clock: the server's account, then the comparison of both ends.
 fn conclude(call: &Call<'_>, target: &dyn Target, tallies: &[Tally], record: &mut Record) {
-    match call.wait("server report", target.server_report(), call.timeout()) {
+    let reporting: LocalFuture<_> = match target.observed() {
+        Some(server) => server.server_report(),
+        None => Box::pin(async { Ok(None) }),
+    };
+    match call.wait("server report", reporting, call.timeout()) {
         Ok(Some(report)) => {
             record.stages.server = Some(report.stages.to_map());
             record.workers.server = report.workers;

@@ -253,30 +253,12 @@ fn serve(py: Python<'_>, spec: &str) -> PyResult<Server> {
     started.map(Server).map_err(raised)
 }
 
-/// As `flight_environment`, of a charrow server.
-#[pyfunction]
-fn charrow_environment(py: Python<'_>, url: &str, options: &str) -> PyResult<Option<String>> {
-    let options = serde_json::from_str(options)
-        .map_err(|error| PyValueError::new_err(format!("options: {error}")))?;
-    let asking = || block_on(target::charrow::environment(url, &options));
-    py.detach(asking).and_then(|answer| answer).map_err(raised)
-}
-
 /// The environment of a reference server's end, as JSON; None where the server tells none.
 #[pyfunction]
-fn flight_environment(py: Python<'_>, url: &str, options: &str) -> PyResult<Option<String>> {
+fn server_environment(py: Python<'_>, url: &str, options: &str) -> PyResult<Option<String>> {
     let options = serde_json::from_str(options)
         .map_err(|error| PyValueError::new_err(format!("options: {error}")))?;
-    let asking = || block_on(target::flight::environment(url, &options));
-    py.detach(asking).and_then(|answer| answer).map_err(raised)
-}
-
-/// As `flight_environment`, of a reference server of Arrow over HTTP.
-#[pyfunction]
-fn http_environment(py: Python<'_>, url: &str, options: &str) -> PyResult<Option<String>> {
-    let options = serde_json::from_str(options)
-        .map_err(|error| PyValueError::new_err(format!("options: {error}")))?;
-    let asking = || block_on(target::http::environment(url, &options));
+    let asking = || block_on(target::reference::environment(url, &options));
     py.detach(asking).and_then(|answer| answer).map_err(raised)
 }
 
@@ -316,9 +298,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(program, module)?)?;
     module.add_function(wrap_pyfunction!(systems, module)?)?;
     module.add_function(wrap_pyfunction!(store_files, module)?)?;
-    module.add_function(wrap_pyfunction!(charrow_environment, module)?)?;
-    module.add_function(wrap_pyfunction!(flight_environment, module)?)?;
-    module.add_function(wrap_pyfunction!(http_environment, module)?)?;
+    module.add_function(wrap_pyfunction!(server_environment, module)?)?;
     module.add_function(wrap_pyfunction!(flight_offers, module)?)?;
     #[cfg(target_os = "linux")]
     {

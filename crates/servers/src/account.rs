@@ -38,6 +38,18 @@ pub(crate) struct Spent {
     pub cpu: (u64, u64),
 }
 
+impl Spent {
+    /// Of one worker on this thread, which had used so much `cpu` when it began.
+    pub fn of_worker(stages: StageTotals, time: Duration, cpu: ThreadCpu) -> Self {
+        let (workers, time_ns) = (1, time.as_nanos() as u64);
+        Self {
+            stages,
+            workers: Workers { workers, time_ns },
+            cpu: ThreadCpu::now().since(cpu),
+        }
+    }
+}
+
 /// A stream that belongs to a trial: it is accounted for.
 #[derive(Debug, Clone)]
 pub(crate) struct Trial {

@@ -145,7 +145,13 @@ impl Admission {
     }
 
     fn why(&self) -> String {
-        format!("{} connections are open, and this server has no more at a time (--max-connections): try again later", self.most)
+        let open = match self.most {
+            1 => "1 connection is open".to_owned(),
+            most => format!("{most} connections are open"),
+        };
+        format!(
+            "{open}, and this server has no more at a time (--max-connections): try again later"
+        )
     }
 
     /// Wakes one connection, which ends unless it finds that a request has come.

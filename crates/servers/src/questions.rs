@@ -3,11 +3,9 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::account::Accounts;
-use super::machine::TcpProbe;
+use super::shell::Endpoint;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::end::monotonic_ns;
-use venturi_base::meter::handicap::Handicap;
 use venturi_base::net::route::Route;
 use venturi_base::os::machine::Place;
 
@@ -18,29 +16,26 @@ struct WatchRequest {
     interval_ns: u64,
 }
 
-/// Who this is: software, handicap, machine and process.
-pub(crate) fn hello(handicap: &Handicap) -> Vec<u8> {
-    json!({
-        "software": concat!("venturi ", env!("CARGO_PKG_VERSION")),
-        "handicap": handicap.text(),
-        "place": Place::here(),
-    })
-    .to_string()
-    .into_bytes()
-}
+impl Endpoint {
+    /// Who this is: software, handicap, machine and process.
+    pub fn hello(&self) -> Vec<u8> {
+        json!({
+            "software": concat!("venturi ", env!("CARGO_PKG_VERSION")),
+            "handicap": self.handicap.text(),
+            "place": Place::here(),
+        })
+        .to_string()
+        .into_bytes()
+    }
 
-/// Of whom it is asked.
-pub(crate) struct Asked<'a> {
-    pub accounts: &'a Accounts,
-    pub environment: &'a serde_json::Value,
-    pub tcp: &'a TcpProbe,
-    /// By which connection.
-    pub route: Option<Route>,
-}
-
-impl Asked<'_> {
-    /// `None`: there is no such question. Kind `Unsupported`: nothing is known of what is asked for.
-    pub async fn answer(&self, name: &str, payload: &str) -> Result<Option<Vec<u8>>> {
+    /// `route`: by which connection it is asked. `None`: there is no such question. Kind `Unsupported`: nothing is
+    /// known of what is asked for.
+    pub async fn answer(
+        &self,
+        name: &str,
+        payload: &str,
+        route: Option<Route>,
+    ) -> Result<Option<Vec<u8>>> {
         let unknown = |text| Error::new(Kind::Unsupported, text);
         let internal = |error: serde_json::Error| Error::new(Kind::Internal, error.to_string());
         Ok(Some(match name {
@@ -56,7 +51,7 @@ impl Asked<'_> {
                 let asked: WatchRequest = serde_json::from_str(payload)
                     .map_err(|error| Error::usage(format!("watch: {error}")))?;
                 let watch = &self.accounts.watch;
-                let watched = watch.open(&asked.trial, asked.interval_ns, self.route);
+                let watched = watch.open(&asked.trial, asked.interval_ns, route);
                 watched.to_string().into_bytes()
             }
             "samples" => {

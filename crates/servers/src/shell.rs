@@ -1,22 +1,36 @@
 //! What the servers of bulk data have in common: where they listen, who may talk to them, how
-//! long they wait.
+//! long they wait, and the threads of their connections.
+//!
+//! A thread a connection: bulk flows keep a core busy each, so the kernel's scheduler
+//! serves them best, and a thread's CPU time is a stream's CPU time.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
+use socket2::Socket;
+use tokio::sync::watch;
 
 use super::access::{tls_config, Token};
-use super::listening::{cannot_bind, cannot_listen, listen, BACKLOG};
-use super::machine::Address;
+use super::account::Accounts;
+use super::admission::{Admission, Slot};
+use super::listening::{
+    cannot_bind, cannot_listen, listen, on_a_thread, Accepting, Threads, BACKLOG,
+};
+use super::machine::{Address, TcpProbe};
 use venturi_base::error::{Error, Result};
 use venturi_base::meter::clock::Stage;
 use venturi_base::meter::handicap::Handicap;
 use venturi_base::net::listener::Listener;
+use venturi_base::net::socket::prepare;
 use venturi_base::net::unix;
+
+/// How long a stopping server lets its streams finish.
+pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
 /// A part of the server's spec (docs/format.md).
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -78,16 +92,29 @@ impl Shell {
         Ok(())
     }
 
-    pub fn patience(&self) -> Duration {
-        Duration::from_nanos(self.patience_ns)
-    }
-
     pub fn handicap(&self, stages: &[Stage]) -> Result<Handicap> {
         Handicap::parse(&self.handicap, stages, "the server")
     }
 
-    pub(super) fn token(&self) -> Result<Option<Token>> {
-        Token::of(self.token_env.as_deref())
+    pub(crate) fn bind(&self, handicap: Handicap, accounts: Accounts) -> Result<(Endpoint, Place)> {
+        let token = Token::of(self.token_env.as_deref())?;
+        let (listener, address) = self.listen()?;
+        let tcp = TcpProbe::new(address.clone()).guarded(token.is_some());
+        let patience = Duration::from_nanos(self.patience_ns);
+        let endpoint = Endpoint {
+            started: Instant::now(),
+            accounts: Arc::new(accounts),
+            token,
+            environment: self.environment.clone(),
+            tcp: tcp.map_err(|error| self.failed(&error))?,
+            send_buffer: self.send_buffer,
+            handicap,
+            patience,
+            admission: Admission::new(self.max_connections, patience),
+            connections: AtomicU64::new(0),
+            leaving: AtomicBool::new(false),
+        };
+        Ok((endpoint, (listener, address)))
     }
 
     /// `None`: without TLS. `protocols`: those of ALPN, in order.
@@ -95,7 +122,7 @@ impl Shell {
         Ok(tls_config(self, protocols)?.map(Arc::new))
     }
 
-    pub(crate) fn listen(&self) -> Result<(Listener, Address)> {
+    fn listen(&self) -> Result<(Listener, Address)> {
         if let Some(path) = &self.unix {
             return self.listen_at(path);
         }
@@ -119,10 +146,164 @@ impl Shell {
         Ok((Listener::Unix(listening), Address::Unix(path)))
     }
 
-    pub fn failed(&self, error: &io::Error) -> Error {
+    fn failed(&self, error: &io::Error) -> Error {
         match &self.unix {
             Some(path) => cannot_bind(path, error),
             None => cannot_listen(&self.host, self.port, None, error),
+        }
+    }
+}
+
+/// Where a server listens, before it serves.
+pub(crate) type Place = (Listener, Address);
+
+/// What the connections of any server share.
+pub(crate) struct Endpoint {
+    pub started: Instant,
+    pub accounts: Arc<Accounts>,
+    pub token: Option<Token>,
+    pub environment: serde_json::Value,
+    pub tcp: TcpProbe,
+    send_buffer: Option<usize>,
+    pub handicap: Handicap,
+    /// How long a client may take until it has said what it wants.
+    pub patience: Duration,
+    pub admission: Arc<Admission>,
+    /// Since the start.
+    pub connections: AtomicU64,
+    /// Nothing new is begun.
+    pub leaving: AtomicBool,
+}
+
+impl Endpoint {
+    pub fn prepare(&self, socket: &Socket) {
+        prepare(socket.into(), self.send_buffer);
+    }
+}
+
+/// What a server does beside its connections.
+pub(crate) trait Service: Send + Sync + 'static {
+    fn endpoint(&self) -> &Endpoint;
+    /// Counts since the start.
+    fn statistics(&self) -> serde_json::Value;
+    /// What is in flight ends now.
+    fn close(&self) {}
+}
+
+/// A running server; stops when dropped.
+pub struct Serving {
+    address: Address,
+    service: Arc<dyn Service>,
+    stop: watch::Sender<bool>,
+    threads: Threads,
+}
+
+impl Serving {
+    /// Serves each connection by `serve`, on a thread of its own.
+    pub(crate) fn start(
+        shell: &Shell,
+        (listener, address): Place,
+        service: Arc<dyn Service>,
+        serve: impl Fn(Socket, watch::Receiver<bool>, Slot) + Clone + Send + 'static,
+    ) -> Result<Self> {
+        let (stop, stopped) = watch::channel(false);
+        let (threads, shared) = (Threads::default(), service.clone());
+        threads
+            .spawn("accept", move || {
+                if let Ok(runtime) = runtime() {
+                    runtime.block_on(accept(listener, shared, stopped, serve));
+                }
+            })
+            .map_err(|error| shell.failed(&error))?;
+        Ok(Self {
+            address,
+            service,
+            stop,
+            threads,
+        })
+    }
+
+    pub fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// Waits until the server has stopped, but no longer than this. True: it has.
+    pub fn wait(&self, limit: Duration) -> bool {
+        self.threads.wait(limit)
+    }
+
+    /// Takes no more connections, lets what is open finish for two seconds, and ends.
+    pub fn stop(&self) {
+        let endpoint = self.service.endpoint();
+        endpoint.leaving.store(true, Ordering::Relaxed);
+        let _ = self.stop.send(true);
+        endpoint.accounts.watch.close();
+        self.threads.join();
+        let none_left = |limit: Duration| {
+            let until = Instant::now() + limit;
+            while !endpoint.admission.is_empty() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        none_left(GRACE);
+        self.service.close();
+        none_left(GRACE / 4);
+    }
+
+    /// Counts since the start, as JSON.
+    pub fn statistics(&self) -> String {
+        self.service.statistics().to_string()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The event loop of one thread.
+pub(crate) fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+}
+
+async fn accept(
+    listener: Listener,
+    service: Arc<dyn Service>,
+    stopped: watch::Receiver<bool>,
+    serve: impl Fn(Socket, watch::Receiver<bool>, Slot) + Clone + Send + 'static,
+) {
+    let Ok(listener) = Accepting::new(listener) else {
+        return;
+    };
+    let admission = &service.endpoint().admission;
+    let mut stop = stopped.clone();
+    loop {
+        let socket = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stop.changed() => return,
+        };
+        match socket {
+            Ok(socket) => {
+                let Some(slot) = admission.admit() else {
+                    continue;
+                };
+                let (serve, stopped, service) = (serve.clone(), stopped.clone(), service.clone());
+                on_a_thread(admission, (socket, slot), move |(socket, slot)| {
+                    if slot.refusal.is_none() {
+                        let connections = &service.endpoint().connections;
+                        connections.fetch_add(1, Ordering::Relaxed);
+                    }
+                    serve(socket, stopped, slot);
+                });
+            }
+            // Out of file descriptors, for one: it may pass.
+            Err(error) => {
+                admission.accept_failed(&error);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
         }
     }
 }

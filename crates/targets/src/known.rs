@@ -1,8 +1,8 @@
 //! What verification must find in counts that are written down here. They are of what no trial of
 //! `venturi prove` meets: a stranger's server, a store that holds too much.
 
-use crate::flight::verify::{compared, Planned};
 use crate::read::{self, Summed, There};
+use crate::reference::{compared, Planned};
 use crate::timeseries::verify::{compare, Held, Stored};
 use crate::{Doubt, Tally};
 use venturi_base::os::machine::Place;

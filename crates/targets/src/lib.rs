@@ -35,6 +35,7 @@ pub mod duckdb;
 pub mod empty;
 pub mod exec;
 pub mod flight;
+pub mod flightsql;
 pub mod hosts;
 pub mod http;
 pub mod known;
@@ -46,7 +47,7 @@ pub mod plugin;
 pub mod postgres;
 pub mod read;
 pub mod redis;
-mod reference;
+pub mod reference;
 pub mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -59,7 +60,7 @@ pub mod upsert;
 /// All systems, in the order in which errors name them.
 pub static SYSTEMS: &[&systems::System] = &[
     &flight::SYSTEM,
-    &flight::sql::SYSTEM,
+    &flightsql::SYSTEM,
     &charrow::SYSTEM,
     &mysql::SYSTEM,
     #[cfg(feature = "cassandra")]
@@ -463,20 +464,9 @@ pub trait Target: Send + Sync {
     /// processes included. Called by the lead alone, as all that follows but `sockets` and `pools`.
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>>;
 
-    /// The server's own account of the trial, where it gives one.
-    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
-        Box::pin(async { Ok(None) })
-    }
-
-    /// Before the start: a reference server shall sample itself, and its clock is compared with
-    /// ours. Not called where the clock runs already (`include_setup`).
-    fn watch<'a>(&'a self, _interval: Duration) -> LocalFuture<'a, Result<()>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    /// After the end: what the server sampled meanwhile. `None`: it does not sample.
-    fn watched<'a>(&'a self) -> LocalFuture<'a, Result<Option<Watched>>> {
-        Box::pin(async { Ok(None) })
+    /// A server that accounts for the trial from its own end.
+    fn observed(&self) -> Option<&dyn Observed> {
+        None
     }
 
     /// Of an upsert whose rows can be found again.
@@ -498,6 +488,20 @@ pub trait Target: Send + Sync {
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
         Box::pin(async { Ok(()) })
     }
+}
+
+/// What a server tells of its own end of a trial. `reference::Reference` is how each of Venturi's servers
+/// is asked for it.
+pub trait Observed {
+    /// Its account of the trial, where it gives one.
+    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>>;
+
+    /// Before the start: it shall sample itself, and its clock is compared with ours. Not called where the
+    /// clock runs already (`include_setup`).
+    fn watch<'a>(&'a self, interval: Duration) -> LocalFuture<'a, Result<()>>;
+
+    /// After the end: what it sampled meanwhile. `None`: it does not sample.
+    fn watched<'a>(&'a self) -> LocalFuture<'a, Result<Option<Watched>>>;
 }
 
 /// What a plan has left; without it something was asked for too early, which is Venturi's own fault.

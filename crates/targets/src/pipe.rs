@@ -14,8 +14,8 @@ use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 
 use super::empty::compare;
-use super::stream::far::{give, take};
 use super::stream::{self, Arrived, Incoming, Outgoing, Reader, Sent, MOST_BATCH};
+use super::stream::{give, take};
 use super::systems::System;
 use super::{planned, Identity, LocalFuture, Moved, Session, Tally, Target, Verification};
 use venturi_base::codec::ipc::{Compression, Encoder};

@@ -1,14 +1,20 @@
 //! The systems, each a record that stands beside its target: what its URLs look like, what it takes, and who
 //! makes its target. Lists of schemes and what Python knows of systems follow from them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 
-use super::{hosts, Target, SYSTEMS};
+use super::{hosts, LocalFuture, Target, SYSTEMS};
 use crate::sql::Dialect;
 use venturi_base::error::{Error, Result};
 use venturi_base::spec::{Operation, TrialSpec};
+
+/// The host that was asked, the first one of the URL, and its answer. `None`: it has none.
+pub type Answer = Result<Option<(hosts::Host, Vec<u8>)>>;
+pub type Ask = for<'a> fn(&'a str, &'a BTreeMap<String, Value>, &'a str) -> LocalFuture<'a, Answer>;
 
 /// What moves or keeps rows, by the scheme of its URLs.
 #[derive(Debug, Serialize)]
@@ -58,6 +64,9 @@ pub struct System {
     pub dialect: Option<&'static Dialect>,
     /// How other programs call each of its schemes.
     pub aliases: &'static [(&'static str, &'static [&'static str])],
+    /// A question outside of any trial, to a reference server of it.
+    #[serde(skip)]
+    pub ask: Option<Ask>,
     #[serde(skip)]
     pub target: fn(Arc<TrialSpec>) -> Result<Box<dyn Target>>,
 }
@@ -87,8 +96,15 @@ impl System {
         parameters: &[],
         dialect: None,
         aliases: &[],
+        ask: None,
         target: |_| Err(Error::usage("a system without a target")),
     };
+
+    pub fn of_url(url: &str) -> Option<&'static Self> {
+        let scheme = url.split("://").next().unwrap_or_default();
+        let named = |system: &&&Self| system.schemes().any(|known| known == scheme);
+        SYSTEMS.iter().find(named).copied()
+    }
 
     /// All its schemes, its own first.
     fn schemes(&self) -> impl Iterator<Item = String> + '_ {
@@ -115,9 +131,7 @@ fn name_of<S: Serializer>(
 
 /// The target that a URL's scheme names.
 pub fn for_spec(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
-    let scheme = spec.target.split("://").next().unwrap_or_default();
-    let named = |system: &&&System| system.schemes().any(|known| known == scheme);
-    let Some(system) = SYSTEMS.iter().find(named) else {
+    let Some(system) = System::of_url(&spec.target) else {
         let known: Vec<String> = SYSTEMS
             .iter()
             .flat_map(|system| system.schemes())

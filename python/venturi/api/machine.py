@@ -12,7 +12,7 @@ from venturi.measure import doctor as checks
 from venturi.measure import limits
 from venturi.measure import links as laboratory
 from venturi.measure.limits import Ceilings, Progress
-from venturi.measure.observer import QuietObserver
+from venturi.measure.run_events import QuietObserver
 from venturi.targets.parameters import CREDENTIALS, SETTINGS
 
 __all__ = ["ceilings", "doctor", "links"]

@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any
 from venturi.api.result import Run
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.links import LINK_SETTINGS
-from venturi.common.names import meant
+from venturi.common.texts import meant
 from venturi.engine.executor import CoreExecutor, Progress
-from venturi.measure import outcome, placement, runner
+from venturi.measure import placement, run_events, runner
 from venturi.measure import tune as tuning
-from venturi.measure.budget import DEFAULT_TRIALS, Budget
-from venturi.measure.estimate import Estimate, estimate
-from venturi.measure.observer import QuietObserver, Slot
+from venturi.measure.run_events import QuietObserver, Slot
+from venturi.measure.runner import Estimate, estimate
 from venturi.measure.trial_targets import Endpoints
-from venturi.measure.tune import Tuned
-from venturi.measure.tune_space import space
+from venturi.measure.tune import DEFAULT_TRIALS, Budget, Tuned, space
 from venturi.plan.aliases import ALIASES
 from venturi.plan.layers import Layer, file_layer
 from venturi.plan.load import load
@@ -117,7 +115,7 @@ def run(
     of `Run.trials`, and a warning.
     """
     found = _scenario(scenario, settings, on, master, scale)
-    path = Path(out) if out is not None else outcome.default_out(found)
+    path = Path(out) if out is not None else run_events.default_out(found)
     with _placed(found, on, master, executor) as (placed, engine):
         runner.execute(placed, path, engine, _Observer(progress), unproven=unproven)
     return Run(path)
@@ -139,7 +137,7 @@ def resume(
     """
     directory = open_run(path)
     placement.resumed(on, directory.records(), directory.path)
-    found, _ = placement.named(outcome.scenario_of(directory), on, master)
+    found, _ = placement.named(run_events.scenario_of(directory), on, master)
     with _placed(found, on, master, executor) as (placed, engine):
         observer = _Observer(progress)
         runner.execute(placed, directory.path, engine, observer, resume=True, retry_failed=retry_failed)
@@ -197,7 +195,7 @@ def tune(
         found = space(tree, asked, engine, observer.note, Path(out) if out is not None else None)
     else:
         found = _scenario(target, settings, None, None, None)
-    path = Path(out) if out is not None else outcome.default_out(found)
+    path = Path(out) if out is not None else run_events.default_out(found)
     with _placed(found, None, None, executor) as (placed, engine):
         return tuning.execute(
             placed, path, engine, observer, budget, lambda *_: None, search_seed, unproven=unproven
@@ -235,7 +233,7 @@ def _placed(
         yield found, executor
         return
     if on is None:
-        with placement.here(found) as engine:
+        with placement.local_executor(found) as engine:
             yield found, engine
         return
     with contextlib.closing(placement.executor(found, on, master, QuietObserver().note)) as engine:

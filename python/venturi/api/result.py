@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from venturi.analysis.results import Results
     from venturi.analysis.search.best import Best
     from venturi.analysis.verdict.types import Finding, Verdict
+    from venturi.report.draw import Drawing
 
 __all__ = ["Run", "asked", "open"]
 
@@ -177,9 +178,9 @@ class Run:
         """One of the tables by name. Raises `VenturiError` for an unknown one."""
         if name not in TABLES:
             raise VenturiError(f"there is no table {name!r}", hint=f"choose one of: {', '.join(TABLES)}")
-        from venturi.report.tables import write as table_files
+        from venturi.report import tables
 
-        return table_files.table(self.results, name)
+        return tables.table(self.results, name)
 
     @property
     def trials(self) -> pa.Table:
@@ -215,12 +216,15 @@ class Run:
 
         return [figure.name for figure in figures.build(self.results)]
 
-    def figure(self, name: str, reference: str | None = None) -> Any:
-        """A figure as `plotly.graph_objects.Figure`. `reference` lays published figures over it."""
-        from venturi.report.draw import plotly_figures
+    def figure(self, name: str, reference: str | None = None) -> Drawing:
+        """A figure, which notebooks show; `save(path)` writes it as SVG or PNG, `spec` is its Vega-Lite.
+
+        `reference` lays published figures over it.
+        """
+        from venturi.report.draw import Drawing
         from venturi.report.figures import registry as figures
 
-        return plotly_figures.whole(figures.one(self.results, name, reference))
+        return Drawing.of(figures.one(self.results, name, reference))
 
     def report(self, path: str | os.PathLike[str] | None = None, reference: str | None = None) -> Path:
         """Writes the HTML report, by default `report.html` in the run directory, and returns its path.
@@ -234,14 +238,14 @@ class Run:
         return html_page.write(self.path, path or self.path / "report.html", reference)
 
     def __repr__(self) -> str:
-        from venturi.report.text import summary
+        from venturi.report import run
 
-        return f"<venturi.Run {self.name}: {'; '.join(summary.headline(self.results))}>"
+        return f"<venturi.Run {self.name}: {'; '.join(run.headline(self.results))}>"
 
     def _repr_html_(self) -> str:
-        from venturi.report.page import notebook
+        from venturi.report.page import page as html_page
 
-        return notebook.fragment(self.results)
+        return html_page.fragment(self.results)
 
 
 def open(path: str | os.PathLike[str] = "last") -> Run:

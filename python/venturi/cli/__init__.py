@@ -1,7 +1,7 @@
 """The command line: one module a subcommand, imported only when it is asked for.
 
 Each module has an `app` (a Typer) of its own. Start-up stays fast because no module
-imports pyarrow, numpy or plotly at its top.
+imports pyarrow or numpy at its top.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ import typer
 from typer.core import TyperGroup
 
 from venturi.cli import output
-from venturi.common import collector, signals
+from venturi.common import runtime
 from venturi.common.errors import DamagedWarning, DataWarning, ExitCode, StoreError, VenturiError
-from venturi.common.names import listed
-from venturi.common.say import say
+from venturi.common.texts import listed, say
 
 __all__ = ["app", "fail", "main", "program"]
 
@@ -176,7 +175,7 @@ def main() -> None:
     warnings.showwarning = _show_warning
     found: BaseException | None = None
     try:
-        with signals.owning_process():
+        with runtime.owning_process():
             ended = app(prog_name="venturi", standalone_mode=False)
         found = SystemExit(ended) if isinstance(ended, int) and ended else None
         sys.stdout.flush()
@@ -195,7 +194,7 @@ def program() -> NoReturn:
     """The program: `main`, and the end of the process, at once unless a thread is left that is no daemon. The
     interpreter would look for garbage and free all objects one by one: a tenth of a second of CPU time, and
     seconds where a large run was read."""
-    collector.ends()
+    runtime.ends()
     try:
         main()
     except SystemExit as end:

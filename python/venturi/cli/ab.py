@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 import typer
 
-from venturi.cli import forms
-from venturi.common import signals
+from venturi.cli import options
+from venturi.common import runtime
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.servers.throwaway.guard import die_with
 
@@ -38,47 +38,33 @@ _REPEATS = 10
 @app.command(epilog=EPILOG, context_settings={"ignore_unknown_options": True})
 def ab(
     base: Annotated[
-        str,
-        typer.Argument(
-            metavar="BASE",
-            help="The old one: a URL, or a command that starts it at {port}.",
-            show_default=False,
-        ),
+        str, typer.Argument(metavar="BASE", help="The old one: a URL, or a command that starts it at {port}.")
     ],
-    head: Annotated[str, typer.Argument(metavar="HEAD", help="The new one, likewise.", show_default=False)],
+    head: Annotated[str, typer.Argument(metavar="HEAD", help="The new one, likewise.")],
     run: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[OPTIONS OF RUN]...",
-            help="What `venturi run` measures, of both alike.",
-            show_default=False,
-        ),
+        typer.Argument(metavar="[OPTIONS OF RUN]...", help="What `venturi run` measures, of both alike."),
     ] = None,
     url: Annotated[
         str, typer.Option("--url", help="Where a server that a command starts is found.")
     ] = "flight://127.0.0.1:{port}",
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", help="Run directory to make. [default: venturi-runs/TIME-ab]", show_default=False
-        ),
+        Path | None, typer.Option("--out", help="Run directory to make. [default: venturi-runs/TIME-ab]")
     ] = None,
     resume: Annotated[
-        Path | None,
-        typer.Option("--resume", help="Go on with this run; BASE and HEAD as before.", show_default=False),
+        Path | None, typer.Option("--resume", help="Go on with this run; BASE and HEAD as before.")
     ] = None,
-    threshold: forms.Threshold = "3%",
-    confidence: forms.Confidence = "95%",
+    threshold: options.Threshold = "3%",
+    confidence: options.Confidence = "95%",
 ) -> None:
     """Is HEAD slower than BASE? Measures both in one run, whose trials take turns, and compares."""
-    from venturi.cli.parsing import share
 
-    at_most, level = share("--threshold", threshold), share("--confidence", confidence, 0.5)
+    at_most, level = options.share("--threshold", threshold), options.share("--confidence", confidence, 0.5)
     made = resume or out or Path("venturi-runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-ab"
     words = list(run or [])
     planned = "--dry-run" in words
     given, known = {"base": base, "head": head}, {} if resume is None else _places(resume)
-    with signals.interrupting(), contextlib.ExitStack() as servers:
+    with runtime.interrupting(), contextlib.ExitStack() as servers:
         found = {name: _address(where, known.get(name, url), servers) for name, where in given.items()}
         if resume is not None:
             words = ["--resume", str(resume), *words]
@@ -98,7 +84,7 @@ def ab(
 
 def _places(run: Path) -> dict[str, str]:
     """Where the servers of a run of `ab` are. Raises VenturiError where it is none."""
-    from venturi.measure.outcome import scenario_of
+    from venturi.measure.run_events import scenario_of
     from venturi.store.directory import RunDirectory
 
     found = dict(scenario_of(RunDirectory(run)).places)
@@ -113,11 +99,11 @@ def _measured(words: Sequence[str], planned: bool, again: str) -> int:
     with subprocess.Popen(
         [sys.executable, "-m", "venturi", "run", *words],
         stdout=None if planned else subprocess.DEVNULL,
-        env={**os.environ, forms.TYPED: json.dumps([sys.argv, again])},
+        env={**os.environ, options.TYPED: json.dumps([sys.argv, again])},
         start_new_session=True,
         preexec_fn=die_with(os.getpid(), signal.SIGKILL),
     ) as child:
-        for number in signals.ending():
+        for number in runtime.ending():
             signal.signal(number, lambda number, _: child.send_signal(number))
         return child.wait()
 
@@ -134,16 +120,14 @@ def _address(where: str, url: str, servers: contextlib.ExitStack) -> str:
 
 def _compared(made: Path, confidence: float, threshold: float) -> int:
     """Prints the comparison; its exit code."""
-    from rich.console import Console
-
     from venturi.analysis.compare.runs import compare_by, worst
     from venturi.analysis.results import load
-    from venturi.report.text import comparison
+    from venturi.report import comparison
 
     # One for HEAD, and one for each further --place.
     found = compare_by(load(str(made)), "place", "base", confidence=confidence, threshold=threshold)
     for one in found:
-        comparison.print_comparison(one, Console())
+        options.print_document(comparison.document(one))
         print()
     print(f"run: {made}; for a pull request: venturi compare {made} --by place=base --format markdown")
     return int(worst(found))

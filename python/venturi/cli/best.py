@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import enum
-import json
 import sys
 from typing import Annotated
 
 import typer
 
-from venturi.cli import forms
+from venturi.cli import options
 from venturi.common.errors import VenturiError
 
 app = typer.Typer(rich_markup_mode=None)
@@ -39,14 +38,13 @@ def best(
     within: Annotated[
         str, typer.Option("--within", help="How far below the fastest a cheaper setting may lie.")
     ] = "5%",
-    where: forms.Where = None,
+    where: options.Where = None,
     p99: Annotated[
         str | None,
         typer.Option(
             "--p99",
             metavar="TIME",
             help="Only cells of which 99 % of the batches surely took no longer, as 50ms.",
-            show_default=False,
         ),
     ] = None,
     all: Annotated[
@@ -59,14 +57,12 @@ def best(
     """Name the fastest setting, the cheapest near it, and how much of each setting is enough."""
     from venturi.analysis.cells.choice import chosen
     from venturi.analysis.search import best as analysis
-    from venturi.cli.parsing import share, time
-    from venturi.cli.reading import read
-    from venturi.common.say import say
-    from venturi.report.text import best as report
+    from venturi.common.texts import say
+    from venturi.report import best as report
 
-    at_most = share("--within", within)
-    bound = None if p99 is None else time("--p99", p99)
-    loaded = read(run)
+    at_most = options.share("--within", within)
+    bound = None if p99 is None else options.time("--p99", p99)
+    loaded = options.read(run)
     cells = chosen(loaded.cells, where, run)
     found = analysis.find(cells, at_most, every=all, cores=analysis.cores(loaded.environment), p99_ns=bound)
     slow = (
@@ -85,10 +81,10 @@ def best(
             f"{run}: no trial succeeded, so no setting can be named", hint=f"venturi show {run}"
         )
     if format is Format.json:
-        print(json.dumps(report.document(found), ensure_ascii=False, indent=2, default=str))
+        options.print_json(report.machine(found))
     elif format is Format.markdown:
-        sys.stdout.write(report.markdown(found))
-    else:
-        from rich.console import Console
+        from venturi.report import markdown
 
-        report.print_best(found, Console())
+        sys.stdout.write(markdown.text(report.document(found), level=2))
+    else:
+        options.print_document(report.document(found))

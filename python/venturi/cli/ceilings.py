@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from venturi.cli import flags as f
-from venturi.cli import forms
+from venturi.cli import options, output
 from venturi.common.errors import ExitCode
-from venturi.common.say import say
+from venturi.common.texts import say
 from venturi.targets.parameters import CREDENTIALS
 
 if TYPE_CHECKING:
@@ -30,7 +27,7 @@ Examples:
 
 
 @app.command(epilog=EPILOG)
-@f.settings("columns", "values", *CREDENTIALS)
+@options.settings("columns", "values", *CREDENTIALS)
 def ceilings(
     url: Annotated[
         str | None,
@@ -40,46 +37,34 @@ def ceilings(
     ] = None,
     only: Annotated[
         str | None,
-        typer.Option(
-            "--only",
-            help="Kinds: memory, tcp, unix, pipe, disk, cipher, codec, engine.",
-            show_default=False,
-        ),
+        typer.Option("--only", help="Kinds: memory, tcp, unix, pipe, disk, cipher, codec, engine."),
     ] = None,
     streams: Annotated[
         str, typer.Option("--streams", help="Numbers of connections, as 1,2,4 or 1..8.")
     ] = "1,2,4",
     message_bytes: Annotated[
-        str | None,
-        typer.Option(
-            "--message-bytes", help="Payload of a batch, as 128Ki. [default: 128Ki]", show_default=False
-        ),
+        str | None, typer.Option("--message-bytes", help="Payload of a batch, as 128Ki. [default: 128Ki]")
     ] = None,
     rows_per_batch: Annotated[
-        str | None,
-        typer.Option("--rows-per-batch", help="The same as rows of the data.", show_default=False),
+        str | None, typer.Option("--rows-per-batch", help="The same as rows of the data.")
     ] = None,
     data: Annotated[
         str, typer.Option("--data", help="What codecs work on: records, builtin:birdstrikes, or a file.")
     ] = "records",
     compression: Annotated[
-        str | None,
-        typer.Option("--compression", help="A codec besides lz4 and zstd, as zstd:9.", show_default=False),
+        str | None, typer.Option("--compression", help="A codec besides lz4 and zstd, as zstd:9.")
     ] = None,
     disk: Annotated[Path, typer.Option("--disk", help="Directory whose disk is written to.")] = Path(),
     repeats: Annotated[int, typer.Option("--repeats", min=1, max=100, help="Times each is measured.")] = 5,
     duration: Annotated[
-        str | None,
-        typer.Option(
-            "--duration", help="Time of one repeat. [default: 100ms to 300ms by kind]", show_default=False
-        ),
+        str | None, typer.Option("--duration", help="Time of one repeat. [default: 100ms to 300ms by kind]")
     ] = None,
     format: Annotated[
-        forms.TableOrJson,
+        options.TableOrJson,
         typer.Option("--format", help="table for people; json: limits and single repeats, base units."),
-    ] = forms.TableOrJson.table,
+    ] = options.TableOrJson.table,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    executor: forms.Executor = "core",
+    executor: options.Executor = "core",
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -100,39 +85,33 @@ def _unsaid(level: str, text: str) -> None:
     pass
 
 
-class _Progress:
+class _Progress(output.LiveLine):
     """What is being measured, on standard error: one line in place, or one a limit."""
 
     def __init__(self, quiet: bool) -> None:
+        super().__init__(not quiet)
         self._quiet = quiet
-        self._live = sys.stderr.isatty() and not quiet
-        self._said: set[str] = set()
+        self._printed: set[str] = set()
 
     def __call__(self, number: int, total: int, text: str) -> None:
-        if self._live:
-            print(f"\r\x1b[K{number} of {total}: {text}", end="", file=sys.stderr, flush=True)
-        elif not self._quiet and text not in self._said:
-            self._said.add(text)
+        self.draw(f"{number} of {total}: {text}")
+        if not (self.live or self._quiet or text in self._printed):
+            self._printed.add(text)
             say("info", f"measuring {text}")
 
-    def close(self) -> None:
-        if self._live:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
-
-def _print(measured: Ceilings, format: forms.TableOrJson, url: str | None) -> None:
-    from venturi.measure.hints import start_a_server
-    from venturi.report.text import limits as shown
+def _print(measured: Ceilings, format: options.TableOrJson, url: str | None) -> None:
+    from venturi.measure.trial_targets import start_a_server
+    from venturi.report import limits as shown
     from venturi.targets.urls import check_url
 
     found, last = measured.limits, measured.narrowest
-    if format is forms.TableOrJson.json:
-        document = shown.document(found, last, measured.packings, measured.lines, measured.interrupted)
-        print(json.dumps(document, ensure_ascii=False, indent=2))
+    if format is options.TableOrJson.json:
+        options.print_json(
+            shown.machine(found, last, measured.packings, measured.lines, measured.interrupted)
+        )
     else:
-        from rich.console import Console
-
-        shown.print_table(found, last, measured.packings, Console())
+        options.print_document(shown.document(found, last, measured.packings))
     if measured.interrupted:
         say("warning", "interrupted; these are the limits measured until then" if found else "interrupted")
     for limit in found:

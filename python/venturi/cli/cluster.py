@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +10,7 @@ from typing import Annotated
 import typer
 
 from venturi.common.errors import ExitCode, StoreError, VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 from venturi.common.units import plural
 
 app = typer.Typer(
@@ -43,42 +44,30 @@ Ssh = Annotated[
         "--ssh",
         help="Command that runs another on a host: it gets the host's name, then the words. "
         "[default: ssh -o BatchMode=yes]",
-        show_default=False,
     ),
 ]
 PythonOption = Annotated[
     str | None,
     typer.Option(
-        "--python",
-        help="The Python on every host that has Venturi and Ray. [default: the path of this one]",
-        show_default=False,
+        "--python", help="The Python on every host that has Venturi and Ray. [default: the path of this one]"
     ),
 ]
 Directory = Annotated[
     str | None,
     typer.Option(
-        "--directory",
-        help="Where nodes keep their files on each host. [default: /tmp/vt-cluster-UID]",
-        show_default=False,
+        "--directory", help="Where nodes keep their files on each host. [default: /tmp/vt-cluster-UID]"
     ),
 ]
 HostsOption = Annotated[
     str | None,
     typer.Option(
-        "--hosts",
-        help="The hosts, as a,b,c or @FILE. [default: those of the cluster started from here]",
-        show_default=False,
+        "--hosts", help="The hosts, as a,b,c or @FILE. [default: those of the cluster started from here]"
     ),
 ]
 Interface = Annotated[
     str | None,
-    typer.Option(
-        "--interface",
-        help="Network by which the hosts reach one another, as 10.0.0.0/24.",
-        show_default=False,
-    ),
+    typer.Option("--interface", help="Network by which the hosts reach one another, as 10.0.0.0/24."),
 ]
-_DEFAULT_SSH = "ssh -o BatchMode=yes"
 
 
 @app.callback()
@@ -96,8 +85,7 @@ def up(
     python: PythonOption = None,
     interface: Interface = None,
     head: Annotated[
-        str | None,
-        typer.Option("--head", help="Address by which the others reach the first host.", show_default=False),
+        str | None, typer.Option("--head", help="Address by which the others reach the first host.")
     ] = None,
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port of Ray's head.")] = 6379,
     client_port: Annotated[
@@ -105,17 +93,13 @@ def up(
         typer.Option("--client-port", min=0, max=65535, help="Port for --on ray://HOST:PORT; 0 opens none."),
     ] = 10001,
     cpus: Annotated[
-        int | None,
-        typer.Option(
-            "--cpus", min=1, help="CPUs that Ray counts on each host. [default: all]", show_default=False
-        ),
+        int | None, typer.Option("--cpus", min=1, help="CPUs that Ray counts on each host. [default: all]")
     ] = None,
     resource: Annotated[
         list[str] | None,
         typer.Option(
             "--resource",
             help="HOST=NAME or HOST=NAME:COUNT: a resource of Ray's, for [hosts] to place by. Repeatable.",
-            show_default=False,
         ),
     ] = None,
     token: Annotated[
@@ -128,18 +112,20 @@ def up(
     directory: Directory = None,
 ) -> None:
     """Start a Ray node on each host by ssh, and wait until all have joined."""
-    from venturi.cluster.up import remote
-    from venturi.cluster.up import up as nodes
+    from venturi.cluster import hosts as nodes
 
-    names = remote.listed(hosts)
+    names = nodes.listed(hosts)
     _check_interface(interface)
     if head is not None:
-        _check_address("--head", head)
+        try:
+            ipaddress.ip_address(head)
+        except ValueError:
+            raise VenturiError(f"--head {head}: must be an address, as 10.0.0.1") from None
     if not token:
         say("warning", "without a token everyone who reaches the hosts' ports may run programs as you")
     plan = nodes.Plan(
         hosts=names,
-        ssh=ssh or _DEFAULT_SSH,
+        ssh=ssh or nodes.SSH,
         python=python or sys.executable,
         interface=interface,
         head_address=head,
@@ -150,8 +136,7 @@ def up(
         directory=_checked_directory(directory),
         resources=_resources(resource or [], names),
     )
-    for line in nodes.up(plan, say).lines():
-        print(line)
+    print(*nodes.up(plan, say), sep="\n")
 
 
 @app.command()
@@ -159,24 +144,18 @@ def down(
     hosts: HostsOption = None, ssh: Ssh = None, python: PythonOption = None, directory: Directory = None
 ) -> None:
     """End the nodes and remove what they left; well done too where there are none."""
-    from venturi.cluster.up import access, remote
-    from venturi.cluster.up import up as nodes
+    from venturi.cluster import hosts as nodes
 
-    if hosts is None and access.kept() is None:
+    if hosts is None and nodes.kept() is None:
         print("no cluster was started from here")
         return
-    reach, names, place = nodes.remote_of(
-        remote.listed(hosts) if hosts is not None else None,
-        ssh,
-        python or sys.executable,
-        _checked_directory(directory),
-    )
+    reach, names, place = nodes.remote_of(hosts, ssh, python, _checked_directory(directory))
     ended, failed = nodes.down(reach, names, place)
     print(f"{plural(ended, 'node')} ended on {plural(len(names), 'host')}")
-    remote.raise_errors(failed)
-    known = access.kept()
+    nodes.raise_errors(failed)
+    known = nodes.kept()
     if known is not None and set(known["hosts"]) <= set(names):
-        access.forget()
+        nodes.forget()
 
 
 @app.command()
@@ -184,18 +163,12 @@ def status(
     hosts: HostsOption = None, ssh: Ssh = None, python: PythonOption = None, directory: Directory = None
 ) -> None:
     """Say of each host whether its node runs and has joined; exit code 4 unless all have."""
-    from venturi.cluster.up import remote
-    from venturi.cluster.up import up as nodes
+    from venturi.cluster import hosts as nodes
 
-    reach, names, place = nodes.remote_of(
-        remote.listed(hosts) if hosts is not None else None,
-        ssh,
-        python or sys.executable,
-        _checked_directory(directory),
-    )
-    lines = nodes.status(reach, names, place)
+    lines = nodes.status(*nodes.remote_of(hosts, ssh, python, _checked_directory(directory)))
+    names, addresses = (max(len(line[at]) for line in lines) for at in (0, 1))
     for host, address, text in lines:
-        print(f"{host:<{max(len(x[0]) for x in lines)}}  {address:<{max(len(x[1]) for x in lines)}}  {text}")
+        print(f"{host:<{names}}  {address:<{addresses}}  {text}")
     if not all(text.startswith("joined") for _, _, text in lines):
         raise typer.Exit(int(ExitCode.UNREACHABLE))
 
@@ -221,55 +194,32 @@ def slurm(
         bool, typer.Option("--print/--submit", help="Print the batch script instead of giving it to sbatch.")
     ] = False,
     name: Annotated[str, typer.Option("--name", help="Name of the job.")] = "venturi",
-    time: Annotated[
-        str | None, typer.Option("--time", help="Time limit, as sbatch has it.", show_default=False)
-    ] = None,
-    partition: Annotated[
-        str | None, typer.Option("--partition", "-p", help="Partition of nodes.", show_default=False)
-    ] = None,
-    account: Annotated[
-        str | None, typer.Option("--account", "-A", help="Account to charge.", show_default=False)
-    ] = None,
+    time: Annotated[str | None, typer.Option("--time", help="Time limit, as sbatch has it.")] = None,
+    partition: Annotated[str | None, typer.Option("--partition", "-p", help="Partition of nodes.")] = None,
+    account: Annotated[str | None, typer.Option("--account", "-A", help="Account to charge.")] = None,
     sbatch: Annotated[
         list[str] | None,
-        typer.Option(
-            "--sbatch",
-            help="A further option of sbatch, as --constraint=haswell. Repeatable.",
-            show_default=False,
-        ),
+        typer.Option("--sbatch", help="A further option of sbatch, as --constraint=haswell. Repeatable."),
     ] = None,
     exclusive: Annotated[
         bool, typer.Option("--exclusive/--share", help="Ask for whole nodes; others' jobs spoil figures.")
     ] = True,
     interface: Interface = None,
     python: Annotated[
-        str | None,
-        typer.Option(
-            "--python", help="Python of the nodes. [default: the path of this one]", show_default=False
-        ),
+        str | None, typer.Option("--python", help="Python of the nodes. [default: the path of this one]")
     ] = None,
 ) -> None:
     """Write a batch script that starts Ray on an allocation and runs a scenario there, and submit it."""
-    from venturi.cluster.up import slurm as jobs
+    from venturi.cluster import schedulers
 
     _check_interface(interface)
-    taken = [word for word in run if word == "--on" or word.startswith("--on=")]
-    if taken:
+    if any(word == "--on" or word.startswith("--on=") for word in run):
         raise VenturiError("--on: the job's own nodes are meant; leave it out")
-    job = jobs.Job(
-        nodes=nodes,
-        run=run,
-        python=python or sys.executable,
-        name=name,
-        time=time,
-        partition=partition,
-        account=account,
-        options=sbatch or [],
-        exclusive=exclusive,
-        interface=interface,
-    )
-    text = jobs.script(job)
-    print(text if print_ else jobs.submit(text), end="" if print_ else "\n")
+    asked = {"job-name": name, "time": time, "partition": partition, "account": account}
+    options = [f"--{key}={value}" for key, value in asked.items() if value is not None]
+    options += [*(["--exclusive"] if exclusive else []), *(sbatch or [])]
+    text = schedulers.batch_script(run, nodes, python or sys.executable, options, interface)
+    print(text if print_ else schedulers.submit(text), end="" if print_ else "\n")
 
 
 @app.command(epilog=KUBERNETES_EXAMPLES)
@@ -282,38 +232,23 @@ def kubernetes(
     cpus: Annotated[str, typer.Option("--cpus", help="CPUs of a pod.")] = "4",
     memory: Annotated[str, typer.Option("--memory", help="Memory of a pod.")] = "8Gi",
     ray: Annotated[
-        str | None,
-        typer.Option(
-            "--ray", help="Ray's version in the image. [default: that of this machine]", show_default=False
-        ),
+        str | None, typer.Option("--ray", help="Ray's version in the image. [default: that of this machine]")
     ] = None,
     host_network: Annotated[
-        bool,
-        typer.Option("--host-network", help="Use the nodes' own network, without the pods' overlay."),
+        bool, typer.Option("--host-network", help="Use the nodes' own network, without the pods' overlay.")
     ] = False,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="File to write. [default: standard output]", show_default=False),
+        Path | None, typer.Option("--out", help="File to write. [default: standard output]")
     ] = None,
 ) -> None:
     """Print a manifest for KubeRay: a head for the driver, a pod a node for loaders and servers."""
-    from venturi.cluster.up import kubernetes as pods
-    from venturi.cluster.up.up import own_versions
+    from venturi.cluster.hosts import own_versions
+    from venturi.cluster.schedulers import manifest
 
     version = ray or own_versions()["ray"]
     if version is None:
         raise VenturiError("Ray is not installed here: say by --ray which version the image has")
-    text = pods.manifest(
-        pods.Pods(
-            image=image,
-            hosts=hosts,
-            ray=version,
-            name=name,
-            cpus=cpus,
-            memory=memory,
-            host_network=host_network,
-        )
-    )
+    text = manifest(image, hosts, version, name, cpus, memory, host_network)
     if out is None:
         print(text, end="")
         return
@@ -324,22 +259,11 @@ def kubernetes(
 
 
 def _check_interface(text: str | None) -> None:
-    import ipaddress
-
     if text is not None:
         try:
             ipaddress.ip_network(text, strict=False)
         except ValueError:
             raise VenturiError(f"--interface {text}: must be a network, as 10.0.0.0/24") from None
-
-
-def _check_address(flag: str, text: str) -> None:
-    import ipaddress
-
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        raise VenturiError(f"{flag} {text}: must be an address, as 10.0.0.1") from None
 
 
 def _checked_directory(text: str | None) -> str | None:

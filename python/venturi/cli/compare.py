@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from venturi.cli import forms
-from venturi.cli.parsing import share
+from venturi.cli import options
 from venturi.common.errors import StoreError, VenturiError
 
 if TYPE_CHECKING:
@@ -71,7 +70,6 @@ def compare(
             metavar="PARAMETER[=VALUE]",
             help="Compare within one run: the cells with each other value of this parameter against those "
             "with VALUE (or the first). Their trials were interleaved.",
-            show_default=False,
         ),
     ] = None,
     metric: Annotated[
@@ -80,8 +78,8 @@ def compare(
             "--metric", help="What to compare; rows/s stand in for throughput where no bytes are known."
         ),
     ] = MetricName.throughput,
-    threshold: forms.Threshold = "3%",
-    confidence: forms.Confidence = "95%",
+    threshold: options.Threshold = "3%",
+    confidence: options.Confidence = "95%",
     force: Annotated[
         bool,
         typer.Option(
@@ -94,21 +92,17 @@ def compare(
             "--format",
             help="table for people; markdown for a pull request; junit: XML for a CI server; json. "
             "[default: table, or by the ending of --out]",
-            show_default=False,
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="Write to this file, and the summary to the screen.", show_default=False
-        ),
+        Path | None, typer.Option("--out", "-o", help="Write to this file, and the summary to the screen.")
     ] = None,
 ) -> None:
     """Compare runs cell by cell: ratios with intervals, tests, and an exit code for CI."""
     from venturi.analysis.compare.runs import worst
 
-    at_most = share("--threshold", threshold)
-    level = share("--confidence", confidence, 0.5)
+    at_most = options.share("--threshold", threshold)
+    level = options.share("--confidence", confidence, 0.5)
     shape = format or (SUFFIXES.get(out.suffix, Format.table) if out else Format.table)
     found = _comparisons(runs, by, metric.value, level, at_most, force)
     code = worst(found)
@@ -120,7 +114,7 @@ def compare(
             out.write_text(text, encoding="utf-8")
         except OSError as error:
             raise StoreError(f"{out}: cannot be written: {error.strerror or error}") from None
-        from venturi.report.text import comparison
+        from venturi.report import comparison
 
         for one in found:
             print(f"{one.run.name} against {one.base.name}: {comparison.summary(one)[0]}")
@@ -133,22 +127,21 @@ def _comparisons(
     runs: list[str], by: str | None, metric: str, confidence: float, threshold: float, force: bool
 ) -> list[Comparison]:
     from venturi.analysis.compare import runs as comparing
-    from venturi.cli.reading import read
 
     if by is not None:
         if len(runs) > 1:
             raise VenturiError("--by compares within one run", hint=f"venturi compare {runs[0]} --by {by}")
         name, _, value = by.partition("=")
-        return comparing.compare_by(read(runs[0]), name, value or None, metric, confidence, threshold)
+        return comparing.compare_by(options.read(runs[0]), name, value or None, metric, confidence, threshold)
     if len(runs) < 2:
         raise VenturiError(
             "a comparison needs two runs: BASE and RUN",
             hint="venturi compare BASE RUN, or within one run: --by PARAMETER",
         )
-    base = read(runs[0])
+    base = options.read(runs[0])
     out = []
     for run in runs[1:]:
-        other = read(run)
+        other = options.read(run)
         paths = [str(r.directory.path) for r in (base, other)]
         if paths[0] == paths[1] or (all(map(os.path.exists, paths)) and os.path.samefile(*paths)):
             raise VenturiError(
@@ -160,16 +153,15 @@ def _comparisons(
 
 
 def _text(found: list[Comparison], shape: Format, code: int, wide: bool) -> str:
-    from venturi.report.tables import comparison as comparison_files
-    from venturi.report.text import comparison
+    from venturi.report import comparison, markdown, terminal
 
     if shape is Format.junit:
-        return comparison_files.junit(found)
+        return comparison.junit(found)
     if shape is Format.json:
-        document = comparison_files.document(found, code)
+        document = comparison.machine(found, code)
         return json.dumps(document, ensure_ascii=False, indent=2, default=str) + "\n"
     if shape is Format.markdown:
-        return "\n".join(comparison.markdown(one) for one in found)
+        return "\n".join(markdown.text(comparison.pull_request(one), level=3) for one in found)
     import io
 
     from rich.console import Console
@@ -179,13 +171,10 @@ def _text(found: list[Comparison], shape: Format, code: int, wide: bool) -> str:
     drawn = io.StringIO()
     colours = not wide and screen.is_terminal and not screen.no_color
     console = Console(
-        file=drawn,
-        width=120 if wide else screen.width,
-        force_terminal=colours,
-        no_color=not colours,
+        file=drawn, width=120 if wide else screen.width, force_terminal=colours, no_color=not colours
     )
     for i, one in enumerate(found):
         if i:
             console.print()
-        comparison.print_comparison(one, console)
+        terminal.write(comparison.document(one), console)
     return "\n".join(line.rstrip() for line in drawn.getvalue().splitlines()) + "\n"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from venturi.cli import forms
+from venturi.cli import options
 from venturi.common.errors import VenturiError
 
 if TYPE_CHECKING:
@@ -16,7 +15,8 @@ if TYPE_CHECKING:
 
     from venturi.analysis.cells.summary import Cell
     from venturi.analysis.models.batch_cost import BatchCost
-    from venturi.analysis.models.fits import Fits
+    from venturi.analysis.models.fits import AxisFit, Fits
+    from venturi.report.document import Block
 
 app = typer.Typer(rich_markup_mode=None)
 MOST_SHOWN = 6
@@ -33,29 +33,27 @@ Examples:
 
 @app.command(epilog=EPILOG)
 def fit(
-    run: forms.AnyRun = "last",
+    run: options.AnyRun = "last",
     over: Annotated[
         str | None,
         typer.Option(
             "--over",
             metavar="AXIS",
             help="This parameter only, as streams, rows_per_batch, rows_per_stream, link.",
-            show_default=False,
         ),
     ] = None,
-    where: forms.Where = None,
+    where: options.Where = None,
     hold_out: Annotated[
         str | None,
         typer.Option(
             "--hold-out",
             metavar="N",
             help="Leave out these values of the axis (8, or 6,7,8), predict them, say how it came out.",
-            show_default=False,
         ),
     ] = None,
     format: Annotated[
-        forms.TableOrJson, typer.Option("--format", help="table for people, json in base units.")
-    ] = forms.TableOrJson.table,
+        options.TableOrJson, typer.Option("--format", help="table for people, json in base units.")
+    ] = options.TableOrJson.table,
     all: Annotated[bool, typer.Option("--all", help="Every fit, not only the most telling ones.")] = False,
 ) -> None:
     """Fit time over size (Hockney) and scaling laws over streams; say where more stops paying."""
@@ -63,9 +61,9 @@ def fit(
     from venturi.analysis.models import fits, over_links
     from venturi.analysis.models.batch_cost import AXIS, batch_costs
     from venturi.cli import fit_links
-    from venturi.cli.reading import read
+    from venturi.report.document import Document
 
-    found = read(run)
+    found = options.read(run)
     cells = chosen(found.cells, where, run) if where else found.cells
     if over is not None and not any(over in m.parameters for m in cells):
         known = sorted({n for m in cells for n in m.parameters})
@@ -73,10 +71,10 @@ def fit(
     if over == over_links.AXIS:
         made_links = over_links.build(cells)
         wanted = fit_links.held_links(cells, hold_out)
-        if format is forms.TableOrJson.json:
-            print(json.dumps({"links": fit_links.document(made_links, wanted)}, ensure_ascii=False, indent=2))
+        if format is options.TableOrJson.json:
+            options.print_json({"links": fit_links.document(made_links, wanted)})
         else:
-            _print_links(fit_links.lines(made_links, wanted))
+            options.print_document(Document("Fits", _links(fit_links.lines(made_links, wanted))))
         return
     held = _numbers(hold_out) if hold_out is not None else []
     if held and over is None:
@@ -87,19 +85,15 @@ def fit(
     made = fits.build(kept, over) if over is not None or where or held else found.fits
     costs = batch_costs(kept) if over in (None, AXIS) else []
     of_links = over_links.build(kept) if over is None else []
-    if format is forms.TableOrJson.json:
+    if format is options.TableOrJson.json:
         found_costs: dict[str, Any] = {"batch_cost": [_cost(one) for one in costs]}
         if of_links:
             found_costs["links"] = fit_links.document(of_links, ())
-        print(
-            json.dumps(
-                document(made, _held_out(made, cells, over, held)) | found_costs, ensure_ascii=False, indent=2
-            )
-        )
+        options.print_json(document(made, _held_out(made, cells, over, held)) | found_costs)
         return
-    if made or made.notes or not of_links:
-        _print(made, _held_out(made, cells, over, held), all, costs)
-    _print_links(fit_links.lines(of_links, ()))
+    own = made or made.notes or not of_links
+    blocks = _blocks(made, _held_out(made, cells, over, held), all, costs) if own else []
+    options.print_document(Document("Fits", [*blocks, *_links(fit_links.lines(of_links, ()))]))
 
 
 def _numbers(text: str) -> list[float]:
@@ -155,164 +149,110 @@ def _held_out(
 
 def _cost(one: BatchCost) -> dict[str, Any]:
     """What a batch and a row cost, for machines: a in ns, rates in rows/s, the knee in rows."""
-    entry: dict[str, Any] = {
-        "operation": one.operation,
-        "where": one.where,
-        "under_way": one.lanes,
-        "refused": one.refused or None,
-        "sentence": one.sentence,
+    from venturi.report.document import fields
+
+    entry = fields(one, "operation", "where", "sentence", under_way="lanes") | {
+        "refused": one.refused or None
     }
     if one.fit is not None:
         most = one.most
         a, half = one.fit.intervals["a"], one.fit.intervals["n_half"]
         parts = {"a_ns": a, "n_half_rows": half, "knee_rows": one.knee}
-        entry |= {k: {"value": v.median, "low": v.low, "high": v.high} for k, v in parts.items()}
-        entry["most_rows_per_second"] = {"value": most.value, "low": most.low, "high": most.high}
+        entry |= {k: _interval(v) for k, v in parts.items()}
+        entry["most_rows_per_second"] = fields(most, "value", "low", "high")
     return entry
 
 
-def _print(
+def _blocks(
     made: Fits, held_out: Sequence[dict[str, Any]], every: bool, costs: Sequence[BatchCost] = ()
-) -> None:
-    from rich.console import Console
-
-    from venturi.analysis.models import fit_words
-    from venturi.report.text.wrap import wrap
-
-    console = Console()
-
-    def say(text: str, style: str = "", indent: int = 0) -> None:
-        from rich.text import Text
-
-        for i, line in enumerate(wrap(text, console.width - indent - 2)):
-            console.print(Text(" " * (indent + (2 if i and indent else 0)) + line, style=style))
+) -> list[Block]:
+    from venturi.report import reason
+    from venturi.report.document import Text
 
     if not made and not made.notes:
-        say("nothing to fit: no parameter was varied, or no trial succeeded")
+        return [Text("nothing to fit: no parameter was varied, or no trial succeeded")]
     shown = {(s.operation, s.axis) for s in made.main}
     refused = [s for s in made.scalings if (s.operation, s.axis) not in shown][:MOST_SHOWN]
     scalings = made.scalings if every else [*made.main, *refused]
-    for one in scalings:
-        say(fit_words.head(one), "bold")
-        for text in fit_words.axis_sentences(one):
-            say(text, indent=2)
-        for row in held_out:
-            if row["fit"] == fit_words.head(one):
-                where = "inside" if row["inside"] else "outside"
-                say(f"{row['text']}, {where} the interval", indent=2)
-    if made.sizes:
-        say(fit_words.SIZES, "bold")
-    for size in made.sizes if every else made.sizes[: 2 * MOST_SHOWN]:
-        say(f"{fit_words.head(size)}: {fit_words.size_sentence(size)}", indent=2)
-    if costs:
-        say(fit_words.COSTS, "bold")
-    for cost in costs if every else costs[:MOST_SHOWN]:
-        where = f"{fit_words.setting(cost.where)}: " if cost.where else ""
-        say(f"{cost.operation}{', ' + where if where else ': '}{cost.sentence}", indent=2)
-    for effect in made.effects:
-        idle_above = effect.above is not None and not effect.above.significant
-        if effect.parameter not in {s.axis for s in made.scalings} or idle_above:
-            say(fit_words.effect_sentence(effect))
-    for note in made.notes:
-        say(note, "dim")
-    hidden = len(made.scalings) - len(scalings)
-    hidden += 0 if every else max(0, len(made.sizes) - 2 * MOST_SHOWN)
-    hidden += 0 if every else max(0, len(costs) - MOST_SHOWN)
-    if hidden:
-        say(f"{hidden} more fits; --all has them", "dim")
+    sizes = made.sizes if every else made.sizes[: 2 * MOST_SHOWN]
+    shown_costs = costs if every else costs[:MOST_SHOWN]
+    left_out: dict[str, list[str]] = {}
+    for row in held_out:
+        inside = "inside" if row["inside"] else "outside"
+        left_out.setdefault(row["fit"], []).append(f"{row['text']}, {inside} the interval")
+    out: list[Block] = [
+        replace(one, style="strong") for one in reason.fits(scalings, sizes, shown_costs, left_out)
+    ]
+    out += [*map(Text, reason.effects(made)), *(Text(note, "quiet") for note in made.notes)]
+    hidden = len(made.scalings) + len(made.sizes) + len(costs)
+    hidden -= len(scalings) + len(sizes) + len(shown_costs)
+    return [*out, *([Text(f"{hidden} more fits; --all has them", "quiet")] if hidden else ())]
 
 
-def _print_links(found: Sequence[tuple[str, list[str]]]) -> None:
-    from rich.console import Console
-    from rich.text import Text
+def _links(found: Sequence[tuple[str, list[str]]]) -> list[Block]:
+    from venturi.report.document import Bullets, Section
 
-    from venturi.report.text.wrap import wrap
-
-    console = Console()
-    for title, sentences in found:
-        console.print(Text(title, style="bold"))
-        for sentence in sentences:
-            for i, line in enumerate(wrap(sentence, console.width - 4)):
-                console.print(Text(" " * (4 if i else 2) + line))
+    return [Section(title, [Bullets(sentences)], "strong") for title, sentences in found]
 
 
 def document(made: Fits, held_out: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
     """All fits for machines: base units, intervals of 95 %."""
     from venturi.analysis.models import fit_words
+    from venturi.report.document import fields
 
-    def interval(found: Any) -> dict[str, float]:
-        return {"value": found.median, "low": found.low, "high": found.high}
-
-    def clean(number: float) -> float | None:
-        return number if number == number else None
-
-    scalings = []
-    for one in made.scalings:
-        entry: dict[str, Any] = {
-            "operation": one.operation,
-            "axis": one.axis,
-            "where": one.where,
-            "pooled": one.pooled or None,
-            "pooled_from": one.pooled_from,
-            "pooled_rule": one.rule or None,
-            "unit": one.unit,
-            "refused": one.refused or None,
-            "medians": [[n, v] for n, v in one.medians.items()],
-            "linear_until": one.curve.linear if one.curve is not None else None,
-            "knee_between": one.knee_between,
-            "step": asdict(one.curve.step) if one.curve is not None else None,
-            "rising": one.curve is not None and one.curve.rising,
-            "level_from": one.curve.flat if one.curve is not None else None,
-        }
-        if one.fit is not None:
-            fitted, held = one.fit, one.fit.held_out
-            entry |= {
-                "law": fitted.chosen.name,
-                "parameters": {k: interval(v) for k, v in fitted.intervals.items()},
-                "laws": [
-                    {"law": v.name, "aicc": v.aicc, "weight": v.weight, "parameters": v.parameters}
-                    for v in fitted.laws
-                ],
-                "knee": interval(fitted.knee),
-                "peak": interval(fitted.peak) | {"at": fitted.peak_at},
-                "limit": fitted.limit,
-                "r_squared": clean(fitted.r_squared),
-                "deviation": fitted.deviation,
-                "doubt": clean(fitted.doubt),
-                "doubtful": fitted.doubtful or None,
-                "held_out": None
-                if held is None
-                else {
-                    "value": held.n,
-                    "measured": held.measured,
-                    "predicted": interval(held.predicted),
-                    "error": held.error,
-                    "inside": held.inside,
-                },
-            }
-        scalings.append(entry)
     sizes = []
     for size in made.sizes:
-        entry = {"operation": size.operation, "where": size.where, "refused": size.refused or None}
+        entry = fields(size, "operation", "where") | {"refused": size.refused or None}
         if size.fit is not None:
-            entry |= {k: interval(v) for k, v in size.fit.intervals.items()}
-            entry |= {"unit": size.fit.unit, "r_squared": size.fit.r_squared}
+            entry |= {k: _interval(v) for k, v in size.fit.intervals.items()}
+            entry |= fields(size.fit, "unit", "r_squared")
         sizes.append(entry)
     effects = [
-        {
-            "operation": e.operation,
-            "parameter": e.parameter,
-            "levels": list(e.effect.levels),
-            "p": e.effect.p,
-            "significant": e.effect.significant,
-            "text": fit_words.effect_sentence(e),
-        }
+        fields(e, "operation", "parameter")
+        | {"levels": list(e.effect.levels), "text": fit_words.effect_sentence(e)}
+        | fields(e.effect, "p", "significant")
         for e in made.effects
     ]
-    return {
-        "scaling": scalings,
-        "hockney": sizes,
-        "effects": effects,
-        "hold_out": list(held_out),
-        "notes": made.notes,
+    scalings = list(map(_scaling, made.scalings))
+    found = {"scaling": scalings, "hockney": sizes, "effects": effects}
+    return found | {"hold_out": list(held_out), "notes": made.notes}
+
+
+def _interval(found: Any) -> dict[str, float]:
+    return {"value": found.median, "low": found.low, "high": found.high}
+
+
+def _scaling(one: AxisFit) -> dict[str, Any]:
+    from venturi.report.document import fields
+
+    curve = one.curve
+    entry: dict[str, Any] = {
+        **fields(one, "operation", "axis", "where", "pooled_from", "unit", "knee_between"),
+        "pooled": one.pooled or None,
+        "pooled_rule": one.rule or None,
+        "refused": one.refused or None,
+        "medians": [[n, v] for n, v in one.medians.items()],
+        "linear_until": curve.linear if curve is not None else None,
+        "step": asdict(curve.step) if curve is not None else None,
+        "rising": curve is not None and curve.rising,
+        "level_from": curve.flat if curve is not None else None,
+    }
+    if one.fit is None:
+        return entry
+    fitted, held = one.fit, one.fit.held_out
+    left_out = None
+    if held is not None:
+        left_out = fields(held, "measured", "error", "inside", value="n")
+        left_out["predicted"] = _interval(held.predicted)
+    return entry | {
+        "law": fitted.chosen.name,
+        "parameters": {k: _interval(v) for k, v in fitted.intervals.items()},
+        "laws": [fields(v, "aicc", "weight", "parameters", law="name") for v in fitted.laws],
+        "knee": _interval(fitted.knee),
+        "peak": _interval(fitted.peak) | {"at": fitted.peak_at},
+        **fields(fitted, "limit", "deviation"),
+        "r_squared": fitted.r_squared if fitted.r_squared == fitted.r_squared else None,
+        "doubt": fitted.doubt if fitted.doubt == fitted.doubt else None,
+        "doubtful": fitted.doubtful or None,
+        "held_out": left_out,
     }

@@ -47,10 +47,7 @@ def _held(made: Sequence[LinkFit], wanted: Sequence[str]) -> Held:
             entry: dict[str, Any] = {"link": text, "measured": measured, "predicted": None}
             if found is not None:
                 entry |= {"predicted": found.median, "low": found.low, "high": found.high}
-                entry |= {
-                    "error": found.median / measured - 1,
-                    "inside": found.low <= measured <= found.high,
-                }
+                entry |= {"error": found.median / measured - 1, "inside": found.low <= measured <= found.high}
             entry["text"] = link_words.left_out(one, text, measured, found)
             out.setdefault(i, []).append(entry)
     return out

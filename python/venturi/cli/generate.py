@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from venturi.cli import output
 from venturi.common.errors import VenturiError
 
 app = typer.Typer(rich_markup_mode=None)
@@ -44,10 +44,9 @@ def generate(
     ] = "cpus",
 ) -> None:
     """Make gzip archives of points, as the published benchmark of Akumuli loads them."""
-    from venturi.common.core import load_core
     from venturi.common.environment import usable_cores
-    from venturi.common.suffixes import parse_count, parse_duration
-    from venturi.common.times import parse_time
+    from venturi.common.runtime import load_core
+    from venturi.common.suffixes import parse_count, parse_duration, parse_time
     from venturi.inputs.archives import make
 
     def read(flag: str, text: str, parse: Callable[[str], int]) -> int:
@@ -90,35 +89,22 @@ def generate(
         "threads": usable_cores() if threads == "cpus" else read("--threads", threads, parse_count),
     }
     began = time.monotonic()
-    line = _Line() if sys.stderr.isatty() else None
+    line = output.LiveLine()
+
+    def progress(done: int, total: int) -> None:
+        rate = done / max(time.monotonic() - began, 1e-9)
+        left = f", {(total - done) / rate:,.0f} s left" if rate > 0 else ""
+        line.draw(f"{100 * done // max(total, 1)} % of {total:,} points, {rate / 1e6:,.1f} M points/s{left}")
+
     try:
-        made = make(load_core(), spec, line.draw if line is not None else None)
+        made = make(load_core(), spec, progress if line.live else None)
     finally:
-        if line is not None:
-            line.close()
-    print(_told(archive, made, time.monotonic() - began))
+        line.close()
+    print(_summary(archive, made, time.monotonic() - began))
     print(f"try: venturi run --target akumuli://local --data archive:{archive} --streams {number}")
 
 
-class _Line:
-    """How far it is, in one line that is drawn again in place."""
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-
-    def draw(self, done: int, whole: int) -> None:
-        rate = done / max(time.monotonic() - self._began, 1e-9)
-        left = f", {(whole - done) / rate:,.0f} s left" if rate > 0 else ""
-        text = f"{100 * done // max(whole, 1)} % of {whole:,} points, {rate / 1e6:,.1f} M points/s{left}"
-        sys.stderr.write(f"\r\x1b[2K{text}")
-        sys.stderr.flush()
-
-    def close(self) -> None:
-        sys.stderr.write("\r\x1b[2K")
-        sys.stderr.flush()
-
-
-def _told(archive: Path, made: dict[str, Any], seconds: float) -> str:
+def _summary(archive: Path, made: dict[str, Any], seconds: float) -> str:
     from venturi.common.suffixes import format_bytes
 
     files = made.get("archives") or []

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from venturi.cli import forms
+from venturi.cli import options
 from venturi.cli.compare import MetricName
 from venturi.common.errors import StoreError, VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 
 if TYPE_CHECKING:
     from venturi.analysis.results import Results
@@ -31,7 +30,7 @@ def history(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="A directory with run directories in it.")
     ] = Path("venturi-runs"),
-    where: forms.Where = None,
+    where: options.Where = None,
     metric: Annotated[
         MetricName,
         typer.Option(
@@ -40,20 +39,18 @@ def history(
     ] = MetricName.throughput,
     least: Annotated[str, typer.Option("--least", help="The smallest change that is told.")] = "2%",
     format: Annotated[
-        forms.TableOrJson, typer.Option("--format", help="table for people, json in base units.")
-    ] = forms.TableOrJson.table,
+        options.TableOrJson, typer.Option("--format", help="table for people, json in base units.")
+    ] = options.TableOrJson.table,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Write an HTML page to this file as well.", show_default=False),
+        Path | None, typer.Option("--out", "-o", help="Write an HTML page to this file as well.")
     ] = None,
 ) -> None:
     """Show cells over many runs, and the runs from which on they are faster or slower."""
     from venturi.analysis.cells.choice import chosen
     from venturi.analysis.compare import history as analysis
-    from venturi.cli.parsing import share
-    from venturi.report.text import history as report
+    from venturi.report import history as report
 
-    at_least = share("--least", least)
+    at_least = options.share("--least", least)
     found = analysis.histories(_runs(directory), metric.value, at_least)
     if not found:
         raise VenturiError(
@@ -64,18 +61,14 @@ def history(
         kept = {id(cell) for cell in chosen([one.cell for one in found], where, str(directory))}
         found = [one for one in found if id(one.cell) in kept]
     if out is not None:
-        from venturi.report.page import history as page
-
         try:
-            out.write_text(page.page(found, str(directory)), encoding="utf-8")
+            out.write_text(report.page(found, str(directory)), encoding="utf-8")
         except OSError as error:
             raise StoreError(f"{out}: cannot be written: {error.strerror or error}") from None
-    if format is forms.TableOrJson.json:
-        print(json.dumps(report.document(found), ensure_ascii=False, indent=2, default=str))
+    if format is options.TableOrJson.json:
+        options.print_json(report.machine(found))
         return
-    from rich.console import Console
-
-    report.print_histories(found, Console())
+    options.print_document(report.document(found))
     if out is not None:
         print(f"page: {out}")
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from venturi.common.say import say
+from venturi.common.texts import say
 from venturi.common.units import plural
 
 app = typer.Typer(rich_markup_mode=None)
@@ -36,15 +36,13 @@ def import_(
             "--out",
             "-o",
             help="Run directory: a new one, or an imported one to add to. [default: below venturi-runs]",
-            show_default=False,
         ),
     ] = None,
     format: Annotated[
         str, typer.Option("--format", help="The files' format; auto recognises it by their content.")
     ] = "auto",
     name: Annotated[
-        str | None,
-        typer.Option("--name", help="The run's name. [default: that of its directory]", show_default=False),
+        str | None, typer.Option("--name", help="The run's name. [default: that of its directory]")
     ] = None,
     set_: Annotated[
         list[str] | None,
@@ -52,7 +50,6 @@ def import_(
             "--set",
             metavar="KEY=VALUE",
             help="A parameter that the files do not tell, put into every trial; can be repeated.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from venturi.cli import options
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 
 if TYPE_CHECKING:
     from venturi.common.links import Link
@@ -33,7 +33,6 @@ def links(
         typer.Argument(
             metavar="[LINK]...",
             help='Links to make and to look at: lte, "10gbit 5ms", ... [default: list those that have names]',
-            show_default=False,
         ),
     ] = None,
     client: Annotated[
@@ -42,7 +41,6 @@ def links(
             "--client",
             metavar="COMMAND",
             help="Run this at the client's end of the one link; {server} stands for the other's address.",
-            show_default=False,
         ),
     ] = None,
     server: Annotated[
@@ -51,25 +49,16 @@ def links(
             "--server",
             metavar="COMMAND",
             help="With --client: run this at the server's end before, until clients can connect.",
-            show_default=False,
         ),
     ] = None,
     cross: Annotated[
         str | None,
-        typer.Option(
-            "--cross",
-            help="With --client: share of the link that others use meanwhile, as 30%.",
-            show_default=False,
-        ),
+        typer.Option("--cross", help="With --client: share of the link that others use meanwhile, as 30%."),
     ] = None,
     repeats: Annotated[
         int | None,
         typer.Option(
-            "--repeats",
-            min=1,
-            max=100,
-            help=f"Times that each link is looked at. [default: {_REPEATS}]",
-            show_default=False,
+            "--repeats", min=1, max=100, help=f"Times that each link is looked at. [default: {_REPEATS}]"
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object, in base units.")] = False,
@@ -77,7 +66,7 @@ def links(
 ) -> None:
     """List links that have a name; make links on this host and see whether they are what was asked for; run
     a program over one. Ends with 5 where a link is not as asked."""
-    from venturi.common import signals
+    from venturi.common import runtime
     from venturi.measure import links as measure
 
     asked = measure.named(link or [])
@@ -91,7 +80,7 @@ def links(
                 hint='as in venturi links "100mbit 20ms" --client "ping -c 3 {server}"',
             )
         (one,) = asked.values()
-        with signals.interrupting():
+        with runtime.interrupting():
             status = measure.program(one, _share(cross, one), server, client, _unsaid if quiet else say)
         raise typer.Exit(status)
     if given := [name for name, value in (("--server", server), ("--cross", cross)) if value is not None]:
@@ -110,41 +99,39 @@ def _share(cross: str | None, link: Link) -> float | None:
     """In percent."""
     if cross is None:
         return None
-    from venturi.cli.parsing import share
 
     if link.rate is None:
         raise VenturiError(f"--cross is a share of a rate, and {link.text!r} has none")
-    return 100 * share("--cross", cross)
+    return 100 * options.share("--cross", cross)
 
 
 def _print_presets(as_json: bool) -> None:
-    from venturi.report.text import links as shown
+    from venturi.report import limits as shown
 
     if as_json:
-        print(json.dumps(shown.presets_document(), ensure_ascii=False, indent=2))
-        return
-    for line in shown.presets():
-        print(line)
+        options.print_json(shown.presets_machine())
+    else:
+        print("\n".join(shown.presets()))
 
 
 def _print(asked: dict[str, Link], repeats: int, as_json: bool, quiet: bool) -> None:
-    from venturi.common import signals
+    from venturi.common import runtime
     from venturi.measure import links as measure
-    from venturi.report.text import links as shown
+    from venturi.report import limits as shown
 
     found: list[Looked] = []
     interrupted = False
     progress = None if quiet else lambda name: say("info", f"making {name}")
     try:
-        with signals.interrupting():
+        with runtime.interrupting():
             for one in measure.survey(asked, repeats, progress):
                 found.append(one)
                 if not as_json:
-                    print("\n".join(shown.lines(one)), flush=True)
+                    options.print_document(shown.link_document(one))
     except KeyboardInterrupt:
         interrupted = True
     if as_json:
-        print(json.dumps(shown.document(found), ensure_ascii=False, indent=2))
+        options.print_json(shown.links_machine(found))
     if interrupted:
         say("warning", f"interrupted; looked at {len(found)} of {len(asked)}")
         raise typer.Exit(int(ExitCode.INTERRUPTED))

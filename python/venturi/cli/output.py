@@ -18,7 +18,7 @@ from typing import Any
 
 from venturi.common.errors import StoreError
 
-__all__ = ["go_on", "outcome", "prepare", "trouble"]
+__all__ = ["LiveLine", "go_on", "outcome", "prepare", "trouble"]
 
 _ESCAPES = "venturi-escapes"
 
@@ -113,3 +113,17 @@ def outcome(found: BaseException | None) -> BaseException | None:
     return StoreError(
         f"standard output cannot be written: {failed.strerror}", hint="make room there, or write elsewhere"
     )
+
+
+class LiveLine:
+    """A line on standard error that is drawn again in place; nothing if that is no terminal."""
+
+    def __init__(self, wanted: bool = True) -> None:
+        self.live = wanted and sys.stderr.isatty()
+
+    def draw(self, text: str) -> None:
+        if self.live:
+            print(f"\r\x1b[2K{text}", end="", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        self.draw("")

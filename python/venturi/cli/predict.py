@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
-from venturi.cli import forms
+from venturi.cli import options
 from venturi.common.errors import VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -27,9 +25,9 @@ Examples:
 
 @app.command(epilog=EPILOG)
 def predict(
-    run: forms.AnyRun = "last",
+    run: options.AnyRun = "last",
     streams: Annotated[
-        int | None, typer.Option("--streams", min=1, help="How many streams to predict.", show_default=False)
+        int | None, typer.Option("--streams", min=1, help="How many streams to predict.")
     ] = None,
     link: Annotated[
         str | None,
@@ -37,7 +35,6 @@ def predict(
             "--link",
             metavar="LINK",
             help='A link to predict for, from others that were measured: "25gbit 0.5ms", or a name as wifi6.',
-            show_default=False,
         ),
     ] = None,
     settings: Annotated[
@@ -46,7 +43,6 @@ def predict(
             "--set",
             metavar="KEY=VALUE",
             help="A parameter of the cell: the one to predict along, or a measured value of another.",
-            show_default=False,
         ),
     ] = None,
     repeats: Annotated[
@@ -58,26 +54,30 @@ def predict(
         ),
     ] = 5,
     format: Annotated[
-        forms.TableOrJson, typer.Option("--format", help="table for people, json in base units.")
-    ] = forms.TableOrJson.table,
+        options.TableOrJson, typer.Option("--format", help="table for people, json in base units.")
+    ] = options.TableOrJson.table,
 ) -> None:
     """Predict the throughput of a cell that was not measured, with a 95 % prediction interval."""
     from venturi.analysis.models import predict as prediction
-    from venturi.cli.reading import read
+    from venturi.report.document import Bullets, Document, Section
 
     wanted = _wanted({"streams": streams, "link": link}, settings or [])
     if not wanted:
         raise VenturiError("nothing to predict: name a value", hint="venturi predict last --streams 32")
     left_out: list[str] = []
-    made = prediction.predict(read(run).cells, wanted, repeats, left_out)
+    made = prediction.predict(options.read(run).cells, wanted, repeats, left_out)
     for reason in left_out:
         say("warning", reason)
-    if format is forms.TableOrJson.json:
+    if format is options.TableOrJson.json:
         rows = [asdict(one) | {"extrapolation": one.extrapolation, "text": one.sentence} for one in made]
-        print(json.dumps({"predictions": rows}, ensure_ascii=False, indent=2, default=str))
+        options.print_json({"predictions": rows})
         return
-    for one in made:
-        _print(one.statements)
+    options.print_document(
+        Document(
+            "Predictions",
+            [Section(one.statements[0], [Bullets(one.statements[1:], "")], "strong") for one in made],
+        )
+    )
 
 
 def _wanted(options: dict[str, Any], settings: list[str]) -> dict[str, Any]:
@@ -102,16 +102,3 @@ def _wanted(options: dict[str, Any], settings: list[str]) -> dict[str, Any]:
         if value is not None:
             wanted[name] = value
     return wanted
-
-
-def _print(statements: Sequence[str]) -> None:
-    """What is predicted on a line, and indented below it what it stands on."""
-    from rich.console import Console
-    from rich.text import Text
-
-    from venturi.report.text.wrap import wrap
-
-    console = Console()
-    for number, statement in enumerate(statements):
-        for line in wrap("  " * min(number, 1) + statement, console.width):
-            console.print(Text(line, style="bold" if number == 0 else ""))

@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from venturi.common.say import say
 from venturi.common.suffixes import format_duration
+from venturi.common.texts import say
 from venturi.engine.executor import Progress
-from venturi.measure.observer import QuietObserver, Slot, counts_rows, outcome_text
+from venturi.measure.run_events import QuietObserver, Slot, counts_rows, outcome_text
 from venturi.store.lines import line_text
 
 __all__ = ["JsonObserver", "LiveObserver", "PlainObserver"]

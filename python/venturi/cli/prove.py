@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Annotated, Any
 
 import typer
 
-from venturi.cli import flags as f
-from venturi.cli import forms
+from venturi.cli import options
 from venturi.common.errors import ExitCode, ScenarioError, VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 from venturi.targets.parameters import CREDENTIALS
 
 app = typer.Typer(rich_markup_mode=None)
@@ -25,19 +23,18 @@ Examples:
 
 
 @app.command(epilog=EXAMPLES)
-@f.settings(*CREDENTIALS)
+@options.settings(*CREDENTIALS)
 def prove(
     target: Annotated[
         str, typer.Argument(metavar="[TARGET]", help="A URL as for venturi run --target.")
     ] = "flight://local",
     only: Annotated[
-        str | None,
-        typer.Option("--only", help="Parts to make, with commas between them.", show_default=False),
+        str | None, typer.Option("--only", help="Parts to make, with commas between them.")
     ] = None,
     format: Annotated[
-        forms.TableOrJson,
+        options.TableOrJson,
         typer.Option("--format", help="table for people; json: every comparison, base units."),
-    ] = forms.TableOrJson.table,
+    ] = options.TableOrJson.table,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     *,
     settings: dict[str, Any],
@@ -46,7 +43,7 @@ def prove(
     difference and known answers."""
     from venturi.measure.prove import prove as made
     from venturi.measure.prove.outcome import Outcome, Proof, ProofName, worst
-    from venturi.report.text import proofs as words
+    from venturi.report import proofs as words
     from venturi.targets.urls import check_url
 
     try:
@@ -57,11 +54,11 @@ def prove(
     note = (lambda level, text: None) if quiet else say
     found: list[Proof] = []
     began = time.monotonic()
-    table = format is forms.TableOrJson.table
+    table = format is options.TableOrJson.table
     for proof in made(url, settings, [ProofName(name) for name in wanted], note):
         found.append(proof)
         if table:
-            _print(words.lines([proof])[0])
+            print("\n".join(words.lines(proof)))
     seconds = time.monotonic() - began
     outcome = worst(proof.outcome for proof in found)
     if table:
@@ -74,7 +71,7 @@ def prove(
             "seconds": round(seconds, 3),
             "proofs": [proof.document() for proof in found],
         }
-        print(json.dumps(document, ensure_ascii=False, indent=2))
+        options.print_json(document)
     raise typer.Exit(int(ExitCode.UNPROVEN if outcome is Outcome.FAILED else ExitCode.OK))
 
 
@@ -90,10 +87,3 @@ def _names(only: str | None, known: list[str]) -> list[str]:
     if not wanted:
         raise VenturiError("--only: names nothing", hint=f"known: {', '.join(known)}")
     return wanted
-
-
-def _print(line: Any) -> None:
-    print(f"{line.title:<17} {line.outcome:<15} {line.seconds:>6}  {line.found}")
-    print(f"{'':17} expected: {line.expected}")
-    for text in line.below:
-        print(f"{'':17} {text}")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from venturi.cli import forms
-from venturi.common.collector import kept, without_collector
+from venturi.cli import options
 from venturi.common.errors import StoreError, VenturiError
+from venturi.common.runtime import kept, without_collector
 
 if TYPE_CHECKING:
     from venturi.analysis.results import Results
@@ -26,7 +26,7 @@ Examples:
   venturi report RUN --format png --figure timeline --cell operation=get,streams=4
 Figures: throughput-streams, box-size, throughput-size, throughput-batch,
 throughput-hosts, throughput-encoders, throughput-delay, throughput-link-rate, throughput-loss,
-roofline, model-scaling, model-hockney, throughput-time, timeline, stages, pipeline, latency.
+convergence, flows, roofline, model-scaling, model-hockney, timeline, stages, latency.
 References: macbook, cartesius, chspark, upsert, akumuli, or one of their sets as macbook-get.
 """
 
@@ -50,14 +50,13 @@ class Format(str, enum.Enum):
 
 @app.command(epilog=EPILOG)
 def report(
-    run: forms.NewestRun = "last",
+    run: options.NewestRun = "last",
     out: Annotated[
         Path | None,
         typer.Option(
             "--out",
             "-o",
             help="File to write; a directory for several figures or tables. [default: in the run directory]",
-            show_default=False,
         ),
     ] = None,
     format: Annotated[
@@ -70,26 +69,20 @@ def report(
         ),
     ] = Format.html,
     figure: Annotated[
-        str | None,
-        typer.Option("--figure", help="With png and svg: this figure only.", show_default=False),
+        str | None, typer.Option("--figure", help="With png and svg: this figure only.")
     ] = None,
     cell: Annotated[
         str | None,
         typer.Option(
             "--cell",
             metavar="NAME",
-            help="With --figure timeline or pipeline: of this cell, as `venturi show --cell` names it. "
+            help="With --figure timeline, stages or flows: of this cell, as `venturi show --cell` names it. "
             "[default: the fastest]",
-            show_default=False,
         ),
     ] = None,
     reference: Annotated[
         str | None,
-        typer.Option(
-            "--reference",
-            help="Published figures to lay over, with their hardware named.",
-            show_default=False,
-        ),
+        typer.Option("--reference", help="Published figures to lay over, with their hardware named."),
     ] = None,
 ) -> None:
     """Write a run as an HTML page, figures, Markdown or tables; prints the files written."""
@@ -142,13 +135,13 @@ def _write(
     if format in (Format.csv, Format.parquet):
         return _tables(found, out, format.value)
     if format is Format.markdown:
-        from venturi.report.text import markdown
+        from venturi.report import markdown, run
 
-        path, content = out or home / "report.md", markdown.text(found)
+        path, content = out or home / "report.md", markdown.text(run.document(found))
     elif format is Format.seed:
-        from venturi.report.tables import seed
+        from venturi.report import tables
 
-        path, content = out or home / "seed.txt", seed.text(found)
+        path, content = out or home / "seed.txt", tables.upsert_benchmark(found)
     else:
         return _perf_stats(found, out, 7 if format is Format.perf_stats_7 else 8)
     path.write_text(content, encoding="utf-8")
@@ -157,15 +150,13 @@ def _write(
 
 def _perf_stats(found: Results, out: Path | None, columns: int) -> list[Path]:
     """All lines into a file, or a file a number of streams into a directory."""
-    from venturi.report.tables import perf_stats
+    from venturi.report import tables
 
     name = "perf_stats" if columns == 8 else f"perf_stats_{columns}"
     if out is not None and (out.is_dir() or not (out.suffix or out.exists())):
-        written = {out / name: lines for name, lines in perf_stats.files(found, columns).items()}
+        written = {out / name: lines for name, lines in tables.perf_stats_files(found, columns).items()}
     else:
-        written = {
-            out or found.directory.path / f"{name}.csv": perf_stats.text(found, columns),
-        }
+        written = {out or found.directory.path / f"{name}.csv": tables.perf_stats(found, columns)}
     for path, lines in written.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(lines, encoding="utf-8")
@@ -173,22 +164,17 @@ def _perf_stats(found: Results, out: Path | None, columns: int) -> list[Path]:
 
 
 def _figures(
-    found: Results,
-    out: Path | None,
-    kind: str,
-    name: str | None,
-    reference: str | None,
-    cell: str | None,
+    found: Results, out: Path | None, kind: str, name: str | None, reference: str | None, cell: str | None
 ) -> list[Path]:
     """One figure into a file, or all into a directory."""
-    from venturi.report.draw import matplotlib_figures
+    from venturi.analysis.selection import find
+    from venturi.report.draw import Drawing
     from venturi.report.figures import registry as figures
-    from venturi.report.text import cell as cells
 
     home = found.directory.path
     chosen_reference = reference or found.default_reference
     if name is not None:
-        chosen = cells.find(found, cell) if cell is not None else None
+        chosen = find(found, cell) if cell is not None else None
         drawn = [figures.one(found, name, chosen_reference, chosen)]
         paths = [out or home / "figures" / f"{name}.{kind}"]
         if out is not None and out.is_dir():
@@ -211,19 +197,19 @@ def _figures(
         paths = [folder / f"{f.name}.{kind}" for f in drawn]
     for path, one in zip(paths, drawn, strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(matplotlib_figures.render(one, kind))
+        Drawing.of(one).save(path)
     return paths
 
 
 def _tables(found: Results, out: Path | None, kind: str) -> list[Path]:
     """All tables into a directory; with a file name, the cells into that file."""
-    from venturi.report.tables import write as table_files
+    from venturi.report import tables
 
     if out is None or out.suffix != f".{kind}":
-        return table_files.write(found, out or found.directory.path / "tables", kind)
-    cells = table_files.table(found, "cells")
+        return tables.write(found, out or found.directory.path / "tables", kind)
+    cells = tables.table(found, "cells")
     if kind == "csv":
-        out.write_text(table_files.text(cells), encoding="utf-8")
+        out.write_text(tables.text(cells), encoding="utf-8")
     else:
         import pyarrow.parquet as pq
 

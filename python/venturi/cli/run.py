@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from venturi.cli import flags as f
-from venturi.cli import forms, output
+from venturi.cli import options, output
 from venturi.common.errors import ExitCode, StoreError, VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 from venturi.common.units import plural
 
 if TYPE_CHECKING:
     from venturi.analysis.results import Results
     from venturi.engine.executor import Executor
-    from venturi.measure.observer import QuietObserver
-    from venturi.measure.outcome import RunResult
+    from venturi.measure.run_events import QuietObserver, RunResult
     from venturi.plan.scenario import Scenario
 
 app = typer.Typer(rich_markup_mode=None)
@@ -48,21 +46,16 @@ Examples:
 
 
 @app.command(epilog=EXAMPLES)
-@f.settings()
+@options.settings()
 def run(
     scenario: Annotated[
-        str | None,
-        typer.Argument(help="A scenario file, or one built in (venturi scenarios).", show_default=False),
+        str | None, typer.Argument(help="A scenario file, or one built in (venturi scenarios).")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", help="Run directory to make. [default: venturi-runs/TIME-NAME]", show_default=False
-        ),
+        Path | None, typer.Option("--out", help="Run directory to make. [default: venturi-runs/TIME-NAME]")
     ] = None,
     resume: Annotated[
-        Path | None,
-        typer.Option("--resume", help="Go on with this run directory, or last.", show_default=False),
+        Path | None, typer.Option("--resume", help="Go on with this run directory, or last.")
     ] = None,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="With --resume: run failed trials again.")
@@ -72,17 +65,11 @@ def run(
     ] = False,
     scale: Annotated[
         float | None,
-        typer.Option(
-            "--scale", help="Shrink sizes by this factor, and thin long axes, as 0.01.", show_default=False
-        ),
+        typer.Option("--scale", help="Shrink sizes by this factor, and thin long axes, as 0.01."),
     ] = None,
     reference: Annotated[
         bool | None,
-        typer.Option(
-            "--reference/--no-reference",
-            help="Show published figures beside the results.",
-            show_default=False,
-        ),
+        typer.Option("--reference/--no-reference", help="Show published figures beside the results."),
     ] = None,
     report: Annotated[
         bool, typer.Option("--report/--no-report", help="Write the HTML report when the run ends.")
@@ -96,12 +83,11 @@ def run(
     fresh_ceilings: Annotated[
         bool,
         typer.Option(
-            "--fresh-ceilings",
-            help="Measure all ceilings now; use none again of a run within the last hour.",
+            "--fresh-ceilings", help="Measure all ceilings now; use none again of a run within the last hour."
         ),
     ] = False,
-    unproven: forms.Unproven = False,
-    executor: forms.Executor = "core",
+    unproven: options.Unproven = False,
+    executor: options.Executor = "core",
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -148,7 +134,7 @@ def _scaled(found: Scenario, factor: float) -> tuple[Scenario, list[str]]:
 
 def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[str]]:
     from venturi.measure import placement
-    from venturi.measure.outcome import scenario_of
+    from venturi.measure.run_events import scenario_of
     from venturi.store.directory import RunDirectory
     from venturi.store.open import find_run
 
@@ -183,7 +169,7 @@ def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[st
 
 def _print_plan(found: Scenario) -> None:
     """What a run would do, on standard output."""
-    from venturi.measure.estimate import estimate
+    from venturi.measure.runner import estimate
     from venturi.measure.trial_targets import Endpoints
     from venturi.plan.cell_names import labels
 
@@ -203,7 +189,7 @@ def executed_by(text: str, found: Scenario | None = None) -> contextlib.Abstract
     from venturi.measure import placement
 
     if text == "core":
-        return placement.here(found)
+        return placement.local_executor(found)
     name, _, rest = text.partition(":")
     unknown = VenturiError(f"--executor {text}: no module with a function `executor` has this name")
     try:
@@ -221,7 +207,7 @@ def executed_by(text: str, found: Scenario | None = None) -> contextlib.Abstract
 
 def _observer(given: dict[str, Any]) -> QuietObserver:
     from venturi.cli import progress
-    from venturi.measure.observer import QuietObserver
+    from venturi.measure.run_events import QuietObserver
 
     if given["as_json"]:
         return progress.JsonObserver()
@@ -248,10 +234,10 @@ def _note(given: dict[str, Any]) -> Callable[[str, str], None]:
 
 
 def _run(found: Scenario, made: Path | None, given: dict[str, Any], engine: Executor) -> None:
-    from venturi.measure import outcome, runner
+    from venturi.measure import run_events, runner
 
     observer = _observer(given)
-    out = made or given["out"] or outcome.default_out(found)
+    out = made or given["out"] or run_events.default_out(found)
     output.go_on(observer.note, out)
     try:
         ended = runner.execute(
@@ -261,7 +247,7 @@ def _run(found: Scenario, made: Path | None, given: dict[str, Any], engine: Exec
             observer,
             made is not None,
             given["retry_failed"],
-            f.command_line(_typed()[0], given.get("settled")),
+            options.command_line(_typed()[0], given.get("settled")),
             given["fresh_ceilings"],
             given["unproven"],
             partial(_make_ready, given),
@@ -288,7 +274,7 @@ def _make_ready(given: dict[str, Any]) -> None:
     """Imports what the end of the run needs. This takes as long as a server takes to start."""
     if not given["as_json"]:
         from venturi.analysis import results  # noqa: F401
-        from venturi.report.text import terminal  # noqa: F401
+        from venturi.report import run, terminal  # noqa: F401
     if given["report"] and not given["as_json"]:
         from venturi.report.page import page  # noqa: F401
 
@@ -316,11 +302,9 @@ def _results(out: Path) -> Results:
 
 
 def _print_results(results: Results) -> None:
-    from rich.console import Console
+    from venturi.report import run as runs
 
-    from venturi.report.text import terminal
-
-    terminal.print_results(results, Console())
+    options.print_document(runs.document(results, brief=True))
 
 
 def _write_report(results: Results) -> Path:
@@ -336,7 +320,7 @@ def _write_report(results: Results) -> Path:
 
 def _typed() -> tuple[list[str], str | None]:
     """What was typed, and the command that goes on with the run if that is not `venturi run`."""
-    argv, again = json.loads(os.environ.get(forms.TYPED, "null")) or (sys.argv, None)
+    argv, again = json.loads(os.environ.get(options.TYPED, "null")) or (sys.argv, None)
     return argv, again
 
 

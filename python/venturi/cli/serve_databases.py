@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from venturi.cli import serve_flags as flags
 from venturi.cli import serving
-from venturi.common import signals
+from venturi.cli.serving import Flag
+from venturi.common import runtime
 from venturi.common.credentials import INSTEAD, filled, is_secret_setting, named
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 from venturi.targets.system import PORTS, SERVERS
 
 if TYPE_CHECKING:
@@ -22,134 +19,97 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS"]
 
-Memory = Annotated[
-    str | None,
-    typer.Option(
-        "--memory",
-        help="Bytes of its main cache, as 4GiB; without it 1GiB, or a quarter of a small machine.",
-        show_default=False,
+_CALLED = {"mariadb": "MariaDB (or MySQL, where that is installed)", "postgres": "PostgreSQL"}
+"""Servers whose names are not written as their commands."""
+
+_LEAST_MEMORY = 64 * 2**20
+
+
+def _bytes(flag: str, text: str) -> int:
+    found = serving.count(flag, text)
+    if found < _LEAST_MEMORY:
+        raise VenturiError(f"{flag} {text}: at least 64MiB")
+    return found
+
+
+def _memory(what: str) -> Flag:
+    return Flag(f"Bytes of {what}, as 4GiB; without it 1GiB, or a quarter of a small machine.", read=_bytes)
+
+
+FLAGS = {
+    "memory": _memory("its main cache"),
+    "set": Flag(
+        "NAME=VALUE: a setting of the server, by its own name. Repeatable.",
+        kind=list[str],
+        read=lambda _, texts: dict(map(_setting, texts)),
     ),
-]
-Heap = Annotated[
-    str | None,
-    typer.Option(
-        "--memory",
-        help="Bytes of Java's heap, as 4GiB; without it 1GiB, or a quarter of a small machine.",
-        show_default=False,
+    "data": Flag(
+        "Keep the data in this directory, and use it again; without it they go at the end.", kind=Path
     ),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", help="NAME=VALUE: a setting of the server, by its own name. Repeatable.", show_default=False
-    ),
-]
-Data = Annotated[
-    Path | None,
-    typer.Option(
-        "--data",
-        help="Keep the data in this directory, and use it again; without it they go at the end.",
-        show_default=False,
-    ),
-]
-PasswordEnv = Annotated[
-    str | None,
-    typer.Option(
-        "--password-env",
-        help="Variable with the password to demand; without it none is asked for.",
-        show_default=False,
-    ),
-]
+    "password_env": Flag("Variable with the password to demand; without it none is asked for."),
+}
+KEPT = ("set", "data", "password_env")
+ENDS = ("json", "exit_with_parent")
 
 
 def _plain(name: str, scheme: str) -> Callable[..., None]:
     """The command of a server that has no flags of its own."""
 
-    def command(
-        host: flags.Host = "127.0.0.1",
-        port: flags.Port = PORTS[scheme],
-        memory: Memory = None,
-        settings: Set = None,
-        data: Data = None,
-        password_env: PasswordEnv = None,
-        as_json: flags.Json = False,
-        exit_with_parent: flags.ExitWithParent = False,
-    ) -> None:
+    def command(given: dict[str, Any]) -> None:
         from venturi.servers import throwaway
 
-        server = throwaway.named(name)(**_choices(host, port, memory, settings, data, password_env))
-        _serve(server, as_json, exit_with_parent)
+        _serve(throwaway.named(name)(**_choices(given)), given)
 
     command.__name__ = name
     command.__doc__ = f"Start a throw-away {_CALLED.get(name, name.capitalize())} for {scheme}:// targets."
-    return command
+    own = FLAGS | {"port": serving.port(PORTS[scheme])}
+    return serving.command("host", "port", "memory", *KEPT, *ENDS, **own)(command)
 
 
-_CALLED = {"mariadb": "MariaDB (or MySQL, where that is installed)", "postgres": "PostgreSQL"}
-"""Servers whose names are not written as their commands."""
-
-
-def cassandra(
-    host: flags.Host = "127.0.0.1",
-    port: flags.Port = 9042,
-    memory: Heap = None,
-    settings: Set = None,
-    data: Data = None,
-    password_env: PasswordEnv = None,
-    cassandra_home: Annotated[
-        Path | None,
-        typer.Option(
-            "--cassandra-home",
-            help="An unpacked distribution of Cassandra 5.0; without it Maven fetches the jars, once.",
-            show_default=False,
+@serving.command(
+    *("host", "port", "memory", *KEPT, "cassandra_home", "java", "fetch_only", *ENDS),
+    **FLAGS
+    | {
+        "port": serving.port(9042),
+        "memory": _memory("Java's heap"),
+        "cassandra_home": Flag(
+            "An unpacked distribution of Cassandra 5.0; without it Maven fetches the jars, once.", kind=Path
         ),
-    ] = None,
-    java: Annotated[
-        Path | None,
-        typer.Option("--java", help="Java 17; without it one is looked for.", show_default=False),
-    ] = None,
-    fetch_only: Annotated[
-        bool, typer.Option("--fetch-only", help="Fetch the jars, where they are not here yet, and end.")
-    ] = False,
-    as_json: flags.Json = False,
-    exit_with_parent: flags.ExitWithParent = False,
-) -> None:
+        "java": Flag("Java 17; without it one is looked for.", kind=Path),
+        "fetch_only": Flag("Fetch the jars, where they are not here yet, and end.", False),
+    },
+)
+def cassandra(given: dict[str, Any]) -> None:
     """Start a throw-away Cassandra 5.0, one node, for cassandra:// targets. Needs Java 17."""
     from venturi.servers.throwaway import Cassandra
 
-    choices = _choices(host, port, memory, settings, data, password_env)
-    server = Cassandra(cassandra_home=cassandra_home, java=java, **choices)
-    if fetch_only:
+    server = Cassandra(cassandra_home=given["cassandra_home"], java=given["java"], **_choices(given))
+    if given["fetch_only"]:
         server.fetch()
-        return
-    _serve(server, as_json, exit_with_parent)
+    else:
+        _serve(server, given)
 
 
-def clickhouse(
-    host: flags.Host = "127.0.0.1",
-    port: flags.Port = 8123,
-    engine: Annotated[
-        str,
-        typer.Option(
-            "--engine",
-            help="server (clickhouse-server), chdb (its engine in a package, behind HTTP of ours), or auto: "
-            "what is here and has all formats.",
+@serving.command(
+    *("host", "port", "engine", *KEPT, *ENDS),
+    **FLAGS
+    | {
+        "port": serving.port(8123),
+        "engine": Flag(
+            "server (clickhouse-server), chdb (its engine in a package, behind HTTP of ours), or auto: what "
+            "is here and has all formats.",
+            "auto",
         ),
-    ] = "auto",
-    settings: Set = None,
-    data: Data = None,
-    password_env: PasswordEnv = None,
-    as_json: flags.Json = False,
-    exit_with_parent: flags.ExitWithParent = False,
-) -> None:
+    },
+)
+def clickhouse(given: dict[str, Any]) -> None:
     """Start a throw-away ClickHouse for clickhouse:// targets."""
     from venturi.servers.throwaway import ClickHouse
     from venturi.servers.throwaway.clickhouse import ENGINES
 
-    if engine not in ENGINES:
-        raise VenturiError(f"--engine {engine}: is not one of {', '.join(ENGINES)}")
-    server = ClickHouse(engine=engine, **_choices(host, port, None, settings, data, password_env))
-    _serve(server, as_json, exit_with_parent)
+    if given["engine"] not in ENGINES:
+        raise VenturiError(f"--engine {given['engine']}: is not one of {', '.join(ENGINES)}")
+    _serve(ClickHouse(engine=given["engine"], **_choices(given)), given)
 
 
 _OWN: dict[str, Callable[..., None]] = {"cassandra": cassandra, "clickhouse": clickhouse}
@@ -158,43 +118,22 @@ COMMANDS: tuple[Callable[..., None], ...] = tuple(
 )
 
 
-def _choices(
-    host: str,
-    port: int,
-    memory: str | None,
-    settings: Sequence[str] | None,
-    data: Path | None,
-    password_env: str | None,
-) -> dict[str, Any]:
-    """The flags that all servers have, as their constructor takes them."""
-    from venturi.common.suffixes import parse_count
+def _choices(given: dict[str, Any]) -> dict[str, Any]:
+    """The flags that all servers have, as their constructor takes them. Warns if others reach the server."""
     from venturi.servers.throwaway import network
 
-    bytes_of_memory = None
-    if memory is not None:
-        try:
-            bytes_of_memory = parse_count(memory)
-        except ValueError as error:
-            raise VenturiError(f"--memory: {error}") from None
-        if bytes_of_memory < _LEAST_MEMORY:
-            raise VenturiError(f"--memory {memory}: at least 64MiB")
+    host, password_env = given["host"], given["password_env"]
     if not network.is_loopback(host):
-        asked = "asks for a password, but has no TLS" if password_env else "asks for no password"
-        say("warning", f"{host} is reachable by other hosts, and the server {asked}")
+        access = "asks for a password, but has no TLS" if password_env else "asks for no password"
+        say("warning", f"{host} is reachable by other hosts, and the server {access}")
         if not password_env:
             say("hint", "give --password-env, unless the network is yours alone")
     return {
-        "host": host,
-        "port": port,
-        "memory": bytes_of_memory,
-        "settings": dict(_setting(text) for text in settings or ()),
-        "data": data,
-        "password_env": password_env,
+        **{name: given[name] for name in ("host", "port", "data", "password_env")},
+        "memory": given.get("memory"),
+        "settings": given["set"] or {},
         "note": say,
     }
-
-
-_LEAST_MEMORY = 64 * 2**20
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -211,15 +150,15 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _serve(server: ThrowawayServer, as_json: bool, exit_with_parent: bool) -> None:
+def _serve(server: ThrowawayServer, given: dict[str, Any]) -> None:
     """Starts the server, says where it is, and waits for its end."""
-    if exit_with_parent:
+    if given["exit_with_parent"]:
         serving.end_with_input()
     try:
         server.start()
         # Who reads that it is ready may stop it at once.
-        ending = signals.Ending()
-        print(json.dumps(server.hello) if as_json else _described(server), flush=True)
+        ending = runtime.Ending()
+        serving.announce(given["json"], server.hello, _described(server))
         while server.running and not ending.wait(0.2):
             pass
         if not server.running:
@@ -227,7 +166,7 @@ def _serve(server: ThrowawayServer, as_json: bool, exit_with_parent: bool) -> No
             raise VenturiError(f"{server.title} has ended{': ' + said if said else ''}", ExitCode.UNREACHABLE)
     finally:
         server.stop()
-    if not as_json:
+    if not given["json"]:
         kept = server.hello["data"]
         say("info", f"stopped; the data stay in {kept}" if kept else "stopped, and everything removed")
 

@@ -1,56 +1,31 @@
-"""How a server starts, and what ends it: signals, or the end of whoever started it."""
+"""The flags of servers as a table, and how a server starts and ends: by signals, or with its parent."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import json
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from venturi.common import credentials, signals
+import typer
+
+from venturi.common import credentials, runtime
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 
 __all__ = [
-    "asked",
-    "bounds",
-    "check_access",
-    "common",
-    "count",
-    "end_with_input",
-    "named",
-    "nanoseconds",
-    "path",
-    "place",
-    "started",
-    "statistics",
-    "tables",
-    "wait",
-    "warn_if_open",
+    *("ACCESS", "Flag", "announce", "asked", "command", "common", "count", "end_with_input", "named"),
+    *("nanoseconds", "place", "started", "statistics", "wait"),
 ]
-
-
-@contextlib.contextmanager
-def started(core: Any, spec: dict[str, Any], where: str) -> Iterator[Any]:
-    """A reference server of the core's, stopped at the end of the block. Raises VenturiError with its
-    reason."""
-    try:
-        server = core.serve(json.dumps(spec))
-    except OSError as error:
-        # Its text names the address or the directory, and what to do.
-        raise VenturiError(str(error), ExitCode.UNREACHABLE) from None
-    except (ValueError, RuntimeError) as error:
-        raise VenturiError(f"cannot serve on {where}: {error}") from None
-    try:
-        yield server
-    finally:
-        server.stop()
 
 
 def count(flag: str, text: str, most: int | None = None, least: int = 1) -> int:
@@ -89,59 +64,157 @@ def named(flag: str, text: str) -> tuple[str, str]:
     return name.strip(), file
 
 
-def common(
-    each: str,
-    *,
-    host: str,
-    port: int,
-    unix: Path | None = None,
-    max_connections: int,
-    send_buffer: str | None,
-    handicap: str | None,
-    tls_certificate: Path | None,
-    tls_key: Path | None,
-    tls_client_ca: Path | None,
-    token_env: str | None,
-) -> dict[str, Any]:
-    """The part of a spec that flight, http and charrow share; warns of what its user should know. `each`:
-    what a handicap slows down. Raises VenturiError naming the flag that is wrong."""
-    from venturi.common.environment import describe
-    from venturi.targets.handicap import nanoseconds
+@dataclass(frozen=True)
+class Flag:
+    """A flag of a server. `read` makes of what was typed what the command gets."""
 
-    try:
-        slowed = nanoseconds(handicap) if handicap is not None else {}
-    except ValueError as error:
-        raise VenturiError(f"--handicap: {error}") from None
-    buffer_bytes = count("--send-buffer", send_buffer) if send_buffer is not None else None
-    check_access(tls_certificate, tls_key, tls_client_ca, token_env)
-    if unix is None:
-        warn_if_open(host, tls_certificate is not None, token_env)
-    if handicap is not None:
-        say(
-            "warning", f"handicapped by {handicap} a {each}: figures measured here are slowed down on purpose"
+    help: str
+    default: Any = None
+    kind: Any = None
+    """Of a value; none: that of the default, or a text."""
+    read: Callable[[str, str], Any] | None = None
+    least: int | None = None
+    most: int | None = None
+    hidden: bool = False
+
+    def parameter(self, name: str) -> inspect.Parameter:
+        kind = self.kind or (str if self.default is None else type(self.default))
+        option = typer.Option(
+            self.default,
+            _spelled(name),
+            help=self.help,
+            min=self.least,
+            max=self.most,
+            hidden=self.hidden,
+            show_default=self.default not in (None, False),
         )
+        annotation = kind | None if self.default is None else kind
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=annotation)
+
+
+FLAGS = {
+    "host": Flag("Address to listen on; 0.0.0.0 for all.", "127.0.0.1"),
+    "unix": Flag(
+        "Path of a Unix socket to listen on, for this user alone, in the place of host and port.", kind=Path
+    ),
+    "max_connections": Flag("Most connections at a time; each has a thread.", 1024, least=1),
+    "send_buffer": Flag(
+        "Bytes of the sockets' send buffers; without it 256Ki on loopback, 512Ki of a Unix socket, else the "
+        "kernel's.",
+        read=count,
+    ),
+    "tls_certificate": Flag("Certificate file (PEM).", kind=Path),
+    "tls_key": Flag("Key file of the certificate (PEM).", kind=Path),
+    "tls_client_ca": Flag("Demand client certificates of this CA (PEM).", kind=Path),
+    "memory": Flag("Most bytes that tables, and copies that gets read from, may take.", "4GiB", read=count),
+    "max_message_size": Flag("Largest batch that a put may send, in bytes.", "256Mi", read=count),
+    "table": Flag(
+        "NAME=FILE: a Parquet, Arrow or CSV file to serve under /NAME. Repeatable.", kind=list[str]
+    ),
+    "json": Flag("Say where it listens in one line of JSON on standard output.", False),
+    "exit_with_parent": Flag("End when standard input closes.", False),
+}
+ACCESS = ("tls_certificate", "tls_key", "tls_client_ca", "token_env")
+
+
+def _spelled(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def handicap(each: str) -> Flag:
+    """`--handicap` of a server that moves so: a batch, a block."""
+
+    def read(flag: str, text: str) -> dict[str, int]:
+        from venturi.targets.handicap import nanoseconds
+
+        try:
+            found = nanoseconds(text)
+        except ValueError as error:
+            raise VenturiError(f"{flag}: {error}") from None
+        say("warning", f"handicapped by {text} a {each}: figures measured here are slowed down on purpose")
+        return found
+
+    text = f"STAGE=TIME: CPU time to burn for every {each}, as encode=2ms; several joined by +."
+    return Flag(text, read=read)
+
+
+def port(number: int) -> Flag:
+    return Flag("Port; 0 takes a free one.", number, least=0, most=65535)
+
+
+def token(what: str) -> Flag:
+    """`--token-env` of a server that demands it as this."""
+    return Flag(f"Variable with the {what} to demand.")
+
+
+def command(*names: str, **own: Flag) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a function these flags of the table, in this order, or its own of a name; and has it called with
+    what was read of them, in a mapping."""
+    flags = {name: own.get(name) or FLAGS[name] for name in names}
+
+    def decorated(function: Callable[[dict[str, Any]], None]) -> Callable[..., None]:
+        def called(**given: Any) -> None:
+            for name, flag in flags.items():
+                if flag.read is not None and given[name] is not None:
+                    given[name] = flag.read(_spelled(name), given[name])
+            function(given)
+
+        functools.update_wrapper(called, function)
+        found = [flag.parameter(name) for name, flag in flags.items()]
+        called.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
+        called.__annotations__ = {it.name: it.annotation for it in found}
+        return called
+
+    return decorated
+
+
+def common(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a spec that flight, http and charrow share. Warns if other hosts can use the server without
+    proving who they are. Raises VenturiError naming the flag that is wrong."""
+    from venturi.common.environment import describe
+
+    certificate, key, client_ca, token_env = (given[name] for name in ACCESS)
+    if (certificate is None) != (key is None):
+        raise VenturiError("--tls-certificate and --tls-key go together")
+    if client_ca is not None and certificate is None:
+        raise VenturiError("--tls-client-ca needs --tls-certificate and --tls-key")
+    if token_env is not None and not os.environ.get(token_env):
+        raise VenturiError(f"--token-env: {credentials.not_set(token_env)}")
+    for one in (certificate, key, client_ca):
+        if one is not None and not one.is_file():
+            raise VenturiError(f"{one}: no such file")
+    unix = given.get("unix")
+    host = given["host"]
+    missing = [n for n, there in (("TLS", certificate), ("a token", token_env)) if there is None]
+    if unix is None and missing and not (host in ("localhost", "::1") or host.startswith("127.")):
+        without = f"{host} is reachable by other hosts, without {' and '.join(missing)}"
+        say("warning", f"{without}: anybody there can use this server")
+        say("hint", "give --tls-certificate, --tls-key and --token-env, unless the network is yours alone")
+    paths = {"unix": unix} | dict(zip(ACCESS[:3], (certificate, key, client_ca), strict=True))
     return {
-        "host": host,
-        "port": port,
-        "unix": path(unix),
-        "max_connections": max_connections,
-        "send_buffer": buffer_bytes,
-        "handicap": slowed,
-        "tls_certificate": path(tls_certificate),
-        "tls_key": path(tls_key),
-        "tls_client_ca": path(tls_client_ca),
-        "token_env": token_env,
+        **{name: given[name] for name in ("host", "port", "max_connections", "send_buffer", "token_env")},
+        **{name: None if path is None else str(path) for name, path in paths.items()},
+        "handicap": given["handicap"] or {},
         # Whoever measures this server may ask what it runs on.
         "environment": describe(),
     }
 
 
-def bounds(memory: str, max_message_size: str) -> dict[str, Any]:
-    """The part of a spec that servers of tables share. Raises VenturiError naming the flag that is wrong."""
-    return {
-        "memory_bytes": count("--memory", memory),
-        "max_message_size": count("--max-message-size", max_message_size),
-    }
+@contextlib.contextmanager
+def started(core: Any, spec: dict[str, Any], where: str) -> Iterator[Any]:
+    """A reference server of the core's, stopped at the end of the block. Raises VenturiError with its
+    reason."""
+    try:
+        server = core.serve(json.dumps(spec))
+    except OSError as error:
+        # Its text names the address or the directory, and what to do.
+        raise VenturiError(str(error), ExitCode.UNREACHABLE) from None
+    except (ValueError, RuntimeError) as error:
+        raise VenturiError(f"cannot serve on {where}: {error}") from None
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 def asked(spec: Mapping[str, Any]) -> str:
@@ -156,51 +229,9 @@ def place(scheme: str, server: Any, spec: Mapping[str, Any]) -> str:
     return f"{scheme}{'+tls' if spec['tls_certificate'] is not None else ''}://{server.address}"
 
 
-def tables(
-    scheme: str, spec: dict[str, Any], files: list[tuple[str, str]], as_json: bool, exit_with_parent: bool
-) -> None:
-    """Serves rows at URLs of this scheme, these files (each with its flag, as NAME=FILE) as tables, until it
-    is told to end."""
-    from venturi.common.core import load_core
-    from venturi.inputs.files import DataStore
-
-    core = load_core()
-    with DataStore() as store:
-        spec["tables"] = [_table(store, flag, text) for flag, text in files]
-        store.forget_tables()
-        with started(core, spec, asked(spec)) as server:
-            # Who reads that it is ready may stop it at once.
-            ending = signals.Ending()
-            _announce(server, scheme, as_json, spec)
-            wait(server, ending, exit_with_parent)
-    if not as_json:
-        _print_statistics(server)
-
-
-def _table(store: Any, flag: str, text: str) -> dict[str, str]:
-    name, file = named(flag, text)
-    return {"name": name.strip("/"), "ipc": str(store.prepare(file).ipc)}
-
-
-def _announce(server: Any, scheme: str, as_json: bool, spec: dict[str, Any]) -> None:
-    if as_json:
-        hello = {"address": server.address, "pid": os.getpid(), "environment": spec["environment"]}
-        print(json.dumps(hello), flush=True)
-        return
-    print(f"serving {place(scheme, server, spec)}  (Ctrl-C stops)", flush=True)
-
-
-def _print_statistics(server: Any) -> None:
-    from venturi.common.suffixes import format_bytes, format_duration
-
-    found = statistics(server)
-
-    def moved(calls: str, payload: str) -> str:
-        return f"{found.get(calls, 0):,} {calls} ({format_bytes(found.get(payload, 0))})"
-
-    calls = f"{moved('gets', 'payload_bytes_sent')}, {moved('puts', 'payload_bytes_received')}"
-    after = format_duration(found.get("uptime_ns", 0))
-    say("info", f"stopped after {after}: {found.get('connections', 0):,} connections, {calls}")
+def announce(as_json: bool, hello: Mapping[str, Any], text: str) -> None:
+    """Says that a server is ready. Who reads it may stop the server at once."""
+    print(json.dumps(hello) if as_json else text, flush=True)
 
 
 def statistics(server: Any) -> dict[str, Any]:
@@ -210,38 +241,7 @@ def statistics(server: Any) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def path(found: Path | None) -> str | None:
-    """As a server's spec has it."""
-    return str(found) if found is not None else None
-
-
-def check_access(
-    certificate: Path | None, key: Path | None, client_ca: Path | None, token_env: str | None
-) -> None:
-    """Whether certificate, key, CA and token are there and go together. Raises VenturiError."""
-    if (certificate is None) != (key is None):
-        raise VenturiError("--tls-certificate and --tls-key go together")
-    if client_ca is not None and certificate is None:
-        raise VenturiError("--tls-client-ca needs --tls-certificate and --tls-key")
-    if token_env is not None and not os.environ.get(token_env):
-        raise VenturiError(f"--token-env: {credentials.not_set(token_env)}")
-    for one in (certificate, key, client_ca):
-        if one is not None and not one.is_file():
-            raise VenturiError(f"{one}: no such file")
-
-
-def warn_if_open(host: str, tls: bool, token_env: str | None) -> None:
-    """Says so where other hosts can use the server without proving who they are."""
-    if host in ("localhost", "::1") or host.startswith("127.") or (tls and token_env is not None):
-        return
-    missing = " and ".join(n for n, there in (("TLS", tls), ("a token", token_env is not None)) if not there)
-    say(
-        "warning", f"{host} is reachable by other hosts, without {missing}: anybody there can use this server"
-    )
-    say("hint", "give --tls-certificate, --tls-key and --token-env, unless the network is yours alone")
-
-
-def wait(server: Any, ending: signals.Ending, exit_with_parent: bool) -> None:
+def wait(server: Any, ending: runtime.Ending, exit_with_parent: bool) -> None:
     """Until a signal, the end of standard input, or of the server itself."""
     if exit_with_parent:
         end_with_input()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import enum
-import json
 import sys
 from typing import Annotated
 
 import typer
 
-from venturi.cli import forms
-from venturi.common.collector import kept, without_collector
+from venturi.cli import options
 from venturi.common.errors import VenturiError
+from venturi.common.runtime import kept, without_collector
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -38,7 +37,7 @@ class Format(str, enum.Enum):
 
 @app.command(epilog=EPILOG)
 def show(
-    run: forms.NewestRun = "last",
+    run: options.NewestRun = "last",
     format: Annotated[
         Format,
         typer.Option(
@@ -54,7 +53,6 @@ def show(
             metavar="NAME",
             help="Explain one cell on one screen: its limits, its pipeline, its verdict. NAME is best, "
             "PARAMETER=VALUE,..., or a cell's name (its begin will do).",
-            show_default=False,
         ),
     ] = None,
     columns: Annotated[
@@ -63,7 +61,6 @@ def show(
             "--columns",
             metavar="NAMES",
             help="Columns to show beside settings and medians, as p50,p99,verdict, however wide they are.",
-            show_default=False,
         ),
     ] = None,
     explain: Annotated[
@@ -89,30 +86,30 @@ def show(
     if wanted is not None:
         from rich.console import Console
 
-        from venturi.report.text import cell as cells
-        from venturi.report.text import terminal
+        from venturi.analysis.selection import find
+        from venturi.report import cell as cells
 
-        terminal.print_cell(found, cells.find(found, wanted), Console())
+        options.print_document(cells.document(found, find(found, wanted), Console().width))
         return
     if format is Format.table:
-        from rich.console import Console
+        from venturi.report import run as runs
 
-        from venturi.report.text import terminal
-
-        terminal.print_results(found, Console(), columns.split(",") if columns is not None else ())
+        names = columns.split(",") if columns is not None else ()
+        options.print_document(runs.document(found, brief=True, names=names))
     elif format is Format.json:
-        from venturi.report.tables.machine import document
+        from venturi.report.tables import machine
 
-        print(json.dumps(document(found), ensure_ascii=False, indent=2, default=str))
+        options.print_json(machine(found))
     elif format is Format.csv:
-        from venturi.report.tables import write as table_files
+        from venturi.report import tables
 
-        sys.stdout.write(table_files.text(table_files.table(found, "cells")))
+        sys.stdout.write(tables.text(tables.table(found, "cells")))
     elif format is Format.seed:
-        from venturi.report.tables import seed
+        from venturi.report import tables
 
-        sys.stdout.write(seed.text(found))
+        sys.stdout.write(tables.upsert_benchmark(found))
     else:
-        from venturi.report.text import markdown
+        from venturi.report import markdown
+        from venturi.report import run as runs
 
-        sys.stdout.write(markdown.text(found))
+        sys.stdout.write(markdown.text(runs.document(found)))

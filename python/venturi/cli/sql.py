@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from venturi.cli import options
 from venturi.common.errors import StoreError, VenturiError
-from venturi.common.say import say
+from venturi.common.texts import say
 from venturi.common.units import plural
 
 if TYPE_CHECKING:
@@ -60,7 +61,6 @@ def sql(
         raise VenturiError(
             "name a run directory and then a query", hint='venturi sql RUN "select * from trials"'
         )
-    from venturi.cli.reading import warn
     from venturi.servers.timeseries import is_store
     from venturi.store import sql as asking
     from venturi.store.open import open_run
@@ -68,7 +68,7 @@ def sql(
     table, damaged = asking.ask(runs, query)
     for run in runs:
         if not is_store(Path(run)):
-            warn(run, open_run(run).environment)
+            options.warn(run, open_run(run).environment)
     for one in damaged:
         say("warning", f"{one.file}: {one.why}; its segment is left out of the answer")
     _print(table, format)

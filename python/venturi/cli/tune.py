@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from venturi.cli import flags as f
-from venturi.cli import forms, output
+from venturi.cli import options, output
 from venturi.common.errors import ScenarioError, VenturiError
-from venturi.common.say import say
-from venturi.measure.budget import DEFAULT_TRIALS, Budget
+from venturi.common.texts import say
+from venturi.measure.tune import DEFAULT_TRIALS, Budget
 
 if TYPE_CHECKING:
     from venturi.analysis.search.explore import Search
@@ -47,7 +45,7 @@ _SPACE = (
 
 
 @app.command(epilog=EPILOG)
-@f.settings(*_SPACE)
+@options.settings(*_SPACE)
 def tune(
     target: Annotated[
         str | None,
@@ -55,28 +53,19 @@ def tune(
             metavar="TARGET",
             help="A URL; a scenario, file or built in, whose matrix is searched; or recorded:RUN, a run that "
             "was measured before, to see what a search would have needed.",
-            show_default=False,
         ),
     ] = None,
     trials: Annotated[
-        int | None,
-        typer.Option(
-            "--trials", min=2, help=f"Trials in all. [default: {DEFAULT_TRIALS}]", show_default=False
-        ),
+        int | None, typer.Option("--trials", min=2, help=f"Trials in all. [default: {DEFAULT_TRIALS}]")
     ] = None,
     minutes: Annotated[
-        float | None,
-        typer.Option(
-            "--minutes", min=0.01, help="Time in all; with --trials, what ends first.", show_default=False
-        ),
+        float | None, typer.Option("--minutes", min=0.01, help="Time in all; with --trials, what ends first.")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Run directory. [default: venturi-runs/TIME-NAME]", show_default=False),
+        Path | None, typer.Option("--out", help="Run directory. [default: venturi-runs/TIME-NAME]")
     ] = None,
     resume: Annotated[
-        str | None,
-        typer.Option("--resume", help="Go on with the search in this run, or last.", show_default=False),
+        str | None, typer.Option("--resume", help="Go on with the search in this run, or last.")
     ] = None,
     where: Annotated[
         list[str] | None,
@@ -85,14 +74,13 @@ def tune(
             metavar="CONDITION",
             help='With recorded:RUN: only cells for which this holds, as in "rows_per_stream == 5e8"; may '
             "be repeated.",
-            show_default=False,
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Chooses among first trials that are as good.")] = 1,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="The answer only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
-    unproven: forms.Unproven = False,
-    executor: forms.Executor = "core",
+    unproven: options.Unproven = False,
+    executor: options.Executor = "core",
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -129,16 +117,15 @@ def _given(given: dict[str, Any]) -> list[str]:
 def _replay(run: str, budget: Budget, given: dict[str, Any]) -> None:
     from venturi.analysis.cells.choice import chosen
     from venturi.analysis.search.best import speed_of
-    from venturi.cli.reading import read
     from venturi.common.units import percent
     from venturi.measure.tune import Recorded, replay
-    from venturi.report.text import search as report
+    from venturi.report import tune as report
 
     if used := _given(given):
         raise VenturiError(
             f"{used[0]} does not go with recorded:RUN", hint="a recorded run has the cells it has"
         )
-    recorded = Recorded(chosen(read(run).cells, given["where"], run))
+    recorded = Recorded(chosen(options.read(run).cells, given["where"], run))
     unit = speed_of(recorded.cells[0], recorded.measure).unit
 
     def learned(search: Search, done: int, of: int | None) -> None:
@@ -159,9 +146,9 @@ def _replay(run: str, budget: Budget, given: dict[str, Any]) -> None:
 
 def _search(budget: Budget, given: dict[str, Any]) -> None:
     from venturi.cli.run import _observer, executed_by
-    from venturi.measure import outcome
+    from venturi.measure import run_events
     from venturi.measure import tune as tuning
-    from venturi.report.text import search as report
+    from venturi.report import tune as report
     from venturi.store.directory import RunDirectory
     from venturi.store.open import find_run
 
@@ -172,10 +159,10 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
                 hint="start another search for another space",
             )
         out = find_run(given["resume"])
-        scenario = outcome.scenario_of(RunDirectory(out))
+        scenario = run_events.scenario_of(RunDirectory(out))
     else:
         scenario = _scenario(given)
-        out = given["out"] or outcome.default_out(scenario)
+        out = given["out"] or run_events.default_out(scenario)
     output.go_on(None)
     observer = _observer(given | {"as_json": False, "quiet": given["quiet"] or given["as_json"]})
     cells: list[Any] = []
@@ -205,7 +192,7 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
                 learned,
                 given["seed"],
                 given["resume"] is not None,
-                f.command_line(sys.argv),
+                options.command_line(sys.argv),
                 given["unproven"],
             )
     finally:
@@ -230,25 +217,18 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
 
 
 def _print(tuned: Tuned, given: dict[str, Any], unit: str = "B/s") -> None:
-    from venturi.report.text import search as report
+    from venturi.report import tune as report
 
     if given["as_json"]:
-        print(json.dumps(report.document(tuned, unit), ensure_ascii=False, indent=2, default=str))
+        options.print_json(report.machine(tuned, unit))
         return
-    for line in report.lines(tuned, unit):
-        print(line)
-    learned = report.learned(tuned)
-    if learned:
-        width = max(len(name) for name, _ in learned)
-        print("learned (others as in the best, share of its throughput; in brackets what is only predicted):")
-        for name, text in learned:
-            print(f"  {name:<{width}}  {text}")
+    options.print_document(report.document(tuned, unit))
 
 
 def _scenario(given: dict[str, Any]) -> Scenario:
     """The scenario whose matrix is searched: a file's or a built-in one's, or one made for a URL."""
     from venturi.cli.run import executed_by
-    from venturi.measure.tune_space import space
+    from venturi.measure.tune import space
     from venturi.plan.layers import Layer, file_layer
     from venturi.plan.load import load
     from venturi.plan.typed import layer_tree

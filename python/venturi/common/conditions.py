@@ -12,8 +12,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from venturi.common.names import meant
 from venturi.common.suffixes import parse_count, parse_duration
+from venturi.common.texts import meant
 
 __all__ = ["Condition"]
 

@@ -173,7 +173,7 @@ def named(value: Any) -> list[str]:
 
 
 def filled(text: str) -> str:
-    """A text with the values of the variables that it names. Raises ValueError where one is not set."""
+    """A text with the values of the variables that it names. Raises ValueError if one is not set."""
     for name in named(text):
         if not os.environ.get(name):
             raise ValueError(not_set(name))
@@ -228,18 +228,18 @@ def tells_secret(word: str, before: str) -> bool:
     """Whether a word of a command, behind the word `before`, tells a secret. What follows an option that ends
     with -env is the name of a variable."""
     word, before = _colonless(word), _colonless(before)
-    option, _, given = word.partition("=") if word.startswith("--") else (before, "", word)
-    assigned = re.match(r"([\w.-]+)=", given)
-    value = given[assigned.end() :] if assigned is not None else given
+    option, _, argument = word.partition("=") if word.startswith("--") else (before, "", word)
+    assigned = re.match(r"([\w.-]+)=", argument)
+    value = argument[assigned.end() :] if assigned is not None else argument
     secret = (option.startswith("-") and is_secret_setting(option, value)) or (
         assigned is not None and is_secret_setting(assigned[1], value)
     )
-    told = secret and bool(value) and word != option and not option.endswith("-env")
-    told = told and re.match(_BY_NAME, value) is None
-    line = word[2:] if word.startswith("-H") else given
+    exposed = secret and bool(value) and word != option and not option.endswith("-env")
+    exposed = exposed and re.match(_BY_NAME, value) is None
+    line = word[2:] if word.startswith("-H") else argument
     header = _HEADER.match(line.strip()) if line != word or before in _HEADERS else None
     return (
-        told
+        exposed
         or (header is not None and is_secret(header[1]))
         or carries_secret(word)
         or ("://" in word and _plain(word) != word)
@@ -249,16 +249,16 @@ def tells_secret(word: str, before: str) -> bool:
 def command_tells_secret(words: Sequence[str]) -> bool:
     """Whether one of a command's words tells a secret, or one of a script among them."""
     program, words = "", [_colonless(word) for word in words]
-    shell, far = False, False
+    shell, remote = False, False
     for word, before in zip(words, ["", *words], strict=False):
-        if far or (shell and re.fullmatch(r"-\w*c", before)):
+        if remote or (shell and re.fullmatch(r"-\w*c", before)):
             word = _FILLED_IN.sub("{env}", word)
         if tells_secret(word, before) or _short_option(program, word, before):
             return True
         if command_tells_secret(_script(word)):
             return True
         name = PurePath(word).name
-        shell, far = shell or name in _SHELLS, far or name in _FAR_SHELLS
+        shell, remote = shell or name in _SHELLS, remote or name in _FAR_SHELLS
         if name in _PAIRS or name in _ALONE or name in _ATTACHED:
             program = name
         elif word == _NEXT or (program == "sshpass" and word[:1] != "-" and before not in _OF_SSHPASS):
@@ -282,7 +282,7 @@ def _short_option(program: str, word: str, before: str) -> bool:
 
 
 def _script(word: str) -> list[str]:
-    """The words within a word, as a connection's settings or a script has them; none where it has no more."""
+    """The words within a word, as a connection's settings or a script has them; none if it has no more."""
     # Spaces of shlex: at others, as one that does not break, it splits nothing, and there would be no end.
     if not re.search(r"[ \t\r\n;]", word):
         return []

@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Told", "collect", "cpu_times", "describe", "describe_host", "usable_cores"]
+__all__ = ["ServerEnvironments", "collect", "cpu_times", "describe", "describe_host", "usable_cores"]
 
 _SYSCTLS = (
     *("net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.core.rmem_max", "net.core.wmem_max"),
@@ -27,9 +27,22 @@ _SYSCTLS = (
 
 
 def read(path: str) -> str | None:
-    """The text of a small file of the kernel's, None where there is none."""
+    """The text of a small file of the kernel's, None if there is none."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
+
+
+def boot_id() -> str | None:
+    """The name of this boot of this machine."""
+    return read("/proc/sys/kernel/random/boot_id")
+
+
+def link(path: str) -> str | None:
+    """Where a symbolic link leads, None if there is none."""
+    try:
+        return os.readlink(path)
     except OSError:
         return None
 
@@ -206,7 +219,7 @@ def describe_host() -> dict[str, Any]:
         "system": platform.system(),
         "kernel": platform.release(),
         "architecture": platform.machine(),
-        "boot_id": read("/proc/sys/kernel/random/boot_id"),
+        "boot_id": boot_id(),
         "cpu": _cpu_model(),
         "cores": _cores(),
         "numa": _numa(),
@@ -236,20 +249,20 @@ def describe() -> dict[str, Any]:
     return {"software": software, **describe_host()}
 
 
-def collect(told: Mapping[str, Told] | None = None) -> dict[str, Any]:
+def collect(peers: Mapping[str, ServerEnvironments] | None = None) -> dict[str, Any]:
     """All ends: the client is this process; `told` is what the others report, by place and server.
 
     `server` is the first that tells anything. Where several places have one, `servers` has that of each; a
     place of several servers has all of them in `server_hosts`.
     """
-    places = told or {}
+    places = peers or {}
     firsts = {place: next((one for one in found.values() if one), None) for place, found in places.items()}
-    known = {place: dict(first) for place, first in firsts.items() if first}
+    described = {place: dict(first) for place, first in firsts.items() if first}
     several = {place: dict(found) for place, found in places.items() if len(found) > 1}
-    both: dict[str, Any] = {"client": describe(), "server": next(iter(known.values()), None)}
-    both |= {"servers": known} if len(known) > 1 else {}
+    both: dict[str, Any] = {"client": describe(), "server": next(iter(described.values()), None)}
+    both |= {"servers": described} if len(described) > 1 else {}
     return both | ({"server_hosts": several} if several else {})
 
 
-Told = Mapping[str, Mapping[str, Any] | None]
-"""By HOST:PORT, in the order of the address: a server's environment, None where it tells none."""
+ServerEnvironments = Mapping[str, Mapping[str, Any] | None]
+"""By HOST:PORT, in the order of the address: a server's environment, None if it tells none."""

@@ -78,7 +78,7 @@ def encode(counts: Mapping[int, int], digits: int = 3) -> str:
 def decode(text: str) -> dict[int, int]:
     """Counts by value: each value the highest one (ns) that its slot stands for.
 
-    Raises ValueError where the text is no such histogram.
+    Raises ValueError if the text is no such histogram.
     """
     try:
         raw = base64.b64decode(text, validate=True)
@@ -119,12 +119,12 @@ def batches_for(percent: float) -> int:
 
 
 def percentile(counts: Mapping[int, int], percent: float) -> int:
-    """The value (ns) below or at which `percent` of the recordings lie; 0 where there are none."""
+    """The value (ns) below or at which `percent` of the recordings lie; 0 if there are none."""
     return percentiles(counts, (percent,))[0]
 
 
 def percentiles(counts: Mapping[int, int], percents: Sequence[float]) -> list[int]:
-    """The values (ns) below or at which so many percent of the recordings lie; 0 where there are none."""
+    """The values (ns) below or at which so many percent of the recordings lie; 0 if there are none."""
     values = sorted(counts)
     reached = list(itertools.accumulate(counts[value] for value in values))
     total = reached[-1] if reached else 0

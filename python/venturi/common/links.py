@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal
 
-from venturi.common.names import meant
 from venturi.common.suffixes import parse_count, parse_duration, parse_percent, spell_duration
+from venturi.common.texts import meant
 
 __all__ = [
     "ETHERNET",
@@ -227,7 +227,7 @@ def parse(text: str) -> Link:
 
 
 def known(text: object) -> Link | None:
-    """The link that a record names; None where it is none of this Venturi's: a newer one's, or damaged."""
+    """The link that a record names; None if it is none of this Venturi's: a newer one's, or damaged."""
     try:
         return parse(text) if isinstance(text, str) else None
     except ValueError:
@@ -235,7 +235,7 @@ def known(text: object) -> Link | None:
 
 
 def known_rates(text: object) -> Rates | None:
-    """The rates that a record names; None where they are none of this Venturi's, as with `known`."""
+    """The rates that a record names; None if they are none of this Venturi's, as with `known`."""
     try:
         return rates(text) if isinstance(text, str) else None
     except ValueError:

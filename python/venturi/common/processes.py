@@ -28,7 +28,7 @@ class Busy:
 
 
 def ticks() -> Ticks:
-    """CPU time of every process that can be seen from here; empty where the system has no /proc."""
+    """CPU time of every process that can be seen from here; empty if the system has no /proc."""
     found: Ticks = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:

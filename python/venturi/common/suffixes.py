@@ -1,4 +1,4 @@
-"""Numbers with suffixes, and ranges of them, as scenarios and flags spell them.
+"""Numbers with suffixes, ranges of them and instants, as scenarios and flags spell them.
 
 SI suffixes are powers of 1000 (k, M, G, T), binary ones powers of 1024 (Ki, Mi, Gi, Ti);
 a trailing B is allowed on sizes. Inside Venturi everything is a plain integer:
@@ -8,11 +8,15 @@ counts, bytes and nanoseconds. (`venturi.common.units` prints measured values; t
 from __future__ import annotations
 
 import re
+import time
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
 from venturi.common.units import significant
 
 __all__ = [
+    "SEED_NS",
     "format_bytes",
     "format_count",
     "format_duration",
@@ -20,7 +24,9 @@ __all__ = [
     "parse_duration",
     "parse_percent",
     "parse_range",
+    "parse_time",
     "spell_duration",
+    "spell_time",
 ]
 
 _COUNTS = {
@@ -62,7 +68,7 @@ def _split(text: str) -> tuple[Decimal, str]:
 def parse_count(value: object) -> int:
     """A count or a size in bytes: 4096, "10M", "64Ki", "1.5 GiB".
 
-    Raises ValueError where it is no whole number.
+    Raises ValueError if it is no whole number.
     """
     if isinstance(value, bool):
         raise ValueError(f"{str(value).lower()} is not a number")
@@ -124,7 +130,7 @@ def parse_percent(value: object) -> float:
 def parse_range(text: str) -> list[int]:
     """The points of "1..8", "10M..500M step 10M" or "1..64 x2"; both ends belong to it.
 
-    Raises ValueError where it is none, goes down, or has no points.
+    Raises ValueError if it is none, goes down, or has no points.
     """
     match = re.fullmatch(r"\s*(.+?)\s*\.\.\s*(.+?)(?:\s+(?:(step)\s+(\S+)|x\s*(\S+)))?\s*", text)
     if match is None:
@@ -206,3 +212,39 @@ def spell_duration(nanoseconds: int) -> str:
         if nanoseconds and nanoseconds % _DURATIONS[suffix] == 0:
             return f"{nanoseconds // _DURATIONS[suffix]}{suffix}"
     return f"{nanoseconds}ns"
+
+
+SEED_NS = 1_483_228_800_000_000_000
+"""2017-01-01, when the published data begin."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WANTED = 'must be a date, as 2017-01-01 or 2017-01-01T12:00:00, or "now"'
+
+
+def parse_time(value: Any) -> int:
+    """Nanoseconds since the epoch. Raises ValueError with a text for users."""
+    if isinstance(value, str):
+        if value.strip() == "now":
+            return time.time_ns()
+        try:
+            value = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+        except ValueError:
+            raise ValueError(f"{value!r} {_WANTED}") from None
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
+    if isinstance(value, int) and not isinstance(value, bool) and value > 10**17:
+        return value  # as the resolved scenario has it
+    if not isinstance(value, datetime):
+        raise ValueError(f"{value!r} {_WANTED}")
+    moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+    found = moment - _EPOCH
+    nanoseconds = (found // timedelta(microseconds=1)) * 1000
+    if nanoseconds < 0:
+        raise ValueError(f"{value} lies before 1970, where no store begins")
+    return nanoseconds
+
+
+def spell_time(nanoseconds: int) -> str:
+    """`2017-01-01T00:00:00Z`; with a fraction where there is one."""
+    seconds, fraction = divmod(nanoseconds, 10**9)
+    text = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
+    return text + (f".{fraction:09d}".rstrip("0") if fraction else "") + "Z"

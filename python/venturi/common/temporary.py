@@ -24,14 +24,14 @@ from pathlib import Path
 
 from venturi.common.errors import StoreError
 
-__all__ = ["Held", "make", "sweep"]
+__all__ = ["LockedTempDir", "make", "sweep"]
 
 _LOCK = re.compile(r"\.(venturi-[a-z0-9]+-[0-9a-f]{8})\.lock")
 _ATTEMPTS = 100
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
-class Held:
+class LockedTempDir:
     """A directory of ours until `remove`; use as a context manager, or keep it.
 
     `descriptor` holds the lock: a process that is to keep the directory when this one is gone inherits it.
@@ -58,11 +58,11 @@ class Held:
         self.remove()
 
 
-def make(kind: str, root: Path | None = None) -> Held:
+def make(kind: str, root: Path | None = None) -> LockedTempDir:
     """A new directory `venturi-KIND-...` that only we may enter, below `root` or the system's temporary one;
     first removes what others left behind there.
 
-    Raises StoreError where there is no place for it.
+    Raises StoreError if there is no place for it.
     """
     sweep(root)
     try:
@@ -97,7 +97,7 @@ def _lock_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.lock")
 
 
-def _made(path: Path) -> Held:
+def _made(path: Path) -> LockedTempDir:
     descriptor = _held(_lock_of(path), os.O_CREAT | os.O_EXCL)
     try:
         path.mkdir(mode=0o700)
@@ -107,11 +107,11 @@ def _made(path: Path) -> Held:
             _lock_of(path).unlink()
         os.close(descriptor)
         raise
-    return Held(path, descriptor)
+    return LockedTempDir(path, descriptor)
 
 
 def _held(lock: Path, how: int) -> int:
-    """A descriptor with the lock. Raises BlockingIOError where another has it, or has just removed it."""
+    """A descriptor with the lock. Raises BlockingIOError if another has it, or has just removed it."""
     descriptor = os.open(lock, how | os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     try:
         try:
@@ -145,10 +145,10 @@ def _remove_unheld(lock: Path) -> None:
         assert found is not None
         path = lock.with_name(found[1])
         with contextlib.suppress(FileNotFoundError):
-            there, noted = path.lstat(), os.pread(descriptor, 64, 0)
-            if noted == _identity(there):
+            status, noted = path.lstat(), os.pread(descriptor, 64, 0)
+            if noted == _identity(status):
                 shutil.rmtree(path)
-            elif not noted and there.st_uid == os.geteuid():
+            elif not noted and status.st_uid == os.geteuid():
                 # Killed between the two steps of making it: empty, and rmdir takes nothing else.
                 path.rmdir()
         lock.unlink()

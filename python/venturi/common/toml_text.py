@@ -64,14 +64,14 @@ def line_of(text: str, path: tuple[str, ...]) -> int | None:
 
 def dump(document: Mapping[str, Any], comment: str = "") -> str:
     """Writes a document; None values are left out. Lists stand in one line."""
-    text = tomli_w.dumps(_known(document), indent=0)
+    text = tomli_w.dumps(_without_none(document), indent=0)
     # Within a list only, a line ends with a bracket that opens or with a comma.
     text = text.replace("[\n", "[").replace(",\n]", "]").replace(",\n", ", ")
     head = "".join(f"# {line}".rstrip() + "\n" for line in comment.splitlines())
     return head + text.rstrip("\n") + "\n"
 
 
-def _known(found: Any) -> Any:
+def _without_none(found: Any) -> Any:
     if isinstance(found, Mapping):
-        return {key: _known(value) for key, value in found.items() if value is not None}
-    return [_known(item) for item in found] if isinstance(found, list | tuple) else found
+        return {key: _without_none(value) for key, value in found.items() if value is not None}
+    return [_without_none(item) for item in found] if isinstance(found, list | tuple) else found

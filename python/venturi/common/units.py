@@ -183,7 +183,7 @@ class Quantity:
         return number(value, decimals(value, low, high))
 
     def margin(self, unit: str | None = None) -> str:
-        """The interval alone, `2,390..2,470`; a dash where there is none."""
+        """The interval alone, `2,390..2,470`; a dash if there is none."""
         if not self.has_margin:
             return MISSING
         _, value, low, high = self._scaled(unit)
@@ -191,7 +191,7 @@ class Quantity:
         return f"{number(low, places)}..{number(high, places)}"
 
     def text(self, unit: str | None = None) -> str:
-        """`2,431 MB/s [2,390..2,470]`, or without the bracket where no margin is known."""
+        """`2,431 MB/s [2,390..2,470]`, or without the bracket if no margin is known."""
         if not self.known:
             return MISSING
         shown, *_ = self._scaled(unit)
@@ -236,8 +236,8 @@ def p_value(value: float) -> str:
 
 def plural(number: float, noun: str) -> str:
     """`1 stream`, `1,024 streams`, `2.5 cores`, `3 batches`."""
-    told = f"{number:,}" if isinstance(number, int) or number >= 1e6 else f"{number:g}"
-    return f"{told} {noun}" + ("" if number == 1 else "es" if noun.endswith("ch") else "s")
+    text = f"{number:,}" if isinstance(number, int) or number >= 1e6 else f"{number:g}"
+    return f"{text} {noun}" + ("" if number == 1 else "es" if noun.endswith("ch") else "s")
 
 
 def bit_rate(value: float, digits: int = 3) -> str:

@@ -36,12 +36,12 @@ class _Told(Exception):
 
 
 def of(spec: str) -> Calls | None:
-    """Those of the trial's target; None where it is one of Venturi's own."""
+    """Those of the trial's target; None if it is one of Venturi's own."""
     if not PLUGINS:
         return None
-    asked = json.loads(spec)
-    plugin = PLUGINS.get(scheme_of(asked["target"]))
-    return None if plugin is None else Calls(plugin, asked)
+    options = json.loads(spec)
+    plugin = PLUGINS.get(scheme_of(options["target"]))
+    return None if plugin is None else Calls(plugin, options)
 
 
 def run_trial(core: Any, spec: str, control: Any) -> Any:
@@ -61,9 +61,9 @@ class Calls:
     def plan(self, rows: Any) -> str:
         """Begins the trial. JSON: what is known before."""
         spec, plugin = self._spec, self._plugin
-        asked = spec.get("options") or {}
-        given = {it.name: asked.get(plugin.key(it)) for it in plugin.parameters}
-        given = {name: filled(it) if isinstance(it, str) else it for name, it in given.items()}
+        options = spec.get("options") or {}
+        parameters = {it.name: options.get(plugin.key(it)) for it in plugin.parameters}
+        parameters = {name: filled(it) if isinstance(it, str) else it for name, it in parameters.items()}
         usual = {it.name: it.default for it in plugin.parameters}
         trial = Trial(
             url=spec["target"],
@@ -73,7 +73,7 @@ class Calls:
             rows_per_batch=spec["rows_per_batch"],
             rows_per_stream=spec.get("rows_per_stream"),
             timeout=spec["timeout_ns"] / 1e9,
-            parameters={n: usual[n] if value is None else value for n, value in given.items()},
+            parameters={n: usual[n] if value is None else value for n, value in parameters.items()},
             rows=rows,
         )
         self._planned = self._called("plan", lambda: plugin.target.plan(trial))
@@ -134,8 +134,8 @@ class Calls:
         except BaseException as error:  # SystemExit of a plugin must not end the thread without a word
             _trace("".join(traceback.format_exception(error)))
             at = place_of_error(error)
-            said = " ".join(str(error).split())
-            text = f"{type(error).__name__}{said and f': {said}'}{at and f' ({at})'}"
+            details = " ".join(str(error).split())
+            text = f"{type(error).__name__}{details and f': {details}'}{at and f' ({at})'}"
             raise _Told(self._text(what, text)) from None
 
     def _wrong(self, what: str, text: str) -> _Told:

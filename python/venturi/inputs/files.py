@@ -294,7 +294,7 @@ class DataStore:
     """A temporary folder with what has been prepared; gone when the block ends."""
 
     def __init__(self) -> None:
-        self._held: temporary.Held | None = None
+        self._held: temporary.LockedTempDir | None = None
         self._made: dict[tuple[Any, ...], Prepared] = {}
         self._tables: dict[str, Any] = {}
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from venturi.common.errors import ScenarioError
-from venturi.common.names import listed, similar
+from venturi.common.texts import listed, similar
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -24,14 +24,14 @@ from venturi.analysis.cells.probed import (
     together,
     waits_for_disk,
 )
-from venturi.cluster.trial.shares import divide
+from venturi.cluster.trial.loaders import divide
 from venturi.common import links
 from venturi.common.environment import usable_cores
 from venturi.common.links import SERVER_END
 from venturi.engine.executor import Executor, TrialControl, run_with_progress
 from venturi.engine.spec import FORMAT_VERSION, build_spec
-from venturi.lab.hosts import filled
 from venturi.measure.trial_targets import Endpoints
+from venturi.netlab.network import filled
 from venturi.plan.cell import Cell
 from venturi.servers.reference import ReferenceServer
 from venturi.servers.starters import SocketServer

@@ -1,23 +1,27 @@
-"""The physical limits that results are set against, as they are measured once, before the trials of a run;
-docs/ceilings.md. `ceiling_rounds` measures them between the trials.
+"""The physical limits that results are set against: measured before the trials of a run, and between the
+trials of each round, so that a trial and its limit meet the same moment of the machine; docs/ceilings.md.
 
-Only what the run's cells need is probed, and what was probed within the last hour, under the same boot and
-configuration, is reused.
+Only what the run's cells need is probed. What was probed within the last hour, under the same boot and
+configuration, is reused. Probes take a fifth of the trials' time at most. Raw sockets and pipes move with
+the moment, and are probed right after the first trial of the round that is held against them; what moves
+slowly (memory, disk, codecs, the engine) at the end of the round, as far as time is left, in turn.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from venturi.analysis.cells.probed import IDENTITY
-from venturi.common.environment import Told
+from venturi.analysis.cells.probed import IDENTITY, alone
+from venturi.common.environment import ServerEnvironments
 from venturi.common.suffixes import format_duration
+from venturi.common.texts import Note
+from venturi.common.units import percent
 from venturi.engine.executor import Executor, TrialControl
-from venturi.measure.ceiling_cache import CeilingCache
 from venturi.measure.ceiling_probes import (
     NAMES,
     REPEATS,
@@ -25,26 +29,27 @@ from venturi.measure.ceiling_probes import (
     SOCKETS,
     Probe,
     Prober,
+    cost,
     foreign,
+    least,
     probes,
     seconds,
 )
+from venturi.measure.machine_cache import CeilingCache
 from venturi.measure.trial_targets import Endpoints
+from venturi.plan.cell import Cell
 from venturi.store.writer import RunWriter
+from venturi.targets.system import is_shared
 from venturi.targets.urls import split_url
 
-__all__ = [
-    *("Guard", "Note", "Probing", "cache_key", "keep", "listed", "measure", "probes", "reason", "seconds"),
-]
+__all__ = ["LEAST", "SHARE", "ProbeTime", "RoundProbes"]
 
-Note = Callable[[str, str], None]
-"""Takes a line for the user: level and text."""
 Guard = Callable[[TrialControl | None], bool]
 """Is told of each running probe, and answers whether to go on."""
 
 
-def cache_key(probe: Probe, peers: Mapping[str, Told]) -> dict[str, Any] | None:
-    """What a kept probe must have been measured of. None where that cannot be told: it is measured each time.
+def cache_key(probe: Probe, peers: Mapping[str, ServerEnvironments]) -> dict[str, Any] | None:
+    """What a kept probe must have been measured of. None if that cannot be told: it is measured each time.
 
     `peers` are the environments that the other ends tell, by place and server.
     """
@@ -59,13 +64,13 @@ def cache_key(probe: Probe, peers: Mapping[str, Told]) -> dict[str, Any] | None:
         except OSError:
             return None
     if probe.kind in SOCKETS and foreign(probe.url, probe.link is not None):
-        told = list((peers.get(str(probe.place)) or {}).values())
+        peers_there = list((peers.get(str(probe.place)) or {}).values())
         # The address may belong to another machine later, or the machine may have rebooted.
-        known = [peer for peer in told if peer and peer.get("boot_id")]
-        if not known or len(known) < len(told):
+        named_peers = [peer for peer in peers_there if peer and peer.get("boot_id")]
+        if not named_peers or len(named_peers) < len(peers_there):
             return None
         address = split_url(probe.url)
-        state = [value for peer in known for value in map(peer.get, ("boot_id", "kernel", "software"))]
+        state = [value for peer in named_peers for value in map(peer.get, ("boot_id", "kernel", "software"))]
         key["peer"] = [address.scheme, address.netloc, *state]
     return key
 
@@ -97,7 +102,7 @@ class Probing:
     def take(
         self, probe: Probe, repeat: int, length: float | None = None, number: int | None = None
     ) -> dict[str, Any] | None:
-        """The line of one repeat, in the round of this number; None where nothing is known."""
+        """The line of one repeat, in the round of this number; None if nothing is known."""
         if self.stopped or self.has_failed(probe):
             return None
         control = self._control()
@@ -130,7 +135,7 @@ def measure(
     writer: RunWriter,
     note: Note,
     guard: Guard,
-    peers: Mapping[str, Told] | None = None,
+    peers: Mapping[str, ServerEnvironments] | None = None,
     cache: CeilingCache | None = None,
     fresh: bool = False,
 ) -> None:
@@ -140,8 +145,8 @@ def measure(
     """
     if cache is None:
         # Other hosts' limits are not kept: another run may be given other hosts.
-        here = executor.measures and not getattr(executor, "elsewhere", False)
-        cache = CeilingCache.of_this_user() if here else CeilingCache(None, None)
+        on_this_host = executor.measures and not executor.elsewhere
+        cache = CeilingCache.of_this_user() if on_this_host else CeilingCache(None, None)
     # A resumed run skips probes already done.
     done = {
         (*(line.get(n) for n in IDENTITY), line["repeat"])
@@ -225,3 +230,150 @@ def reason(line: Mapping[str, Any]) -> str:
     """Why a probe failed, in one line."""
     error = line["error"]
     return str(error.get("message")) if isinstance(error, Mapping) else str(error)
+
+
+SHARE = 0.2
+"""Of the trials' time, for probes."""
+OVER_LINKS = 0.5
+"""Of trials over links: there raw TCP takes its time too until it is as fast as the path."""
+LEAST = 0.5
+"""Seconds that probes may take in any case: trials of milliseconds would have nothing to be held against."""
+FIRST = 0.75
+"""Of a trial's part of that time, for the raw TCP that it is held against."""
+SHORTEST = 0.045
+"""Seconds of a raw TCP probe, of all placements together: 15 ms each, where 1 to 4 connections read within a
+few percent of what they do in 50 ms; in 3 ms they read a fifth less."""
+
+
+class ProbeTime:
+    """The seconds that probes may still take: a part of what trials took; all there are of an executor that
+    measures nothing."""
+
+    def __init__(self, limited: bool, share: float = SHARE) -> None:
+        self.limited, self.share = limited, share
+        self.trials = self.probes = 0.0
+        """Spent on each."""
+
+    @property
+    def left(self) -> float:
+        return max(LEAST, self.share * self.trials) - self.probes if self.limited else math.inf
+
+
+class RoundProbes:
+    """Use as a context manager around the trials; which it is told of as they begin and end."""
+
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        executor: Executor,
+        writer: RunWriter,
+        note: Note,
+        guard: Guard,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._stack = contextlib.ExitStack()
+        prober = Prober(executor, endpoints, self._stack)
+        self._probing = Probing(prober, executor.control, writer, note, guard)
+        # What a model answers takes no time, and must not depend on any.
+        wanted = probes(endpoints.cells, writer.path, endpoints.servers)
+        over_links = any(probe.link is not None for probe in wanted)
+        self.time = ProbeTime(executor.measures, OVER_LINKS if over_links else SHARE)
+        self._slow_probes = [probe for probe in wanted if not _follows(probe)]
+        self._beside = {
+            cell.id: [p for p in probes([cell], writer.path, endpoints.servers) if _follows(p)]
+            for cell in endpoints.cells
+        }
+        self._through_memory = any(is_shared(str(cell.parameters["target"])) for cell in endpoints.cells)
+        """Whether copies in memory are what some trials are held against, as others are against sockets."""
+        self._done: dict[Probe, int] = dict.fromkeys(self._slow_probes, 0)
+        self._cost = {probe: cost(probe) for probe in self._slow_probes}
+        self._measured: set[tuple[object, ...]] = set()
+        by_key = {probe.key: probe for probe in wanted}
+        for line in writer.read().ceiling_records():
+            if line.get("round") is not None:
+                key = tuple(line.get(name) for name in IDENTITY)
+                self._measured.add((*key, line["round"]))
+                if key in by_key and by_key[key] in self._done:
+                    self._done[by_key[key]] += 1
+        self._began = 0.0
+        self._round: int | None = None
+        """That of a good trial since the last one ended."""
+        self._late: dict[Probe, None] = {}
+        """Wanted by a trial of it, when there was no time."""
+        if executor.measures and wanted:
+            part = percent(self.time.share)
+            note("info", f"ceilings in every round, {part} of the trials' time: {listed(wanted)}")
+
+    def __enter__(self) -> RoundProbes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def trial_begins(self) -> None:
+        self._began = self._clock()
+
+    def trial_ended(self, cell: Cell, number: int | None, good: bool) -> None:
+        """Probes what the trial is held against; `number` is its round, None for a warm-up."""
+        took = self._clock() - self._began
+        self.time.trials += took
+        if number is None or not good:
+            return
+        self._round = number
+        for probe in self._beside.get(cell.id, ()):
+            if (*probe.key, number) in self._measured:
+                continue
+            length = SECONDS[probe.kind]
+            if self.time.limited:
+                # The round's others need their time as well.
+                spare = self.time.left - SHORTEST * (self._wanted(number) - 1)
+                length = min(length, max(SHORTEST, min(FIRST * self.time.share * took, spare)))
+            if not self._take(probe, number, length, max(length, least(probe))):
+                self._late[probe] = None
+
+    def round_ended(self) -> None:
+        """Probes what is still to be had of the round: first raw TCP for which there was no time, then what
+        was measured least often."""
+        number, self._round = self._round, None
+        if number is None:
+            return
+        for probe in self._late:
+            self._take(probe, number, SHORTEST, max(SHORTEST, least(probe)))
+        self._late.clear()
+        for probe in sorted(self._slow_probes, key=self._turn):
+            if self.time.left < self._cost[probe]:
+                # It is saved for: those that take less must not take its time again and again.
+                break
+            if self._take(probe, number, None, self._cost[probe]):
+                self._done[probe] += 1
+
+    def _turn(self, probe: Probe) -> tuple[float, ...]:
+        """Where it stands in the order of those that are probed as far as time is left."""
+        limits = self._through_memory and probe.kind == "memory"
+        return self._done[probe], not limits, self._cost[probe]
+
+    def _wanted(self, number: int) -> int:
+        """How many raw TCP probes this round may still ask for."""
+        keys = {probe.key for found in self._beside.values() for probe in found}
+        return sum((*key, number) not in self._measured for key in keys)
+
+    def _take(self, probe: Probe, number: int, length: float | None, needs: float) -> bool:
+        """Whether it was probed now; not where it was already, or where that takes longer than may be."""
+        at = (*probe.key, number)
+        if at in self._measured or self.time.left < needs or self._probing.has_failed(probe):
+            return False
+        began = self._clock()
+        line = self._probing.take(probe, 0, length, number)
+        took = self._clock() - began
+        self.time.probes += took
+        if probe in self._cost:
+            self._cost[probe] = took
+        if line is not None:
+            self._measured.add(at)
+        return line is not None
+
+
+def _follows(probe: Probe) -> bool:
+    """Whether it moves with the moment, and is what a trial is held against."""
+    return probe.kind == "pipe" or (probe.kind in SOCKETS and not alone(probe.name))

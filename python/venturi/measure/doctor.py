@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from venturi.common.environment import chosen, cpu_times, memory, open_files, read, virtualised
+from venturi.common.errors import VenturiError
+from venturi.common.processes import Busy, busiest, ticks
+from venturi.common.runtime import load_core
+from venturi.common.texts import plain
 from venturi.common.units import percent
-
-if TYPE_CHECKING:
-    from venturi.common.processes import Busy
 
 __all__ = ["Finding", "doctor"]
 
@@ -40,8 +42,15 @@ class Finding:
 
 
 def doctor() -> list[Finding]:
-    """Looks for it, check by check; takes a second, in which the load is watched."""
+    """Makes all checks; takes a second, in which the load is watched."""
     return [finding for check in CHECKS for finding in check()]
+
+
+def _finding(check: str, text: str | None, good: bool = True, advice: str = "") -> Finding:
+    """Unknown if there is no text; a warning, with advice, if it is not good."""
+    if text is None:
+        return Finding(check, "unknown", "not available on this system")
+    return Finding(check, "ok", text) if good else Finding(check, "warning", text, advice)
 
 
 def _plugins() -> Iterator[Finding]:
@@ -53,39 +62,22 @@ def _plugins() -> Iterator[Finding]:
         yield Finding("plugin", "warning", f"{scheme}:// cannot be used", why)
 
 
-def _unknown(check: str) -> Iterator[Finding]:
-    yield Finding(check, "unknown", "not available on this system")
-
-
 def _governor() -> Iterator[Finding]:
     paths = sorted(Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor"))
     found = {path.read_text().strip() for path in paths}
-    if not found:
-        yield from _unknown("governor")
-        return
-    text = ", ".join(sorted(found))
-    if found == {"performance"}:
-        yield Finding("governor", "ok", text)
-        return
-    yield Finding(
-        "governor",
-        "warning",
-        text,
-        "cores change their frequency while they are measured; sudo cpupower frequency-set -g performance",
+    advice = (
+        "cores change their frequency while they are measured; sudo cpupower frequency-set -g performance"
     )
+    yield _finding("governor", ", ".join(sorted(found)) or None, found == {"performance"}, advice)
 
 
 def _load() -> Iterator[Finding]:
-    from venturi.common.environment import cpu_times
-    from venturi.common.processes import busiest, ticks
-
     began, before, each = time.monotonic(), cpu_times(), ticks()
     time.sleep(_WATCH_SECONDS)
     after, now = cpu_times(), ticks()
     working = busiest(each, now, time.monotonic() - began)
     if before is None or after is None:
-        yield from _unknown("load")
-        yield from _unknown("steal")
+        yield from (_finding(check, None) for check in ("load", "steal"))
         return
     spent = {name: after[name] - before[name] for name in after}
     total = max(sum(spent.values()), 1)
@@ -93,139 +85,82 @@ def _load() -> Iterator[Finding]:
     load = f"{percent(busy)} of all CPUs busy, load average {os.getloadavg()[0]:.2f}"
     if working:
         load += f"; {_named(working)}"
-    if busy > _MOST_BUSY:
-        advice = "end that work, or wait for it" if working else _UNSEEN
-        yield Finding("load", "warning", load, advice)
-    else:
-        yield Finding("load", "ok", load)
+    yield _finding("load", load, busy <= _MOST_BUSY, "end that work, or wait for it" if working else _UNSEEN)
     steal = spent.get("steal", 0) / total
     text = f"{percent(steal, 1)} of CPU time taken by the hypervisor"
-    if steal > _MOST_STEAL:
-        yield Finding(
-            "steal", "warning", text, "other guests use this host; use more repeats, or a dedicated host"
-        )
-    else:
-        yield Finding("steal", "ok", text)
+    advice = "other guests use this host; use more repeats, or a dedicated host"
+    yield _finding("steal", text, steal <= _MOST_STEAL, advice)
 
 
 def _named(working: Sequence[Busy]) -> str:
     """`mariadbd (pid 4711) 0.98 cores, stress (pid 12) 0.50`."""
-    from venturi.common.plain import plain
-
     shown = [f"{plain(one.name)} (pid {one.pid}) {one.cores:.2f}" for one in working[:_MOST_NAMED]]
     more = f" and {len(working) - _MOST_NAMED} more" if len(working) > _MOST_NAMED else ""
     return f"{shown[0]} cores{', ' if shown[1:] else ''}{', '.join(shown[1:])}{more}"
 
 
 def _files() -> Iterator[Finding]:
-    from venturi.common.environment import open_files
-
     limit = open_files()
-    if limit is None:
-        yield from _unknown("open files")
-    elif limit < _LEAST_FILES:
-        yield Finding("open files", "warning", f"{limit} at most", "many streams need more; ulimit -n 65536")
-    else:
-        yield Finding("open files", "ok", f"{limit} at most")
+    text = None if limit is None else f"{limit} at most"
+    yield _finding(
+        "open files", text, (limit or 0) >= _LEAST_FILES, "many streams need more; ulimit -n 65536"
+    )
 
 
 def _buffers() -> Iterator[Finding]:
-    from venturi.common.environment import read
-
     for name in ("tcp_rmem", "tcp_wmem"):
         text = read(f"/proc/sys/net/ipv4/{name}")
-        if text is None:
-            yield from _unknown(name)
-            continue
-        most = int(text.split()[-1])
-        shown = f"up to {most / 2**20:.1f} MiB a socket"
-        if most < _LEAST_BUFFER:
-            advice = "one stream over a long or fast link is throttled; "
-            advice += f'sudo sysctl -w net.ipv4.{name}="4096 131072 16777216"'
-            yield Finding(name, "warning", shown, advice)
-        else:
-            yield Finding(name, "ok", shown)
+        most = int(text.split()[-1]) if text is not None else 0
+        shown = f"up to {most / 2**20:.1f} MiB a socket" if text is not None else None
+        advice = "one stream over a long or fast link is throttled; "
+        advice += f'sudo sysctl -w net.ipv4.{name}="4096 131072 16777216"'
+        yield _finding(name, shown, most >= _LEAST_BUFFER, advice)
 
 
 def _congestion_control() -> Iterator[Finding]:
-    from venturi.common.environment import read
-
     found = read("/proc/sys/net/ipv4/tcp_congestion_control")
-    if found is None:
-        yield from _unknown("congestion control")
-        return
     # No warning: over long paths it is the better choice.
     paced = ", which paces what is sent: within this host, and over short and fast links, cubic may be faster"
-    yield Finding("congestion control", "ok", found + (paced if found == "bbr" else ""))
+    yield _finding("congestion control", found + paced if found == "bbr" else found)
 
 
 def _memory() -> Iterator[Finding]:
-    from venturi.common.environment import memory
-
     found = memory()
     free, total = found["available"], found["total"]
-    if free is None:
-        yield from _unknown("memory")
-    elif free < _LEAST_MEMORY:
-        yield Finding(
-            "memory", "warning", f"{free / 1e9:.1f} GB available", "little room; find users by: free -h; top"
-        )
-    else:
-        yield Finding("memory", "ok", f"{free / 1e9:.1f} of {(total or 0) / 1e9:.1f} GB available")
-    swap, swap_free = found["swap_total"], found["swap_free"]
-    if swap is None or swap_free is None:
-        yield from _unknown("swap")
-    elif swap - swap_free > swap * 0.1:
-        used = (swap - swap_free) / 1e9
-        yield Finding(
-            "swap", "warning", f"{used:.1f} GB in use", "memory was short; sudo swapoff -a, then swapon -a"
-        )
-    else:
-        yield Finding("swap", "ok", "not in use" if swap else "none")
+    good, text = (free or 0) >= _LEAST_MEMORY, None
+    if free is not None:
+        text = f"{free / 1e9:.1f} of {(total or 0) / 1e9:.1f} GB" if good else f"{free / 1e9:.1f} GB"
+        text += " available"
+    yield _finding("memory", text, good, "little room; find users by: free -h; top")
+    swap, swap_free, text = found["swap_total"], found["swap_free"], None
+    if swap is not None and swap_free is not None:
+        good = swap - swap_free <= swap * 0.1
+        text = f"{(swap - swap_free) / 1e9:.1f} GB in use"
+        text = ("not in use" if swap else "none") if good else text
+    yield _finding("swap", text, good, "memory was short; sudo swapoff -a, then swapon -a")
 
 
 def _huge_pages() -> Iterator[Finding]:
-    from venturi.common.environment import chosen, read
-
     text = chosen(read("/sys/kernel/mm/transparent_hugepage/enabled"))
-    if text is None:
-        yield from _unknown("huge pages")
-        return
     # Neither choice is wrong; runs made under different ones must not be compared unseen.
-    yield Finding("huge pages", "ok", f"transparent huge pages: {text}")
+    yield _finding("huge pages", None if text is None else f"transparent huge pages: {text}")
 
 
 def _machine() -> Iterator[Finding]:
-    from venturi.common.environment import virtualised
-
     found = virtualised()
-    if found is None:
-        yield from _unknown("virtual")
-    elif found == "no":
-        yield Finding("virtual", "ok", "bare metal, as far as the CPU tells")
-    else:
-        # No warning: it cannot be mended from here, and a steady guest measures well.
-        yield Finding(
-            "virtual", "ok", f"a virtual machine ({found}); its neighbours may be felt, watch steal"
-        )
+    # No warning: it cannot be mended from here, and a steady guest measures well.
+    guest = f"a virtual machine ({found}); its neighbours may be felt, watch steal"
+    bare = "bare metal, as far as the CPU tells"
+    yield _finding("virtual", {None: None, "no": bare}.get(found, guest))
 
 
 def _clock() -> Iterator[Finding]:
-    from venturi.common.environment import read
-
     text = read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-    if text is None:
-        yield from _unknown("clock")
-    elif text in ("tsc", "arch_sys_counter", "kvm-clock", "hyperv_clocksource_tsc_page"):
-        yield Finding("clock", "ok", text)
-    else:
-        yield Finding("clock", "warning", text, "reading it takes a system call; boot with clocksource=tsc")
+    good = text in ("tsc", "arch_sys_counter", "kvm-clock", "hyperv_clocksource_tsc_page")
+    yield _finding("clock", text, good, "reading it takes a system call; boot with clocksource=tsc")
 
 
 def _instrument() -> Iterator[Finding]:
-    from venturi.common.core import load_core
-    from venturi.common.errors import VenturiError
-
     try:
         found = load_core().instrument()
     except VenturiError as error:
@@ -236,17 +171,11 @@ def _instrument() -> Iterator[Finding]:
     if cost is None:
         yield Finding("instrument", "unknown", "its cost is not known")
         return
-    text = f"reading the clock costs {cost:.1f} ns"
-    if cost > _SLOWEST_CLOCK_NS:
-        yield Finding(
-            "instrument", "warning", text, "stages of small batches get inexact; raise --rows-per-batch"
-        )
-    else:
-        yield Finding("instrument", "ok", text)
+    advice = "stages of small batches get inexact; raise --rows-per-batch"
+    yield _finding("instrument", f"reading the clock costs {cost:.1f} ns", cost <= _SLOWEST_CLOCK_NS, advice)
 
 
 def _databases() -> Iterator[Finding]:
-    from venturi.common.errors import VenturiError
     from venturi.servers import throwaway
 
     found, missing, advice = [], [], []
@@ -265,8 +194,7 @@ def _databases() -> Iterator[Finding]:
 
 
 def _links() -> Iterator[Finding]:
-    from venturi.common.errors import VenturiError
-    from venturi.lab.laboratory import Laboratory
+    from venturi.netlab.laboratory import Laboratory
 
     try:
         Laboratory().close()

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from venturi.common.core import load_core
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.links import SERVER_END
-from venturi.common.names import listed
+from venturi.common.runtime import load_core
+from venturi.common.texts import listed
 from venturi.common.units import count, plural
 from venturi.measure import preflight
 from venturi.plan import matrix
@@ -27,18 +27,18 @@ _MOST = 1_000_000_000
 """Bytes of a flight that is read where the user named none: a trial of it takes seconds."""
 
 
-def discover_defaults(given: Mapping[str, Any]) -> tuple[Scenario, list[str], dict[str, str]]:
+def discover_defaults(options: Mapping[str, Any]) -> tuple[Scenario, list[str], dict[str, str]]:
     """The scenario that was typed, what to know of it, and flags that say what was not typed. Of an address
     alone it is a sweep over numbers of streams, of what the server offers. Raises VenturiError."""
-    found = scenario_of(given)
-    if not only_target(given) or given["executor"] != "core":
+    found = scenario_of(options)
+    if not only_target(options) or options["executor"] != "core":
         return found, [], {}
-    chosen, notes = _what(found, given)
+    chosen, notes = _what(found, options)
     more = {"streams": _STREAMS} | chosen
-    return scenario_of({**given, **more}), notes, more
+    return scenario_of({**options, **more}), notes, more
 
 
-def _what(found: Scenario, given: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
+def _what(found: Scenario, options: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
     """Flags for what is measured, where the address leaves a choice, and what to say of that."""
     url = found.target.url
     parts = split_url(url)
@@ -60,7 +60,7 @@ def _what(found: Scenario, given: Mapping[str, Any]) -> tuple[dict[str, str], li
             "(Arrow's perf protocol)",
         )
     # With loaders, perhaps only these see it.
-    for flag, value in (("--dry-run", given["dry_run"]), ("--on", given["on"])):
+    for flag, value in (("--dry-run", options["dry_run"]), ("--on", options["on"])):
         if value:
             return _RECORDS, [f"{flag}: {place_of(url)} is not asked what it has, but taken to make records"]
     return _chosen(url, _offers(found))
@@ -98,9 +98,9 @@ def _chosen(url: str, offers: Mapping[str, Any]) -> tuple[dict[str, str], list[s
     one = _readable(flights)
     more = f", and {nameless} that no URL can name" if nameless else ""
     notes = [f"{place} lists {listed([flight['place'] + _size(flight) for flight in flights])}{more}"]
-    others = [flight for flight in flights if flight is not one]
-    if others:
-        notes.append(f"{one['place']} is read; another by: --target '{base}{others[0]['place']}'")
+    rest = [flight for flight in flights if flight is not one]
+    if rest:
+        notes.append(f"{one['place']} is read; another by: --target '{base}{rest[0]['place']}'")
     return {"target": base + one["place"], "operation": "get"}, notes
 
 

@@ -17,12 +17,13 @@ from venturi.analysis.models.packing import Packing, packings
 from venturi.common.environment import file_system
 from venturi.common.errors import ExitCode, ScenarioError, VenturiError
 from venturi.common.suffixes import parse_count, parse_duration
+from venturi.common.texts import Note
 from venturi.engine.executor import Executor
-from venturi.measure.ceiling_cache import CeilingCache
 from venturi.measure.ceiling_probes import REPEATS, SOCKETS, Probe, Prober, probes
 from venturi.measure.ceilings import cache_key, keep
-from venturi.measure.interrupts import Interrupts
-from venturi.measure.trial_targets import Endpoints, Note
+from venturi.measure.machine_cache import CeilingCache
+from venturi.measure.run_events import Interrupts
+from venturi.measure.trial_targets import Endpoints
 from venturi.plan.layers import Layer
 from venturi.plan.load import load
 from venturi.plan.scenario import Scenario
@@ -73,8 +74,8 @@ class Ceilings:
         ways = {(limit.fields["place"], limit.fields["kind"]) for limit in self.limits}
         places = dict.fromkeys(("local", self.place))
         # Where no sockets were measured, what bounds them all the same.
-        known = [(p, kind) for p in places for kind in SOCKETS if (p, kind) in ways] or [("local", "tcp")]
-        found = (narrowest(self.limits, place, kind) for place, kind in known)
+        sockets = [(p, kind) for p in places for kind in SOCKETS if (p, kind) in ways] or [("local", "tcp")]
+        found = (narrowest(self.limits, place, kind) for place, kind in sockets)
         return [line for line in found if line is not None]
 
     @property
@@ -102,13 +103,13 @@ class Ceilings:
 
 
 def measure(
-    given: Mapping[str, Any], executor: Executor, note: Note, progress: Progress | None = None
+    options: Mapping[str, Any], executor: Executor, note: Note, progress: Progress | None = None
 ) -> Ceilings:
     """Measures what the options of `venturi ceilings` ask for, by their keywords and as they are typed.
 
     Raises `VenturiError` for options that are wrong; a probe that fails is a limit with an error.
     """
-    session = _Session(given, executor, progress)
+    session = _Session(options, executor, progress)
     session.measure(note)
     return session.found
 
@@ -147,35 +148,35 @@ def _seconds(duration: str | None) -> float | None:
     return found
 
 
-def _scenario(given: Mapping[str, Any]) -> Scenario:
+def _scenario(options: Mapping[str, Any]) -> Scenario:
     """The cells that these limits are for, read and checked as a scenario's."""
 
-    rows = given["rows_per_batch"]
-    if given["message_bytes"] is not None:
+    rows = options["rows_per_batch"]
+    if options["message_bytes"] is not None:
         if rows is not None:
             raise VenturiError("--message-bytes and --rows-per-batch say the same: give one of them")
-        if given["data"] != "records":
+        if options["data"] != "records":
             raise VenturiError("--message-bytes goes with records; for a file give --rows-per-batch")
     if rows is None:
         try:
-            width = 8 * parse_count(given["columns"] or 4)
-            size = parse_count(given["message_bytes"] or _DEFAULT_MESSAGE)
+            width = 8 * parse_count(options["columns"] or 4)
+            size = parse_count(options["message_bytes"] or _DEFAULT_MESSAGE)
         except ValueError as error:
             raise VenturiError(f"--message-bytes: {error}") from None
         if size < 1:
-            raise VenturiError(f"--message-bytes {given['message_bytes']}: must be at least 1")
+            raise VenturiError(f"--message-bytes {options['message_bytes']}: must be at least 1")
         # Whole rows; a message smaller than a row is a row.
         rows = str(max(1, round(size / max(width, 1))))
-    wanted = {name: given[name] for name in ("data", "columns", "values", "streams", *CREDENTIALS)}
+    wanted = {name: options[name] for name in ("data", "columns", "values", "streams", *CREDENTIALS)}
     wanted |= {
-        "operation": "get" if is_charrow(given["url"] or "") else "get,put",
-        "data": [given["data"]],
+        "operation": "get" if is_charrow(options["url"] or "") else "get,put",
+        "data": [options["data"]],
         "rows_per_batch": rows,
         "duration": "1s",
     }
-    if given["url"] is not None:
+    if options["url"] is not None:
         try:
-            url = check_url(given["url"])
+            url = check_url(options["url"])
         except ValueError as error:
             raise ScenarioError(f"URL: {error}") from None
         if scheme_of(url) in NO_PLACE:
@@ -208,13 +209,13 @@ def _scenario(given: Mapping[str, Any]) -> Scenario:
 class _Session:
     """Measures, repeat by repeat, and keeps what was measured, also when it is interrupted."""
 
-    def __init__(self, given: Mapping[str, Any], executor: Executor, progress: Progress | None) -> None:
-        self.kinds, self.seconds = _kinds(given["only"]), _seconds(given["duration"])
-        _check_codec(given["compression"])
-        if not Path(given["disk"]).is_dir():
-            raise VenturiError(f"--disk {given['disk']}: no such directory")
-        self.scenario = _scenario(given)
-        self.executor, self.given, self.progress = executor, given, progress
+    def __init__(self, options: Mapping[str, Any], executor: Executor, progress: Progress | None) -> None:
+        self.kinds, self.seconds = _kinds(options["only"]), _seconds(options["duration"])
+        _check_codec(options["compression"])
+        if not Path(options["disk"]).is_dir():
+            raise VenturiError(f"--disk {options['disk']}: no such directory")
+        self.scenario = _scenario(options)
+        self.executor, self.options, self.progress = executor, options, progress
         self.found = Ceilings()
 
     def measure(self, note: Note) -> None:
@@ -225,13 +226,13 @@ class _Session:
         ):
             wanted = self._probes(endpoints)
             cache = CeilingCache.of_this_user() if self.executor.measures else CeilingCache(None, None)
-            far = self.found.place != "local"
-            peers = endpoints.server_environments() if far else {}
+            remote = self.found.place != "local"
+            peers = endpoints.server_environments() if remote else {}
             # The way to the server that was named is measured, not a stand-in for it.
             prober = Prober(self.executor, endpoints, stack, stand_in=False)
             measured: dict[Probe, list[dict[str, Any]]] = {}
             dropped: set[Probe] = set()
-            rounds = [(repeat, probe) for repeat in range(self.given["repeats"]) for probe in wanted]
+            rounds = [(repeat, probe) for repeat in range(self.options["repeats"]) for probe in wanted]
             for number, (repeat, probe) in enumerate(rounds, 1):
                 if probe in dropped:
                     continue
@@ -253,7 +254,7 @@ class _Session:
                     line["filesystem"] = file_system(Path(line["path"]))
                 self.found.lines.append(line)
                 measured.setdefault(probe, []).append(line)
-            self.found.interrupted = interrupts.asked
+            self.found.interrupted = interrupts.requested
             if self.seconds is None:
                 for probe, lines in measured.items():
                     keep(cache, cache_key(probe, peers), lines[:REPEATS])
@@ -262,18 +263,18 @@ class _Session:
         """Those of the cells, and the ones that a run makes only where it needs them."""
         found = probes(endpoints.cells)
         ways = [probe for probe in found if probe.kind in SOCKETS]
-        here = [
+        local = [
             dataclasses.replace(probe, kind="tcp", place="local", url=LOCAL)
             for probe in ways
             if probe.name is None
         ]
-        unix = [dataclasses.replace(probe, kind="unix", url=LOCAL_UNIX) for probe in here]
-        far = [] if is_local(ways[0].url) else ways
-        if far:
-            self.found.place = str(far[0].place)
+        unix = [dataclasses.replace(probe, kind="unix", url=LOCAL_UNIX) for probe in local]
+        remote = [] if is_local(ways[0].url) else ways
+        if remote:
+            self.found.place = str(remote[0].place)
         cell = endpoints.cells[0]
         size, label = cell.message_bytes, next(p.data for p in found if p.kind == "engine")
-        names = dict.fromkeys([*_CODECS, *([self.given["compression"]] if self.given["compression"] else [])])
+        names = dict.fromkeys(filter(None, [*_CODECS, self.options["compression"]]))
         codecs = [
             Probe(
                 "codec",
@@ -287,14 +288,14 @@ class _Session:
             for codec in names
             for verb in ("encode", "decode")
         ]
-        path = str(Path(self.given["disk"]).resolve())
+        path = str(Path(self.options["disk"]).resolve())
         disks = [Probe("disk", end="client", name=name, path=path) for name in ("fsync", "direct")]
         # Where TCP takes every way, a pipe has but one.
-        pipes = [dataclasses.replace(probe, kind="pipe", place=None, end="client", url="") for probe in here]
+        pipes = [dataclasses.replace(probe, kind="pipe", place=None, end="client", url="") for probe in local]
         every = {
             "memory": [p for p in found if p.kind == "memory"],
-            "tcp": [*(p for p in far if p.kind == "tcp"), *here],
-            "unix": [*(p for p in far if p.kind == "unix"), *unix],
+            "tcp": [*(p for p in remote if p.kind == "tcp"), *local],
+            "unix": [*(p for p in remote if p.kind == "unix"), *unix],
             "pipe": pipes,
             "disk": disks,
             "cipher": [Probe("cipher", end="client", name=name, threads=1) for name in ("seal", "open")],
@@ -302,11 +303,11 @@ class _Session:
             "engine": [p for p in found if p.kind == "engine"],
         }
         # The far host first: whether it answers is known at once.
-        order = [*SOCKETS, *(k for k in KINDS if k not in SOCKETS)] if far else list(KINDS)
+        order = [*SOCKETS, *(k for k in KINDS if k not in SOCKETS)] if remote else list(KINDS)
         return [probe for kind in order if kind in self.kinds for probe in every[kind]]
 
 
 def _kind(line: Mapping[str, Any]) -> object:
-    """How a repeat failed; None where it did not."""
+    """How a repeat failed; None if it did not."""
     error = line["error"]
     return error.get("kind") if isinstance(error, dict) else None

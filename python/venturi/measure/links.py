@@ -10,17 +10,17 @@ from typing import Any
 from venturi.common import links
 from venturi.common.errors import ExitCode, ScenarioError, VenturiError
 from venturi.common.links import Link
-from venturi.engine import apart
+from venturi.common.texts import Note
+from venturi.engine import executor
 from venturi.engine.executor import CoreExecutor, run_with_progress
-from venturi.lab import programs
-from venturi.lab.hosts import CLIENT, SERVER, address
-from venturi.lab.laboratory import Laboratory, WrongLink
 from venturi.measure.ceiling_probes import Probe, least
+from venturi.netlab import programs
+from venturi.netlab.laboratory import Laboratory, WrongLink
+from venturi.netlab.network import CLIENT, SERVER, address
 from venturi.servers.starters import Placed, Server
 
 __all__ = ["WAYS", "Looked", "named", "program", "survey"]
 
-Note = Callable[[str, str], None]
 WAYS = {"down": "get", "up": "put"}
 """Ways over a link, from the server down to the client and up, by the operation that goes there."""
 
@@ -44,7 +44,7 @@ class Looked:
         return [look[name] for look in self.looks if look.get(name) is not None]
 
     def lost(self, way: str) -> tuple[int, int] | None:
-        """Packets lost, of how many sent, of all looks; None where none was made."""
+        """Packets lost, of how many sent, of all looks; None if none was made."""
         if not self.looks:
             return None
         return sum(look[f"{way}_lost"] for look in self.looks), sum(
@@ -62,16 +62,16 @@ def named(texts: Sequence[str]) -> dict[str, Link]:
 
 
 def survey(
-    asked: dict[str, Link], repeats: int, progress: Callable[[str], None] | None = None
+    wanted: dict[str, Link], repeats: int, progress: Callable[[str], None] | None = None
 ) -> Iterator[Looked]:
     """Each of these links as it is here; raw TCP only where it is as asked. `progress` is told which is made.
 
-    Raises VenturiError where this host can make none.
+    Raises VenturiError if this host can make none.
     """
     with contextlib.closing(Laboratory()) as lab:
         server = Placed(address(SERVER), lab.within(SERVER))("flight", ())
         try:
-            for name, link in asked.items():
+            for name, link in wanted.items():
                 if progress is not None:
                     progress(name)
                 yield _looked(lab, server, name, link, repeats)
@@ -107,11 +107,11 @@ def _raw_tcp(lab: Laboratory, server: Server, name: str, way: str) -> float:
         "pin": None,
     }
     control = CoreExecutor().control()
-    assert isinstance(control, apart.Handle)
+    assert isinstance(control, executor.TrialHandle)
     within = lab.within(CLIENT)
 
     def call(text: str, handle: Any) -> str:
-        return apart.run(text, handle, within=within, call="probe_tcp")
+        return executor.run_in_process(text, handle, within=within, call="probe_tcp")
 
     answer = run_with_progress(call, spec, control)
     if answer["outcome"] != "ok":

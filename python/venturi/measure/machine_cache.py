@@ -1,7 +1,7 @@
 """Small files below the user's cache directory, one a thing that was found out about this machine.
 
 Each is replaced in one piece, so that runs at the same time do each other no harm. Whatever is wrong with a
-file, the answer is to find it out again.
+file, the answer is to find it out again. Limits of this machine hold for an hour at most.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Kept", "directory", "machine"]
+__all__ = ["LIFETIME_SECONDS", "CeilingCache", "Kept", "ceilings_directory", "directory", "machine"]
 
 _MOST_SCANNED = 1000
 
 
 def directory(kind: str) -> Path | None:
-    """Where this user's files of a kind are; None where there is no home."""
+    """Where this user's files of a kind are; None if there is no home."""
     base = os.environ.get("XDG_CACHE_HOME") or ""
     # The XDG base directory specification: a path that is not absolute is to be ignored.
     if base.startswith("/"):
@@ -35,11 +35,11 @@ def directory(kind: str) -> Path | None:
 
 def machine() -> str | None:
     """A digest of all that a figure of this host depends on and that stays the same between two runs: boot,
-    hardware, kernel and its settings, usable CPUs, this build of Venturi. None where the boot has no name:
+    hardware, kernel and its settings, usable CPUs, this build of Venturi. None if the boot has no name:
     then nothing is kept."""
-    from venturi.common.environment import describe_host, read, version
+    from venturi.common.environment import boot_id, describe_host, read, version
 
-    boot = read("/proc/sys/kernel/random/boot_id")
+    boot = boot_id()
     if boot is None:
         return None
     host = describe_host()
@@ -82,7 +82,7 @@ class Kept:
         return self._root / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
 
     def get(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What was kept under this key, whole; None where there is nothing that can be read."""
+        """What was kept under this key, whole; None if there is nothing that can be read."""
         path = self._path(key)
         try:
             document = json.loads(path.read_bytes()) if path is not None else None
@@ -118,3 +118,50 @@ class Kept:
                 with contextlib.suppress(OSError):
                     if entry.name.endswith((".json", ".tmp")) and entry.stat().st_mtime < limit:
                         os.unlink(entry.path)
+
+
+LIFETIME_SECONDS = 3600
+_FORMAT = 1
+# Older files are removed.
+_REMOVED_SECONDS = 24 * LIFETIME_SECONDS
+
+
+def ceilings_directory() -> Path | None:
+    """Where probes are kept; None if this user has no home."""
+    return directory("ceilings")
+
+
+class CeilingCache:
+    """Lines of ceilings.jsonl by what was probed. With `root` or `host` None it keeps nothing."""
+
+    def __init__(self, root: Path | None, host: str | None) -> None:
+        self._kept = Kept(root, host, _FORMAT, _REMOVED_SECONDS)
+
+    @classmethod
+    def of_this_user(cls) -> CeilingCache:
+        """The cache of this user on this machine."""
+        return cls(ceilings_directory(), machine())
+
+    def get(self, key: Mapping[str, Any], now_ns: int | None = None) -> list[dict[str, Any]]:
+        """The good lines of this probe that are at most an hour old; none if there are none."""
+        now = time.time_ns() if now_ns is None else now_ns
+        lines = (self._kept.get(key) or {}).get("lines")
+        if not isinstance(lines, list) or not all(_usable(line, now) for line in lines):
+            return []
+        return lines
+
+    def put(self, key: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> None:
+        """Keeps the lines of a probe. A cache that cannot be written is no error: the run goes on."""
+        if lines:
+            self._kept.put(key, {"lines": [dict(line) for line in lines]})
+
+
+def _usable(line: object, now_ns: int) -> bool:
+    if not isinstance(line, dict) or line.get("outcome") != "ok":
+        return False
+    numbers = [line.get(name) for name in ("bytes", "interval_ns", "measured_unix_ns")]
+    if not all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in numbers):
+        return False
+    # After the clock was set back, a line may lie in the future.
+    age: int = now_ns - line["measured_unix_ns"]
+    return 0 <= age <= LIFETIME_SECONDS * 10**9

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from venturi.common.credentials import without_secrets
 from venturi.common.errors import VenturiError
+from venturi.common.texts import Note
 from venturi.engine.executor import CoreExecutor, Executor
 from venturi.targets.system import is_host_of, is_remote
 from venturi.targets.urls import printable
@@ -17,15 +18,14 @@ from venturi.targets.urls import printable
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
 
-__all__ = ["executor", "here", "named", "resumed", "with_loaders"]
+__all__ = ["executor", "local_executor", "named", "resumed", "with_loaders"]
 
-Note = Callable[[str, str], None]
 _RAY = ("auto", "local")
 _BESIDE = "here,"
 
 
 def kind(on: str | None) -> str | None:
-    """By what streams are placed: ray or spark; None where this process runs all."""
+    """By what streams are placed: ray or spark; None if this process runs all."""
     if on is None:
         return None
     where = on.removeprefix(_BESIDE)
@@ -77,35 +77,34 @@ def resumed(on: str | None, lines: list[dict[str, Any]], path: object) -> None:
 
 
 @contextlib.contextmanager
-def here(found: Scenario | None = None) -> Iterator[Executor]:
+def local_executor(found: Scenario | None = None) -> Iterator[Executor]:
     """What runs trials of which no other host has a part: over links, where the scenario names some. Raises
     VenturiError where this host has no network namespaces for them."""
     if found is None or not found.over_link:
         yield CoreExecutor()
         return
-    from venturi.lab.executor import LinkExecutor, LoadersExecutor
+    from venturi.netlab.executor import LinkExecutor
 
     loaders = [found.hosts.loaders, *found.axes.get("loaders", ())]
     most = max((count for count in loaders if count is not None), default=None)
-    made = LinkExecutor(found.to_remote) if most is None else LoadersExecutor(found.to_remote, most)
-    with contextlib.closing(made) as placed:
+    with contextlib.closing(LinkExecutor(found.to_remote, most)) as placed:
         yield placed
 
 
 def executor(found: Scenario, on: str, master: str | None, note: Note) -> Any:
-    """What runs trials there; to be closed. Raises VenturiError where that cannot be reached."""
+    """What runs trials there; to be closed. Raises VenturiError if that cannot be reached."""
     placed = _placed(found, on.removeprefix(_BESIDE), master, note)
     if not found.beside:
         return placed
-    from venturi.cluster.trial.beside import Beside
+    from venturi.cluster.trial.loaders_executor import Beside
 
     return Beside(placed)
 
 
 def _placed(found: Scenario, on: str, master: str | None, note: Note) -> Any:
     if on == "spark":
-        return import_module("venturi.cluster.spark.placement").SparkExecutor(master, note)
-    from venturi.cluster.ray.ray_executor import RayExecutor
+        return import_module("venturi.cluster.spark_executor").SparkExecutor(master, note)
+    from venturi.cluster.ray_executor import RayExecutor
     from venturi.plan.matrix import cells
 
     planned = cells(found)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from venturi.common import credentials
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.links import SERVER_END
-from venturi.common.names import similar
+from venturi.common.texts import similar
 from venturi.plan.rules.room import check_room
 from venturi.servers.local import duckdb_library
 from venturi.targets.exec import words
@@ -76,7 +76,7 @@ def check_hosts(scenario: Scenario, cells: Sequence[Cell]) -> None:
 
 
 def _addresses(url: str) -> set[tuple[str, int]]:
-    """Addresses and port that the host of a URL has; none where its name is not known here."""
+    """Addresses and port that the host of a URL has; none if its name is not known here."""
     parts = split_url(url)
     if is_unix(url):
         return set()
@@ -149,10 +149,10 @@ def _variables(scenario: Scenario) -> None:
             named += [(table, key, name) for name in credentials.named(_values(scenario, table, key))]
     for table, key, name in named:
         if not os.environ.get(name):
-            said = credentials.not_set(name)
+            problem = credentials.not_set(name)
             raise ScenarioError(
-                f"{_where(scenario, table, key)}: {said}",
-                hint=f"set it in this shell: export {name if name in said else 'NAME'}=…",
+                f"{_where(scenario, table, key)}: {problem}",
+                hint=f"set it in this shell: export {name if name in problem else 'NAME'}=…",
             )
 
 
@@ -164,11 +164,11 @@ def _tls(scenario: Scenario, cells: Sequence[Cell]) -> None:
     for key, other in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
         if _values(scenario, "target", key) and not _values(scenario, "target", other):
             raise ScenarioError(f"{_where(scenario, 'target', key)}: goes with {other}; give both")
-    given = [key for key in (*_FILES, "tls_server_name") if _values(scenario, "target", key)]
-    if given and not any("+tls://" in str(cell.parameters["target"]) for cell in cells):
+    used = [key for key in (*_FILES, "tls_server_name") if _values(scenario, "target", key)]
+    if used and not any("+tls://" in str(cell.parameters["target"]) for cell in cells):
         # Else the data would silently travel in the clear.
         raise ScenarioError(
-            f"{_where(scenario, 'target', given[0])}: no address of this scenario uses TLS",
+            f"{_where(scenario, 'target', used[0])}: no address of this scenario uses TLS",
             hint=f"write the address as {_with_tls(cells)}://HOST:PORT",
         )
 

@@ -15,12 +15,9 @@ from venturi.common.errors import ExitCode, StoreError, VenturiError
 from venturi.common.processes import await_end_with_parent
 from venturi.engine.executor import Executor, run_with_progress
 from venturi.engine.spec import build_spec, completed, failed_record, trial_id, trial_line
-from venturi.measure.ceiling_rounds import RoundProbes
-from venturi.measure.hints import start_a_server
-from venturi.measure.interrupts import Interrupts
-from venturi.measure.observer import Observer, Slot
-from venturi.measure.outcome import Result
-from venturi.measure.trial_targets import Endpoints
+from venturi.measure.ceilings import RoundProbes
+from venturi.measure.run_events import Interrupts, Observer, Result, Slot
+from venturi.measure.trial_targets import Endpoints, start_a_server
 from venturi.plan.cell import Cell
 from venturi.plan.settings import Run
 from venturi.store.writer import RunWriter
@@ -103,14 +100,14 @@ class Sweep:
         return len(ids) * sum(rounds.values()) - done
 
     def run(self) -> Result:
-        """Runs until the end, a stop, or an interruption. Raises StoreError where trials cannot be kept."""
+        """Runs until the end, a stop, or an interruption. Raises StoreError if trials cannot be kept."""
         result = Result()
         total = self.planned()
         for number_round, slots in enumerate(self.slots()):
             if number_round >= self._run.warmup + self._run.repeats:
                 total += len(slots)
             for slot in slots:
-                if self._interrupts.asked:
+                if self._interrupts.requested:
                     result.interrupted = True
                     return result
                 if self.given_up(slot.cell):
@@ -120,7 +117,7 @@ class Sweep:
                     return result
             if self._probes is not None:
                 self._probes.round_ended()
-        result.interrupted = self._interrupts.asked
+        result.interrupted = self._interrupts.requested
         return result
 
     def run_trial(self, slot: Slot, total: int, result: Result) -> bool:
@@ -133,7 +130,7 @@ class Sweep:
             number = None if slot.warmup else slot.repeat
             self._probes.trial_ended(slot.cell, number, line["outcome"] == "ok")
         result.trials += 1
-        if line["outcome"] == "interrupted" or self._interrupts.asked:
+        if line["outcome"] == "interrupted" or self._interrupts.requested:
             result.interrupted = True
             return False
         if line["outcome"] == "failed":

@@ -1,8 +1,13 @@
-"""Where a cell's trials go: its data made ready, the reference server started, its address filled in."""
+"""Where a cell's trials go: data made ready, a reference server started, its address filled in; what servers
+report about their hosts.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shlex
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,13 +15,15 @@ from typing import Any
 
 from venturi.common import environment, temporary
 from venturi.common.environment import usable_cores
+from venturi.common.errors import VenturiError
 from venturi.common.links import SERVER_END
-from venturi.common.times import SEED_NS
-from venturi.engine import peers
+from venturi.common.runtime import load_core
+from venturi.common.suffixes import SEED_NS
+from venturi.common.texts import Note
 from venturi.inputs.files import DataStore, Prepared
 from venturi.inputs.points import Columns
-from venturi.lab.hosts import filled
 from venturi.measure import preflight
+from venturi.netlab.network import filled
 from venturi.plan.cell import Cell
 from venturi.plan.matrix import cells
 from venturi.plan.rules import charrow as queries
@@ -32,18 +39,63 @@ from venturi.servers.starters import Starter
 from venturi.targets.exec import words
 from venturi.targets.system import (
     NO_PLACE,
+    REFERENCE,
+    SERVERS,
     is_charrow,
     is_database,
     is_driver,
     is_ours,
     is_plugin,
     is_time_series,
+    is_unix,
     scheme_of,
 )
+from venturi.targets.urls import each_host, is_loopback, place_of, split_url
 
-__all__ = ["Endpoints"]
+__all__ = ["Endpoints", "ask_environments", "start_a_server"]
 
-Note = Callable[[str, str], None]
+
+def ask_environments(
+    url: str, options: Mapping[str, Any], seconds: float
+) -> dict[str, dict[str, Any] | None]:
+    """The environment of each reference server of this address; all are asked at once, for so long."""
+    answers: dict[str, dict[str, Any]] = {}
+    urls = {place_of(one): split_url(one)._replace(path="", query="").geturl() for one in each_host(url)}
+
+    def one(name: str) -> None:
+        with contextlib.suppress(VenturiError, AttributeError, RuntimeError, OSError, ValueError):
+            answer = load_core().server_environment(urls[name], json.dumps(dict(options)))
+            if isinstance(found := json.loads(answer) if answer else None, dict):
+                answers[name] = found
+
+    # The core is patient with a server that says nothing; a run need not be.
+    threads = [
+        threading.Thread(target=one, args=(name,), name="venturi-environment", daemon=True) for name in urls
+    ]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return {name: answers.get(name) for name in urls}
+
+
+def start_a_server(target: str) -> str:
+    """A command that starts a server of this system there, where Venturi has one."""
+    scheme = scheme_of(target)
+    if SERVER_END in target:
+        return f"does the program of --server still listen at {place_of(target)}?"
+    if scheme in REFERENCE:
+        anywhere = "" if is_loopback(target) else " --host 0.0.0.0"
+        if is_unix(target):
+            anywhere = f" --unix {shlex.quote(place_of(target))}"
+        return f"start a server there: venturi serve {REFERENCE[scheme]}{anywhere}"
+    if scheme in SERVERS:
+        own = f"venturi serve {SERVERS[scheme]}, or --target {scheme}://local"
+        return f"is the database running? One for a try: {own}"
+    return "does its server run, and is this its address?"
+
+
 _ARCHIVE = "archive:"
 
 
@@ -165,24 +217,24 @@ class Endpoints:
         steps = -(-rows // (METRICS * hosts)) + 1
         self._ahead_ns[target] = self._ahead_ns.get(target, 0) + steps * int(p["tick_ns"])
 
-    def server_environments(self) -> dict[str, environment.Told]:
+    def server_environments(self) -> dict[str, environment.ServerEnvironments]:
         """What the other ends say of themselves, by place and server; nothing of those that are not ours.
 
         Asking is not worth an error: a place where nobody answers is left out, and the trials will say why.
         """
-        found: dict[str, environment.Told] = {}
+        found: dict[str, environment.ServerEnvironments] = {}
         silent: set[str] = set()
         for cell in self.cells if self._needs_server else ():
             place, url = str(cell.parameters["place"]), str(cell.parameters["target"])
             if place in found or url in silent or scheme_of(url) in NO_PLACE:
                 continue
-            told: environment.Told = {}
+            environments: environment.ServerEnvironments = {}
             if is_ours(url):
-                told = self._local.environments(url)
+                environments = self._local.environments(url)
             elif not (is_database(url) or is_time_series(url) or is_plugin(url) or SERVER_END in url):
-                told = peers.ask(url, cell.options, self._scenario.run.timeout / 1e9)
-            if any(described is not None for described in told.values()):
-                found[place] = told
+                environments = ask_environments(url, cell.options, self._scenario.run.timeout / 1e9)
+            if any(described is not None for described in environments.values()):
+                found[place] = environments
             else:
                 silent.add(url)
         return found
@@ -219,7 +271,7 @@ class Endpoints:
 
     def _archives(self, cell: Cell) -> Path:
         """Archives made for this run: one a stream, each as long as a stream is; once for all cells alike."""
-        from venturi.common.core import load_core
+        from venturi.common.runtime import load_core
         from venturi.inputs.archives import make
 
         p = cell.parameters

@@ -7,6 +7,7 @@ search chose. Nothing else is kept, so going on with it means telling the search
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,25 +15,129 @@ from pathlib import Path
 from typing import Any
 
 from venturi.analysis.cells.figures import is_good, main_rate
+from venturi.analysis.cells.probed import data_label
 from venturi.analysis.cells.summary import PARAMETER_ORDER, basis, varying
 from venturi.analysis.cells.summary import Cell as Summary
+from venturi.analysis.models.packing import LEAST
 from venturi.analysis.search import best
 from venturi.analysis.search.explore import Answer, Search
 from venturi.common.errors import ScenarioError, VenturiError
+from venturi.common.links import SERVER_END
+from venturi.common.texts import Note
 from venturi.engine.executor import Executor
-from venturi.measure import ceilings
-from venturi.measure.budget import Budget
-from venturi.measure.interrupts import Interrupts
-from venturi.measure.observer import Observer, Slot
-from venturi.measure.outcome import Result, RunResult
-from venturi.measure.start_run import opened
+from venturi.measure import ceilings, trial_targets
+from venturi.measure.ceiling_probes import SECONDS, Probe, Prober, foreign
+from venturi.measure.run_events import Interrupts, Observer, Result, RunResult, Slot
+from venturi.measure.runner import opened
 from venturi.measure.sweep import Sweep
 from venturi.measure.trial_targets import Endpoints
 from venturi.plan.cell import Cell
+from venturi.plan.layers import Layer
+from venturi.plan.load import load
+from venturi.plan.rules.options import applies
 from venturi.plan.scenario import Scenario
+from venturi.plan.searched import searched
+from venturi.store.writer import RunWriter
 from venturi.targets.parameters import WORKLOAD
+from venturi.targets.system import REFERENCE, scheme_of
 
-__all__ = ["Recorded", "Tuned", "execute", "replay", "settings"]
+__all__ = ["DEFAULT_TRIALS", "Budget", "Recorded", "Tuned", "execute", "replay", "settings", "space"]
+
+DEFAULT_TRIALS = 24
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a search may cost: trials (those on disk included), seconds, or both."""
+
+    trials: int | None
+    seconds: float | None = None
+
+    def left(self, done: int, began: float, before: int = 0) -> int | None:
+        """Trials left; estimated from those since `began` if the time is bounded. None: not known yet.
+        `before`: of those done, what was on disk when it began."""
+        bounds = [] if self.trials is None else [self.trials - done]
+        if self.seconds is not None:
+            spent = time.monotonic() - began
+            if spent >= self.seconds:
+                return 0
+            if done > before:
+                bounds.append(max(1, int((self.seconds - spent) / (spent / (done - before)))))
+        return min(bounds) if bounds else None
+
+
+CODECS = ("lz4", "zstd")
+
+
+def space(
+    tree: Mapping[str, Any], options: Layer, executor: Executor, note: Note, out: Path | None = None
+) -> Scenario:
+    """The scenario whose matrix is searched at the URL of `tree`, which is what `asked` says.
+
+    `note` is told why compression is left out where only the data speak against it. `out`: where the run is
+    to be kept. Raises ScenarioError, and StoreError if a run is there already.
+    """
+    found = load([searched(tree), options])
+    if tree.get("matrix") or options.has(("target", "compression")):
+        return found
+    try:
+        load([searched(tree, CODECS), options])
+    except ScenarioError:
+        # Another setting that is asked for goes without, as charrow's older wire_version.
+        return found
+    if out is not None:
+        RunWriter.check(out)  # before data are made ready
+    codecs = _codecs(found, executor, note)
+    return load([searched(tree, codecs), options]) if codecs else found
+
+
+def _codecs(found: Scenario, executor: Executor, note: Note) -> list[str]:
+    """Those that may pay: on the way to another host, or over a link as one has it, where the other end
+    compresses or unpacks; of data that get smaller."""
+    url, operation = found.target.url, found.workload.operation
+    away = foreign(url, found.over_link)
+    if (
+        not (away or found.over_link)
+        or operation not in ("get", "put")
+        or scheme_of(url) not in REFERENCE
+        or not applies("compression", url, operation)
+        or (SERVER_END in url and operation == "get")
+    ):
+        return []
+    # A file is made ready for each batch size: one of them is sample enough.
+    first = replace(found, axes={axis: values[:1] for axis, values in found.axes.items()})
+    with Endpoints(first, executor.needs_server, note) as endpoints:
+        cell = endpoints.cells[0]
+        if away and operation == "get" and executor.needs_server:
+            # What another server than ours sends is its own choice.
+            environments = trial_targets.ask_environments(url, cell.options, found.run.timeout / 1e9)
+            if any(described is None for described in environments.values()):
+                return []
+        if data_label(cell.parameters) is None:
+            return list(CODECS)
+        smaller = _ratios(cell, executor, endpoints)
+    kept = [codec for codec, ratio in smaller.items() if ratio is None or ratio >= LEAST]
+    if vain := [f"{codec} {ratio:.2f} times" for codec, ratio in smaller.items() if codec not in kept]:
+        note(
+            "info",
+            f"compression is not searched where it hardly makes the data smaller: {', '.join(vain)}; to "
+            "search it all the same, name what is searched, as --compression none,lz4 --streams 1,2,4",
+        )
+    return kept
+
+
+def _ratios(cell: Cell, executor: Executor, endpoints: Endpoints) -> dict[str, float | None]:
+    """How many times smaller each codec makes a sample of the cell's data; None if that was not told."""
+    found: dict[str, float | None] = {}
+    with contextlib.ExitStack() as stack:
+        prober = Prober(executor, endpoints, stack)
+        for codec in CODECS:
+            probe = Probe("codec", end="client", name=f"{codec}-encode", threads=1, cell=cell)
+            line = prober.line(probe, 0, executor.control(), SECONDS["codec"] / 2)
+            encoded = line.get("encoded_bytes")
+            found[codec] = line["bytes"] / encoded if encoded else None
+    return found
+
 
 Learned = Callable[[Search, int, int | None], None]
 """Told after each trial: the search, trials done, trials allowed (None: as many as the time holds)."""
@@ -52,14 +157,14 @@ class Tuned:
 
     @property
     def best(self) -> Mapping[str, Any] | None:
-        """The parameters of the cell that was found best; None where no trial succeeded."""
+        """The parameters of the cell that was found best; None if no trial succeeded."""
         return None if self.answer is None else self.candidates[self.answer.best]
 
 
 def settings(parameters: Sequence[Mapping[str, Any]], recorded: bool = False) -> list[str]:
     """The settings that tell these cells apart, once the workload is found to be one.
 
-    `recorded`: cells of a run, which are chosen by --where and no other flag. Raises ScenarioError where
+    `recorded`: cells of a run, which are chosen by --where and no other flag. Raises ScenarioError if
     there is nothing to search, or more than one workload to search for.
     """
     names = [n for n in dict.fromkeys(n for p in parameters for n in p) if n not in ("row_bytes", "seed")]
@@ -142,9 +247,7 @@ def execute(
     """
     with (
         Interrupts() as interrupts,
-        Endpoints(
-            scenario, executor.needs_server, observer.note, getattr(executor, "starter", None)
-        ) as endpoints,
+        Endpoints(scenario, executor.needs_server, observer.note, executor.starter) as endpoints,
     ):
         cells = endpoints.cells
         candidates: list[Mapping[str, Any]] = [cell.parameters for cell in cells]
@@ -159,7 +262,7 @@ def execute(
             sweep = Sweep(scenario.run, endpoints, executor, writer, observer, interrupts)
             result, reason = _measure(sweep, cells, search, repeats, budget, learned, interrupts)
             answer = search.answer()
-            if answer is not None and scenario.run.ceilings != "none" and not interrupts.asked:
+            if answer is not None and scenario.run.ceilings != "none" and not interrupts.requested:
                 # Ceilings of the whole matrix would take longer than the search; those of the answer pay off.
                 endpoints.cells = [cells[answer.best]]
                 ceilings.measure(endpoints, executor, writer, observer.note, interrupts.guard)
@@ -190,7 +293,7 @@ def _measure(
 ) -> tuple[Result, str]:
     result, began, before = Result(), time.monotonic(), search.trials
     warm = bool(repeats)
-    while not interrupts.asked:
+    while not interrupts.requested:
         left = budget.left(search.trials, began, before)
         if left is not None and left <= 0:
             return result, "budget"
@@ -212,7 +315,7 @@ def _measure(
             break
         search.tell(at, None if result.failed > failed else sweep.last_rate(cell))
         learned(search, search.trials, budget.trials)
-    return replace(result, interrupted=interrupts.asked or result.interrupted), "interrupted"
+    return replace(result, interrupted=interrupts.requested or result.interrupted), "interrupted"
 
 
 class Recorded:
@@ -221,14 +324,14 @@ class Recorded:
     def __init__(self, cells: Sequence[Summary]) -> None:
         """`cells` with at least one good trial each count. Raises ScenarioError as `settings`."""
         self.measure = basis(cells)
-        known = [c for c in cells if best.values(c, self.measure)]
-        if len(known) < 2:
+        measured = [c for c in cells if best.values(c, self.measure)]
+        if len(measured) < 2:
             raise VenturiError("a search needs a run with at least two cells that have good trials")
-        self.cells = known
-        self.candidates: list[Mapping[str, Any]] = [c.parameters for c in known]
+        self.cells = measured
+        self.candidates: list[Mapping[str, Any]] = [c.parameters for c in measured]
         settings(self.candidates, recorded=True)
-        self.names = [n for n in varying(known) if n not in WORKLOAD]
-        self.values = [best.values(c, self.measure) for c in known]
+        self.names = [n for n in varying(measured) if n not in WORKLOAD]
+        self.values = [best.values(c, self.measure) for c in measured]
 
     @property
     def trials(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from venturi.common import toml_text
 from venturi.common.errors import ScenarioError
-from venturi.common.names import meant
+from venturi.common.texts import meant
 from venturi.plan import also
 from venturi.plan.workload import SIZES
 from venturi.targets.urls import printable

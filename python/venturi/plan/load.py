@@ -10,7 +10,6 @@ from typing import Any
 
 from venturi.common.errors import ScenarioError
 from venturi.plan.axes import read
-from venturi.plan.cell import Cell
 from venturi.plan.layers import Layer, merge, place_in, table_of
 from venturi.plan.rules import defaults, link, options
 from venturi.plan.scenario import MOST_NAME, Scenario, check_addresses, check_secrets, still_zipped
@@ -18,7 +17,7 @@ from venturi.plan.values import TABLES, check_keys, validate
 from venturi.plan.workload import FileData
 from venturi.targets.urls import check_url
 
-__all__ = ["BUILTIN_DATA", "load", "with_cells"]
+__all__ = ["BUILTIN_DATA", "load"]
 
 BUILTIN_DATA = {"builtin:birdstrikes": "birdstrikes.parquet"}
 
@@ -26,11 +25,6 @@ BUILTIN_DATA = {"builtin:birdstrikes": "birdstrikes.parquet"}
 def load(layers: Sequence[Layer], stored: bool = False) -> Scenario:
     """Merges and validates; `stored`: what a run was made of, to go on with it. Raises ScenarioError for the
     first thing that is wrong."""
-    return with_cells(layers, stored)[0]
-
-
-def with_cells(layers: Sequence[Layer], stored: bool = False) -> tuple[Scenario, list[Cell]]:
-    """As `load`, and the cells that were made to validate it."""
     # Each layer by itself first: a typing error is reported where it was made.
     from venturi.plan import aliases
 
@@ -68,7 +62,7 @@ def with_cells(layers: Sequence[Layer], stored: bool = False) -> tuple[Scenario,
     cells = matrix.check(scenario)
     for layer in layers:
         check_secrets(layer, layer.tree, ())
-    return (scenario, cells) if stored else matrix.with_servers_batches(scenario, cells)
+    return scenario if stored else matrix.with_servers_batches(scenario, cells)
 
 
 def _top(layers: Sequence[Layer], tree: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:

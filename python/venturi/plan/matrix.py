@@ -92,14 +92,13 @@ def _check_sizes(scenario: Scenario, found: Sequence[Cell]) -> None:
             )
 
 
-def with_servers_batches(scenario: Scenario, found: list[Cell]) -> tuple[Scenario, list[Cell]]:
-    """The scenario, whose cells are `found`, and its cells, without the rows a batch that nobody is asked
-    for: cells that differ in nothing else are one. Not for a run that goes on, whose cells are called as they
-    were."""
+def with_servers_batches(scenario: Scenario, found: list[Cell]) -> Scenario:
+    """The scenario, whose cells are `found`, without the rows per batch that no server is asked for: cells
+    that differ in nothing else are one. Not for a run that goes on, whose cells are called as they were."""
     default = Workload().rows_per_batch
     asked = [scenario.workload.rows_per_batch, *scenario.axes.get("rows_per_batch", ())]
     if set(asked) == {default} or not all(servers_batches(cell.parameters) for cell in found):
-        return scenario, found
+        return scenario
 
     def settled(axis: str, value: Any) -> Any:
         return default if axis == "rows_per_batch" else value
@@ -111,7 +110,8 @@ def with_servers_batches(scenario: Scenario, found: list[Cell]) -> tuple[Scenari
         axes=axes,
         also=also.scaled(scenario.also, settled),
     )
-    return fewer, check(fewer)
+    check(fewer)
+    return fewer
 
 
 def cells(scenario: Scenario, row_bytes: Mapping[str, float] | None = None) -> list[Cell]:

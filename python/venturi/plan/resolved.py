@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from venturi.common import toml_text
-from venturi.common.suffixes import spell_duration
-from venturi.common.times import spell_time
+from venturi.common.suffixes import spell_duration, spell_time
 from venturi.plan.rules.options import idle
 from venturi.plan.scenario import Scenario
 from venturi.plan.workload import FileData

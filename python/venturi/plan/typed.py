@@ -7,34 +7,19 @@ Values are passed on as they were typed and read by the same code as a file's, s
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 from venturi.common import toml_text
 from venturi.common.errors import VenturiError
-from venturi.plan import matrix
 from venturi.plan.layers import Layer, file_layer
-from venturi.plan.load import load, with_cells
-from venturi.plan.rules.room import check_room
-from venturi.plan.scale import scale
+from venturi.plan.load import load
 from venturi.plan.scenario import Scenario
 from venturi.targets.parameters import SETTINGS
 from venturi.targets.setting import Known
 from venturi.targets.urls import printable
 
-__all__ = ["accepted", "layer_tree", "only_target", "scenario_of"]
-
-_OWN = {
-    "--scale": 1,
-    "--executor": 1,
-    "--report": 0,
-    "--no-report": 0,
-    "--fresh-ceilings": 0,
-    "--unproven": 0,
-}
-"""Flags of `run` that are no settings of a scenario, with the number of their values."""
-_REFERENCE = {"--reference": True, "--no-reference": False}
+__all__ = ["layer_tree", "only_target", "scenario_of"]
 
 
 def scenario_of(given: Mapping[str, Any]) -> Scenario:
@@ -63,66 +48,6 @@ def only_target(given: Mapping[str, Any]) -> bool:
     login = {it.key for it in SETTINGS if it.table == "target" and it.credential}
     alone = set(tree) <= {"target", "run", "hosts"} and set(tree.get("target", ())) - login == {"url"}
     return not given.get("scenario") and typed and alone
-
-
-def accepted(words: Sequence[str]) -> bool:
-    """Whether `venturi run` with these words behind it could be planned, as far as that does not depend on
-    the machine that it is typed on: its variables, files and CPUs."""
-    given = _given(words)
-    if given is None:
-        return False
-    try:
-        found, cells = with_cells(_layers(given))
-        if given.get("scale"):
-            found, _ = scale(found, float(given["scale"]))
-        if given.get("on"):
-            found = replace(found, on="spark" if given["on"] == "spark" else "ray")
-        if given.get("scale") or given.get("on"):
-            cells = matrix.cells(found)
-        for cell in cells:
-            check_room(found, cell)
-    except (VenturiError, ValueError):
-        return False
-    return True
-
-
-def _given(words: Sequence[str]) -> dict[str, Any] | None:
-    """The words by keyword, as the command line hands them on; None for one that it does not know."""
-    flags = {flag: it for it in SETTINGS for flag in (it.flag, it.alias) if flag}
-    given: dict[str, Any] = {}
-    rest = list(words)
-    while rest:
-        flag, equals, value = rest.pop(0).partition("=")
-        it = flags.get(flag) or flags.get(flag.replace("--no-", "--", 1))
-        if not flag.startswith("-"):
-            if "scenario" in given:
-                return None
-            given["scenario"] = flag + equals + value
-            continue
-        if flag in _REFERENCE:
-            given["reference"] = _REFERENCE[flag]
-            continue
-        if it is not None and it.kind == "bool":
-            given[it.keyword] = flag == it.flag
-            continue
-        if it is not None and it.negative and flag.startswith("--no-"):
-            given[it.keyword] = it.negative
-            continue
-        if it is None and not _OWN.get(flag):
-            if flag not in _OWN:
-                return None
-            continue
-        if not equals:
-            if not rest:
-                return None
-            value = rest.pop(0)
-        if it is None:
-            given[flag.removeprefix("--")] = value
-        elif it.form == "once":
-            given[it.keyword] = value
-        else:
-            given.setdefault(it.keyword, []).append(value)
-    return given
 
 
 def layer_tree(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[tuple[str, ...], str]]:

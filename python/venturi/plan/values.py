@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from venturi.common.errors import ScenarioError
-from venturi.common.names import meant
+from venturi.common.texts import meant
 from venturi.plan.layers import Layer, place_in
 from venturi.plan.scenario import with_nul
 from venturi.plan.settings import Hosts, Run, Target

@@ -14,8 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictStr
 
 from venturi.common.environment import usable_cores
-from venturi.common.suffixes import parse_count, parse_duration
-from venturi.common.times import parse_time
+from venturi.common.suffixes import parse_count, parse_duration, parse_time
 from venturi.targets.fields import Names, Nullable, Table, null, setting_of, texts
 from venturi.targets.setting import SEVERAL, Setting
 from venturi.targets.timeseries import SERIES

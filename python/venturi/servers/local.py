@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
 from venturi.common import temporary
-from venturi.common.environment import Told, describe_host
+from venturi.common.environment import ServerEnvironments, describe_host
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.links import SERVER_END
 from venturi.servers.local_store import LocalStore, Settings
@@ -69,7 +69,7 @@ class LocalTargets:
         self._ports: Sequence[int] = ()
         """Where clients come to such a program."""
         self._halt: Callable[[], bool] = lambda: False
-        self._held: temporary.Held | None = None
+        self._held: temporary.LockedTempDir | None = None
         self._tables: dict[str, Path] = {}
         self._stores = {remote: LocalStore(note, self._starter, remote) for remote in (False, True)}
 
@@ -203,7 +203,7 @@ class LocalTargets:
         """The process that serves `X://local`, on the host where it was started; None: it has none."""
         return self._hello(url).get("pid") if is_local(url) else None
 
-    def environments(self, url: str) -> Told:
+    def environments(self, url: str) -> ServerEnvironments:
         """What each server of ours tells of itself and its host."""
         store, hello = self._store(url), self._hello(url)
         if not hello:

@@ -15,7 +15,7 @@ OWN = (sys.executable, "-m", "venturi.servers.program")
 
 
 def main(environment: Mapping[str, str] = os.environ) -> int:
-    from venturi.common.core import load_core
+    from venturi.common.runtime import load_core
 
     try:
         spec = _spec(environment)

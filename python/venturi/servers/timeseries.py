@@ -42,7 +42,7 @@ def make_views(path: Path, connection: Any) -> list[Damaged]:
     """
     import duckdb
 
-    from venturi.common.core import load_core
+    from venturi.common.runtime import load_core
 
     try:
         found = json.loads(load_core().store_files(path.resolve()))

@@ -13,8 +13,8 @@ from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 import pyarrow as pa
 
-from venturi.common.core import load_core
 from venturi.common.errors import VenturiError
+from venturi.common.runtime import load_core
 from venturi.spark.options import Options
 
 __all__ = ["Transport", "transport"]

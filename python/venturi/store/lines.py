@@ -12,8 +12,8 @@ from typing import Any
 
 import orjson
 
-from venturi.common.collector import without_collector
 from venturi.common.errors import StoreError
+from venturi.common.runtime import without_collector
 from venturi.engine.spec import FORMAT_VERSION, shorten_errors
 
 __all__ = ["check_version", "explained", "line_text", "read_lines"]

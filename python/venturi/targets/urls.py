@@ -7,7 +7,7 @@ import re
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from venturi.common.credentials import HIDDEN, is_secret
-from venturi.common.names import meant
+from venturi.common.texts import meant
 from venturi.targets.system import (
     ALIASES,
     DRIVERS,

@@ -280,10 +280,13 @@ impl Writer {
 
 /// Whether the layout of all types of a schema is known here and in `ipc_read`.
 pub(super) fn is_known(schema: &Schema) -> bool {
-    schema.fields().iter().all(|field| known(field.data_type()))
+    schema
+        .fields()
+        .iter()
+        .all(|field| has_known_layout(field.data_type()))
 }
 
-fn known(data_type: &DataType) -> bool {
+fn has_known_layout(data_type: &DataType) -> bool {
     match data_type {
         DataType::Null
         | DataType::Boolean
@@ -296,8 +299,10 @@ fn known(data_type: &DataType) -> bool {
         DataType::List(field)
         | DataType::LargeList(field)
         | DataType::Map(field, _)
-        | DataType::FixedSizeList(field, _) => known(field.data_type()),
-        DataType::Struct(fields) => fields.iter().all(|field| known(field.data_type())),
+        | DataType::FixedSizeList(field, _) => has_known_layout(field.data_type()),
+        DataType::Struct(fields) => fields
+            .iter()
+            .all(|field| has_known_layout(field.data_type())),
         other => other.is_primitive(),
     }
 }

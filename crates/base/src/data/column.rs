@@ -79,7 +79,7 @@ impl Column {
         &self.name
     }
 
-    fn strange(&self) -> Error {
+    fn unrepresentable(&self) -> Error {
         let what = format!(
             "column {}: a value that {} cannot hold",
             self.name, self.data_type
@@ -92,7 +92,7 @@ impl Column {
     pub fn push<T: ArrowNativeType>(&mut self, value: T) -> Result<()> {
         match &mut self.values {
             Values::Plain(all, width) if *width == size_of::<T>() => all.push(value),
-            _ => return Err(self.strange()),
+            _ => return Err(self.unrepresentable()),
         }
         self.nulls.append_non_null();
         Ok(())
@@ -101,12 +101,12 @@ impl Column {
     /// Numbers one behind the other, as Arrow holds them, and which of them are there.
     pub fn extend(&mut self, values: &[u8], there: Option<&NullBuffer>) -> Result<()> {
         let Values::Plain(all, width) = &mut self.values else {
-            return Err(self.strange());
+            return Err(self.unrepresentable());
         };
         let count = values.len() / (*width).max(1);
         let fits = there.is_none_or(|there| there.len() == count);
         if !fits || count * *width != values.len() {
-            return Err(self.strange());
+            return Err(self.unrepresentable());
         }
         all.extend_from_slice(values);
         match there {
@@ -120,7 +120,7 @@ impl Column {
     pub fn push_bool(&mut self, value: bool) -> Result<()> {
         match &mut self.values {
             Values::Bits(bits) => bits.append(value),
-            _ => return Err(self.strange()),
+            _ => return Err(self.unrepresentable()),
         }
         self.nulls.append_non_null();
         Ok(())
@@ -136,7 +136,7 @@ impl Column {
                 ends.push(end);
             }
             Values::Plain(all, width) if *width == value.len() => all.extend_from_slice(value),
-            _ => return Err(self.strange()),
+            _ => return Err(self.unrepresentable()),
         }
         self.nulls.append_non_null();
         Ok(())
@@ -145,7 +145,7 @@ impl Column {
     /// Text that is written where it will lie; its bytes.
     pub fn push_written(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<usize> {
         let Values::Bytes(ends, all) = &mut self.values else {
-            return Err(self.strange());
+            return Err(self.unrepresentable());
         };
         let before = all.len();
         write(all);
@@ -170,21 +170,21 @@ impl Column {
     /// A struct: `add` adds a value to each of its columns.
     pub fn push_struct(&mut self, add: impl FnOnce(&mut [Column]) -> Result<()>) -> Result<()> {
         let Values::Struct(children, _) = &mut self.values else {
-            return Err(self.strange());
+            return Err(self.unrepresentable());
         };
         add(children)?;
         self.nulls.append_non_null();
         let rows = self.nulls.len();
         match children.iter().all(|child| child.nulls.len() == rows) {
             true => Ok(()),
-            false => Err(self.strange()),
+            false => Err(self.unrepresentable()),
         }
     }
 
     /// A list whose values `add` adds; of a map its pairs.
     pub fn push_list(&mut self, add: impl FnOnce(&mut Column) -> Result<()>) -> Result<()> {
         let Values::List(ends, child, _) = &mut self.values else {
-            return Err(self.strange());
+            return Err(self.unrepresentable());
         };
         add(child)?;
         let end = i32::try_from(child.nulls.len()).map_err(|_| too_long(&self.name))?;

@@ -24,7 +24,7 @@ const NAMES: [&str; WIDTH] = [
     "tcp.ret",
 ];
 pub const WIDTH: usize = 10;
-const WHOLE: usize = 5;
+const INTEGER_METRICS: usize = 5;
 
 /// Where each metric starts, and the standard deviation of its steps.
 const ORIGIN: f64 = 10.0;
@@ -92,7 +92,7 @@ impl Metrics {
     pub fn metrics() -> Vec<Metric> {
         let metric = |(at, name): (usize, &&str)| Metric {
             name: (*name).to_owned(),
-            integer: at >= WHOLE,
+            integer: at >= INTEGER_METRICS,
         };
         NAMES.iter().enumerate().map(metric).collect()
     }
@@ -180,7 +180,7 @@ impl Rows for Walk {
                 }
                 host.random = random;
                 let mut shown = host.values;
-                for value in &mut shown[WHOLE..] {
+                for value in &mut shown[INTEGER_METRICS..] {
                     *value = (*value as i64) as f64; // by way of integers: there is no -0
                 }
                 block.values.extend_from_slice(&shown);
@@ -258,10 +258,14 @@ mod tests {
         assert_eq!(block.times[1] - block.times[0], metrics.tick_ns);
         assert_eq!(block.times[0], metrics.start_unix_ns);
         for (at, row) in block.values.chunks_exact(WIDTH).enumerate() {
-            assert!(row[WHOLE..].iter().all(|value| value.fract() == 0.0));
+            assert!(row[INTEGER_METRICS..]
+                .iter()
+                .all(|value| value.fract() == 0.0));
             if at == 0 {
-                assert!(row[..WHOLE].iter().all(|value| (value - 10.0).abs() < 0.06));
-                assert!(row[WHOLE..]
+                assert!(row[..INTEGER_METRICS]
+                    .iter()
+                    .all(|value| (value - 10.0).abs() < 0.06));
+                assert!(row[INTEGER_METRICS..]
                     .iter()
                     .all(|value| (9.0..=10.0).contains(value)));
             }

@@ -96,7 +96,7 @@ impl End {
     /// The calling thread takes the rows from here on.
     pub fn begin(&mut self) {
         if let Pauses::Own(own) = &mut self.pauses {
-            own.here();
+            own.watch_this_thread();
         }
     }
 

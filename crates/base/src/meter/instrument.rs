@@ -23,8 +23,8 @@ pub struct Instrument {
 impl Instrument {
     /// Measured on first use (some 10 ms), then remembered.
     pub fn get() -> Instrument {
-        static KNOWN: OnceLock<Instrument> = OnceLock::new();
-        *KNOWN.get_or_init(Self::measure)
+        static MEASURED: OnceLock<Instrument> = OnceLock::new();
+        *MEASURED.get_or_init(Self::measure)
     }
 
     pub fn to_json(&self) -> String {

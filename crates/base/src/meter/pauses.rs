@@ -69,12 +69,12 @@ impl Own {
             late_ns: 0,
             ahead_ns: boot_time_ns() - before,
         };
-        own.here();
+        own.watch_this_thread();
         own
     }
 
     /// From here on the calling thread is the one that watches.
-    pub fn here(&mut self) {
+    pub fn watch_this_thread(&mut self) {
         self.schedstat = Reread::open("/proc/thread-self/schedstat");
     }
 

@@ -178,7 +178,7 @@ impl End {
     }
 
     /// A process on the client's host, seen from there: the rest is what the client's end saw.
-    pub fn beside(mut self, client: Option<&End>) -> Self {
+    pub fn on_clients_host(mut self, client: Option<&End>) -> Self {
         if let Some(client) = client {
             self.host = client.host.clone();
             self.network = client.network.clone();

@@ -172,6 +172,11 @@ impl Sockets {
     }
 }
 
+/// Bytes that a connection has carried since it was opened, both ways.
+pub fn carried(socket: BorrowedFd<'_>) -> Option<u64> {
+    read(socket)?.carried
+}
+
 /// Medians over samples and connections, of one connection; retransmits: the sum, in segments.
 /// `END.sockets` of docs/format.md.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]

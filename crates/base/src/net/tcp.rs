@@ -20,4 +20,4 @@ mod tests;
 
 pub use line::{stay_on, Ticket, LONGEST, OPEN};
 pub use peer::{Peer, Terms};
-pub use probe::{probe, Ends, Far, Flow, Placement, Probe};
+pub use probe::{probe, Ends, Flow, Placement, Probe, RemoteEnd};

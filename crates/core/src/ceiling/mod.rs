@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::spec::{Data, Operation};
 use venturi_engine::{Control, Failure, Outcome};
-use venturi_targets::{charrow, flight, http};
+use venturi_targets::reference;
 
 pub mod cipher;
 pub mod codec;
@@ -18,7 +18,7 @@ pub mod disk;
 pub mod memory;
 pub mod pipe;
 
-use venturi_base::net::tcp::{self, Far, Flow, Placement};
+use venturi_base::net::tcp::{self, Flow, Placement, RemoteEnd};
 use venturi_base::os::pin::allowed;
 
 /// What Python asks for: raw TCP to or from the host of a reference server, or a raw Unix socket to
@@ -215,15 +215,10 @@ fn recorded(what: &str, work: impl FnOnce() -> Result<tcp::Probe>) -> ProbeRecor
 /// run, so each placement that a trial can fall into has its share of the time, and the
 /// best counts.
 fn probe(spec: &ProbeSpec, control: &Control) -> Result<tcp::Probe> {
-    let (addr, ticket) = venturi_base::net::runtime::block_on(async {
-        match spec.target.split(['+', ':']).next() {
-            Some("charrow") => charrow::raw_peer(&spec.target, &spec.options).await,
-            Some("http") => http::raw_peer(&spec.target, &spec.options).await,
-            _ => flight::raw_peer(&spec.target, &spec.options).await,
-        }
-    })??;
+    let asking = reference::raw_peer(&spec.target, &spec.options);
+    let (addr, ticket) = venturi_base::net::runtime::block_on(asking)??;
     let ticket = ticket.unwrap_or(tcp::OPEN);
-    let peer = Far { addr, ticket };
+    let peer = RemoteEnd { addr, ticket };
     let near = spec.near || peer.is_near();
     let placements: &[Placement] = match near && allowed()?.len() > 1 {
         true => &[Placement::Free, Placement::OneCpu, Placement::Apart],

@@ -82,7 +82,7 @@ fn probe(
         for (thread, lot) in lots.drain(..).enumerate() {
             // The barrier: a thread that cannot be had ends those that wait already.
             let (go, start) = mpsc::channel::<Instant>();
-            let cpu = ends.here(thread);
+            let cpu = ends.own_cpu(thread);
             let work = move || {
                 let start = start.recv().map_err(|_| ErrorKind::Interrupted)?;
                 stay_on(cpu);

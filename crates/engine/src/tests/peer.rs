@@ -15,7 +15,8 @@ use venturi_base::meter::sampler::monotonic_at;
 use venturi_base::meter::series::Series;
 use venturi_base::spec::Verify;
 use venturi_targets::{
-    Identity, LocalFuture, Moved, ServerReport, Session, Tally, Target, Verification, Watched,
+    Identity, LocalFuture, Moved, Observed, ServerReport, Session, Tally, Target, Verification,
+    Watched,
 };
 
 pub const ROWS: u64 = 10;
@@ -175,6 +176,19 @@ impl Target for Peer {
         })
     }
 
+    fn observed(&self) -> Option<&dyn Observed> {
+        Some(self)
+    }
+
+    fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
+        Box::pin(async {
+            self.cleaned.store(true, Ordering::SeqCst);
+            fail(self.clean, "it sticks")
+        })
+    }
+}
+
+impl Observed for Peer {
     fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
         Box::pin(async {
             fail(self.report, "no report today")?;
@@ -191,6 +205,10 @@ impl Target for Peer {
         })
     }
 
+    fn watch<'a>(&'a self, _: Duration) -> LocalFuture<'a, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
     fn watched<'a>(&'a self) -> LocalFuture<'a, Result<Option<Watched>>> {
         Box::pin(async {
             Ok(self.ahead_ns.map(|offset_ns| {
@@ -203,13 +221,6 @@ impl Target for Peer {
                 };
                 Watched { series, clock }
             }))
-        })
-    }
-
-    fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
-        Box::pin(async {
-            self.cleaned.store(true, Ordering::SeqCst);
-            fail(self.clean, "it sticks")
         })
     }
 }

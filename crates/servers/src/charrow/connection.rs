@@ -1,18 +1,17 @@
 //! One connection: its handshake, its queries one after the other, and what it asks beside.
 
 use std::io::ErrorKind;
-use std::net::Shutdown;
+use std::net::{IpAddr, Shutdown};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::encode::{self, Making};
 use super::engine::Wanted;
+use super::query::{Deal, Leaving, Seat};
 use super::query::{Query, Shape};
 use super::questions;
 use super::ring::Ring;
-use super::seat::{Deal, Leaving, Seat};
-use super::sessions::Joined;
 use super::wire::{is_late, Patient, Wire, LOOK_UP};
 use super::State;
 use crate::account::{Counted, Spent, ThreadCpu};
@@ -21,7 +20,7 @@ use venturi_base::codec::charrow::handshake::{Fault, Handshake, Parameters, Requ
 use venturi_base::codec::charrow::messages;
 use venturi_base::codec::chunk::Chunk;
 use venturi_base::error::{Error, Kind};
-use venturi_base::meter::clock::{Stage, StageClock, Workers};
+use venturi_base::meter::clock::{Stage, StageClock};
 
 /// What a block holds about, where the client does not say.
 const BLOCK_BYTES: u64 = 1 << 20;
@@ -58,7 +57,8 @@ pub struct Connection {
     slot: Slot,
     /// Where the client wants the bodies of blocks.
     pub(super) ring: Option<Ring>,
-    peer: String,
+    address: String,
+    client: Option<IpAddr>,
     parameters: Parameters,
     extended: bool,
     encoders: usize,
@@ -71,8 +71,10 @@ pub struct Connection {
 
 impl Connection {
     pub fn new(wire: Wire, state: Arc<State>, slot: Slot) -> Self {
+        let peer = wire.peer();
         Self {
-            peer: wire.peer(),
+            address: peer.map_or_else(|| "the peer".into(), |peer| peer.to_string()),
+            client: peer.map(|peer| peer.ip().to_canonical()),
             wire,
             state,
             slot,
@@ -286,14 +288,7 @@ impl Connection {
         self.state.count_sent(&counted);
         if let Some(trial) = &trial {
             let time = self.clock.last().saturating_duration_since(begun);
-            let spent = Spent {
-                stages: self.clock.totals(),
-                workers: Workers {
-                    workers: 1,
-                    time_ns: time.as_nanos() as u64,
-                },
-                cpu: ThreadCpu::now().since(cpu),
-            };
+            let spent = Spent::of_worker(self.clock.totals(), time, cpu);
             self.state.accounts.end(trial, counted, spent);
         }
         outcome
@@ -314,31 +309,29 @@ impl Connection {
         };
         // Without an id nobody can join it.
         let id = match id.is_empty() {
-            true => format!("unnamed {} of {}", state.unnamed(), self.peer),
+            true => format!("unnamed {} of {}", state.unnamed(), self.address),
             false => id,
         };
-        let (joined, mut seat) = state.sessions.join(
+        let (query, mut seat, begun) = state.sessions.join(
             &id,
             text,
             shape,
-            |query| query.join(parameters.partition, parameters.partitions, &self.peer),
+            self.client,
+            |query| query.join(parameters.partition, parameters.partitions, &self.address),
             || {
                 Query::new(
                     id.clone(),
                     text,
                     shape,
                     parameters.trial.clone(),
+                    self.client,
                     state.query_memory,
                 )
             },
         )?;
-        let query = match joined {
-            Joined::Found(query) => query,
-            Joined::Begun(query) => {
-                self.begin(&query, text);
-                query
-            }
-        };
+        if begun {
+            self.begin(&query, text);
+        }
         if ends_at_once {
             query.stop();
         }

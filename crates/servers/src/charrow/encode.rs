@@ -8,15 +8,15 @@ use arrow_schema::{DataType, Schema};
 use parking_lot::Mutex;
 
 use super::engine::{Raw, Ready, Rows, Run};
+use super::query::Block;
 use super::query::Query;
-use super::seat::Block;
 use crate::account::{Accounts, Spent, ThreadCpu};
 use venturi_base::codec::charrow::messages;
 use venturi_base::codec::clickhouse::rowbinary;
 use venturi_base::codec::ipc::{schema_to_bytes, Compression, Encoder};
 use venturi_base::data::{digest, payload_bytes};
 use venturi_base::error::{Error, Kind, Result};
-use venturi_base::meter::clock::{Stage, StageClock, Workers};
+use venturi_base::meter::clock::{Stage, StageClock};
 use venturi_base::meter::handicap::Handicap;
 
 /// The name of the pool in accounts.
@@ -128,14 +128,7 @@ impl Work {
         self.query.encoder_ends();
         if let Some(trial) = &self.query.trial {
             let time = clock.last().saturating_duration_since(begun);
-            let spent = Spent {
-                stages: clock.totals(),
-                workers: Workers {
-                    workers: 1,
-                    time_ns: time.as_nanos() as u64,
-                },
-                cpu: ThreadCpu::now().since(cpu),
-            };
+            let spent = Spent::of_worker(clock.totals(), time, cpu);
             self.accounts.end_pool(trial, POOL, spent);
         }
     }

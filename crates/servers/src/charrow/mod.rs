@@ -13,27 +13,23 @@ mod outside;
 mod query;
 mod questions;
 mod ring;
-mod seat;
 mod sessions;
 mod wire;
 
 #[cfg(test)]
 mod tests;
 
-use std::os::fd::AsRawFd;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustls::ServerConnection;
 use serde_json::json;
 use socket2::Socket;
 
-use crate::access::Token;
 use crate::account::{Accounts, Counted};
-use crate::admission::{Admission, Slot};
-use crate::listening::{on_a_thread, Threads};
-use crate::machine::{Address, TcpProbe};
+use crate::shell::{Endpoint, Service, Serving};
 use builtin::Builtin;
 pub use config::{EngineKind, ServerSpec, StreamSpec};
 use connection::Connection;
@@ -43,19 +39,12 @@ use outside::{Outside, WaitingQueries};
 use ring::Rings;
 use sessions::Sessions;
 use venturi_base::error::{Error, Result};
-use venturi_base::meter::handicap::Handicap;
 use venturi_base::meter::sockets::Metered;
-use venturi_base::net::listener::Listener;
-use venturi_base::net::socket::prepare;
 use venturi_base::os::machine::Place;
 use wire::{Wire, LOOK_UP};
 
-/// How long a stopping server lets its queries finish.
-const GRACE: Duration = Duration::from_secs(2);
-
 #[derive(Debug, Default)]
 struct Totals {
-    connections: AtomicU64,
     queries: AtomicU64,
     /// Queries that failed because a partition went away.
     lost: AtomicU64,
@@ -66,24 +55,14 @@ struct Totals {
 
 /// What all connections share.
 struct State {
-    started: Instant,
+    endpoint: Endpoint,
     engine: Box<dyn Engine>,
     sessions: Sessions,
-    accounts: Arc<Accounts>,
     totals: Totals,
-    token: Option<Token>,
-    environment: serde_json::Value,
-    tcp: TcpProbe,
     query_memory: u64,
     rings: Rings,
-    send_buffer: Option<usize>,
-    handicap: Handicap,
-    patience: Duration,
     stall: Duration,
-    admission: Arc<Admission>,
-    /// Nothing new is begun...
-    leaving: AtomicBool,
-    /// ... and what is in flight ends too.
+    /// What is in flight ends too.
     closing: AtomicBool,
 }
 
@@ -122,13 +101,27 @@ impl State {
         let lines = lines.map(|(key, value)| format!("{key}={value}"));
         lines.join("\n")
     }
+}
+
+impl Deref for State {
+    type Target = Endpoint;
+
+    fn deref(&self) -> &Endpoint {
+        &self.endpoint
+    }
+}
+
+impl Service for State {
+    fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
 
     fn statistics(&self) -> serde_json::Value {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let totals = &self.totals;
         json!({
             "uptime_ns": self.started.elapsed().as_nanos() as u64,
-            "connections": count(&totals.connections),
+            "connections": count(&self.connections),
             "connections_open": self.admission.open(),
             "queries": count(&totals.queries),
             "queries_lost": count(&totals.lost),
@@ -138,15 +131,20 @@ impl State {
             "payload_bytes_sent": count(&totals.bytes),
         })
     }
+
+    fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+        self.sessions.close();
+    }
 }
 
 /// A running server; stops when dropped.
 pub struct Server {
-    address: Address,
+    serving: Serving,
+    #[cfg(test)]
     state: Arc<State>,
     /// Queries for an engine outside.
     waiting_queries: Arc<WaitingQueries>,
-    threads: Threads,
 }
 
 impl Server {
@@ -156,7 +154,6 @@ impl Server {
         let (handicap, stall) = (spec.handicap()?, spec.stall_timeout());
         let shell = spec.shell;
         let tls = shell.tls(&[])?;
-        let token = shell.token()?;
         let waiting_queries = Arc::new(WaitingQueries::default());
         let engine: Box<dyn Engine> = match spec.engine {
             EngineKind::Builtin => Box::new(Builtin::new(
@@ -174,132 +171,53 @@ impl Server {
                 memory: spec.query_memory_bytes,
             }),
         };
-        let io = |error: std::io::Error| shell.failed(&error);
-        let (listener, address) = shell.listen()?;
-        let tcp = TcpProbe::new(address.clone());
-        let tcp = tcp.guarded(token.is_some()).map_err(io)?;
+        let accounts = match spec.engine {
+            EngineKind::Builtin => Accounts::default(),
+            EngineKind::Outside => Accounts::with_engine(),
+        };
+        let (endpoint, place) = shell.bind(handicap, accounts)?;
         let state = Arc::new(State {
-            started: Instant::now(),
+            endpoint,
             engine,
             sessions: Sessions::new(spec.max_queries),
-            accounts: Arc::new(match spec.engine {
-                EngineKind::Builtin => Accounts::default(),
-                EngineKind::Outside => Accounts::with_engine(),
-            }),
             totals: Totals::default(),
-            token,
-            environment: shell.environment.clone(),
-            tcp,
             query_memory: spec.query_memory_bytes,
             rings: Rings::new(spec.ring_memory_bytes),
-            send_buffer: shell.send_buffer,
-            handicap,
-            patience: shell.patience(),
             stall,
-            admission: Admission::new(shell.max_connections, shell.patience()),
-            leaving: AtomicBool::new(false),
             closing: AtomicBool::new(false),
         });
-        let shared = state.clone();
-        let threads = Threads::default();
-        threads
-            .spawn("accept", move || accept(&listener, &shared, tls.as_ref()))
-            .map_err(io)?;
-        Ok(Self {
-            address,
-            state,
-            waiting_queries,
-            threads,
-        })
-    }
-
-    pub fn address(&self) -> String {
-        self.address.to_string()
-    }
-
-    /// Waits until the server has stopped, but no longer than this. True: it has.
-    pub fn wait(&self, limit: Duration) -> bool {
-        self.threads.wait(limit)
-    }
-
-    /// Takes no more connections, lets queries finish for two seconds, and ends.
-    pub fn stop(&self) {
-        let state = &self.state;
-        state.leaving.store(true, Ordering::Relaxed);
-        state.accounts.watch.close();
-        self.threads.join();
-        let none_left = |limit: Duration| {
-            let until = Instant::now() + limit;
-            while !state.admission.is_empty() && Instant::now() < until {
-                std::thread::sleep(Duration::from_millis(5));
+        let own = state.clone();
+        let serve = move |socket, _, slot| {
+            if let Some(wire) = wire(socket, &own, tls.clone()) {
+                Connection::new(wire, own.clone(), slot).serve();
             }
         };
-        none_left(GRACE);
-        state.closing.store(true, Ordering::Relaxed);
-        state.sessions.close();
-        none_left(GRACE / 4);
+        Ok(Self {
+            serving: Serving::start(&shell, place, state.clone(), serve)?,
+            #[cfg(test)]
+            state,
+            waiting_queries,
+        })
     }
 
     /// The next query for whoever is the engine, where one comes in time.
     pub fn next_query(&self, patience: Duration) -> Option<Query> {
         self.waiting_queries.take(patience)
     }
-
-    /// Counts since the start, as JSON.
-    pub fn statistics(&self) -> String {
-        self.state.statistics().to_string()
-    }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
+impl Deref for Server {
+    type Target = Serving;
 
-fn accept(listener: &Listener, state: &Arc<State>, tls: Option<&Arc<rustls::ServerConfig>>) {
-    while !state.leaving.load(Ordering::Relaxed) {
-        match listener.accept() {
-            Ok(socket) => start(socket, state, tls.cloned()),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                let mut polled = libc::pollfd {
-                    fd: listener.as_raw_fd(),
-                    events: libc::POLLIN,
-                    revents: 0,
-                };
-                // SAFETY: one descriptor, which lives as long as the listener.
-                unsafe { libc::poll(&mut polled, 1, LOOK_UP.as_millis() as i32) };
-            }
-            // Out of file descriptors, for one: it may pass.
-            Err(error) => {
-                state.admission.accept_failed(&error);
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        }
+    fn deref(&self) -> &Serving {
+        &self.serving
     }
-}
-
-/// Serves or refuses a connection on its own thread.
-fn start(socket: Socket, state: &Arc<State>, tls: Option<Arc<rustls::ServerConfig>>) {
-    let Some(slot) = state.admission.admit() else {
-        return;
-    };
-    let own = state.clone();
-    let serve = move |(socket, slot): (Socket, Slot)| {
-        if slot.refusal.is_none() {
-            own.totals.connections.fetch_add(1, Ordering::Relaxed);
-        }
-        if let Some(wire) = wire(socket, &own, tls) {
-            Connection::new(wire, own, slot).serve();
-        }
-    };
-    on_a_thread(&state.admission, (socket, slot), serve);
 }
 
 fn wire(socket: Socket, state: &State, tls: Option<Arc<rustls::ServerConfig>>) -> Option<Wire> {
     // A listener's flag may be inherited.
     socket.set_nonblocking(false).ok()?;
-    prepare((&socket).into(), state.send_buffer);
+    state.prepare(&socket);
     socket.set_read_timeout(Some(LOOK_UP)).ok()?;
     socket.set_write_timeout(Some(LOOK_UP)).ok()?;
     Some(match tls {

@@ -1,6 +1,7 @@
 //! One query and its partitions: each block goes to whichever of them takes it first.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::seat::{Block, Deal, Leaving, Seat};
+use venturi_base::codec::charrow::messages::Wrapped;
 use venturi_base::codec::charrow::statistics::{self, Dealt, Statistics};
 use venturi_base::codec::ipc::Compression;
 use venturi_base::error::{Error, Kind, Result};
@@ -37,6 +38,8 @@ pub struct Query {
     pub shape: Shape,
     /// The trial that it belongs to.
     pub trial: Option<String>,
+    /// The client that began it; `None`: one of this host, by a Unix socket.
+    pub client: Option<IpAddr>,
     /// Encoded blocks that wait are bounded by this, in bytes.
     memory: u64,
     shared: Mutex<Shared>,
@@ -80,12 +83,20 @@ struct Shared {
 }
 
 impl Query {
-    pub fn new(id: String, text: &str, shape: Shape, trial: Option<String>, memory: u64) -> Self {
+    pub fn new(
+        id: String,
+        text: &str,
+        shape: Shape,
+        trial: Option<String>,
+        client: Option<IpAddr>,
+        memory: u64,
+    ) -> Self {
         Self {
             id,
             text: xxh3_128(text.as_bytes()),
             shape,
             trial,
+            client,
             memory,
             shared: Mutex::default(),
             ready: Condvar::new(),
@@ -390,4 +401,44 @@ impl Query {
 /// An id in a message: it may be long.
 pub fn named(id: &str) -> String {
     format!("{:?}", id.chars().take(80).collect::<String>())
+}
+
+/// A block that is encoded and not dealt yet.
+pub struct Block {
+    pub wrapped: Wrapped,
+    pub rows: u64,
+    pub payload: u64,
+    pub digest: u64,
+}
+
+/// What a partition is told when it asks for more.
+pub enum Deal {
+    Block(Block),
+    /// All blocks have been dealt.
+    End,
+    Failed(Error),
+    /// Nothing for now: look whether the client still lives, and ask again.
+    Nothing,
+}
+
+/// One partition's place in a query.
+#[derive(Debug)]
+pub struct Seat {
+    /// For messages: the client's own number, or the order in which they came.
+    pub name: String,
+    pub index: u64,
+    /// The client said which one it is.
+    pub numbered: bool,
+    pub dealt: Dealt,
+}
+
+/// How a partition ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leaving {
+    /// It has had its end.
+    Served,
+    /// It wants no more, and has said so: what it has not read it drops on purpose.
+    Satisfied,
+    /// It is gone.
+    Lost,
 }

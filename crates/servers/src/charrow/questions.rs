@@ -3,7 +3,7 @@
 use socket2::Socket;
 
 use super::State;
-use crate::questions::Asked;
+use crate::shell::Service;
 use venturi_base::codec::charrow::handshake::LEAVE;
 use venturi_base::error::{Error, Result};
 use venturi_base::net::route::Route;
@@ -37,13 +37,8 @@ pub fn answer(state: &State, socket: &Socket, name: &str, payload: &str) -> Resu
         }
         "statistics" => Ok(state.statistics().to_string().into_bytes()),
         other => {
-            let asked = Asked {
-                accounts: &state.accounts,
-                environment: &state.environment,
-                tcp: &state.tcp,
-                route: route(socket),
-            };
-            block_on(asked.answer(other, payload))??.ok_or_else(|| {
+            let answering = state.answer(other, payload, route(socket));
+            block_on(answering)??.ok_or_else(|| {
                 Error::usage(format!(
                     "there is nothing called {:?} to ask for; there are {}",
                     other.chars().take(40).collect::<String>(),

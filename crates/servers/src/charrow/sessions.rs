@@ -1,13 +1,14 @@
 //! Which queries there are, by id.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use super::query::{named, Query, Shape};
-use super::seat::{Leaving, Seat};
+use super::query::{Leaving, Seat};
 use venturi_base::error::{Error, Kind, Result};
 
 /// How long a query is remembered for partitions that come late ...
@@ -19,14 +20,8 @@ const MOST_REMEMBERED: usize = 512;
 
 pub struct Sessions {
     queries: Mutex<HashMap<String, Arc<Query>>>,
-    /// That run at a time.
+    /// That run at a time. An eighth more is kept for clients that run none.
     most: usize,
-}
-
-/// A partition's query: the one that it has begun, or one that others have begun before.
-pub enum Joined {
-    Begun(Arc<Query>),
-    Found(Arc<Query>),
 }
 
 impl Sessions {
@@ -41,15 +36,16 @@ impl Sessions {
         act(&mut self.queries.lock())
     }
 
-    /// The query of this id, made by `begin` where there is none.
+    /// The query of this id, made by `begin` where there is none: then true.
     pub fn join(
         &self,
         id: &str,
         text: &str,
         shape: Shape,
+        client: Option<IpAddr>,
         sit: impl Fn(&Query) -> Result<Seat>,
         begin: impl FnOnce() -> Query,
-    ) -> Result<(Joined, Seat)> {
+    ) -> Result<(Arc<Query>, Seat, bool)> {
         self.with(|queries| {
             forget_old(queries);
             if let Some(query) = queries.get(id) {
@@ -66,24 +62,33 @@ impl Sessions {
                     ));
                 }
                 let seat = sit(query)?;
-                return Ok((Joined::Found(query.clone()), seat));
+                return Ok((query.clone(), seat, false));
             }
             let running = queries
                 .values()
-                .filter(|query| query.over_since().is_none())
-                .count();
-            if running >= self.most {
+                .filter(|query| query.over_since().is_none());
+            let (mut count, mut runs_one) = (0, false);
+            for query in running {
+                count += 1;
+                runs_one |= query.client == client;
+            }
+            let kept = if runs_one { 0 } else { self.most / 8 };
+            if count >= self.most + kept {
                 return Err(Error::new(
                     Kind::Memory,
                     format!(
-                        "{running} queries run already, and this server runs no more at a time (--max-queries)"
+                        "{} already, and this server runs no more at a time (--max-queries)",
+                        match count {
+                            1 => "1 query runs".to_owned(),
+                            count => format!("{count} queries run"),
+                        }
                     ),
                 ));
             }
             let query = Arc::new(begin());
             let seat = sit(&query)?;
             queries.insert(id.to_owned(), query.clone());
-            Ok((Joined::Begun(query), seat))
+            Ok((query, seat, true))
         })
     }
 

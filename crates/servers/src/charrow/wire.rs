@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -79,10 +80,9 @@ impl Wire {
         }
     }
 
-    pub fn peer(&self) -> String {
-        let address = self.socket().peer_addr().ok();
-        let address = address.and_then(|address| address.as_socket());
-        address.map_or_else(|| "the peer".into(), |address| address.to_string())
+    /// `None`: a Unix socket's.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.socket().peer_addr().ok()?.as_socket()
     }
 
     /// Looks without waiting: `Some(true)`: there is something to read, `Some(false)`: nothing,

@@ -6,8 +6,8 @@ use prost::Message;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::questions::{self, Asked};
 use crate::rows::Reading;
+use crate::shell::Service;
 use crate::state::State;
 use crate::store::{Lent, Table};
 use venturi_base::codec::ipc::{schema_from_bytes, schema_to_bytes, Compression};
@@ -200,36 +200,25 @@ impl State {
                 let _ = self.store.drop_table(&text);
                 vec![]
             }
-            "venturi.hello" => questions::hello(&self.handicap),
+            "venturi.hello" => self.hello(),
             "venturi.samples" => return self.samples(&text, caller).await,
             other => {
                 let name = other.strip_prefix("venturi.").unwrap_or_default();
-                self.asked(caller)
-                    .answer(name, &text)
-                    .await?
-                    .ok_or_else(|| {
-                        Status::new(
-                            status::UNIMPLEMENTED,
-                            format!("there is no action {other:?}; ListActions names them"),
-                        )
-                    })?
+                let answer = self.answer(name, &text, caller.route).await?;
+                answer.ok_or_else(|| {
+                    Status::new(
+                        status::UNIMPLEMENTED,
+                        format!("there is no action {other:?}; ListActions names them"),
+                    )
+                })?
             }
         };
         Ok(vec![Bytes { bytes: body }.encode_to_vec()])
     }
 
-    fn asked(&self, caller: &Caller) -> Asked<'_> {
-        Asked {
-            accounts: &self.accounts,
-            environment: &self.environment,
-            tcp: &self.tcp,
-            route: caller.route,
-        }
-    }
-
     /// In pieces, for a client may not take long messages.
     async fn samples(&self, trial: &str, caller: &Caller) -> Answer {
-        let text = self.asked(caller).answer("samples", trial).await?;
+        let text = self.answer("samples", trial, caller.route).await?;
         let piece = |bytes: &[u8]| {
             Bytes {
                 bytes: bytes.to_vec(),

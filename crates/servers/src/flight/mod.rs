@@ -1,7 +1,6 @@
 //! `venturi serve flight`: the reference server. `docs/targets/flight.md`.
 
 mod calls;
-mod config;
 mod get;
 mod ledger;
 mod put;
@@ -13,16 +12,19 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use serde::Deserialize;
 use socket2::Socket;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
+use worker::Worker;
 
 use crate::admission::{Activity, Slot};
-use crate::state::{Serving, State, GRACE};
-pub use config::ServerSpec;
+use crate::shell::{Serving, Shell, GRACE};
+use crate::state::{start, Bounds, State};
+use venturi_base::codec::frame;
 use venturi_base::error::{Error, Kind, Result};
+use venturi_base::given::Given;
 use venturi_base::http2::{Config, Connection, Role};
-use worker::Worker;
 
 /// How long a client that broke the protocol may take to read why.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -38,7 +40,7 @@ impl Server {
         let serve = move |socket, state, acceptor, stopped, slot| {
             serve(socket, state, acceptor, window, stopped, slot)
         };
-        Serving::start(&spec.shell, &spec.bounds, &[b"h2"], serve).map(Self)
+        start(&spec.shell, &spec.bounds, &[b"h2"], serve).map(Self)
     }
 }
 
@@ -125,5 +127,37 @@ async fn serve(
     worker.close();
     if is_full || outcome.is_err_and(|error| error.kind == Kind::Protocol) {
         let _ = tokio::time::timeout(FAREWELL, poll_fn(|cx| worker.poll_close(cx))).await;
+    }
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct ServerSpec {
+    #[serde(skip)]
+    pub shell: Shell,
+    #[serde(skip)]
+    pub bounds: Bounds,
+    /// The HTTP/2 window granted to clients, in bytes; absent: all that there can be.
+    #[serde(default)]
+    window: Option<u32>,
+}
+
+impl ServerSpec {
+    pub fn parse(json: &str) -> Result<Self> {
+        let mut given = Given::server(json)?;
+        let spec = Self {
+            shell: given.take()?,
+            bounds: given.take()?,
+            ..given.rest()?
+        };
+        match spec.window {
+            Some(window) if window == 0 || window > frame::MAX_WINDOW => {
+                Err(Error::usage("window must be 1..2147483647 bytes"))
+            }
+            _ => Ok(spec),
+        }
+    }
+
+    pub fn window(&self) -> u32 {
+        self.window.unwrap_or(frame::MAX_WINDOW)
     }
 }

@@ -15,14 +15,14 @@ use super::get::Get;
 use super::put::Put;
 use crate::account::{Counted, Spent, ThreadCpu, Trial};
 use crate::admission::{Activity, Slot};
-use crate::questions::{self, Asked};
 use crate::rows::Sink;
-use crate::state::{State, GRACE};
+use crate::shell::{Service, GRACE};
+use crate::state::State;
 use venturi_base::codec::flight::{SAMPLE_HEADER, TRIAL_HEADER, VERIFY_HEADER};
 use venturi_base::error::{Error, Result};
 use venturi_base::http1::server::{head, Length, Next, Refusal, Request};
 use venturi_base::http1::Connection;
-use venturi_base::meter::clock::{StageClock, Workers};
+use venturi_base::meter::clock::StageClock;
 
 /// How long a connection may be silent between two requests.
 const IDLE: Duration = Duration::from_secs(120);
@@ -214,7 +214,7 @@ impl Client {
         self.set_activity(Activity::Protected);
         let payload = String::from_utf8_lossy(&body);
         let answer = match name {
-            "hello" => questions::hello(&self.state.handicap),
+            "hello" => self.state.hello(),
             "statistics" => self.state.statistics().to_string().into_bytes(),
             "drop" => {
                 // One that is gone already is no error.
@@ -222,13 +222,8 @@ impl Client {
                 b"{}".to_vec()
             }
             _ => {
-                let asked = Asked {
-                    accounts: &self.state.accounts,
-                    environment: &self.state.environment,
-                    tcp: &self.state.tcp,
-                    route: self.connection.wire().route(),
-                };
-                let answer = asked.answer(name, &payload).await?;
+                let route = self.connection.wire().route();
+                let answer = self.state.answer(name, &payload, route).await?;
                 let name: String = name.chars().take(40).collect();
                 let nothing = || Refusal::new(404, format!("nobody can ask for {name:?}"));
                 answer.ok_or_else(nothing)?
@@ -316,14 +311,8 @@ impl Client {
     ) {
         let Some(trial) = trial else { return };
         let stages = clock.take();
-        let spent = Spent {
-            stages,
-            workers: Workers {
-                workers: 1,
-                time_ns: stages.total(),
-            },
-            cpu: ThreadCpu::now().since(before),
-        };
+        let time = Duration::from_nanos(stages.total());
+        let spent = Spent::of_worker(stages, time, before);
         self.state.accounts.end(&trial.id, counted, spent);
     }
 

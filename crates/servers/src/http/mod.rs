@@ -10,7 +10,8 @@ mod tests;
 
 use std::ops::Deref;
 
-use crate::state::Serving;
+use crate::shell::Serving;
+use crate::state::start;
 use venturi_base::error::Result;
 use venturi_base::given::Given;
 
@@ -23,7 +24,7 @@ impl Server {
         let mut given = Given::server(spec)?;
         let shell = given.take()?;
         let bounds = given.rest()?;
-        Serving::start(&shell, &bounds, &[b"http/1.1"], connection::serve).map(Self)
+        start(&shell, &bounds, &[b"http/1.1"], connection::serve).map(Self)
     }
 }
 

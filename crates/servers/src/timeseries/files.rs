@@ -1,12 +1,11 @@
 //! The files of sealed segments, and whether each is what was written.
 //!
-//! `points/<id>-<checksum>.parquet` and `series/<id>-<checksum>.parquet`: the checksum is XXH3
-//! (64 bits) of the whole file, so every byte of it is covered, and one that turns in the name
-//! is found as well.
+//! The checksum in a file's name covers every byte of it, and one that turns in the name is found
+//! as well.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,8 +13,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::store::sync_directory;
-use super::{checks, series_file};
+use super::segment::{self, parse, sync_directory};
 
 const BUFFER: usize = 1 << 20;
 
@@ -57,51 +55,6 @@ pub struct Sealed {
     pub damaged: Vec<Damaged>,
 }
 
-/// The name that makes a file a segment's.
-pub fn named(data: &Path, folder: &str, id: u64, checksum: u64) -> PathBuf {
-    data.join(folder)
-        .join(format!("{id:016}-{checksum:016x}.parquet"))
-}
-
-/// The number and the checksum that a name has.
-pub fn parse(name: &str) -> Option<(u64, u64)> {
-    let (id, checksum) = name.strip_suffix(".parquet")?.split_once('-')?;
-    let numbers = (id.parse().ok()?, u64::from_str_radix(checksum, 16).ok()?);
-    let written = format!("{:016}-{:016x}.parquet", numbers.0, numbers.1);
-    (written == name).then_some(numbers)
-}
-
-/// A file that is written from its beginning to its end, and its checksum.
-pub struct Summed {
-    pub file: File,
-    hash: Xxh3,
-}
-
-impl Summed {
-    pub fn create(path: &Path) -> io::Result<Self> {
-        Ok(Self {
-            file: File::create(path)?,
-            hash: Xxh3::new(),
-        })
-    }
-
-    pub fn checksum(&self) -> u64 {
-        self.hash.digest()
-    }
-}
-
-impl Write for Summed {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(bytes)?;
-        self.hash.update(&bytes[..written]);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-}
-
 fn checksum(path: &Path) -> io::Result<u64> {
     let (mut file, mut hash) = (File::open(path)?, Xxh3::new());
     let mut buffer = vec![0; BUFFER];
@@ -140,17 +93,11 @@ impl Listed {
         let path = &self.path;
         let found = checksum(path).map_err(|error| format!("it cannot be read: {error}"))?;
         if found != self.checksum {
-            // The checksums of its pages tell where.
-            return Err(match checks::pages(path) {
-                Err(error) => error.to_string(),
-                Ok(()) => "it does not have the checksum in its name; every page has its own, \
-                          so what is damaged is the footer or the name"
-                    .into(),
-            });
+            return Err("it does not have the checksum in its name".into());
         }
         let counted = match self.folder {
-            Folder::Points => checks::promised_rows(path),
-            Folder::Series => series_file::points(path),
+            Folder::Points => segment::promised_rows(path),
+            Folder::Series => segment::count_points(path),
         };
         counted.map_err(|error| error.to_string())
     }

@@ -4,7 +4,6 @@
 //! heads become Parquet segments on a sealing thread each.
 
 mod answers;
-mod checks;
 mod commit;
 mod config;
 mod connection;
@@ -12,16 +11,12 @@ mod counts;
 pub mod files;
 mod head;
 mod http;
-mod levels;
 mod log;
-mod page_header;
-mod pages;
 mod reader;
 mod recover;
 mod registry;
 mod sealer;
 mod segment;
-mod series_file;
 mod store;
 mod totals;
 mod udp;

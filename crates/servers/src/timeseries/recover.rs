@@ -15,7 +15,7 @@ use super::files::{self, bytes, Damaged, Segment};
 use super::head::{Frozen, Part};
 use super::log::{replay, Damage, Log, Replay};
 use super::sealer::{announce, seal};
-use super::series_file;
+use super::segment::{parse, read_series};
 use super::store::{path, Store};
 use super::totals::Totals;
 use venturi_base::data::points::series_hash;
@@ -97,7 +97,7 @@ pub fn open(spec: ServerSpec) -> Result<Arc<Store>> {
     }
     let mut whole = BTreeMap::new();
     for segment in &found.segments {
-        match series_file::read(&segment.series) {
+        match read_series(&segment.series) {
             Ok(lines) => {
                 whole.insert(segment.id, (segment, take_in(&store, segment, lines)?));
                 recovered.segments += 1;
@@ -208,7 +208,7 @@ fn numbered(folder: &Path) -> io::Result<Numbered> {
             (Some(id), Some(".parquet.tmp")) => found.unfinished.push((id, path)),
             _ => found
                 .whole
-                .extend(files::parse(name).map(|(id, _)| (id, path.clone()))),
+                .extend(parse(name).map(|(id, _)| (id, path.clone()))),
         }
     }
     found.whole.sort();

@@ -10,11 +10,9 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use super::config::Durable;
-use super::files::named;
 use super::head::Frozen;
-use super::segment;
-use super::series_file;
-use super::store::{path, sync_directory, Store};
+use super::segment::{self, named, sync_directory};
+use super::store::{path, Store};
 
 /// The sealing thread's body: until the reader hangs up. A permit comes back with every
 /// head that is done; where nothing can be written any more, all waiting are let go.
@@ -45,8 +43,8 @@ pub fn seal(store: &Store, frozen: &Arc<Frozen>, sync: bool) -> Result<(), Strin
     let temporary = |folder: &str| path(data, folder, frozen.id, "parquet.tmp");
     let [series, points] = ["series", "points"].map(temporary);
     let written = || -> Result<_, parquet::errors::ParquetError> {
-        let (lines, of_points) = segment::write(&points, frozen, &store.registry, sync)?;
-        let of_series = series_file::write(&series, &lines, sync)?;
+        let (lines, of_points) = segment::write_points(&points, frozen, &store.registry, sync)?;
+        let of_series = segment::write_series(&series, &lines, sync)?;
         Ok((lines, of_points, of_series))
     };
     let name = |of_points: u64, of_series: u64| -> io::Result<u64> {

@@ -1,7 +1,6 @@
 //! What all threads share: the series, the segments, the directory.
 
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -17,6 +16,7 @@ use super::head::{Frozen, Head};
 use super::log::Log;
 use super::recover::Recovered;
 use super::registry::{Registry, NEVER};
+use super::segment::sync_directory;
 use super::totals::Totals;
 use crate::admission::Admission;
 use venturi_base::codec::timeseries::parse::Wrong;
@@ -73,10 +73,6 @@ pub struct Store {
 /// `folder/<id>.<extension>`; ids sort by age.
 pub fn path(data: &Path, folder: &str, id: u64, extension: &str) -> PathBuf {
     data.join(folder).join(format!("{id:016}.{extension}"))
-}
-
-pub fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
 }
 
 impl Store {

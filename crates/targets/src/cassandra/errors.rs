@@ -145,18 +145,18 @@ fn of_attempt(place: &str, error: &RequestAttemptError, written: Written) -> Err
 }
 
 /// Of a request whose answer stayed out.
-pub fn late(place: &str, after: Duration, written: Written) -> Error {
+fn late(place: &str, after: Duration, written: Written) -> Error {
     let rows = written.rows;
     let message = format!("{place}: no answer for {} s", after.as_secs_f64());
     Error::new(Kind::Timeout, message).with_fate(Fate::InDoubt { rows })
 }
 
 /// Of a connection that broke while an answer was waited for.
-pub fn broken(place: &str, why: &str) -> Error {
+fn broken(place: &str, why: &str) -> Error {
     Error::new(
         Kind::Lost,
         format!(
-            "{place}: the connection broke in the middle of a batch ({why}): is the server still running, and what does its log say?"
+            "{place}: the connection broke ({why}): is the server still running, and what does its log say?"
         ),
     )
 }

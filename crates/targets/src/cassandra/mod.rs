@@ -1,59 +1,41 @@
-//! `cassandra://`: Cassandra and ScyllaDB. Set-up, the cluster's layout and verification are left
-//! to the driver of the latter (crate scylla); batches go over connections of our own, as requests
-//! that are made before the clock starts.
+//! `cassandra://`: Cassandra and ScyllaDB, by the driver of the latter (crate scylla).
 //! `docs/targets/cassandra.md`.
 
 mod connect;
-mod count;
-mod dial;
+mod dialect;
 mod errors;
-mod execute;
-pub mod frame;
-mod hello;
-mod limits;
-mod link;
+mod get;
 mod options;
-mod reach;
-mod read;
-mod ready;
-mod schema;
-mod server;
-mod statement;
-mod values;
-mod waiting;
+mod types;
+mod upsert;
+mod verify;
 
 #[cfg(test)]
 mod tests;
 
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use scylla::client::session::Session as Driver;
-use scylla::cluster::Node;
 use scylla::statement::Consistency;
 
-use self::dial::Access;
-use self::execute::{Executor, Stream};
-use self::limits::Limits;
-use self::link::{Link, MOST_NUMBERS};
+use self::connect::{execute, Reached};
+use self::dialect::Layout;
+use self::get::Readable;
 use self::options::{Options, Write, LONGEST_NAME};
-use self::reach::Reached;
-use self::read::Readable;
-use self::ready::Ready;
-use self::schema::Layout;
-use self::statement::Shape;
+use self::upsert::{Executor, Ready, Stream};
 use crate::systems::System;
 use crate::upsert::{compare, unread_note, Calls, Effect, Found, Host, Place, Share, Written};
 use crate::{each, planned, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::data::upsert::Batches;
 use venturi_base::error::{Error, Result};
 use venturi_base::meter::sockets::Sockets;
-use venturi_base::net::wire::Wire;
 use venturi_base::spec::{Data, Operation, TrialSpec};
 
 /// The protocol numbers a batch's statements with 16 bits.
 const MOST_ROWS: usize = 65_535;
+/// The protocol numbers requests with 15 bits.
+const MOST_REQUESTS: usize = 1 << 15;
 
 /// A trial at a cluster. `P`: what its plan has found and made.
 pub struct Cluster<P> {
@@ -89,16 +71,24 @@ impl<P> Cluster<P> {
         planned(&self.plan, "cassandra")
     }
 
-    /// A stream's connection is looked at, unless the clock runs while it is made.
-    fn keep(&self, wire: &Wire) {
-        if !self.spec.include_setup {
-            self.sockets.keep(wire.socket());
-        }
-    }
-
     /// Of the streams' connections, where these are not made while the clock runs.
     fn kept_sockets(&self) -> Option<Arc<Sockets>> {
         (!self.spec.include_setup).then(|| self.sockets.clone())
+    }
+
+    /// The user's own statements.
+    async fn run_init(&self, driver: &Driver) -> Result<()> {
+        let place = self.place.address();
+        for statement in &self.options.common.init {
+            let done = execute(driver, &place, statement).await;
+            done.map_err(|error| error.context(format_args!("init {statement:?}")))?;
+        }
+        Ok(())
+    }
+
+    async fn drop_table(&self, driver: &Driver, layout: &Layout) -> Result<()> {
+        let drop = format!("DROP TABLE IF EXISTS {}", layout.path());
+        execute(driver, &self.place.address(), &drop).await
     }
 }
 
@@ -113,59 +103,13 @@ pub struct Plan {
 /// How the server is reached, and where the table is.
 struct Contact {
     /// For what is not timed: set-up, verification, cleaning up.
-    driver: Driver,
-    /// The connections that are timed.
-    access: Access,
-    /// All of the cluster.
-    nodes: Vec<Arc<Node>>,
+    driver: Arc<Driver>,
     layout: Arc<Layout>,
     /// Tokens are numbers.
     murmur: bool,
     /// For error lines.
     place: String,
-    notes: Vec<String>,
-}
-
-impl Contact {
-    /// A stream with a connection to each node that can be reached.
-    async fn stream(
-        &self,
-        lanes: usize,
-        shape: &Arc<Shape>,
-        limits: &Arc<Limits>,
-        opened: &dyn Fn(&Wire),
-    ) -> Result<Stream> {
-        let mut links = Vec::with_capacity(self.nodes.len());
-        let mut first = None;
-        for node in &self.nodes {
-            let address = SocketAddr::new(node.address.ip(), node.address.port());
-            links.push(match self.access.open(address, &self.place).await {
-                Ok(wire) => {
-                    opened(&wire);
-                    Some(Rc::new(Link::new(
-                        wire,
-                        lanes,
-                        self.access.compression,
-                        limits.clone(),
-                        self.access.timeout,
-                    )))
-                }
-                Err(error) => {
-                    first.get_or_insert(error);
-                    None
-                }
-            });
-        }
-        match links.iter().any(Option::is_some) {
-            true => Ok(Stream::new(
-                links,
-                shape.clone(),
-                limits.clone(),
-                &self.place,
-            )),
-            false => Err(first.unwrap_or_else(|| Error::protocol("the cluster has no nodes"))),
-        }
-    }
+    note: Option<String>,
 }
 
 /// Cassandra, ScyllaDB.
@@ -210,9 +154,9 @@ impl Cassandra {
             }
             _ => {}
         }
-        if spec.in_flight > MOST_NUMBERS {
+        if spec.in_flight > MOST_REQUESTS {
             return Err(Error::usage(format!(
-                "in_flight = {}: a CQL connection takes {MOST_NUMBERS} requests at a time: take fewer, and more streams",
+                "in_flight = {}: a CQL connection takes {MOST_REQUESTS} requests at a time: take fewer, and more streams",
                 spec.in_flight
             )));
         }
@@ -232,77 +176,58 @@ impl Cassandra {
         let (table, batches) = Batches::make(&self.spec, &self.table_name())?;
         let layout = Layout::new(&self.place.space, table, own, &self.options)?;
         let layout = Arc::new(layout);
-        let place = self.place.address();
-
         let Reached {
             driver,
-            access,
-            software,
+            murmur,
             identity,
             note,
         } = self.reach().await?;
+        let place = self.place.address();
         match self.options.common.setup && self.spec.leads() {
-            true => server::set_up(&driver, &place, &layout, self.options.replication).await?,
-            false => server::must_be_there(&driver, &layout).await?,
+            true => dialect::set_up(&driver, &place, &layout, self.options.replication).await?,
+            false => dialect::must_be_there(&driver, &layout).await?,
         }
         let contact = Contact {
-            nodes: driver.get_cluster_state().get_nodes_info().to_vec(),
-            access,
-            driver,
+            driver: Arc::new(driver),
             layout,
-            murmur: software.murmur,
+            murmur,
             place,
-            notes: note.into_iter().collect(),
+            note,
         };
-        let ready = match self.get_ready(&contact, batches).await {
-            Ok(ready) => ready,
+        match self.get_ready(&contact, batches).await {
+            Ok(ready) => {
+                self.plan = Some(Plan { contact, ready });
+                Ok(identity)
+            }
             Err(error) => {
                 // Nobody else will: `clean` knows only what a plan that succeeded has made.
-                let _ = self.drop_table(&contact).await;
-                return Err(error);
+                let _ = self.clean_up(&contact).await;
+                Err(error)
             }
-        };
-        self.plan = Some(Plan { contact, ready });
-        Ok(identity)
+        }
     }
 
     async fn count(&self, contact: &Contact) -> Result<(Found, Option<String>)> {
-        let Contact {
-            driver,
-            layout,
-            place,
-            ..
-        } = contact;
-        count::count(driver, place, layout, contact.murmur).await
+        let (driver, layout) = (&contact.driver, &contact.layout);
+        verify::count(driver, &contact.place, layout, contact.murmur).await
     }
 
-    async fn drop_table(&self, contact: &Contact) -> Result<()> {
-        if !self.options.common.drops() || !self.spec.leads() {
-            return Ok(());
+    async fn clean_up(&self, contact: &Contact) -> Result<()> {
+        match self.options.common.drops() && self.spec.leads() {
+            true => self.drop_table(&contact.driver, &contact.layout).await,
+            false => Ok(()),
         }
-        let drop = format!("DROP TABLE IF EXISTS {}", contact.layout.path());
-        server::execute(&contact.driver, &contact.place, &drop).await
     }
 
     async fn open_stream(&self, stream: usize) -> Result<Vec<Box<dyn Session>>> {
         let Plan { contact, ready } = self.plan()?;
-        let keep = |wire: &Wire| self.keep(wire);
-        let lanes = self.spec.in_flight;
-        let opened = contact.stream(lanes, &ready.shape, &ready.limits, &keep);
-        let opened = Rc::new(opened.await?);
-        for statement in &self.options.common.init {
-            for link in opened.links.iter().flatten() {
-                let done = opened.run(link, statement).await;
-                done.map_err(|error| error.context(format_args!("init {statement:?}")))?;
-            }
-        }
+        let driver = self.session(Some(stream)).await?;
+        self.run_init(&driver).await?;
+        let opened = Rc::new(Stream::new(driver.into(), ready, &contact.place));
         let share = Share::new(&self.spec, stream, ready.work.batches.count());
-        let lane = |lane| -> Box<dyn Session> {
+        let lane = |_| -> Box<dyn Session> {
             let (work, share) = (ready.work.clone(), share.clone());
-            let executor = Executor {
-                stream: opened.clone(),
-                lane,
-            };
+            let executor = Executor(opened.clone());
             Box::new(Calls::new(work, share, executor, self.spec.retries))
         };
         Ok((0..self.spec.in_flight).map(lane).collect())
@@ -311,7 +236,7 @@ impl Cassandra {
     async fn check(&self, tallies: &[Tally]) -> Result<Verification> {
         let Plan { contact, ready } = self.plan()?;
         let (mut found, note) = self.count(contact).await?;
-        found.stored_bytes = server::stored_bytes(&contact.driver, &contact.layout).await;
+        found.stored_bytes = verify::stored_bytes(&contact.driver, &contact.layout).await;
         let effect = match self.options.write {
             Write::Counter => Effect::Add,
             Write::Insert => Effect::Overwrite,
@@ -320,7 +245,7 @@ impl Cassandra {
         let (written, verify) = (Written::of(work)?, self.spec.verify);
         let mut verification = compare(work, &written, effect, before, &found, tallies, verify)?;
         if note.is_some() {
-            count::unjudged(&mut verification, Consistency::One);
+            verify::unjudged(&mut verification, Consistency::One);
         }
         verification.add_notes(unread_note(&work.table, verify));
         let warning = ready.limits.warning().map(|warning| {
@@ -331,7 +256,7 @@ impl Cassandra {
         });
         let own = verification.note.take();
         let all: Vec<String> = contact
-            .notes
+            .note
             .iter()
             .cloned()
             .chain(note)
@@ -376,7 +301,7 @@ impl Target for Cassandra {
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
         Box::pin(async move {
             match &self.plan {
-                Some(plan) => self.drop_table(&plan.contact).await,
+                Some(plan) => self.clean_up(&plan.contact).await,
                 None => Ok(()),
             }
         })

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 use std::time::Duration;
 
-use super::options::Options;
-use crate::flight::{self, Address};
-use venturi_base::codec::charrow::handshake::{pairs, Handshake, Request, RING};
+use super::options::{Options, Place};
+use super::SOFTWARE;
+use crate::flight;
+use venturi_base::codec::charrow::handshake::{pairs, Handshake, Parameters, Request, RING};
 use venturi_base::codec::charrow::receive::{Event, Receiver};
-use venturi_base::codec::charrow::ring;
+use venturi_base::codec::charrow::{ring, EXTENDED};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::sockets::{Metered, Sockets};
 use venturi_base::net::route::{Neighbour, Route};
@@ -39,14 +40,29 @@ enum Wanted {
 }
 
 impl Channel {
-    /// Connects, and says the handshake without waiting for an answer. `ring`: as the handshake asks for it.
+    /// Connects, and says a handshake of 1.`minor` without waiting for an answer.
     pub async fn open(
-        address: &Address,
+        place: &Place,
         options: &Options,
-        handshake: &Handshake,
-        ring: Option<u64>,
+        minor: i64,
+        parameters: &Parameters,
+        encoders: usize,
         timeout: Duration,
     ) -> Result<Self> {
+        let software = options.client_name.as_deref().unwrap_or(SOFTWARE);
+        let database = options.database.as_ref().or(place.database.as_ref());
+        let handshake = Handshake {
+            minor,
+            client: match minor {
+                EXTENDED => parameters.name(software),
+                _ => software.to_owned(),
+            },
+            database: database.cloned().unwrap_or_default(),
+            user: options.user.clone().unwrap_or_default(),
+            password: options.password()?,
+            encoders,
+        };
+        let address = &place.address;
         let wire = flight::wire(address, &options.dialling(), timeout, "charrow").await?;
         let mut channel = Self {
             wire: Metered::new(wire),
@@ -54,7 +70,10 @@ impl Channel {
             out: handshake.write(),
             written: 0,
             wire_bytes: 0,
-            wanted: ring.map_or(Wanted::Nothing, |asked| Wanted::Ring { asked, file: None }),
+            wanted: match parameters.ring {
+                Some(asked) => Wanted::Ring { asked, file: None },
+                None => Wanted::Nothing,
+            },
         };
         std::future::poll_fn(|cx| channel.poll_flush(cx)).await?;
         Ok(channel)

@@ -11,7 +11,6 @@ mod pool;
 mod reader;
 mod session;
 mod verify;
-mod watch;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
@@ -20,19 +19,17 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
-use crate::reference::Clocks;
+use crate::reference::Observation;
 use crate::systems::System;
 use crate::{
-    each, Identity, LocalFuture, Pool as PoolRecord, ServerReport, Session, Tally, Target,
-    Verification, Watched,
+    each, Identity, LocalFuture, Observed, Pool as PoolRecord, Session, Tally, Target, Verification,
 };
 use channel::Channel;
 use options::{parse_url, Options, Place};
-pub use plan::{environment, raw_peer};
 use pool::{Pool, Rules};
 pub use reader::Reader;
 use session::{Decoding, Ending, Partition, QueryRows};
-use venturi_base::codec::charrow::handshake::{Handshake, Parameters, Request};
+use venturi_base::codec::charrow::handshake::{Parameters, Request};
 use venturi_base::codec::charrow::{EXTENDED, LONGEST_NAME, LONGEST_QUERY};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::limit;
@@ -61,10 +58,9 @@ pub struct Charrow {
     /// The questions that the server answers.
     asks: BTreeSet<String>,
     account: Mutex<Option<Told>>,
+    observation: Observation,
     /// Of the whole query, as the partitions are told.
     query_rows: Arc<QueryRows>,
-    /// Comparisons of the clocks before the start.
-    clocks: Clocks,
 }
 
 /// Arrow blocks over TCP.
@@ -80,6 +76,7 @@ pub const SYSTEM: System = System {
     remote: true,
     parameters: &["query"],
     aliases: &[("charrow", &["chspark", "theflash"])],
+    ask: Some(plan::ask_once),
     target: |spec| Ok(Box::new(Charrow::new(spec)?)),
     ..System::NOTHING
 };
@@ -131,8 +128,8 @@ impl Charrow {
             leaving: Arc::default(),
             asks: BTreeSet::new(),
             account: Mutex::new(None),
+            observation: Observation::default(),
             query_rows: Arc::default(),
-            clocks: Clocks::default(),
         })
     }
 
@@ -158,37 +155,10 @@ impl Charrow {
         }
     }
 
-    fn handshake(&self, minor: i64, parameters: &Parameters) -> Result<Handshake> {
-        let own = |text: &Option<String>| text.clone().unwrap_or_default();
-        let software = self.options.client_name.as_deref().unwrap_or(SOFTWARE);
-        let database = self
-            .options
-            .database
-            .as_ref()
-            .or(self.place.database.as_ref());
-        Ok(Handshake {
-            minor,
-            client: match minor {
-                EXTENDED => parameters.name(software),
-                _ => software.to_owned(),
-            },
-            database: database.cloned().unwrap_or_default(),
-            user: own(&self.options.user),
-            password: self.options.password()?,
-            encoders: self.encoders,
-        })
-    }
-
     async fn channel(&self, minor: i64, parameters: &Parameters) -> Result<Channel> {
-        let handshake = self.handshake(minor, parameters)?;
-        Channel::open(
-            &self.place.address,
-            &self.options,
-            &handshake,
-            parameters.ring,
-            self.timeout(),
-        )
-        .await
+        let (place, options) = (&self.place, &self.options);
+        let timeout = self.timeout();
+        Channel::open(place, options, minor, parameters, self.encoders, timeout).await
     }
 
     /// What the server is told of a stream.
@@ -336,21 +306,8 @@ impl Target for Charrow {
         Box::pin(self.compare(tallies))
     }
 
-    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
-        Box::pin(async move {
-            let told = self.account().await?;
-            Ok(told.whole.map(ServerReport::from))
-        })
-    }
-
-    fn watch<'a>(&'a self, interval: Duration) -> LocalFuture<'a, Result<()>> {
-        let (clocks, trial) = (&self.clocks, &self.spec.trial);
-        Box::pin(clocks.begin(self, &self.identity, trial, interval))
-    }
-
-    fn watched<'a>(&'a self) -> LocalFuture<'a, Result<Option<Watched>>> {
-        let (clocks, trial) = (&self.clocks, &self.spec.trial);
-        Box::pin(clocks.end(self, &self.identity, trial))
+    fn observed(&self) -> Option<&dyn Observed> {
+        Some(self)
     }
 
     fn sockets(&self) -> Option<Arc<Sockets>> {

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use socket2::SockAddr;
 
 use super::channel::{no_ring, told, Channel};
 use super::options::{parse_url, Options};
 use super::{values_name, Charrow};
-use crate::flight::{port_and_ticket, Address};
-use crate::hosts::Host;
-use venturi_base::codec::charrow::handshake::{pairs_by_key, Handshake, Parameters, Request};
+use crate::flight::Address;
+use crate::systems::Answer;
+use crate::LocalFuture;
+use venturi_base::codec::charrow::handshake::{pairs_by_key, Parameters, Request};
 use venturi_base::codec::charrow::receive::Event;
 use venturi_base::codec::charrow::ring;
 use venturi_base::codec::charrow::{EXTENDED, PLAIN};
@@ -386,53 +386,22 @@ pub async fn ask(channel: &mut Channel, name: &str, payload: &str) -> Result<Vec
     }
 }
 
-/// What a server says of the machine and software it runs on: JSON. `None`: it tells nothing.
-pub async fn environment(url: &str, options: &BTreeMap<String, Value>) -> Result<Option<String>> {
-    let (_, answer) = ask_once(url, options, "environment").await?;
-    let text = answer.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    Ok(text.filter(|text| !text.is_empty() && text != "null"))
+/// A question outside of any trial, to a server that answers it.
+pub fn ask_once<'a>(
+    url: &'a str,
+    options: &'a BTreeMap<String, Value>,
+    name: &'a str,
+) -> LocalFuture<'a, Answer> {
+    Box::pin(asked_once(url, options, name))
 }
 
-/// Where a server's raw probe listens, and what it wants to see, where it does not serve
-/// everybody; it starts on demand.
-pub async fn raw_peer(
-    url: &str,
-    options: &BTreeMap<String, Value>,
-) -> Result<(SockAddr, Option<[u8; 8]>)> {
-    let (host, answer) = ask_once(url, options, "tcp").await?;
-    let answer = answer.ok_or_else(|| {
-        Error::new(
-            Kind::Server,
-            format!(
-                "{} has no raw probe: it does not answer the question tcp",
-                host.authority()
-            ),
-        )
-    })?;
-    let (port, ticket) = port_and_ticket(&answer)
-        .ok_or_else(|| Error::protocol("the server's answer to tcp is not a port"))?;
-    Ok((host.raw_peer(port).await?, ticket))
-}
-
-/// One question outside of any trial, to a server that answers it. Also the host that was asked.
-async fn ask_once(
-    url: &str,
-    options: &BTreeMap<String, Value>,
-    name: &str,
-) -> Result<(Host, Option<Vec<u8>>)> {
+async fn asked_once(url: &str, options: &BTreeMap<String, Value>, name: &str) -> Answer {
     const PATIENCE: Duration = Duration::from_secs(10);
     let place = parse_url(url)?;
     let options = Options::parse(options)?;
     let host = place.address.to_host();
-    let handshake = Handshake {
-        minor: EXTENDED,
-        client: super::SOFTWARE.into(),
-        database: String::new(),
-        user: options.user.clone().unwrap_or_default(),
-        password: options.password()?,
-        encoders: 1,
-    };
-    let dial = || Channel::open(&place.address, &options, &handshake, None, PATIENCE);
+    let parameters = Parameters::default();
+    let dial = || Channel::open(&place, &options, EXTENDED, &parameters, 1, PATIENCE);
     let asking = async {
         let mut channel = dial().await?;
         let greeting = greeting(&mut channel, EXTENDED, name).await;
@@ -453,7 +422,7 @@ async fn ask_once(
         ask(&mut channel, name, "").await.map(Some)
     };
     match tokio::time::timeout(PATIENCE, asking).await {
-        Ok(answer) => answer.map(|bytes| (host, bytes)),
+        Ok(answer) => Ok(answer?.map(|bytes| (host, bytes))),
         Err(_) => Err(Error::new(
             Kind::Timeout,
             format!("{}: no answer to {name:?}", place.address.authority()),

@@ -11,9 +11,7 @@ use tokio::runtime::Runtime;
 use super::channel::{told, Channel};
 use super::options::{parse_url, Options, Place};
 use super::plan::asks;
-use venturi_base::codec::charrow::handshake::{
-    pairs_by_key, Handshake, Parameters, Request, LEAVE,
-};
+use venturi_base::codec::charrow::handshake::{pairs_by_key, Parameters, Request, LEAVE};
 use venturi_base::codec::charrow::receive::{ipc_header, Event};
 use venturi_base::codec::charrow::statistics::Statistics;
 use venturi_base::codec::charrow::{EXTENDED, PLAIN};
@@ -245,30 +243,8 @@ async fn attempt(
             ring: options.ring(place)?,
             ..Parameters::default()
         };
-        let software = options.client_name.as_deref().unwrap_or(super::SOFTWARE);
-        let handshake = Handshake {
-            minor,
-            client: match minor {
-                EXTENDED => parameters.name(software),
-                _ => software.to_owned(),
-            },
-            database: options
-                .database
-                .clone()
-                .or_else(|| place.database.clone())
-                .unwrap_or_default(),
-            user: options.user.clone().unwrap_or_default(),
-            password: options.password()?,
-            encoders: options.encoders()?.unwrap_or(1),
-        };
-        Channel::open(
-            &place.address,
-            options,
-            &handshake,
-            parameters.ring,
-            PATIENCE,
-        )
-        .await
+        let encoders = options.encoders()?.unwrap_or(1);
+        Channel::open(place, options, minor, &parameters, encoders, PATIENCE).await
     };
     let mut channel = opening.await.map_err(Refused::Query)?;
     channel.say(&Request::Query {

@@ -4,8 +4,10 @@ use std::sync::atomic::Ordering;
 
 use serde::Deserialize;
 
-use super::Charrow;
-use crate::{reference, Tally, Target, Verification};
+use super::channel::Channel;
+use super::{plan, Charrow};
+use crate::reference::{self, Observation, Question, Reference};
+use crate::{Identity, Tally, Target, Verification};
 use venturi_base::codec::account::Account;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::spec::Verify;
@@ -48,7 +50,7 @@ impl Told {
 
 impl Charrow {
     /// The server's account of this trial; asked for once. A server may refuse any question.
-    pub(super) async fn account(&self) -> Result<Told> {
+    pub(super) async fn told(&self) -> Result<Told> {
         if !self.asks.contains("account") {
             return Ok(Told::default());
         }
@@ -81,7 +83,7 @@ impl Charrow {
         if self.spec.verify == Verify::None {
             return Ok(found);
         }
-        let Told { sent, why, .. } = self.account().await?;
+        let Told { sent, why, .. } = self.told().await?;
         let fixed = self.spec.duration_ns.is_none();
         // A server that cannot be asked to stop goes on sending to connections that have left.
         let left = self.leaving.load(Ordering::Relaxed);
@@ -127,5 +129,41 @@ impl Charrow {
         }
         found.compare_checksums("the client", "the server");
         Ok(found)
+    }
+}
+
+impl Reference for Charrow {
+    type Link = Channel;
+
+    fn of_trial(&self) -> (&Observation, &Identity, &str) {
+        (&self.observation, &self.identity, &self.spec.trial)
+    }
+
+    async fn link(&self, first: Question) -> Result<Channel> {
+        self.within(first.what(), self.asking()).await
+    }
+
+    async fn ask(
+        &self,
+        channel: &mut Channel,
+        question: Question,
+        payload: &str,
+    ) -> Result<Vec<u8>> {
+        let name = question.name();
+        if !self.asks.contains(name) {
+            let line = format!("it does not answer the question {name}");
+            return Err(Error::new(Kind::Server, line));
+        }
+        let asking = plan::ask(channel, name, payload);
+        self.within(question.what(), asking).await
+    }
+
+    async fn ask_account(&self) -> Result<Option<Account>> {
+        Ok(self.told().await?.whole)
+    }
+
+    /// A server may refuse any question.
+    fn has_none(_: Question, error: &Error) -> bool {
+        plan::is_refusal(error)
     }
 }

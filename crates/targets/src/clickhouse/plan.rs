@@ -146,12 +146,7 @@ impl ClickHouse {
             }
         };
         let list: Vec<String> = columns.iter().map(|column| quoted(&column.name)).collect();
-        let words = match format {
-            Format::Arrow => "ArrowStream",
-            Format::Native => "Native",
-            Format::RowBinary => "RowBinary",
-            Format::Parquet => "Parquet",
-        };
+        let words = words(format, false);
         let insert = format!("INSERT INTO {name} ({}) FORMAT {words}", list.join(", "));
         let typed = |column: &Column| (column.name.clone(), column.kind.to_string());
         let summed = summed(&columns.iter().map(typed).collect::<Vec<_>>());
@@ -205,13 +200,7 @@ impl ClickHouse {
             _ => Some(self.count_if_lead(&subject.from(""), &summed).await?),
         };
         let header = version.has_row_header();
-        let words = match format {
-            Format::Arrow => "ArrowStream",
-            Format::Native => "Native",
-            Format::RowBinary if header => "RowBinaryWithNamesAndTypes",
-            Format::RowBinary => "RowBinary",
-            Format::Parquet => "Parquet",
-        };
+        let words = words(format, header);
         let shares = self.shares(client, &subject, &columns).await?;
         let statements = statements(&subject, &shares, self.spec.streams);
         let with_format = |statement: String| format!("{statement} FORMAT {words}");
@@ -240,29 +229,19 @@ impl ClickHouse {
         version: Version,
     ) -> Result<Vec<(&'static str, &'static str)>> {
         let zstd = self.compression != Compression::None;
-        let asked = match (format, self.compression) {
-            (Format::Native | Format::RowBinary, _) if zstd => {
+        let method = match self.compression {
+            Compression::None => "none",
+            Compression::Lz4 if format == Format::Arrow => "lz4_frame",
+            Compression::Lz4 => "lz4",
+            Compression::Zstd(_) => "zstd",
+        };
+        let asked = match format {
+            Format::Native | Format::RowBinary if zstd => {
                 return Ok(vec![("enable_http_compression", "1")])
             }
-            (Format::Native | Format::RowBinary, _) => return Ok(Vec::new()),
-            (Format::Arrow, Compression::None) => {
-                ("output_format_arrow_compression_method", "none")
-            }
-            (Format::Arrow, Compression::Lz4) => {
-                ("output_format_arrow_compression_method", "lz4_frame")
-            }
-            (Format::Arrow, Compression::Zstd(_)) => {
-                ("output_format_arrow_compression_method", "zstd")
-            }
-            (Format::Parquet, Compression::None) => {
-                ("output_format_parquet_compression_method", "none")
-            }
-            (Format::Parquet, Compression::Lz4) => {
-                ("output_format_parquet_compression_method", "lz4")
-            }
-            (Format::Parquet, Compression::Zstd(_)) => {
-                ("output_format_parquet_compression_method", "zstd")
-            }
+            Format::Native | Format::RowBinary => return Ok(Vec::new()),
+            Format::Arrow => ("output_format_arrow_compression_method", method),
+            Format::Parquet => ("output_format_parquet_compression_method", method),
         };
         // Before, Arrow was not compressed and Parquet as the server liked.
         match version >= Version(23, 3) {
@@ -275,6 +254,17 @@ impl ClickHouse {
                 version.1
             ))),
         }
+    }
+}
+
+/// As a statement names it; `header`: the answer begins with names and types.
+fn words(format: Format, header: bool) -> &'static str {
+    match format {
+        Format::Arrow => "ArrowStream",
+        Format::Native => "Native",
+        Format::RowBinary if header => "RowBinaryWithNamesAndTypes",
+        Format::RowBinary => "RowBinary",
+        Format::Parquet => "Parquet",
     }
 }
 

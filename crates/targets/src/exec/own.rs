@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use serde::Deserialize;
 
-use crate::stream::far::{give, take};
+use crate::stream::{give, take};
 use crate::Tally;
 use venturi_base::codec::ipc::{Compression, Encoder};
 use venturi_base::data::Source;

@@ -112,7 +112,7 @@ fn what_is_put_arrives_or_is_missed() {
     for stream in 0..2 {
         let written = format!("{}-{stream}", target.path());
         let mut file = std::fs::File::open(written).unwrap();
-        let taken = crate::stream::far::take(&mut file, false).unwrap();
+        let taken = crate::stream::take(&mut file, false).unwrap();
         assert_eq!(taken.rows, 100_000);
     }
     let record = put("cat > /dev/null");

@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 use prost::Message as _;
 use tokio::sync::OnceCell;
 
-use super::dial::Destination;
-use super::inboxes::Inboxes;
-use super::reply::Reply;
+use super::connect::Destination;
+use super::reply::{Inboxes, Reply};
 use venturi_base::codec::chunk::SendQueue;
 use venturi_base::codec::flight::{queue_message, Expect, Message};
 use venturi_base::codec::frame::code;

@@ -4,37 +4,34 @@
 //! Flight server (by path, command or ticket), and Venturi's reference server, which
 //! speaks both and also accounts for its side of a trial.
 
-mod ask;
-mod call;
-mod check;
-mod dial;
-mod endpoints;
-mod inboxes;
-mod offers;
-mod open;
+pub(crate) mod call;
+pub(crate) mod connect;
+pub(crate) mod get;
+pub(crate) mod offers;
 pub(crate) mod options;
-pub(crate) mod perf;
-mod plan;
-mod reader;
-mod reply;
-mod servers;
-mod session;
-pub mod sql;
-pub(crate) mod verify;
-mod watch;
+pub(crate) mod plan;
+pub(crate) mod put;
+pub(crate) mod reply;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use futures::future::try_join_all;
 
 use crate::hosts::of_stream;
-use crate::reference::Clocks;
+use crate::reference::{self, compared, Observation, Planned, Question, Reference};
 use crate::systems::System;
-use crate::{
-    planned, Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification, Watched,
-};
+use crate::{planned, Identity, LocalFuture, Observed, Session, Tally, Target, Verification};
+use call::Link;
+pub(crate) use connect::wire;
+use connect::{Destination, Server};
+pub use offers::{offers, Listed, Offers};
+pub(crate) use options::Over;
+pub use options::{Address, Options};
+use options::{Connections, Subject};
+use plan::Plan;
+use reply::says;
 use venturi_base::codec::account::Account;
 use venturi_base::data::Source;
 use venturi_base::error::{Error, Kind, Result};
@@ -42,23 +39,11 @@ use venturi_base::limit;
 use venturi_base::meter::clock::StageClock;
 use venturi_base::meter::handicap::Handicap;
 use venturi_base::meter::sockets::Sockets;
-use venturi_base::spec::{Data, Operation, TrialSpec};
-
-pub(crate) use ask::port_and_ticket;
-pub use ask::{environment, offers, raw_peer};
-use call::Link;
-pub(crate) use dial::wire;
-use dial::Destination;
-pub use offers::{Listed, Offers};
-pub(crate) use options::Over;
-pub use options::{Address, Options};
-use options::{Connections, Subject};
-use plan::Plan;
-use servers::Server;
+use venturi_base::spec::{Data, Operation, TrialSpec, Verify};
 
 const SCHEME: &str = "flight";
 /// What answers there, or should.
-const SERVER: &str = "a gRPC server";
+pub(crate) const SERVER: &str = "a gRPC server";
 
 pub struct Flight {
     spec: Arc<TrialSpec>,
@@ -76,9 +61,7 @@ pub struct Flight {
     identity: Identity,
     /// The server whose samples are taken.
     watched: usize,
-    account: Mutex<Option<Account>>,
-    /// Comparisons of the clocks before the start.
-    clocks: Clocks,
+    observation: Observation,
 }
 
 /// Arrow Flight.
@@ -91,6 +74,7 @@ pub const SYSTEM: System = System {
     reference: Some("flight"),
     remote: true,
     parameters: &["command", "ticket"],
+    ask: Some(offers::ask),
     target: |spec| Ok(Box::new(Flight::new(spec)?)),
     ..System::NOTHING
 };
@@ -100,7 +84,7 @@ impl Flight {
         let (addresses, subject) = options::parse_url(&spec.target)?;
         let options = Options::parse(&spec.options)?;
         let headers = options.headers()?;
-        check::check(&spec, &subject, &options)?;
+        options::check(&spec, &subject, &options)?;
         let handicap = options.handicap(spec.operation, spec.verify)?;
         // The plan is a part of what is measured; going through all processes shall not be.
         let server = |address| Server::new(address, spec.include_setup);
@@ -117,8 +101,7 @@ impl Flight {
             plan: None,
             identity: Identity::default(),
             watched: 0,
-            account: Mutex::new(None),
-            clocks: Clocks::default(),
+            observation: Observation::default(),
         })
     }
 
@@ -183,7 +166,7 @@ impl Flight {
 }
 
 /// The same error with a place in front of it, if it does not say it yet.
-fn named(error: Error, place: &str) -> Error {
+pub(crate) fn named(error: Error, place: &str) -> Error {
     match error.message.contains(place) {
         true => error,
         false => error.context(place),
@@ -191,7 +174,7 @@ fn named(error: Error, place: &str) -> Error {
 }
 
 /// The first exchange with a server that is something else fails in odd ways.
-fn first_contact(mut error: Error, address: &Address, scheme: &str) -> Error {
+pub(crate) fn first_contact(mut error: Error, address: &Address, scheme: &str) -> Error {
     // A peer that said why it went has said enough.
     if error.kind == Kind::Lost && !error.message.contains("ended the connection") {
         // TLS 1.3 refuses a client after the handshake has ended well for it.
@@ -277,21 +260,8 @@ impl Target for Flight {
         Box::pin(self.compare(tallies))
     }
 
-    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
-        Box::pin(async move {
-            let account = self.account().await?;
-            Ok(account.map(ServerReport::from))
-        })
-    }
-
-    fn watch<'a>(&'a self, interval: Duration) -> LocalFuture<'a, Result<()>> {
-        let (clocks, trial) = (&self.clocks, &self.spec.trial);
-        Box::pin(clocks.begin(self, &self.identity, trial, interval))
-    }
-
-    fn watched<'a>(&'a self) -> LocalFuture<'a, Result<Option<Watched>>> {
-        let (clocks, trial) = (&self.clocks, &self.spec.trial);
-        Box::pin(clocks.end(self, &self.identity, trial))
+    fn observed(&self) -> Option<&dyn Observed> {
+        Some(self)
     }
 
     fn sockets(&self) -> Option<Arc<Sockets>> {
@@ -308,15 +278,104 @@ impl Target for Flight {
     }
 }
 
+impl Flight {
+    /// The servers that streams of the trial speak to, of those in the URL. A single one is
+    /// asked in any case.
+    fn spoken_to(&self) -> impl Iterator<Item = &Server> {
+        let pieces = self.plan.as_ref().map_or(&[][..], |plan| &plan.pieces);
+        let streams = self.spec.streams;
+        self.servers
+            .iter()
+            .enumerate()
+            .filter_map(move |(at, server)| {
+                let spoken = match self.spec.operation {
+                    _ if self.servers.len() == 1 => true,
+                    Operation::Get => pieces
+                        .iter()
+                        .flatten()
+                        .any(|piece| piece.address == server.address),
+                    _ => at < streams,
+                };
+                spoken.then_some(server)
+            })
+    }
+
+    async fn account_of(&self, server: &Server) -> Result<Account> {
+        let link = self.link(server).await?;
+        let asking = link.action("venturi.account", self.spec.trial.as_bytes());
+        let what = "asking the server for its account of the trial";
+        let bytes = self.within(&server.address, what, asking).await?;
+        reference::account(&bytes).map_err(|error| self.at(&server.address, error))
+    }
+
+    async fn compare(&self, tallies: &[Tally]) -> Result<Verification> {
+        let account = match self.spec.verify {
+            Verify::None => None,
+            _ => self.account().await?,
+        };
+        let planned = Planned {
+            operation: self.spec.operation,
+            rows: self.plan.as_ref().and_then(|plan| plan.rows),
+            fixed_work: self.spec.duration_ns.is_none(),
+        };
+        Ok(compared(self.spec.verify, &planned, account, tallies))
+    }
+}
+
+impl Reference for Flight {
+    type Link = Link;
+
+    fn of_trial(&self) -> (&Observation, &Identity, &str) {
+        (&self.observation, &self.identity, &self.spec.trial)
+    }
+
+    async fn link(&self, _: Question) -> Result<Link> {
+        Flight::link(self, &self.servers[self.watched]).await
+    }
+
+    async fn ask(&self, link: &mut Link, question: Question, payload: &str) -> Result<Vec<u8>> {
+        let name = format!("venturi.{}", question.name());
+        let asking = async {
+            match question {
+                Question::Samples => {
+                    let pieces = link.samples(&name, payload.as_bytes()).await?;
+                    Ok(pieces.concat())
+                }
+                _ => link.action(&name, payload.as_bytes()).await,
+            }
+        };
+        self.within(&self.servers[self.watched].address, question.what(), asking)
+            .await
+    }
+
+    /// Of all servers that streams speak to, together.
+    async fn ask_account(&self) -> Result<Option<Account>> {
+        if !self.identity.reference {
+            return Ok(None);
+        }
+        let accounts = self.spoken_to().map(|server| self.account_of(server));
+        let accounts = try_join_all(accounts).await?;
+        Ok(accounts.into_iter().reduce(Account::plus))
+    }
+
+    fn has_none(question: Question, error: &Error) -> bool {
+        let has_none_of_it = question == Question::Samples && says(error, "NOT_FOUND");
+        says(error, "UNIMPLEMENTED") || has_none_of_it
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flight::reply::Reply;
+    use venturi_base::codec::hpack::Header;
+    use venturi_base::http2::Event;
 
     #[test]
     fn an_error_names_the_place_that_it_is_of_and_how_that_is_reached() {
         let spec = r#"{"trial": "t", "target": "flight://plain:1", "operation": "get",
-            "data": {"source": "records", "columns": 4}, "rows_per_batch": 100,
-            "rows_per_stream": 100, "streams": 1, "threads": 1}"#;
+        "data": {"source": "records", "columns": 4}, "rows_per_batch": 100,
+        "rows_per_stream": 100, "streams": 1, "threads": 1}"#;
         let flight = Flight::new(Arc::new(TrialSpec::parse(spec).unwrap())).unwrap();
         let lost = async |url: &str| {
             let (addresses, _) = options::parse_url(url).unwrap();
@@ -335,5 +394,44 @@ mod tests {
             assert!(other.message.contains("client certificate"), "{other}");
         })
         .unwrap();
+    }
+
+    /// As a server of gRPC says it.
+    fn refusal(status: u32) -> Error {
+        let header = |name: &str, value: &str| Header {
+            name: name.into(),
+            value: value.into(),
+        };
+        let event = Event::Headers {
+            stream: 1,
+            headers: vec![
+                header(":status", "200"),
+                header("content-type", "application/grpc"),
+                header("grpc-status", &status.to_string()),
+                header("grpc-message", "no UNIMPLEMENTED, no NOT_FOUND"),
+            ],
+            end: true,
+        };
+        Reply::default().event(event).unwrap_err()
+    }
+
+    #[test]
+    fn a_reference_server_that_fails_is_not_one_without_an_answer() {
+        let none = |question, status| {
+            let error = refusal(status).context("comparing clocks");
+            Flight::has_none(question, &error)
+        };
+        for question in [Question::Watch, Question::Samples, Question::Clock] {
+            assert!(none(question, 12), "UNIMPLEMENTED");
+            assert_eq!(
+                none(question, 5),
+                question == Question::Samples,
+                "NOT_FOUND"
+            );
+            // UNKNOWN, INVALID_ARGUMENT, INTERNAL
+            for failed in [2, 3, 13] {
+                assert!(!none(question, failed), "{failed}");
+            }
+        }
     }
 }

@@ -1,13 +1,25 @@
-//! What a server can be asked for, in its own words.
+//! What a server offers and answers outside of a trial's streams: its log-in, its flights, Arrow's perf protocol.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use prost::Message as _;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::call::Link;
+use super::connect::Destination;
+use super::options::{self, Address, Options};
+use super::plan::Plan;
 use super::reply::is_unknown;
-use venturi_base::codec::perf::{Perf, Token};
-use venturi_base::codec::proto::{descriptor_type, FlightDescriptor, FlightInfo};
-use venturi_base::error::{Kind, Result};
+use super::{first_contact, Flight, SCHEME};
+use crate::systems::Answer;
+use crate::LocalFuture;
+use venturi_base::codec::ipc::{schema_to_bytes, Compression};
+use venturi_base::codec::perf::{Perf, Token, COLUMNS};
+use venturi_base::codec::proto::{descriptor_type, FlightDescriptor, FlightInfo, Handshake};
+use venturi_base::error::{Error, Kind, Result};
+use venturi_base::spec::{Data, Values};
 
 #[derive(Debug, Serialize)]
 pub struct Offers {
@@ -29,7 +41,7 @@ pub struct Listed {
 }
 
 /// Asks whether it makes records, and where it does not, for its flights.
-pub(super) async fn offers(link: &Link) -> Result<Offers> {
+async fn offers_of(link: &Link) -> Result<Offers> {
     let (perf, mut flights, mut nameless) = (makes_records(link).await?, None, 0);
     if !perf {
         match listed(link).await {
@@ -110,4 +122,200 @@ fn escaped(bytes: &[u8]) -> String {
         _ => format!("%{byte:02X}"),
     };
     bytes.iter().map(one).collect()
+}
+
+/// Rows that a fixed-time get asks for: more than any clock lets through.
+pub(crate) const WITHOUT_END: u64 = 1 << 44;
+
+/// How long a server may take to list what it has, for the sake of an error's text.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Flights that such a text names, and the longest name that is read.
+const SHOWN: usize = 5;
+const LONGEST: usize = 80;
+
+impl Flight {
+    pub(super) async fn plan_perf(&self, links: &[Link], plan: &mut Plan) -> Result<()> {
+        let Data::Records {
+            columns,
+            values,
+            seed,
+        } = self.spec.data
+        else {
+            return Err(Error::usage("the perf protocol moves records"));
+        };
+        let compression = self.options.compression()?;
+        let usual =
+            columns == COLUMNS && values == Values::Random && compression == Compression::None;
+        // Which random numbers they are makes no difference to a foreign server's figures.
+        let plain = usual && (seed == 0 || !self.identity.reference);
+        if !usual && !self.identity.reference {
+            return Err(Error::usage(format!(
+                "{}: only Venturi's own server makes {values:?} records of {columns} columns, compression {}; Arrow's perf server knows 4 random columns, uncompressed",
+                self.identity.address,
+                compression.name()
+            )));
+        }
+        let schema = match &self.source {
+            // Arrow's server ignores the field; ours reads what to make from it.
+            Some(source) if !plain => {
+                let metadata = std::collections::HashMap::from([
+                    (
+                        "venturi.values".to_owned(),
+                        format!("{values:?}").to_lowercase(),
+                    ),
+                    ("venturi.seed".to_owned(), seed.to_string()),
+                    ("venturi.compression".to_owned(), compression.name()),
+                ]);
+                let schema = source.schema().as_ref().clone().with_metadata(metadata);
+                schema_to_bytes(&schema)?
+            }
+            _ => vec![],
+        };
+        let perf = Perf {
+            schema,
+            stream_count: self.spec.streams as i32,
+            records_per_stream: self.spec.rows_per_stream.unwrap_or(WITHOUT_END) as i64,
+            records_per_batch: self.spec.rows_per_batch as i32,
+        };
+        let descriptor = FlightDescriptor::command(perf.encode_to_vec());
+        let mut warm_up = Token {
+            definition: Some(perf),
+            start: 0,
+            end: self.spec.rows_per_batch as i64,
+        };
+        if let Some(definition) = &mut warm_up.definition {
+            definition.records_per_stream = self.spec.rows_per_batch as i64;
+        }
+        let planned = self.plan_at_each(links, &descriptor, plan).await;
+        if let Err(error) = planned.and_then(|()| answers_perf(plan)) {
+            let other = error.kind == Kind::Unsupported || is_unknown(&error);
+            return Err(match other && !self.identity.reference {
+                true => self.without_perf(&links[0], error).await,
+                false => error,
+            });
+        }
+        plan.warm_up = Some(warm_up.encode_to_vec());
+        Ok(())
+    }
+
+    /// The same error, with what the user can name instead: the server's own flights.
+    async fn without_perf(&self, link: &Link, error: Error) -> Error {
+        let place = self.servers[0].address.authority();
+        let listed = match tokio::time::timeout(PATIENCE, listed(link)).await {
+            Ok(Ok((flights, _))) if flights.is_empty() => "its ListFlights names none".to_owned(),
+            Ok(Ok((flights, _))) => {
+                let short = flights.iter().map(|it| &*it.place);
+                let shown: Vec<_> = short.filter(|it| it.len() <= LONGEST).take(SHOWN).collect();
+                let more = flights.len() - shown.len();
+                let more = match more {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                format!("it lists {}{more}", shown.join(", "))
+            }
+            Ok(Err(_)) | Err(_) => "it does not list them".to_owned(),
+        };
+        Error::new(
+            Kind::Unsupported,
+            format!(
+                "{place} does not speak Arrow's perf protocol ({}); name a table of it (flight://{place}/TABLE) or a command (flight://{place}?command=TEXT): {listed}",
+                error.message
+            ),
+        )
+    }
+}
+
+fn answers_perf(plan: &Plan) -> Result<()> {
+    let mut pieces = plan.pieces.iter().flatten();
+    match pieces.all(|piece| is_ticket(&piece.ticket)) {
+        true => Ok(()),
+        false => Err(Error::new(
+            Kind::Unsupported,
+            "its tickets are not those of the protocol",
+        )),
+    }
+}
+
+/// What the first server of the URL can be asked for.
+pub async fn offers(url: &str, options: &BTreeMap<String, Value>) -> Result<Offers> {
+    let asking = async |link: Link| offers_of(&link).await;
+    match first_of(url, options, "what it offers", asking).await {
+        Ok((_, offers)) => Ok(offers),
+        Err(error) => {
+            let (addresses, _) = options::parse_url(url)?;
+            Err(first_contact(error, &addresses[0], SCHEME))
+        }
+    }
+}
+
+/// A reference server's answer; another one refuses an action that it does not know.
+pub fn ask<'a>(
+    url: &'a str,
+    options: &'a BTreeMap<String, Value>,
+    name: &'a str,
+) -> LocalFuture<'a, Answer> {
+    Box::pin(async move {
+        let action = format!("venturi.{name}");
+        let asking = async |link: Link| link.action(&action, b"").await;
+        match first_of(url, options, &action, asking).await {
+            Ok((address, answer)) => Ok(Some((address.to_host(), answer))),
+            Err(error) if error.kind == Kind::Server => Ok(None),
+            Err(error) => Err(error),
+        }
+    })
+}
+
+/// Something outside of any trial, asked of the first server of the URL over a connection of its own.
+async fn first_of<T>(
+    url: &str,
+    options: &BTreeMap<String, Value>,
+    what: &str,
+    asking: impl AsyncFnOnce(Link) -> Result<T>,
+) -> Result<(Address, T)> {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let (mut addresses, _) = options::parse_url(url)?;
+    let address = addresses.swap_remove(0);
+    let options = Options::parse(options)?;
+    let asked = async {
+        let destination = Destination {
+            address: address.clone(),
+            options: options.clone(),
+            timeout: PATIENCE,
+            scheme: SCHEME,
+        };
+        let link =
+            Link::connect(destination.into(), address.asked_as(), options.headers()?).await?;
+        authenticate(&link, &options).await?;
+        asking(link).await
+    };
+    match tokio::time::timeout(PATIENCE, asked).await {
+        Ok(answer) => answer.map(|answer| (address, answer)),
+        Err(_) => Err(Error::new(
+            Kind::Timeout,
+            format!("{}: no answer to {what}", address.authority()),
+        )),
+    }
+}
+
+/// Basic authentication: Handshake for a bearer token, or the header on every call. The
+/// header is set on the link, and returned for further ones.
+pub(crate) async fn authenticate(
+    link: &Link,
+    options: &Options,
+) -> Result<Option<(String, Vec<u8>)>> {
+    let Some(basic) = options.basic()? else {
+        return Ok(None);
+    };
+    let header = ("authorization".to_owned(), basic);
+    let request = Handshake::default().encode_to_vec();
+    let header = match link.login(&header, &request).await {
+        Ok(headers) => headers
+            .into_iter()
+            .find(|header| header.name == "authorization")
+            .map_or(header, |found| (found.name, found.value.into_bytes())),
+        Err(error) if is_unknown(&error) => header,
+        Err(error) => return Err(error),
+    };
+    link.add_header(&header.0, header.1.clone());
+    Ok(Some(header))
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::offers::WITHOUT_END;
 use crate::hosts::{self, Host};
 use venturi_base::codec::frame;
 use venturi_base::codec::ipc::Compression;
@@ -14,7 +15,7 @@ use venturi_base::meter::clock::Stage;
 use venturi_base::meter::handicap::Handicap;
 use venturi_base::net::tls::ClientTls;
 use venturi_base::net::url::{secret, unescape};
-use venturi_base::spec::{Operation, Verify};
+use venturi_base::spec::{Data, Operation, TrialSpec, Verify};
 
 /// Arrow's own perf server listens here.
 pub const DEFAULT_PORT: u16 = 31337;
@@ -360,6 +361,45 @@ impl Options {
         };
         let text = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
         Ok(Some(format!("Basic {text}").into_bytes()))
+    }
+}
+
+pub(super) fn check(spec: &TrialSpec, subject: &Subject, options: &Options) -> Result<()> {
+    let named = match subject {
+        Subject::Nothing => ProtocolChoice::Perf,
+        Subject::Path(_) => ProtocolChoice::Path,
+        Subject::Command(_) => ProtocolChoice::Command,
+        Subject::Ticket(_) => ProtocolChoice::Ticket,
+    };
+    if options.protocol != ProtocolChoice::Auto && options.protocol != named {
+        return Err(Error::usage(format!(
+            "protocol = {:?} does not fit the URL {:?}, which names {:?}",
+            options.protocol,
+            hosts::printable(&spec.target),
+            named
+        )));
+    }
+    let rows = spec.rows_per_stream.unwrap_or(0);
+    if rows > WITHOUT_END {
+        return Err(Error::usage(format!(
+            "rows_per_stream must be at most {WITHOUT_END}"
+        )));
+    }
+    if spec.rows_per_batch > i32::MAX as usize {
+        return Err(Error::usage("rows_per_batch must be at most 2147483647"));
+    }
+    match (spec.operation, subject, &spec.data) {
+        (Operation::Upsert, ..) => Err(Error::usage(
+            "Flight knows no upsert: put, or upsert into a database (mysql://, cassandra://, postgres://, sqlite://, duckdb://)",
+        )),
+        (Operation::Put, Subject::Ticket(_), _) => Err(Error::usage("a ticket is for a get; put to a path: flight://host:port/table")),
+        (Operation::Get, Subject::Nothing, Data::Remote) => Err(Error::usage(
+            "data = \"remote\" needs to say what to get: flight://host:port/table, ?command=… or ?ticket=…",
+        )),
+        (Operation::Get, Subject::Path(_) | Subject::Command(_) | Subject::Ticket(_), data) if *data != Data::Remote => {
+            Err(Error::usage("a get of a path, command or ticket moves what the server holds: data = \"remote\""))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -12,14 +12,9 @@ mod server;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-
-use crate::flight::verify::{compared, Planned};
-use crate::reference::{self, Asks, Clocks, Question};
+use crate::reference::{self, compared, Observation, Planned, Question, Reference};
 use crate::systems::System;
-use crate::{
-    each, Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification, Watched,
-};
+use crate::{each, Identity, LocalFuture, Observed, Session, Tally, Target, Verification};
 use venturi_base::codec::account::Account;
 use venturi_base::codec::ipc::Compression;
 use venturi_base::data::Source;
@@ -29,7 +24,6 @@ use venturi_base::meter::handicap::Handicap;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Data, Operation, TrialSpec, Verify};
 
-pub use open::{environment, raw_peer};
 use options::{Options, Place};
 use put::Acknowledged;
 use server::Server;
@@ -51,9 +45,7 @@ pub struct Http {
     /// The table that the trial brought along for the server to serve.
     uploaded: Option<String>,
     acknowledged: Arc<Acknowledged>,
-    account: Mutex<Option<Account>>,
-    /// Comparisons of the clocks before the start.
-    clocks: Clocks,
+    observation: Observation,
 }
 
 /// Arrow over HTTP.
@@ -72,6 +64,7 @@ pub const SYSTEM: System = System {
         ("http+arrow", &["arrow+http", "http"]),
         ("http+arrow+tls", &["https+arrow", "arrow+https", "https"]),
     ],
+    ask: Some(open::ask),
     target: |spec| Ok(Box::new(Http::new(spec)?)),
     ..System::NOTHING
 };
@@ -95,8 +88,7 @@ impl Http {
             identity: Identity::default(),
             uploaded: None,
             acknowledged: Arc::default(),
-            account: Mutex::new(None),
-            clocks: Clocks::default(),
+            observation: Observation::default(),
         })
     }
 
@@ -240,24 +232,14 @@ impl Http {
             found.note = Some("only Venturi's own server tells a checksum".into());
         }
     }
-
-    /// The reference server's account of this trial; asked for once.
-    async fn account(&self) -> Result<Option<Account>> {
-        if !self.identity.reference {
-            return Ok(None);
-        }
-        if let Some(account) = self.account.lock().clone() {
-            return Ok(Some(account));
-        }
-        let bytes = self.server.ask("account", &self.spec.trial).await?;
-        let account: Account = reference::account(&bytes)?;
-        *self.account.lock() = Some(account.clone());
-        Ok(Some(account))
-    }
 }
 
-impl Asks for Http {
+impl Reference for Http {
     type Link = Client;
+
+    fn of_trial(&self) -> (&Observation, &Identity, &str) {
+        (&self.observation, &self.identity, &self.spec.trial)
+    }
 
     async fn link(&self, _: Question) -> Result<Client> {
         self.server.connect().await
@@ -266,6 +248,14 @@ impl Asks for Http {
     async fn ask(&self, client: &mut Client, question: Question, payload: &str) -> Result<Vec<u8>> {
         let asking = self.server.ask_on(client, question.name(), payload);
         self.server.within(question.what(), asking).await
+    }
+
+    async fn ask_account(&self) -> Result<Option<Account>> {
+        if !self.identity.reference {
+            return Ok(None);
+        }
+        let bytes = self.server.ask("account", &self.spec.trial).await?;
+        reference::account(&bytes).map(Some)
     }
 
     /// Every server of ours samples and tells its clock; samples it may have none.
@@ -294,21 +284,8 @@ impl Target for Http {
         Box::pin(self.compare(tallies))
     }
 
-    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
-        Box::pin(async move {
-            let account = self.account().await?;
-            Ok(account.map(ServerReport::from))
-        })
-    }
-
-    fn watch<'a>(&'a self, interval: Duration) -> LocalFuture<'a, Result<()>> {
-        let (clocks, trial) = (&self.clocks, &self.spec.trial);
-        Box::pin(clocks.begin(self, &self.identity, trial, interval))
-    }
-
-    fn watched<'a>(&'a self) -> LocalFuture<'a, Result<Option<Watched>>> {
-        let (clocks, trial) = (&self.clocks, &self.spec.trial);
-        Box::pin(clocks.end(self, &self.identity, trial))
+    fn observed(&self) -> Option<&dyn Observed> {
+        Some(self)
     }
 
     fn sockets(&self) -> Option<Arc<Sockets>> {

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use arrow_ipc::writer::StreamWriter;
 use serde_json::Value;
-use socket2::SockAddr;
 
 use super::get::{self, Get};
 use super::options::{in_line, Body, Options, Place};
 use super::put::{self, Put};
 use super::server::{of_trial, Server};
 use super::Http;
-use crate::flight::perf::WITHOUT_END;
-use crate::flight::{drive, port_and_ticket};
+use crate::flight::drive;
+use crate::flight::offers::WITHOUT_END;
+use crate::systems::Answer;
 use crate::told::Told;
-use crate::Session;
+use crate::{LocalFuture, Session};
 use venturi_base::codec::coding::Coding;
 use venturi_base::data::Source;
 use venturi_base::error::{Error, Kind, Result};
@@ -190,40 +190,20 @@ impl Http {
     }
 }
 
-/// Something outside of any trial, asked of a server.
-async fn ask(url: &str, options: &BTreeMap<String, Value>, name: &str) -> Result<(Place, Vec<u8>)> {
+/// A reference server's answer outside of any trial.
+pub fn ask<'a>(
+    url: &'a str,
+    options: &'a BTreeMap<String, Value>,
+    name: &'a str,
+) -> LocalFuture<'a, Answer> {
     const PATIENCE: Duration = Duration::from_secs(10);
-    let place = Place::parse(url)?;
-    let options = Options::parse(options)?;
-    let server = Server::new(&place, &options, PATIENCE)?;
-    let answer = server.ask(name, "").await?;
-    Ok((place, answer))
-}
-
-/// What a reference server says of the machine and software it runs on: JSON. `None`: it knows nothing.
-/// An error: the server is another one.
-pub async fn environment(url: &str, options: &BTreeMap<String, Value>) -> Result<Option<String>> {
-    let (_, answer) = ask(url, options, "environment").await?;
-    let text = String::from_utf8_lossy(&answer).into_owned();
-    Ok(Some(text).filter(|text| !text.is_empty() && text != "null"))
-}
-
-/// Where a reference server's raw TCP probe listens, and what it wants to see, where it does not serve
-/// everybody; it starts on demand.
-pub async fn raw_peer(
-    url: &str,
-    options: &BTreeMap<String, Value>,
-) -> Result<(SockAddr, Option<[u8; 8]>)> {
-    let (place, answer) = ask(url, options, "tcp")
-        .await
-        .map_err(|error| match error.kind {
-            Kind::Unsupported | Kind::Server => Error::new(
-                Kind::Unsupported,
-                "it is no `venturi serve`, which alone answers this probe",
-            ),
-            _ => error,
-        })?;
-    let (port, ticket) = port_and_ticket(&answer)
-        .ok_or_else(|| Error::protocol("the server's answer to tcp is not a port"))?;
-    Ok((place.host.raw_peer(port).await?, ticket))
+    Box::pin(async move {
+        let place = Place::parse(url)?;
+        let server = Server::new(&place, &Options::parse(options)?, PATIENCE)?;
+        match server.ask(name, "").await {
+            Ok(answer) => Ok(Some((place.host, answer))),
+            Err(error) if matches!(error.kind, Kind::Unsupported | Kind::Server) => Ok(None),
+            Err(error) => Err(error),
+        }
+    })
 }

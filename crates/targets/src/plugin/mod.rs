@@ -13,7 +13,7 @@ use arrow_schema::{Schema, SchemaRef};
 use serde::Deserialize;
 
 use super::empty;
-use super::flight::verify::{compared, Planned as Rows};
+use super::reference::{compared, Planned as Rows};
 use super::{each, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::data::Source;
 use venturi_base::error::{Error, Kind, Result};

@@ -10,7 +10,7 @@ from venturi.analysis.advice.warning import Advice
 from venturi.analysis.cells.batches import latency, told, troubles, words
 from venturi.analysis.cells.figures import Record, batches_timed, numeric, quotient
 from venturi.analysis.cells.summary import Cell
-from venturi.analysis.verdict.proof.ends import KEPT_UP
+from venturi.analysis.verdict.workers import KEPT_UP
 from venturi.analysis.words.wording import listed
 from venturi.common.hdr import batches_for
 from venturi.common.units import Quantity, count, percent

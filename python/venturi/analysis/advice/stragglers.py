@@ -18,7 +18,7 @@ from venturi.analysis.cells.figures import Record, get, numeric, quotient
 from venturi.analysis.cells.flows import server_addresses, told_apart
 from venturi.analysis.cells.hosts import counted
 from venturi.analysis.cells.summary import Cell
-from venturi.analysis.verdict.proof.ends import KEPT_UP
+from venturi.analysis.verdict.workers import KEPT_UP
 
 __all__ = ["BEHIND", "Straggler", "machines", "stragglers"]
 

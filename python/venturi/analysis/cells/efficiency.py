@@ -9,7 +9,7 @@ from typing import Any
 
 from venturi.analysis.cells import hosts
 from venturi.analysis.cells.places import over
-from venturi.analysis.cells.summary import Cell, by_operation, varying
+from venturi.analysis.cells.summary import Cell, by_operation, by_setting, varying
 from venturi.common.units import Quantity
 
 __all__ = ["Scaled", "Step", "axis_of", "scaled"]
@@ -78,10 +78,7 @@ def scaled(cells: Sequence[Cell]) -> list[Scaled]:
             own = [c for c in known if axis_of(c) == axis]
             # Streams that grow with the hosts are no further condition: `varying` leaves followers out.
             names = [n for n in varying(own) if n != axis]
-            groups: dict[tuple[str, ...], list[Cell]] = {}
-            for cell in own:
-                groups.setdefault(tuple(repr(cell.parameters.get(n)) for n in names), []).append(cell)
-            for group in groups.values():
+            for group in by_setting(own, names):
                 group.sort(key=lambda c: _count(c, axis))
                 if len({_count(c, axis) for c in group}) > 1:
                     where = {n: group[0].parameters.get(n) for n in names}

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from venturi.analysis.cells.figures import main_rate
-from venturi.analysis.cells.summary import Cell, rows_a_batch
+from venturi.analysis.cells.summary import Cell, by_setting, rows_a_batch
 from venturi.analysis.statistics.curve import Curve, Shape
 from venturi.common.units import Quantity
 from venturi.targets.parameters import AMOUNT, PARALLEL
@@ -137,11 +137,8 @@ def series(cells: Sequence[Cell], axis: str, others: Sequence[str]) -> list[Seri
 
 def every(cells: Sequence[Cell], axis: str, others: Sequence[str]) -> list[Series]:
     """All series over an axis, one a setting of `others`."""
-    groups: dict[tuple[str, ...], list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault(tuple(repr(cell.parameters.get(n)) for n in others), []).append(cell)
     made = []
-    for group in groups.values():
+    for group in by_setting(cells, others):
         distinct: dict[float, Cell] = {}
         for cell in group:
             distinct.setdefault(float(cell.parameters[axis]), cell)

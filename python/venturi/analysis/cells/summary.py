@@ -328,6 +328,24 @@ def _same_partition(one: list[str], other: list[str]) -> bool:
     return len(pairs) == len(set(one)) == len(set(other))
 
 
+def setting(cell: Cell, names: Iterable[str]) -> tuple[str, ...]:
+    """The values of these parameters as a key: `1` and `True` differ, and a list can be one."""
+    return tuple(repr(cell.parameters.get(name)) for name in names)
+
+
+def follows(cells: Sequence[Cell], name: str, other: str) -> bool:
+    """Whether a parameter changes with another and only with it, as threads do with streams."""
+    return _same_partition(*([one for c in cells for one in setting(c, [n])] for n in (name, other)))
+
+
+def by_setting(cells: Iterable[Cell], names: Sequence[str]) -> list[list[Cell]]:
+    """The cells grouped by the values of these parameters, in their order."""
+    groups: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(setting(cell, names), []).append(cell)
+    return list(groups.values())
+
+
 def by_operation(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
     """The cells grouped by operation, in their order."""
     groups: dict[str, list[Cell]] = {}

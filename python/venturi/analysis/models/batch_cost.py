@@ -7,12 +7,12 @@ with 9 n_half. Closed loop only: an open loop's rate is the schedule's.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from venturi.analysis.cells.figures import numeric, quotient
-from venturi.analysis.cells.summary import Cell, by_operation, varying
+from venturi.analysis.cells.summary import Cell, by_operation, by_setting, follows, varying
 from venturi.analysis.statistics import hockney
 from venturi.analysis.statistics.hockney import Hockney
 from venturi.analysis.statistics.intervals import Interval
@@ -91,20 +91,12 @@ def batch_costs(cells: Sequence[Cell]) -> list[BatchCost]:
     """A line for each setting of the others along which rows per batch were varied, the fastest first."""
     out = []
     for operation, members in by_operation([c for c in cells if c.answered and c.good]).items():
-        others = [n for n in varying(members) if n != AXIS and not _follows(members, n)]
-        groups: dict[tuple[Hashable, ...], list[Cell]] = {}
-        for cell in members:
-            if cell.parameters.get(AXIS) and not cell.parameters.get("rate"):
-                groups.setdefault(tuple(repr(cell.parameters.get(n)) for n in others), []).append(cell)
-        for group in groups.values():
+        others = [n for n in varying(members) if n != AXIS and not follows(members, n, AXIS)]
+        closed = [c for c in members if c.parameters.get(AXIS) and not c.parameters.get("rate")]
+        for group in by_setting(closed, others):
             if len({c.parameters[AXIS] for c in group}) > 1:
                 out.append(_fitted(operation, {n: group[0].parameters.get(n) for n in others}, group))
     return sorted(out, key=lambda one: -max(c.main.value or 0.0 for c in one.cells))
-
-
-def _follows(cells: Sequence[Cell], name: str) -> bool:
-    pairs = {(repr(m.parameters.get(name)), repr(m.parameters.get(AXIS))) for m in cells}
-    return len(pairs) == len({p[0] for p in pairs}) == len({p[1] for p in pairs})
 
 
 def _lanes(cell: Cell) -> int:

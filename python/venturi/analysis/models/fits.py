@@ -239,13 +239,6 @@ def _is_axis(cells: Sequence[Cell], name: str, over: str | None) -> bool:
     return wanted and len(set(numeric)) >= 2
 
 
-def _groups(cells: Sequence[Cell], names: Sequence[str]) -> dict[tuple[Hashable, ...], list[Cell]]:
-    groups: dict[tuple[Hashable, ...], list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault(tuple(repr(cell.parameters.get(n)) for n in names), []).append(cell)
-    return groups
-
-
 def _settings(cells: Sequence[Cell], names: Sequence[str]) -> dict[str, Any]:
     return {n: cells[0].parameters.get(n) for n in names}
 
@@ -256,7 +249,7 @@ def _sizes(found: Fits, operation: str, cells: Sequence[Cell], differing: Sequen
     if size is None:
         return
     names = [n for n in differing if n not in SIZES]
-    groups = [g for g in _groups(cells, names).values() if len({m.parameters.get(size) for m in g}) > 1]
+    groups = [g for g in summary.by_setting(cells, names) if len({m.parameters.get(size) for m in g}) > 1]
     for group in groups[:MOST_GROUPS]:
         found.sizes.append(SizeFit(operation, _settings(group, names), group, unit))
     if len(groups) > MOST_GROUPS:
@@ -285,7 +278,7 @@ def _scaling(
 ) -> None:
     # What follows the axis (threads = streams) was left out of `differing`; where the axis is the follower
     # itself, the one it follows is no other condition.
-    others = [n for n in differing if n != axis and not follows(cells, n, axis)]
+    others = [n for n in differing if n != axis and not summary.follows(cells, n, axis)]
     levels = {float(v) for m in cells if isinstance(v := m.parameters.get(axis), int | float)}
     if len(levels) < scaling.LEAST_POINTS:
         shown = ", ".join(f"{v:g}" for v in sorted(levels))
@@ -318,12 +311,6 @@ def _scaling(
         )
 
 
-def follows(cells: Sequence[Cell], name: str, axis: str) -> bool:
-    """Whether a parameter changes with the axis and only with it, as threads do with streams."""
-    pairs = {(repr(m.parameters.get(name)), repr(m.parameters.get(axis))) for m in cells}
-    return len(pairs) == len({p[0] for p in pairs}) == len({p[1] for p in pairs})
-
-
 def _pooled(
     operation: str,
     cells: Sequence[Cell],
@@ -339,7 +326,7 @@ def _pooled(
     if size is not None:
         rest = [n for n in others if n not in SIZES]
         groups = sorted(
-            _groups(cells, rest).values(),
+            summary.by_setting(cells, rest),
             key=lambda g: (len({m.parameters.get(axis) for m in g}), max(_value(m, unit) or 0.0 for m in g)),
             reverse=True,
         )
@@ -360,7 +347,7 @@ def _pooled(
         if tested is None or tested.significant:
             continue
         rest = [n for n in others if n != name]
-        for group in _groups(cells, rest).values():
+        for group in summary.by_setting(cells, rest):
             if (
                 len({m.parameters.get(axis) for m in group}) >= scaling.LEAST_POINTS
                 and len({m.parameters.get(name) for m in group}) > 1
@@ -385,7 +372,7 @@ def large_sizes(cells: Sequence[Cell], size: str, axis: str, unit: str = "B/s") 
         return None
     threshold: float = 0.0
     try:
-        for group in _groups(cells, [axis]).values():
+        for group in summary.by_setting(cells, [axis]):
             if len({m.parameters.get(size) for m in group}) < hockney.LEAST_POINTS:
                 continue
             fitted = hockney.fit(times(group, unit))
@@ -463,12 +450,12 @@ def _effect(
     differing: Sequence[str],
     keep: Callable[[Any], bool] = lambda _: True,
 ) -> Effect | None:
-    others = [n for n in differing if n != name and not follows(cells, n, name)]
+    others = [n for n in differing if n != name and not summary.follows(cells, n, name)]
     blocks: dict[Any, dict[object, float]] = {}
     for cell in cells:
         level, value = cell.parameters.get(name), _value(cell, unit)
         if value is not None and keep(level):
-            key = tuple(repr(cell.parameters.get(n)) for n in others)
+            key = summary.setting(cell, others)
             blocks.setdefault(key, {})[level if isinstance(level, Hashable) else repr(level)] = value
     whole = [b for b in blocks.values() if len(b) > 1][:MOST_EFFECT_BLOCKS]
     return effect(whole, draws=1999)

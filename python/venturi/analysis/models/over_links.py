@@ -15,7 +15,7 @@ from typing import Any
 from venturi.analysis.cells import figures, summary
 from venturi.analysis.cells import links as of_cells
 from venturi.analysis.cells.summary import Cell
-from venturi.analysis.models import fits, link_law
+from venturi.analysis.models import link_law
 from venturi.analysis.models.link_law import LinkLaw, Path, Setting
 from venturi.analysis.models.tcp import LOSS_BASED
 from venturi.analysis.statistics.intervals import Interval
@@ -186,14 +186,12 @@ def build(cells: Sequence[Cell]) -> list[LinkFit]:
     over = [c for c in cells if c.main.known and _over(c)]
     for operation, every in summary.by_operation(over).items():
         unit = f"{figures.noun(operation)}s/s" if summary.in_rows(every) else "B/s"
-        differing = [n for n in summary.varying(every) if n != AXIS and not fits.follows(every, n, AXIS)]
+        differing = [n for n in summary.varying(every) if n != AXIS and not summary.follows(every, n, AXIS)]
         controls = len({_control(c) for c in every}) > 1
         groups: dict[tuple[str, ...], list[Cell]] = {}
         for cell in every:
-            if not _rates(cell, unit):
-                continue
-            key = tuple(repr(cell.parameters.get(n)) for n in differing)
-            groups.setdefault((*key, str(_control(cell))), []).append(cell)
+            if _rates(cell, unit):
+                groups.setdefault((*summary.setting(cell, differing), str(_control(cell))), []).append(cell)
         for group in groups.values():
             if len({_text(c) for c in group}) > 1:
                 where = {n: group[0].parameters.get(n) for n in differing}

@@ -136,7 +136,7 @@ def _one(operation: str, cells: Sequence[Cell], wanted: Mapping[str, Any], repea
         if name not in known:
             raise VenturiError(f"{name}: the trials of this run have no such parameter", hint=_known(known))
     axis = _axis(cells, wanted)
-    fixed = {k: v for k, v in wanted.items() if k != axis and not fits.follows(cells, k, axis)}
+    fixed = {k: v for k, v in wanted.items() if k != axis and not summary.follows(cells, k, axis)}
     chosen = [m for m in cells if all(_same(m.parameters.get(k), v) for k, v in fixed.items())]
     if not chosen:
         shown = ", ".join(f"{k}={v}" for k, v in fixed.items())
@@ -253,7 +253,7 @@ def _axis(cells: Sequence[Cell], wanted: Mapping[str, Any]) -> str:
     new = [
         k
         for k in new
-        if not any(o != k and o in new[: new.index(k)] and fits.follows(cells, k, o) for o in new)
+        if not any(o != k and o in new[: new.index(k)] and summary.follows(cells, k, o) for o in new)
     ]
     if len(new) > 1:
         raise VenturiError(

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from venturi.analysis.cells.summary import Cell, by_operation, varying
+from venturi.analysis.cells.summary import Cell, by_operation, by_setting, follows, varying
 from venturi.analysis.models import fits
 from venturi.analysis.statistics import hockney, laws, regression, scaling
 from venturi.analysis.statistics.hockney import Hockney
@@ -113,8 +113,8 @@ def convergences(cells: Sequence[Cell]) -> list[Convergence]:
     found = []
     for operation, members in by_operation([c for c in cells if c.throughput.known]).items():
         names = [n for n in varying(members) if n not in (*fits.SIZES, "streams")]
-        names = [n for n in names if not fits.follows(members, n, "streams")]
-        for group in fits._groups(members, names).values():
+        names = [n for n in names if not follows(members, n, "streams")]
+        for group in by_setting(members, names):
             if (rows := _amount(group)) is not None:
                 where = {n: group[0].parameters.get(n) for n in names}
                 found.append(_convergence(operation, where, group, rows))

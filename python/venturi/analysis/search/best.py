@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from venturi.analysis.cells.figures import cpu_ns, in_rows_of, numeric, per_second, quotient, throughput
-from venturi.analysis.cells.summary import Cell, basis, varying
+from venturi.analysis.cells.summary import Cell, basis, setting, varying
 from venturi.analysis.statistics.curve import LEAST_ROUNDS, Curve, Shape
 from venturi.analysis.statistics.difference import Difference, differences
 from venturi.analysis.statistics.gain import Effect, Gain, effect, tested
@@ -425,9 +425,9 @@ Block = dict[object, float]
 def _blocks(cells: list[Cell], name: str, settings: list[str], measure: str) -> list[list[Block]]:
     """Throughput by the setting's value, all others equal: of each setting of the others a block a repeat,
     because repeats are interleaved rounds and a round's state is common to its cells."""
-    held: dict[str, dict[Any, Block]] = {}
+    held: dict[tuple[str, ...], dict[Any, Block]] = {}
     for cell in cells:
-        key = repr([cell.parameters.get(n) for n in (*settings, *AMOUNT) if n != name])
+        key = setting(cell, [n for n in (*settings, *AMOUNT) if n != name])
         level = _hashable(cell.parameters.get(name))
         for record in cell.records:
             if (speed := _speed(record, measure)) is not None:

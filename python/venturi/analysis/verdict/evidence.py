@@ -1,14 +1,14 @@
-"""What a cell's trials say of its two ends, on few named figures: the ground that verdicts stand on.
+"""What a cell's trials report of its two ends and of the path between them, as a few named figures.
 
-A trial's record is flattened to numbers, the median over the repeats is taken number by number, and `Seen`
-gives them names. Everything is optional: imported results and foreign servers tell only part, and None always
-means "not measured", never zero.
+A trial's record is flattened to numbers, the median over the repeats is taken number by number, and
+`CellEvidence` gives them names. Imported results and foreign servers report only part: None always means "not
+measured", never zero.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from statistics import median
 from typing import Any
@@ -22,10 +22,12 @@ from venturi.analysis.cells.figures import (
     quotient,
     wire_bytes,
 )
+from venturi.analysis.cells.links import control as control_of
+from venturi.analysis.cells.links import cross, measured, shared
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.models.packing import Packing
-from venturi.analysis.verdict import over_link
-from venturi.analysis.verdict.over_link import OverLink
+from venturi.common import links
+from venturi.common.links import WAYS, Link
 from venturi.targets.system import PIPES, scheme_of
 
 Facts = dict[str, float]
@@ -38,14 +40,6 @@ OWN = ("generate", "verify")
 CODEC = ("encode", "unpack", "decode")
 POOLS = {"client": ("decoders",), "server": ("encoders",)}
 """Pools that an end may have (docs/format.md)."""
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """One fact that a verdict rests on: `name` is short and stable, `text` has the numbers."""
-
-    name: str
-    text: str
 
 
 def waits(stage: str) -> bool:
@@ -72,7 +66,7 @@ class End:
     """Each stage's share of worker time."""
     workers: float | None = None
     threads: float | None = None
-    """Threads that serve these workers, where they are fewer; else as many."""
+    """Threads that serve these workers, if they are fewer; else as many."""
     cpu: float | None = None
     """CPU seconds a second of its process: cores."""
     cores: float | None = None
@@ -136,12 +130,55 @@ class End:
 
     @property
     def first(self) -> str | None:
-        """The stage at work that takes most; None where stages are not known."""
+        """The stage at work that takes most; None if stages are not known."""
         return next(iter(self.work), None)
 
 
 @dataclass(frozen=True)
-class Seen:
+class OverLink:
+    """Rates are B/s of TCP's payload in full packets, of the way that the data take. Of several loaders they
+    are of all their links together."""
+
+    link: Link
+    loaders: int
+    """Links that share a backplane; 1 if there is one link, or all loaders share it."""
+    bits: float | None
+    """What the link carries in bits/s, as measured, with all that Ethernet adds; None if no rate was asked
+    for."""
+    round_trip: float
+    """ns, as measured."""
+    loss: float
+    """The part of packets that is lost, as asked for: what was measured of it has the error of a few."""
+    cross: float
+    """The part of the rate that others take."""
+    moved: float | None
+    """What the cell moved, with all that its protocol adds; its payload if no more was counted."""
+    control: str | None
+    """TCP's congestion control; None if it is not known."""
+
+    @property
+    def rate(self) -> float | None:
+        """What the link carries."""
+        return None if self.bits is None else self.bits / 8 * self.link.payload_part
+
+    @property
+    def free(self) -> float | None:
+        """What others leave of the rate."""
+        return None if self.rate is None else self.rate * (1 - self.cross)
+
+    @property
+    def share(self) -> float | None:
+        """Of what others leave of the rate, what was moved."""
+        return quotient(self.moved, self.free)
+
+    @property
+    def holds(self) -> float | None:
+        """Bytes in flight that keep it full: rate x round trip, the bandwidth-delay product."""
+        return None if self.free is None else self.free * self.round_trip / 1e9
+
+
+@dataclass(frozen=True)
+class CellEvidence:
     """Both ends of a cell and what lies between them."""
 
     cell: Cell
@@ -157,12 +194,9 @@ class Seen:
     wire_rate: float | None
     same_machine: bool | None
     loopback: bool | None
-    reference: bool | None
-    """Whether the server is one of ours, which reports its CPU time and stages."""
     round_trip: float | None
-    """ns there and back, of the connection itself where it was asked, else of TCP's least."""
+    """ns there and back, of the connection itself if it was asked, else of TCP's least."""
     instrument: float | None
-    sampler: float | None
     offered: float | None
     """Batches/s that the schedule asked for; None for a closed loop."""
     kept: float | None
@@ -174,7 +208,7 @@ class Seen:
     helpers: Mapping[str, End] = field(default_factory=dict)
     """What Venturi runs beside both ends on the client's host, by role."""
     over: OverLink | None = None
-    """The link that was made for it; None where none was."""
+    """The link that was made for it, if any."""
     packings: Sequence[Packing] = ()
     """What codecs do to the data of the run, as far as it was measured."""
     facts: Facts = field(default_factory=dict, repr=False)
@@ -200,13 +234,12 @@ class Seen:
 
     @property
     def servers(self) -> int:
-        """How many servers there were of which one was watched, on a host of its own; 1 where it is the only
-        one, or where both ends share a host."""
+        """How many servers there were, one of which was watched; 1 if both ends share a host."""
         return 1 if self.same_machine else int(self.facts.get("of_servers", 1))
 
     @property
     def busy(self) -> float | None:
-        """Of the busier host; one host where both ends share it."""
+        """Of the busier host."""
         known = [e.busy for e in (self.client, self.server) if e.busy is not None]
         return max(known, default=None)
 
@@ -218,30 +251,27 @@ class Seen:
         return self.facts.get(f"share.{limit}")
 
 
-# The resources read as they stand; of a trial's sixty numbers only these are used.
-_PARTS: dict[str, tuple[str, ...]] = {
-    "host": ("cores", "busy_share", "steal_share", "softirq_share", "psi_io_share"),
-    "cgroup": ("quota_cores",),
-    "network": ("loopback", "speed_bits_per_second"),
-    "disk": ("busy_share",),
-    "sockets": (
-        "rtt_ns",
-        "min_rtt_ns",
-        "retransmits",
-        "receive_window_limited_share",
-        "send_buffer_limited_share",
-        "send_buffer_bytes",
-    ),
-}
-
+# The resources that are read, each with the field of an end that it is: these few of a trial's sixty numbers.
+_PARTS = {
+    "host": {"cores": "host_cores", "busy_share": "host_busy", "steal_share": "steal",
+             "softirq_share": "softirq", "psi_io_share": "psi_io"},
+    "cgroup": {"quota_cores": "quota"},
+    "network": {"loopback": "loopback", "speed_bits_per_second": "speed_bits"},
+    "disk": {"busy_share": "disk_busy"},
+    "sockets": {"rtt_ns": "rtt", "min_rtt_ns": "min_rtt", "retransmits": "retransmits",
+                "receive_window_limited_share": "receive_window_limited",
+                "send_buffer_limited_share": "send_buffer_limited", "send_buffer_bytes": "send_buffer"},
+}  # fmt: skip
 _FLAT = {
-    end: [(part, [(name, f"{end}.{part}.{name}") for name in names]) for part, names in _PARTS.items()]
+    end: [(part, [(name, f"{end}.{to}") for name, to in names.items()]) for part, names in _PARTS.items()]
     for end in ENDS
 }
+_SCALARS = tuple(f.name for f in fields(End) if f.default is None)
+_OF_CELL = ("rate", "rows", "service", "wire_rate", "instrument", "offered", "kept", "late", "start")
 
 
 def facts(record: Record, usable: Mapping[str, int]) -> Facts:
-    """A trial's numbers under flat names: `client.host.busy_share`, `server.stage.send`, `rate`, ..."""
+    """A trial's numbers under flat names: `client.steal`, `server.stage.send`, `rate`, ..."""
     found: Facts = {}
     # A large run has ten thousand trials of sixty numbers each: a path is walked once, not for each of them.
     counts, target, resources = record.get("counts"), record.get("target"), record.get("resources")
@@ -256,17 +286,15 @@ def facts(record: Record, usable: Mapping[str, int]) -> Facts:
     put("rows", quotient(numeric(counts, "rows"), interval, 1e9))
     put("service", numeric(record, "latency", "service", "mean") or None)
     put("instrument", numeric(record, "instrument", "share"))
-    put("sampler", numeric(resources, "sampler", "share"))
     if rate := numeric(record, "schedule", "rate"):
         put("offered", rate)
         put("kept", quotient(quotient(numeric(counts, "batches"), interval, 1e9), rate))
         put("late", quotient(numeric(record, "schedule", "late"), numeric(record, "schedule", "intended")))
     firsts = [t for s in get(record, "streams") or () if (t := numeric(s, "first_batch_ns")) is not None]
-    put("start_share", quotient(max(firsts, default=None), interval))
+    put("start", quotient(max(firsts, default=None), interval))
     put("round_trip", numeric(target, "round_trip_ns") or None)
-    over_link.facts(record, put)
+    _link_facts(record, put)
     put("same_machine", _flag(get(resources, "same_machine")))
-    put("reference", _flag(get(target, "reference")))
     put("of_servers", numeric(resources, "server", "of_servers"))
     for end in ENDS:
         _stages(record, end, put)
@@ -385,56 +413,42 @@ def seen(
     trials: int,
     control: str | None = None,
     packings: Sequence[Packing] = (),
-) -> Seen:
+) -> CellEvidence:
     """The named view of a cell's facts. `control`: the host's congestion control of TCP."""
     # A single trial's share follows its rate.
     if (rate := found.get("rate")) and cell.throughput.value:
         part = rate / cell.throughput.value
         found = found | {f"share.{name}": s.value * part for name, s in cell.shares.items() if s.value}
-    trips = [
-        t for n in ("round_trip", "client.sockets.min_rtt_ns", "client.sockets.rtt_ns") if (t := found.get(n))
-    ]
-    loopback = [f for e in ENDS if (f := found.get(f"{e}.network.loopback")) is not None]
-    return Seen(
+    trips = [t for n in ("round_trip", "client.min_rtt", "client.rtt") if (t := found.get(n))]
+    loopback = [f for e in ENDS if (f := found.get(f"{e}.loopback")) is not None]
+    return CellEvidence(
         cell=cell,
         trials=trials,
         client=_end("client", found, cell),
         server=_end("server", found, cell),
-        rate=found.get("rate"),
-        rows=found.get("rows"),
-        service=found.get("service"),
-        wire_rate=found.get("wire_rate"),
         same_machine=_truth(found.get("same_machine")),
         loopback=_truth(loopback[0]) if loopback else _address_is_loopback(cell),
-        reference=_truth(found.get("reference")),
         # A request of our own also measures through a proxy; TCP's figures do not.
         round_trip=max(trips[:2]) if trips else found.get("link.round_trip"),
-        instrument=found.get("instrument"),
-        sampler=found.get("sampler"),
-        offered=found.get("offered"),
-        kept=found.get("kept"),
-        late=found.get("late"),
-        start=found.get("start_share"),
         helpers=_helpers(found),
-        over=over_link.of(cell, found, control),
+        over=_over_link(cell, found, control),
         packings=packings,
         facts=found,
+        **{name: found.get(name) for name in _OF_CELL},
     )
 
 
 def _helpers(found: Facts) -> dict[str, End]:
     roles = dict.fromkeys(name.split(".")[1] for name in found if name.startswith("helper."))
-    return {
-        role: End(
-            role,
-            cpu=found.get(f"helper.{role}.cpu"),
-            run_delay=found.get(f"helper.{role}.run_delay"),
-            busiest_thread=None if thread is None else ("", thread),
-            thread_wanted=found.get(f"helper.{role}.thread_wanted"),
-        )
-        for role in roles
-        for thread in (found.get(f"helper.{role}.busiest_thread"),)
-    }
+    return {role: End(role, **_scalars(f"helper.{role}", "", found)) for role in roles}
+
+
+def _scalars(end: str, thread: str, found: Facts) -> dict[str, Any]:
+    """The fields of an end that are facts as they stand; with the name of its busiest thread."""
+    values: dict[str, Any] = {name: found.get(f"{end}.{name}") for name in _SCALARS}
+    if values["busiest_thread"] is not None:
+        values["busiest_thread"] = (thread, values["busiest_thread"])
+    return values
 
 
 def _truth(value: float | None) -> bool | None:
@@ -451,34 +465,6 @@ def _address_is_loopback(cell: Cell) -> bool | None:
     return None
 
 
-# Fields of an end that are facts as they stand, by the facts' names without the end's.
-_FIELDS = {
-    "cpu": "cpu",
-    "cores": "cores",
-    "busy": "busy",
-    "busiest": "busiest",
-    "steal": "host.steal_share",
-    "softirq": "host.softirq_share",
-    "run_delay": "run_delay",
-    "quota": "cgroup.quota_cores",
-    "throttled": "throttled",
-    "psi_io": "host.psi_io_share",
-    "disk_busy": "disk.busy_share",
-    "disk_rate": "disk_rate",
-    "rx": "rx",
-    "tx": "tx",
-    "rtt": "sockets.rtt_ns",
-    "min_rtt": "sockets.min_rtt_ns",
-    "retransmits": "sockets.retransmits",
-    "receive_window_limited": "sockets.receive_window_limited_share",
-    "send_buffer_limited": "sockets.send_buffer_limited_share",
-    "send_buffer": "sockets.send_buffer_bytes",
-    "thread_wanted": "thread_wanted",
-    "thread_delay": "thread_delay",
-}
-_SAME = {end: [(field, f"{end}.{at}") for field, at in _FIELDS.items()] for end in ENDS}
-
-
 def _end(end: str, found: Facts, cell: Cell) -> End:
     prefix = f"{end}.stage."
     workers = found.get(f"{end}.workers")
@@ -486,7 +472,7 @@ def _end(end: str, found: Facts, cell: Cell) -> End:
     if end == "client" and workers is None and cell.parameters.get("streams"):
         workers = float(cell.parameters["streams"])
 
-    thread, speed = found.get(f"{end}.busiest_thread"), found.get(f"{end}.network.speed_bits_per_second")
+    speed = found.get(f"{end}.speed_bits")
     stages = {n[len(prefix) :]: v for n, v in found.items() if n.startswith(prefix)}
     pools = {
         name: Pool(name, found[f"{end}.pool.{name}.threads"], min(1.0, found[f"{end}.pool.{name}.busy"]))
@@ -496,17 +482,15 @@ def _end(end: str, found: Facts, cell: Cell) -> End:
     if threads and pools:
         # Those of the streams, and those of the pools.
         threads += sum(pool.threads for pool in pools.values())
-    return End(
-        name=end,
-        stages=stages,
-        workers=workers,
-        threads=float(threads) if threads and workers and threads < workers else workers,
-        speed=speed / 8 if speed and speed > 0 else None,
-        # Its name is told of a server that tells nothing else.
-        pools=pools,
-        busiest_thread=("" if stages else _thread_name(cell, end), thread) if thread is not None else None,
-        **{field: found.get(at) for field, at in _SAME[end]},
-    )
+    # A thread's name is for servers that report nothing else.
+    unnamed = stages or f"{end}.busiest_thread" not in found
+    values = _scalars(end, "" if unnamed else _thread_name(cell, end), found)
+    values |= {
+        "workers": workers,
+        "threads": float(threads) if threads and workers and threads < workers else workers,
+        "speed": speed / 8 if speed and speed > 0 else None,
+    }
+    return End(end, stages=stages, pools=pools, **values)
 
 
 def _thread_name(cell: Cell, end: str) -> str:
@@ -517,3 +501,33 @@ def _thread_name(cell: Cell, end: str) -> str:
             name = str(get(thread, "name") or "?")
             names[name] = names.get(name, 0.0) + (numeric(thread, "cpu_share") or 0.0)
     return max(names, key=lambda n: names[n], default="?")
+
+
+def _link_facts(record: Record, put: Any) -> None:
+    """What a trial's record tells of its link, under flat names."""
+    found, way = measured(record), links.way(get(record, "parameters", "operation"))
+    put("link.bits_per_second", numeric(found, f"{way}_bits_per_second"))
+    put("link.round_trip", numeric(found, "round_trip_ns"))
+    put("link.loss", quotient(numeric(found, f"{way}_lost"), numeric(found, f"{way}_packets")))
+
+
+def _over_link(cell: Cell, found: Facts, host: str | None) -> OverLink | None:
+    """The link of a cell; None if none was made, or it was not measured. `host`: the congestion control
+    of the client's host."""
+    p, trip = cell.parameters, found.get("link.round_trip")
+    link = links.known(p.get("link"))
+    if link is None or trip is None or trip <= 0:
+        return None
+    way = links.way(p.get("operation"))
+    one = found.get("link.bits_per_second")
+    bits = shared(p, way, one) if one and one > 0 and link.rate is not None else None
+    return OverLink(
+        link=link,
+        loaders=int(numeric(p, "loaders") or 1) if p.get("backplane") is not None else 1,
+        bits=bits,
+        round_trip=trip,
+        loss=link.loss[WAYS.index(way)],
+        cross=cross(p),
+        moved=found.get("wire_rate", found.get("rate")),
+        control=control_of(cell.records, link, host),
+    )

@@ -1,34 +1,35 @@
-"""What to try next: for each cause the settings that open its place."""
+"""What to try next: one function for each remedy, which proposes nothing if it does not apply to a cell.
+
+A row of `rules.RULES` lists those that open its place, the most promising first.
+"""
 
 from __future__ import annotations
 
+import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from urllib.parse import unquote
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from venturi.analysis.cells.figures import get
-from venturi.analysis.cells.probed import codec_of, packed
+from venturi.analysis.cells.probed import codec_of, data_label, packed, waits_for_disk
 from venturi.analysis.cells.summary import ends_by_itself, rows_a_batch
-from venturi.analysis.verdict import ingest_remedies, link_remedies, upsert_remedies
-from venturi.analysis.verdict.causes import Cause, Why
-from venturi.analysis.verdict.evidence import CODEC, End, Seen
-from venturi.analysis.verdict.proof import Hit
-from venturi.analysis.verdict.proof.cores import crowded
-from venturi.analysis.verdict.proof.ends import handicapped, own_stages
-from venturi.analysis.verdict.shared_remedies import (
-    ONLY_OVER_LINKS,
-    faster_disk,
-    larger_quota,
-    more_connections,
-    more_cores,
-    quota,
-    stop_others,
-    without_pin,
-)
-from venturi.analysis.verdict.types import Remedy
+from venturi.analysis.models.packing import LEAST
+from venturi.analysis.models.tcp import LOSS_BASED
+from venturi.analysis.verdict.evidence import CODEC, CellEvidence, OverLink
+from venturi.analysis.verdict.servers import fills_cores
+from venturi.analysis.verdict.types import Diagnosis, MissingEvidence, Remedy
+from venturi.analysis.verdict.workers import end_of, handicapped, own_stages
+from venturi.analysis.words.wording import nouns_of, size
+from venturi.common import links
+from venturi.targets.options import ONLY_HERE
 from venturi.targets.parameters import CREDENTIALS
 from venturi.targets.system import (
+    ONE_AT_A_TIME,
     REFERENCE,
+    SERVERS,
+    SPACES,
     has_tables,
     is_charrow,
     is_program,
@@ -37,373 +38,674 @@ from venturi.targets.system import (
 )
 from venturi.targets.urls import split_url
 
-__all__ = ["MOST", "remedies"]
+Propose = Callable[[CellEvidence, Diagnosis], list[Remedy]]
 
 MOST = 3
-"""Remedies that are told of one cell."""
+"""Remedies that are shown of one cell."""
 BATCH_LARGE = 8192
 """Rows per batch from which what a batch costs (headers, calls, wake-ups) is small against its rows."""
 BATCH_BYTES = 256 * 1024
-STREAMS_MOST = 64
+UPSERT_BATCHES = (10, 100, 500, 2_000, 10_000)
+"""Rows a batch that are proposed one after the other: 500 as the published benchmark had, 10,000 at most."""
+CASSANDRA_MOST = 500
+"""By default it refuses batches over 50 KiB; so many small rows are near that."""
+STREAMS_MOST, CONNECTIONS_MOST, IN_FLIGHT_MOST = 64, 256, 128
+AHEAD_MOST = 50_000_000
+"""Points that are made ahead at most: `venturi run` refuses messages of over 2 GiB."""
+_LARGE_FRAMES = 9000
+_STARTS = 10
+"""Times that TCP's start fits into a trial of which it is a small part."""
+_FEWEST = 4096
+"""Bytes of a window or a buffer."""
+ONLY_OVER_LINKS = ("link", "cross")
+"""Parameters that mean nothing to a server on another host, which has its own path."""
 _TABLES = (
     *("query", "table", "wire_format", "split", "split_by", "server_settings", "storage", "max_block_size"),
     *("dialect", "statement"),
 )
-"""Options of a get from a database that mean nothing to a server of ours."""
+"""Options of a get from a database that mean nothing to a server of Venturi."""
+CHANGES: dict[Propose, tuple[str, ...]] = {}
+"""The parameters that each may change, for docs/verdicts.md."""
 
 
-def remedies(seen: Seen, hit: Hit) -> list[Remedy]:
-    """What to try, the most promising first."""
-    if hit.cause is Cause.LINK_RELAY:
-        return link_remedies.relay(seen)
-    by_kind = _BY_KIND
-    if seen.cell.in_rows:
-        own = upsert_remedies.BY_KIND if seen.cell.answered else ingest_remedies.BY_KIND
-        by_kind = {**_BY_KIND, **own}
-    found: list[Remedy] = []
-    if seen.over is not None:
-        found += link_remedies.unpaced(seen, seen.over, hit)
-    held = crowded(seen)
-    for remedy in by_kind[hit.kind](seen, hit):
-        # More in flight would wait for the CPUs that other programs hold.
-        remedy = stop_others() if held and _adds_load(seen, remedy) else remedy
-        if remedy not in found:
-            found.append(remedy)
-    return found
+def changing(*parameters: str) -> Callable[[Propose], Propose]:
+    """Marks what a remedy may change."""
+
+    def mark(propose: Propose) -> Propose:
+        CHANGES[propose] = parameters
+        return propose
+
+    return mark
 
 
-def _adds_load(seen: Seen, remedy: Remedy) -> bool:
-    now = {"streams": seen.streams, "in_flight": seen.cell.parameters.get("in_flight") or 1}
-    more = {name: remedy.changes[name] for name in now if name in remedy.changes}
-    return any(isinstance(value, int) and value > now[name] for name, value in more.items())
-
-
-def _end(seen: Seen, hit: Hit) -> End:
-    return seen.client if hit.end == "client" else seen.server
-
-
-def _batch(seen: Seen) -> tuple[int, float]:
-    p = seen.cell.parameters
-    return int(p.get("rows_per_batch") or 0), float(p.get("row_bytes") or 0.0)
-
-
-def _larger_batches(seen: Seen) -> list[Remedy]:
-    if is_program(_url(seen)) and seen.cell.parameters.get("data") == "remote":
-        # Batches are the program's.
-        return []
-    if servers_batches(seen.cell.parameters):
-        arrived = rows_a_batch(seen.cell)
-        if arrived is None or arrived >= BATCH_LARGE:
-            return []
-        return [Remedy(Why.SERVERS_BATCHES, settings={"server.batches": "larger"}, numbers={"rows": arrived})]
-    rows, width = _batch(seen)
-    if not rows or rows >= BATCH_LARGE or (width and rows * width >= BATCH_BYTES):
-        return []
-    return [Remedy(Why.LARGER_BATCHES, {"rows_per_batch": max(BATCH_LARGE, 4 * rows)})]
-
-
-def _more_streams(seen: Seen, why: Why = Why.MORE_STREAMS) -> list[Remedy]:
-    return [more_connections(seen, why, int(2 * seen.streams))] if int(seen.streams) < STREAMS_MOST else []
-
-
-def _without_codec(seen: Seen) -> list[Remedy]:
-    packed = codec_of(seen.cell.parameters.get("http_compression"))
-    found = [Remedy(Why.NO_COMPRESSION, {"http_compression": None})] if packed is not None else []
-    codec = codec_of(seen.cell.parameters.get("compression"))
-    if codec is None:
-        return found
-    lighter = [Remedy(Why.LIGHTER_CODEC, {"compression": "lz4"})] if codec != "lz4" else []
-    return [*found, *lighter, Remedy(Why.NO_COMPRESSION, {"compression": None})]
-
-
-def serving(seen: Seen) -> str:
-    """The command that starts a server which accounts for its stages, of this cell's system where there is
-    one."""
-    return f"venturi serve {REFERENCE.get(scheme_of(_url(seen)), 'flight')}"
-
-
-def elsewhere(seen: Seen, why: Why) -> Remedy:
-    """Such a server in this one's place, on a host of its own: what was moved is there then."""
-    start = f"{serving(seen)} --host 0.0.0.0"
-    # A server that is started so asks for no credentials and has no certificate.
-    left = ("place", *ONLY_OVER_LINKS, *CREDENTIALS)
-    if has_tables(_url(seen)):
-        left += _TABLES
-    if _charrow(seen):
-        return Remedy(why, {"target": "charrow://HOST:9006"}, left_out=left, before=start)
-    http = scheme_of(_url(seen)) == "http+arrow"
-    changes = {"target": "http+arrow://HOST:8080" if http else "flight://HOST:31337"}
-    if servers_batches(seen.cell.parameters):
-        table = split_url(_url(seen)).path.strip("/")
-        if table:
-            changes["target"] += f"/{table}"
-            start += f" --table {shlex.quote(unquote(table))}=FILE"
-        else:
-            # What a command or a ticket stands for is this server's secret; records can be had of any.
-            changes["data"] = "records"
-    return Remedy(why, changes, left_out=left, before=start)
-
-
-def foreign_server(seen: Seen) -> bool:
-    """Whether the server is somebody else's, which can be asked for nothing that is ours."""
-    known = [get(r, "target", "reference") for r in seen.cell.records]
-    return (
-        scheme_of(_url(seen)) in ("flight", "flightsql", "http+arrow")
-        and bool(known)
-        and all(reference is False for reference in known)
-    )
-
-
-def _unprobed(seen: Seen) -> bool:
-    """Whether nothing there takes plain bytes: `venturi ceilings` would refuse its URL, or fail there."""
-    return foreign_server(seen) or scheme_of(_url(seen) or "flight://") not in REFERENCE
-
-
-def raw_tcp(seen: Seen, why: Why) -> Remedy:
-    """Raw TCP over this cell's path, measured."""
-    if _unprobed(seen):
-        start = "venturi serve flight --host 0.0.0.0 --port 31338"
-        return Remedy(why, before=start, command="venturi ceilings flight://HOST:31338")
-    return Remedy(why, command=f"venturi ceilings {_url(seen) or 'URL'}")
-
-
-def _url(seen: Seen) -> str:
+def url_of(seen: CellEvidence) -> str:
     return str(seen.cell.parameters.get("target") or "")
 
 
-def _charrow(seen: Seen) -> bool:
-    return is_charrow(_url(seen))
+def scheme(seen: CellEvidence) -> str:
+    """`mysql` of `mysql+tls://...`."""
+    return scheme_of(url_of(seen))
 
 
-def _pool(seen: Seen, hit: Hit) -> list[Remedy]:
-    """What a pool that is full asks for: more threads, up to the CPUs that its end may use."""
-    end, name = _end(seen, hit), hit.pool or ""
-    now, cores = int(end.pools[name].threads), int(end.cores or 0)
+def foreign_server(seen: CellEvidence) -> bool:
+    """Whether the server is a Flight or HTTP server that is not Venturi's."""
+    ours = [get(r, "target", "reference") for r in seen.cell.records]
+    return (
+        scheme(seen) in ("flight", "flightsql", "http+arrow")
+        and bool(ours)
+        and all(reference is False for reference in ours)
+    )
+
+
+def _unprobed(seen: CellEvidence) -> bool:
+    """Whether nothing there takes plain bytes: `venturi ceilings` would refuse its URL, or fail there."""
+    return foreign_server(seen) or scheme_of(url_of(seen) or "flight://") not in REFERENCE
+
+
+# ---- streams and batches
+
+
+@changing("streams", "threads")
+def more_streams(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    now, p = int(seen.streams), seen.cell.parameters
+    wanted, most = 2 * now, STREAMS_MOST
+    if seen.cell.in_rows:
+        wanted, most = (4 if seen.cell.answered and now == 1 else wanted), CONNECTIONS_MOST
+        if seen.cell.answered and place.cause == "server-waited-for" and fills_cores(seen):
+            return []
+        if not seen.cell.answered and isinstance(p.get("hosts"), int):
+            # A series belongs to one stream, so that there are no more of them than hosts.
+            most = most if wanted <= p["hosts"] else 0
+    elif place.cause == "stage-busy" and (end_of(seen, place).busy or 0.0) >= 0.8:
+        return []
+    if now >= most or place.stage == "apply":
+        return []
+    return [_streams(seen, wanted)]
+
+
+def _streams(seen: CellEvidence, wanted: int, words: str = "") -> Remedy:
+    """So many streams, each with its thread."""
+    threads = seen.cell.parameters.get("threads")
+    own = {"threads": "streams"} if threads not in (None, seen.cell.parameters.get("streams")) else {}
+    return Remedy("more-streams", f"more {nouns_of(seen.cell).stream}s{words}", {"streams": wanted, **own})
+
+
+@changing("streams", "threads")
+def enough_streams(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    """As many streams as fill a link that loses packets."""
+    needed = int(place.numbers.get("streams_needed") or 2 * seen.streams)
+    wanted = min(max(needed, int(seen.streams) + 1), STREAMS_MOST)
+    if wanted <= seen.streams:
+        return []
+    return [_streams(seen, wanted, f", of which each loses a little: some {needed} fill the link")]
+
+
+@changing("streams", "threads")
+def streams_for_losses(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    return more_streams(seen, place) if seen.sender.retransmits and seen.streams < 8 else []
+
+
+@changing("streams")
+def one_connection(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    if place.stage != "apply":
+        return []
+    return [Remedy("one-connection", "one connection, which waits for no other", {"streams": 1})]
+
+
+@changing("threads")
+def thread_per_stream(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    threads = "streams" if seen.cell.in_rows else int(seen.streams)
+    return [Remedy("thread-per-stream", f"one thread per {nouns_of(seen.cell).stream}", {"threads": threads})]
+
+
+@changing("in_flight")
+def more_in_flight(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    now = int(seen.cell.parameters.get("in_flight") or 1)
+    crowd = place.cause == "server-waited-for" and fills_cores(seen)
+    if not seen.cell.answered or crowd or scheme(seen) in ONE_AT_A_TIME or now >= IN_FLIGHT_MOST:
+        return []
+    words = "more batches in flight on each connection"
+    return [Remedy("more-in-flight", words, {"in_flight": max(8, 4 * now)})]
+
+
+@changing("rows_per_batch")
+def larger_batches(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    p, words = seen.cell.parameters, "larger batches, for less work per row"
+    rows, width = int(p.get("rows_per_batch") or 0), float(p.get("row_bytes") or 0.0)
+    if place.stage == "driver" or (is_program(url_of(seen)) and p.get("data") == "remote"):
+        # Batches are the driver's or the program's.
+        return []
+    if seen.cell.in_rows:
+        most = CASSANDRA_MOST if scheme(seen) == "cassandra" else UPSERT_BATCHES[-1]
+        wanted = next((n for n in UPSERT_BATCHES if n >= 4 * rows), UPSERT_BATCHES[-1])
+        if not seen.cell.answered or not rows or rows >= most or p.get("batch") == "none":
+            return []
+        return [Remedy("larger-batches", words, {"rows_per_batch": min(wanted, most)})]
+    if servers_batches(p):
+        arrived = rows_a_batch(seen.cell)
+        if arrived is None or arrived >= BATCH_LARGE:
+            return []
+        words = f"larger batches than the {arrived:,.0f} rows that the server sends, a setting of the server"
+        return [Remedy("larger-batches", words, settings={"server.batches": "larger"})]
+    if not rows or rows >= BATCH_LARGE or (width and rows * width >= BATCH_BYTES):
+        return []
+    return [Remedy("larger-batches", words, {"rows_per_batch": max(BATCH_LARGE, 4 * rows)})]
+
+
+@changing("rows_per_batch")
+def larger_upserts(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    return larger_batches(seen, place) if seen.cell.answered else []
+
+
+@changing("streams", "threads")
+def shared_commits(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    """Commits of several connections that wait at the same time are one write to the disk."""
+    return more_streams(seen, place) if seen.cell.answered else []
+
+
+@changing("rows_per_batch")
+def smaller_batches(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    p = seen.cell.parameters
+    rows, width = int(p.get("rows_per_batch") or 0), float(p.get("row_bytes") or 0.0)
+    if rows * width <= 2**20 or servers_batches(p):
+        return []
+    words = "smaller batches, which stay in the cache"
+    return [Remedy("smaller-batches", words, {"rows_per_batch": max(1, int(2**18 / width))})]
+
+
+# ---- the client's work
+
+
+@changing("handicap")
+def no_handicap(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    """Without a delay that was injected on purpose."""
+    end = place.end or "client"
+    if place.stage not in handicapped(seen, end):
+        return []
+    if end == "client":
+        return [Remedy("no-handicap", "without the injected delay", {"handicap": None})]
+    return [Remedy("no-handicap", "start the server without --handicap", settings={"server.handicap": None})]
+
+
+@changing("verify")
+def count_rows(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    if seen.cell.in_rows or place.end == "server" or seen.client.share("verify") <= 0.1:
+        return []
+    return [Remedy("count-rows", "count rows instead of checking values", {"verify": "count"})]
+
+
+@changing("generate")
+def made_ahead(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    """What is sent is ready before the clock starts; points only if their number is known."""
+    p = seen.cell.parameters
+    inside = not set(own_stages(seen)).isdisjoint({"generate", "encode"})
+    if not seen.cell.in_rows or not inside or p.get("generate") == "ahead" or place.end == "server":
+        return []
+    if not seen.cell.answered and not 0 < (p.get("rows_per_stream") or 0) * seen.streams <= AHEAD_MOST:
+        return []
+    what = "statements built" if seen.cell.answered else "messages made"
+    return [Remedy("made-ahead", f"{what} before the clock starts", {"generate": "ahead"})]
+
+
+@changing("compression", "http_compression")
+def less_compression(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    if place.stage not in CODEC:
+        return []
+    p = seen.cell.parameters
+    found: list[Remedy] = []
+    if codec_of(p.get("http_compression")) is not None:
+        found.append(Remedy("no-compression", "no compression", {"http_compression": None}))
+    if (codec := codec_of(p.get("compression"))) is not None:
+        if codec != "lz4":
+            found.append(Remedy("lighter-codec", "a lighter codec", {"compression": "lz4"}))
+        found.append(Remedy("no-compression", "no compression", {"compression": None}))
+    return found
+
+
+@changing("messages")
+def whole_rows(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    # Shorter numbers would be fewer bytes, but finding them takes the loader longer than writing 17 digits.
+    if seen.cell.parameters.get("messages") != "values" or _archived(seen):
+        return []
+    return [Remedy("whole-rows", "whole rows instead of single values", {"messages": "rows"})]
+
+
+@changing("statement")
+def other_statements(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    """The other way of writing a statement: which one is lighter depends on the server."""
+    now, copied = seen.cell.parameters.get("statement"), seen.cell.parameters.get("method") == "copy"
+    engine = place.cause == "stage-busy" and place.stage == "apply"
+    if not seen.cell.answered or now not in ("text", "prepared") or copied or engine:
+        return []
+    other = "prepared" if now == "text" else "text"
+    words = f"{other} statements, which cost client and server otherwise"
+    return [Remedy("other-statements", words, {"statement": other})]
+
+
+@changing("method")
+def staging_table(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    copied = seen.cell.parameters.get("method") == "copy"
+    if not seen.cell.answered or scheme(seen) not in ("postgres", "duckdb") or copied:
+        return []
+    words = "a staging table and one merge per batch"
+    return [Remedy("staging-table", words, {"method": "copy"}, left_out=("statement",))]
+
+
+@changing("encoders", "decoders")
+def larger_pool(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    """More threads of a pool, up to the CPUs that its end may use."""
+    if place.pool is None or "at_a_time" in place.numbers:
+        return []
+    end = end_of(seen, place)
+    now, cores = int(end.pools[place.pool].threads), int(end.cores or 0)
     more = min(2 * now, cores) if cores else 2 * now
-    told = {"pool": name, "now": now, "more": more}
-    found = [Remedy(Why.LARGER_POOL, {name: more}, numbers=told)] if more > now else []
-    if hit.stage in handicapped(seen, end.name):
-        found.append(
-            _unslowed(end.name) if end is seen.server else Remedy(Why.NO_HANDICAP, {"handicap": None})
-        )
-    if hit.stage == "verify":
-        found.append(Remedy(Why.COUNT_ROWS, {"verify": "count"}))
-    if hit.stage in CODEC:
-        found += _without_codec(seen)
-    found += _larger_batches(seen)
-    if more <= now:
-        settings = {f"{end.name}.cores": "more"}
-        found.append(Remedy(Why.POOL_CORES, settings=settings, numbers={"end": end.name, "pool": name}))
-    return found
+    if more > now:
+        return [Remedy("larger-pool", f"{place.pool}: {now} -> {more}", {place.pool: more})]
+    return more_cores(seen, place)
 
 
-def _unslowed(end: str) -> Remedy:
-    return Remedy(Why.END_WITHOUT_HANDICAP, settings={f"{end}.handicap": None}, numbers={"end": end})
+def faster_source(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    if "at_a_time" not in place.numbers or "generate" in handicapped(seen, "server"):
+        return []
+    words = f"a faster source of rows: more {place.pool} gain nothing"
+    return [Remedy("faster-source", words, settings={"source": "faster"})]
 
 
-def _load_generator(seen: Seen, hit: Hit) -> list[Remedy]:
-    if hit.pool is not None:
-        return _pool(seen, hit)
-    found = []
-    if hit.cause is Cause.TOO_FEW_THREADS:
-        found.append(Remedy(Why.THREAD_A_STREAM, {"threads": int(seen.streams)}))
-    if handicapped(seen, "client"):
-        found.append(Remedy(Why.WITHOUT_HANDICAP, {"handicap": None}))
-    if "verify" in own_stages(seen) and seen.client.share("verify") > 0.2:
-        found.append(Remedy(Why.COUNT_ROWS, {"verify": "count"}))
-    return [*found, *_larger_batches(seen), *_more_streams(seen)]
+def profile(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    """The tool that shows where the time goes."""
+    tools = {"plugin": "py-spy top --pid PID", "driver": "perf top --pid PID"}.get(place.stage or "")
+    if is_program(url_of(seen)):
+        tools = "perf top -p PID if the program computes, strace -c -f -p PID if it waits"
+    elif place.cause == "server-waits":
+        tools = "strace -f -c -p PID on the server's host (Python: py-spy dump --pid PID)"
+    if tools is None:
+        return []
+    return [Remedy("profile", f"see where that time goes, while a trial runs: {tools}")]
 
 
-def _cores(seen: Seen, hit: Hit) -> list[Remedy]:
-    if hit.cause is Cause.CORES_OF_OTHERS:
-        return [stop_others()]
-    if hit.cause is Cause.ONE_CORE_FOR_BOTH:
-        return [Remedy(Why.OWN_CORE, {"pin": [0]}), *_more_streams(seen)]
-    found = [*without_pin(seen), *larger_quota(hit)]
-    if hit.stage in CODEC:
-        found += _without_codec(seen)
-    found += _larger_batches(seen)
-    if seen.client.share("verify") > 0.1 and hit.end != "server":
-        found.append(Remedy(Why.COUNT_ROWS, {"verify": "count"}))
-    if hit.end is None and seen.same_machine is not False and scheme_of(_url(seen)) in REFERENCE:
-        found.append(elsewhere(seen, Why.SERVER_ELSEWHERE))
-    return [*found, *more_cores(hit)]
+def driver_options(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    if place.stage != "driver":
+        return []
+    words = "options of the driver, for example the size of its batches: --driver-option"
+    return [Remedy("driver-options", words, settings={"driver_options": "other"})]
 
 
-def _stage(seen: Seen, hit: Hit) -> list[Remedy]:
-    end = _end(seen, hit)
-    if hit.cause is Cause.POOL_TAKES_TURNS:
-        faster = Remedy(Why.FASTER_SOURCE, settings={"source": "faster"}, numbers={"pool": hit.pool})
-        return [_unslowed(end.name)] if hit.stage in handicapped(seen, end.name) else [faster]
-    if hit.pool is not None:
-        return _pool(seen, hit)
-    if hit.cause is Cause.CIPHER_REACHED:
-        return [*_more_streams(seen), *more_cores(hit)]
-    if hit.cause is Cause.CPU_QUOTA_UNDER_ONE_CORE:
-        return [quota(Why.RAISE_QUOTA, hit)]
-    if hit.stage == "plugin":
-        return _plugin(seen, hit)
-    if hit.stage == "driver":
-        options = Remedy(Why.DRIVER_OPTIONS, settings={"driver_options": "other"})
-        return [*_more_streams(seen), options, Remedy(Why.PROFILE_DRIVER)]
-    found = []
-    if hit.stage in CODEC:
-        if hit.stage in handicapped(seen, end.name):
-            found.append(_unslowed(end.name))
-        found += _without_codec(seen)
-    # Small batches first where there is one: their cost is paid a batch.
-    found += _larger_batches(seen)
-    spare = end.busy is None or end.busy < 0.8
-    if spare:
-        found[:0] = _more_streams(seen)
-    if seen.client.share("verify") > 0.2 and hit.end == "client":
-        found.append(Remedy(Why.COUNT_ROWS, {"verify": "count"}))
-    return found
+# ---- cores
 
 
-def _plugin(seen: Seen, hit: Hit) -> list[Remedy]:
-    """More calls at a time help where they wait, or compute without Python's lock. Fewer calls a row always
-    do."""
-    more = [] if hit.cause is Cause.PLUGIN_ONE_INTERPRETER else _more_streams(seen)
-    return [*_larger_batches(seen), *more, Remedy(Why.PROFILE_PLUGIN)]
+def stop_others(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    words = "stop what else runs here (venturi doctor names it), then run again"
+    return [Remedy("stop-others", words, again=True)]
 
 
-def _link(seen: Seen, hit: Hit) -> list[Remedy]:
+@changing("pin")
+def other_pin(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    """Without the client's pin; with one if the scheduler keeps both ends on one core."""
+    if "run_delay" in place.numbers:
+        return [Remedy("own-core", "keep the client off the server's core", {"pin": [0]})]
+    pinned = seen.cell.records and seen.cell.records[0].get("pin")
+    return [Remedy("without-pin", "without --pin", {"pin": None})] if pinned else []
+
+
+def larger_quota(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    words = (
+        f"a larger CPU quota for the {place.end}'s control group than {place.numbers['quota_cores']:g} cores"
+    )
+    return [Remedy("larger-quota", words, settings={f"{place.end}.cpu_quota": "more"})]
+
+
+def more_cores(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    end = "relay" if place.cause == "link-relay" else place.end
+    full = place.cause != "stage-busy" or "cipher_share" in place.numbers
+    if end is None or not full:
+        return []
+    return [Remedy("more-cores", f"more or faster cores for the {end}", settings={f"{end}.cores": "more"})]
+
+
+@changing("target", "data")
+def server_elsewhere(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    """The server on another host, if client and server share this one."""
+    url, words = url_of(seen), "the server on another host"
+    if seen.same_machine is False:
+        return []
+    if not seen.cell.in_rows:
+        return [_server_of_ours(seen, words)] if place.end is None and scheme(seen) in REFERENCE else []
+    if seen.cell.answered:
+        if scheme(seen) not in SERVERS or (place.end == "server" and not fills_cores(seen)):
+            return []
+        path = split_url(url).path.strip("/") or SPACES[scheme(seen)]
+        there, left = f"{scheme(seen)}://HOST/{path}", [*ONLY_OVER_LINKS]
+    else:
+        if place.cause not in ("cores-full", "cpu-quota"):
+            return []
+        parts = urlsplit(url)
+        there = f"{parts.scheme}://HOST{parts.path if parts.path.strip('/') else ''}"
+        left = [*sorted(ONLY_HERE), *ONLY_OVER_LINKS]
+    return [Remedy("server-elsewhere", words, {"target": there}, left_out=(*left,))]
+
+
+@changing("target", "data")
+def accounting_server(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    """A server that reports its stages, on another host."""
+    silent = place.cause != "not-measured" or MissingEvidence.SERVER_STAGES in place.lacks
+    if seen.cell.in_rows or is_program(url_of(seen)) or not silent:
+        return []
+    return [_server_of_ours(seen, "the same with a server that reports its stages")]
+
+
+def _server_of_ours(seen: CellEvidence, words: str) -> Remedy:
+    start = f"venturi serve {REFERENCE.get(scheme(seen), 'flight')} --host 0.0.0.0"
+    # A server that is started so asks for no credentials and has no certificate.
+    left = ("place", *ONLY_OVER_LINKS, *CREDENTIALS, *(_TABLES if has_tables(url_of(seen)) else ()))
+    if is_charrow(url_of(seen)):
+        changes = {"target": "charrow://HOST:9006"}
+    else:
+        http = scheme(seen) == "http+arrow"
+        changes = {"target": "http+arrow://HOST:8080" if http else "flight://HOST:31337"}
+        if servers_batches(seen.cell.parameters):
+            table = split_url(url_of(seen)).path.strip("/")
+            if table:
+                changes["target"] += f"/{table}"
+                start += f" --table {shlex.quote(unquote(table))}=FILE"
+            else:
+                # What a command or a ticket stands for is this server's secret; records can be had of any.
+                changes["data"] = "records"
+    return Remedy("server-elsewhere", words, changes, left_out=left, before=start)
+
+
+# ---- links and the path
+
+
+@changing("link")
+def larger_frames(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    """For a relay that can pass on no more frames."""
+    if seen.over is None:
+        return []
+    larger = replace(seen.over.link, mtu=_LARGE_FRAMES)
+    if larger == seen.over.link or not links.known(larger.text):
+        return []
+    words = "packets of 9,000 bytes, of which the relay passes on fewer"
+    return [Remedy("larger-frames", words, {"link": larger.text})]
+
+
+@changing("cross")
+def no_cross(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    if "cross_share" not in place.numbers:
+        return []
+    return [Remedy("no-cross", "the link without the traffic of others", {"cross": None})]
+
+
+@changing("compression")
+def compression(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    """The codec that is the fastest over this link, by what cores make of it; else what would show it."""
     from venturi.plan.rules.options import applies  # beside the models of settings, which take their time
 
-    asked_in_vain = foreign_server(seen) and seen.cell.operation == "get"
-    can_pack = applies("compression", _url(seen), seen.cell.operation) and not asked_in_vain
+    p = seen.cell.parameters
+    ignored = foreign_server(seen) and seen.cell.operation == "get"
     # What is drawn at random gets no smaller.
-    random = [seen.cell.parameters.get(key) for key in ("data", "values")] == ["records", "random"]
-    packs = can_pack and not random and not packed(seen.cell.parameters)
-    if seen.over is not None:
-        return link_remedies.link(seen, seen.over, hit, packs)
-    found = [Remedy(Why.COMPRESSION, {"compression": "lz4"})] if packs else []
-    if seen.sender.retransmits and seen.streams < 8:
-        found += _more_streams(seen)
-    if seen.of("raw TCP") is None:
-        found.append(raw_tcp(seen, Why.PATH_LIMIT))
-    return [*found, Remedy(Why.FASTER_PATH, settings={"path": "faster"})]
+    random = [p.get("data"), p.get("values")] == ["records", "random"]
+    if ignored or random or packed(p) or not applies("compression", url_of(seen), seen.cell.operation):
+        return []
+    simple = Remedy("compression", "fewer bytes on the wire", {"compression": "lz4"})
+    over, label = seen.over, data_label(p)
+    if over is None:
+        return [simple]
+    codecs = {one.codec: one for one in seen.packings if one.data == label}
+    if not codecs or not over.free:
+        data = str(p.get("data") or "remote")
+        if label is None or data in ("remote", "states") or is_charrow(url_of(seen)):
+            return [simple]
+        records = f"--columns {p.get('columns')} --values {p.get('values')}"
+        named = records if data == "records" else f"--data {shlex.quote(data)}"
+        words = "what codecs do to these data, and so whether they pay on this link"
+        return [simple, Remedy("codec-limits", words, command=f"venturi ceilings --only codec {named}")]
+    cores = round(seen.client.cores) if seen.client.cores else None
+    rates = {c: one.rate(over.free, int(seen.streams), cores=cores) for c, one in codecs.items()}
+    best = max(rates, key=lambda codec: rates[codec])
+    gain = rates[best] / over.free
+    if gain < LEAST:
+        return []
+    smaller = f"{best}, which makes these data {codecs[best].ratio:.3g} times smaller"
+    words = f"{smaller}: about {gain:.2g} times as fast over this link"
+    return [Remedy("compression", words, {"compression": best})]
 
 
-def _disk(seen: Seen, hit: Hit) -> list[Remedy]:
-    address = "" if _unprobed(seen) else f" {_url(seen)}".rstrip()
-    return [Remedy(Why.DISK_LIMIT, command=f"venturi ceilings{address}"), faster_disk(hit)]
+@changing("link", "backplane")
+def faster_path(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    """A path, or a link twice as fast, and what the links of several loaders share too: each may be the
+    narrower."""
+    over = seen.over
+    if over is None:
+        return [Remedy("faster-path", "a faster path between the hosts", settings={"path": "faster"})]
+    if over.link.rate is None:
+        return []
+    asked = [replace(over.link, rate=_doubled(over.link.rate))]
+    changes = {"link": asked[0].text}
+    if (backplane := links.known_rates(seen.cell.parameters.get("backplane"))) is not None:
+        asked.append(links.Link(rate=_doubled(backplane)))
+        changes["backplane"] = asked[1].text
+    if not all(links.known(one.text) for one in asked):
+        # Faster than can be asked for is no remedy.
+        return []
+    return [Remedy("faster-path", "a link twice as fast", changes)]
 
 
-def _memory(seen: Seen, hit: Hit) -> list[Remedy]:
-    rows, width = _batch(seen)
-    found = []
-    if rows * width > 2**20 and not servers_batches(seen.cell.parameters):
-        found.append(Remedy(Why.SMALLER_BATCHES, {"rows_per_batch": max(1, int(2**18 / width))}))
-    if seen.client.share("verify") > 0.1:
-        found.append(Remedy(Why.ONE_PASS_LESS, {"verify": "count"}))
-    if seen.same_machine:
-        found.append(Remedy(Why.OWN_HOSTS, before=serving(seen)))
+def _doubled(rates: links.Rates) -> links.Rates:
+    return 2 * rates[0], 2 * rates[1]
+
+
+@changing("link")
+def other_control(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    """BBR instead of a congestion control that losses slow down."""
+    if seen.over is None or seen.over.control not in LOSS_BASED:
+        return []
+    words = "BBR, which does not slow down for single losses"
+    return [Remedy("other-control", words, {"link": replace(seen.over.link, control="bbr").text})]
+
+
+def unpaced(seen: CellEvidence, over: OverLink, place: Diagnosis) -> list[Remedy]:
+    """CUBIC, if sockets keep the ends of a fast and short link busy, and BBR paces what they send: over
+    54.5 Gbit/s on two cores four streams moved 3.5 GB/s so, and 6.3 with CUBIC or Reno."""
+    of_sockets = place.stage in ("send", "receive") or (place.cause == "cores-full" and place.stage is None)
+    rate = over.link.of(seen.cell.operation)
+    fast = (rate is None or rate >= links.FAST) and not over.link.round_trip_ns and not over.loss
+    if over.control != "bbr" or not (fast and of_sockets):
+        return []
+    words = "CUBIC instead of BBR, whose pacing may be what is slow over so fast a link"
+    return [Remedy("other-control", words, {"link": replace(over.link, control="cubic").text})]
+
+
+def raw_tcp(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    """Raw TCP over this cell's path, measured."""
+    wanted = place.cause != "not-measured" or MissingEvidence.RAW_TCP in place.lacks
+    if seen.of("raw TCP") is not None or seen.over is not None or not wanted:
+        return []
+    words = "measure what the path can do"
+    if _unprobed(seen):
+        start = "venturi serve flight --host 0.0.0.0 --port 31338"
+        return [Remedy("path-limit", words, before=start, command="venturi ceilings flight://HOST:31338")]
+    return [Remedy("path-limit", words, command=f"venturi ceilings {url_of(seen) or 'URL'}")]
+
+
+# ---- windows and buffers
+
+
+def _twice_held(seen: CellEvidence) -> int | None:
+    """Bytes a stream that a window or a buffer needs so that it does not limit: twice what the link holds,
+    for it is opened again when half of it is used, and a buffer of the kernel holds more than payload.
+    A power of two; None if the link's rate is not known."""
+    over = seen.over
+    if over is None or not over.holds:
+        return None
+    return int(2 ** math.ceil(math.log2(max(_FEWEST, 2 * over.holds / seen.streams))))
+
+
+def _sized(seen: CellEvidence) -> str:
+    """`, twice what the link holds (64 KiB per stream)`; empty if no link was made."""
+    if seen.over is None or not seen.over.holds:
+        return ""
+    stream = nouns_of(seen.cell).stream
+    return f", twice what the link holds ({size(seen.over.holds / seen.streams)} per {stream})"
+
+
+@changing("window")
+def larger_window(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    enough, now = _twice_held(seen), seen.cell.parameters.get("window")
+    if seen.receiver is not seen.client:
+        words = "a larger HTTP/2 window at the server, which is its own setting"
+        return [Remedy("larger-window", words, settings={"server.window": enough or "larger"})]
+    if not now:
+        return [Remedy("larger-window", "a larger window")]
+    # Twice what is in flight at the rate wanted would do; without a limit TCP's own windows rule.
+    found = [Remedy("no-window", "no HTTP/2 limit", {"window": None})]
+    if enough is not None and enough > now:
+        found.insert(0, Remedy("larger-window", f"a larger window{_sized(seen)}", {"window": enough}))
     return found
 
 
-def _flow_control(seen: Seen, hit: Hit) -> list[Remedy]:
-    found = []
-    enough = link_remedies.twice_held(seen)
-    if hit.cause is Cause.SLOW_START:
-        found += _longer(seen, link_remedies.long_enough(seen, hit))
-    elif hit.cause is Cause.HTTP2_WINDOW:
-        if seen.receiver is not seen.client:
-            found.append(Remedy(Why.SERVER_WINDOW, settings={"server.window": enough or "larger"}))
-        elif seen.cell.parameters.get("window"):
-            if enough is not None and enough > seen.cell.parameters["window"]:
-                found.append(link_remedies.buffer(seen, Why.WINDOW_TO, {"window": enough}))
-            # Twice what is in flight at the rate wanted would do; without a limit TCP's own windows rule.
-            found.append(Remedy(Why.NO_WINDOW, {"window": None}))
-        else:
-            found.append(Remedy(Why.LARGER_WINDOW))
-    elif hit.cause is Cause.SEND_BUFFER:
-        larger = enough or int(4 * (seen.sender.send_buffer or 2**18))
-        theirs = {"server.send_buffer": larger}
-        if seen.sender is seen.client and enough is not None:
-            found.append(link_remedies.buffer(seen, Why.SEND_BUFFER_TO, {"send_buffer": larger}))
-        elif seen.sender is seen.client:
-            found.append(Remedy(Why.SEND_BUFFER, {"send_buffer": larger}))
-        elif enough is not None:
-            # A server that was started for the run has the kernel's.
-            found.append(link_remedies.kernels(seen, "server", "tcp_wmem"))
-        elif foreign_server(seen) or seen.over is not None:
-            found.append(Remedy(Why.SERVER_OWN_SEND_BUFFER, settings=theirs))
-        else:
-            command = f"{serving(seen)} --send-buffer {larger}"
-            found.append(Remedy(Why.SERVER_SEND_BUFFER, settings=theirs, command=command))
-    elif hit.cause is Cause.RECEIVE_WINDOW:
-        end = seen.receiver.name
-        if enough is not None:
-            found.append(link_remedies.kernels(seen, end, "tcp_rmem"))
-        else:
-            settings = {f"{end}.net.ipv4.tcp_rmem": "larger"}
-            found.append(Remedy(Why.TCP_BUFFERS, settings=settings, numbers={"end": end}))
-    elif hit.cause is Cause.ACKNOWLEDGEMENTS:
-        if seen.cell.parameters.get("ack") == "batch":
-            found.append(Remedy(Why.STREAM_ACKS, {"ack": "stream"}))
-        found += _larger_batches(seen)
-    return found + _more_streams(seen, Why.MORE_CONNECTIONS)
+@changing("send_buffer")
+def larger_send_buffer(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    enough = _twice_held(seen)
+    larger = enough or int(4 * (seen.sender.send_buffer or 2**18))
+    words, server_setting = "a larger send buffer", {"server.send_buffer": larger}
+    if seen.sender is seen.client:
+        return [Remedy("larger-send-buffer", words + _sized(seen), {"send_buffer": larger})]
+    if enough is not None:
+        # A server that was started for the run has the kernel's.
+        return [_kernels(seen, "server", "tcp_wmem")]
+    words += " at the server"
+    if foreign_server(seen) or seen.over is not None:
+        return [Remedy("larger-send-buffer", f"{words}, which is its own setting", settings=server_setting)]
+    command = f"venturi serve {REFERENCE.get(scheme(seen), 'flight')} --send-buffer {larger}"
+    return [Remedy("larger-send-buffer", words, settings=server_setting, command=command)]
 
 
-def _server(seen: Seen, hit: Hit) -> list[Remedy]:
-    if is_program(_url(seen)):
-        return [*_more_streams(seen), Remedy(Why.PROFILE_PROGRAM), *_larger_batches(seen)]
-    if hit.cause is Cause.SERVER_WAITS:
-        return [Remedy(Why.TRACE_SERVER), *_more_streams(seen), *_larger_batches(seen)]
-    accounting = elsewhere(seen, Why.ACCOUNTING_SERVER)
-    return [*_more_streams(seen), accounting, *_larger_batches(seen)]
+def larger_tcp_buffers(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    return [_kernels(seen, seen.receiver.name, "tcp_rmem")]
 
 
-def _schedule(seen: Seen, hit: Hit) -> list[Remedy]:
+def _kernels(seen: CellEvidence, end: str, setting: str) -> Remedy:
+    """A setting of TCP's that bounds the kernel's own buffers, as large as the link needs it."""
+    enough = _twice_held(seen)
+    larger = f" of {size(enough)}" if enough else ""
+    where = f"net.ipv4.{setting}" + ("" if enough else "; venturi doctor")
+    words = f"larger TCP buffers{larger} at the {end} ({where}){_sized(seen)}"
+    return Remedy("tcp-buffers", words, settings={f"{end}.net.ipv4.{setting}": enough or "larger"})
+
+
+@changing("ack")
+def stream_acknowledgements(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    if seen.cell.parameters.get("ack") != "batch":
+        return []
+    return [Remedy("stream-acks", f"one acknowledgement per {nouns_of(seen.cell).stream}", {"ack": "stream"})]
+
+
+# ---- disks and commits
+
+
+def disk_limit(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    if seen.cell.in_rows:
+        return []
+    address = "" if _unprobed(seen) else f" {url_of(seen)}".rstrip()
+    return [Remedy("disk-limit", "measure what the disk can do", command=f"venturi ceilings{address}")]
+
+
+def faster_disk(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    end = place.end
+    return [Remedy("faster-disk", f"a faster disk at the {end}", settings={f"{end}.disk": "faster"})]
+
+
+@changing("synchronous", "journal", "durable")
+def cheaper_commits(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    """Shows what a durable commit costs; not what to run with."""
+    p, system = seen.cell.parameters, scheme(seen)
+    words = "not waiting for the disk, to see what durable commits cost"
+    if not seen.cell.in_rows or (place.cause == "stage-busy" and place.stage != "apply"):
+        return []
+    if not seen.cell.answered:
+        synced = p.get("durable") == "fsync" and place.cause.startswith("disk")
+        return [Remedy("cheaper-commits", words, {"durable": "os"})] if synced else []
+    if system in ("postgres", "sqlite") and waits_for_disk(p):
+        return [Remedy("cheaper-commits", words, {"synchronous": "off"})]
+    if system == "sqlite" and p.get("journal") not in (None, "wal"):
+        return [Remedy("write-ahead-log", "a log instead of rewritten pages", {"journal": "wal"})]
+    return []
+
+
+@changing("durable")
+def no_log(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    logged = seen.cell.parameters.get("durable") in ("os", "fsync")
+    ingest = seen.cell.in_rows and not seen.cell.answered and place.end == "server"
+    if not (ingest and logged):
+        return []
+    return [Remedy("no-log", "no log, to see what it costs", {"durable": "none"})]
+
+
+# ---- schedule, trials, what is missing
+
+
+@changing("rate")
+def other_rate(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
     return [
-        Remedy(Why.HIGHER_RATE, {"rate": round(2 * (seen.offered or 0.0))}),
-        Remedy(Why.CLOSED_LOOP, {"rate": None}),
+        Remedy("higher-rate", "a higher rate", {"rate": round(2 * (seen.offered or 0.0))}),
+        Remedy("closed-loop", "the limit itself, closed loop", {"rate": None}),
     ]
 
 
-def _longer(seen: Seen, seconds: int) -> list[Remedy]:
+@changing("duration_ns", "rows_per_stream")
+def longer_trial(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    seconds, p, words = 1 if "interval_ns" in place.numbers else 5, seen.cell.parameters, "a longer trial"
+    if place.cause == "slow-start" and seen.over is not None:
+        fills = place.numbers["trips_to_fill"] * seen.over.round_trip / 1e9
+        seconds = max(5, math.ceil(_STARTS * fills))
     if ends_by_itself(seen.cell):
-        return [Remedy(Why.LARGER_TABLE)]
+        return [Remedy("longer-trial", "a larger table: the server has sent all that it holds of this one")]
+    if _archived(seen) or (has_tables(url_of(seen)) and not seen.cell.in_rows):
+        # What is made or written for the run must be of a known size.
+        rows, took = p.get("rows_per_stream"), seen.cell.interval.value
+        if not rows or not took:
+            return [Remedy("longer-trial", words)]
+        more = int(rows * max(2, math.ceil(seconds * 1e9 / took)))
+        sizes: tuple[str, ...] = ("bytes_per_stream", "duration_ns")
+        return [Remedy("longer-trial", words, {"rows_per_stream": more}, left_out=sizes)]
     sizes = ("rows_per_stream", "bytes_per_stream")
-    return [Remedy(Why.LONGER_TRIAL, {"duration_ns": seconds * 10**9}, left_out=sizes)]
+    return [Remedy("longer-trial", words, {"duration_ns": seconds * 10**9}, left_out=sizes)]
 
 
-def _settling(seen: Seen, hit: Hit) -> list[Remedy]:
-    """What would make the place known."""
-    if hit.cause is Cause.NO_GOOD_TRIAL:
-        return [Remedy(Why.MEND, again=True)]
-    if hit.cause is Cause.NOTHING_RECORDED:
-        ours = scheme_of(_url(seen) or "flight://") in REFERENCE
-        return [Remedy(Why.OWN_TRIALS, again=True) if ours else Remedy(Why.KEEPS_NONE)]
-    if hit.cause is Cause.START_MEASURED:
-        return _longer(seen, 5)
-    if hit.cause is Cause.TOO_SHORT:
-        return _longer(seen, 1)
-    if hit.cause is Cause.HOSTS_UNSEEN:
-        return [Remedy(Why.SAMPLES, run={"sample_interval": "100ms"})]
-    if hit.cause is Cause.SERVER_UNSEEN:
-        return [Remedy(Why.SERVERS_HOST)]
-    if hit.cause in (Cause.SERVER_OR_PATH, Cause.SERVER_SILENT):
-        return [elsewhere(seen, Why.SERVER_THAT_ACCOUNTS)]
-    if hit.cause is Cause.RAW_TCP_UNMEASURED:
-        return [raw_tcp(seen, Why.RAW_TCP)]
-    return [
-        more_connections(seen, Why.MORE_IN_FLIGHT, int(2 * seen.streams)),
-        Remedy(Why.MORE_REPEATS, run={"repeats": 15}),
-    ]
+def _archived(seen: CellEvidence) -> bool:
+    """Whether archives are sent, which were made before."""
+    return str(seen.cell.parameters.get("data") or "").startswith("archive")
 
 
-_BY_KIND: Mapping[str, Callable[[Seen, Hit], Sequence[Remedy]]] = {
-    "load-generator": _load_generator,
-    "cores": _cores,
-    "stage": _stage,
-    "link": _link,
-    "disk": _disk,
-    "memory": _memory,
-    "flow-control": _flow_control,
-    "server": _server,
-    "schedule": _schedule,
-    "unknown": _settling,
-}
+def fix_failures(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    return [Remedy("fix-failures", "fix what made them fail", again=True)]
+
+
+def record_more(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    """What would measure what is missing at the ends."""
+    if MissingEvidence.BOTH_STAGES in place.lacks:
+        if scheme_of(url_of(seen) or "flight://") in REFERENCE:
+            return [Remedy("own-trials", "a similar transfer by Venturi", again=True)]
+        words = "record CPU at both ends, and the path, while it runs: the imported tool keeps none"
+        return [Remedy("record-resources", words)]
+    found: list[Remedy] = []
+    if MissingEvidence.CLIENT_HOST in place.lacks:
+        found.append(Remedy("samples", "with samples", run={"sample_interval": "100ms"}))
+    if MissingEvidence.SERVER_CPU in place.lacks:
+        words = "the same on the server's own host, where its process can be seen"
+        found.append(Remedy("servers-host", words))
+    return found
+
+
+def more_repeats(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
+    return [Remedy("more-repeats", "more repeats, in case they were disturbed", run={"repeats": 15})]
+
+
+def adds_load(seen: CellEvidence, remedy: Remedy) -> bool:
+    """Whether more would be in flight, which would wait for the CPUs that other programs hold."""
+    now: Mapping[str, Any] = {
+        "streams": seen.streams,
+        "in_flight": seen.cell.parameters.get("in_flight") or 1,
+    }
+    more = {name: remedy.changes[name] for name in now if name in remedy.changes}
+    return any(isinstance(value, int) and value > now[name] for name, value in more.items())

@@ -1,22 +1,20 @@
 """A run to be repeated with one thing changed, as a command that can be typed.
 
-As it was typed; or, where nobody typed it (the Python API, an imported result), made from the cell's own
+As it was typed; or, if nobody typed it (the Python API, an imported result), made from the cell's own
 parameters.
 """
 
 from __future__ import annotations
 
-import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.verdict.types import Remedy
-from venturi.common.suffixes import spell_duration
-from venturi.common.times import spell_time
+from venturi.common.suffixes import spell_duration, spell_time
 from venturi.targets.parameters import PARAMETERS, SETTINGS
 from venturi.targets.system import scheme_of, servers_batches
 
@@ -35,9 +33,10 @@ _SWITCHES = frozenset(it.flag for it in SETTINGS if it.kind == "bool")
 _REPEATABLE = frozenset(it.flag for it in SETTINGS if it.form != "once")
 # Lists whose flag takes one of them at a time.
 _ONE_BY_ONE = frozenset(it.cell for it in SETTINGS if it.form == "repeated" and it.commas == "list")
-# Parameters that follow from others, or that a command says in words of its own.
+# Parameters that follow from others, or that a command says in other words.
 _IMPLIED = ("place", "target", "data", "on", "row_bytes")
 _FLAGS = {it.cell: it.flag for it in SETTINGS if it.cell is not None}
+_KEYS = {it.cell: it.key for it in SETTINGS if it.cell is not None}
 _NAMES = {it.alias: it.flag for it in SETTINGS if it.alias is not None}
 """Flags by their other names."""
 _ALWAYS = ("operation", "streams", "rows_per_batch")
@@ -48,18 +47,17 @@ class Rerun:
     """A run to be repeated with a change."""
 
     words: tuple[str, ...]
-    own: Callable[[], tuple[str, ...]] = tuple
-    """The words made of the cell's own parameters, for a run whose scenario file is not here."""
     noun: str = "row"
+    cell: Cell | None = None
 
     @classmethod
     def of(cls, cell: Cell, environment: Mapping[str, Any]) -> Rerun:
-        """From what was typed; from the parameters where nothing was, or where it only went on with a run."""
+        """From what was typed; from the parameters if nothing was, or if it only went on with a run."""
         typed = environment.get("command")
         words = [str(w) for w in typed] if isinstance(typed, list | tuple) else []
-        own = partial(_words, cell)
+
         if words[:2] != ["venturi", "run"] or any(w.partition("=")[0] == "--resume" for w in words):
-            return cls(own(), own, cell.noun)
+            return cls(_words(cell), cell.noun, cell)
         kept, skip = ["venturi", "run"], 0
         for word in words[2:]:
             name, equals, _ = word.partition("=")
@@ -69,7 +67,7 @@ class Rerun:
                 skip = 0 if equals else _DROPPED[name]
             else:
                 kept.append(word)
-        return cls(_last_of_each(kept), own, cell.noun)
+        return cls(_last_of_each(kept), cell.noun, cell)
 
     def but(self, **changes: Any) -> str:
         """The command with these parameters; what it said of them before is left out. None leaves it at
@@ -78,7 +76,7 @@ class Rerun:
         return shlex.join(self._changed(self.words, flags))
 
     def proposed(self, remedy: Remedy) -> str | None:
-        """The command with what a remedy changes; None where it changes nothing, or would be refused."""
+        """The command with what a remedy changes; None if it changes nothing, or would be refused."""
         if not (remedy.changes or remedy.run or remedy.again):
             return remedy.command
         flags = dict.fromkeys(map(flag_of, remedy.left_out))
@@ -86,9 +84,22 @@ class Rerun:
             flag_of(name): "none" if value is None else spelled(name, value)
             for name, value in {**remedy.run, **remedy.changes}.items()
         }
-        words = self._changed(self.words, flags)
-        checked = words if _here(self.words[2:]) else self._changed(self.own(), flags)
-        return shlex.join(words) if _accepted(tuple(checked[2:])) else None
+        return shlex.join(self._changed(self.words, flags)) if self._takes(remedy) else None
+
+    def _takes(self, remedy: Remedy) -> bool:
+        """Whether the system has these settings, and may have them at these values."""
+        cell = self.cell
+        return cell is None or all(
+            value is None
+            or _taken(
+                name,
+                str(remedy.changes.get("target", cell.parameters.get("target"))),
+                cell.operation,
+                spelled(name, one),
+            )
+            for name, value in {**remedy.run, **remedy.changes}.items()
+            for one in (value if isinstance(value, list) and name != "pin" else [value])
+        )
 
     def _changed(self, words: Sequence[str], flags: Mapping[str, Any]) -> list[str]:
         kept: list[str] = []
@@ -107,19 +118,24 @@ class Rerun:
 
 
 @cache
-def _accepted(words: tuple[str, ...]) -> bool:
-    # Read here, as it needs pydantic: who reads no run does not need it.
-    from venturi.plan.typed import accepted
+def _taken(name: str, url: str, operation: str, value: str) -> bool:
+    """Whether a setting means something to this system and operation, and takes this value."""
+    # Read here, as they need pydantic: who reads no run does not need them.
+    from venturi.plan.rules.options import applies
+    from venturi.plan.values import TABLES, validate_value
+    from venturi.targets.options import APPLIES, VALUES
 
-    return accepted(words)
-
-
-def _here(words: Sequence[str]) -> bool:
-    """Whether the scenario that the words begin with, where they do, can be read here."""
-    from venturi.plan.layers import builtin_names
-
-    named = next(iter(words), "--")
-    return named.startswith("-") or named in builtin_names() or os.path.isfile(named)
+    known = VALUES.get((name, scheme_of(url)), ())
+    if name in APPLIES and not applies(name, url, operation):
+        return False
+    if known and value.partition(":")[0] not in known:
+        return False
+    key = "url" if name == "target" else _KEYS.get(name, name)
+    model = next((model for model in TABLES.values() if key in model.model_fields), None)
+    try:
+        return model is None or validate_value(model, key, value) is not None
+    except ValueError:
+        return False
 
 
 def _spoken(flag: str, noun: str) -> str:
@@ -192,7 +208,7 @@ def _meaningless(scheme: str) -> frozenset[str]:
 
 @cache
 def _usual(scheme: str, ingest: bool) -> dict[str, str]:
-    """What parameters are in this system where nothing is said, as a command spells it."""
+    """What parameters are in this system by default, as a command spells it."""
     # Read here, as they need pydantic: who typed the command does not need them.
     from venturi.plan.settings import Target
     from venturi.plan.workload import INGEST, UPSERT, WORKING_SET, Workload

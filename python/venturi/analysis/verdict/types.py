@@ -1,48 +1,142 @@
-"""A verdict, a finding, a remedy: their reasons and numbers, and the words made of these."""
+"""What a verdict is made of: evidence, diagnosis and remedies, and what a sweep says as a whole."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import cached_property
 from typing import Any, Literal
 
 from venturi.analysis.statistics.curve import GAIN
-from venturi.analysis.verdict.causes import Cause, FindingKind, Kind, Why
-from venturi.analysis.verdict.evidence import Evidence
 
-__all__ = ["Also", "Confidence", "Finding", "Gain", "Kind", "Lever", "Remedy", "Told", "Verdict"]
-
+Kind = Literal[
+    "load-generator",
+    "cores",
+    "stage",
+    "link",
+    "disk",
+    "memory",
+    "flow-control",
+    "server",
+    "schedule",
+    "unknown",
+]
+Confidence = Literal["high", "medium", "low"]
 UNCERTAIN = 0.1
 """Single repeats of one thing on one machine lie this far apart at times."""
 HALF_AS_MUCH = 0.5
 """From this gain on a factor is easier to read than percent."""
-Confidence = Literal["high", "medium", "low"]
+
+
+class MissingEvidence(str, Enum):
+    """What was not measured and could have overturned a verdict, in words."""
+
+    BOTH_STAGES = "the stages of both ends"
+    CLIENT_STAGES = "the client's stages"
+    SERVER_STAGES = "the server's stages"
+    RECEIVER_STAGES = "the receiver's stages"
+    CLIENT_HOST = "whether the client's host had a core to spare"
+    SERVER_HOST = "whether the server's host had a core to spare"
+    CLIENT_CPU = "the CPU time of the client"
+    SERVER_CPU = "the server's CPU"
+    ROUND_TRIP = "the round trip"
+    RAW_TCP = "raw TCP over the same path"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class FindingKind(str, Enum):
+    """How throughput goes along an axis."""
+
+    meaning: str
+
+    def __new__(cls, name: str, meaning: str) -> FindingKind:
+        kind = str.__new__(cls, name)
+        kind._value_, kind.meaning = name, meaning
+        return kind
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    RISING = ("rising", "The last step surely gains over 5 % a doubling.")
+    FLAT = ("flat", "All beyond this point surely gains under 5 %.")
+    FLAT_THROUGHOUT = ("flat-throughout", "All beyond the first point surely gains under 5 %.")
+    FALLING = ("falling", "The last point surely lies over 5 % below the highest.")
+    UNDECIDED = ("undecided", "Whether the last step gains is inconclusive.")
+    ONE_BATCH = ("one-batch", "A stream fits into one batch, whatever its size, so nothing is compared.")
+    BATCHES_NOT_OURS = ("batches-not-ours", "The server decides how large batches are; nothing is compared.")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One fact that a verdict rests on: `name` is short and stable, `text` has the numbers."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A place that was proved narrow."""
+
+    cause: str
+    """The name of its row in `rules.RULES`."""
+    end: str | None = None
+    stage: str | None = None
+    margin: float = 0.0
+    """0 on the threshold, 1 as clear as can be."""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    lacks: tuple[MissingEvidence, ...] = ()
+    """What was not measured and could have overturned it."""
+    pool: str | None = None
+    """The pool of threads that is the place."""
+
+
+def beyond(value: float, threshold: float, most: float = 1.0) -> float:
+    """How far beyond its threshold a figure lies, 0..1."""
+    return max(0.0, min(1.0, (value - threshold) / (most - threshold)))
+
+
+def measured(**numbers: float | None) -> dict[str, float]:
+    """Those that were measured."""
+    return {name: value for name, value in numbers.items() if value is not None}
 
 
 @dataclass(frozen=True)
 class Remedy:
     """Something to try."""
 
-    why: Why
+    why: str
+    """Its stable name, for scripts."""
+    words: str
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of the cell, by their names, and their new values."""
     run: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the run, as `repeats`."""
+    """Settings of the run, for example `repeats`."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the server, of a host or of the path, where no flag of the client sets them."""
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-    """What its words tell besides."""
+    """Settings of the server, of a host or of the path, which no flag of the client sets."""
     left_out: tuple[str, ...] = ()
-    """Parameters that are not said any more."""
+    """Parameters that the command no longer names."""
     again: bool = False
     """Whether a run shall be repeated although nothing of it changes."""
     before: str | None = None
     """A command that is typed first, on the other host."""
     command: str | None = None
-    """The command to type; None where there is none, or where it would be refused."""
-    parts: tuple[tuple[str, bool], ...] = ()
-    """The remedy in words, each part with whether it is a command."""
+    """The command to type; None if there is none, or if it would be refused."""
+    begin: str = ""
+    """What precedes the words."""
+
+    @property
+    def parts(self) -> tuple[tuple[str, bool], ...]:
+        """The remedy in words, each part with whether it is a command."""
+        commands: list[tuple[str, bool]] = [(self.before, True), (" there", False)] if self.before else []
+        if self.command:
+            commands += [*([(", then ", False)] if commands else []), (self.command, True)]
+        joint = ", then: " if self.why == "fix-failures" else ": "
+        head = self.begin + self.words + (joint if commands else "")
+        return ((head, False), *commands)
 
     @property
     def text(self) -> str:
@@ -50,19 +144,19 @@ class Remedy:
 
 
 @dataclass(frozen=True)
-class Also:
+class SecondBottleneck:
     """Another place that is proved narrow: opening one of both alone gains little."""
 
     kind: Kind
-    cause: Cause
+    cause: str
     end: str | None
     stage: str | None
     numbers: Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Told:
-    """What is told of a verdict where somebody reads it."""
+class VerdictText:
+    """What a verdict says to its reader."""
 
     lines: tuple[str, ...]
     """What was found, what it means, and what takes from its confidence: a thought each."""
@@ -78,50 +172,50 @@ class Verdict:
     people. A run of thousands of cells shows the texts of few: they are made when they are read."""
 
     kind: Kind
-    cause: Cause
+    cause: str
     end: str | None
-    """`client` or `server`, None where the place is between them or not known."""
+    """`client` or `server`, None if the place is between them or not known."""
     stage: str | None
     """The stage that the verdict names, as docs/format.md calls it."""
     title: str
     """A few words: `both cores`, `server: encode`, `link`."""
-    tell: Callable[[], Told] = field(repr=False, compare=False)
-    """Makes `told`, which is kept."""
+    write: Callable[[], VerdictText] = field(repr=False, compare=False)
+    """Makes `text`, which is kept."""
     flagged: bool
     """Whether the figure is no measure of the target: the load generator, or its schedule, set it."""
     numbers: Mapping[str, float] = field(default_factory=dict)
     """What proves the cause, as docs/verdicts.md names it; base units, shares of 1."""
-    also: Also | None = None
+    also: SecondBottleneck | None = None
     """Another place, as narrow as this one."""
 
     @cached_property
-    def told(self) -> Told:
-        return self.tell()
+    def text(self) -> VerdictText:
+        return self.write()
 
     def __getstate__(self) -> dict[str, Any]:
         """To another process it goes with its texts made: what makes them does not travel."""
-        return {**self.__dict__, "told": self.told, "tell": None}
+        return {**self.__dict__, "text": self.text, "write": None}
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """As `Told.lines`; the following likewise."""
-        return self.told.lines
+        """As `VerdictText.lines`; the following likewise."""
+        return self.text.lines
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
-        return self.told.evidence
+        return self.text.evidence
 
     @property
     def confidence(self) -> Confidence:
-        return self.told.confidence
+        return self.text.confidence
 
     @property
     def remedies(self) -> tuple[Remedy, ...]:
-        return self.told.remedies
+        return self.text.remedies
 
-    def revised(self, revise: Callable[[Told], Told], **fields: Any) -> Verdict:
-        """The same with other fields, and with what `revise` makes of what is told of it."""
-        return replace(self, tell=lambda: revise(self.told), **fields)
+    def revised(self, revise: Callable[[VerdictText], VerdictText], **fields: Any) -> Verdict:
+        """The same with other fields, and with what `revise` makes of its text."""
+        return replace(self, write=lambda: revise(self.text), **fields)
 
     @property
     def sentence(self) -> str:
@@ -130,7 +224,7 @@ class Verdict:
 
     @property
     def next(self) -> tuple[str, ...]:
-        """What to try in words, each with its command where there is one."""
+        """What to try in words, each with its command if there is one."""
         return tuple(remedy.text for remedy in self.remedies)
 
 
@@ -150,7 +244,7 @@ class Gain:
 
     @property
     def factor(self) -> str:
-        """`5.5 times as fast [5.1..5.8]`, or as a gain where that is less than half as much again."""
+        """`5.5 times as fast [5.1..5.8]`, or as a gain if that is less than half as much again."""
         if self.value < HALF_AS_MUCH:
             return f"{self}"
         text = f"{_times(self.value)} times as fast"
@@ -171,7 +265,7 @@ def _times(gain: float) -> str:
 
 
 @dataclass(frozen=True)
-class Lever:
+class ParameterEffect:
     """What another parameter did to a cell."""
 
     parameter: str
@@ -192,9 +286,9 @@ class Finding:
     axis: str
     at: float | None
     """Where on the axis, as `Curve.at`."""
-    cause: Cause | None
-    """Of the verdict there; None where there is none, or where the axis is an amount."""
-    levers: tuple[Lever, ...]
+    cause: str | None
+    """Of the verdict there; None if there is none, or if the axis is an amount."""
+    levers: tuple[ParameterEffect, ...]
     """What the other parameters of this sweep did there, the largest gain first."""
     title: str
     lines: tuple[str, ...]

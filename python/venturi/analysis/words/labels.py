@@ -7,7 +7,7 @@ from typing import Any
 
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.words.wording import NOUNS, Nouns, nouns_of
-from venturi.common.plain import plain as plain
+from venturi.common.texts import plain as plain
 from venturi.common.units import FACTORS, MISSING, Quantity, count, pick_unit, plural
 
 HEADS = {

@@ -51,13 +51,13 @@ class Clock:
     best_ns: int = 0
     """The least error that a measuring of this host has ever reached."""
 
-    def there(self, here_ns: int) -> int:
+    def to_host(self, driver_ns: int) -> int:
         """The driver's time as this host has it."""
-        return here_ns + self.offset_ns
+        return driver_ns + self.offset_ns
 
-    def here(self, there_ns: int) -> int:
+    def to_driver(self, host_ns: int) -> int:
         """This host's time as the driver has it."""
-        return there_ns - self.offset_ns
+        return host_ns - self.offset_ns
 
     def at(self, now_ns: int) -> Clock:
         """The same some time later: less certain."""
@@ -72,7 +72,7 @@ ONE_MACHINE = Clock()
 
 
 def of(exchanges: Iterable[Stamps]) -> Clock:
-    """From the exchange with the least round trip. Raises ValueError where there is none."""
+    """From the exchange with the least round trip. Raises ValueError if there is none."""
     best = min(exchanges, key=lambda found: found.round_trip_ns, default=None)
     if best is None:
         raise ValueError("no exchange of clocks")
@@ -104,8 +104,8 @@ def measure(
     Raises what a call does, and TimeoutError where one takes longer.
     """
     found: list[list[Stamps]] = [[] for _ in asks]
-    known = before or [ONE_MACHINE] * len(found)
-    enough = [max(_ENOUGH_NS, _AS_GOOD * clock.best_ns) for clock in known]
+    last = before or [ONE_MACHINE] * len(found)
+    enough = [max(_ENOUGH_NS, _AS_GOOD * clock.best_ns) for clock in last]
     for _ in range(max(1, rounds)):
         open_ = [
             at
@@ -117,7 +117,7 @@ def measure(
             calls = [_Exchange(asks[at], now_here) for at in group]
             for at, call in zip(group, calls, strict=True):
                 found[at].append(call.stamps(seconds))
-    return [_best_of(old, of(exchanges)) for old, exchanges in zip(known, found, strict=True)]
+    return [_best_of(old, of(exchanges)) for old, exchanges in zip(last, found, strict=True)]
 
 
 def _best_of(old: Clock, new: Clock) -> Clock:

@@ -1,67 +1,23 @@
-"""One trial's record from those of its loaders. Pure: what goes in is all that it knows."""
+"""One record of a trial from those of its loaders. Pure: what goes in is all that it knows."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from venturi.cluster.trial import latencies, resources, steady, timeline
-from venturi.cluster.trial.clock import ONE_MACHINE, Clock
-from venturi.cluster.trial.shares import Share
+from venturi.cluster.trial import counters
+from venturi.cluster.trial.loaders import Part
+from venturi.common import hdr
 from venturi.common.units import plural
-from venturi.engine.spec import completed, failed_record
+from venturi.engine.spec import completed
 
-__all__ = ["Part", "lost", "merge"]
+__all__ = ["merge", "merged_latency"]
 
 Record = Mapping[str, Any]
 _MOST_ERROR_KINDS = 32
 _SHOWN_THREADS = 4
 """Of each host; the busiest of all are in the sum over hosts."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """What one loader brought."""
-
-    host: str
-    """Its name in this trial, as loader-1."""
-    share: Share
-    record: Record
-    lead: bool = False
-    address: str | None = None
-    role: str = "loader"
-    clock: Clock = ONE_MACHINE
-    identity: Mapping[str, Any] = field(default_factory=dict)
-    """What `Loader.identify` told: which loaders share a machine, a network, a process."""
-
-    @property
-    def where(self) -> str:
-        """For people: its name and where it runs."""
-        place = self.address or self.identity.get("hostname")
-        return f"{self.host} ({place})" if place else self.host
-
-    @property
-    def started_ns(self) -> int:
-        """Its start instant by the driver's clock; 0 where it had none."""
-        started = (self.record.get("times") or {}).get("started_unix_ns") or 0
-        return self.clock.here(int(started)) if started else 0
-
-    def scope(self, column: str) -> object:
-        """What a counter counts, so that what two loaders see alike is counted once."""
-        machine = self.identity.get("boot_id")
-        if machine is None:
-            return self.host
-        group, _, _ = column.partition("_")
-        if group in ("host", "core", "memory", "psi", "frequency", "disk"):
-            return machine
-        if group == "net":
-            return machine, self.identity.get("network")
-        if group == "throttled":
-            return machine, self.identity.get("cgroup")
-        if column in ("rows", "payload_bytes", "streams") or group == "socket":
-            return self.host
-        return machine, self.identity.get("network"), self.identity.get("pid")
 
 
 def merge(parts: Sequence[Part], agreed_unix_ns: int | None = None) -> dict[str, Any]:
@@ -73,7 +29,7 @@ def merge(parts: Sequence[Part], agreed_unix_ns: int | None = None) -> dict[str,
         agreed_unix_ns: The start instant that all were given, by the driver's clock; None takes the
             earliest that a loader began at.
 
-    Raises ValueError where there is no part.
+    Raises ValueError if there is no part.
     """
     if not parts:
         raise ValueError("no part to merge")
@@ -101,7 +57,7 @@ def merge(parts: Sequence[Part], agreed_unix_ns: int | None = None) -> dict[str,
         "cpu": _cpu(first, seen, records),
         "stages": _both(records, first, "stages"),
         "workers": _both(records, first, "workers"),
-        "resources": resources.merged(seen, seen[parts.index(lead)], lead.clock.uncertainty_ns),
+        "resources": counters.merged_resources(seen, seen[parts.index(lead)], lead.clock.uncertainty_ns),
         "streams": _streams(parts, origins),
         "latency": _latency(records),
         "schedule": _schedule(records),
@@ -114,9 +70,11 @@ def merge(parts: Sequence[Part], agreed_unix_ns: int | None = None) -> dict[str,
     return merged | ({"pools": pools} if pools else {})
 
 
-def _seen(part: Part) -> resources.Seen:
+def _seen(part: Part) -> counters.LoaderResources:
     cpu = part.record["cpu"]
-    return resources.Seen(part.host, part.record["resources"], cpu["client"] if cpu else None, part.scope)
+    return counters.LoaderResources(
+        part.host, part.record["resources"], cpu["client"] if cpu else None, part.scope
+    )
 
 
 def _outcome(parts: Sequence[Part]) -> tuple[str, dict[str, Any] | None]:
@@ -125,8 +83,8 @@ def _outcome(parts: Sequence[Part]) -> tuple[str, dict[str, Any] | None]:
     if failed:
         part = failed[0]
         error = dict(part.record["error"])
-        others = len(failed) - 1
-        more = f" (and {plural(others, 'other loader')} failed)" if others else ""
+        more_failed = len(failed) - 1
+        more = f" (and {plural(more_failed, 'other loader')} failed)" if more_failed else ""
         return "failed", {**error, "message": f"{part.where}: {error['message']}{more}"}
     interrupted = [part for part in parts if part.record["outcome"] != "ok"]
     if interrupted:
@@ -150,7 +108,9 @@ def _times(
         times = lead["times"]
         window = {name: int(times[name]) for name in ("steady_ns", "steady_rows", "steady_payload_bytes")}
     else:
-        window = steady.window([steady.Moved(part.record, origins[part.host]) for part in parts])
+        window = counters.steady_window(
+            [counters.LoaderInterval(part.record, origins[part.host]) for part in parts]
+        )
     return {
         "started_unix_ns": started,
         "setup_ns": max(int(part.record["times"]["setup_ns"]) for part in parts),
@@ -186,11 +146,11 @@ def _streams(parts: Sequence[Part], origins: Mapping[str, int]) -> list[dict[str
 
 
 def _errors(records: Sequence[Record]) -> dict[str, Any] | None:
-    known = [record["errors"] for record in records if record["errors"]]
-    if not known:
+    present = [record["errors"] for record in records if record["errors"]]
+    if not present:
         return None
     kinds: dict[tuple[Any, Any], dict[str, Any]] = {}
-    for found in known:
+    for found in present:
         for kind in found["kinds"]:
             same = kinds.setdefault((kind["kind"], kind["code"]), {**kind, "count": 0})
             count = same["count"] + kind["count"]
@@ -199,26 +159,28 @@ def _errors(records: Sequence[Record]) -> dict[str, Any] | None:
             same["count"] = count
     return {
         **{
-            what: {unit: sum(found[what][unit] for found in known) for unit in ("batches", "rows")}
+            what: {unit: sum(found[what][unit] for found in present) for unit in ("batches", "rows")}
             for what in ("refused", "in_doubt")
         },
-        "retries": sum(found["retries"] for found in known),
+        "retries": sum(found["retries"] for found in present),
         "kinds": sorted(kinds.values(), key=lambda kind: kind["first_ns"])[:_MOST_ERROR_KINDS],
     }
 
 
-def _cpu(lead: Record, seen: Sequence[resources.Seen], records: Sequence[Record]) -> dict[str, Any] | None:
+def _cpu(
+    lead: Record, seen: Sequence[counters.LoaderResources], records: Sequence[Record]
+) -> dict[str, Any] | None:
     if not any(record["cpu"] for record in records):
         return None
-    return {"client": resources.cpu(seen), "server": (lead["cpu"] or {}).get("server")}
+    return {"client": counters.cpu(seen), "server": (lead["cpu"] or {}).get("server")}
 
 
 def _both(records: Sequence[Record], lead: Record, name: str) -> dict[str, Any] | None:
     """The clients' added up by their names, the server's as the lead has it."""
-    known = [record[name]["client"] for record in records if record[name]]
-    if not known:
+    present = [record[name]["client"] for record in records if record[name]]
+    if not present:
         return None
-    return {"client": _added(known), "server": (lead[name] or {}).get("server")}
+    return {"client": _added(present), "server": (lead[name] or {}).get("server")}
 
 
 def _added(found: Sequence[Mapping[str, int]]) -> dict[str, int]:
@@ -230,55 +192,55 @@ def _added(found: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _pools(records: Sequence[Record], lead: Record) -> dict[str, Any] | None:
-    known = [pools for record in records if (pools := record.get("pools"))]
-    if not known:
+    present = [pools for record in records if (pools := record.get("pools"))]
+    if not present:
         return None
-    names = dict.fromkeys(name for pools in known for name in pools["client"])
-    client = {name: _added([p["client"][name] for p in known if name in p["client"]]) for name in names}
+    names = dict.fromkeys(name for pools in present for name in pools["client"])
+    client = {name: _added([p["client"][name] for p in present if name in p["client"]]) for name in names}
     return {"client": client, "server": (lead.get("pools") or {}).get("server") or {}}
 
 
 def _latency(records: Sequence[Record]) -> dict[str, Any] | None:
-    known = [record["latency"] for record in records if record["latency"]]
-    if not known:
+    present = [record["latency"] for record in records if record["latency"]]
+    if not present:
         return None
-    return {kind: latencies.merged([found.get(kind) for found in known]) for kind in ("service", "response")}
+    return {kind: merged_latency([found.get(kind) for found in present]) for kind in ("service", "response")}
 
 
 def _schedule(records: Sequence[Record]) -> dict[str, Any] | None:
-    known = [record["schedule"] for record in records if record["schedule"]]
-    if not known:
+    present = [record["schedule"] for record in records if record["schedule"]]
+    if not present:
         return None
     return {
         # Each has its part of the whole trial's.
-        "rate": sum(found["rate"] for found in known),
-        "intended": sum(found["intended"] for found in known),
-        "late": sum(found["late"] for found in known),
-        "max_lag_ns": max(found["max_lag_ns"] for found in known),
+        "rate": sum(found["rate"] for found in present),
+        "intended": sum(found["intended"] for found in present),
+        "late": sum(found["late"] for found in present),
+        "max_lag_ns": max(found["max_lag_ns"] for found in present),
     }
 
 
 def _instrument(records: Sequence[Record]) -> dict[str, Any] | None:
-    known = [(record["instrument"], record["times"]["interval_ns"] or 1, len(record["streams"]) or 1)
+    present = [(record["instrument"], record["times"]["interval_ns"] or 1, len(record["streams"]) or 1)
              for record in records if record["instrument"]]  # fmt: skip
-    if not known:
+    if not present:
         return None
-    time = sum(interval * streams for _, interval, streams in known)
+    time = sum(interval * streams for _, interval, streams in present)
     return {
-        **known[0][0],
-        "clock_read_ns": max(found["clock_read_ns"] for found, _, _ in known),
-        "clock_reads": sum(found["clock_reads"] for found, _, _ in known),
-        "share": sum(found["share"] * interval * streams for found, interval, streams in known) / time,
+        **present[0][0],
+        "clock_read_ns": max(found["clock_read_ns"] for found, _, _ in present),
+        "clock_reads": sum(found["clock_reads"] for found, _, _ in present),
+        "share": sum(found["share"] * interval * streams for found, interval, streams in present) / time,
     }
 
 
 def _samples(parts: Sequence[Part], lead: Part, origins: Mapping[str, int]) -> dict[str, Any] | None:
     rows = [
-        timeline.Rows(part.host, client, origins[part.host], part.scope)
+        counters.LoaderSamples(part.host, client, origins[part.host], part.scope)
         for part in parts
         if (client := (part.record["samples"] or {}).get("client"))
     ]
-    found = timeline.merged(rows)
+    found = counters.merged_samples(rows)
     if not found:
         return None
     server = dict((lead.record["samples"] or {}).get("server") or {})
@@ -314,10 +276,45 @@ def _host(part: Part) -> dict[str, Any]:
     }
 
 
-def lost(message: str, progress: Mapping[str, Any], started_unix_ns: int = 0) -> dict[str, Any]:
-    """The record of a loader that answers no more: what was known of it last, as `Loader.progress` told."""
-    record = failed_record("lost", message, started_unix_ns=started_unix_ns)
-    for name in ("rows", "batches", "payload_bytes"):
-        record["counts"][name] = int(progress.get(name) or 0)
-    record["times"]["interval_ns"] = int(progress.get("elapsed_ns") or 0)
-    return record
+_LADDER = (0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999, 100.0)
+_A_HALVING = 5
+"""Points each time the distance to 100 % halves, as the engine has them."""
+
+
+def merged_latency(parts: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | None:
+    """One distribution of all batches; None if no part has one. Percentiles are of the whole, never means
+    of percentiles."""
+    present = [part for part in parts if part is not None]
+    some = [part for part in present if part.get("count")]
+    if len(some) <= 1:
+        return dict((some or present)[0]) if present else None
+    counts: dict[int, int] = {}
+    for part in some:
+        for value, count in hdr.decode(part["hdr"]).items():
+            counts[value] = counts.get(value, 0) + count
+    total = sum(int(part["count"]) for part in some)
+    mean = sum(part["count"] * part["mean"] for part in some) / total
+    spread = sum(part["count"] * (part["stdev"] ** 2 + (part["mean"] - mean) ** 2) for part in some)
+    return {
+        "count": total,
+        "min": min(part["min"] for part in some),
+        "mean": mean,
+        "max": max(part["max"] for part in some),
+        "stdev": math.sqrt(spread / total),
+        "percentiles": _percentiles(counts),
+        "hdr": hdr.encode(counts),
+    }
+
+
+def _percentiles(counts: Mapping[int, int]) -> list[list[float | int]]:
+    percents = sorted({*_LADDER, *(round(percent, 6) for percent in _halvings(sum(counts.values())))})
+    return [*map(list, zip(percents, hdr.percentiles(counts, percents), strict=True))]
+
+
+def _halvings(total: int) -> list[float]:
+    """Percents that come closer to 100 as long as a recording lies between two of them."""
+    found, share = [], 0.0
+    while (1.0 - share) * total >= 1.0:
+        found.append(share * 100)
+        share += 1.0 / (_A_HALVING * 2 ** (math.floor(math.log2(1.0 / (1.0 - share))) + 1))
+    return found

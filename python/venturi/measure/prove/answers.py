@@ -10,7 +10,7 @@ from typing import Any
 from venturi.analysis.cells.summary import Cell, summarise
 from venturi.analysis.verdict import evidence
 from venturi.common import hdr, suffixes
-from venturi.common.core import load_core
+from venturi.common.runtime import load_core
 from venturi.common.units import Quantity
 from venturi.measure.prove.bench import Bench
 from venturi.measure.prove.outcome import CheckKind, Checks, Proof, ProofName

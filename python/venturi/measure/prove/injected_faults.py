@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from venturi.measure.prove.bench import TIMEOUT_NS, Bench, Trial
-from venturi.measure.prove.framing import FRAMINGS
 from venturi.measure.prove.outcome import CheckKind, Checks, Outcome, Proof, ProofName, Reason
-from venturi.measure.prove.relay import Fault, Plan
+from venturi.measure.prove.relay import FRAMINGS, Fault, Plan
 
 __all__ = ["prove"]
 

@@ -1,4 +1,4 @@
-"""The results of a self-test: values, and enums instead of words (`report.text.proofs` has those)."""
+"""The results of a self-test: values, and enums instead of words (`report.proofs` has those)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-__all__ = ["Check", "CheckKind", "Checks", "Outcome", "Proof", "ProofName", "Reason", "worst"]
+__all__ = [
+    "Check",
+    "CheckKind",
+    "Checks",
+    "Outcome",
+    "Proof",
+    "ProofName",
+    "Reason",
+    "worst",
+]
 
 
 class ProofName(str, Enum):
@@ -29,7 +38,7 @@ class Outcome(str, Enum):
 
 
 class Reason(str, Enum):
-    """Why a part of the self-test is inconclusive or was left out; `report.text.proofs` has the words."""
+    """Why a part of the self-test is inconclusive or was left out; `report.proofs` has the words."""
 
     NO_STREAM = "no-stream"
     NO_PLACE = "no-place"

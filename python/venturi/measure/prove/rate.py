@@ -8,9 +8,8 @@ from typing import Any
 
 from venturi.analysis.cells.figures import NOUNS, per_second, throughput
 from venturi.measure.prove.bench import Bench, Trial
-from venturi.measure.prove.framing import FRAMINGS
 from venturi.measure.prove.outcome import CheckKind, Checks, Outcome, Proof, ProofName, Reason
-from venturi.measure.prove.relay import Plan
+from venturi.measure.prove.relay import FRAMINGS, Plan
 from venturi.targets.system import batches_as_asked, has_tables
 
 __all__ = ["prove"]

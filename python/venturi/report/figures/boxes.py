@@ -11,11 +11,11 @@ from venturi.analysis.results import Results
 from venturi.analysis.words import labels
 from venturi.common.units import percent, plural
 from venturi.report.figures import palette
-from venturi.report.figures.figure import Figure, Panel, Series
+from venturi.report.figures.figure import BYTES, MB, Figure, Panel, Scale, Series, label, scale_of
 from venturi.report.figures.overlay import nearest
-from venturi.report.figures.scale import BYTES, MB, Scale, label, scale_of
 from venturi.store import reference as published
 
+SIZE = "rows_per_stream"
 MOST_BOXES = 24
 """Boxes in a panel; more are dots whose names nobody can read."""
 MOST_STREAMS = 6
@@ -27,125 +27,112 @@ def _few_enough(cells: Sequence[Cell]) -> list[Cell]:
     panels: dict[tuple[Any, ...], list[Cell]] = {}
     for cell in cells:
         p = cell.parameters
-        panels.setdefault((cell.operation, p.get("place"), p.get("streams")), []).append(cell)
+        panels.setdefault((cell.operation, p.get("place"), p["streams"]), []).append(cell)
     if max(map(len, panels.values()), default=0) <= MOST_BOXES:
         return list(cells)
-    counts = sorted({key[2] for key in panels if key[2] is not None})
+    counts = sorted({streams for *_, streams in panels})
     if len(counts) > MOST_STREAMS:
         counts = [counts[round(i * (len(counts) - 1) / (MOST_STREAMS - 1))] for i in range(MOST_STREAMS)]
     chosen = []
     for key, members in panels.items():
-        if key[2] is None or key[2] in counts:
+        if key[2] in counts:
             sizes: dict[Any, list[Cell]] = {}
             for cell in members:
-                sizes.setdefault(cell.parameters.get("rows_per_stream"), []).append(cell)
+                sizes.setdefault(cell.parameters.get(SIZE), []).append(cell)
             chosen += [b for same in sizes.values() if (b := best(same))]
     return chosen
 
 
 def _drawn(cell: Cell) -> bool:
-    """What an import counted in rows over hosts has no streams to stand in a panel by."""
-    if cell.in_rows:
-        return cell.rows.known and bool(cell.parameters.get("streams"))
-    return cell.throughput.known
+    """What an import counted over hosts or partitions has no streams to stand in a panel by."""
+    return (cell.rows if cell.in_rows else cell.throughput).known and bool(cell.parameters.get("streams"))
+
+
+Boxes = dict[int, list[tuple[str, float]]]
+"""Categories and rates of trials, by the number of streams."""
 
 
 def box_per_size(results: Results, reference: str | None = None) -> Figure | None:
     """Every trial per size: a row of panels a stream count, operations and places side by side."""
-    sides: dict[str, dict[Any, list[tuple[str, float, Any]]]] = {}
+    sides: dict[str, Boxes] = {}
     several = len(results.places) > 1
     every = [c for c in results.cells if _drawn(c)]
     cells = _few_enough(every)
     scales = {True: scale_of([c for c in cells if c.in_rows]), False: BYTES}
     whose: dict[str, Scale] = {}
     free = [n for n in varying(cells) if n not in ("streams", "threads", "place", "target")]
-    if len(cells) < len(every):
+    if len(cells) < len(every) or (not free and any(c.parameters.get(SIZE) for c in cells)):
         # One cell a size is left, so the size is what tells them apart.
-        free = ["rows_per_stream"]
-    if not free and any(c.parameters.get("rows_per_stream") for c in cells):
-        free = ["rows_per_stream"]
+        free = [SIZE]
     order: dict[str, Any] = {}
     for cell in cells:
         side = f"{cell.operation}, {cell.parameters.get('place')}" if several else cell.operation
-        only_rows = free == ["rows_per_stream"]
         # Values alone: with their names, which the axis has, three of them would not fit under a box.
         category = " · ".join(labels.value(n, cell.parameters.get(n)) for n in free) or cell.operation
-        order.setdefault(category, cell.parameters.get("rows_per_stream") or 0)
-        values = sides.setdefault(side, {}).setdefault(cell.parameters.get("streams"), [])
+        order.setdefault(category, cell.parameters.get(SIZE) or 0)
         scale = whose.setdefault(side, scales[cell.in_rows])
-        values += [
-            (category, speed / scale.factor, r) for r in cell.records if (speed := main_rate(r)) is not None
-        ]
+        rates = [rate / scale.factor for r in cell.records if (rate := main_rate(r)) is not None]
+        values = sides.setdefault(side, {}).setdefault(cell.parameters["streams"], [])
+        values += [(category, rate) for rate in rates]
     if not sides:
         return None
-    own, overlaid = len(sides), False
+    own = len(sides)
     # Published sizes belong on an axis of sizes only; beside other cells they would be boxes of one point.
-    for one in published.sets(reference) if reference and only_rows else []:
-        if one.place is None or not any(c.operation == one.operation for c in cells):
-            continue
-        counts = {n for by_streams in sides.values() for n in by_streams}
-        rows = one.rows()
-        near = _sizes_near({r["rows_per_stream"] for r in rows}, cells)
-        for row in rows:
-            if row["streams"] in counts and row["rows_per_stream"] in near:
-                category = labels.value("rows_per_stream", row["rows_per_stream"])
-                order.setdefault(category, row["rows_per_stream"])
-                entry = (category, row["bytes_per_second"] / MB, None)
-                sides.setdefault(f"{one.operation}, {one.label}", {}).setdefault(row["streams"], []).append(
-                    entry
-                )
-                overlaid = True
+    sides |= _published(reference, cells, order) if reference and free == [SIZE] else {}
     panels = []
-    counts_in_order = sorted({n for s in sides.values() for n in s}, key=lambda n: (n is None, n or 0))
-    for streams in counts_in_order:
+    for streams in sorted({n for by_streams in sides.values() for n in by_streams}):
         for index, (side, by_streams) in enumerate(sides.items()):
             entries = by_streams.get(streams, [])
-            panels.append(
-                Panel(
-                    f"{side}, {labels.phrase('streams', streams)}",
-                    [
-                        Series(
-                            side,
-                            [e[0] for e in entries],
-                            [e[1] for e in entries],
-                            palette.series_colour(index) if index < own else "$reference",
-                            "box",
-                        )
-                    ],
-                    # Bytes are the figure's own unit.
-                    y_label=f"throughput, {whose[side].unit}" if whose.get(side, BYTES) != BYTES else None,
-                )
-            )
-    categories = sorted(order, key=lambda c: order[c])
-    trials = sum(c.good for c in cells)
+            colour = palette.series_colour(index) if index < own else "$reference"
+            box = Series(side, [x for x, _ in entries], [y for _, y in entries], colour, "box")
+            # Bytes are the figure's own unit.
+            unit = None if whose.get(side, BYTES) == BYTES else f"throughput, {whose[side].unit}"
+            panels.append(Panel(f"{side}, {labels.phrase('streams', streams)}", [box], unit))
     caption = (
-        "Box: the middle half of the trials, with the median; whiskers reach the last trial within 1.5 "
-        "box lengths; "
-        f"every trial is a point. {plural(trials, 'trial')}."
+        "Box: the middle half of the trials, with the median; whiskers reach the last trial within 1.5 box "
+        f"lengths; every trial is a point. {plural(sum(c.good for c in cells), 'trial')}."
     )
     if len(cells) < len(every):
         caption += (
             f" {len(cells)} of {len(every):,} cells are drawn: the fastest of each size and stream count."
         )
-    if overlaid:
+    if len(sides) > own:
         caption += " Published figures stand beside the run's own, from the hardware named, nothing scaled."
     slow = results.two_speeds
     return Figure(
         "box-size",
         slow[0][:1].upper() + slow[0][1:] if slow else _spread_finding(every),
         caption,
-        "rows per stream" if free == ["rows_per_stream"] else " · ".join(map(labels.head, free)) or "cell",
-        "payload, MB/s" if BYTES in whose.values() or not whose else label(list(whose.values())),
+        "rows per stream" if free == [SIZE] else " · ".join(map(labels.head, free)) or "cell",
+        "payload, MB/s" if BYTES in whose.values() else label(list(whose.values())),
         panels,
         x_scale="category",
         columns=len(sides) if len(sides) > 1 else 2,
-        categories=categories,
+        categories=sorted(order, key=lambda c: order[c]),
     )
+
+
+def _published(reference: str, cells: Sequence[Cell], order: dict[str, Any]) -> dict[str, Boxes]:
+    """The published trials with streams of the run, at sizes near its own; these join the `order`."""
+    sides: dict[str, Boxes] = {}
+    counts = {c.parameters["streams"] for c in cells}
+    for one in published.sets(reference):
+        if one.place is None or not any(c.operation == one.operation for c in cells):
+            continue
+        rows = one.rows()
+        near = _sizes_near({r[SIZE] for r in rows}, cells)
+        for row in rows:
+            if row["streams"] in counts and row[SIZE] in near:
+                category = labels.value(SIZE, row[SIZE])
+                order.setdefault(category, row[SIZE])
+                side = sides.setdefault(f"{one.operation}, {one.label}", {})
+                side.setdefault(row["streams"], []).append((category, row["bytes_per_second"] / MB))
+    return sides
 
 
 def _sizes_near(sizes: set[int], cells: Sequence[Cell]) -> set[int]:
     """The published sizes within the run's own (and half beyond); else the one nearest to its largest."""
-    own = [float(n) for c in cells if (n := c.parameters.get("rows_per_stream"))]
+    own = [float(n) for c in cells if (n := c.parameters.get(SIZE))]
     if not own:
         return sizes
     within = {s for s in sizes if min(own) / 1.5 <= s <= max(own) * 1.5}

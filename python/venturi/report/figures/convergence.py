@@ -7,8 +7,7 @@ from venturi.analysis.results import Results
 from venturi.analysis.words import labels
 from venturi.common.units import Quantity, count, plural
 from venturi.report.figures import palette
-from venturi.report.figures.figure import Figure, Panel, Series
-from venturi.report.figures.scale import MB
+from venturi.report.figures.figure import MB, Figure, Panel, Series
 from venturi.report.names import setting
 
 __all__ = ["convergence_name", "figure"]

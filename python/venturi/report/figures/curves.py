@@ -8,6 +8,7 @@ from typing import Any
 from venturi.analysis.cells import series as sweeps
 from venturi.analysis.cells.ceilings import SOCKETS
 from venturi.analysis.cells.efficiency import axis_of
+from venturi.analysis.cells.figures import IN_ROWS
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.curve import Shape
@@ -15,9 +16,7 @@ from venturi.analysis.words import labels
 from venturi.analysis.words.wording import nouns_of
 from venturi.common.units import count
 from venturi.report.figures import overlay, palette
-from venturi.report.figures.figure import Claim, Figure, Panel, Series
-from venturi.report.figures.scale import BYTES, MB, Scale, label, scale_of
-from venturi.store import reference as published
+from venturi.report.figures.figure import BYTES, MB, Claim, Figure, Panel, Scale, Series, label, scale_of
 
 MOST_LINES = 6
 """More lines than this in one panel cannot be told apart."""
@@ -25,7 +24,8 @@ FAR_ABOVE = 4.0
 """A limit that is always more than so many times the highest point is told, not drawn."""
 HOSTS = ("hosts", "loaders")
 """What counts the machines that a load came from: of imported runs, and of ours."""
-FOLLOWERS = {"streams": {"threads"}, "rows_per_stream": {"bytes_per_stream"}, "rows_per_batch": set[str]()}
+SIZE = "rows_per_stream"
+FOLLOWERS = {"streams": {"threads"}, SIZE: {"bytes_per_stream"}, "rows_per_batch": set[str]()}
 INTERVAL_NOTE = "Points are medians of the repeats, bars their 95 % interval (below 6 repeats their range)."
 
 
@@ -62,65 +62,29 @@ def _lines(
     return lines, dropped
 
 
-def over_streams(results: Results, reference: str | None = None) -> Figure | None:
-    """Throughput over streams with the raw TCP ceiling; None unless at least two stream counts were run."""
-    return _over(results, "streams", "throughput-streams", "{stream}s", log=False, reference=reference)
-
-
-def over_size(results: Results, reference: str | None = None) -> Figure | None:
-    """Throughput over the payload of one stream; None unless at least two sizes were run."""
-    return _over(
-        results,
-        "rows_per_stream",
-        "throughput-size",
-        "payload per {stream}, MB",
-        log=True,
-        reference=reference,
-        position=lambda c: (c.payload_bytes or 0.0) / c.parameters["streams"] / MB,
-    )
-
-
-def over_batch(results: Results, reference: str | None = None) -> Figure | None:
-    """Throughput over rows per batch; None unless at least two were run."""
-    return _over(
-        results,
-        "rows_per_batch",
-        "throughput-batch",
-        "{row}s per batch",
-        log=True,
-        reference=reference if overlay.rows_only(reference) else None,
-    )
+X_LABELS = {
+    "streams": "{stream}s",
+    SIZE: "payload per {stream}, MB",
+    "rows_per_batch": "{row}s per batch",
+}
+"""At the axis, where it is not the parameter's name."""
 
 
 def over_hosts(results: Results, reference: str | None = None) -> Figure | None:
-    """Throughput over hosts; None unless at least two numbers of them were measured."""
+    """Throughput over hosts, or loaders; None unless at least two numbers of them were measured."""
     axis = "loaders" if any(axis_of(c) == "loaders" for c in results.cells) else "hosts"
-    return _over(
-        results,
-        axis,
-        "throughput-hosts",
-        axis,
-        log=False,
-        reference=reference if overlay.rows_only(reference) else None,
-    )
+    return over(results, "throughput-hosts", axis, reference)
 
 
-def over_encoders(results: Results, reference: str | None = None) -> Figure | None:
-    """Throughput over a server's encoders; None unless at least two numbers of them were measured."""
-    return _over(results, "encoders", "throughput-encoders", "encoders", log=True, reference=reference)
+def over(results: Results, name: str, axis: str, reference: str | None = None) -> Figure | None:
+    """Throughput over a parameter, over streams with raw sockets; None unless two values or more were run."""
+    if axis in ("rows_per_batch", *HOSTS) and not overlay.rows_only(reference):
+        reference = None
 
+    def position(cell: Cell) -> float:
+        value = float(cell.parameters[axis])
+        return (cell.payload_bytes or 0.0) / cell.parameters["streams"] / MB if axis == SIZE else value
 
-def _over(
-    results: Results,
-    axis: str,
-    name: str,
-    x_label: str,
-    *,
-    log: bool,
-    reference: str | None,
-    position: Callable[[Cell], float] | None = None,
-) -> Figure | None:
-    position = position or (lambda cell: float(cell.parameters[axis]))
     panels, findings, reduced = [], [], dict[str, None]()
     scales: list[Scale] = []
     claims: list[Claim] = []
@@ -163,21 +127,12 @@ def _over(
             ticks |= {position(c) for c in chosen}
         if axis == "streams" and scale == BYTES:
             panel.series += _ceiling_lines(cells, position)
-        for one in published.sets(reference) if reference else []:
-            colour = "$reference" if one.place != "remote" else "$reference/0.6"
-            drawn = [x for s in panel.series for x in s.x]
-            if one.operation == "upsert":
-                extra = overlay.published_upserts(one, operation, axis, drawn, scale)
-            elif one.operation == "ingest":
-                extra = overlay.published_ingests(one, operation, axis, drawn, scale)
-            elif one.name == "chspark":
-                extra = overlay.published_pools(one, operation, axis, cells)
-            else:
-                extra = overlay.reference_lines(one, operation, axis, cells, colour)
-            overlaid = overlaid or bool(extra)
-            panel.series += extra
-            if axis in ("streams", "encoders") and one.operation not in ("upsert", "ingest"):
-                ticks |= {float(x) for series in extra for x in series.x}
+        drawn = [x for one in panel.series for x in one.x]
+        extra = list(overlay.lines(reference, operation, axis, cells, drawn, scale)) if reference else []
+        overlaid = overlaid or bool(extra)
+        panel.series += extra
+        if axis in ("streams", "encoders") and operation not in IN_ROWS:
+            ticks |= {float(x) for series in extra for x in series.x}
         panels.append(panel)
         told, claim = _finding(axis, cells)
         findings.append(f"{operation}{told}")
@@ -215,11 +170,11 @@ def _over(
         name,
         _sentence(findings),
         " ".join(caption),
-        x_label.format(row=nouns.row, stream=nouns.stream),
+        X_LABELS.get(axis, axis).format(row=nouns.row, stream=nouns.stream),
         label(scales),
         panels,
-        x_scale="log" if log else "linear",
-        x_ticks=few if axis != "rows_per_stream" and len(few) <= 12 else None,
+        x_scale="linear" if axis in ("streams", *HOSTS) else "log",
+        x_ticks=few if axis != SIZE and len(few) <= 12 else None,
         claims=tuple(claims),
     )
 

@@ -1,17 +1,20 @@
 """What a figure is: panels of series with axes, a title that says the finding, and a caption.
 
-Texts are plain and may hold anything a server or a scenario said; each renderer escapes for its own format.
+Texts are plain and may hold anything a server or a scenario said; who draws escapes them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from venturi.analysis.cells.summary import Cell, basis
 from venturi.analysis.statistics.curve import Shape
+from venturi.common.units import FACTORS, Quantity, pick_unit
 
 Mark = Literal["line", "points", "area", "box", "bar"]
-Scale = Literal["linear", "log", "category"]
+Axis = Literal["linear", "log", "category"]
 
 
 @dataclass
@@ -75,8 +78,8 @@ class Figure:
     x_label: str
     y_label: str
     panels: list[Panel]
-    x_scale: Scale = "linear"
-    y_scale: Scale = "linear"
+    x_scale: Axis = "linear"
+    y_scale: Axis = "linear"
     columns: int = 2
     y_from_zero: bool = True
     categories: list[str] | None = None
@@ -88,8 +91,6 @@ class Figure:
     x_range: tuple[float, float] | None = None
     shared_x: bool = False
     """Panels stand one above the other over one x axis."""
-    picture: Any = None
-    """What a renderer draws in the place of panels where it can: a `pipeline.Pipeline`, a `flows.Picture`."""
     claims: tuple[Claim, ...] = ()
     """What the title says of curves, as values."""
 
@@ -101,3 +102,44 @@ class Figure:
             for series in panel.series:
                 found.setdefault(series.name, series)
         return found
+
+
+MB = 1e6
+
+
+@dataclass(frozen=True)
+class Scale:
+    """`measure` is the cell's field that is drawn; `factor` base units are one of `unit`."""
+
+    measure: str
+    unit: str
+    factor: float
+    label: str
+
+    def of(self, cell: Cell) -> Quantity:
+        """The cell's figure, in its base unit."""
+        found: Quantity = getattr(cell, self.measure)
+        return found
+
+    def __call__(self, value: float | None) -> float | None:
+        """A value in base units as it is drawn."""
+        return None if value is None else value / self.factor
+
+
+BYTES = Scale("throughput", "MB/s", MB, "throughput (payload), MB/s")
+
+
+def scale_of(cells: Sequence[Cell]) -> Scale:
+    """The scale of cells that are compared in one panel."""
+    measure = basis(cells) if cells else "throughput"
+    if measure == "throughput":
+        return BYTES
+    quantities = [getattr(c, measure) for c in cells]
+    unit = pick_unit(quantities[0].unit, [q.value for q in quantities])
+    return Scale(measure, unit, FACTORS[unit][1], f"throughput, {unit}")
+
+
+def label(found: Sequence[Scale]) -> str:
+    """What stands at the axis of a figure whose panels have these scales; panels of rows beside panels of
+    bytes have a label of their own."""
+    return BYTES.label if not found or BYTES in found else found[0].label

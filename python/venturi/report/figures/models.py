@@ -11,18 +11,12 @@ from venturi.analysis.results import Results
 from venturi.analysis.statistics.curve import Shape
 from venturi.common.units import percent, pick_unit
 from venturi.report.figures import palette
-from venturi.report.figures.figure import Claim, Figure, Panel, Series
+from venturi.report.figures.figure import MB, Claim, Figure, Panel, Series
 
 MOST_PANELS = 4
 """Fits drawn and told in one report; `venturi fit RUN --all` has every one."""
 MOST_SIZES = 6
 CURVE_POINTS = 60
-MB = 1e6
-
-
-def figures(results: Results) -> list[Figure]:
-    """Both figures, as far as the run has the data."""
-    return [f for f in (scaling(results), hockney(results)) if f is not None]
 
 
 def telling_sizes(found: Fits) -> list[SizeFit]:

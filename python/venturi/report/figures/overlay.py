@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from venturi.analysis.cells.figures import IN_ROWS
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.analysis.words import labels
 from venturi.common.units import count
-from venturi.report.figures.figure import Mark, Series
-from venturi.report.figures.scale import MB, Scale
+from venturi.report.figures.figure import MB, Mark, Scale, Series
 from venturi.store import reference as published
+
+Points = list[tuple[float, float]]
 
 
 def rows_only(reference: str | None) -> bool:
@@ -24,18 +25,33 @@ def nearest(values: set[int], wanted: float) -> int:
     return min(values, key=lambda v: abs(math.log(v / wanted)))
 
 
-def published_upserts(
-    one: published.ReferenceSet, operation: str, axis: str, xs: Sequence[float], scale: Scale
-) -> list[Series]:
-    """Published upserts: over hosts as they are; over another axis the one host's, which was measured with
-    one number of workers and one size of batches only.
-    """
-    if operation != one.operation or scale.measure != "rows" or not xs:
-        return []
+def lines(
+    reference: str, operation: str, axis: str, cells: Sequence[Cell], xs: Sequence[float], scale: Scale
+) -> Iterator[Series]:
+    """What was published of this operation, along this axis; `xs` are the places of the run's points."""
+    for one in published.sets(reference):
+        if one.operation != operation:
+            continue
+        if operation in IN_ROWS:
+            if scale.measure == "rows" and xs:
+                yield (_upserts if operation == "upsert" else _ingests)(one, axis, xs, scale)
+            continue
+        found = _pools(one, axis, cells) if one.name == "chspark" else _transfers(one, axis, cells)
+        shade = 0.6 if one.place == "remote" else 1.0
+        for text, points in found.items():
+            at = sorted({x for x, _ in points})
+            if len(at) > 1 or one.name != "chspark":
+                y: list[float | None] = [median_interval([v for x, v in points if x == a]).median for a in at]
+                yield Series(text, list(at), y, f"$reference/{shade:.2f}", dash="dot", markers=False)
+                shade = max(0.4, shade - 0.25)
+
+
+def _upserts(one: published.ReferenceSet, axis: str, xs: Sequence[float], scale: Scale) -> Series:
+    """Over hosts as they are; over another axis the one host's, which was measured with one number of workers
+    and one size of batches only."""
     rows = sorted(one.rows(), key=lambda row: row["hosts"])
-    if axis == "hosts":
-        name, x, y = one.label, [float(r["hosts"]) for r in rows], [r["rows_per_second"] for r in rows]
-    else:
+    name, x, y = one.label, [float(r["hosts"]) for r in rows], [r["rows_per_second"] for r in rows]
+    if axis != "hosts":
         first = rows[0]
         name = f"{one.label}, {first['hosts']} host, {count(first['rows_per_batch'])} rows/batch"
         of_size = axis == "rows_per_batch"
@@ -43,89 +59,50 @@ def published_upserts(
         y = [first["rows_per_second"]] * len(x)
     colour = "$reference" if one.name == "memsql" else "$reference/0.6"
     mark: Mark = "points" if len(x) == 1 else "line"
-    return [Series(name, list(x), [scale(v) for v in y], colour, mark, dash="dot", markers=axis == "hosts")]
+    return Series(name, list(x), [scale(v) for v in y], colour, mark, dash="dot", markers=axis == "hosts")
 
 
-def published_ingests(
-    one: published.ReferenceSet, operation: str, axis: str, xs: Sequence[float], scale: Scale
-) -> list[Series]:
-    """A published ingest, which has one number of connections: a point over streams, else a level line."""
-    if operation != one.operation or scale.measure != "rows" or not xs:
-        return []
+def _ingests(one: published.ReferenceSet, axis: str, xs: Sequence[float], scale: Scale) -> Series:
+    """An ingest has one number of connections: a point over streams, else a level line."""
     # Of one load alone the number of connections is known.
     (row,) = (row for row in one.rows() if "streams" in row)
-    name = f"{one.label}, {row['streams']} streams"
     inside = axis == "streams" and min(xs) <= row["streams"] <= max(xs)
     x = [float(row["streams"])] if inside else [min(xs), max(xs)]
-    mark: Mark = "points" if inside else "line"
     y = [scale(row["rows_per_second"])] * len(x)
-    return [Series(name, x, y, "$reference", mark, dash="dot", markers=False)]
+    name, mark = f"{one.label}, {row['streams']} streams", "points" if inside else "line"
+    return Series(name, list(x), y, "$reference", mark, dash="dot", markers=False)  # type: ignore[arg-type]
 
 
-def published_pools(
-    one: published.ReferenceSet, operation: str, axis: str, cells: Sequence[Cell]
-) -> list[Series]:
+def _pools(one: published.ReferenceSet, axis: str, cells: Sequence[Cell]) -> dict[str, Points]:
     """The published partitions x encoders x decoders along one of these axes, the others as most of them
-    were: over encoders with 4 partitions, over partitions for each number of encoders, always 4 decoders.
-    """
-    if operation != one.operation or axis not in ("streams", "encoders"):
-        return []
-    rows = [row for row in one.rows() if row["decoders"] == 4]
-    lines: dict[str, list[tuple[float, float]]] = {}
-    for row in rows:
+    were: over encoders with 4 partitions, over partitions for each number of encoders, always 4 decoders."""
+    found: dict[str, Points] = {}
+    own = {c.parameters.get("encoders") for c in cells}
+    for row in (row for row in one.rows() if row["decoders"] == 4):
         partitions, encoders = int(row["partitions"]), int(row["encoders"])
-        at, rate = float(encoders if axis == "encoders" else partitions), float(row["bytes_per_second"]) / MB
+        rate = float(row["bytes_per_second"]) / MB
         if axis == "encoders" and partitions == 4:
-            lines.setdefault(f"{one.label}, 4 partitions", []).append((at, rate))
-        elif axis == "streams" and any(c.parameters.get("encoders") == encoders for c in cells):
-            lines.setdefault(f"{one.label}, encoders {encoders}", []).append((at, rate))
-    out = []
-    for i, (text, found) in enumerate(lines.items()):
-        xs = sorted({x for x, _ in found})
-        if len(xs) < 2:
-            continue
-        ys: list[float | None] = [median_interval([y for at, y in found if at == x]).median for x in xs]
-        colour = "$reference" if i == 0 else f"$reference/{max(0.4, 1 - 0.2 * i):.1f}"
-        out.append(Series(text, list(xs), ys, colour, dash="dot", markers=False))
-    return out
+            found.setdefault(f"{one.label}, 4 partitions", []).append((encoders, rate))
+        elif axis == "streams" and encoders in own:
+            found.setdefault(f"{one.label}, encoders {encoders}", []).append((partitions, rate))
+    return found
 
 
-def reference_lines(
-    one: published.ReferenceSet, operation: str, axis: str, cells: Sequence[Cell], colour: str
-) -> list[Series]:
-    """A published set on the same axes, at its size (or its streams) nearest to the run's own."""
-    if one.operation != operation or one.place is None:
-        return []
+def _transfers(one: published.ReferenceSet, axis: str, cells: Sequence[Cell]) -> dict[str, Points]:
+    """Over streams at the size nearest to the run's own, over sizes for streams that the run has too."""
+    if one.place is None:
+        return {}
     rows = one.rows()
-    if axis == "streams":
-        own = sorted(float(c.parameters.get("rows_per_stream") or 0) for c in cells)
-        middle = own[len(own) // 2] if own and own[len(own) // 2] > 0 else 1e7
-        size = nearest({r["rows_per_stream"] for r in rows}, middle)
-        groups = {
-            f"{one.label}, {count(size)} rows/stream": [r for r in rows if r["rows_per_stream"] == size]
-        }
-    else:
-        wanted = {c.parameters.get("streams") for c in cells}
-        chosen = sorted({r["streams"] for r in rows} & wanted)[:3]
-        groups = {
-            f"{one.label}, {labels.phrase('streams', n)}": [r for r in rows if r["streams"] == n]
-            for n in chosen
-        }
-    out = []
-    for i, (text, members) in enumerate(groups.items()):
-        points: dict[float, list[float]] = {}
-        for row in members:
-            x = row["streams"] if axis == "streams" else row["payload_bytes"] / row["streams"] / MB
-            points.setdefault(x, []).append(row["bytes_per_second"] / MB)
-        xs = sorted(points)
-        out.append(
-            Series(
-                text,
-                list(xs),
-                [median_interval(points[x]).median for x in xs],
-                colour if i == 0 else f"$reference/{max(0.4, 1 - 0.3 * i):.1f}",
-                dash="dot",
-                markers=False,
-            )
-        )
-    return out
+    own = sorted(float(c.parameters.get("rows_per_stream") or 0) for c in cells)
+    middle = own[len(own) // 2] if own and own[len(own) // 2] > 0 else 1e7
+    size = nearest({r["rows_per_stream"] for r in rows}, middle)
+    chosen = sorted({r["streams"] for r in rows} & {c.parameters.get("streams") for c in cells})[:3]
+    found: dict[str, Points] = {}
+    for row in rows:
+        rate = row["bytes_per_second"] / MB
+        if axis == "streams" and row["rows_per_stream"] == size:
+            found.setdefault(f"{one.label}, {count(size)} rows/stream", []).append((row["streams"], rate))
+        elif axis != "streams" and row["streams"] in chosen:
+            name = f"{one.label}, {labels.phrase('streams', row['streams'])}"
+            found.setdefault(name, []).append((row["payload_bytes"] / row["streams"] / MB, rate))
+    return dict(sorted(found.items()))

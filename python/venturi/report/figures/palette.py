@@ -7,9 +7,6 @@ its paper.
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
 LIGHT = {
     "ink": "#1c2733",
     "muted": "#5b6773",
@@ -92,8 +89,6 @@ VERDICTS = {
 }
 """One colour a kind of verdict."""
 
-_ROLE = re.compile(r"^\$([a-z0-9]+)(?:/([0-9.]+))?$")
-
 
 def series_colour(index: int) -> str:
     return SERIES[index % len(SERIES)]
@@ -105,24 +100,3 @@ def stage_colour(stage: str) -> str:
 
 def verdict_colour(kind: str) -> str:
     return VERDICTS.get(kind, "$other")
-
-
-def resolve(role: str, theme: dict[str, str] = LIGHT) -> str:
-    """The colour of a role; a text which is no role is returned as it is."""
-    found = _ROLE.match(role)
-    if not found or found.group(1) not in theme:
-        return role
-    colour = theme[found.group(1)]
-    if found.group(2) is None:
-        return colour
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red},{green},{blue},{found.group(2)})"
-
-
-def resolve_all(node: Any, theme: dict[str, str] = LIGHT) -> Any:
-    """A copy of a figure's document with every role replaced by its colour."""
-    if isinstance(node, dict):
-        return {key: resolve_all(item, theme) for key, item in node.items()}
-    if isinstance(node, list):
-        return [resolve_all(item, theme) for item in node]
-    return resolve(node, theme) if isinstance(node, str) else node

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from venturi.analysis.cells.figures import CALLS
-from venturi.analysis.cells.summary import Cell
+from venturi.analysis.cells import choice
+from venturi.analysis.cells.figures import CALLS, ENDS
+from venturi.analysis.cells.summary import Cell, best, varying
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.analysis.verdict.types import Verdict
+from venturi.analysis.words import labels
 from venturi.common.units import plural
 from venturi.report.figures import palette
 from venturi.report.figures.figure import Figure, Panel, Series
+from venturi.report.names import name_of
 
+MOST_BARS = 16
 SENDING = ("generate", "encode", "send")
 RECEIVING = ("receive", "unpack", "decode", "verify", "apply")
 _SOME = ("apply", "unpack")
@@ -185,42 +190,51 @@ def sentence(pipeline: Pipeline) -> str:
     return "; ".join(parts)
 
 
-def figure(results: Results, cell: Cell | None = None) -> Figure | None:
-    """The pipeline of a cell, by default of the fastest one that accounted for its stages.
-
-    As a picture for files; its panels hold the same as bars, for what draws panels only.
-    """
-    ranked = sorted(results.cells, key=lambda c: -(c.main.value or 0.0))
-    for one in [cell] if cell is not None else ranked:
-        found = of(one, results.verdicts.get(one.name))
-        if found is not None:
-            return _figure(results, one, found)
-    return None
-
-
-def _figure(results: Results, cell: Cell, found: Pipeline) -> Figure:
-    from venturi.report.names import name_of
-
+def stages(results: Results, cell: Cell | None = None) -> Figure | None:
+    """Where the time went by stage, at both ends: of one cell, else of several. None where no trial accounted
+    for stages."""
+    accounted = [c for c in results.cells if any(c.stages[end] for end in ENDS)]
+    chosen = [c for c in accounted if c is cell] if cell else choice.representative(accounted, MOST_BARS)
+    if not chosen:
+        return None
+    names = varying(chosen)
+    rows = [", ".join(filter(None, [c.operation, labels.label(c, names) if names else ""])) for c in chosen]
     panels = []
-    for side in found.sides:
-        row = [f"{side.end}, {_workers(side)}" if side.workers else side.end]
-        parts = [*side.work, *side.besides, *side.waiting]
-        bars = [Series(p.stage, [100 * p.share], row, palette.stage_colour(p.stage), "bar") for p in parts]
-        panels.append(Panel(side.end, bars))
-    narrow = (
-        f": {found.narrowest[1]} at the {found.narrowest[0]} is the narrowest stage"
-        if found.narrowest
-        else ""
-    )
-    missing = f" The {found.missing} did not account for its stages." if found.missing else ""
+    for end in ENDS:
+        if not any(c.stages[end] for c in chosen):
+            continue
+        seen = {s for c in chosen for s in c.stages[end]}
+        order = [s for s in palette.STAGES if s in seen] + sorted(seen - set(palette.STAGES))
+        shares = {s: [round(100 * c.stages[end].get(s, 0.0), 3) for c in chosen] for s in order}
+        bars = [Series(s, shares[s], rows, palette.stage_colour(s), "bar") for s in order]
+        panels.append(Panel(end, bars))
+    missing = "" if len(panels) == 2 else " The other end did not account for its stages."
+    note = "" if cell else choice.choice_note(len(chosen), accounted)
     return Figure(
-        "pipeline",
-        f"{name_of(results, cell)}{narrow}",
-        "Stages in the order in which the data pass them; the fill is the share of the time of that end's "
-        f"workers, median over the good trials. Under them: what the workers waited for.{missing}",
+        "stages",
+        _title(results, chosen, cell),
+        "Share of the time of all workers of that end, median over the good trials. Pale stages wait "
+        "(await_input for the other end's bytes, await_output for the socket, await_window for the peer's "
+        "HTTP/2 window, await_thread for a thread at work for another stream); verify is the instrument's "
+        f"own checksum.{missing}{note}",
         "share of time, %",
         "",
         panels,
         x_range=(0.0, 100.0),
-        picture=found,
+        categories=rows,
     )
+
+
+def _title(results: Results, chosen: Sequence[Cell], cell: Cell | None) -> str:
+    if cell is not None:
+        found = of(cell, results.verdicts.get(cell.name))
+        narrowest = found.narrowest if found else None
+        told = f": {narrowest[1]} at the {narrowest[0]} is the narrowest stage" if narrowest else ""
+        return f"{name_of(results, cell)}{told}"
+    top = best(chosen)
+    shares = [(v, s, end) for end in ENDS if top for s, v in top.stages[end].items() if not waits(s)]
+    if top is None or not shares:
+        return "Where the time went"
+    share, stage, end = max(shares)
+    where = labels.label(top, ["operation", "streams"])
+    return f"In the fastest cell ({where}) most work is {stage} at the {end}: {percent(share)} of its time"

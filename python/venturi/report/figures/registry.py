@@ -1,4 +1,4 @@
-"""The figures of a run by name, as data. Renderers: `plotly_figures`, `matplotlib_figures`."""
+"""The figures of a run by name, as data. `report.draw` draws them."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ from dataclasses import replace
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
 from venturi.common.errors import VenturiError
-from venturi.common.names import meant
+from venturi.common.texts import meant
 from venturi.report.figures import (
     boxes,
     convergence,
     curves,
     flows,
+    latency,
     links,
     models,
     pipeline,
-    profiles,
     roofline,
-    tail,
     timeline,
 )
 from venturi.report.figures.figure import Figure
-from venturi.report.marks import marked
+from venturi.report.names import marked
 
 BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
-    "throughput-streams": curves.over_streams,
+    "throughput-streams": lambda results, ref: curves.over(results, "throughput-streams", "streams", ref),
     "box-size": boxes.box_per_size,
-    "throughput-size": curves.over_size,
-    "throughput-batch": curves.over_batch,
+    "throughput-size": lambda results, ref: curves.over(results, "throughput-size", curves.SIZE, ref),
+    "throughput-batch": lambda results, ref: curves.over(results, "throughput-batch", "rows_per_batch", ref),
     "throughput-hosts": curves.over_hosts,
-    "throughput-encoders": curves.over_encoders,
+    "throughput-encoders": lambda results, ref: curves.over(results, "throughput-encoders", "encoders", ref),
     "throughput-delay": lambda results, _: links.figure(results, "delay"),
     "throughput-link-rate": lambda results, _: links.figure(results, "rate"),
     "throughput-loss": lambda results, _: links.figure(results, "loss"),
@@ -40,18 +39,15 @@ BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
     "roofline": lambda results, _: roofline.roofline(results),
     "model-scaling": lambda results, _: models.scaling(results),
     "model-hockney": lambda results, _: models.hockney(results),
-    "throughput-time": lambda results, _: profiles.over_time(results),
     "timeline": lambda results, _: timeline.timeline(results),
-    "stages": lambda results, _: profiles.stages(results),
-    "pipeline": lambda results, _: pipeline.figure(results),
-    # Upserts are about the tail of single batches, transfers about how evenly many of them flow.
-    "latency": lambda results, _: tail.tail(results) or profiles.latency(results),
+    "stages": lambda results, _: pipeline.stages(results),
+    "latency": lambda results, _: latency.latency(results),
 }
 """In the order of the report. Each answers None where the run holds nothing to draw."""
 
 OF_ONE_CELL: dict[str, Callable[[Results, Cell | None], Figure | None]] = {
     "timeline": timeline.timeline,
-    "pipeline": pipeline.figure,
+    "stages": pipeline.stages,
     "flows": flows.figure,
 }
 
@@ -67,7 +63,7 @@ def _marked(results: Results, figure: Figure) -> Figure:
 
 
 def one(results: Results, name: str, reference: str | None = None, cell: Cell | None = None) -> Figure:
-    """The figure of this name; those `OF_ONE_CELL` of this cell, else of the fastest.
+    """The figure of this name; those `OF_ONE_CELL` of this cell.
 
     Raises `VenturiError` for an unknown name, or where there is nothing to draw.
     """

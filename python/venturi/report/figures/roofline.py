@@ -8,7 +8,7 @@ byte a flat one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any
 
 from venturi.analysis.cells.ceilings import ENGINE, SOCKETS
 from venturi.analysis.cells.probed import packed
@@ -17,9 +17,9 @@ from venturi.analysis.results import Results
 from venturi.analysis.words import labels
 from venturi.common.units import percent
 from venturi.report.figures import palette
-from venturi.report.figures.figure import Figure, Panel, Series
+from venturi.report.figures.figure import BYTES, MB, Figure, Panel, Series
 
-KB, MB = 1e3, 1e6
+KB = 1e3
 MOST_POINTS = 300
 MOST_MARGINS = 100
 """Beyond so many points their bars only hide each other; the margin is in the note of each."""
@@ -118,22 +118,16 @@ def _spread(cells: Sequence[Cell], most: int) -> list[Cell]:
 
 
 def _points(kind: str, cells: Sequence[Cell], names: Sequence[str], margins: bool) -> Series:
-    def mb(value: float | None) -> float | None:
-        return None if value is None else value / MB
-
-    notes = []
-    for cell in cells:
-        told = f", {percent(cell.share.value)} {cell.of_limit}" if cell.share.known else ""
-        notes.append(f"{cell.throughput}{told}; {labels.label(cell, names)}")
+    shares = [f", {percent(c.share.value)} {c.of_limit}" if c.share.known else "" for c in cells]
     return Series(
         KINDS.get(kind, kind),
         [(message_bytes(c) or 0.0) / KB for c in cells],
-        [mb(c.throughput.value) for c in cells],
+        [BYTES(c.throughput.value) for c in cells],
         palette.verdict_colour(kind),
         "points",
-        low=[mb(c.throughput.low) for c in cells] if margins else None,
-        high=[mb(c.throughput.high) for c in cells] if margins else None,
-        notes=notes,
+        low=[BYTES(c.throughput.low) for c in cells] if margins else None,
+        high=[BYTES(c.throughput.high) for c in cells] if margins else None,
+        notes=[f"{c.throughput}{s}; {labels.label(c, names)}" for c, s in zip(cells, shares, strict=True)],
         links=[c.name for c in cells],
     )
 
@@ -204,16 +198,15 @@ def _flat(name: str, points: Sized, span: tuple[float, float], dash: str, colour
     """A limit as it was measured over sizes, level beyond the outermost."""
     xs = sorted(points)
     line = [(span[0], points[xs[0]]), *((x, points[x]) for x in xs), (span[1], points[xs[-1]])]
-    return _line(name, line, *(("dash", colour, "begin") if dash == "dash" else ("dot", colour, "end")))
+    return _line(name, line, colour, dash, "begin" if dash == "dash" else "end")
 
 
 def _slanted(name: str, points: Sized, span: tuple[float, float], top: float) -> list[Series]:
     """So many batches a second: proportional to the size beyond the outermost, cut off above `top` (B/s)."""
     xs = sorted(points)
     line = [
-        (span[0], points[xs[0]] * span[0] / xs[0]),
-        *((x, points[x]) for x in xs),
-        (span[1], points[xs[-1]] * span[1] / xs[-1]),
+        (x, points[near] * x / near)
+        for x, near in ((span[0], xs[0]), *zip(xs, xs, strict=True), (span[1], xs[-1]))
     ]
     below = [p for p in line if p[1] <= top]
     if not below:
@@ -222,16 +215,9 @@ def _slanted(name: str, points: Sized, span: tuple[float, float], top: float) ->
         # Where it leaves the picture: straight on in the logarithms means in proportion.
         x, y = below[-1]
         below.append((min(x * top / y, span[1]), min(top, y * span[1] / x)))
-    room = below[-1][0] < span[1] / 4
-    return [_line(name, below, "solid", "$ceiling", "after" if room else "before")]
+    return [_line(name, below, "$ceiling", "solid", "after" if below[-1][0] < span[1] / 4 else "before")]
 
 
-def _line(
-    name: str,
-    points: Sequence[tuple[float, float]],
-    dash: Literal["solid", "dash", "dot"],
-    colour: str,
-    named: Literal["begin", "end", "after", "before"],
-) -> Series:
+def _line(name: str, points: Sequence[tuple[float, float]], colour: str, dash: Any, named: Any) -> Series:
     xs, ys = [x / KB for x, _ in points], [y / MB for _, y in points]
     return Series(name, xs, ys, colour, dash=dash, markers=False, named_at=named)

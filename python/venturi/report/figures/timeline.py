@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from venturi.analysis.cells.choice import middle_trial, representative
 from venturi.analysis.cells.figures import ENDS, get
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
-from venturi.report.figures.figure import Figure, Panel, Series
+from venturi.report.figures.figure import MB, Figure, Panel, Series
 
-MB = 1e6
 MOST_POINTS = 240
 """Steps drawn of a trial. A longer one is drawn in longer steps, whose means lose the jitter only."""
 MOST_CORES = 64
 MOST_TIMELINES = 36
 """Cells whose timelines a page holds."""
 COLOURS = {"client": "$c0", "server": "$c1"}
-Columns = dict[str, list[Any]]
+Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -56,63 +59,63 @@ def steps(times: Sequence[Any], most: int = MOST_POINTS) -> Steps:
     )
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _difference(values: Sequence[Any], a: int, b: int) -> float | None:
-    one, other = _number(values[a]), _number(values[b])
-    # A counter that runs backwards was set to zero; what happened in that step is not known.
-    return None if one is None or other is None or other < one else other - one
-
-
 @dataclass(frozen=True)
 class End:
-    """Samples of one end of a trial, and the steps between them."""
+    """Samples of one end of a trial, and the steps between them. What is not known of a step is NaN."""
 
     name: str
-    columns: Columns
+    columns: dict[str, Values]
+    """By time; of what there are several of, cores and connections, a column of the array for each."""
     steps: Steps
 
-    def rate(self, column: str, scale: float = 1.0) -> list[float | None]:
+    def grown(self, column: str) -> Values:
+        """Growth of a counter in each step. One that runs backwards was set to zero."""
+        values = self.columns.get(column)
+        if values is None:
+            return np.full(len(self.steps.rows), np.nan)
+        first, last = np.transpose(self.steps.rows)
+        grown: Values = values[last] - values[first]
+        return np.where(grown < 0, np.nan, grown)
+
+    def rate(self, column: str, scale: float = 1.0) -> Values:
         """Growth of a counter a second, times `scale`."""
-        values = self.columns.get(column)
-        if values is None:
-            return [None] * len(self.steps.rows)
-        out = []
-        for (a, b), seconds in zip(self.steps.rows, self.steps.seconds, strict=True):
-            grown = _difference(values, a, b)
-            out.append(None if grown is None or seconds <= 0 else grown / seconds * scale)
-        return out
+        seconds = np.array(self.steps.seconds)
+        return self.grown(column) / np.where(seconds > 0, seconds, np.nan) * scale
 
-    def share(self, column: str, whole: str) -> list[float | None]:
+    def share(self, column: str, whole: str) -> Values:
         """Growth of a counter in percent of that of another one."""
-        parts, wholes = self.rate(column), self.rate(whole)
-        return [None if p is None or not w else 100 * p / w for p, w in zip(parts, wholes, strict=True)]
+        wholes = self.grown(whole)
+        return 100 * self.grown(column) / np.where(wholes > 0, wholes, np.nan)
 
-    def lists(self, column: str, what: Callable[[list[Any], list[Any]], float | None]) -> list[float | None]:
-        """A figure of each step from the lists at its begin and its end."""
+    def level(self, column: str, scale: float = 1.0) -> Values:
+        """A gauge at the end of each step; the median of several."""
         values = self.columns.get(column)
         if values is None:
-            return [None] * len(self.steps.rows)
-        return [what(values[a] or [], values[b] or []) for a, b in self.steps.rows]
-
-    def level(self, column: str, scale: float = 1.0) -> list[float | None]:
-        """A gauge at the end of each step; the median of a list."""
-        values = self.columns.get(column)
-        if values is None:
-            return [None] * len(self.steps.rows)
-
-        def one(value: Any) -> float | None:
-            found = _median(value) if isinstance(value, list) else _number(value)
-            return None if found is None else found * scale
-
-        return [one(values[b]) for _, b in self.steps.rows]
+            return np.full(len(self.steps.rows), np.nan)
+        return _together(np.nanmedian, values[[last for _, last in self.steps.rows]]) * scale
 
 
-def _median(values: Sequence[Any]) -> float | None:
-    known = sorted(v for v in map(_number, values) if v is not None)
-    return (known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2 if known else None
+def _together(function: Callable[..., Any], values: Values) -> Values:
+    """One figure of each row, NaN of a row without any."""
+    if values.ndim == 1:
+        return values
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        found = function(values, axis=1)
+    return np.where(np.isnan(values).all(axis=1), np.nan, found)
+
+
+def _sum(*parts: Values) -> Values:
+    return _together(np.nansum, np.column_stack(parts))
+
+
+def _array(values: Sequence[Any]) -> Values:
+    """A column of samples; lists of different lengths end with NaN."""
+    if not any(isinstance(v, list) for v in values):
+        return np.array([np.nan if v is None else v for v in values], np.float64)
+    lists = [v or [] for v in values]
+    width = max(map(len, lists))
+    return np.array([[*v, *[None] * (width - len(v))] for v in lists], np.float64)
 
 
 def ends(results: Results, trial: str) -> dict[str, End]:
@@ -127,10 +130,10 @@ def ends(results: Results, trial: str) -> dict[str, End]:
         rows = [i for i, name in enumerate(whose) if (name or "client") == end]
         rows.sort(key=lambda i: columns["t_ns"][i] or 0)
         own = {name: [values[i] for i in rows] for name, values in columns.items()}
-        own = {name: values for name, values in own.items() if any(v is not None for v in values)}
-        found = steps(own.get("t_ns", []))
+        found = steps(own["t_ns"])
         if found.rows:
-            out[end] = End(end, own, found)
+            arrays = {n: _array(v) for n, v in own.items() if any(x is not None for x in v)}
+            out[end] = End(end, arrays, found)
     return out
 
 
@@ -194,15 +197,11 @@ def of(results: Results, cell: Cell, trial: Any, found: dict[str, End]) -> Figur
     )
 
 
-def _rounded(values: list[float | None]) -> list[float | None]:
-    return [None if v is None else float(f"{v:.4g}") for v in values]
-
-
-def _line(end: End, name: str, values: list[float | None], colour: str, area: bool = False) -> Series:
+def _line(end: End, name: str, values: Values, colour: str, area: bool = False) -> Series:
     return Series(
         name,
         list(end.steps.middles),
-        _rounded(values),
+        [None if np.isnan(v) else float(f"{v:.4g}") for v in values],
         colour,
         "area" if area else "line",
         markers=False,
@@ -211,160 +210,108 @@ def _line(end: End, name: str, values: list[float | None], colour: str, area: bo
     )
 
 
-def _quantities(
-    found: dict[str, End], same: Any, cell: Cell | None = None
-) -> list[tuple[str, str, list[Series]]]:
+def _quantities(found: dict[str, End], same: Any, cell: Cell) -> list[tuple[str, str, list[Series]]]:
     """Title, unit and series of every panel, whether there is something in it or not."""
     out: list[tuple[str, str, list[Series]]] = []
-    in_rows = cell is not None and cell.in_rows
-    counted = f"{cell.noun}s" if cell is not None else "rows"
+    counted = f"{cell.noun}s"
+    hosts = {"machine": next(iter(found.values()))} if same else {f"{e.name} host": e for e in found.values()}
 
-    def add(title: str, unit: str, make: Callable[[End], list[float | None]], once: bool = False) -> None:
+    def add(title: str, unit: str, make: Callable[[End], Values], once: bool = False) -> None:
         """A panel with a line an end; `once` where both ends see the same machine."""
-        shown = list(found.values())[:1] if once and same else list(found.values())
-        series = [
-            _line(
-                e,
-                "machine" if once and same else e.name,
-                make(e),
-                "$c7" if once and same else COLOURS[e.name],
-            )
-            for e in shown
-        ]
-        out.append((title, unit, series))
+        if once and same:
+            lines = [_line(hosts["machine"], "machine", make(hosts["machine"]), "$c7")]
+        else:
+            lines = [_line(e, e.name, make(e), COLOURS[e.name]) for e in found.values()]
+        out.append((title, unit, lines))
 
     client = found.get("client")
     if client is not None:
-        if not in_rows:
+        if not cell.in_rows:
             moved = client.rate("payload_bytes", 1 / MB)
             out.append(("throughput", "MB/s", [_line(client, "payload", moved, "$c2", area=True)]))
-        if in_rows or "payload_bytes" not in client.columns:
+        if cell.in_rows or "payload_bytes" not in client.columns:
             # What is counted in rows; and some tools count rows or requests only, and those are imported.
             rows = client.rate("rows", 1e-3)
             out.append((counted, "thousands/s", [_line(client, counted, rows, "$c2", area=True)]))
     if counted == "points":
-        for end in list(found.values())[:1] if same else found.values():
-            out.append((f"{'machine' if same else end.name + ' host'}: each core", "%", _each_core(end)))
+        out += [(f"{name}: each core", "%", _each_core(end)) for name, end in hosts.items()]
     add("process", "cores", _process_cores)
-    for end in list(found.values())[:1] if same else found.values():
-        out.append((f"{'machine' if same else end.name + ' host'}: processors", "%", _host(end)))
-    add("busiest core", "%", lambda e: e.lists("core_busy_ns", _Busiest(e)), once=True)
+    out += [(f"{name}: processors", "%", _host(end)) for name, end in hosts.items()]
+    add("busiest core", "%", _busiest_core, once=True)
     add("ready, but no core free", "cores", lambda e: e.rate("run_delay_ns", 1e-9))
-    for end in list(found.values())[:1] if same else found.values():
+    for end in hosts.values():
         # Through loopback all that is sent is received: one line.
         sent, got = end.rate("net_tx_bytes", 1 / MB), end.rate("net_rx_bytes", 1 / MB)
         series = [_line(end, "sent", sent, "$c4"), _line(end, "received", got, "$c2")]
-        out.append((f"{'interface' if same else end.name + ' interface'}", "MB/s", series))
+        out.append(("interface" if same else f"{end.name} interface", "MB/s", series))
     add("socket: round trip", "µs", lambda e: e.level("socket_rtt_ns", 1e-3))
     add("socket: in flight", "kB", lambda e: e.level("socket_in_flight_bytes", 1e-3))
     add("socket: waiting to be sent", "kB", lambda e: e.level("socket_send_queue_bytes", 1e-3))
     add("socket: waiting to be read", "kB", lambda e: e.level("socket_receive_queue_bytes", 1e-3))
-    add("retransmits", "segments/s", _retransmits)
+    add(
+        "retransmits",
+        "segments/s",
+        lambda e: _together(np.nansum, e.grown("socket_retransmits")) / e.steps.seconds,
+    )
     for what in ("cpu", "memory", "io"):
-        add(
-            f"pressure: {what}",
-            "%",
-            lambda e, column=f"psi_{what}_us": e.rate(column, 1e-4),  # type: ignore[misc]
-            once=True,
-        )
+        add(f"pressure: {what}", "%", lambda e, what=what: e.rate(f"psi_{what}_us", 1e-4), once=True)  # type: ignore[misc]
     add("memory of the process", "MB", lambda e: e.level("rss_bytes", 1 / MB))
     add("memory available", "GB", lambda e: e.level("memory_available_bytes", 1e-9), once=True)
     add("disk, written", "MB/s", lambda e: e.rate("disk_written_bytes", 1 / MB), once=True)
-    if in_rows:
+    if cell.in_rows:
         # Commits wait for a disk that writes little.
         add("busiest disk", "%", lambda e: e.rate("disk_busy_ns", 1e-7), once=True)
     add("throttled by the control group", "cores", lambda e: e.rate("throttled_ns", 1e-9))
     return out
 
 
-def _process_cores(end: End) -> list[float | None]:
-    user, system = end.rate("user_ns", 1e-9), end.rate("system_ns", 1e-9)
-    both = [
-        None if u is None and s is None else (u or 0.0) + (s or 0.0)
-        for u, s in zip(user, system, strict=True)
-    ]
-    if any(v is not None for v in both):
-        return both
+def _process_cores(end: End) -> Values:
+    both = _sum(end.rate("user_ns", 1e-9), end.rate("system_ns", 1e-9))
     # Runs of before: one column an end, in the client's samples.
-    return end.rate(f"{end.name}_cpu_ns", 1e-9)
+    return end.rate(f"{end.name}_cpu_ns", 1e-9) if np.isnan(both).all() else both
+
+
+def _retransmits(end: End) -> Values:
+    grown = _together(np.nansum, end.grown("socket_retransmits"))
+    return np.divide(grown, end.steps.seconds)
 
 
 def _host(end: End) -> list[Series]:
     """Stacked shares of all processors' time."""
-    irq = [
-        None if a is None and b is None else (a or 0.0) + (b or 0.0)
-        for a, b in zip(
-            end.share("host_irq_ns", "host_total_ns"),
-            end.share("host_softirq_ns", "host_total_ns"),
-            strict=True,
-        )
-    ]
+
+    def share(column: str) -> Values:
+        return end.share(f"host_{column}_ns", "host_total_ns")
+
     parts = {
-        "user": (end.share("host_user_ns", "host_total_ns"), "$c6"),
-        "system": (end.share("host_system_ns", "host_total_ns"), "$c0"),
-        "interrupts": (irq, "$c3"),
-        "stolen": (end.share("host_steal_ns", "host_total_ns"), "$c1"),
+        "user": (share("user"), "$c6"),
+        "system": (share("system"), "$c0"),
+        "interrupts": (_sum(share("irq"), share("softirq")), "$c3"),
+        "stolen": (share("steal"), "$c1"),
     }
-    if not any(v is not None for values in (parts["user"][0], parts["system"][0]) for v in values):
-        busy = end.share("host_busy_ns", "host_total_ns")
-        parts = {"busy": (busy, "$c0"), "stolen": parts["stolen"]}
+    if np.isnan([parts["user"][0], parts["system"][0]]).all():
+        parts = {"busy": (share("busy"), "$c0"), "stolen": parts["stolen"]}
     # One that is nothing would only lay its line over that of the one below.
     return [
         _line(end, name, values, colour, area=True)
         for name, (values, colour) in parts.items()
-        if name in ("user", "busy") or any(v is not None and v >= 0.5 for v in values)
+        if name in ("user", "busy") or (values >= 0.5).any()
     ]
 
 
 def _each_core(end: End) -> list[Series]:
     """Busy share of every core (%), as `htop` shows them; the first `MOST_CORES`."""
-    columns = [end.columns.get(name) or [] for name in ("core_busy_ns", "core_total_ns")]
-    cores = max((len(values or []) for values in columns[0]), default=0)
-    out = []
-    for core in range(min(cores, MOST_CORES)):
-        shares: list[float | None] = []
-        for a, b in end.steps.rows:
-            busy, total = (_core_grown(values, core, a, b) for values in columns)
-            shares.append(None if busy is None or not total else min(100.0, 100 * busy / total))
-        if any(v is not None for v in shares):
-            out.append(_line(end, f"core {core}", shares, f"$c{core % 8}"))
-    return out
+    busy, total = end.grown("core_busy_ns"), end.grown("core_total_ns")
+    if busy.ndim == 1 or busy.shape != total.shape:
+        return []
+    shares = np.minimum(100.0, 100 * busy / np.where(total > 0, total, np.nan))
+    return [
+        _line(end, f"core {core}", shares[:, core], f"$c{core % 8}")
+        for core in range(min(shares.shape[1], MOST_CORES))
+        if not np.isnan(shares[:, core]).all()
+    ]
 
 
-def _core_grown(values: Sequence[Any], core: int, a: int, b: int) -> float | None:
-    if max(a, b) >= len(values):
-        return None
-    lists = [values[i] or [] for i in (a, b)]
-    if any(core >= len(one) for one in lists):
-        return None
-    return _difference([lists[0][core], lists[1][core]], 0, 1)
-
-
-class _Busiest:
-    """The largest share of any core in a step (%)."""
-
-    def __init__(self, end: End) -> None:
-        self._total = iter(end.lists("core_total_ns", self._grown))
-        self._all = "core_total_ns" in end.columns
-
-    @staticmethod
-    def _grown(a: list[Any], b: list[Any]) -> float | None:
-        """How far one core's clock went on; all go at the same speed."""
-        return max(
-            (y - x for x, y in zip(a, b, strict=False) if x is not None and y is not None), default=None
-        )
-
-    def __call__(self, a: list[Any], b: list[Any]) -> float | None:
-        total = next(self._total, None) if self._all else None
-        busy = self._grown(a, b)
-        return None if busy is None or not total else 100 * busy / total
-
-
-def _retransmits(end: End) -> list[float | None]:
-    grown = end.lists("socket_retransmits", _sum_grown)
-    return [None if g is None else g / s for g, s in zip(grown, end.steps.seconds, strict=True)]
-
-
-def _sum_grown(a: list[Any], b: list[Any]) -> float | None:
-    pairs = [(x, y) for x, y in zip(a, b, strict=False) if x is not None and y is not None]
-    return float(sum(max(0, y - x) for x, y in pairs)) if pairs else None
+def _busiest_core(end: End) -> Values:
+    """The largest share of any core in a step (%); the clocks of all go at the same speed."""
+    busy, total = (_together(np.nanmax, end.grown(f"core_{what}_ns")) for what in ("busy", "total"))
+    return 100 * busy / np.where(total > 0, total, np.nan)

@@ -8,21 +8,23 @@ from typing import Any
 from markupsafe import Markup
 
 from venturi.analysis.cells import choice
+from venturi.analysis.cells import hosts as loaders
 from venturi.analysis.cells.summary import Cell, best, by_operation
 from venturi.analysis.proven import unproven
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
-from venturi.report.draw import plotly_stack
+from venturi.report import cell as cells_text
+from venturi.report import draw, hosts, reason, summary, terminal
+from venturi.report.document import Column
 from venturi.report.figures import palette, pipeline, timeline
 from venturi.report.figures.figure import Figure
-from venturi.report.page import hosts
-from venturi.report.page.markup import render
-from venturi.report.text import cell as cells_text
-from venturi.report.text import reason, summary
+from venturi.report.names import name_of
+from venturi.report.page.markup import MOST_ROWS, render
 
-MOST_ROWS = 200
-"""A longer table holds its best rows; the script has the others and keeps only those in sight in the page."""
 BEST_ROWS = 30
+"""What a longer table holds; the script has the others and keeps only those in sight in the page."""
+MOST_LOADERS = 64
+"""In the view of one cell, of which a page has thousands."""
 MOST_LISTED = 100
 """Cells offered by the menu of the view; all others are opened from their table."""
 
@@ -48,7 +50,7 @@ def tables(results: Results, numbers: dict[str, int]) -> Markup:
     return render("summary", tables=found, numbers=numbers, kind_of=kind_of)
 
 
-def kind_of(column: summary.Column, text: str) -> str:
+def kind_of(column: Column, text: str) -> str:
     """The class of a table's cell; the script sets the same for rows that it makes."""
     if column.head == "fail" and text != "0":
         return "bad"
@@ -80,12 +82,13 @@ def documents(results: Results) -> list[dict[str, Any]]:
 
 
 def _document(results: Results, cell: Cell) -> dict[str, Any]:
-    found = cells_text.explain(results, cell)
+    verdict = results.verdicts.get(cell.name)
+    drawn = pipeline.of(cell, verdict)
     plain = labels.plain
     out: dict[str, Any] = {
         "name": plain(cell.name),
-        "label": plain(found.name),
-        "figures": [[name, plain(text)] for name, text in found.figures],
+        "label": plain(name_of(results, cell)),
+        "figures": [[name, plain(text)] for name, text in cells_text.figures(cell)],
         "limits": [
             [
                 plain(x.name),
@@ -94,25 +97,39 @@ def _document(results: Results, cell: Cell) -> dict[str, Any]:
                 x.binding,
                 " ".join(text for text in (x.margin and f"{x.margin} %", x.mark) if text),
             ]
-            for x in found.limits
+            for x in cells_text.limits(cell)
         ],
         "cost": cells_text.cost(cell),
     }
-    if (listed := hosts.document(results, cell)) is not None:
+    if (listed := _loaders(results, cell)) is not None:
         out["loaders"] = listed
-    if found.pipeline is not None:
-        out["pipeline"] = _pipeline(found.pipeline)
-    if (v := found.verdict) is not None:
+    if drawn is not None:
+        out["pipeline"] = _pipeline(drawn)
+    if (v := verdict) is not None:
         out["verdict"] = {
             "kind": v.kind,
             "title": plain(v.title),
             "lines": [plain(line) for line in v.lines],
             "confidence": v.confidence,
-            "evidence": [plain(text) for text in cells_text.evidence(found)],
+            "evidence": [plain(text) for text in cells_text.evidence(cell, v, drawn)],
             "next": [[(plain(text), is_code) for text, is_code in r.parts] for r in v.remedies],
             "flagged": v.flagged,
         }
     return out
+
+
+def _loaders(results: Results, cell: Cell) -> dict[str, object] | None:
+    """The loaders of a cell for the page's script: heads and rows as text. None of a cell of one process."""
+    found = loaders.hosts(cell)
+    if not found:
+        return None
+    behind = results.stragglers.get(cell.name, [])
+    columns = hosts.columns(cell, hosts.few(found, MOST_LOADERS), behind)
+    return {
+        "heads": [[c.head, c.unit, c.text] for c in columns],
+        "rows": [list(row) for row in zip(*(c.cells for c in columns), strict=True)],
+        "more": max(0, len(found) - MOST_LOADERS),
+    }
 
 
 def _pipeline(found: pipeline.Pipeline) -> dict[str, Any]:
@@ -142,7 +159,9 @@ def timelines(results: Results, numbers: dict[str, int]) -> dict[str, Any]:
     for cell in timeline.chosen(results):
         figure = timeline.timeline(results, cell)
         if figure is not None:
-            out[str(numbers[cell.name])] = plotly_stack.document(figure) | {
+            out[str(numbers[cell.name])] = {
+                "spec": draw.stack(figure),
+                "height": 160 + 84 * (len(figure.panels) - 1),
                 "caption": labels.plain(figure.caption),
                 "legend": _legend(figure),
                 "words": labels.plain(figure.title),
@@ -181,5 +200,5 @@ def view(results: Results, listed_cells: Sequence[int]) -> Markup:
         chosen=chosen,
         listed=listed_cells,
         offered=sorted({*listed_cells, chosen}),
-        words="\n".join(line for _, line in cells_text.lines(results, top, 96)),
+        words=terminal.text(cells_text.document(results, top, 96), 96).rstrip(),
     )

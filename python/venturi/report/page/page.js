@@ -1,70 +1,53 @@
 "use strict";
-// Draws the figures when they come into sight, and keeps their colours those of the page. Colours in the documents are
-// roles ("$c0", "$c0/0.2"); the page's own custom properties give them, so that there is one palette.
+// Draws the figures when they come into sight. Their colours are the page's custom properties, so that a theme needs no
+// new drawing; a new width does.
 const venturi = (() => {
-  const figures = JSON.parse(document.getElementById("figure-documents").textContent);
+  const { figures, config } = JSON.parse(document.getElementById("figure-documents").textContent);
   const root = document.documentElement;
-  const role = /^\$([a-z0-9]+)(?:\/([0-9.]+))?$/;
   const hidden = figures.map(() => new Set());
-  const options = { displaylogo: false, displayModeBar: false, scrollZoom: false, responsive: false };
-  const drawn = new Set();
-  const onTheme = [];
+  const views = new Map();
+  const onWidth = [];
+  const tip = document.body.appendChild(element("div", { class: "tip", hidden: true }));
 
-  function resolver() {
-    const style = getComputedStyle(root);
-    const known = new Map();
-    return (text) => {
-      if (text.charCodeAt(0) !== 36) return text;
-      if (known.has(text)) return known.get(text);
-      const found = role.exec(text);
-      const colour = found ? style.getPropertyValue("--" + found[1]).trim() : "";
-      let out = text;
-      if (colour) {
-        const part = (at) => parseInt(colour.slice(at, at + 2), 16);
-        out = found[2] === undefined ? colour : `rgba(${part(1)},${part(3)},${part(5)},${found[2]})`;
-      }
-      known.set(text, out);
-      return out;
-    };
+  function showTip(event, lines) {
+    tip.hidden = !lines;
+    if (!lines) return;
+    tip.textContent = lines;
+    const left = Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 6);
+    tip.style.left = `${Math.max(6, left)}px`;
+    tip.style.top = `${Math.max(6, Math.min(event.clientY + 14, innerHeight - tip.offsetHeight - 6))}px`;
   }
-  function coloured(node, resolve) {
-    if (typeof node === "string") return resolve(node);
-    if (Array.isArray(node)) {
-      // Data are numbers; only what may hold a colour is walked through.
-      return node.length && typeof node[0] === "number" ? node : node.map((item) => coloured(item, resolve));
-    }
-    if (node && typeof node === "object") {
-      return Object.fromEntries(Object.entries(node).map(([key, item]) => [key, coloured(item, resolve)]));
-    }
-    return node;
+  addEventListener("scroll", () => showTip(null, ""), { passive: true });
+  // Draws into `plot`; expressions are interpreted, for the page's policy lets no text become code.
+  function draw(plot, spec) {
+    if (views.has(plot)) views.get(plot).finalize();
+    const { spec: compiled } = vegaLite.compile(spec, { config });
+    const view = new vega.View(vega.parse(compiled, null, { ast: true }), {
+      expr: vega.expressionInterpreter, renderer: "svg", container: plot, hover: true,
+      tooltip: (handler, event, item, value) => showTip(event, value ? String(value) : ""),
+    });
+    // A point that stands for a cell opens it.
+    view.addEventListener("click", (event, item) => {
+      if (item && item.datum && item.datum.link) openCell(item.datum.link);
+    });
+    views.set(plot, view);
+    view.run();
+    return view;
   }
-  function drawOne(plot, resolve) {
+  function drawOne(plot) {
     const at = Number(plot.dataset.figure);
-    const found = coloured(figures[at].panels[Number(plot.dataset.panel)], resolve);
-    for (const trace of found.data) if (hidden[at].has(trace.name)) trace.visible = false;
-    found.layout.width = plot.parentElement.clientWidth;
-    Plotly.react(plot, found.data, found.layout, options);
-    if (!drawn.has(plot)) {
-      drawn.add(plot);
-      // A point that stands for a cell opens it.
-      if (plot.on) plot.on("plotly_click", (event) => {
-        const point = event.points[0];
-        const names = point.data.meta;
-        if (Array.isArray(names) && names[point.pointNumber]) openCell(names[point.pointNumber]);
-      });
-    }
+    const view = draw(plot, { ...figures[at].panels[Number(plot.dataset.panel)], width: plot.parentElement.clientWidth });
+    if (hidden[at].size) view.signal("hidden", [...hidden[at]]).run();
     root.dataset.drawn = "true";
   }
   const plots = () => [...document.querySelectorAll(".plot[data-figure]")];
   function redraw() {
-    const resolve = resolver();
-    for (const plot of plots()) if (drawn.has(plot)) drawOne(plot, resolve);
-    for (const call of onTheme) call();
+    for (const plot of plots()) if (views.has(plot)) drawOne(plot);
+    for (const call of onWidth) call();
   }
   function drawAll() {
-    const resolve = resolver();
-    for (const plot of plots()) drawOne(plot, resolve);
-    for (const call of onTheme) call();
+    for (const plot of plots()) drawOne(plot);
+    for (const call of onWidth) call();
   }
 
   for (const button of document.querySelectorAll(".legend button")) {
@@ -74,7 +57,9 @@ const venturi = (() => {
       const shown = names.has(name);
       if (shown) names.delete(name); else names.add(name);
       button.setAttribute("aria-pressed", String(shown));
-      redraw();
+      for (const plot of plots()) {
+        if (plot.dataset.figure === button.dataset.figure && views.has(plot)) views.get(plot).signal("hidden", [...names]).run();
+      }
     });
   }
   // Commands can be copied. A page from the disk may not write to the clipboard by itself: then its text is selected.
@@ -100,8 +85,8 @@ const venturi = (() => {
   const switcher = document.getElementById("theme");
   const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : dark.matches);
   const name = () => { switcher.textContent = isDark() ? "Light" : "Dark"; };
-  switcher.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; name(); redraw(); });
-  dark.addEventListener("change", () => { name(); redraw(); });
+  switcher.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; name(); });
+  dark.addEventListener("change", name);
   // Paper is white and narrower than the window; the figures are drawn again for it, and afterwards for the window.
   let before;
   addEventListener("beforeprint", () => {
@@ -130,7 +115,7 @@ const venturi = (() => {
   function work() {
     const plot = waiting.shift();
     if (!plot) { at_work = false; return; }
-    if (!drawn.has(plot)) drawOne(plot, resolver());
+    if (!views.has(plot)) drawOne(plot);
     requestAnimationFrame(work);
   }
   const watcher = new IntersectionObserver((seen) => {
@@ -139,7 +124,7 @@ const venturi = (() => {
   }, { rootMargin: "600px 0px" });
   for (const plot of plots()) watcher.observe(plot);
   name();
-  return { resolver, coloured, options, onTheme, element, openCell };
+  return { draw, showTip, onWidth, element, openCell };
 
   // Also where the address names that cell already, and nothing in it would change.
   function openCell(name) {

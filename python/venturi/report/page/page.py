@@ -17,28 +17,32 @@ from typing import Any
 
 from markupsafe import Markup
 
+from venturi.analysis.cells import servers
 from venturi.analysis.cells.figures import get
+from venturi.analysis.cells.limits import limits, raw_tcp_meaning
 from venturi.analysis.cells.summary import Cell, best, by_operation, speed, varying
 from venturi.analysis.results import Results, load
 from venturi.analysis.words import labels
-from venturi.common.units import pick_unit
-from venturi.report.draw import plotly_figures, plotly_traces
+from venturi.common.units import MISSING, percent, pick_unit, plural
+from venturi.report import cell as cell_text
+from venturi.report import draw, hosts, proofs, reason, run, summary
+from venturi.report import limits as limit_text
+from venturi.report.document import Block, Section, Table, Terms, Text
 from venturi.report.figures import palette
 from venturi.report.figures import registry as figures
 from venturi.report.figures.figure import Figure
-from venturi.report.marks import marked
+from venturi.report.names import marked
 from venturi.report.page import cells as page_cells
-from venturi.report.page import environment as page_environment
-from venturi.report.page import hosts as page_hosts
-from venturi.report.page import models as page_models
-from venturi.report.page import reason as page_reason
-from venturi.report.page.markup import render
-from venturi.report.page.packed import Packer
-from venturi.report.text import cell as cell_text
-from venturi.report.text import method, proofs, published, summary, versions
+from venturi.report.page.markup import MOST_ROWS, Packer, render
 
-IN_VIEW = ("timeline", "pipeline", "flows")
-"""Figures of one cell: the view of one cell draws them for the cell that is chosen, and "Hosts" the flows."""
+MOST_LIMITS = 60
+"""Rows of the table of limits that are in sight; the others are folded."""
+OPEN_FINDINGS, MOST_FINDINGS = 4, 40
+"""Findings in sight, and in the page at all."""
+MOST_CELLS = 12
+"""Cells written out under a verdict; all others open from the table."""
+IN_VIEW = ("timeline",)
+"""Figures that the view of one cell draws for the cell that is chosen."""
 SCRIPTS = ("page.js", "page_tables.js", "page_pipeline.js", "page_cell.js")
 _HELD = {"unknown": "what holds it back is", "schedule": "by its schedule:"}
 """How a verdict's title follows in a card; most are the name of what is at its limit."""
@@ -47,7 +51,7 @@ DASHES = {"dash": "5 3", "dot": "1.5 2.5"}
 
 
 def write(
-    run: str | os.PathLike[str] | Results, path: str | os.PathLike[str], reference: str | None = None
+    found: str | os.PathLike[str] | Results, path: str | os.PathLike[str], reference: str | None = None
 ) -> Path:
     """Writes the report of a run, a directory or what was read of it, to `path` and returns it.
 
@@ -57,7 +61,7 @@ def write(
     out = Path(path)
     partial = out.with_name(out.name + ".tmp")
     try:
-        results = run if isinstance(run, Results) else load(run)
+        results = found if isinstance(found, Results) else load(found)
         partial.write_text(page(results, reference), encoding="utf-8")
         partial.replace(out)
     finally:
@@ -70,29 +74,27 @@ def page(results: Results, reference: str | None = None) -> str:
     drawn = figures.build(results, reference or results.default_reference, without=IN_VIEW)
     numbers = {cell.name: i for i, cell in enumerate(results.cells)}
     timelines = page_cells.timelines(results, numbers)
-    # Read as a file: importing plotly would take a second.
-    bundle = _resource("package_data/plotly.min.js", "plotly")
-    plotly = bundle if drawn or timelines else "var Plotly = {react() {}};"
-    packer = Packer([plotly, *map(_resource, SCRIPTS)])
+    packer = Packer([*([_resource("vega.js")] if drawn or timelines else []), *map(_resource, SCRIPTS)])
     sections = [
-        ("reason", "The reason", page_reason.section(results, numbers)),
+        ("reason", "The reason", _reason(results, numbers)),
         ("summary", "Cells", page_cells.tables(results, numbers)),
-        ("places", "Places", page_hosts.places(results)),
-        ("hosts", "Hosts", page_hosts.loaders(results)),
+        ("places", "Places", _blocks(hosts.place_sections(results))),
+        ("hosts", "Hosts", _blocks(hosts.host_sections(results, most=MOST_ROWS))),
         ("cell", "One cell", page_cells.view(results, page_cells.listed(results, list(timelines)))),
-        ("models", "Models", page_models.models(results)),
+        ("models", "Models", _blocks(reason.models(results))),
         ("figures", "Figures", _figures(drawn)),
-        ("ceilings", "Ceilings", page_models.ceilings(results)),
-        ("failed", "Failed trials", render("failed", rows=summary.failure_rows(results))),
+        ("ceilings", "Ceilings", _ceilings(results)),
+        ("failed", "Failed trials", _blocks(run.failed(results))),
         ("warnings", "Warnings", render("warnings", results=results, grave=GRAVE)),
-        ("environment", "Environment", page_environment.section(results)),
+        ("environment", "Environment", _environment(results)),
         ("scenario", "Scenario", render("scenario", results=results)),
-        ("method", "Method", render("method", notes=method.NOTES)),
+        ("method", "Method", _blocks([Terms(run.METHOD)])),
         ("reproduce", "Reproduce", _reproduce(results)),
     ]
-    documents = [
-        {"name": f.name, "panels": [plotly_figures.panel_document(f, p) for p in f.panels]} for f in drawn
-    ]
+    documents = {
+        "figures": [{"panels": [draw.panel(f, p) for p in f.panels]} for f in drawn],
+        "config": draw.config(),
+    }
     cells = {
         "cells": page_cells.documents(results),
         "tables": page_cells.long_tables(results, numbers),
@@ -128,16 +130,15 @@ def _variables() -> str:
 
 
 def _top(results: Results, numbers: dict[str, int], reference: str | None) -> Markup:
-    facts = (summary.counts(results), summary.common(results), summary.verified(results))
     return render(
         "top",
         results=results,
-        question=summary.question(results),
+        question=run.question(results),
         numbers=numbers,
         cards=[_card(results, *group) for group in by_operation(results.cells).items()],
-        facts="; ".join(filter(None, facts)),
-        compared=versions.headline(results),
-        published=published.beside(results, reference),
+        facts=run.facts(results),
+        compared=hosts.headline(results),
+        published=_blocks(reason.published(results, reference)),
         proved=proofs.headline(results.environment),
         mark=marked(results.environment),
         failed=sum(c.failed for c in results.cells),
@@ -180,8 +181,8 @@ def _figures(drawn: Sequence[Figure]) -> Markup:
         drawn=drawn,
         has_legend=has_legend,
         dashes=DASHES,
-        height=plotly_figures.height,
-        plotly_text=plotly_traces.text,
+        height=draw.height,
+        series_name=draw.text,
     )
 
 
@@ -196,3 +197,125 @@ def _reproduce(results: Results) -> Markup:
         typed=shlex.join(map(str, typed)) if isinstance(typed, list) and typed else "",
         made=", ".join(filter(None, made)),
     )
+
+
+def _reason(results: Results, numbers: dict[str, int]) -> Markup:
+    """Empty where nothing was judged."""
+    groups = reason.groups(results)
+    if not groups and not results.findings:
+        return Markup()
+    folded = results.findings[OPEN_FINDINGS:MOST_FINDINGS]
+    words = plural(len(folded), "more finding")
+    if len(results.findings) > MOST_FINDINGS:
+        words += f" of {len(results.findings) - OPEN_FINDINGS}; venturi show --format json has all"
+    top = reason.leading(results)
+    return render(
+        "reason",
+        results=results,
+        numbers=numbers,
+        in_sight=OPEN_FINDINGS,
+        folded=folded,
+        folded_words=words,
+        leading=None if results.findings or top is None or top.name not in results.verdicts else top,
+        groups=groups,
+        flag_note=reason.FLAG_NOTE,
+        fastest=lambda cells: sorted(cells, key=lambda c: -(c.main.value or 0.0)),
+        most_cells=MOST_CELLS,
+        instrument=run.instrument(results),
+    )
+
+
+def _ceilings(results: Results) -> Markup:
+    """Every probed limit: median, interval, spread of its repeats. Empty where none was measured."""
+    found = list(limits(results.probes))
+    several = len({limit.fields.get("message_bytes") for limit in found} - {None}) > 1
+    meanings: dict[str, list[str]] = {}
+    for limit in found:
+        own = meanings.setdefault(limit.family, [])
+        meaning = limit.meaning
+        if several and limit.fields.get("kind") == "tcp" and limit.fields.get("message_bytes"):
+            meaning = raw_tcp_meaning("as large as the trials' batches")
+        if meaning not in own:
+            own.append(meaning)
+    # Memory, sockets, engine, codecs: each family together, as its rows are to be compared.
+    families = list(meanings)
+    found.sort(key=lambda limit: families.index(limit.family))
+    blocks: list[Block] = [Table(limit_text.every_column(found[:MOST_LIMITS]))]
+    if more := found[MOST_LIMITS:]:
+        folded = Table(limit_text.every_column(more))
+        blocks.append(Section(f"{len(more):,} more limits", [folded], folded=True))
+    note = "Spread: the largest repeat less the smallest, over the median."
+    if any(limit.cached for limit in found):
+        note += " Taken over: from an earlier run of the same machine, boot and configuration."
+    terms = Terms([(family, "; ".join(own)) for family, own in meanings.items()])
+    return _blocks([*blocks, Text(note, "quiet"), terms]) if found else Markup()
+
+
+_TOLD = {"client", "server", "servers", "server_hosts", "imported"}
+_TOLD |= {"format", "run", "started_unix_ns", "command", "proof"}
+"""What stands in the table of both ends, or elsewhere on the page."""
+
+
+def _environment(results: Results) -> Markup:
+    environment = results.environment
+    ends = {end: _flat(found) for end, found in servers.ends(environment).items()}
+    described = {end for end, found in ends.items() if found}
+    imported = environment.get("imported")
+    rows = [
+        (
+            key,
+            [found.get(key, MISSING) for found in ends.values()],
+            len({ends[end].get(key) for end in described}) > 1,
+        )
+        for key in dict.fromkeys(key for found in ends.values() for key in found)
+    ]
+    return render(
+        "environment",
+        results=results,
+        imported=[e for e in imported if isinstance(e, dict)] if isinstance(imported, list) else [],
+        ends=list(ends),
+        rows=rows,
+        alone=described <= {"client"} and not results.imported,
+        rest=_flat({k: v for k, v in environment.items() if k not in _TOLD}),
+        missing=MISSING,
+    )
+
+
+def _flat(found: Any, prefix: str = "") -> dict[str, str]:
+    """Nested settings as dotted names; lists in one line, bytes and shares readable, what is not there left
+    out."""
+    out: dict[str, str] = {}
+    if not isinstance(found, dict):
+        return out
+    for key, item in found.items():
+        name = f"{prefix}{key}"
+        if isinstance(item, dict):
+            out |= _flat(item, name + ".")
+        elif isinstance(item, list):
+            out[name] = "; ".join(
+                ", ".join(f"{k} {v}" for k, v in x.items()) if isinstance(x, dict) else str(x) for x in item
+            )
+        elif item is not None:
+            out[name] = _readable(name, item)
+    return out
+
+
+def _readable(name: str, item: Any) -> str:
+    if isinstance(item, bool):
+        return "yes" if item else "no"
+    if isinstance(item, int) and name.startswith("memory."):
+        return f"{item / 2**30:,.1f} GiB"
+    if isinstance(item, float) and "share" in name:
+        return percent(item, 2)
+    if isinstance(item, int) and name.endswith("_khz"):
+        return f"{item / 1e6:,.2f} GHz"
+    return f"{item:,}" if isinstance(item, int) and abs(item) >= 10_000 else str(item)
+
+
+def fragment(results: Results) -> str:
+    """A run for notebooks: headline and tables, no script, colours of the notebook."""
+    return _blocks(run.document(results, brief=True).blocks)
+
+
+def _blocks(found: Sequence[Block]) -> Markup:
+    return render("document", found=found)

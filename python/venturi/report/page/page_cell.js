@@ -69,7 +69,7 @@
     if (cell.pipeline) card.append(element("h4", {}, "pipeline: share of the time of each end's workers"), picture);
     plot = null;
     if (time) {
-      plot = element("div", { class: "plot", role: "img", "aria-label": time.words, style: `min-height:${time.layout.height}px` });
+      plot = element("div", { class: "plot", role: "img", "aria-label": time.words, style: `min-height:${time.height}px` });
       card.append(element("h4", {}, "timeline of its median trial"), legend(time.legend), plot, element("p", { class: "quiet" }, time.caption));
     } else {
       card.append(element("p", { class: "quiet" }, Object.keys(timelines).length
@@ -89,11 +89,24 @@
   function drawTimeline() {
     const time = timelines[chosen];
     if (!plot || !time) return;
-    const resolve = venturi.resolver();
-    const found = venturi.coloured({ data: time.data, layout: time.layout }, resolve);
-    for (const trace of found.data) trace.x = time.x[trace.x];
-    found.layout.width = plot.clientWidth;
-    Plotly.react(plot, found.data, found.layout, venturi.options);
+    const own = plot;
+    const width = own.clientWidth - 66; // beside the labels of the y axes
+    const view = venturi.draw(own, { ...time.spec, vconcat: time.spec.vconcat.map((panel) => ({ ...panel, width })) });
+    // A pointer over any panel reads all of them at that moment.
+    const at = (moment) => view.signal("at", moment).run();
+    own.onpointermove = (event) => {
+      const panel = own.querySelector(".mark-group.role-scope .background");
+      const moment = panel ? view.scale("x").invert(event.clientX - panel.getBoundingClientRect().left) : -1;
+      const lines = moment < 0 ? [] : time.spec.vconcat.flatMap((panel) => panel.data.values.map(({ name, x, y }) => {
+        let i = x.findIndex((other) => other >= moment);
+        if (i < 0) i = x.length - 1;
+        if (i > 0 && moment - x[i - 1] < x[i] - moment) i -= 1;
+        return [panel.title, name, y[i]];
+      })).filter(([, , value]) => value !== null && value !== undefined);
+      at(moment);
+      venturi.showTip(event, lines.length ? [`${moment.toFixed(2)} s`, ...lines.map(([title, name, value]) => `${title}: ${name} ${value.toLocaleString("en", { maximumSignificantDigits: 4 })}`)].join("\n") : "");
+    };
+    own.onpointerleave = (event) => { at(-1); venturi.showTip(event, ""); };
   }
   const inSight = new IntersectionObserver((seen) => {
     for (const entry of seen) if (entry.isIntersecting) { inSight.unobserve(entry.target); if (entry.target === plot && !plot.firstChild) drawTimeline(); }
@@ -123,8 +136,8 @@
   const step = (by) => move((chosen + by + cells.length) % cells.length);
   document.getElementById("cell-before").addEventListener("click", () => step(-1));
   document.getElementById("cell-after").addEventListener("click", () => step(1));
-  // In other colours, or another width: a timeline that was there is so at once.
-  venturi.onTheme.push(() => {
+  // In another width: a timeline that was there is so at once.
+  venturi.onWidth.push(() => {
     const drawn = plot && plot.firstChild;
     draw();
     if (drawn) drawTimeline();

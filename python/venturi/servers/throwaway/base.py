@@ -91,7 +91,7 @@ class ThrowawayServer(ABC):
         self._environment = dict(environment or {})
         self._note = note
         self._guarded: Guarded | None = None
-        self._held: temporary.Held | None = None
+        self._held: temporary.LockedTempDir | None = None
         self._kept_lock: int | None = None
         self._last_words = ""
         self._log_begins: int | None = None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from venturi.common.errors import VenturiError
-from venturi.common.names import meant
+from venturi.common.texts import meant
 from venturi.store.directory import RunDirectory
 from venturi.store.importers.record import Origin, lines
 from venturi.store.reference import names, sets

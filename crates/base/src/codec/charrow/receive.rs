@@ -13,7 +13,7 @@ use crate::codec::slab::{Body, Pool};
 use crate::error::{Error, Kind, Result};
 
 /// Read beside a body: the next message's beginning, which then is copied once.
-const BESIDE: usize = 4096;
+const READ_AHEAD: usize = 4096;
 
 /// A message of the server.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl Receiver {
     pub fn new(largest: usize) -> Self {
         Self {
             state: State::Flag,
-            buffer: vec![0; BESIDE].into(),
+            buffer: vec![0; READ_AHEAD].into(),
             start: 0,
             end: 0,
             largest,
@@ -363,7 +363,7 @@ impl Receiver {
             false => State::Text {
                 flag,
                 length: size,
-                have: Vec::with_capacity(size.min(BESIDE)),
+                have: Vec::with_capacity(size.min(READ_AHEAD)),
             },
         })
     }
@@ -387,7 +387,7 @@ fn begun(waiting: Waiting, marked: bool, length: [u8; 4]) -> Result<State> {
         block: Block {
             prefix,
             marked,
-            header: Vec::with_capacity(length.min(BESIDE)),
+            header: Vec::with_capacity(length.min(READ_AHEAD)),
             body: None,
             checksum: waiting.checksum,
         },

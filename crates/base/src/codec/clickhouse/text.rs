@@ -22,7 +22,7 @@ impl<'a> Parser<'a> {
         Self { text, rest: text }
     }
 
-    pub fn whole(mut self) -> Result<Type> {
+    pub fn parse_type(mut self) -> Result<Type> {
         if self.text.len() > MOST_TEXT {
             return Err(Error::protocol(format!(
                 "a type's text of {} bytes; at most {MOST_TEXT} are read",

@@ -76,7 +76,7 @@ pub enum Layout {
 impl Type {
     /// Reads a type as ClickHouse writes it: `Nullable(Decimal(9, 2))`.
     pub fn parse(text: &str) -> Result<Self> {
-        Parser::new(text).whole()
+        Parser::new(text).parse_type()
     }
 
     /// The type without `Nullable` and `LowCardinality` around it.

@@ -52,7 +52,7 @@ fn wrong(column: &Column, what: impl std::fmt::Display) -> Error {
     Error::protocol(format!("column {}: {what}", column.name()))
 }
 
-fn strange(column: &Column, value: &[u8]) -> Error {
+fn invalid_value(column: &Column, value: &[u8]) -> Error {
     let text = String::from_utf8_lossy(&value[..value.len().min(60)]).into_owned();
     wrong(column, format_args!("{text:?} is no value of its type"))
 }
@@ -94,7 +94,7 @@ fn push_text(form: Form, column: &mut Column, value: &[u8]) -> Result<()> {
             let text = std::str::from_utf8(value).ok();
             match text.and_then(|text| text.parse::<$kind>().ok()) {
                 Some(number) => column.push(number),
-                None => Err(strange(column, value)),
+                None => Err(invalid_value(column, value)),
             }
         }};
     }
@@ -112,7 +112,8 @@ fn push_text(form: Form, column: &mut Column, value: &[u8]) -> Result<()> {
         Form::Bytes => column.push_bytes(value),
         Form::Decimal(digits, places) => decimal(column, value, digits, places),
         Form::Date => {
-            let [year, month, day] = numbers(value, b"--").ok_or_else(|| strange(column, value))?;
+            let [year, month, day] =
+                numbers(value, b"--").ok_or_else(|| invalid_value(column, value))?;
             let days = days(column, year, month, day)?;
             column.push(days as i32)
         }
@@ -122,17 +123,17 @@ fn push_text(form: Form, column: &mut Column, value: &[u8]) -> Result<()> {
                 Some((b' ' | b'T', time)) => clock(time),
                 _ => None,
             });
-            let ([year, month, day], micros) = parts.ok_or_else(|| strange(column, value))?;
+            let ([year, month, day], micros) = parts.ok_or_else(|| invalid_value(column, value))?;
             let days = days(column, year, month, day)?;
             let micros = micros.checked_add(days * DAY_MICROS);
-            column.push(micros.ok_or_else(|| strange(column, value))?)
+            column.push(micros.ok_or_else(|| invalid_value(column, value))?)
         }
         Form::Time => {
             let (sign, time) = match value.split_first() {
                 Some((b'-', time)) => (-1, time),
                 _ => (1, value),
             };
-            let micros = clock(time).ok_or_else(|| strange(column, value))?;
+            let micros = clock(time).ok_or_else(|| invalid_value(column, value))?;
             column.push(sign * micros)
         }
     }
@@ -186,11 +187,11 @@ fn decimal(column: &mut Column, value: &[u8], digits: u8, places: i8) -> Result<
             b'0'..=b'9' => {
                 let next = number.checked_mul(10);
                 let next = next.and_then(|n| n.checked_add(i128::from(byte - b'0')));
-                number = next.ok_or_else(|| strange(column, value))?;
+                number = next.ok_or_else(|| invalid_value(column, value))?;
                 behind = behind.map(|places| places + 1);
             }
             b'.' if behind.is_none() => behind = Some(0),
-            _ => return Err(strange(column, value)),
+            _ => return Err(invalid_value(column, value)),
         }
     }
     let places = u32::try_from(places).ok();
@@ -200,7 +201,7 @@ fn decimal(column: &mut Column, value: &[u8], digits: u8, places: i8) -> Result<
     let most = 10i128.checked_pow(digits.into()).unwrap_or(i128::MAX);
     match number.filter(|n| !text.is_empty() && *n < most) {
         Some(number) => column.push(sign * number),
-        None => Err(strange(column, value)),
+        None => Err(invalid_value(column, value)),
     }
 }
 

@@ -68,7 +68,7 @@ struct Addresses {
     places: Vec<u32>,
 }
 
-static KNOWN: LazyLock<Addresses> = LazyLock::new(|| {
+static KNOWN_ADDRESSES: LazyLock<Addresses> = LazyLock::new(|| {
     let mut random = Random::seeded(2);
     let mut texts = BTreeSet::new();
     while texts.len() < ADDRESSES as usize {
@@ -91,13 +91,13 @@ static KNOWN: LazyLock<Addresses> = LazyLock::new(|| {
 /// Where the address that is the n-th in frequency stands among the sorted ones.
 #[inline]
 pub fn place(rank: u64) -> u64 {
-    KNOWN.places[rank as usize].into()
+    KNOWN_ADDRESSES.places[rank as usize].into()
 }
 
 /// An address and its length.
 #[inline]
 pub fn address(place: usize) -> (&'static [u8; LONGEST_ADDRESS], usize) {
-    let (text, length) = &KNOWN.texts[place];
+    let (text, length) = &KNOWN_ADDRESSES.texts[place];
     (text, *length)
 }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use super::super::end::thread_cpu_ns;
-use super::beside::Beside;
+use super::server_namespace::ServerNamespace;
 
 /// CPU time for a look at all processes: a host may run thousands, and nobody shall pay for all their
 /// descriptors. That others hold the CPUs ends no look.
@@ -175,7 +175,7 @@ impl Row {
 }
 
 fn rows() -> impl Iterator<Item = Row> {
-    let beside = Beside::told().map(Beside::tables);
+    let beside = ServerNamespace::from_environment().map(ServerNamespace::tables);
     let folders = [Some(Path::new("/proc/self/net")), beside];
     folders.into_iter().flatten().flat_map(|folder| {
         ["tcp", "tcp6"].into_iter().flat_map(move |table| {

@@ -2,7 +2,6 @@
 //! reader that keeps its files open. Where a file is not there (another system, an older
 //! kernel, a container that hides it) the answer is `None`, never an error.
 
-mod beside;
 pub mod cgroup;
 pub mod disk;
 mod family;
@@ -14,6 +13,7 @@ pub mod memory;
 pub mod network;
 pub mod pressure;
 pub mod process;
+mod server_namespace;
 pub mod threads;
 
 pub use file::Reread;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use super::beside::Beside;
+use super::server_namespace::ServerNamespace;
 use super::Reread;
 
 /// An interface of this host.
@@ -70,7 +70,7 @@ pub fn is_own(ip: IpAddr) -> bool {
     let ip = ip.to_canonical();
     ip.is_loopback()
         || addresses().iter().any(|one| one.ip == ip)
-        || Beside::told().is_some_and(|beside| beside.has(ip))
+        || ServerNamespace::from_environment().is_some_and(|beside| beside.has(ip))
 }
 
 struct Address {

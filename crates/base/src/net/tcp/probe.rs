@@ -95,7 +95,7 @@ impl<'a> Ends<'a> {
     }
 
     /// Of a thread of this end.
-    pub fn here(&self, thread: usize) -> Option<usize> {
+    pub fn own_cpu(&self, thread: usize) -> Option<usize> {
         let at = |cpus: &[usize], turn: usize| cpus.get(turn % cpus.len().max(1)).copied();
         match (self.pin, self.placement) {
             (Some(pin), _) => at(pin, thread),
@@ -110,7 +110,7 @@ impl<'a> Ends<'a> {
 
     /// Of the peer's end of a connection.
     pub fn peer(&self, stream: usize) -> Option<usize> {
-        let here = self.here(stream % self.threads)?;
+        let here = self.own_cpu(stream % self.threads)?;
         match self.placement {
             Placement::Free => None,
             Placement::OneCpu => Some(here),
@@ -135,12 +135,12 @@ struct Line {
 
 /// Where a peer listens, and what it wants to see.
 #[derive(Debug, Clone)]
-pub struct Far {
+pub struct RemoteEnd {
     pub addr: SockAddr,
     pub ticket: Ticket,
 }
 
-impl Far {
+impl RemoteEnd {
     /// Whether both ends are on this machine.
     pub fn is_near(&self) -> bool {
         let ip = self.addr.as_socket().map(|address| address.ip());
@@ -173,7 +173,7 @@ impl Far {
     }
 }
 
-impl fmt::Display for Far {
+impl fmt::Display for RemoteEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.addr.as_socket(), self.addr.as_pathname()) {
             (Some(address), _) => write!(f, "{}, {address}", self.name()),
@@ -189,7 +189,7 @@ impl fmt::Display for Far {
 
 /// Moves bytes to or from the `far` peer. `cancelled` is asked now and then.
 pub fn probe(
-    far: &Far,
+    far: &RemoteEnd,
     flow: Flow<'_>,
     placement: Placement,
     cancelled: &(dyn Fn() -> bool + Sync),
@@ -211,7 +211,7 @@ pub fn probe(
         lots[stream % ends.threads].push(Line { socket, header });
     }
     let work = |thread: usize, mut lines: Vec<Line>| {
-        let cpu = ends.here(thread);
+        let cpu = ends.own_cpu(thread);
         let mut buffer = read_buffer(far.addr.is_unix());
         move |start: Instant| {
             stay_on(cpu);
@@ -280,7 +280,7 @@ fn check(flow: &Flow<'_>) -> Result<()> {
     Ok(())
 }
 
-fn failure(far: &Far, error: &io::Error, cancelled: &dyn Fn() -> bool) -> Error {
+fn failure(far: &RemoteEnd, error: &io::Error, cancelled: &dyn Fn() -> bool) -> Error {
     if cancelled() {
         return Error::cancelled();
     }

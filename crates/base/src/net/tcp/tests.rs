@@ -35,9 +35,9 @@ fn port(peer: &Peer) -> SocketAddr {
     peer.addr.as_socket().unwrap()
 }
 
-fn far(addr: &SockAddr) -> Far {
+fn remote_end(addr: &SockAddr) -> RemoteEnd {
     let addr = addr.clone();
-    Far { addr, ticket: OPEN }
+    RemoteEnd { addr, ticket: OPEN }
 }
 
 fn flow(operation: Operation, streams: usize) -> Flow<'static> {
@@ -50,7 +50,7 @@ fn flow(operation: Operation, streams: usize) -> Flow<'static> {
     }
 }
 
-fn free(far: &Far, flow: Flow<'_>) -> Result<Probe> {
+fn free(far: &RemoteEnd, flow: Flow<'_>) -> Result<Probe> {
     probe(far, flow, Placement::Free, &never)
 }
 
@@ -70,7 +70,7 @@ fn bytes_move_in_both_directions_and_every_placement() {
             (wanted.threads, wanted.pin) = (threads, pin.as_slice().into());
             // Also if its time is over before its first turn.
             wanted.duration = [SHORT, Duration::from_nanos(1)][(way + at) % 2];
-            let probe = probe(&far(&peer.addr), wanted, placement, &never).unwrap();
+            let probe = probe(&remote_end(&peer.addr), wanted, placement, &never).unwrap();
             assert!(probe.bytes > 0, "{wanted:?}, {placement:?}: {probe:?}");
             assert!(u128::from(probe.interval_ns) >= wanted.duration.as_nanos());
         }
@@ -87,7 +87,7 @@ fn the_ends_run_where_the_placement_says() {
             cpus: cpus.to_vec(),
             wait: Wait::Asleep,
         };
-        let of = |stream| (ends.here(stream % threads), ends.peer(stream));
+        let of = |stream| (ends.own_cpu(stream % threads), ends.peer(stream));
         [of(0), of(1), of(2)]
     };
     let (none, at) = ((None, None), |here, there| (Some(here), Some(there)));
@@ -124,7 +124,7 @@ fn a_cancel_ends_it() {
     let later = || asked.fetch_add(1, Ordering::Relaxed) > 100;
     let mut long = flow(Operation::Get, 2);
     long.duration = Duration::from_secs(3600);
-    let error = probe(&far(&peer.addr), long, Placement::Free, &later).unwrap_err();
+    let error = probe(&remote_end(&peer.addr), long, Placement::Free, &later).unwrap_err();
     assert_eq!(error.kind, Kind::Cancelled);
 }
 
@@ -134,13 +134,16 @@ fn what_the_peer_will_not_do() {
     let ask = |streams, seconds| {
         let mut wanted = flow(Operation::Put, streams);
         wanted.duration = Duration::from_secs(seconds);
-        free(&far(&peer.addr), wanted).unwrap_err().kind
+        free(&remote_end(&peer.addr), wanted).unwrap_err().kind
     };
     assert_eq!(ask(0, 1), Kind::Usage);
     assert_eq!(ask(1, 1 << 20), Kind::Usage);
     let mut none = flow(Operation::Put, 1);
     none.threads = 0;
-    assert_eq!(free(&far(&peer.addr), none).unwrap_err().kind, Kind::Usage);
+    assert_eq!(
+        free(&remote_end(&peer.addr), none).unwrap_err().kind,
+        Kind::Usage
+    );
     // Nonsense on the wire: it hangs up.
     let mut socket = TcpStream::connect(port(&peer)).unwrap();
     socket.write_all(&[7; HEADER]).unwrap();
@@ -171,7 +174,7 @@ fn only_who_was_let_in_is_served() {
     let peer = Peer::start(LOOPBACK, terms).unwrap();
     let ask = |ticket| {
         let addr = peer.addr.clone();
-        free(&Far { addr, ticket }, flow(Operation::Get, 5))
+        free(&RemoteEnd { addr, ticket }, flow(Operation::Get, 5))
     };
     assert!(ask(ticket).unwrap().bytes > 0);
     assert_error!(ask(OPEN).unwrap_err(), Kind::Lost, "it was stopped");
@@ -212,7 +215,7 @@ fn a_peer_that_was_dropped_does_not_listen_and_its_file_is_gone() {
         assert!(path.is_none_or(Path::exists));
         drop(peer);
         until("nobody listens", || {
-            let asked = free(&far(&addr), flow(Operation::Get, 1));
+            let asked = free(&remote_end(&addr), flow(Operation::Get, 1));
             asked.is_err_and(|it| it.kind == Kind::Unreachable && it.message.starts_with(said))
         });
         until("the file goes", || !path.is_some_and(Path::exists));

@@ -2,8 +2,11 @@
 
 use std::net::Shutdown;
 
+use super::super::query::{Query, Shape};
+use super::super::sessions::Sessions;
 use super::*;
 use proptest::prelude::*;
+use venturi_base::codec::ipc::Compression;
 use venturi_testkit::{assert_contains, until};
 
 /// Sends this, and says nothing more; what the server answers before it hangs up.
@@ -176,14 +179,31 @@ fn passwords() {
 }
 
 #[test]
-fn only_so_many_queries_at_a_time() {
-    let server = serve(r#", "max_queries": 1, "query_memory_bytes": 1000000"#);
-    let endless = "SELECT * FROM records(block_rows = 10000)";
-    let mut first = Client::plain(server.address(), 1);
-    first.begin("one", endless);
-    assert_contains(&refused(&server, endless), "--max-queries");
+fn only_so_many_queries_at_a_time_and_a_few_of_clients_without_one() {
+    let sessions = Sessions::new(16);
+    let begins = |client: u8, name: u32| {
+        let (id, client) = (format!("{client}-{name}"), Some([127, 0, 0, client].into()));
+        let shape = Shape {
+            compression: Compression::None,
+            checksum: false,
+        };
+        let begin = || Query::new(id.clone(), "", shape, None, client, 1);
+        let sit = |query: &Query| query.join(None, None, "a client");
+        let joined = sessions.join(&id, "", shape, client, sit, begin);
+        joined.map(|_| ()).map_err(|error| error.message)
+    };
+    for name in 0..16 {
+        begins(1, name).unwrap();
+    }
+    let said = begins(1, 16).unwrap_err();
+    assert_contains(&said, "16 queries run already");
+    assert_contains(&said, "--max-queries");
     // A partition of the first is no query of its own.
-    client(&server).begin("one", endless);
+    begins(1, 0).unwrap();
+    begins(2, 0).unwrap();
+    assert_contains(&begins(2, 1).unwrap_err(), "17 queries run already");
+    begins(3, 0).unwrap();
+    assert_contains(&begins(4, 0).unwrap_err(), "18 queries run already");
 }
 
 #[test]
@@ -238,7 +258,7 @@ fn who_asks_nothing_makes_room() {
         good.socket.write_all(&asked).is_ok() && matches!(good.event(), Ok(Event::Schema(_)))
     });
     let told = idle.drain().unwrap_err();
-    assert_contains(&told, "1 connections are open");
+    assert_contains(&told, "1 connection is open");
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn one_connection_too_many_is_told_so() {
     let first = connect(&server);
     let answer = told(&server, b"GET /t HTTP/1.1\r\n\r\n");
     assert_eq!(status(&answer), 503, "{answer}");
-    assert_contains(&answer, "1 connections are open");
+    assert_contains(&answer, "1 connection is open");
     drop(first);
 }
 
@@ -70,7 +70,7 @@ fn a_put_that_never_begins_makes_room() {
     });
     let mut answer = String::new();
     half.read_to_string(&mut answer).unwrap();
-    assert_contains(&answer, "1 connections are open");
+    assert_contains(&answer, "1 connection is open");
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn every_byte_of_a_segment() {
             fs::write(path, bytes).unwrap();
         }
         for (path, bytes) in &moved {
-            // One checksum has all bytes; each page's own is looked at byte for byte in `segments`.
+            // One checksum has all bytes.
             for at in (0..bytes.len()).step_by(5) {
                 let mut turned = bytes.clone();
                 turned[at] ^= 1 << (at % 8);

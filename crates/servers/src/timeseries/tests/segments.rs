@@ -7,11 +7,10 @@ use proptest::prelude::*;
 
 use super::super::head::{Frozen, Part};
 use super::super::registry::Registry;
+use super::super::segment;
 use super::super::totals::Totals;
-use super::super::{checks, page_header, segment, series_file};
 use super::Folder;
 use venturi_base::data::points::series_hash;
-use venturi_testkit::assert_contains;
 
 /// Its series, its metric, and the bits of its value.
 type Point = (String, String, u64);
@@ -52,7 +51,7 @@ fn check(parts: &[Source<'_>]) {
     let registry = Registry::new(1000);
     let frozen = frozen(&registry, parts);
     let path = folder.0.join("points.parquet");
-    let (lines, _) = segment::write(&path, &frozen, &registry, false).unwrap();
+    let (lines, _) = segment::write_points(&path, &frozen, &registry, false).unwrap();
     let mut expected: Vec<(String, i64, u64)> = Vec::new();
     for (names, rows) in parts {
         for (time, values) in rows {
@@ -75,15 +74,16 @@ fn check(parts: &[Source<'_>]) {
         let own = own.map(|it| (it.1, f64::from_bits(it.2)));
         assert_eq!(line.totals, Totals::of(series_hash(&line.name), own));
     }
-    checks::pages(&path).unwrap();
-    assert_eq!(checks::promised_rows(&path).unwrap(), expected.len() as u64);
+    assert_eq!(
+        segment::promised_rows(&path).unwrap(),
+        expected.len() as u64
+    );
     let path = folder.0.join("series.parquet");
-    series_file::write(&path, &lines, false).unwrap();
-    checks::pages(&path).unwrap();
-    let read = series_file::read(&path).unwrap();
+    segment::write_series(&path, &lines, false).unwrap();
+    let read = segment::read_series(&path).unwrap();
     let written = lines.iter().map(|it| (it.name.to_vec(), it.totals));
     assert_eq!(read, written.collect::<Vec<_>>());
-    assert_eq!(series_file::points(&path).unwrap(), expected.len() as u64);
+    assert_eq!(segment::count_points(&path).unwrap(), expected.len() as u64);
 }
 
 fn times(path: &Path) -> Vec<i64> {
@@ -134,7 +134,7 @@ fn levels(rows: usize, many: u64, from: u64) -> Vec<(i64, Vec<f64>)> {
     rows.collect()
 }
 
-/// Numbers of a byte, of two, and pages without: of noise, and once the dictionary is full.
+/// Values by a dictionary, and pages without: of noise, and once the dictionary is full.
 #[test]
 fn levels_and_noise_in_one_row_group() {
     let names: Vec<String> = (0..120).map(|at| format!("m a={at:03}")).collect();
@@ -152,52 +152,6 @@ fn levels_and_noise_in_one_row_group() {
         parts.push((vec![name], levels(10_000, 600, 5_000_000 * (1 + at as u64))));
     }
     check(&parts);
-}
-
-/// Every byte of every page is looked at: the ones of its header lead elsewhere, or nowhere.
-#[test]
-fn a_byte_that_is_not_what_was_written() {
-    let folder = Folder::new();
-    let registry = Registry::new(1000);
-    let rows: Vec<(i64, Vec<f64>)> = (0..50).map(|at| (at, vec![at as f64 * 0.7])).collect();
-    let parts = [(vec!["a x=y"], rows.clone()), (vec!["b x=y"], rows)];
-    let frozen = frozen(&registry, &parts);
-    let path = folder.0.join("points.parquet");
-    let (lines, _) = segment::write(&path, &frozen, &registry, false).unwrap();
-    let other = folder.0.join("series.parquet");
-    series_file::write(&other, &lines, false).unwrap();
-    for path in [path, other] {
-        let whole = std::fs::read(&path).unwrap();
-        let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
-        let group = reader.metadata().row_group(0).clone();
-        let mut bodies = Vec::new();
-        for column in group.columns() {
-            let (start, length) = column.byte_range();
-            let mut at = start as usize;
-            while at < (start + length) as usize {
-                let mut rest = &whole[at..];
-                let header = page_header::read(&mut rest).unwrap();
-                let body = whole.len() - rest.len();
-                at = body + header.compressed as usize;
-                bodies.extend(body..at);
-            }
-        }
-        assert!(bodies.len() > 200, "{}", bodies.len());
-        for place in bodies {
-            let mut bytes = whole.clone();
-            bytes[place] ^= 0x10;
-            std::fs::write(&path, &bytes).unwrap();
-            let said = checks::pages(&path).unwrap_err().to_string();
-            assert_contains(&said, "does not have its checksum");
-        }
-        // Anywhere else: a clear answer, or one that changes nothing, and never a panic.
-        for place in (0..whole.len()).step_by(3) {
-            let mut bytes = whole.clone();
-            bytes[place] ^= 0x80;
-            std::fs::write(&path, &bytes).unwrap();
-            let _ = checks::pages(&path);
-        }
-    }
 }
 
 proptest! {

@@ -217,7 +217,7 @@ fn more_connections_than_allowed_are_told() {
     for mut refused in [half, connect(&server, "resp")] {
         let mut answer = String::new();
         refused.read_to_string(&mut answer).unwrap();
-        assert_contains(&answer, "-DB 1 connections are open");
+        assert_contains(&answer, "-DB 1 connection is open");
     }
 }
 

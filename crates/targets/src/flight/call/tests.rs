@@ -10,8 +10,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use super::{Destination, Link};
+use crate::flight::get::GetSession;
 use crate::flight::options::{parse_url, Options};
-use crate::flight::session::GetSession;
 use crate::Session;
 use venturi_base::codec::flight::{queue_message, Expect, Message};
 use venturi_base::codec::frame::kind;

@@ -93,7 +93,7 @@ fn eight(block: &[u8; BLOCK], at: usize) -> (u64, usize) {
 /// The digits at the front of `text`, as a number, and how many there are: 1 to 19. None: there
 /// is none, or there are more.
 #[inline(always)]
-pub fn whole(text: &[u8]) -> Option<(u64, usize)> {
+pub fn parse_digits(text: &[u8]) -> Option<(u64, usize)> {
     let room;
     let block = match text.first_chunk() {
         Some(block) => block,
@@ -250,7 +250,7 @@ mod tests {
             let text = &text[20 - digits..];
             let expected = (digits <= MOST).then(|| (text.parse().unwrap(), digits));
             for text in followed(text, &by) {
-                prop_assert_eq!(whole(&text), expected);
+                prop_assert_eq!(parse_digits(&text), expected);
             }
         }
 

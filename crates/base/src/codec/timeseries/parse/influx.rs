@@ -79,7 +79,7 @@ fn usual<S: Sink>(
         if let Some(length) = scratch.influx.again(rest, unit) {
             return Some(at + length);
         }
-        let (count, length) = digits::whole(rest)?;
+        let (count, length) = digits::parse_digits(rest)?;
         let stamp = rest.get(..=length)?;
         if !stamp.ends_with(b"\n") {
             return None;

@@ -41,7 +41,7 @@ fn usual<S: Sink>(input: &[u8], sink: &mut S, scratch: &mut Scratch) -> Result<O
         let length = match scratch.opentsdb.again(rest, 0) {
             Some(length) => length,
             None => {
-                let (count, length) = digits::whole(rest)?;
+                let (count, length) = digits::parse_digits(rest)?;
                 let time = time::of_seconds_or_nanoseconds(i64::try_from(count).ok()?);
                 let stamp = rest.get(..=length)?;
                 if !stamp.ends_with(b" ") {

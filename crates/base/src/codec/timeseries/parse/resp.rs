@@ -261,7 +261,7 @@ fn values(input: &[u8], at: usize, values: &mut [f64]) -> Result<Option<usize>> 
 /// The number of a row's values with its line's end; None: it takes a closer look.
 #[inline(always)]
 fn row(text: &[u8], width: usize) -> Option<usize> {
-    let (found, length) = digits::whole(text)?;
+    let (found, length) = digits::parse_digits(text)?;
     (found == width as u64).then_some(length + ended(&text[length..])?)
 }
 
@@ -271,7 +271,7 @@ fn quick(text: &[u8]) -> Option<(f64, usize)> {
     let (sign, text) = text.split_first()?;
     let (value, length) = match sign {
         b'+' => number::plain(text)?,
-        b':' => digits::whole(text).map(|(whole, length)| (whole as f64, length))?,
+        b':' => digits::parse_digits(text).map(|(whole, length)| (whole as f64, length))?,
         _ => return None,
     };
     Some((value, 1 + length + ended(&text[length..])?))

@@ -1,0 +1,205 @@
+"""Options that several commands have, how they are read, and how a command writes its answer."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from venturi.common.credentials import named, without_passwords
+from venturi.common.errors import VenturiError
+from venturi.common.texts import say
+from venturi.targets.parameters import SETTINGS
+from venturi.targets.setting import Known
+
+if TYPE_CHECKING:
+    from venturi.analysis.results import Results
+    from venturi.report.document import Document
+
+TYPED = "VENTURI_TYPED"
+"""The variable with what was typed, and the command that resumes the run, if that is not `venturi run`."""
+AnyRun = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run directory, last, or reference:NAME for published figures.")
+]
+NewestRun = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run directory, last (the newest), or reference:NAME.")
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        metavar="CONDITION",
+        help='Only cells for which this holds, as in "streams <= 8"; may be repeated.',
+    ),
+]
+Threshold = Annotated[
+    str, typer.Option("--threshold", help="How much slower a cell may become before the exit code is 8.")
+]
+Confidence = Annotated[
+    str, typer.Option("--confidence", help="Of intervals, and of a difference that is called one.")
+]
+Unproven = Annotated[
+    bool, typer.Option("--unproven", help="Go on if the self-test fails, and mark every figure as unproven.")
+]
+Executor = Annotated[str, typer.Option("--executor", hidden=True, help="core, or a module of tests.")]
+
+
+class TableOrJson(str, enum.Enum):
+    """A table for people, JSON for programs."""
+
+    table = "table"
+    json = "json"
+
+
+def share(flag: str, text: str, least: float = 0.0) -> float:
+    """A percentage as a share; 0 is allowed where `least` is 0."""
+    from venturi.common.suffixes import parse_percent
+
+    if least == 0.0 and text.strip().rstrip("%").strip() in ("0", "0.0"):
+        return 0.0
+    try:
+        found = parse_percent(text) / 100
+    except ValueError as error:
+        raise VenturiError(f"{flag}: {error}", hint=f"as in {flag} 5%") from None
+    if found < least:
+        raise VenturiError(f"{flag}: {text!r} is under {least * 100:g}%", hint=f"as in {flag} 95%")
+    return found
+
+
+def time(flag: str, text: str) -> int:
+    """A time in nanoseconds."""
+    from venturi.common.suffixes import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise VenturiError(f"{flag}: {error}", hint=f"as in {flag} 50ms") from None
+
+
+def read(run: str | Path) -> Results:
+    """Its results; warns where they are unproven. Raises VenturiError where there is no run."""
+    from venturi.analysis import results
+
+    found = results.load(run)
+    warn(run, found.environment)
+    return found
+
+
+def warn(run: str | Path, environment: Mapping[str, Any]) -> None:
+    """Where its figures are unproven."""
+    from venturi.analysis.proven import unproven
+
+    if unproven(environment):
+        say("warning", f"{run}: its figures are unproven: the self-test failed before the run")
+
+
+def print_json(found: object) -> None:
+    """An answer for programs."""
+    print(json.dumps(found, ensure_ascii=False, indent=2, default=str))
+
+
+def print_document(found: Document) -> None:
+    """An answer for people."""
+    from rich.console import Console
+
+    from venturi.report import terminal
+
+    terminal.write(found, Console())
+
+
+def settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command these flags, all there are where none is named; it has them in a mapping, `settings`,
+    with None for what was not typed."""
+    known = {it.keyword: it for it in SETTINGS if it.flag}
+    chosen = [known[name] for name in names] if names else list(known.values())
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        def called(**given: Any) -> None:
+            found = {it.keyword: given.pop(it.keyword) for it in chosen}
+            for it in chosen:
+                if it.negative and given.pop(f"no_{it.keyword}"):
+                    found[it.keyword] = it.negative
+            command(**given, settings=found)
+
+        more = [*map(_parameter, chosen), *(_negative(it) for it in chosen if it.negative)]
+        return extended(command, "settings", more, called)
+
+    return decorated
+
+
+def extended(
+    command: Callable[..., None], name: str, more: Sequence[inspect.Parameter], called: Callable[..., None]
+) -> Callable[..., None]:
+    """`called`, with the parameters of the command, and these in the place of the one of that name."""
+    signature = inspect.signature(command, eval_str=True)
+    found: list[inspect.Parameter] = []
+    for own in signature.parameters.values():
+        found += [it.replace(kind=own.kind) for it in more] if own.name == name else [own]
+    functools.update_wrapper(called, command)
+    called.__signature__ = signature.replace(parameters=found)  # type: ignore[attr-defined]
+    called.__annotations__ = {it.name: it.annotation for it in found}
+    return called
+
+
+def _parameter(it: Known) -> inspect.Parameter:
+    """A setting as typer has parameters of a command."""
+    names = [it.flag] if it.kind != "bool" else [f"{it.flag}/--no-{it.flag[2:]}"]
+    names += [it.alias] if it.alias is not None else []
+    kind: Any = bool if it.kind == "bool" else str if it.form == "once" else list[str]
+    option = typer.Option(None, *names, help=it.help, rich_help_panel=it.panel)
+    return inspect.Parameter(
+        it.keyword, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None
+    )
+
+
+def _negative(it: Known) -> inspect.Parameter:
+    """`--no-FLAG` of a setting that is a text."""
+    option = typer.Option(
+        False, f"--no-{it.flag[2:]}", help=f"{it.flag} {it.negative}.", rich_help_panel=it.panel
+    )
+    return inspect.Parameter(
+        f"no_{it.keyword}", inspect.Parameter.KEYWORD_ONLY, default=option, annotation=bool
+    )
+
+
+def command_line(argv: Sequence[str], settled: Mapping[str, str] | None = None) -> list[str]:
+    """What was typed, to be stored with the run: without the values of headers, and without passwords. What
+    only looks like a secret stays, as a header's variable or a comparison in a query: of these words advice
+    makes the next command. `settled` are flags in the place of those that were typed, or beside them, for the
+    same command shall measure the same."""
+    if settled:
+        flags = {f"--{name}" for name in settled}
+        replaced = [word for word in argv if word.partition("=")[0] not in flags]
+        if "target" in settled and "--target" in argv:
+            replaced.remove(argv[argv.index("--target") + 1])
+        argv = [*replaced, *(word for flag, value in settled.items() for word in (f"--{flag}", value))]
+    words = ["venturi"]
+    masked = False
+    for word in argv[1:]:
+        flag, equals, text = word.partition("=")
+        if flag == "--set" and equals:
+            flag, equals, text = text.partition("=")
+        if masked:
+            word = _masked(word)
+        elif flag == "--header" and equals:
+            word = f"{flag}={_masked(text)}"
+        elif (flag.replace(" ", "") == "target.headers" or flag.startswith("target.headers.")) and not named(
+            text
+        ):
+            word = f"{word.removesuffix(text)}***"
+        masked = word == "--header"
+        words.append(without_passwords(word))
+    return words
+
+
+def _masked(pair: str) -> str:
+    name, equals, _ = pair.partition("=")
+    if named(pair):
+        return pair
+    return f"{name}=***" if equals else "***"

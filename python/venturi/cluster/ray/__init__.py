@@ -1,1 +1,0 @@
-"""Ray, which is named nowhere else."""

@@ -1,1 +1,0 @@
-"""Spark as a place to run trials."""

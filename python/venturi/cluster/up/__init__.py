@@ -1,1 +1,0 @@
-"""Ray's nodes started over ssh, Slurm and Kubernetes."""

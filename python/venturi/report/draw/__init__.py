@@ -1,1 +1,0 @@
-"""Figures drawn by plotly and by matplotlib."""
