@@ -3,14 +3,14 @@
 
 mod answer;
 mod api;
-mod call;
 pub mod dialect;
+mod get;
 mod handles;
 mod options;
-mod read;
 #[cfg(test)]
 mod tests;
-mod values;
+mod types;
+mod upsert;
 mod vectors;
 mod watch;
 
@@ -28,10 +28,10 @@ use venturi_base::error::{Error, Result};
 use venturi_base::spec::{Data, Operation, TrialSpec};
 
 use api::Api;
-use call::{told, Call, Ready, Rows, Way};
 use dialect::DUCKDB;
 use handles::{Connection, Refusal};
 use options::Options;
+use upsert::{told, Call, Ready, Rows, Way};
 use watch::{interrupted, Watch};
 
 pub struct DuckDb {
@@ -174,7 +174,7 @@ impl Upserts for DuckDb {
     type Executor = Call;
 
     async fn builder(&self, _: &mut Connection, table: &Table, batches: &Batches) -> Result<Rows> {
-        let first = values::columns(table, &batches.get(0)?)?;
+        let first = types::columns(table, &batches.get(0)?)?;
         Ok(Rows {
             way: match (self.options.method, self.options.statement) {
                 (Method::Copy, _) => Way::Append,

@@ -3,12 +3,12 @@
 
 mod auth;
 mod channel;
-mod connection;
+mod connect;
 pub mod dialect;
 mod errors;
+mod get;
 mod options;
 mod parameters;
-mod read;
 mod server;
 mod statement;
 mod upsert;
@@ -28,7 +28,7 @@ use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Data, Operation, TrialSpec};
 
-use connection::{Connection, Row};
+use connect::{Connection, Row};
 use dialect::MYSQL;
 use errors::Circumstances;
 use options::{Access, Options};

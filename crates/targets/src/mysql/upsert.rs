@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::connection::{Connection, Row};
+use super::connect::{Connection, Row};
 use super::dialect::MYSQL;
 use super::errors::{self, Circumstances};
 use super::server::literal;

@@ -1,13 +1,13 @@
 //! `postgres://`: INSERT ... ON CONFLICT or COPY, and gets by COPY or rows, by its own binary protocol.
 
-mod binary;
-mod call;
+mod connect;
 pub mod dialect;
 mod errors;
-mod link;
+pub mod get;
 mod options;
-pub mod read;
 mod tls;
+mod types;
+mod upsert;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,11 +28,11 @@ use venturi_base::error::Result;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Data, Operation, TrialSpec};
 
-use call::{ready, Call, Rows, Way};
+use connect::{dial, Link};
 use dialect::POSTGRES;
 use errors::told;
-use link::{dial, Link};
 use options::{Options, URL};
+use upsert::{ready, Call, Rows, Way};
 
 /// There and back is asked so often, and the quickest kept.
 const ROUND_TRIPS: usize = 5;
@@ -91,7 +91,7 @@ impl Postgres {
         })
     }
 
-    fn said<T>(&self, answer: link::Answer<T>) -> Result<T> {
+    fn said<T>(&self, answer: connect::Answer<T>) -> Result<T> {
         answer.map_err(|error| told(&self.authority, &error))
     }
 
@@ -100,7 +100,7 @@ impl Postgres {
         spec: &TrialSpec,
         database: &str,
         sockets: Option<&Sockets>,
-    ) -> std::result::Result<Link, link::Failed> {
+    ) -> std::result::Result<Link, connect::Failed> {
         let timeout = Duration::from_nanos(spec.timeout_ns);
         let tls = self.tls.as_ref();
         let options = &self.options;

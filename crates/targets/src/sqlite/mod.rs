@@ -1,14 +1,14 @@
 //! `sqlite://`: the library in the client's own process, N connections to one file.
 
 mod busy;
-mod call;
 pub mod dialect;
 mod errors;
+mod get;
 mod options;
-mod read;
 #[cfg(test)]
 mod tests;
-mod values;
+mod types;
+mod upsert;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,11 +28,11 @@ use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::spec::{Data, Operation, TrialSpec};
 
-use call::{Call, Statement};
 use dialect::SQLITE;
 use errors::told;
 use options::Options;
-use values::Columns;
+use types::Columns;
+use upsert::{Call, Statement};
 
 /// What cleaning up may wait for another connection's lock.
 const CLEAN_PATIENCE: Duration = Duration::from_secs(2);

@@ -12,10 +12,10 @@ use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{IsNull, ToSql, Type};
 use tokio_postgres::Client;
 
-use super::binary::{Columns, Form};
+use super::connect::{Answer, Driver, Link};
 use super::dialect::POSTGRES;
 use super::errors::of_batch;
-use super::link::{Answer, Driver, Link};
+use super::types::{Columns, Form};
 use crate::upsert::{Builder, Executing, Executor, Prepared};
 use venturi_base::data::upsert::Table;
 use venturi_base::error::{Error, Kind, Result};

@@ -14,7 +14,7 @@ use rusqlite::{ffi, Connection};
 
 use super::dialect::{FOREIGN, SQLITE};
 use super::errors::told;
-use super::values;
+use super::types;
 use super::Sqlite;
 use crate::read::{by_rowid, Column, Question, Reading, Reads, Rows};
 use venturi_base::data::column::{self, Columns};
@@ -89,7 +89,7 @@ impl Reads for Sqlite {
         {
             let mut insert = self.said(transaction.prepare(&insert))?;
             while let Some(item) = rows.next() {
-                let columns = values::Columns::of(table, item.batch())?;
+                let columns = types::Columns::of(table, item.batch())?;
                 for row in 0..columns.rows {
                     let done = columns.bind(&mut insert, row);
                     self.said(done.and_then(|()| insert.raw_execute()))?;

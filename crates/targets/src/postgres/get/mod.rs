@@ -10,10 +10,10 @@ use std::pin::pin;
 use bytes::Bytes;
 use futures::SinkExt;
 
-use super::binary::{Columns, Form, END, HEADER};
+use super::connect::Link;
 use super::dialect::POSTGRES;
-use super::link::Link;
 use super::options::WireFormat;
+use super::types::{Columns, Form, END, HEADER};
 use super::Postgres;
 use crate::database::{literal, Database};
 use crate::read::{Column, Question, Reading, Reads};

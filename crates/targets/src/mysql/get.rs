@@ -7,11 +7,10 @@ use std::task::{ready, Context, Poll};
 use arrow_array::RecordBatch;
 use arrow_schema::DataType;
 
-use super::connection::Connection;
+use super::connect::Connection;
 use super::dialect::MYSQL;
 use super::errors::Circumstances;
 use super::options::WireFormat;
-
 use super::MySql;
 use crate::database::Database;
 use crate::read::{Column, Question, Reading, Reads, Rows, Split};

@@ -11,7 +11,7 @@ use super::dialect::DUCKDB;
 use super::handles::{Connection, Prepared};
 use super::vectors::{self, Form};
 use super::watch::{interrupted, Watch};
-use super::{values, DuckDb};
+use super::{types, DuckDb};
 use crate::read::{by_rowid, Column, Question, Reading, Reads, Rows};
 use venturi_base::data::column::Columns;
 use venturi_base::data::upsert::Table;
@@ -62,7 +62,7 @@ impl Reads for DuckDb {
         let mut appender = None;
         while let Some(item) = rows.next() {
             halt::check()?;
-            let columns = values::columns(table, item.batch())?;
+            let columns = types::columns(table, item.batch())?;
             let kinds: Vec<_> = columns.iter().map(|column| column.kind).collect();
             let appender = match &mut appender {
                 Some(appender) => appender,

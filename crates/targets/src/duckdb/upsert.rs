@@ -9,7 +9,7 @@ use arrow_array::RecordBatch;
 use super::api::Type;
 use super::dialect::DUCKDB;
 use super::handles::{Appender, Connection, Prepared, Refusal};
-use super::values::{columns, Column};
+use super::types::{columns, Column};
 use crate::upsert::{self, Builder, Executing, Executor};
 use venturi_base::data::upsert::Table;
 use venturi_base::error::{Error, Fate, Kind, Result};
