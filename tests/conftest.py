@@ -100,6 +100,10 @@ def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (place / "venturi").mkdir()
     for downloaded in (Path(before) if before else Path.home() / ".cache").glob("venturi/cassandra-*"):
         (place / "venturi" / downloaded.name).symlink_to(downloaded)
+    # Workers share what takes seconds to bundle.
+    shared = tmp_path_factory.getbasetemp().parent / "vega"
+    shared.mkdir(exist_ok=True)
+    (place / "venturi" / "vega").symlink_to(shared)
     os.environ["XDG_CACHE_HOME"] = str(place)
     yield place
     if before is None:

@@ -2,8 +2,8 @@
 //! bytes are cut makes no difference. The first byte is that, the next ones say which columns rows have.
 
 use venturi_core::data::digest;
-use venturi_core::target::postgres::read::decode::Decoder;
-use venturi_core::target::postgres::read::types::by_oid;
+use venturi_core::target::postgres::get::decode::Decoder;
+use venturi_core::target::postgres::get::types::by_oid;
 use venturi_core::target::read::{schema, Column, Question};
 
 /// Types by their numbers in pg_type.dat, and modifiers: numeric(9, 2), numeric, arrays of both and of int4.

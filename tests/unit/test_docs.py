@@ -133,6 +133,13 @@ def test_commands_and_options_exist(page: Path, root: Any, every: set[str]) -> N
             assert flag in every or PLUGGED.match(flag), f"no command has {flag}"
 
 
+def test_files_that_the_architecture_names_exist() -> None:
+    folders = [ROOT / name for name in ("crates", "python", "tests", "tools")]
+    files = [str(path) for folder in folders for path in folder.rglob("*.*")]
+    named = re.findall(r"`([a-z0-9_/]+\.(?:py|rs|json))`", (ROOT / "docs" / "architecture.md").read_text())
+    assert [name for name in named if not any(path.endswith(f"/{name}") for path in files)] == []
+
+
 def test_the_index_names_every_page_and_command() -> None:
     index = ROOT / "docs" / "README.md"
     text = index.read_text()

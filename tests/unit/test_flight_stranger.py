@@ -23,7 +23,7 @@ from support.run import helper, venturi
 from support.stranger import stranger
 from support.synthetic import lines
 from support.verdict import SECOND, trial
-from venturi.analysis.advice import collect, warning
+from venturi.analysis.advice import Advice, collect
 from venturi.analysis.cells.summary import Cell, summarise
 from venturi.analysis.verdict.evidence import facts, medians, seen
 from venturi.analysis.verdict.findings import findings
@@ -186,7 +186,7 @@ def test_batches_that_a_stream_cannot_fill_are_no_choice_of_the_server() -> None
 # ---- what is warned of ------------------------------------------------------------------
 
 
-def warned(cells: list[Cell], kind: str) -> warning.Advice | None:
+def warned(cells: list[Cell], kind: str) -> Advice | None:
     found = collect.advise(cells, [r for c in cells for r in c.records], [])
     return next((a for a in found if a.kind == kind), None)
 

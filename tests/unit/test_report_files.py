@@ -53,7 +53,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 def test_page(run: Path, tmp_path: Path) -> None:
     path = html_page.write(run, tmp_path / "report.html", "macbook")
     text = path.read_text(encoding="utf-8")
-    assert len(text) < 0.5e6
+    assert len(text) < 0.65e6
     assert text.count("<script") == 2
     assert HOSTILE not in text
     assert not list(tmp_path.glob("*.tmp"))

@@ -20,7 +20,7 @@ from support.run import SMALL, venturi
 from support.scenarios import scenario
 from support.synthetic import cells, make_run
 from support.verdict import cell_of, end, raw_tcp, trial, verdict
-from venturi.analysis.advice import server_advice
+from venturi.analysis.advice.collect import several_servers
 from venturi.analysis.cells import machines, servers
 from venturi.analysis.cells.limits import limits, narrowest
 from venturi.analysis.cells.probed import alone
@@ -59,7 +59,7 @@ def with_servers(*told: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def advised(*told: dict[str, Any] | None) -> dict[str, str]:
-    return {a.kind: str(a) for a in server_advice.advise(with_servers(*told))}
+    return {a.kind: str(a) for a in several_servers(with_servers(*told))}
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::upsert::Common;
+use crate::sql::Dialect;
 use crate::Identity;
-use venturi_base::codec::sql::Dialect;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::limit;
 use venturi_base::meter::sockets::Sockets;
@@ -19,7 +19,8 @@ use venturi_base::spec::TrialSpec;
 pub enum Purpose {
     /// The plan's: it makes what is missing, where this process may.
     Plan,
-    Stream,
+    /// Of this number.
+    Stream(usize),
     Verify,
     Clean,
 }
@@ -27,7 +28,7 @@ pub enum Purpose {
 pub trait Database: Send + Sync + 'static {
     type Link;
 
-    const DIALECT: Dialect;
+    const DIALECT: &'static Dialect;
     /// As people write it.
     const NAME: &'static str;
     /// Whether the statements of `init` are run before the table is dropped too.

@@ -17,6 +17,8 @@ pub use venturi_base::data::upsert::MAX_SUMS;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::align::Clock;
 use venturi_base::meter::clock::{PoolTime, Stage, StageClock, StageTotals, Workers};
+use venturi_base::meter::readers::listener::pid_of;
+use venturi_base::meter::readers::network::is_own;
 use venturi_base::meter::series::Series;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::net::route::{Neighbour, Route};
@@ -46,6 +48,7 @@ pub mod postgres;
 pub mod read;
 pub mod redis;
 pub mod reference;
+pub mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod stream;
@@ -340,6 +343,22 @@ impl Identity {
             self.pid = neighbour.pid;
         }
         self
+    }
+
+    /// The same, at the other end of a connection. `listening`: who listens there, if that was looked
+    /// for early.
+    fn connected_by(
+        mut self,
+        route: Option<Route>,
+        neighbour: Option<Neighbour>,
+        listening: Option<Option<u32>>,
+    ) -> Self {
+        self.route = route;
+        if let Some(route) = route.filter(|route| is_own(route.peer.ip())) {
+            self.same_machine = Some(true);
+            self.pid = listening.unwrap_or_else(|| pid_of(route.peer));
+        }
+        self.beside(neighbour)
     }
 
     /// Whether both ends share CPUs. A process that is known is one of this host.

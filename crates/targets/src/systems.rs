@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::{hosts, LocalFuture, Target, SYSTEMS};
+use crate::sql::Dialect;
 use venturi_base::error::{Error, Result};
 use venturi_base::spec::{Operation, TrialSpec};
 
@@ -58,6 +59,9 @@ pub struct System {
     pub remote: bool,
     /// What may follow the ? of its URL, one of them; `*`: anything.
     pub parameters: &'static [&'static str],
+    /// Its SQL, where batches become that.
+    #[serde(serialize_with = "name_of")]
+    pub dialect: Option<&'static Dialect>,
     /// How other programs call each of its schemes.
     pub aliases: &'static [(&'static str, &'static [&'static str])],
     /// A question outside of any trial, to a reference server of it.
@@ -90,6 +94,7 @@ impl System {
         one_host: None,
         remote: false,
         parameters: &[],
+        dialect: None,
         aliases: &[],
         ask: None,
         target: |_| Err(Error::usage("a system without a target")),
@@ -115,6 +120,13 @@ impl System {
             .chain(shared)
             .chain(found.collect::<Vec<_>>())
     }
+}
+
+fn name_of<S: Serializer>(
+    dialect: &Option<&Dialect>,
+    to: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    dialect.map(|dialect| dialect.name).serialize(to)
 }
 
 /// The target that a URL's scheme names.

@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from venturi.analysis.advice import server_advice
-from venturi.analysis.advice.collect import advise
-from venturi.analysis.advice.warning import Advice
+from venturi.analysis.advice import Advice
+from venturi.analysis.advice.collect import advise, several_servers
 from venturi.analysis.cells import summary as cells_module
 from venturi.analysis.cells.figures import get
 from venturi.analysis.cells.limits import limits
@@ -78,7 +77,7 @@ class Results:
             behind,
             self.environment.get("command"),
         )
-        return [*found, *server_advice.advise(self.environment)]
+        return [*found, *several_servers(self.environment)]
 
     @property
     def two_speeds(self) -> list[str]:

@@ -15,7 +15,7 @@ from venturi.common.errors import DamagedWarning, VenturiError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from venturi.analysis.advice.warning import Advice
+    from venturi.analysis.advice import Advice
     from venturi.analysis.cells.summary import Cell
     from venturi.analysis.compare.runs import Comparison
     from venturi.analysis.models.fits import Fits

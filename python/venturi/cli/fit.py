@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from venturi.analysis.cells.summary import Cell
     from venturi.analysis.models.batch_cost import BatchCost
     from venturi.analysis.models.fits import AxisFit, Fits
+    from venturi.analysis.models.over_links import LinkFit
     from venturi.report.document import Block
 
 app = typer.Typer(rich_markup_mode=None)
@@ -60,7 +61,6 @@ def fit(
     from venturi.analysis.cells.choice import chosen
     from venturi.analysis.models import fits, over_links
     from venturi.analysis.models.batch_cost import AXIS, batch_costs
-    from venturi.cli import fit_links
     from venturi.report.document import Document
 
     found = options.read(run)
@@ -70,11 +70,11 @@ def fit(
         raise VenturiError(f"--over {over}: no such parameter", hint=f"parameters are: {', '.join(known)}")
     if over == over_links.AXIS:
         made_links = over_links.build(cells)
-        wanted = fit_links.held_links(cells, hold_out)
+        wanted = held_links(cells, hold_out)
         if format is options.TableOrJson.json:
-            options.print_json({"links": fit_links.document(made_links, wanted)})
+            options.print_json({"links": links_document(made_links, wanted)})
         else:
-            options.print_document(Document("Fits", _links(fit_links.lines(made_links, wanted))))
+            options.print_document(Document("Fits", link_sections(made_links, wanted)))
         return
     held = _numbers(hold_out) if hold_out is not None else []
     if held and over is None:
@@ -88,12 +88,12 @@ def fit(
     if format is options.TableOrJson.json:
         found_costs: dict[str, Any] = {"batch_cost": [_cost(one) for one in costs]}
         if of_links:
-            found_costs["links"] = fit_links.document(of_links, ())
+            found_costs["links"] = links_document(of_links, ())
         options.print_json(document(made, _held_out(made, cells, over, held)) | found_costs)
         return
     own = made or made.notes or not of_links
     blocks = _blocks(made, _held_out(made, cells, over, held), all, costs) if own else []
-    options.print_document(Document("Fits", [*blocks, *_links(fit_links.lines(of_links, ()))]))
+    options.print_document(Document("Fits", [*blocks, *link_sections(of_links, ())]))
 
 
 def _numbers(text: str) -> list[float]:
@@ -189,12 +189,6 @@ def _blocks(
     return [*out, *([Text(f"{hidden} more fits; --all has them", "quiet")] if hidden else ())]
 
 
-def _links(found: Sequence[tuple[str, list[str]]]) -> list[Block]:
-    from venturi.report.document import Bullets, Section
-
-    return [Section(title, [Bullets(sentences)], "strong") for title, sentences in found]
-
-
 def document(made: Fits, held_out: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
     """All fits for machines: base units, intervals of 95 %."""
     from venturi.analysis.models import fit_words
@@ -256,3 +250,77 @@ def _scaling(one: AxisFit) -> dict[str, Any]:
         "doubtful": fitted.doubtful or None,
         "held_out": left_out,
     }
+
+
+Held = dict[int, list[dict[str, Any]]]
+
+
+def held_links(cells: Sequence[Cell], text: str | None) -> list[str]:
+    """The links to leave out, as they stand in cells: those named, else all. Raises VenturiError."""
+    from venturi.common.links import canonical
+
+    known = list(dict.fromkeys(str(c.parameters["link"]) for c in cells if c.parameters.get("link")))
+    if text is None:
+        return known
+    try:
+        wanted = [canonical(part.strip()) for part in text.split(",")]
+    except ValueError as error:
+        raise VenturiError(f"--hold-out: {error}") from None
+    for one in wanted:
+        if one not in known:
+            raise VenturiError(
+                f"--hold-out {one}: no cell has that link", hint=f"links are: {', '.join(known) or 'none'}"
+            )
+    return wanted
+
+
+def _held(made: Sequence[LinkFit], wanted: Sequence[str]) -> Held:
+    """By the place in `made`: each link left out, predicted from the others."""
+    from venturi.analysis.models import link_words
+
+    out: Held = {}
+    for i, one in enumerate(made):
+        if one.law is None:
+            continue
+        for text, measured, found in one.left_out([t for t in wanted if t in one.links]):
+            entry: dict[str, Any] = {"link": text, "measured": measured, "predicted": None}
+            if found is not None:
+                entry |= {"predicted": found.median, "low": found.low, "high": found.high}
+                entry |= {"error": found.median / measured - 1, "inside": found.low <= measured <= found.high}
+            entry["text"] = link_words.left_out(one, text, measured, found)
+            out.setdefault(i, []).append(entry)
+    return out
+
+
+def links_document(made: Sequence[LinkFit], wanted: Sequence[str]) -> dict[str, Any]:
+    """All laws over links for machines. `wanted`: links to leave out in turn."""
+    from venturi.analysis.models import link_words, over_links
+
+    found: dict[str, Any] = link_words.document(made, over_links.crossings(made), _held(made, wanted))
+    return found
+
+
+def link_sections(made: Sequence[LinkFit], wanted: Sequence[str]) -> list[Block]:
+    """A section per law, for people."""
+    from venturi.analysis.models import link_words, over_links
+    from venturi.report.document import Bullets, Section
+
+    held = _held(made, wanted)
+    out: list[Block] = []
+    for i, one in enumerate(made):
+        rows = held.get(i, [])
+        told = [row for row in rows if row["predicted"] is not None]
+        sentences = [*link_words.sentences(one), *(row["text"] for row in rows)]
+        if len(told) > 1:
+            inside = sum(row["inside"] for row in told)
+            near = sum(abs(row["error"]) <= 0.1 for row in told)
+            sentences.append(
+                f"of the {len(told)} links that the others could predict, {inside} are inside the interval "
+                f"and {near} within 10 % of what was measured"
+            )
+        out.append(Section(link_words.head(one), [Bullets(sentences)], "strong"))
+    passed = over_links.crossings(made)
+    if passed:
+        texts = [link_words.crossing(one) for one in passed]
+        out.append(Section(link_words.CROSSINGS, [Bullets(texts)], "strong"))
+    return out

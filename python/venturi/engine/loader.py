@@ -15,8 +15,11 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from venturi.common import temporary
+from venturi.common.environment import describe, link, read, usable_cores
+from venturi.common.runtime import load_core
 from venturi.engine import plugin_calls
 from venturi.engine.calls import Process, serve_parent
+from venturi.engine.spec import FORMAT_VERSION, failed_record
 from venturi.targets.urls import each_host
 
 __all__ = ["ENDED", "PHASES", "Loader", "LoaderProcess", "PhaseReply", "joined", "probe_tcp", "reached"]
@@ -83,8 +86,6 @@ class Loader:
 
     def __init__(self, core: Any = None) -> None:
         if core is None:
-            from venturi.common.runtime import load_core
-
             core = load_core()
         self._core = core
         self._control: Any = None
@@ -97,9 +98,6 @@ class Loader:
 
     def identify(self) -> dict[str, Any]:
         """Who this is: versions, that must be the driver's; host and process; the environment."""
-        from venturi.common.environment import describe, link, read, usable_cores
-        from venturi.engine.spec import FORMAT_VERSION
-
         environment = describe()
         return {
             "venturi": environment["software"]["venturi"],
@@ -137,8 +135,6 @@ class Loader:
         return self.wait(phase, seconds)
 
     def _run(self, spec: str, control: Any) -> None:
-        from venturi.engine.spec import failed_record
-
         try:
             answer = plugin_calls.run_trial(self._core, spec, control)
             self._record = answer if isinstance(answer, str) else json.dumps(answer)

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from venturi.analysis.cells.probed import (
-    DIALECTS,
     IDENTITY,
     codec_of,
     data_label,
@@ -37,6 +36,7 @@ from venturi.plan.cell import Cell
 from venturi.servers.reference import ReferenceServer
 from venturi.servers.starters import SocketServer
 from venturi.targets.system import (
+    DIALECTS,
     PIPES,
     REFERENCE,
     in_process,
@@ -396,7 +396,7 @@ class Prober:
             spec["options"] = _messages(probe.cell)
         if p["operation"] == "upsert":
             scheme = scheme_of(str(p["target"]))
-            spec["options"] = {"dialect": scheme} if scheme in DIALECTS else {}
+            spec["options"] = {"dialect": DIALECTS[scheme]} if scheme in DIALECTS else {}
             if p["working_set"] is not None:
                 # Repeated statements cost the same, and building all of them would take time.
                 most = max(_MOST_ENGINE_ROWS, 16 * p["rows_per_batch"])

@@ -16,6 +16,7 @@ from venturi.common.processes import Busy, busiest, ticks
 from venturi.common.runtime import load_core
 from venturi.common.texts import plain
 from venturi.common.units import percent
+from venturi.targets.system import PLUGINS, REFUSED
 
 __all__ = ["Finding", "doctor"]
 
@@ -54,8 +55,6 @@ def _finding(check: str, text: str | None, good: bool = True, advice: str = "") 
 
 
 def _plugins() -> Iterator[Finding]:
-    from venturi.targets.system import PLUGINS, REFUSED
-
     for scheme, plugin in PLUGINS.items():
         yield Finding("plugin", "ok", f"{scheme}:// of {plugin.package}")
     for scheme, why in REFUSED.items():

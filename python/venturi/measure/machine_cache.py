@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from venturi.common.environment import boot_id, describe_host, read, version
+
 __all__ = ["LIFETIME_SECONDS", "CeilingCache", "Kept", "ceilings_directory", "directory", "machine"]
 
 _MOST_SCANNED = 1000
@@ -37,8 +39,6 @@ def machine() -> str | None:
     """A digest of all that a figure of this host depends on and that stays the same between two runs: boot,
     hardware, kernel and its settings, usable CPUs, this build of Venturi. None if the boot has no name:
     then nothing is kept."""
-    from venturi.common.environment import boot_id, describe_host, read, version
-
     boot = boot_id()
     if boot is None:
         return None

@@ -12,6 +12,7 @@ from venturi.common.credentials import without_secrets
 from venturi.common.errors import VenturiError
 from venturi.common.texts import Note
 from venturi.engine.executor import CoreExecutor, Executor
+from venturi.plan.matrix import cells
 from venturi.targets.system import is_host_of, is_remote
 from venturi.targets.urls import printable
 
@@ -105,7 +106,6 @@ def _placed(found: Scenario, on: str, master: str | None, note: Note) -> Any:
     if on == "spark":
         return import_module("venturi.cluster.spark_executor").SparkExecutor(master, note)
     from venturi.cluster.ray_executor import RayExecutor
-    from venturi.plan.matrix import cells
 
     planned = cells(found)
     wanted = [cell.parameters["loaders"] for cell in planned]

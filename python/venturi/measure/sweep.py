@@ -11,6 +11,8 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from venturi.analysis.cells.figures import main_rate
+from venturi.analysis.statistics.intervals import settled
 from venturi.common.errors import ExitCode, StoreError, VenturiError
 from venturi.common.processes import await_end_with_parent
 from venturi.engine.executor import Executor, run_with_progress
@@ -210,8 +212,6 @@ class Sweep:
 
     def _learn(self, line: Mapping[str, Any]) -> None:
         if line["outcome"] == "ok" and not line["warmup"] and line["times"]["interval_ns"]:
-            from venturi.analysis.cells.figures import main_rate
-
             self._rates.setdefault(line["cell"], []).append(main_rate(line) or 0.0)
 
     def last_rate(self, cell: Cell) -> float | None:
@@ -221,8 +221,6 @@ class Sweep:
 
     def _settled(self, cell: Cell) -> bool:
         """Whether the 95 % interval of the median is narrower than asked for."""
-        from venturi.analysis.statistics.intervals import settled
-
         rates = self._rates.get(cell.id, [])
         if not rates:
             # All trials failed: more repeats would not help.

@@ -20,6 +20,7 @@ from venturi.common.links import SERVER_END
 from venturi.common.runtime import load_core
 from venturi.common.suffixes import SEED_NS
 from venturi.common.texts import Note
+from venturi.inputs.archives import make
 from venturi.inputs.files import DataStore, Prepared
 from venturi.inputs.points import Columns
 from venturi.measure import preflight
@@ -271,9 +272,6 @@ class Endpoints:
 
     def _archives(self, cell: Cell) -> Path:
         """Archives made for this run: one a stream, each as long as a stream is; once for all cells alike."""
-        from venturi.common.runtime import load_core
-        from venturi.inputs.archives import make
-
         p = cell.parameters
         steps = max(1, -(-int(p["rows_per_stream"]) * p["streams"] // (METRICS * p["hosts"])))
         spec = {

@@ -21,6 +21,7 @@ from venturi.analysis.cells.summary import Cell as Summary
 from venturi.analysis.models.packing import LEAST
 from venturi.analysis.search import best
 from venturi.analysis.search.explore import Answer, Search
+from venturi.analysis.words import labels
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.links import SERVER_END
 from venturi.common.texts import Note
@@ -194,8 +195,6 @@ def settings(parameters: Sequence[Mapping[str, Any]], recorded: bool = False) ->
 
 
 def _few(name: str, values: Sequence[Any]) -> str:
-    from venturi.analysis.words import labels
-
     shown = [labels.value(name, v) for v in values[:5]]
     return ", ".join(shown) + (f" and {len(values) - 5} more" if len(values) > 5 else "")
 

@@ -6,27 +6,28 @@ and print need one specification. Texts of a run are data and titles only; every
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from venturi.analysis.words import labels
 from venturi.common.errors import VenturiError
+from venturi.measure.machine_cache import Kept, directory
 from venturi.report.figures.figure import Figure, Panel, Series
 from venturi.report.figures.palette import LIGHT
 
-__all__ = ["Drawing", "height", "legend_key", "panel", "stack"]
+__all__ = ["Drawing", "height", "legend_key", "panel", "script", "stack"]
 
 Spec = dict[str, Any]
 Looks = dict[str, Spec]
 Colour = Callable[[str], str]
-VERSION = "6.4"
-"""Of Vega-Lite, in files; that of the page is in the head of page/vega.js."""
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
 DASHES = {"solid": [1, 0], "dash": [5, 3], "dot": [1.5, 2.5]}
@@ -35,6 +36,7 @@ MANY_BOXES = 120
 SIDE = 52
 """Pixels left of panels that are over one another, for the labels of their y axes."""
 _SHARED: Spec = {"spacing": 8, "resolve": {"scale": {"x": "shared"}}}
+KEPT_SECONDS = 90 * 86_400.0
 LONGEST = 4000
 """Characters of a title or a caption in a file."""
 _NAMED: dict[str, Spec] = {
@@ -68,13 +70,13 @@ class Drawing:
     def svg(self) -> str:
         import vl_convert
 
-        found: str = vl_convert.vegalite_to_svg(self.spec, vl_version=VERSION)
+        found: str = vl_convert.vegalite_to_svg(self.spec)
         return found
 
     def png(self) -> bytes:
         import vl_convert
 
-        found: bytes = vl_convert.vegalite_to_png(self.spec, vl_version=VERSION, scale=2)
+        found: bytes = vl_convert.vegalite_to_png(self.spec, scale=2)
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -89,6 +91,19 @@ class Drawing:
 
     def _repr_svg_(self) -> str:
         return self.svg()
+
+
+@functools.cache
+def script() -> str:
+    """The Vega that draws the files, for the page. To bundle it takes seconds, so the user's cache has it."""
+    kept = Kept(directory("vega"), version("vl-convert-python"), 1, KEPT_SECONDS)
+    if (found := kept.get({"bundle": "vegaEmbed"})) is not None:
+        return str(found["script"])
+    import vl_convert
+
+    made: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    kept.put({"bundle": "vegaEmbed"}, {"script": made})
+    return made
 
 
 def text(plain: str) -> str:
@@ -130,7 +145,7 @@ def panel(figure: Figure, one: Panel) -> Spec:
     found = _panel(figure, one, _on_page, _looks(figure, _on_page))
     found["transform"].insert(0, {"filter": "indexof(hidden, datum.name) < 0"})
     size = {"height": height(figure, one), "autosize": {"type": "fit", "contains": "padding"}}
-    return found | size | {"params": [{"name": "hidden", "value": []}]}
+    return found | size
 
 
 def config(colour: Colour = _on_page) -> Spec:

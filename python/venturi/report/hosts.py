@@ -34,7 +34,7 @@ from venturi.report.document import (
     settings,
     without_notes,
 )
-from venturi.report.figures.convergence import convergence_name
+from venturi.report.figures.models import convergence_name
 from venturi.report.names import name_of, setting
 from venturi.targets.system import scheme_of
 

@@ -15,6 +15,7 @@ from venturi.targets.plugins import find
 __all__ = [
     "ALIASES",
     "DATABASES",
+    "DIALECTS",
     "DRIVERS",
     "FILES",
     "HOST",
@@ -115,6 +116,8 @@ class System:
     """Whether a run can start servers of it on hosts of their own."""
     parameters: list[str]
     """What may follow the ? of its URL, one of them; `*`: anything."""
+    dialect: str | None
+    """How its SQL is called, where batches become that."""
     aliases: list[tuple[str, list[str]]]
     """How other programs call each of its schemes."""
 
@@ -169,6 +172,8 @@ UNSYNCED = _schemes(lambda system: not system.synced)
 """Systems that acknowledge what is on no disk yet, as they come."""
 STATEMENTS = {system.scheme: system.statement for system in SYSTEMS if system.statement is not None}
 """How a batch becomes a statement where nothing is said; batches of other systems are none."""
+DIALECTS = {system.scheme: system.dialect for system in SYSTEMS if system.dialect is not None}
+"""How the SQL of a system is called, where batches become that."""
 SPACES = {system.scheme: system.space for system in SYSTEMS if system.space is not None}
 """What a URL means where nothing stands behind the host: a database's name, mostly."""
 SERVERS = {system.scheme: system.server for system in SYSTEMS if system.server is not None}

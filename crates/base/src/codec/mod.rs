@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod budget;
+pub mod calendar;
 pub mod charrow;
 pub mod chunk;
 pub mod clickhouse;
@@ -24,7 +25,6 @@ pub mod perf;
 pub mod proto;
 pub mod redis;
 pub mod slab;
-pub mod sql;
 pub mod timeseries;
 
 #[cfg(test)]

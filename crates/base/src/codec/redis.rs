@@ -3,7 +3,7 @@
 //! Source: "Redis serialization protocol specification". A reply's bytes are counted before a value is
 //! made of them, so a length that a server claims reserves no memory.
 
-use super::sql::calendar::unsigned;
+use super::calendar::unsigned;
 use crate::error::{Error, Result};
 
 /// The most bytes of a reply. Nothing that Venturi asks for has a longer one.

@@ -1,9 +1,11 @@
 //! What a database is asked before the clock: how many rows there are, their sums, and which of them a stream reads.
 
+use arrow_schema::DataType;
+
 use super::code::Code;
 use super::driver::Link;
-use super::words::Words;
-use crate::read::{by_hash, by_ranges, edges_of, Column, Split, Summed, There};
+use crate::read::{by_hash, Column, Split, Summed, There};
+use crate::sql::Dialect;
 use venturi_base::error::{Error, Kind, Result};
 
 /// What all rows are held against.
@@ -91,13 +93,13 @@ impl Code {
     pub(super) fn conditions(
         &self,
         link: &mut Link,
-        words: &Words,
+        vendor: &Vendor,
         from: &str,
         columns: &[Column],
     ) -> Result<Vec<Option<String>>> {
         let streams = self.spec.streams;
         let reading = &self.options.reading;
-        let usual = match reading.split_by.is_some() || words.hashes() {
+        let usual = match reading.split_by.is_some() || vendor.0.is_some() {
             true => Split::Hash,
             false => Split::Key,
         };
@@ -114,25 +116,95 @@ impl Code {
             Error::usage(format!("split_by {name}: there is no such column"))
         })?;
         if split == Split::Hash {
-            let hash = words.hash(column, streams).ok_or_else(|| {
+            let hash = vendor.hash(column, streams).ok_or_else(|| {
                 Error::usage(
-                    "split hash: how this database hashes is not known (it is of PostgreSQL, SQLite and DuckDB): \
+                    "split hash: how this database hashes is not known (it is of PostgreSQL, MySQL, SQLite and DuckDB): \
                      use split key",
                 )
             })?;
             return Ok(by_hash(&hash, streams));
         }
-        let ends = words.ends(column).ok_or_else(|| {
-            Error::usage(format!(
-                "split key: column {} is {}; ranges are made of whole numbers: split hash takes any column",
-                column.name, column.data_type
-            ))
-        })?;
-        let row = link.ask(&format!("SELECT {ends} FROM {from}"))?;
-        let ranges = edges_of(&row, streams);
-        let name = words.quoted(&column.name);
-        Ok(by_ranges(&name, &ranges, |number| {
-            words.bound(column, number)
-        }))
+        let dialect = vendor.dialect();
+        let row = link.ask(&dialect.select_ends(column, from)?)?;
+        Ok(dialect.by_ends(column, &row, streams))
+    }
+}
+
+/// What is known of the SQL of the database behind a driver, by its name as the driver has it.
+pub struct Vendor(Option<&'static Dialect>);
+
+impl Vendor {
+    pub fn of(name: &str) -> Self {
+        Self(Dialect::of_vendor(name))
+    }
+
+    pub fn dialect(&self) -> &'static Dialect {
+        self.0.unwrap_or(&Dialect::STANDARD)
+    }
+
+    /// The sum of a column's values, as text of any length.
+    pub fn sum(&self, column: &Column) -> Option<String> {
+        let dialect = self.0.filter(|_| !column.is_extension())?;
+        let text = matches!(column.data_type, DataType::Utf8 | DataType::LargeUtf8);
+        // Else lengths are those of its bytes in the database, which may be UTF-16.
+        match text && !dialect.counts_utf8 {
+            true => None,
+            false => dialect.sum(column),
+        }
+    }
+
+    /// `None`: nobody knows how that database hashes.
+    pub fn hash(&self, column: &Column, streams: usize) -> Option<String> {
+        self.0.map(|dialect| dialect.hash(column, streams))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_schema::Field;
+
+    use super::*;
+
+    #[test]
+    fn by_vendor() {
+        let number = Column::of(&Field::new("a\"b", DataType::Int64, true));
+        let text = Column::of(&Field::new("t", DataType::Utf8, true));
+        let duckdb = Vendor::of("duckdb");
+        assert_eq!(
+            duckdb.sum(&number).unwrap(),
+            r#"COALESCE(CAST(sum("a""b") AS VARCHAR), '0')"#
+        );
+        assert!(duckdb.sum(&text).unwrap().contains("strlen"));
+        assert_eq!(duckdb.hash(&text, 3).unwrap(), r#"hash("t") % 3"#);
+        let other = Vendor::of("Snowflake");
+        assert_eq!((other.sum(&number), other.hash(&text, 3)), (None, None));
+        let ends = other.dialect().select_ends(&number, "t").unwrap();
+        assert_eq!(
+            ends,
+            r#"SELECT COALESCE(CAST(min("a""b") AS VARCHAR), ''), COALESCE(CAST(max("a""b") AS VARCHAR), '') FROM t"#
+        );
+        assert!(other.dialect().select_ends(&text, "t").is_err());
+        assert_eq!(Vendor::of("MySQL").dialect().quoted("a"), "`a`");
+    }
+
+    #[test]
+    fn what_is_not_clear_is_not_summed() {
+        let opaque = [("ARROW:extension:name".to_owned(), "arrow.opaque".to_owned())];
+        let opaque = Field::new("n", DataType::Binary, true).with_metadata(opaque);
+        assert_eq!(Vendor::of("duckdb").sum(&Column::of(&opaque)), None);
+        #[cfg(feature = "sqlite")]
+        assert_eq!(
+            Vendor::of("SQLite").sum(&Column::of(&Field::new("t", DataType::Utf8, true))),
+            None
+        );
+        #[cfg(feature = "postgres")]
+        {
+            let date = Column::of(&Field::new("d", DataType::Date32, true));
+            assert!(Vendor::of("PostgreSQL")
+                .dialect()
+                .select_ends(&date, "t")
+                .unwrap()
+                .contains("isfinite"));
+        }
     }
 }

@@ -7,11 +7,10 @@ use adbc_core::options::IngestMode;
 use arrow_array::RecordBatchIterator;
 use arrow_schema::{DataType, SchemaRef};
 
-use super::asked::{counted, Counted};
+use super::asked::{counted, Counted, Vendor};
 use super::driver::{out_of_reach, Base, Batches, Link};
 use super::options::Options;
 use super::stream::{Gives, OfSource, Takes};
-use super::words::{column, Words};
 use crate::plugin::{Consumer, Planned, Plugin, Producer};
 use crate::read::{
     compare, digest_of, distinct, same_types, Column, Subject, Summed, There, OWN_TABLE,
@@ -48,7 +47,7 @@ pub struct Plan {
     /// The rows of a put, and how many were in the table before.
     source: Option<Source>,
     before: u64,
-    words: Words,
+    vendor: Vendor,
     note: Option<String>,
 }
 
@@ -111,9 +110,9 @@ impl Code {
     }
 
     /// Makes our table and writes these rows into it.
-    fn make(&self, link: &mut Link, words: &Words, rows: Batches) -> Result<()> {
+    fn make(&self, link: &mut Link, vendor: &Vendor, rows: Batches) -> Result<()> {
         let name = self.table();
-        let quoted = words.quoted(name);
+        let quoted = vendor.dialect().quoted(name);
         if is_own(name) {
             link.run(&format!("DROP TABLE IF EXISTS {quoted}"))?;
             self.made.store(true, Ordering::Release);
@@ -128,15 +127,15 @@ impl Code {
         Ok(())
     }
 
-    fn plan_put(&self, link: &mut Link, words: Words, source: Source) -> Result<Plan> {
+    fn plan_put(&self, link: &mut Link, vendor: Vendor, source: Source) -> Result<Plan> {
         let schema = source.schema();
         let mut before = 0;
         if self.options.common.setup {
             let none = Vec::new().into_iter();
             let none = RecordBatchIterator::new(none, schema.clone());
-            self.make(link, &words, Box::new(none))?;
+            self.make(link, &vendor, Box::new(none))?;
         } else {
-            before = self.count(link, &words)?;
+            before = self.count(link, &vendor)?;
         }
         Ok(Plan {
             schema,
@@ -146,26 +145,29 @@ impl Code {
             there: None,
             source: Some(source),
             before,
-            words,
+            vendor,
             note: None,
         })
     }
 
-    fn count(&self, link: &mut Link, words: &Words) -> Result<u64> {
-        let question = format!("SELECT count(*) FROM {}", words.quoted(self.table()));
+    fn count(&self, link: &mut Link, vendor: &Vendor) -> Result<u64> {
+        let question = format!(
+            "SELECT count(*) FROM {}",
+            vendor.dialect().quoted(self.table())
+        );
         counted(link, &Summed::default(), &question).map(|(rows, _)| rows)
     }
 
-    fn plan_get(&self, link: &mut Link, words: Words, source: Option<Source>) -> Result<Plan> {
+    fn plan_get(&self, link: &mut Link, vendor: Vendor, source: Option<Source>) -> Result<Plan> {
         if let Some(source) = &source {
             let rows = self.spec.planned_rows();
             let rows =
                 rows.ok_or_else(|| Error::usage("too many rows: more than 64 bits can count"))?;
-            self.make(link, &words, Box::new(OfSource(source.cursor(Some(rows)))))?;
+            self.make(link, &vendor, Box::new(OfSource(source.cursor(Some(rows)))))?;
         }
         let subject = match &self.options.reading.query {
             Some(query) => Subject::Query(query.clone()),
-            None => Subject::Table(words.quoted(self.table())),
+            None => Subject::Table(vendor.dialect().quoted(self.table())),
         };
         let from = subject.from(ALIAS);
         let all = match &subject {
@@ -173,10 +175,14 @@ impl Code {
             Subject::Table(_) => format!("SELECT * FROM {from}"),
         };
         let schema = self.columns(&all)?;
-        let columns: Vec<Column> = schema.fields().iter().map(|field| column(field)).collect();
+        let columns: Vec<Column> = schema
+            .fields()
+            .iter()
+            .map(|field| Column::of(field))
+            .collect();
         distinct(&columns)?;
         let verify = self.spec.verify;
-        let sum = |it: &Column| (it.name.clone(), words.sum(it));
+        let sum = |it: &Column| (it.name.clone(), vendor.sum(it));
         let sums = match verify {
             Verify::Checksum => columns.iter().map(sum).collect(),
             _ => Vec::new(),
@@ -196,7 +202,7 @@ impl Code {
         if let (Some(there), Some(source)) = (&mut there, &known) {
             there.checksum = digest_of(source.cursor(self.spec.planned_rows()))?;
         }
-        let conditions = self.conditions(link, &words, &from, &columns)?;
+        let conditions = self.conditions(link, &vendor, &from, &columns)?;
         let statement = |condition: Option<String>| {
             condition.map(|condition| match condition.as_str() {
                 "" => all.clone(),
@@ -211,7 +217,7 @@ impl Code {
             there,
             source: None,
             before: 0,
-            words,
+            vendor,
             note,
         })
     }
@@ -230,10 +236,10 @@ impl Code {
     fn prepare(&self, source: Option<Source>) -> Result<Planned> {
         let mut link = self.connect()?;
         let info = link.info();
-        let words = Words::of(&info.vendor);
+        let vendor = Vendor::of(&info.vendor);
         let plan = match (self.spec.operation, source) {
-            (Operation::Get, source) => self.plan_get(&mut link, words, source)?,
-            (_, Some(source)) => self.plan_put(&mut link, words, source)?,
+            (Operation::Get, source) => self.plan_get(&mut link, vendor, source)?,
+            (_, Some(source)) => self.plan_put(&mut link, vendor, source)?,
             (_, None) => return Err(Error::usage("adbc://: a put needs data of its own")),
         };
         let rows = plan.there.as_ref().map(|there| there.rows * self.times());
@@ -258,7 +264,7 @@ impl Code {
         }
         let mut link = self.connect()?;
         let sent = tallies.iter().map(|tally| tally.rows).sum();
-        let there = self.count(&mut link, &plan.words)?;
+        let there = self.count(&mut link, &plan.vendor)?;
         let mut found = Verification::of(self.spec.verify, there.saturating_sub(plan.before));
         found.achieved = "count";
         found.expected_rows = Some(sent);
@@ -286,7 +292,10 @@ impl Code {
         let Some(source) = &plan.source else {
             return Ok(());
         };
-        let select = format!("SELECT * FROM {}", plan.words.quoted(self.table()));
+        let select = format!(
+            "SELECT * FROM {}",
+            plan.vendor.dialect().quoted(self.table())
+        );
         let mut statement = link.query(&select)?;
         let batches = link.execute(&mut statement)?;
         let same = same_types(&source.schema(), &batches.schema());
@@ -335,11 +344,14 @@ impl Plugin for Code {
         if !self.made.load(Ordering::Acquire) || self.options.common.keep {
             return Ok(());
         }
-        let words = match self.plan.get() {
-            Some(plan) => &plan.words,
-            None => &Words::of(&self.connect()?.info().vendor),
+        let vendor = match self.plan.get() {
+            Some(plan) => &plan.vendor,
+            None => &Vendor::of(&self.connect()?.info().vendor),
         };
-        let drop = format!("DROP TABLE IF EXISTS {}", words.quoted(self.table()));
+        let drop = format!(
+            "DROP TABLE IF EXISTS {}",
+            vendor.dialect().quoted(self.table())
+        );
         self.connect()?.run(&drop)
     }
 }

@@ -9,7 +9,6 @@ mod code;
 mod driver;
 mod options;
 mod stream;
-mod words;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::Arc;

@@ -108,7 +108,8 @@ impl<P> Cluster<P> {
             builder = builder.tcp_keepalive_interval(keepalive(stream));
         }
         let built = builder.build().await;
-        let session = built.map_err(|error| errors::of_session(&self.place.address(), &error))?;
+        let session =
+            built.map_err(|error| errors::session_error(&self.place.address(), &error))?;
         // Connections are looked at, unless the clock runs while they are made.
         if let (Some(stream), false) = (stream, self.spec.include_setup) {
             let mut sockets = sockets_of(stream);
@@ -379,7 +380,7 @@ fn check_compression(place: &str, options: &Options, hello: &Hello) -> Result<()
 /// Who the server is, as "Cassandra 5.0.9", and whether its tokens are numbers.
 async fn software(session: &Driver) -> Result<(String, bool)> {
     let local = "SELECT release_version, partitioner FROM system.local";
-    let (release, partitioner) = one::<(String, String)>(session, local, &[])
+    let (release, partitioner) = query_one::<(String, String)>(session, local, &[])
         .await?
         .ok_or_else(|| Error::protocol("system.local is empty"))?;
     let state = session.get_cluster_state();
@@ -388,7 +389,10 @@ async fn software(session: &Driver) -> Result<(String, bool)> {
         false => format!("Cassandra {release}"),
         true => {
             let own = "SELECT version FROM system.versions";
-            let version = one::<(String,)>(session, own, &[]).await.ok().flatten();
+            let version = query_one::<(String,)>(session, own, &[])
+                .await
+                .ok()
+                .flatten();
             format!("ScyllaDB {}", version.map_or(release, |(version,)| version))
         }
     };
@@ -398,7 +402,7 @@ async fn software(session: &Driver) -> Result<(String, bool)> {
 /// By how much the server's clock is ahead of ours, in ns, to half a round trip.
 async fn skew(session: &Driver) -> Result<Option<i128>> {
     let before = SystemTime::now();
-    let now = one::<(CqlTimeuuid,)>(session, "SELECT now() FROM system.local", &[]).await?;
+    let now = query_one::<(CqlTimeuuid,)>(session, "SELECT now() FROM system.local", &[]).await?;
     let after = SystemTime::now();
     let Some((now,)) = now else { return Ok(None) };
     let (low, mid, high, _) = now.as_fields();
@@ -430,14 +434,18 @@ pub fn skew_note(ahead: i128) -> Option<String> {
 }
 
 /// All rows of a small table.
-pub async fn rows<R>(session: &Driver, cql: &str, bound: &[&str]) -> Result<Vec<R>>
+pub async fn query_rows<R>(session: &Driver, cql: &str, bound: &[&str]) -> Result<Vec<R>>
 where
     R: for<'f, 'm> DeserializeRow<'f, 'm>,
 {
     let answer = session.query_unpaged(cql, bound).await;
-    let answer = answer.map_err(|error| errors::of_execution(cql, &error, Written::default()))?;
+    let answer =
+        answer.map_err(|error| errors::execution_error(cql, &error, Written::default()))?;
     let broken = |error: &dyn std::fmt::Display| {
-        Error::new(Kind::Protocol, format!("{cql}: {}", errors::line(error)))
+        Error::new(
+            Kind::Protocol,
+            format!("{cql}: {}", errors::one_line(error)),
+        )
     };
     let rows = answer.into_rows_result().map_err(|error| broken(&error))?;
     let rows = rows.rows::<R>().map_err(|error| broken(&error))?;
@@ -445,15 +453,15 @@ where
         .collect()
 }
 
-pub async fn one<R>(session: &Driver, cql: &str, bound: &[&str]) -> Result<Option<R>>
+pub async fn query_one<R>(session: &Driver, cql: &str, bound: &[&str]) -> Result<Option<R>>
 where
     R: for<'f, 'm> DeserializeRow<'f, 'm>,
 {
-    Ok(rows(session, cql, bound).await?.into_iter().next())
+    Ok(query_rows(session, cql, bound).await?.into_iter().next())
 }
 
 pub async fn execute(session: &Driver, place: &str, cql: &str) -> Result<()> {
     let done = session.query_unpaged(cql, ()).await;
     done.map(|_| ())
-        .map_err(|error| errors::of_execution(place, &error, Written::default()))
+        .map_err(|error| errors::execution_error(place, &error, Written::default()))
 }

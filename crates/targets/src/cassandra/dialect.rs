@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use scylla::client::session::Session as Driver;
 
-use super::connect::{execute, one, rows};
+use super::connect::{execute, query_one, query_rows};
 use super::options::{check_name, Options, Write};
 use super::types::{cql_type, Null};
 use crate::upsert::{is_own, occupied};
@@ -208,7 +208,7 @@ impl Source {
     pub async fn find(driver: &Driver, keyspace: &str, table: &str) -> Result<Self> {
         let cql = "SELECT position, column_name, kind FROM system_schema.columns \
                    WHERE keyspace_name = ? AND table_name = ?";
-        let found = rows::<(i32, String, String)>(driver, cql, &[keyspace, table]).await?;
+        let found = query_rows::<(i32, String, String)>(driver, cql, &[keyspace, table]).await?;
         let mut key: Vec<(i32, String)> = found
             .into_iter()
             .filter(|(.., kind)| kind == "partition_key")
@@ -245,6 +245,47 @@ fn select(what: &str, path: &str, key: &str, ranges: bool) -> String {
     }
 }
 
+/// A part of the ring of tokens, which one node has: what one statement after another reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// The first and the last token; `None`: the statement is of no part of the ring.
+    pub tokens: Option<(i64, i64)>,
+    /// Who has it, as the cluster lists its nodes; `None`: whoever.
+    pub node: Option<usize>,
+}
+
+/// By stream. `ring`: tokens in their order, each with the node that has what lies up to it and behind
+/// the one before; empty: nodes are all the same.
+pub fn pieces(streams: usize, ring: &[(i64, usize)]) -> Vec<Vec<Piece>> {
+    let edge = |at: usize| i128::from(i64::MIN) + (1i128 << 64) * at as i128 / streams as i128;
+    let part = |stream: usize| {
+        let (mut low, high) = (edge(stream), edge(stream + 1) - 1);
+        let mut found = Vec::new();
+        let first = ring.partition_point(|(token, _)| i128::from(*token) < low);
+        for (token, node) in &ring[first..] {
+            let token = i128::from(*token);
+            if token >= high {
+                break;
+            }
+            found.push(piece(low, token, Some(*node)));
+            low = token + 1;
+        }
+        // Behind the last token it goes on to the first.
+        let next = ring.iter().find(|(token, _)| i128::from(*token) >= low);
+        let node = next.or(ring.first()).map(|(_, node)| *node);
+        found.push(piece(low, high, node));
+        found
+    };
+    (0..streams).map(part).collect()
+}
+
+pub fn piece(from: i128, to: i128, node: Option<usize>) -> Piece {
+    Piece {
+        tokens: Some((from as i64, to as i64)),
+        node,
+    }
+}
+
 /// Columns by their names.
 pub fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<String> = names.map(quoted).collect();
@@ -270,7 +311,7 @@ pub struct Replication(pub HashMap<String, String>);
 impl Replication {
     pub async fn read(session: &Driver, keyspace: &str) -> Result<Option<Self>> {
         let cql = "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?";
-        let found = one::<(HashMap<String, String>,)>(session, cql, &[keyspace]).await?;
+        let found = query_one::<(HashMap<String, String>,)>(session, cql, &[keyspace]).await?;
         Ok(found.map(|(replication,)| Self(replication)))
     }
 
@@ -293,7 +334,7 @@ impl Replication {
 async fn has_table(session: &Driver, keyspace: &str, table: &str) -> Result<bool> {
     let cql =
         "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?";
-    let found = one::<(String,)>(session, cql, &[keyspace, table]).await?;
+    let found = query_one::<(String,)>(session, cql, &[keyspace, table]).await?;
     Ok(found.is_some())
 }
 
@@ -303,7 +344,7 @@ async fn has_snapshot_option(session: &Driver) -> bool {
     let cql =
         "SELECT column_name FROM system_schema.columns WHERE keyspace_name = 'system_schema' \
                AND table_name = 'tables' AND column_name = 'allow_auto_snapshot'";
-    matches!(one::<(String,)>(session, cql, &[]).await, Ok(Some(_)))
+    matches!(query_one::<(String,)>(session, cql, &[]).await, Ok(Some(_)))
 }
 
 /// Keyspace and table as the trial wants them. `replication`: `None`, the default.

@@ -13,12 +13,12 @@ use scylla::statement::Consistency;
 use venturi_base::error::{Error, Fate, Kind};
 
 /// Of an attempt to connect.
-pub fn of_session(place: &str, error: &NewSessionError) -> Error {
+pub fn session_error(place: &str, error: &NewSessionError) -> Error {
     let pool = match error {
         NewSessionError::MetadataError(MetadataError::ConnectionPoolError(pool)) => Some(pool),
         NewSessionError::MetadataError(MetadataError::FetchError(fetch)) => {
             if let MetadataFetchErrorKind::PrepareError(attempt) = &fetch.error {
-                return of_attempt(place, attempt, Written::default());
+                return attempt_error(place, attempt, Written::default());
             }
             if let MetadataFetchErrorKind::NextRowError(NextRowError::NextPageError(_)) =
                 &fetch.error
@@ -30,17 +30,17 @@ pub fn of_session(place: &str, error: &NewSessionError) -> Error {
         _ => None,
     };
     match pool {
-        Some(pool) => of_pool(place, pool),
-        None => Error::new(Kind::Unreachable, format!("{place}: {}", line(error))),
+        Some(pool) => pool_error(place, pool),
+        None => Error::new(Kind::Unreachable, format!("{place}: {}", one_line(error))),
     }
 }
 
-fn of_pool(place: &str, error: &ConnectionPoolError) -> Error {
+fn pool_error(place: &str, error: &ConnectionPoolError) -> Error {
     let ConnectionPoolError::Broken {
         last_connection_error,
     } = error
     else {
-        return Error::new(Kind::Unreachable, format!("{place}: {}", line(error)));
+        return Error::new(Kind::Unreachable, format!("{place}: {}", one_line(error)));
     };
     match last_connection_error {
         ConnectionError::ConnectionSetupRequestError(setup) => match setup.get_error() {
@@ -52,9 +52,9 @@ fn of_pool(place: &str, error: &ConnectionPoolError) -> Error {
                 ),
             ),
             ConnectionSetupRequestErrorKind::DbError(error, reason) => {
-                of_server(place, error, reason, Written::default())
+                server_error(place, error, reason, Written::default())
             }
-            other => Error::protocol(format!("{place}: {}", line(other))),
+            other => Error::protocol(format!("{place}: {}", one_line(other))),
         },
         ConnectionError::IoError(io) => {
             let text = io.to_string();
@@ -63,24 +63,24 @@ fn of_pool(place: &str, error: &ConnectionPoolError) -> Error {
             Error::new(kind, format!("{place}: {text}"))
         }
         ConnectionError::BrokenConnection(broken) => {
-            Error::new(Kind::Unreachable, format!("{place}: {}", cause(broken)))
+            Error::new(Kind::Unreachable, format!("{place}: {}", last_cause(broken)))
         }
         ConnectionError::ConnectTimeout => Error::new(
             Kind::Unreachable,
             format!("{place}: no answer to the connection request"),
         ),
-        other => Error::new(Kind::Unreachable, format!("{place}: {}", line(other))),
+        other => Error::new(Kind::Unreachable, format!("{place}: {}", one_line(other))),
     }
 }
 
 /// Of a statement that was prepared.
-pub fn of_prepare(place: &str, error: &PrepareError) -> Error {
+pub fn prepare_error(place: &str, error: &PrepareError) -> Error {
     match error {
         PrepareError::AllAttemptsFailed { first_attempt } => {
-            of_attempt(place, first_attempt, Written::default())
+            attempt_error(place, first_attempt, Written::default())
         }
-        PrepareError::ConnectionPoolError(pool) => lost(place, pool),
-        other => Error::new(Kind::Server, format!("{place}: {}", line(other))),
+        PrepareError::ConnectionPoolError(pool) => lost_error(place, pool),
+        other => Error::new(Kind::Server, format!("{place}: {}", one_line(other))),
     }
 }
 
@@ -93,31 +93,31 @@ pub struct Written {
 }
 
 /// Of a statement: what it means for its rows, too.
-pub fn of_execution(place: &str, error: &ExecutionError, written: Written) -> Error {
+pub fn execution_error(place: &str, error: &ExecutionError, written: Written) -> Error {
     let rows = written.rows;
     match error {
-        ExecutionError::LastAttemptError(attempt) => of_attempt(place, attempt, written),
-        ExecutionError::PrepareError(prepare) => of_prepare(place, prepare),
-        ExecutionError::RequestTimeout(after) => late(place, *after, written),
+        ExecutionError::LastAttemptError(attempt) => attempt_error(place, attempt, written),
+        ExecutionError::PrepareError(prepare) => prepare_error(place, prepare),
+        ExecutionError::RequestTimeout(after) => timeout_error(place, *after, written),
         // Nothing was sent, so nothing can have been applied.
         ExecutionError::ConnectionPoolError(pool) => {
-            lost(place, pool).with_fate(Fate::Refused { rows })
+            lost_error(place, pool).with_fate(Fate::Refused { rows })
         }
         ExecutionError::SchemaAgreementError(error) => Error::new(
             Kind::Timeout,
             format!(
                 "{place}: the nodes do not agree on the schema: {}; is one of them down?",
-                line(error)
+                one_line(error)
             ),
         ),
-        other => Error::new(Kind::Server, format!("{place}: {}", line(other))),
+        other => Error::new(Kind::Server, format!("{place}: {}", one_line(other))),
     }
 }
 
-fn lost(place: &str, error: &ConnectionPoolError) -> Error {
+fn lost_error(place: &str, error: &ConnectionPoolError) -> Error {
     match error {
         ConnectionPoolError::Broken { .. } => {
-            let first = of_pool(place, error);
+            let first = pool_error(place, error);
             Error {
                 kind: Kind::Lost,
                 message: format!(
@@ -127,32 +127,34 @@ fn lost(place: &str, error: &ConnectionPoolError) -> Error {
                 ..first
             }
         }
-        other => Error::new(Kind::Lost, format!("{place}: {}", line(other))),
+        other => Error::new(Kind::Lost, format!("{place}: {}", one_line(other))),
     }
 }
 
-fn of_attempt(place: &str, error: &RequestAttemptError, written: Written) -> Error {
+fn attempt_error(place: &str, error: &RequestAttemptError, written: Written) -> Error {
     let rows = written.rows;
     match error {
-        RequestAttemptError::DbError(error, reason) => of_server(place, error, reason, written),
-        RequestAttemptError::BrokenConnectionError(error) => broken(place, &cause(error)),
+        RequestAttemptError::DbError(error, reason) => server_error(place, error, reason, written),
+        RequestAttemptError::BrokenConnectionError(error) => {
+            broken_error(place, &last_cause(error))
+        }
         RequestAttemptError::CqlRequestSerialization(error) => {
-            Error::usage(format!("the batch cannot be sent: {}", line(error)))
+            Error::usage(format!("the batch cannot be sent: {}", one_line(error)))
                 .with_fate(Fate::Refused { rows })
         }
-        other => Error::protocol(format!("{place}: {}", line(other))),
+        other => Error::protocol(format!("{place}: {}", one_line(other))),
     }
 }
 
 /// Of a request whose answer stayed out.
-fn late(place: &str, after: Duration, written: Written) -> Error {
+fn timeout_error(place: &str, after: Duration, written: Written) -> Error {
     let rows = written.rows;
     let message = format!("{place}: no answer for {} s", after.as_secs_f64());
     Error::new(Kind::Timeout, message).with_fate(Fate::InDoubt { rows })
 }
 
 /// Of a connection that broke while an answer was waited for.
-fn broken(place: &str, why: &str) -> Error {
+fn broken_error(place: &str, why: &str) -> Error {
     Error::new(
         Kind::Lost,
         format!(
@@ -162,10 +164,10 @@ fn broken(place: &str, why: &str) -> Error {
 }
 
 /// An error that the server answered with.
-pub fn of_server(place: &str, error: &DbError, reason: &str, written: Written) -> Error {
+pub fn server_error(place: &str, error: &DbError, reason: &str, written: Written) -> Error {
     let rows = written.rows;
     let (kind, code, applied) = classify(error);
-    let says = line(reason);
+    let says = one_line(reason);
     let message = match error {
         DbError::AuthenticationError => format!(
             "{place}: the server does not accept the user or the password ({says}): is the password in the variable of password_env right?"
@@ -180,7 +182,7 @@ pub fn of_server(place: &str, error: &DbError, reason: &str, written: Written) -
         } => format!(
             "{place}: consistency {} needs {required} replicas, and {alive} are up: \
              is replication larger than the number of nodes, or is one of them down?",
-            level(*consistency)
+            level_name(*consistency)
         ),
         DbError::WriteTimeout {
             consistency,
@@ -191,7 +193,7 @@ pub fn of_server(place: &str, error: &DbError, reason: &str, written: Written) -
             "{place}: {received} of the {required} replicas that {} needs answered within the server's \
              own time limit (write_request_timeout, counter_write_request_timeout), so nobody knows whether all of \
              the batch was applied: the server is overloaded, take fewer rows_per_batch or in_flight",
-            level(*consistency)
+            level_name(*consistency)
         ),
         DbError::Overloaded => format!("{place}: the server is overloaded ({says}): take fewer streams or in_flight"),
         _ => format!("{place}: {says}"),
@@ -249,13 +251,13 @@ fn classify(error: &DbError) -> (Kind, i32, Applied) {
 }
 
 /// What the driver was doing stands before it, each with a colon.
-fn cause(text: impl Display) -> String {
-    let text = line(text);
+fn last_cause(text: impl Display) -> String {
+    let text = one_line(text);
     text.rsplit(": ").next().unwrap_or_default().to_owned()
 }
 
 /// As CQL writes it.
-pub fn level(consistency: Consistency) -> &'static str {
+pub fn level_name(consistency: Consistency) -> &'static str {
     match consistency {
         Consistency::Any => "ANY",
         Consistency::One => "ONE",
@@ -272,7 +274,7 @@ pub fn level(consistency: Consistency) -> &'static str {
 }
 
 /// On one line, whatever it was before.
-pub fn line(text: impl Display) -> String {
+pub fn one_line(text: impl Display) -> String {
     let text = text.to_string();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

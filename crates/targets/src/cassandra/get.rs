@@ -23,10 +23,10 @@ use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, Statement};
 
 use super::connect::Reached;
-use super::dialect::{list, set_up, sum, Layout, Source as Table};
+use super::dialect::{list, pieces, set_up, sum, Layout, Piece, Source as Table};
 use super::errors::{self, Written};
 use super::options::{self, Options, Write};
-use super::types::{column, encode, Cells, Null};
+use super::types::{encode, read_column, Cells, Null};
 use super::verify::{totals, unjudged};
 use super::Cluster;
 use crate::read::{
@@ -168,7 +168,10 @@ impl Readable {
         let used = driver.use_keyspace(&self.place.space, true).await;
         used.map_err(|error| {
             let place = self.place.address();
-            Error::new(Kind::Server, format!("{place}: {}", errors::line(error)))
+            Error::new(
+                Kind::Server,
+                format!("{place}: {}", errors::one_line(error)),
+            )
         })?;
         self.run_init(driver).await
     }
@@ -201,10 +204,14 @@ impl Readable {
         self.begin(driver).await?;
         let asked = Statement::new(&*text).with_page_size(self.page_size());
         let prepared = driver.prepare(asked).await;
-        let prepared = prepared.map_err(|error| errors::of_prepare(&place, &error))?;
+        let prepared = prepared.map_err(|error| errors::prepare_error(&place, &error))?;
         let bound = self.binds_range(&prepared)?;
         let specs = prepared.get_current_result_set_col_specs();
-        let columns = specs.get().iter().map(column).collect::<Result<Vec<_>>>()?;
+        let columns = specs
+            .get()
+            .iter()
+            .map(read_column)
+            .collect::<Result<Vec<_>>>()?;
         if columns.is_empty() {
             return Err(Error::usage(format!(
                 "{place}: query: it gives no rows: a get needs a SELECT"
@@ -473,7 +480,10 @@ impl Pages {
 
     fn decode(&mut self, answer: QueryResult) -> Result<()> {
         let broken = |error: &dyn std::fmt::Display| {
-            Error::protocol(format!("a page cannot be read: {}", errors::line(error)))
+            Error::protocol(format!(
+                "a page cannot be read: {}",
+                errors::one_line(error)
+            ))
         };
         let page = answer.into_rows_result().map_err(|error| broken(&error))?;
         let bytes = page.rows_bytes_size();
@@ -546,8 +556,9 @@ impl Pages {
             if answer.is_pending() {
                 clock.wait(Stage::AwaitInput);
             }
-            let (page, state) = ready!(answer)
-                .map_err(|error| errors::of_execution(&self.place, &error, Written::default()))?;
+            let (page, state) = ready!(answer).map_err(|error| {
+                errors::execution_error(&self.place, &error, Written::default())
+            })?;
             self.page = Some(page);
             self.ask_next(state);
             if let Some(asked) = &mut self.asked {
@@ -668,7 +679,7 @@ impl Partitions {
 /// Writes all rows, each partition as one batch.
 async fn fill(driver: &Driver, place: &str, layout: &Layout, rows: Cursor) -> Result<()> {
     let insert = driver.prepare(layout.prepared()?).await;
-    let insert = &insert.map_err(|error| errors::of_prepare(place, &error))?;
+    let insert = &insert.map_err(|error| errors::prepare_error(place, &error))?;
     let partitions = Partitions {
         rows,
         open: Filling::default(),
@@ -686,51 +697,10 @@ async fn fill(driver: &Driver, place: &str, layout: &Layout, rows: Cursor) -> Re
         let values: Vec<_> = cells.each(rows).collect();
         let done = driver.batch(&batch, values).await;
         done.map(|_| ())
-            .map_err(|error| errors::of_execution(place, &error, Written::default()))
+            .map_err(|error| errors::execution_error(place, &error, Written::default()))
     };
     all.map_ok(write)
         .try_buffer_unordered(AT_A_TIME)
         .try_collect::<()>()
         .await
-}
-
-/// A part of the ring of tokens, which one node has: what one statement after another reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
-    /// The first and the last token; `None`: the statement is of no part of the ring.
-    pub tokens: Option<(i64, i64)>,
-    /// Who has it, as the cluster lists its nodes; `None`: whoever.
-    pub node: Option<usize>,
-}
-
-/// By stream. `ring`: tokens in their order, each with the node that has what lies up to it and behind
-/// the one before; empty: nodes are all the same.
-pub fn pieces(streams: usize, ring: &[(i64, usize)]) -> Vec<Vec<Piece>> {
-    let edge = |at: usize| i128::from(i64::MIN) + (1i128 << 64) * at as i128 / streams as i128;
-    let part = |stream: usize| {
-        let (mut low, high) = (edge(stream), edge(stream + 1) - 1);
-        let mut found = Vec::new();
-        let first = ring.partition_point(|(token, _)| i128::from(*token) < low);
-        for (token, node) in &ring[first..] {
-            let token = i128::from(*token);
-            if token >= high {
-                break;
-            }
-            found.push(piece(low, token, Some(*node)));
-            low = token + 1;
-        }
-        // Behind the last token it goes on to the first.
-        let next = ring.iter().find(|(token, _)| i128::from(*token) >= low);
-        let node = next.or(ring.first()).map(|(_, node)| *node);
-        found.push(piece(low, high, node));
-        found
-    };
-    (0..streams).map(part).collect()
-}
-
-pub fn piece(from: i128, to: i128, node: Option<usize>) -> Piece {
-    Piece {
-        tokens: Some((from as i64, to as i64)),
-        node,
-    }
 }

@@ -254,16 +254,8 @@ impl Cassandra {
                  the threshold in cassandra.yaml, or that is measured with them"
             )
         });
-        let own = verification.note.take();
-        let all: Vec<String> = contact
-            .note
-            .iter()
-            .cloned()
-            .chain(note)
-            .chain(warning)
-            .chain(own)
-            .collect();
-        verification.note = (!all.is_empty()).then(|| all.join("; "));
+        let notes = contact.note.clone().into_iter().chain(note).chain(warning);
+        verification.add_notes(notes);
         Ok(verification)
     }
 }

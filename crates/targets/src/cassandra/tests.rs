@@ -20,13 +20,12 @@ use scylla::statement::Consistency;
 use serde_json::{json, Value};
 
 use super::connect::{keepalive, skew_note, sockets_of};
-use super::dialect::{Layout, Replication};
-use super::errors::{line, of_server, Written};
-use super::get::{piece, pieces, Piece};
+use super::dialect::{piece, pieces, Layout, Piece, Replication};
+use super::errors::{one_line, server_error, Written};
 use super::options::{check_name, parse_url, Options};
-use super::types::{column, cql_type, encode, literal, Cells, Null};
+use super::types::{cql_type, encode, literal, read_column, Cells, Null};
 use super::upsert::whole_batch;
-use super::verify::{bytes, integer};
+use super::verify::{integer, threshold_bytes};
 use super::Cassandra;
 use venturi_base::data::upsert::Table;
 use venturi_base::data::view::View;
@@ -221,7 +220,7 @@ fn thresholds_with_and_without_a_unit() {
         ("much", false, None),
         ("", true, None),
     ] {
-        assert_eq!(bytes(value, in_kib), expected, "{value}");
+        assert_eq!(threshold_bytes(value, in_kib), expected, "{value}");
     }
 }
 
@@ -280,7 +279,7 @@ fn what_arrow_lacks_is_refused_by_name() {
         (map, "map<text, vector<text, 3>>"),
     ] {
         let spec = ColumnSpec::owned("c".into(), kind, TableSpec::owned("k".into(), "t".into()));
-        let error = column(&spec).err().unwrap();
+        let error = read_column(&spec).err().unwrap();
         assert_error!(error, Kind::Usage, "column c is ");
         assert_contains(&error.message, name);
         assert_contains(&error.message, "toJson(c) AS c");
@@ -305,14 +304,14 @@ fn a_streams_sockets_are_found() {
 #[test]
 fn what_an_answer_means_for_the_batch() {
     let written = |whole| Written { rows: 5, whole };
-    let of = |error: DbError| of_server("h:1", &error, "why", written(true));
+    let of = |error: DbError| server_error("h:1", &error, "why", written(true));
     let unavailable = of(DbError::Unavailable {
         consistency: Consistency::LocalQuorum,
         required: 2,
         alive: 1,
     });
     assert_eq!(unavailable.fate, Fate::Refused { rows: 5 });
-    let in_part = |error: DbError| of_server("h:1", &error, "why", written(false)).fate;
+    let in_part = |error: DbError| server_error("h:1", &error, "why", written(false)).fate;
     assert_eq!(in_part(DbError::Overloaded), Fate::InDoubt { rows: 5 });
     assert_eq!(in_part(DbError::Invalid), Fate::Refused { rows: 5 });
     assert_eq!(unavailable.code.as_deref(), Some("0x1000"));
@@ -332,7 +331,7 @@ fn what_an_answer_means_for_the_batch() {
     assert_eq!((login.kind, login.fate), (Kind::Auth, Fate::Fatal));
     assert_eq!(of(DbError::Unauthorized).kind, Kind::Auth);
     assert_eq!(of(DbError::ServerError).fate, Fate::InDoubt { rows: 5 });
-    assert_eq!(line("two\n  lines\n"), "two lines");
+    assert_eq!(one_line("two\n  lines\n"), "two lines");
 }
 
 #[test]

@@ -228,7 +228,7 @@ impl<'a> Cells<'a> {
         (0..rows).map(move |_| {
             let all = rest;
             for _ in 0..columns {
-                rest = next(rest).map_or(&[], |(_, rest)| rest);
+                rest = next_cell(rest).map_or(&[], |(_, rest)| rest);
             }
             let cells = &all[..all.len() - rest.len()];
             Self::new(cells, columns)
@@ -237,7 +237,7 @@ impl<'a> Cells<'a> {
 }
 
 /// The value in front, `None` for a null, and what follows it.
-fn next(cells: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+fn next_cell(cells: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let (length, rest) = cells.split_first_chunk::<4>()?;
     match usize::try_from(i32::from_be_bytes(*length)) {
         Ok(length) => rest
@@ -255,7 +255,7 @@ impl SerializeRow for Cells<'_> {
     ) -> std::result::Result<(), SerializationError> {
         let mut cells = self.cells;
         for _ in 0..self.columns {
-            let Some((value, rest)) = next(cells) else {
+            let Some((value, rest)) = next_cell(cells) else {
                 break;
             };
             cells = rest;
@@ -274,9 +274,9 @@ impl SerializeRow for Cells<'_> {
 }
 
 /// A column that is read: its type here, as CQL calls it, and how its values lie on the wire.
-pub fn column(spec: &ColumnSpec<'_>) -> Result<(Column, Form)> {
-    let (name, native) = (spec.name(), native(spec.typ()));
-    match form(spec.typ()) {
+pub fn read_column(spec: &ColumnSpec<'_>) -> Result<(Column, Form)> {
+    let (name, native) = (spec.name(), native_name(spec.typ()));
+    match wire_form(spec.typ()) {
         Some((form, data_type)) => {
             let name = name.to_owned();
             let column = Column {
@@ -293,19 +293,23 @@ pub fn column(spec: &ColumnSpec<'_>) -> Result<(Column, Form)> {
     }
 }
 
-fn native(kind: &ColumnType<'_>) -> String {
+fn native_name(kind: &ColumnType<'_>) -> String {
     match kind {
-        ColumnType::Native(kind) => match simple(kind) {
+        ColumnType::Native(kind) => match simple_type(kind) {
             Some((native, ..)) => native.to_owned(),
             None => format!("{kind:?}").to_lowercase(),
         },
         ColumnType::Collection { typ, .. } => match typ {
-            CollectionType::List(item) => format!("list<{}>", native(item)),
-            CollectionType::Set(item) => format!("set<{}>", native(item)),
-            CollectionType::Map(key, value) => format!("map<{}, {}>", native(key), native(value)),
+            CollectionType::List(item) => format!("list<{}>", native_name(item)),
+            CollectionType::Set(item) => format!("set<{}>", native_name(item)),
+            CollectionType::Map(key, value) => {
+                format!("map<{}, {}>", native_name(key), native_name(value))
+            }
             other => format!("{other:?}"),
         },
-        ColumnType::Vector { typ, dimensions } => format!("vector<{}, {dimensions}>", native(typ)),
+        ColumnType::Vector { typ, dimensions } => {
+            format!("vector<{}, {dimensions}>", native_name(typ))
+        }
         ColumnType::UserDefinedType { definition, .. } => definition.name.to_string(),
         ColumnType::Tuple(_) => "a tuple".to_owned(),
         other => format!("{other:?}"),
@@ -313,27 +317,27 @@ fn native(kind: &ColumnType<'_>) -> String {
 }
 
 /// `None`: Arrow has no type for it here.
-fn form(kind: &ColumnType<'_>) -> Option<(Form, DataType)> {
+fn wire_form(kind: &ColumnType<'_>) -> Option<(Form, DataType)> {
     let list = |item: &ColumnType<'_>| {
-        let (form, data_type) = form(item)?;
+        let (form, data_type) = wire_form(item)?;
         let item = Arc::new(Field::new_list_field(data_type, true));
         Some((Form::List(form.into()), DataType::List(item)))
     };
     let record = |fields: Vec<(String, &ColumnType<'_>)>| {
         let (mut forms, mut named) = (Vec::new(), Vec::new());
         for (name, kind) in fields {
-            let (form, data_type) = form(kind)?;
+            let (form, data_type) = wire_form(kind)?;
             forms.push(form);
             named.push(Field::new(name, data_type, true));
         }
         (!named.is_empty()).then(|| (Form::Struct(forms), DataType::Struct(named.into())))
     };
     match kind {
-        ColumnType::Native(kind) => simple(kind).map(|(_, form, data_type)| (form, data_type)),
+        ColumnType::Native(kind) => simple_type(kind).map(|(_, form, data_type)| (form, data_type)),
         ColumnType::Collection { typ, .. } => match typ {
             CollectionType::List(item) | CollectionType::Set(item) => list(item),
             CollectionType::Map(key, value) => {
-                let ((key, of_key), (value, of_value)) = (form(key)?, form(value)?);
+                let ((key, of_key), (value, of_value)) = (wire_form(key)?, wire_form(value)?);
                 let key_field = Field::new("key", of_key, false);
                 let pair = Fields::from(vec![key_field, Field::new("value", of_value, true)]);
                 let entries = Field::new("entries", DataType::Struct(pair), false);
@@ -359,7 +363,7 @@ fn form(kind: &ColumnType<'_>) -> Option<(Form, DataType)> {
 }
 
 /// A type that has no others in it.
-fn simple(kind: &NativeType) -> Option<(&'static str, Form, DataType)> {
+fn simple_type(kind: &NativeType) -> Option<(&'static str, Form, DataType)> {
     Some(match kind {
         NativeType::Ascii => ("ascii", Form::Bytes, DataType::Utf8),
         NativeType::BigInt => ("bigint", Form::Int64, DataType::Int64),

@@ -253,7 +253,7 @@ impl Stream {
             rows: call.rows,
             whole: self.shape.is_whole(statement.rows),
         };
-        let refused = errors::of_execution(&self.place, &error, written);
+        let refused = errors::execution_error(&self.place, &error, written);
         match is_too_large(&error) {
             true => Err(self.limits.explain(self, statement, refused).await),
             false => Err(refused),
@@ -366,7 +366,7 @@ impl Limits {
 
     fn note<'a>(&self, mut warnings: impl Iterator<Item = &'a str>) {
         if let Some(first) = warnings.next() {
-            self.warning.get_or_init(|| errors::line(first));
+            self.warning.get_or_init(|| errors::one_line(first));
         }
     }
 
@@ -404,7 +404,7 @@ impl Limits {
                 format!(
                     "{}: a batch was applied at consistency {}, which so few replicas cannot meet",
                     stream.place,
-                    errors::level(unmeetable)
+                    errors::level_name(unmeetable)
                 ),
             )),
             Some(Err(error)) if is_too_large(&error) => Ok(Some(false)),
@@ -515,5 +515,5 @@ async fn prepare_whole(
 
 async fn prepare(contact: &Contact, text: &str) -> Result<PreparedStatement> {
     let prepared = contact.driver.prepare(Text::new(text)).await;
-    prepared.map_err(|error| errors::of_prepare(&contact.place, &error))
+    prepared.map_err(|error| errors::prepare_error(&contact.place, &error))
 }

@@ -1,6 +1,7 @@
 //! What the server has: rows and sums of a table or a query, its size, the server's thresholds. A table is
 //! read in ranges of tokens, page by page, so that no single request is long, however many rows there are.
 
+use std::future::Future;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -13,8 +14,8 @@ use scylla::response::PagingState;
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, Statement};
 
-use super::connect::one;
-use super::dialect::Layout;
+use super::connect::query_one;
+use super::dialect::{pieces, Layout};
 use super::errors;
 use crate::read::{wrapped, Summed, There};
 use crate::upsert::Found;
@@ -23,7 +24,7 @@ use venturi_base::error::{Error, Kind, Result};
 
 /// Rows of one answer.
 const PAGE: i32 = 5000;
-const RANGES: i128 = 64;
+const RANGES: usize = 64;
 /// Ranges that are read at a time.
 const AT_A_TIME: usize = 4;
 
@@ -38,7 +39,7 @@ pub async fn count(
     let prepared = session.prepare(Statement::new(layout.scan(ranges)).with_page_size(PAGE));
     let mut prepared = prepared
         .await
-        .map_err(|error| errors::of_prepare(place, &error))?;
+        .map_err(|error| errors::prepare_error(place, &error))?;
     prepared.set_is_idempotent(true);
     prepared.set_retry_policy(Some(Arc::new(DefaultRetryPolicy::new())));
     prepared.set_consistency(Consistency::All);
@@ -63,7 +64,7 @@ pub async fn count(
 pub fn unjudged(found: &mut Verification, level: Consistency) {
     if let Some(mismatch) = found.mismatch.take() {
         found.achieved = "none";
-        let level = errors::level(level);
+        let level = errors::level_name(level);
         found.add_notes([format!(
             "not judged, as replicas may differ at consistency {level}: {mismatch}"
         )]);
@@ -78,13 +79,15 @@ enum Failed {
 impl Failed {
     fn into_error(self, place: &str) -> Error {
         match self {
-            Self::Driver(error) => errors::of_execution(place, &error, errors::Written::default()),
+            Self::Driver(error) => {
+                errors::execution_error(place, &error, errors::Written::default())
+            }
             Self::Own(error) => error,
         }
     }
 
     fn broken(error: impl std::fmt::Display) -> Self {
-        let text = format!("a row cannot be read: {}", errors::line(error));
+        let text = format!("a row cannot be read: {}", errors::one_line(error));
         Self::Own(Error::new(Kind::Protocol, text))
     }
 }
@@ -96,32 +99,46 @@ async fn scan(
     ranges: bool,
     width: usize,
 ) -> std::result::Result<Found, Failed> {
-    let read = |bound: Vec<i64>| range(session, prepared, bound, width);
-    let parts: Vec<Vec<i64>> = match ranges {
-        true => tokens().map(|(from, to)| vec![from, to]).collect(),
-        false => vec![Vec::new()],
-    };
     let empty = Found {
         sums: vec![0; width],
         ..Found::default()
     };
+    let read = |bound| range(session, prepared, bound, width);
+    over_ranges(ranges, empty, read, |all, part: Found| {
+        all.keys += part.keys;
+        for (sum, more) in all.sums.iter_mut().zip(part.sums) {
+            *sum += more;
+        }
+    })
+    .await
+}
+
+/// Reads all ranges of tokens, some at a time.
+async fn over_ranges<T, F>(
+    ranges: bool,
+    empty: T,
+    read: impl FnMut(Vec<i64>) -> F,
+    add: impl Fn(&mut T, T),
+) -> std::result::Result<T, Failed>
+where
+    F: Future<Output = std::result::Result<T, Failed>>,
+{
+    let parts: Vec<Vec<i64>> = match ranges {
+        true => {
+            let pieces = pieces(RANGES, &[]).concat().into_iter();
+            let tokens = pieces.filter_map(|piece| piece.tokens);
+            tokens.map(|(low, high)| vec![low, high]).collect()
+        }
+        false => vec![Vec::new()],
+    };
     stream::iter(parts)
         .map(read)
         .buffer_unordered(AT_A_TIME)
-        .try_fold(empty, |mut all, part| async move {
-            all.keys += part.keys;
-            for (sum, more) in all.sums.iter_mut().zip(part.sums) {
-                *sum += more;
-            }
-            Ok(all)
+        .try_fold(empty, |mut all, part| {
+            add(&mut all, part);
+            std::future::ready(Ok(all))
         })
         .await
-}
-
-/// The whole ring, both ends of each range included.
-pub fn tokens() -> impl Iterator<Item = (i64, i64)> {
-    let edge = |at: i128| i128::from(i64::MIN) + (1i128 << 64) * at / RANGES;
-    (0..RANGES).map(move |at| (edge(at) as i64, (edge(at + 1) - 1) as i64))
 }
 
 async fn range(
@@ -179,7 +196,7 @@ pub async fn totals(
     let prepared = driver
         .prepare(Statement::new(text).with_page_size(PAGE))
         .await;
-    let mut prepared = prepared.map_err(|error| errors::of_prepare(place, &error))?;
+    let mut prepared = prepared.map_err(|error| errors::prepare_error(place, &error))?;
     prepared.set_is_idempotent(true);
     prepared.set_consistency(consistency);
     let found = match summed {
@@ -205,22 +222,14 @@ async fn sums(
     ranges: bool,
     width: usize,
 ) -> std::result::Result<There, Failed> {
-    let parts: Vec<Vec<i64>> = match ranges {
-        true => tokens().map(|(from, to)| vec![from, to]).collect(),
-        false => vec![Vec::new()],
-    };
-    let read = |bound: Vec<i64>| range_sums(driver, prepared, bound, width);
-    stream::iter(parts)
-        .map(read)
-        .buffer_unordered(AT_A_TIME)
-        .try_fold(There::default(), |mut all, part| async move {
-            all.rows += part.rows;
-            for (sum, more) in all.sums.iter_mut().zip(part.sums) {
-                *sum = wrapped(*sum + more);
-            }
-            Ok(all)
-        })
-        .await
+    let read = |bound| range_sums(driver, prepared, bound, width);
+    over_ranges(ranges, There::default(), read, |all, part: There| {
+        all.rows += part.rows;
+        for (sum, more) in all.sums.iter_mut().zip(part.sums) {
+            *sum = wrapped(*sum + more);
+        }
+    })
+    .await
 }
 
 /// One range's count and sums.
@@ -264,7 +273,10 @@ pub async fn stored_bytes(session: &Session, layout: &Layout) -> Option<u64> {
     let cql =
         "SELECT mebibytes FROM system_views.disk_usage WHERE keyspace_name = ? AND table_name = ?";
     let names = [layout.keyspace.as_str(), layout.table.name.as_str()];
-    let found = one::<(i64,)>(session, cql, &names).await.ok().flatten();
+    let found = query_one::<(i64,)>(session, cql, &names)
+        .await
+        .ok()
+        .flatten();
     found.and_then(|(mebibytes,)| (mebibytes > 0).then_some((mebibytes as u64) << 20))
 }
 
@@ -287,8 +299,8 @@ pub async fn batch_size_fail_threshold(session: &Session) -> Option<Setting> {
     for table in ["system_views.settings", "system.config"] {
         for name in NAMES {
             let cql = format!("SELECT value FROM {table} WHERE name = ?");
-            if let Ok(Some((value,))) = one::<(String,)>(session, &cql, &[name]).await {
-                let bytes = bytes(&value, name == NAMES[1]);
+            if let Ok(Some((value,))) = query_one::<(String,)>(session, &cql, &[name]).await {
+                let bytes = threshold_bytes(&value, name == NAMES[1]);
                 return Some(Setting {
                     name: name.to_owned(),
                     value,
@@ -300,7 +312,7 @@ pub async fn batch_size_fail_threshold(session: &Session) -> Option<Setting> {
     None
 }
 
-pub fn bytes(value: &str, in_kib: bool) -> Option<u64> {
+pub fn threshold_bytes(value: &str, in_kib: bool) -> Option<u64> {
     let unit = value.trim_start_matches(|c: char| c.is_ascii_digit());
     let number: u64 = value[..value.len() - unit.len()].parse().ok()?;
     Some(match (unit.trim(), in_kib) {

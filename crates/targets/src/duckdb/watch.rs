@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::call::told;
 use super::handles::{Connection, Interrupt, Refusal};
+use super::upsert::told;
 use venturi_base::error::Error;
 use venturi_base::halt::{self, Halt};
 

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 
 use super::{discarded, nowhere};
+use crate::mysql::dialect::MYSQL;
+use crate::sql::Dialect;
 use crate::upsert::{Builder, Calls, Executing, Executor, Prepared, Share, Work};
 use crate::{planned, Identity, LocalFuture, Session, Tally, Target, Verification};
-use venturi_base::codec::sql::Dialect;
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::{Error, Result};
 use venturi_base::meter::clock::Stage;
@@ -18,7 +19,7 @@ use venturi_base::spec::TrialSpec;
 
 pub struct Statements {
     spec: Arc<TrialSpec>,
-    dialect: Dialect,
+    dialect: &'static Dialect,
     work: Option<Arc<Work<Text>>>,
 }
 
@@ -36,8 +37,8 @@ impl Statements {
     }
 }
 
-fn dialect(options: &BTreeMap<String, serde_json::Value>) -> Result<Dialect> {
-    let mut dialect = Dialect::MySql;
+fn dialect(options: &BTreeMap<String, serde_json::Value>) -> Result<&'static Dialect> {
+    let mut dialect = MYSQL;
     for (name, value) in options.iter().filter(|(_, value)| !value.is_null()) {
         match (name.as_str(), value.as_str()) {
             ("dialect", Some(asked)) => dialect = Dialect::from_name(asked)?,
@@ -94,7 +95,7 @@ impl Target for Statements {
 
 /// Builds a batch's whole statement as text.
 struct Text {
-    dialect: Dialect,
+    dialect: &'static Dialect,
     /// Bytes of the longest statement so far: the next one finds its room at once.
     longest: AtomicUsize,
 }

@@ -9,7 +9,6 @@ mod plan;
 mod server;
 mod session;
 mod tables;
-mod words;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,9 +8,9 @@ use crate::flight::options::{
 };
 use crate::hosts;
 use crate::read::{Reading, Split};
+use crate::sql::Dialect;
 use crate::upsert::{Common, StatementKind};
 use venturi_base::codec::ipc::Compression;
-use venturi_base::codec::sql::Dialect;
 use venturi_base::error::{Error, Result};
 use venturi_base::given::Given;
 use venturi_base::spec::{Data, Operation, TrialSpec};
@@ -140,7 +140,7 @@ impl Options {
     }
 
     /// `None`: by what the server says of itself.
-    pub fn dialect(&self) -> Result<Option<Dialect>> {
+    pub fn dialect(&self) -> Result<Option<&'static Dialect>> {
         self.dialect.as_deref().map(Dialect::from_name).transpose()
     }
 }

@@ -6,24 +6,23 @@ use arrow_schema::{Schema, SchemaRef};
 
 use super::server::shown;
 use super::tables::Way;
-use super::{words, FlightSql};
+use super::FlightSql;
 use crate::flight::call::Link;
 use crate::flight::plan::Piece;
 use crate::read::{
-    by_hash, by_ranges, digest_of, distinct_names, edges_of, same_types, Split, Subject, Summed,
-    There,
+    by_hash, digest_of, distinct_names, same_types, Column, Split, Subject, Summed, There,
 };
+use crate::sql::Dialect;
 use crate::upsert::StatementKind;
 use crate::Identity;
 use venturi_base::codec::ipc::{schema_from_bytes, Encoder};
-use venturi_base::codec::sql::Dialect;
 use venturi_base::data::Source;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::spec::{Data, Operation, Verify};
 
 /// What the plan found and made.
 pub struct Plan {
-    pub dialect: Dialect,
+    pub dialect: &'static Dialect,
     pub schema: SchemaRef,
     /// A get's pieces by stream, where the streams share one result.
     pub dealt: Option<Vec<Vec<Piece>>>,
@@ -49,7 +48,10 @@ impl FlightSql {
         let software = self.server.introduce(&link).await?;
         let mut identity = self.identity(&link, &software).await;
         let dialect = self.options.dialect()?;
-        let dialect = dialect.unwrap_or_else(|| words::dialect_of(&software));
+        let dialect = dialect.or_else(|| Dialect::of_vendor(&software));
+        // Of Postgres' words those of the standard, which more servers know.
+        let dialect = dialect.filter(|it| it.name != "postgres");
+        let dialect = dialect.unwrap_or(&Dialect::STANDARD);
         let plan = match self.spec.operation {
             Operation::Put => self.plan_put(&link, dialect).await?,
             _ => self.plan_get(&link, dialect).await?,
@@ -89,7 +91,7 @@ impl FlightSql {
         Encoder::new(&source.schema(), self.options.transport.compression()?)
     }
 
-    async fn plan_put(&mut self, link: &Link, dialect: Dialect) -> Result<Plan> {
+    async fn plan_put(&mut self, link: &Link, dialect: &'static Dialect) -> Result<Plan> {
         let source = self.source()?.clone();
         if self.options.common.setup && self.spec.leads() {
             let table = self.table_of(&source);
@@ -112,7 +114,7 @@ impl FlightSql {
         })
     }
 
-    async fn plan_get(&mut self, link: &Link, dialect: Dialect) -> Result<Plan> {
+    async fn plan_get(&mut self, link: &Link, dialect: &'static Dialect) -> Result<Plan> {
         let source = self.source.clone();
         if let Some(source) = source.as_ref().filter(|_| self.spec.leads()) {
             let table = self.table_of(source);
@@ -218,9 +220,12 @@ impl FlightSql {
     }
 
     /// The columns that are summed up at both ends.
-    fn summed(&self, dialect: Dialect, schema: &Schema) -> Summed {
+    fn summed(&self, dialect: &'static Dialect, schema: &Schema) -> Summed {
         let columns = schema.fields().iter();
-        let sums = columns.map(|field| (field.name().clone(), words::sum(dialect, field)));
+        let sums = columns.map(|field| {
+            let sum = dialect.sum(&Column::of(field));
+            (field.name().clone(), sum)
+        });
         Summed::new(sums.filter(|_| self.spec.verify == Verify::Checksum))
     }
 
@@ -252,30 +257,19 @@ impl FlightSql {
         &self,
         link: &Link,
         split: Split,
-        dialect: Dialect,
+        dialect: &'static Dialect,
         from: &str,
         schema: &Schema,
     ) -> Result<Vec<Option<String>>> {
         let streams = self.spec.streams;
         let reading = &self.options.reading;
-        let column = reading.column(schema.fields(), |field| field.name())?;
+        let column = &Column::of(reading.column(schema.fields(), |field| field.name())?);
         if split == Split::Hash {
-            return Ok(by_hash(&words::hash(dialect, column, streams), streams));
+            return Ok(by_hash(&dialect.hash(column, streams), streams));
         }
-        let ends = words::ends(dialect, column).ok_or_else(|| {
-            Error::usage(format!(
-                "split key: column {} is {}; ranges are made of whole numbers: split hash takes any column",
-                column.name(),
-                column.data_type()
-            ))
-        })?;
-        let row = self
-            .server
-            .ask(link, &format!("SELECT {ends} FROM {from}"))
-            .await?;
-        let name = dialect.quoted(column.name());
-        let ranges = edges_of(&row, streams);
-        Ok(by_ranges(&name, &ranges, |number| number.to_string()))
+        let question = dialect.select_ends(column, from)?;
+        let row = self.server.ask(link, &question).await?;
+        Ok(dialect.by_ends(column, &row, streams))
     }
 }
 

@@ -3,17 +3,17 @@
 use prost::Message as _;
 
 use super::session::Update;
-use super::{words, FlightSql};
+use super::FlightSql;
 use crate::flight::call::Link;
 use crate::flight::drive;
 use crate::flight::options::Ack;
 use crate::flight::put::PutSession;
 use crate::flight::reply::says;
+use crate::sql::Dialect;
 use crate::upsert::{is_own, occupied};
 use venturi_base::codec::flight_sql::{
     CommandPreparedStatementUpdate, CommandStatementIngest, SqlMessage, TableDefinitionOptions,
 };
-use venturi_base::codec::sql::Dialect;
 use venturi_base::data::upsert::Table;
 use venturi_base::data::Source;
 use venturi_base::error::{Error, Result};
@@ -42,7 +42,7 @@ impl FlightSql {
     pub(super) async fn make_table(
         &mut self,
         link: &Link,
-        dialect: Dialect,
+        dialect: &'static Dialect,
         table: &Table,
     ) -> Result<()> {
         let create = dialect.create_plain(table)?;
@@ -66,11 +66,11 @@ impl FlightSql {
     pub(super) async fn way(
         &self,
         link: &Link,
-        dialect: Dialect,
+        dialect: &'static Dialect,
         source: &Source,
     ) -> Result<(Way, Option<String>)> {
         let table = self.table_of(source);
-        let insert = Way::Insert(words::insert(dialect, &table));
+        let insert = Way::Insert(dialect.insert_placeholders(&table, 1));
         if self.spec.operation == Operation::Put && self.prepares() {
             return Ok((insert, None));
         }
@@ -129,7 +129,12 @@ impl FlightSql {
     }
 
     /// Our own rows, into the table that is to be read.
-    pub(super) async fn fill(&self, link: &Link, dialect: Dialect, source: &Source) -> Result<()> {
+    pub(super) async fn fill(
+        &self,
+        link: &Link,
+        dialect: &'static Dialect,
+        source: &Source,
+    ) -> Result<()> {
         let rows = self.spec.planned_rows();
         let rows =
             rows.ok_or_else(|| Error::usage("too many rows: more than 64 bits can count"))?;

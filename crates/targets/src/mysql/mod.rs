@@ -3,65 +3,54 @@
 
 mod auth;
 mod channel;
-mod connection;
+mod connect;
+pub mod dialect;
 mod errors;
+mod get;
 mod options;
 mod parameters;
-mod plan;
-mod read;
 mod server;
 mod statement;
+mod upsert;
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
+
+use crate::database::{Database, Purpose};
 use crate::read::ReadTarget;
+use crate::sql::Dialect;
 use crate::systems::System;
-use crate::upsert::{
-    compare, read_back, Calls, Effect, Executing, Executor, Found, Host, Place, Prepared, Share,
-    StatementKind, Waits, Work, Written,
-};
-use crate::{each, planned, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
-use venturi_base::codec::mysql::message_length;
-use venturi_base::codec::sql::Dialect;
-use venturi_base::error::{Error, Fate, Result};
-use venturi_base::meter::clock::Stage;
+use crate::upsert::{Common, Host, Place, SqlTarget, StatementKind};
+use crate::{Identity, Target};
+use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::sockets::Sockets;
-use venturi_base::spec::{Operation, TrialSpec};
+use venturi_base::spec::{Data, Operation, TrialSpec};
 
-use connection::Connection;
+use connect::{Connection, Row};
+use dialect::MYSQL;
 use errors::Circumstances;
 use options::{Access, Options};
-use read::Readable;
-use server::{quoted, Server};
-use statement::{Statement, Statements};
+use server::{literal, quoted, Family, Server};
 
-/// How long the kernel waits for an answer before the runtime does: so long a stop or a stalled
-/// server may go unnoticed.
-const LOOK_UP: Duration = Duration::from_millis(100);
+/// Clocks may differ by so much, in seconds, before it is worth a word.
+const SKEW: f64 = 1.0;
 
 pub struct MySql {
-    spec: Arc<TrialSpec>,
     place: Place,
     options: Options,
     access: Access,
-    table: String,
     circumstances: Circumstances,
     /// The process of this host that listens there, where it had to be looked for early.
     listening: Option<u32>,
     /// The streams' connections.
     sockets: Arc<Sockets>,
-    plan: Option<Plan>,
-}
-
-/// What the plan found and made.
-struct Plan {
-    server: Server,
-    work: Arc<Work<Statements>>,
-    before: Found,
+    /// As the plan's connection found it.
+    server: OnceLock<Server>,
     /// The table's engine undoes a statement that fails.
-    atomic: bool,
-    notes: Vec<String>,
+    atomic: OnceLock<bool>,
+    notes: Mutex<Vec<String>>,
 }
 
 /// MySQL, MariaDB, SingleStore, TiDB.
@@ -79,91 +68,130 @@ pub const SYSTEM: System = System {
     users: true,
     one_host: options::URL.one_host,
     aliases: &[("mysql", &["mariadb", "memsql", "singlestore", "tidb"])],
-    target,
+    target: MySql::target,
+    dialect: Some(MYSQL),
     ..System::NOTHING
 };
 
-fn target(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
-    Ok(match spec.operation {
-        Operation::Get => {
-            let database = Readable::new(&spec)?;
-            Box::new(ReadTarget::new(spec, database)?)
-        }
-        _ => Box::new(MySql::new(spec)?),
-    })
-}
-
 impl MySql {
-    pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {
+    pub fn target(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
+        let database = Self::new(&spec)?;
         if spec.operation != Operation::Upsert {
-            return Err(Error::usage(
-                "mysql:// takes gets and upserts: operation = \"get\" or \"upsert\"",
-            ));
+            return Ok(Box::new(ReadTarget::new(spec, database)?));
         }
         if spec.in_flight > 1 {
             return Err(Error::usage(
                 "in_flight must be 1 for mysql://: its protocol answers one statement before it takes the next; use more --streams",
             ));
         }
+        Ok(Box::new(SqlTarget::new(spec, database)))
+    }
+
+    fn new(spec: &TrialSpec) -> Result<Self> {
         let place = options::parse_url(&spec.target)?;
         let options = Options::parse(&spec.options)?;
         let access = options.access(&place, Duration::from_nanos(spec.timeout_ns))?;
-        let table = options.common.table(&spec.data);
-        let circumstances = Circumstances {
-            place: place.address(),
-            user: access.user.clone(),
-            database: place.space.clone(),
-            table: table.clone(),
-            password_env: options.login.password_env.clone(),
-            streams: spec.streams,
-            reads: false,
+        let table = match spec.operation {
+            Operation::Upsert => options.common.table(&spec.data),
+            _ => options.common.table.clone().unwrap_or_default(),
         };
         // The plan is a part of what is measured; going through all processes shall not be.
         let first = place.hosts.first().filter(|_| spec.include_setup);
-        let listening = first.and_then(Host::listening);
         Ok(Self {
-            spec,
+            circumstances: Circumstances {
+                place: place.address(),
+                user: access.user.clone(),
+                database: place.space.clone(),
+                table,
+                password_env: options.login.password_env.clone(),
+                streams: spec.streams,
+                reads: spec.data == Data::Remote,
+            },
+            listening: first.and_then(Host::listening),
             place,
             options,
             access,
-            table,
-            circumstances,
-            listening,
             sockets: Arc::default(),
-            plan: None,
+            server: OnceLock::new(),
+            atomic: OnceLock::new(),
+            notes: Mutex::default(),
         })
     }
 
-    fn planned(&self) -> Result<&Plan> {
-        planned(&self.plan, SYSTEM.scheme)
-    }
-
     /// What is known where something went wrong at one host.
-    fn circumstances_at(&self, stream: usize) -> Circumstances {
+    fn circumstances_at(&self, host: &str) -> Circumstances {
         Circumstances {
-            place: self.place.host_of(stream).authority(),
+            place: host.to_owned(),
             ..self.circumstances.clone()
         }
     }
 
-    /// A connection for stream's host, told what every connection is told.
-    async fn connect(&self, stream: usize, server: &Server) -> Result<Connection> {
-        let host = self.place.host_of(stream);
-        let database = Some(self.place.space.as_str());
+    fn explained<T>(&self, connection: &Connection, answer: Result<T>) -> Result<T> {
+        answer.map_err(|error| self.circumstances_at(connection.host()).explain(error))
+    }
+
+    fn server(&self) -> Result<&Server> {
+        let unplanned = || Error::new(Kind::Internal, "mysql: not planned");
+        self.server.get().ok_or_else(unplanned)
+    }
+
+    async fn open(&self, spec: &TrialSpec, purpose: Purpose, host: &Host) -> Result<Connection> {
+        let plans = purpose == Purpose::Plan;
+        let ours = spec.data != Data::Remote && spec.leads() && self.options.common.setup;
+        // The plan's is without the database, which may have to be made.
+        let makes = plans && ours;
+        let space = self.place.space.as_str();
+        let database = (!makes).then_some(space);
         let mut connection = Connection::open(host, &self.access, database).await?;
-        self.begin(&mut connection, server).await?;
+        if plans {
+            let server = identify(&mut connection).await?;
+            let server = self.server.get_or_init(|| server);
+            if makes {
+                self.make_database(spec, &mut connection, server).await?;
+            }
+        }
+        let told = match spec.operation {
+            Operation::Upsert => self.server()?.session(),
+            // What a timestamp is written as goes by it; a query means what it means there.
+            _ => &["SET time_zone = '+00:00'"],
+        };
+        for sql in told {
+            connection.run(sql).await?;
+        }
+        if matches!(purpose, Purpose::Stream(_)) && !spec.include_setup {
+            self.sockets.keep(connection.socket());
+        }
         Ok(connection)
     }
 
-    /// Says what every connection is told first, and then the user's own statements.
-    async fn begin(&self, connection: &mut Connection, server: &Server) -> Result<()> {
-        for sql in server.session() {
-            connection.run(sql).await?;
+    async fn make_database(
+        &self,
+        spec: &TrialSpec,
+        connection: &mut Connection,
+        server: &Server,
+    ) -> Result<()> {
+        let space = &self.place.space;
+        let upserts = spec.operation == Operation::Upsert;
+        for sql in server.settings().iter().filter(|_| upserts) {
+            if let Err(error) = connection.run(sql).await {
+                if error.code.is_none() {
+                    return Err(error);
+                }
+                let refused = format!("{sql} was refused ({})", error.message);
+                self.notes.lock().push(refused);
+            }
         }
-        for sql in &self.options.common.init {
-            let run = connection.run(sql).await;
-            run.map_err(|error| error.context(format!("init {sql:?}")))?;
+        let known = "SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = ";
+        let known = format!("{known}{}", literal(space));
+        if connection.value(&known).await?.is_none() {
+            let create = server.create_database(space, &self.options);
+            connection.run(&create).await?;
         }
+        connection.run(&format!("USE {}", quoted(space))).await
+    }
+
+    /// In some mode the server reads other text than Venturi writes.
+    async fn check_mode(&self, connection: &mut Connection) -> Result<()> {
         if self.options.common.init.is_empty() {
             return Ok(());
         }
@@ -178,147 +206,143 @@ impl MySql {
         }
     }
 
-    async fn open_stream(&self, stream: usize) -> Result<Box<dyn Session>> {
-        let plan = self.planned()?;
-        let mut connection = self.connect(stream, &plan.server).await?;
-        if !self.spec.include_setup {
-            self.sockets.keep(connection.socket());
+    async fn describe(&self, spec: &TrialSpec, connection: &mut Connection) -> Result<Identity> {
+        if spec.data != Data::Remote {
+            self.check_mode(connection).await?;
         }
-        if self.options.statement == StatementKind::Prepared {
-            for rows in plan::batch_lengths(&plan.work)? {
-                connection
-                    .prepare(rows, &plan::prepared_text(&plan.work.table, rows))
-                    .await?;
-            }
+        let server = self.server()?;
+        if spec.operation == Operation::Upsert {
+            let before = unix_s();
+            let theirs = connection.value("SELECT UNIX_TIMESTAMP(NOW(6))").await?;
+            let after = unix_s();
+            let theirs = theirs.and_then(|text| text.parse::<f64>().ok());
+            let skew = theirs.and_then(|theirs| skew(theirs, before, after));
+            let mut notes = self.notes.lock();
+            notes.extend(server.unused(&self.options).into_iter().chain(skew));
         }
-        // Every stream has a thread of its own.
-        if self.spec.own().len() <= self.spec.threads {
-            connection.alone(LOOK_UP.min(Duration::from_nanos(self.spec.timeout_ns) / 4));
-        }
-        let lane = Lane(Box::new(State {
-            connection,
-            atomic: plan.atomic,
-            circumstances: self.circumstances_at(stream),
-        }));
-        let work = plan.work.clone();
-        let share = Share::new(&self.spec, stream, work.batches.count());
-        Ok(Box::new(Calls::new(work, share, lane, self.spec.retries)))
-    }
-
-    async fn compare(&self, tallies: &[Tally]) -> Result<Verification> {
-        let plan = self.planned()?;
-        let (work, before, verify) = (&*plan.work, &plan.before, self.spec.verify);
-        let written = Written::of(work)?;
-        let mut connection = self.connect(0, &plan.server).await?;
-        let mut after = plan::found(&mut connection, &work.table).await?;
-        after.stored_bytes = self.stored_bytes(&mut connection, &plan.server).await;
-        let mut made = compare(work, &written, Effect::Add, before, &after, tallies, verify)?;
-        if before.meet.is_none() {
-            let own = self.options.common.setup;
-            let ask = async |question: String| connection.query(&question).await;
-            read_back(&mut made, work, &written, Dialect::MySql, own, ask).await?;
-        }
-        connection.quit().await;
-        made.add_notes(plan.notes.iter().cloned());
-        Ok(made)
-    }
-}
-
-impl Target for MySql {
-    fn plan<'a>(&'a mut self) -> LocalFuture<'a, Result<Identity>> {
-        Box::pin(async move {
-            let made = self.make_plan().await;
-            let (identity, plan) = made.map_err(|error| self.circumstances_at(0).explain(error))?;
-            self.plan = Some(plan);
-            Ok(identity)
-        })
-    }
-
-    fn planned_rows(&self) -> Option<u64> {
-        self.spec.planned_rows()
-    }
-
-    fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>> {
-        Box::pin(each(group, async |stream| {
-            let session = self.open_stream(stream).await;
-            Ok([session.map_err(|error| self.circumstances_at(stream).explain(error))?])
-        }))
-    }
-
-    fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
-        Box::pin(async move {
-            let compared = self.compare(tallies).await;
-            compared.map_err(|error| self.circumstances_at(0).explain(error))
-        })
-    }
-
-    fn sockets(&self) -> Option<Arc<Sockets>> {
-        (!self.spec.include_setup).then(|| self.sockets.clone())
-    }
-
-    fn batches(&self) -> Option<&dyn Applied> {
-        self.plan.as_ref().map(|plan| &*plan.work as &dyn Applied)
-    }
-
-    fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
-        Box::pin(async move {
-            let Some(plan) = &self.plan else {
-                return Ok(());
-            };
-            if !self.options.common.drops() {
-                return Ok(());
-            }
-            let work = async {
-                let mut connection = self.connect(0, &plan.server).await?;
-                let drop = format!("DROP TABLE IF EXISTS {}", quoted(&self.table));
-                connection.run(&drop).await?;
-                connection.quit().await;
-                Ok(())
-            };
-            work.await
-                .map_err(|error| self.circumstances_at(0).explain(error))
-        })
-    }
-}
-
-/// One stream's connection, moved from call to call.
-struct Lane(Box<State>);
-
-struct State {
-    connection: Connection,
-    atomic: bool,
-    circumstances: Circumstances,
-}
-
-impl Executor for Lane {
-    type Statement = Statement;
-
-    const WORK: Stage = Stage::Send;
-
-    fn execute(mut self, call: Arc<Prepared<Statement>>) -> Executing<Self> {
-        Box::pin(async move {
-            let done = self.0.connection.upsert(&call.statement).await;
-            let done = done.map_err(|error| self.0.explain(error, &call));
-            (self, done)
-        })
-    }
-
-    fn waits(&self) -> Option<Waits> {
-        Some(self.0.connection.waits())
-    }
-}
-
-impl State {
-    fn explain(&self, error: Error, call: &Prepared<Statement>) -> Error {
-        let code = error.code.as_ref().and_then(|code| code.parse().ok());
-        let fate = match code {
-            Some(code) => errors::fate(code, self.atomic, call.rows),
-            None => Fate::Fatal,
+        let round_trip = match spec.include_setup {
+            true => None,
+            false => Some(connection.round_trip().await?.as_nanos() as u64),
         };
-        let (rows, bytes) = (call.rows, message_length(&call.statement.packets));
-        let batch = format!("a batch of {rows} rows ({bytes} bytes)");
-        self.circumstances
-            .explain(error.context(batch))
-            .with_fate(fate)
+        let listening = spec.include_setup.then_some(self.listening);
+        let identity = Identity {
+            address: self.place.address(),
+            servers: self.place.hosts.len(),
+            software: Some(server.software.clone()),
+            protocol: match self.options.statement {
+                StatementKind::Text => "mysql text",
+                StatementKind::Prepared => "mysql prepared",
+            }
+            .into(),
+            round_trip_ns: round_trip,
+            ..Identity::default()
+        };
+        Ok(identity.connected_by(connection.route(), connection.neighbour(), listening))
+    }
+}
+
+impl Database for MySql {
+    type Link = Connection;
+
+    const DIALECT: &'static Dialect = MYSQL;
+    const NAME: &'static str = "MySQL";
+    const CLEANS_AFTER_INIT: bool = true;
+
+    fn common(&self) -> &Common {
+        &self.options.common
+    }
+
+    fn address(&self) -> String {
+        self.place.address()
+    }
+
+    fn within(&self) -> String {
+        format!(" in {}", self.place.space)
+    }
+
+    fn sockets(&self, spec: &TrialSpec) -> Option<Arc<Sockets>> {
+        (!spec.include_setup).then(|| self.sockets.clone())
+    }
+
+    async fn connect(&self, spec: &TrialSpec, purpose: Purpose) -> Result<Connection> {
+        let host = self.place.host_of(match purpose {
+            Purpose::Stream(stream) => stream,
+            _ => 0,
+        });
+        let opened = self.open(spec, purpose, host).await;
+        opened.map_err(|error| self.circumstances_at(&host.authority()).explain(error))
+    }
+
+    async fn identify(&self, spec: &TrialSpec, connection: &mut Connection) -> Result<Identity> {
+        let identity = self.describe(spec, connection).await;
+        self.explained(connection, identity)
+    }
+
+    async fn run(&self, connection: &mut Connection, sql: &str) -> Result<()> {
+        let done = connection.run(sql).await;
+        self.explained(connection, done)
+    }
+
+    async fn ask_all(&self, connection: &mut Connection, sql: &str) -> Result<Vec<Row>> {
+        let rows = connection.query(sql).await;
+        self.explained(connection, rows)
+    }
+
+    fn exists(table: &str) -> String {
+        format!(
+            "SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = {}",
+            literal(table)
+        )
+    }
+}
+
+/// Which server it is.
+async fn identify(connection: &mut Connection) -> Result<Server> {
+    let select = "SELECT @@version, @@version_comment";
+    let row = connection.query(select).await?.into_iter().next();
+    let mut values = row.unwrap_or_default().into_iter();
+    let mut text = || values.next().flatten().unwrap_or_default();
+    let mut server = Server::identify(&text(), &text());
+    if server.family == Family::SingleStore {
+        if let Ok(Some(own)) = connection.value("SELECT @@memsql_version").await {
+            server.software = format!("{} {own}", server.software);
+        }
+    }
+    Ok(server)
+}
+
+fn unix_s() -> f64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// How far the server's clock is off, in words. It was read between `before` and `after`.
+fn skew(theirs: f64, before: f64, after: f64) -> Option<String> {
+    let (ahead, behind) = (theirs - after, before - theirs);
+    let off = ahead.max(behind);
+    (off > SKEW).then(|| {
+        let way = if ahead > behind { "ahead of" } else { "behind" };
+        format!(
+            "the server's clock is {off:.1} s {way} this host's: what it stamps by itself (logs, NOW()) is off by as much; \
+             Venturi's figures are taken by this host's clock alone"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_that_differ() {
+        assert_eq!(skew(100.5, 100.0, 101.0), None);
+        assert_eq!(skew(101.9, 100.0, 101.0), None);
+        let ahead = skew(3700.0, 100.0, 100.1).unwrap();
+        assert!(
+            ahead.starts_with("the server's clock is 3599.9 s ahead of"),
+            "{ahead}"
+        );
+        let behind = skew(90.0, 100.0, 130.0).unwrap();
+        assert!(behind.contains("10.0 s behind"), "{behind}");
     }
 }

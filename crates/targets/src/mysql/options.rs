@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::auth::Secret;
@@ -43,21 +43,12 @@ fn check_name(what: &str, name: &str) -> Result<()> {
 }
 
 /// How a get's rows travel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WireFormat {
     /// Of a prepared statement.
     Binary,
     Text,
-}
-
-impl WireFormat {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Binary => "binary",
-            Self::Text => "text",
-        }
-    }
 }
 
 /// How a table is stored where the server is SingleStore; any other word is the name of an engine.

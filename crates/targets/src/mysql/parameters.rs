@@ -3,9 +3,10 @@
 use arrow_array::RecordBatch;
 use arrow_schema::TimeUnit;
 
+use super::dialect::MYSQL;
+use crate::sql::Rows;
+use venturi_base::codec::calendar::civil;
 use venturi_base::codec::mysql::put_length;
-use venturi_base::codec::sql::calendar::civil;
-use venturi_base::codec::sql::{Dialect, Rows};
 use venturi_base::data::upsert::Table;
 use venturi_base::data::view::{Values, View};
 use venturi_base::error::{Error, Kind, Result};
@@ -110,7 +111,7 @@ fn put_time(micros: i64, out: &mut Vec<u8>) -> std::result::Result<(), i64> {
 
 /// What follows EXECUTE's byte. The statement's number is left open.
 pub fn put(table: &Table, rows: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
-    let mut texts = Rows::new(Dialect::MySql, table, rows)?;
+    let mut texts = Rows::new(MYSQL, table, rows)?;
     let columns: Vec<_> = (0..rows.num_columns())
         .map(|at| texts.view(at).clone())
         .map(|view| (typed(&view.values), view))

@@ -1,7 +1,8 @@
 //! Which server of the family it is, and the statements that set it up: text only.
 
+use super::dialect::MYSQL;
 use super::options::{Options, Storage};
-use venturi_base::codec::sql::{Dialect, Extra};
+use crate::sql::Extra;
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::{Error, Result};
 
@@ -134,15 +135,15 @@ impl Server {
             inside: &inside,
             after: &after,
         };
-        Dialect::MySql.create_table(table, batches, &extra)
+        MYSQL.create_table(table, batches, &extra)
     }
 
     /// Bytes that the table takes, and what has to be said before the server knows.
-    pub fn stored_bytes(&self, database: &str, table: &str) -> (Option<String>, String) {
+    pub fn stored_bytes(&self, database: &str, table: &str) -> (Vec<String>, String) {
         let (base, name) = (literal(database), literal(table));
         match self.family {
             Family::SingleStore => (
-                None,
+                Vec::new(),
                 format!(
                     "SELECT SUM(MEMORY_USE) + COALESCE((SELECT SUM(COMPRESSED_SIZE) FROM information_schema.COLUMNAR_SEGMENTS \
                      WHERE DATABASE_NAME = {base} AND TABLE_NAME = {name}), 0) FROM information_schema.TABLE_STATISTICS \
@@ -150,14 +151,23 @@ impl Server {
                 ),
             ),
             _ => (
-                // InnoDB tells what it counted last, which may be long ago.
-                Some(format!("ANALYZE TABLE {}", quoted(table))),
+                // MySQL keeps such answers for a day otherwise; InnoDB tells what it counted last,
+                // which may be long ago.
+                (self.has_expiry().then(|| "SET information_schema_stats_expiry = 0".into()))
+                    .into_iter()
+                    .chain([format!("ANALYZE TABLE {}", quoted(table))])
+                    .collect(),
                 format!(
                     "SELECT DATA_LENGTH + INDEX_LENGTH FROM information_schema.TABLES \
                      WHERE TABLE_SCHEMA = {base} AND TABLE_NAME = {name}"
                 ),
             ),
         }
+    }
+
+    /// From version 8 on, and in no other server.
+    fn has_expiry(&self) -> bool {
+        self.family == Family::MySql && !self.software.starts_with("MySQL 5.")
     }
 
     /// An engine that undoes a statement which fails half-way.
@@ -172,7 +182,7 @@ impl Server {
 }
 
 pub fn quoted(name: &str) -> String {
-    Dialect::MySql.quoted(name)
+    MYSQL.quoted(name)
 }
 
 /// A name as a string; names hold neither quotes nor backslashes (see the options).

@@ -2,10 +2,10 @@
 
 use arrow_array::RecordBatch;
 
+use super::dialect::MYSQL;
 use super::parameters;
 use crate::upsert::{Builder, StatementKind};
 use venturi_base::codec::mysql::{self, command};
-use venturi_base::codec::sql::Dialect;
 use venturi_base::data::upsert::Table;
 use venturi_base::error::{Error, Result};
 
@@ -31,9 +31,9 @@ pub struct Statements {
 impl Statements {
     fn make(&self, table: &Table, rows: &RecordBatch) -> Result<Statement> {
         let packets = match self.kind {
-            StatementKind::Text => mysql::command(command::QUERY, |out| {
-                Dialect::MySql.upsert_text(table, rows, out)
-            }),
+            StatementKind::Text => {
+                mysql::command(command::QUERY, |out| MYSQL.upsert_text(table, rows, out))
+            }
             StatementKind::Prepared => {
                 mysql::command(command::EXECUTE, |out| parameters::put(table, rows, out))
             }

@@ -1,12 +1,13 @@
 //! `postgres://`: INSERT ... ON CONFLICT or COPY, and gets by COPY or rows, by its own binary protocol.
 
-mod binary;
-mod call;
+mod connect;
+pub mod dialect;
 mod errors;
-mod link;
+pub mod get;
 mod options;
-pub mod read;
 mod tls;
+mod types;
+mod upsert;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,21 +17,22 @@ use rustls::ClientConfig;
 
 use crate::database::{literal, Database, Purpose};
 use crate::read::ReadTarget;
+use crate::sql::Dialect;
 use crate::systems::System;
-use crate::upsert::{Common, Host, Method, Place, SqlTarget, StatementKind, Upserts, Work};
+use crate::upsert::{
+    name_of, Common, Host, Method, Place, SqlTarget, StatementKind, Upserts, Work,
+};
 use crate::{Identity, Target};
-use venturi_base::codec::sql::Dialect;
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::Result;
-use venturi_base::meter::readers::listener::pid_of;
-use venturi_base::meter::readers::network::is_own;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Data, Operation, TrialSpec};
 
-use call::{ready, Call, Rows, Way};
+use connect::{dial, Link};
+use dialect::POSTGRES;
 use errors::told;
-use link::{dial, Link};
 use options::{Options, URL};
+use upsert::{ready, Call, Rows, Way};
 
 /// There and back is asked so often, and the quickest kept.
 const ROUND_TRIPS: usize = 5;
@@ -64,6 +66,7 @@ pub const SYSTEM: System = System {
     one_host: options::URL.one_host,
     aliases: &[("postgres", &["postgresql", "pg"])],
     target: Postgres::target,
+    dialect: Some(POSTGRES),
     ..System::NOTHING
 };
 
@@ -88,7 +91,7 @@ impl Postgres {
         })
     }
 
-    fn said<T>(&self, answer: link::Answer<T>) -> Result<T> {
+    fn said<T>(&self, answer: connect::Answer<T>) -> Result<T> {
         answer.map_err(|error| told(&self.authority, &error))
     }
 
@@ -97,7 +100,7 @@ impl Postgres {
         spec: &TrialSpec,
         database: &str,
         sockets: Option<&Sockets>,
-    ) -> std::result::Result<Link, link::Failed> {
+    ) -> std::result::Result<Link, connect::Failed> {
         let timeout = Duration::from_nanos(spec.timeout_ns);
         let tls = self.tls.as_ref();
         let options = &self.options;
@@ -107,7 +110,7 @@ impl Postgres {
     /// The database is made where it is missing, and this is the plan's connection.
     async fn dial_for(&self, spec: &TrialSpec, purpose: Purpose) -> Result<Link> {
         let sockets = match purpose {
-            Purpose::Stream => self.sockets(spec),
+            Purpose::Stream(_) => self.sockets(spec),
             _ => None,
         };
         let space = &self.place.space;
@@ -121,7 +124,7 @@ impl Postgres {
             {
                 let system = self.dial(spec, "postgres", None).await;
                 let mut link = system.map_err(|_| failed.error)?;
-                let name = Dialect::Postgres.quoted(space);
+                let name = POSTGRES.quoted(space);
                 self.said(link.run(&format!("CREATE DATABASE {name}")).await)?;
                 let made = self.dial(spec, space, None).await;
                 made.map_err(|failed| failed.error)
@@ -134,7 +137,7 @@ impl Postgres {
 impl Database for Postgres {
     type Link = Link;
 
-    const DIALECT: Dialect = Dialect::Postgres;
+    const DIALECT: &'static Dialect = POSTGRES;
     const NAME: &'static str = "Postgres";
     // It may say in which schema the table is.
     const CLEANS_AFTER_INIT: bool = true;
@@ -158,7 +161,7 @@ impl Database for Postgres {
     async fn connect(&self, spec: &TrialSpec, purpose: Purpose) -> Result<Link> {
         let mut link = self.dial_for(spec, purpose).await?;
         if let Some(level) = self.options.synchronous {
-            let set = format!("SET synchronous_commit = {}", level.name());
+            let set = format!("SET synchronous_commit = {}", name_of(&level));
             self.said(link.run(&set).await)?;
         }
         Ok(link)
@@ -175,21 +178,15 @@ impl Database for Postgres {
         let version = version.into_iter().next().flatten().unwrap_or_default();
         // "PostgreSQL 15.9 (Debian ...) on x86_64-pc-linux-gnu, compiled by ..."
         let version = version.split(" on ").next().unwrap_or_default().to_owned();
-        let here = link.route.filter(|route| is_own(route.peer.ip()));
         let identity = Identity {
             address: self.authority.to_string(),
             software: Some(version).filter(|version| !version.is_empty()),
             protocol: "postgres".into(),
-            pid: match spec.include_setup {
-                true => self.listener.filter(|_| here.is_some()),
-                false => here.and_then(|route| pid_of(route.peer)),
-            },
             round_trip_ns: Some(round_trip.as_nanos() as u64),
-            same_machine: here.map(|_| true),
-            route: link.route,
             ..Identity::default()
         };
-        Ok(identity.beside(link.neighbour))
+        let listener = spec.include_setup.then_some(self.listener);
+        Ok(identity.connected_by(link.route, link.neighbour, listener))
     }
 
     async fn run(&self, link: &mut Link, sql: &str) -> Result<()> {
@@ -201,7 +198,7 @@ impl Database for Postgres {
     }
 
     fn exists(table: &str) -> String {
-        let name = literal(&Dialect::Postgres.quoted(table));
+        let name = literal(&POSTGRES.quoted(table));
         format!("SELECT count(to_regclass({name}))")
     }
 }
@@ -213,7 +210,7 @@ impl Upserts for Postgres {
     // Servers before 12, or one that is told so by --init, round floats: 3 is exact in all of them.
     const BEFORE_READING: &'static str = "SET extra_float_digits = 3; ";
 
-    fn builder(&self, table: &Table, _: &Batches) -> Result<Rows> {
+    async fn builder(&self, _: &mut Link, table: &Table, _: &Batches) -> Result<Rows> {
         let way = match (self.options.method, self.options.statement()) {
             (Method::Copy, _) => Way::Copy,
             (Method::Upsert, StatementKind::Text) => Way::Text,
@@ -222,15 +219,16 @@ impl Upserts for Postgres {
         Rows::new(way, table)
     }
 
-    fn stored_bytes(table: &str) -> (Option<&'static str>, String) {
-        let name = literal(&Dialect::Postgres.quoted(table));
-        (None, format!("SELECT pg_total_relation_size({name})"))
+    fn stored_bytes(&self, table: &str) -> (Vec<String>, String) {
+        let name = literal(&POSTGRES.quoted(table));
+        let select = format!("SELECT pg_total_relation_size({name})");
+        (Vec::new(), select)
     }
 
     /// A collation that is not deterministic (those that are not known to a server before 12), and the
     /// types citext and character(n), which ignores spaces at the end. Another unique index refuses rows, and merges none.
     fn meet(table: &str) -> String {
-        let name = literal(&Dialect::Postgres.quoted(table));
+        let name = literal(&POSTGRES.quoted(table));
         format!(
             "SELECT a.attname, CASE WHEN t.typname IN ('citext', 'bpchar') THEN 'its type ' || t.typname \
              ELSE 'the collation ' || c.collname END \

@@ -1,6 +1,6 @@
 //! `postgres://user@host:port/database` and the options of a trial spec.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::read::Reading;
 use crate::upsert::{Common, Form, Login, Method, Place, StatementKind};
@@ -16,7 +16,7 @@ pub const URL: Form = Form {
     one_host: Some("rows are written and read at one server"),
 };
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Synchronous {
     On,
@@ -26,35 +26,14 @@ pub enum Synchronous {
     RemoteApply,
 }
 
-impl Synchronous {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::On => "on",
-            Self::Off => "off",
-            Self::Local => "local",
-            Self::RemoteWrite => "remote_write",
-            Self::RemoteApply => "remote_apply",
-        }
-    }
-}
-
 /// How a get's rows travel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WireFormat {
     /// `COPY (query) TO STDOUT (FORMAT binary)`.
     Copy,
     /// By the extended protocol, in binary.
     Rows,
-}
-
-impl WireFormat {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Copy => "copy",
-            Self::Rows => "rows",
-        }
-    }
 }
 
 /// The options as the spec gives them; see `docs/targets/postgres.md`.

@@ -18,6 +18,33 @@ pub struct Column {
     pub native: String,
 }
 
+/// What a field's metadata says where its values are of a type that Arrow has no own one for.
+const EXTENSION: &str = "ARROW:extension:name";
+
+impl Column {
+    /// Of what a driver or a server gives, which does not say how the database calls its type.
+    pub fn of(field: &Field) -> Self {
+        let is_extension = field.metadata().contains_key(EXTENSION);
+        Self {
+            name: field.name().clone(),
+            data_type: field.data_type().clone(),
+            native: if is_extension { EXTENSION } else { "" }.into(),
+        }
+    }
+
+    /// For people.
+    pub fn type_name(&self) -> String {
+        match self.native.is_empty() || self.is_extension() {
+            true => self.data_type.to_string(),
+            false => self.native.clone(),
+        }
+    }
+
+    pub fn is_extension(&self) -> bool {
+        self.native == EXTENSION
+    }
+}
+
 pub fn distinct(columns: &[Column]) -> Result<()> {
     distinct_names(columns.iter().map(|column| &column.name))
 }

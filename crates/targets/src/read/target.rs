@@ -7,10 +7,7 @@ use arrow_schema::SchemaRef;
 
 use super::columns::{digest_of, distinct, same_types, schema, Column};
 use super::session::Checks;
-use super::{
-    by_hash, by_ranges, compare, edges_of, Partition, Reading, Rows, Split, Subject, Summed, There,
-    OWN_TABLE,
-};
+use super::{by_hash, compare, Partition, Reading, Rows, Split, Subject, Summed, There, OWN_TABLE};
 use crate::database::{ask, connected, drop_statement, exists, run, Database, Purpose};
 use crate::upsert::{is_own, occupied};
 use crate::{each, planned, Identity, LocalFuture, Session, Tally, Target, Verification};
@@ -62,14 +59,6 @@ pub trait Reads: Database {
     fn is_exact(&self, _column: &Column) -> bool {
         true
     }
-    /// The sum of a column's values as `Summed` has it; `None`: it has none.
-    fn sum(column: &Column) -> Option<String>;
-    /// An expression's value as a whole number, and such a number as a value of the column, for ranges; `None`:
-    /// there are no ranges of such a column.
-    fn position(column: &Column, value: &str) -> Option<String>;
-    fn bound(column: &Column, number: i128) -> String;
-    /// The hash of a column, 0 to `streams` - 1, or null.
-    fn hash(column: &Column, streams: usize) -> String;
     /// Conditions by the parts in which a table is stored; `None`: nothing for that stream.
     fn parts(
         &self,
@@ -115,7 +104,7 @@ struct Plan {
 
 impl<D: Reads> ReadTarget<D> {
     pub fn new(spec: Arc<TrialSpec>, database: D) -> Result<Self> {
-        let scheme = D::DIALECT.name();
+        let scheme = D::DIALECT.name;
         let here = |error: Error| error.context(format_args!("{scheme}://"));
         if spec.operation != Operation::Get {
             return Err(here(Error::usage("operations are get and upsert")));
@@ -133,7 +122,7 @@ impl<D: Reads> ReadTarget<D> {
     }
 
     fn planned(&self) -> Result<&Plan> {
-        planned(&self.plan, D::DIALECT.name())
+        planned(&self.plan, D::DIALECT.name)
     }
 
     fn is_ours(&self) -> bool {
@@ -180,7 +169,7 @@ impl<D: Reads> ReadTarget<D> {
         distinct(&columns)?;
         let sums = columns
             .iter()
-            .map(|column| (column.name.clone(), D::sum(column)));
+            .map(|column| (column.name.clone(), D::DIALECT.sum(column)));
         let summed = Summed::new(sums.filter(|_| self.spec.verify == Verify::Checksum));
         let there = match self.spec.leads() && self.spec.verify != Verify::None {
             true => Some(self.count(&mut link, &from, &summed).await?),
@@ -278,22 +267,12 @@ impl<D: Reads> ReadTarget<D> {
         match split {
             Split::None => Ok(Vec::new()),
             Split::Parts => self.database.parts(link, &self.table(), streams).await,
-            Split::Hash => Ok(by_hash(&D::hash(column()?, streams), streams)),
+            Split::Hash => Ok(by_hash(&D::DIALECT.hash(column()?, streams), streams)),
             Split::Key => {
                 let column = column()?;
-                let name = D::DIALECT.quoted(&column.name);
-                let end = |which: &str| {
-                    D::position(column, &format!("{which}({name})")).ok_or_else(|| {
-                        Error::usage(format!(
-                            "split key: column {} is {}; ranges are made of whole numbers, dates and times: split hash takes any column",
-                            column.name, column.native
-                        ))
-                    })
-                };
-                let question = format!("SELECT {}, {} FROM {from}", end("min")?, end("max")?);
+                let question = D::DIALECT.select_ends(column, from)?;
                 let row = ask(&self.database, link, &question).await?;
-                let ranges = edges_of(&row, streams);
-                Ok(by_ranges(&name, &ranges, |number| D::bound(column, number)))
+                Ok(D::DIALECT.by_ends(column, &row, streams))
             }
         }
     }
@@ -309,7 +288,7 @@ impl<D: Reads> ReadTarget<D> {
             let nothing: Option<D::Rows> = None;
             return Ok(Box::new(Partition::new(nothing, checks, address)));
         };
-        let mut link = connected(&self.database, &self.spec, Purpose::Stream).await?;
+        let mut link = connected(&self.database, &self.spec, Purpose::Stream(stream)).await?;
         if let Some(snapshot) = &plan.snapshot {
             run(&self.database, &mut link, snapshot).await?;
         }

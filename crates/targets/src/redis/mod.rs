@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use arrow_array::RecordBatch;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::sql::{self, Dialect, Literals, Nanoseconds};
 use crate::systems::System;
 use crate::upsert::{
     compare, is_own, occupied, unread_note, Builder, Calls, Common, Effect, Form, Found, Login,
@@ -19,13 +20,10 @@ use crate::upsert::{
 };
 use crate::{each, planned, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::codec::redis::{refuse_reply, Command, Reply};
-use venturi_base::codec::sql::{self, Dialect};
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::given::Given;
 use venturi_base::halt;
-use venturi_base::meter::readers::listener::pid_of;
-use venturi_base::meter::readers::network::is_own as is_own_address;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Operation, TrialSpec};
 
@@ -158,22 +156,17 @@ impl Redis {
         }
         let valkey = field("valkey_version").map(|version| format!("Valkey {version}"));
         let redis = || Some(format!("Redis {}", field("redis_version")?));
-        let route = link.wire().route();
-        let here = route.filter(|route| is_own_address(route.peer.ip()));
         let identity = Identity {
             address: self.access.host.authority(),
             software: valkey.or_else(redis),
             protocol: "redis".into(),
-            pid: match self.spec.include_setup {
-                true => listener.filter(|_| here.is_some()),
-                false => here.and_then(|route| pid_of(route.peer)),
-            },
             round_trip_ns: Some(round_trip.as_nanos() as u64),
-            same_machine: here.map(|_| true),
-            route,
             ..Identity::default()
         };
-        Ok((identity.beside(link.wire().neighbour()), notes))
+        let wire = link.wire();
+        let listener = self.spec.include_setup.then_some(listener);
+        let identity = identity.connected_by(wire.route(), wire.neighbour(), listener);
+        Ok((identity, notes))
     }
 
     /// Some keys of the table from a cursor on, and the next cursor, which is 0 where there are no more.
@@ -391,6 +384,17 @@ fn scanned(page: Reply) -> Option<(u64, Vec<Vec<u8>>)> {
     Some((cursor, keys.into_iter().map(text).collect::<Option<_>>()?))
 }
 
+/// Values as text. Redis adds whole numbers of 64 bits with a sign.
+const TEXT: &Dialect = &Dialect {
+    name: "redis",
+    literals: Literals {
+        most_integer: i64::MAX as u64,
+        nanoseconds: Nanoseconds::All,
+        ..Dialect::STANDARD.literals
+    },
+    ..Dialect::STANDARD
+};
+
 /// Makes pipelines of rows.
 struct Rows {
     prefix: Vec<u8>,
@@ -412,8 +416,7 @@ impl Builder for Rows {
             bytes: Vec::new(),
             commands: 0,
         };
-        // Of all dialects this one keeps every digit of a time.
-        let mut values = sql::Rows::new(Dialect::Sqlite, table, rows)?;
+        let mut values = sql::Rows::new(TEXT, table, rows)?;
         // Redis has no hash without a field: one with a counter has that, any other its key as well.
         let set: Vec<usize> = match table.add.is_empty() {
             true => (0..table.schema.fields().len()).collect(),

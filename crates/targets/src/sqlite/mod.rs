@@ -1,13 +1,14 @@
 //! `sqlite://`: the library in the client's own process, N connections to one file.
 
 mod busy;
-mod call;
+pub mod dialect;
 mod errors;
+mod get;
 mod options;
-mod read;
 #[cfg(test)]
 mod tests;
-mod values;
+mod types;
+mod upsert;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,18 +20,19 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::database::{literal, Database, Purpose};
 use crate::read::ReadTarget;
+use crate::sql::{Dialect, Extra};
 use crate::systems::System;
-use crate::upsert::{file_of, Builder, Common, SqlTarget, StatementKind, Upserts, Work};
+use crate::upsert::{file_of, name_of, Builder, Common, SqlTarget, StatementKind, Upserts, Work};
 use crate::{Identity, Target};
-use venturi_base::codec::sql::{Dialect, Extra};
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::spec::{Data, Operation, TrialSpec};
 
-use call::{Call, Statement};
+use dialect::SQLITE;
 use errors::told;
 use options::Options;
-use values::Columns;
+use types::Columns;
+use upsert::{Call, Statement};
 
 /// What cleaning up may wait for another connection's lock.
 const CLEAN_PATIENCE: Duration = Duration::from_secs(2);
@@ -51,6 +53,7 @@ pub const SYSTEM: System = System {
     users: true,
     aliases: &[("sqlite", &["sqlite3", "file"])],
     target: Sqlite::target,
+    dialect: Some(SQLITE),
     ..System::NOTHING
 };
 
@@ -71,22 +74,21 @@ impl Sqlite {
     }
 
     fn journal(&self, connection: &Connection) -> Result<()> {
-        let Some(journal) = self.options.journal() else {
+        let Some(journal) = self.options.journal().map(|it| name_of(&it)) else {
             return Ok(());
         };
-        let set = connection.pragma_update_and_check(None, "journal_mode", journal.name(), |row| {
+        let set = connection.pragma_update_and_check(None, "journal_mode", &journal, |row| {
             row.get::<_, String>(0)
         });
         let set = self.said(set)?;
-        match set.eq_ignore_ascii_case(journal.name()) {
+        match set.eq_ignore_ascii_case(&journal) {
             true => Ok(()),
             false => Err(Error::new(
                 Kind::Server,
                 format!(
-                    "{}: journal = {} is refused, it stays {set}: this file system may not be \
+                    "{}: journal = {journal} is refused, it stays {set}: this file system may not be \
                      able to (WAL needs shared memory); take another journal",
-                    self.path.display(),
-                    journal.name()
+                    self.path.display()
                 ),
             )),
         }
@@ -96,7 +98,7 @@ impl Sqlite {
 impl Database for Sqlite {
     type Link = Connection;
 
-    const DIALECT: Dialect = Dialect::Sqlite;
+    const DIALECT: &'static Dialect = SQLITE;
     const NAME: &'static str = "SQLite";
 
     fn common(&self) -> &Common {
@@ -125,7 +127,7 @@ impl Database for Sqlite {
             self.journal(&connection)?;
         }
         if purpose != Purpose::Clean {
-            let synchronous = self.options.synchronous.name();
+            let synchronous = name_of(&self.options.synchronous);
             self.said(connection.pragma_update(None, "synchronous", synchronous))?;
         }
         Ok(connection)
@@ -179,28 +181,32 @@ impl Upserts for Sqlite {
     // A row is a statement of its own.
     const MERGES: bool = false;
 
-    fn extra(&self) -> Extra<'_> {
-        Extra {
+    fn create_table(&self, table: &Table, batches: &Batches) -> Result<String> {
+        let extra = Extra {
             after: match self.options.without_rowid {
                 true => "WITHOUT ROWID",
                 false => "",
             },
             ..Extra::default()
-        }
+        };
+        SQLITE.create_table(table, batches, &extra)
     }
 
-    fn builder(&self, table: &Table, _: &Batches) -> Result<Rows> {
+    async fn builder(&self, _: &mut Connection, table: &Table, _: &Batches) -> Result<Rows> {
         Ok(Rows {
             prepared: self.options.statement == StatementKind::Prepared,
-            upsert: Dialect::Sqlite.upsert_placeholders(table, 1).into(),
+            upsert: SQLITE.upsert_placeholders(table, 1).into(),
         })
     }
 
     /// Of all tables in the file, the pages in use after a checkpoint.
-    fn stored_bytes(_: &str) -> (Option<&'static str>, String) {
+    fn stored_bytes(&self, _: &str) -> (Vec<String>, String) {
         let select = "SELECT (page_count - freelist_count) * page_size \
                       FROM pragma_page_count, pragma_freelist_count, pragma_page_size";
-        (Some("PRAGMA wal_checkpoint(TRUNCATE)"), select.into())
+        (
+            vec!["PRAGMA wal_checkpoint(TRUNCATE)".into()],
+            select.into(),
+        )
     }
 
     /// Another unique index refuses rows, and merges none.
@@ -246,7 +252,7 @@ impl Builder for Rows {
             return Ok(Statement::Values(Columns::of(table, rows)?));
         }
         let mut text = Vec::new();
-        Dialect::Sqlite.upsert_text(table, rows, &mut text)?;
+        SQLITE.upsert_text(table, rows, &mut text)?;
         String::from_utf8(text)
             .map(Statement::Text)
             .map_err(|_| Error::new(Kind::Internal, "a statement that is no text"))

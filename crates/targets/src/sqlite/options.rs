@@ -1,6 +1,6 @@
 //! `sqlite:///path/file.db` and the options of a trial spec.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::read::Reading;
 use crate::upsert::{Common, StatementKind};
@@ -8,7 +8,7 @@ use venturi_base::error::{Error, Result};
 use venturi_base::given::Given;
 use venturi_base::spec::TrialSpec;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Journal {
     Delete,
@@ -19,37 +19,13 @@ pub enum Journal {
     Off,
 }
 
-impl Journal {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Delete => "delete",
-            Self::Truncate => "truncate",
-            Self::Persist => "persist",
-            Self::Memory => "memory",
-            Self::Wal => "wal",
-            Self::Off => "off",
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Synchronous {
     Off,
     Normal,
     Full,
     Extra,
-}
-
-impl Synchronous {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Normal => "normal",
-            Self::Full => "full",
-            Self::Extra => "extra",
-        }
-    }
 }
 
 /// The options as the spec gives them; see `docs/targets/sqlite.md`.

@@ -21,7 +21,7 @@ mod tests;
 pub use super::hosts::Host;
 pub use calls::{Calls, Executing, Executor, Waits};
 pub use check::{compare, merged_note, unread_note, Effect, Found, Written};
-pub use named::{is_own, occupied, Common, Method, StatementKind};
+pub use named::{is_own, name_of, occupied, Common, Method, StatementKind};
 pub use place::{file_of, Form, Login, Place};
 pub use sample::read_back;
 pub use sql::{SqlTarget, Upserts};

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use venturi_base::error::Error;
 use venturi_base::spec::Data;
@@ -60,6 +60,12 @@ pub enum Method {
     Upsert,
     /// By the quickest way that the database has, into a place from where the same takes them.
     Copy,
+}
+
+/// A choice as the spec writes it.
+pub fn name_of(choice: &impl Serialize) -> String {
+    let name = serde_json::to_value(choice).unwrap_or_default();
+    name.as_str().unwrap_or_default().to_owned()
 }
 
 /// Venturi drops tables of such names, and no others.

@@ -5,8 +5,8 @@ use arrow_array::RecordBatch;
 
 use super::check::Written;
 use super::work::{sums, Builder, Work};
+use crate::sql::{Dialect, Rows};
 use crate::Verification;
-use venturi_base::codec::sql::{Dialect, Rows};
 use venturi_base::data::upsert::{key_hashes, Table};
 use venturi_base::data::{one_piece, payload_bytes};
 use venturi_base::error::Result;
@@ -25,7 +25,7 @@ pub async fn read_back<B: Builder>(
     made: &mut Verification,
     work: &Work<B>,
     written: &Written,
-    dialect: Dialect,
+    dialect: &'static Dialect,
     own: bool,
     ask: impl AsyncFnOnce(String) -> Result<Found>,
 ) -> Result<()> {
@@ -94,7 +94,7 @@ fn sample<B: Builder>(work: &Work<B>, written: &Written) -> Result<RecordBatch> 
 
 /// What is not there as it was sent.
 fn differing(
-    dialect: Dialect,
+    dialect: &'static Dialect,
     table: &Table,
     sample: &RecordBatch,
     mut found: Found,
@@ -175,6 +175,7 @@ fn is_multiple(found: Option<&str>, value: i128) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use crate::mysql::dialect::MYSQL;
     use arrow_array::{Int64Array, StringArray};
     use venturi_testkit::arrow::{array, batch};
     use venturi_testkit::{assert_contains, roles};
@@ -191,7 +192,7 @@ mod tests {
         let table = Table::new("t", rows.schema(), &roles(&["k"], &["n"])).unwrap();
         let wrong = |found: [[Option<&str>; 3]; 2]| {
             let found = found.map(|row| row.map(|cell| cell.map(str::to_owned)).to_vec());
-            differing(Dialect::MySql, &table, &rows, found.to_vec(), true).unwrap()
+            differing(MYSQL, &table, &rows, found.to_vec(), true).unwrap()
         };
         let first = [Some("1"), Some("3"), Some("5C")];
         let second = [Some("2"), Some("-12"), None];

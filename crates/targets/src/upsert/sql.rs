@@ -8,9 +8,9 @@ use super::{
     compare, is_own, merged_note, occupied, read_back, Builder, Calls, Effect, Executor, Found,
     Share, Work, Written,
 };
-use crate::database::{connected, drop_statement, exists, numbers, run, Database, Purpose};
+use crate::database::{ask, connected, drop_statement, exists, numbers, run, Database, Purpose};
+use crate::sql::Extra;
 use crate::{each, planned, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
-use venturi_base::codec::sql::Extra;
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::{Error, Result};
 use venturi_base::meter::sockets::Sockets;
@@ -27,16 +27,34 @@ pub trait Upserts: Database {
     /// What makes the server print values with all their digits, in front of a question.
     const BEFORE_READING: &'static str = "";
 
-    fn extra(&self) -> Extra<'_> {
-        Extra::default()
+    /// What makes statements that the server takes. It comes before the table is made.
+    fn builder(
+        &self,
+        link: &mut Self::Link,
+        table: &Table,
+        batches: &Batches,
+    ) -> impl Future<Output = Result<Self::Builder>>;
+    fn create_table(&self, table: &Table, batches: &Batches) -> Result<String> {
+        Self::DIALECT.create_table(table, batches, &Extra::default())
     }
-    fn builder(&self, table: &Table, batches: &Batches) -> Result<Self::Builder>;
     /// What is to be done before the server knows it, and the question for the bytes that a table
     /// takes.
-    fn stored_bytes(table: &str) -> (Option<&'static str>, String);
-    /// A question whose rows are columns of unique indexes (null: of all) that take different
-    /// values for one, and by what.
+    fn stored_bytes(&self, table: &str) -> (Vec<String>, String);
+    /// A question whose rows say which keys meet that differ: columns of unique indexes (null: of
+    /// all) that take different values for one, and by what.
     fn meet(table: &str) -> String;
+    /// Why they meet, by its answer.
+    fn meets(
+        table: &Table,
+        _batches: &Batches,
+        rows: &[Vec<Option<String>>],
+    ) -> Result<Option<String>> {
+        Ok(rows.iter().find_map(|row| meets(table, row)))
+    }
+    /// What the record shall say besides.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// A stream's, `in_flight` of them where the protocol allows it.
     fn executors(
         &self,
@@ -83,7 +101,7 @@ impl<D: Upserts> SqlTarget<D> {
     }
 
     fn planned(&self) -> Result<&Planned<D::Builder>> {
-        planned(&self.planned, D::DIALECT.name())
+        planned(&self.planned, D::DIALECT.name)
     }
 
     async fn connect(&self, purpose: Purpose) -> Result<D::Link> {
@@ -105,7 +123,7 @@ impl<D: Upserts> SqlTarget<D> {
             }
             let mut found = self.found(link, table).await?;
             found.meet = match self.database.ask_all(link, &D::meet(&self.table)).await {
-                Ok(rows) => rows.into_iter().find_map(|row| meets(table, &row)),
+                Ok(rows) => D::meets(table, batches, &rows)?,
                 Err(error) if error.code.is_some() => {
                     Some("the server does not tell which keys meet".into())
                 }
@@ -116,9 +134,12 @@ impl<D: Upserts> SqlTarget<D> {
         if exists && !is_own(&self.table) {
             return Err(occupied(&self.table));
         }
-        let create = D::DIALECT.create_table(table, batches, &self.database.extra())?;
-        let statements = format!("{}; {create}", drop_statement::<D>(&self.table));
-        run(&self.database, link, &statements).await?;
+        let create = self.database.create_table(table, batches)?;
+        if exists {
+            let drop = drop_statement::<D>(&self.table);
+            run(&self.database, link, &drop).await?;
+        }
+        run(&self.database, link, &create).await?;
         Ok(Found::default())
     }
 
@@ -133,13 +154,23 @@ impl<D: Upserts> SqlTarget<D> {
         })
     }
 
+    /// `None`: the server does not tell.
     async fn stored_bytes(&self, link: &mut D::Link) -> Result<Option<u64>> {
-        let (before, select) = D::stored_bytes(&self.table);
-        if let Some(before) = before {
-            run(&self.database, link, before).await?;
+        let answered = async {
+            let (before, select) = self.database.stored_bytes(&self.table);
+            for statement in &before {
+                run(&self.database, link, statement).await?;
+            }
+            ask(&self.database, link, &select).await
+        };
+        match answered.await {
+            Ok(row) => Ok(row.into_iter().next().flatten().and_then(|bytes| {
+                let bytes = bytes.parse::<f64>().ok()?;
+                Some(bytes as u64)
+            })),
+            Err(error) if error.code.is_some() => Ok(None),
+            Err(error) => Err(error),
         }
-        let numbers = numbers(&self.database, link, &select).await?;
-        Ok(numbers.first().and_then(|bytes| u64::try_from(*bytes).ok()))
     }
 
     async fn make_plan(&mut self) -> Result<Identity> {
@@ -148,9 +179,9 @@ impl<D: Upserts> SqlTarget<D> {
         if D::MERGES {
             (batches, merged) = batches.merged(&table)?;
         }
-        let builder = self.database.builder(&table, &batches)?;
         let mut link = self.connect(Purpose::Plan).await?;
         let identity = self.database.identify(&self.spec, &mut link).await?;
+        let builder = self.database.builder(&mut link, &table, &batches).await?;
         // What cannot be sent leaves nothing behind.
         let work = Work::new(&self.spec, table, batches, builder)?;
         let before = match self.spec.leads() {
@@ -167,7 +198,7 @@ impl<D: Upserts> SqlTarget<D> {
 
     async fn open_stream(&self, stream: usize) -> Result<Vec<Box<dyn Session>>> {
         let work = &self.planned()?.work;
-        let link = self.connect(Purpose::Stream).await?;
+        let link = self.connect(Purpose::Stream(stream)).await?;
         let executors = self.database.executors(&self.spec, link, work).await?;
         let share = Share::new(&self.spec, stream, work.batches.count());
         let session = |executor| {
@@ -193,6 +224,7 @@ impl<D: Upserts> SqlTarget<D> {
             };
             read_back(&mut made, work, &written, D::DIALECT, own, ask).await?;
         }
+        made.add_notes(self.database.notes());
         made.add_notes(merged_note(planned.merged, D::NAME));
         Ok(made)
     }

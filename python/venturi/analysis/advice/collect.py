@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from venturi.analysis.advice import load_advice, straggler_advice
-from venturi.analysis.advice.warning import Advice
+from venturi.analysis.advice import Advice, load_advice, straggler_advice
+from venturi.analysis.cells import servers
+from venturi.analysis.cells.figures import get
+from venturi.analysis.cells.machines import common, in_words, properties
 from venturi.analysis.cells.summary import Cell
+from venturi.analysis.words.wording import listed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +34,7 @@ from venturi.analysis.advice.trials import (
     weaker,
 )
 
-__all__ = ["advise"]
+__all__ = ["advise", "several_servers"]
 
 
 def advise(
@@ -73,3 +76,64 @@ def advise(
         few(cells),
     ]
     return [advice for advice in found if advice is not None]
+
+
+# ---- several servers
+
+_NAMED = 3
+"""More properties, or servers with a value, are counted and not named."""
+
+
+def several_servers(environment: Mapping[str, Any]) -> list[Advice]:
+    """Warnings about each place with several servers: hosts that differ, servers that report nothing."""
+    found = []
+    for place, told in servers.several(environment).items():
+        found += [a for a in (_unlike(place, told), _silent(place, told)) if a is not None]
+    return found
+
+
+def _unlike(place: str, told: Mapping[str, Mapping[str, Any] | None]) -> Advice | None:
+    known = {address: one for address, one in told.items() if one}
+    differing = []
+    for name, path, weight in _properties(list(known.values())):
+        values = [(address, v) for address, one in known.items() if (v := get(one, *path)) is not None]
+        if weight == "note" or not isinstance(common(name, [value for _, value in values]), tuple):
+            continue
+        groups: dict[str, list[str]] = {}
+        for address, value in values:
+            groups.setdefault(in_words(name, value), []).append(address)
+        differing.append(f"{name} " + ", ".join(f"{value} ({_few(at)})" for value, at in groups.items()))
+    if not differing:
+        return None
+    more = len(differing) - _NAMED
+    shown = differing[:_NAMED] + ([f"and {more} more"] if more > 0 else [])
+    return Advice(
+        "unlike-servers",
+        f"the servers of {place} differ: {'; '.join(shown)}",
+        "streams take them in turn, so each has as many, whatever its host can do",
+        "Read such figures as those of unlike hosts, or run it again with servers on hosts that are alike",
+    )
+
+
+def _properties(known: Sequence[Mapping[str, Any]]) -> list[tuple[str, tuple[str, ...], str]]:
+    """What is compared: as of two runs, and the settings that servers were started with."""
+    settings = dict.fromkeys(name for one in known for name in one.get("settings") or {})
+    return [*properties(known), *((name, ("settings", name), "matters") for name in settings)]
+
+
+def _silent(place: str, told: Mapping[str, Mapping[str, Any] | None]) -> Advice | None:
+    silent = [address for address, one in told.items() if not one]
+    if not silent:
+        return None
+    tell = "tells nothing of itself" if len(silent) == 1 else "tell nothing of themselves"
+    return Advice(
+        "silent-servers",
+        f"{len(silent)} of {len(told)} servers of {place} {tell} ({_few(silent)})",
+        "no `venturi serve` answered there when the run began",
+        "What the servers' CPUs and stages did is known only where all of them tell it: "
+        "start `venturi serve` on each",
+    )
+
+
+def _few(addresses: Sequence[str]) -> str:
+    return listed(addresses) if len(addresses) <= _NAMED else f"{len(addresses)} servers"

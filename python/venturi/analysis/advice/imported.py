@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from venturi.analysis.advice import Advice
 from venturi.analysis.advice import trials as own
-from venturi.analysis.advice.warning import Advice
 from venturi.analysis.cells.figures import get
 from venturi.analysis.cells.summary import Cell
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from venturi.analysis.advice.warning import Advice
+from venturi.analysis.advice import Advice
 from venturi.analysis.cells.batches import latency, told, troubles, words
 from venturi.analysis.cells.figures import Record, batches_timed, numeric, quotient
 from venturi.analysis.cells.summary import Cell

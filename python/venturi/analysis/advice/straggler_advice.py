@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
+from venturi.analysis.advice import Advice
 from venturi.analysis.advice.stragglers import BEHIND, Straggler
-from venturi.analysis.advice.warning import Advice
 from venturi.analysis.cells.figures import get, numeric, quotient
 from venturi.analysis.cells.probed import single_links
 from venturi.analysis.cells.summary import Cell

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from venturi.analysis.advice.warning import Advice
+from venturi.analysis.advice import Advice
 from venturi.analysis.cells.ceilings import LINK, SOCKETS, surely_above
 from venturi.analysis.cells.figures import CALLS, get, main_rate, numeric, quotient, steady_main
 from venturi.analysis.cells.summary import Cell, ends_by_itself, varying

@@ -78,7 +78,7 @@ def _same_machine(parameters: Mapping[str, Any], records: Sequence[Mapping[str, 
     parts = urlsplit(target)
     host = parts.hostname or ""
     return (
-        parts.scheme in ("sqlite", "duckdb", *PIPES)
+        parts.scheme in (*FILES, *PIPES)
         or is_unix(target)
         or host in ("local", "localhost", "::1")
         or host.startswith("127.")

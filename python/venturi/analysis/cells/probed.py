@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
-from venturi.targets.system import KEEPS_NOTHING, UNSYNCED, scheme_of
+from venturi.targets.system import DIALECTS, KEEPS_NOTHING, UNSYNCED, scheme_of
 
 __all__ = [
-    "DIALECTS",
     "IDENTITY",
     "alone",
     "codec_of",
@@ -29,8 +28,6 @@ IDENTITY = (
     *("data", "link", "backplane", "cross"),
 )
 """What tells a line of ceilings.jsonl from others, but for repeats."""
-DIALECTS = ("mysql", "postgres", "sqlite", "duckdb")
-"""Statements that `empty://` can build."""
 _ALONE = "loader-"
 """Prefix of the names of probes that one loader made alone."""
 
@@ -126,8 +123,8 @@ def _upsert_label(parameters: Mapping[str, Any]) -> str | None:
     flight = f", {lanes} in flight" if lanes > 1 else ""
     if parameters.get("generate") != "inline":
         return f"{parameters.get('data')}, statements built ahead{flight}"
-    dialect = scheme_of(str(parameters.get("target") or ""))
-    if dialect not in DIALECTS:
+    dialect = DIALECTS.get(scheme_of(str(parameters.get("target") or "")))
+    if dialect is None:
         return None
     return f"{parameters.get('data')}, statements of {dialect} built inline{flight}"
 

@@ -18,7 +18,7 @@ from venturi.analysis.models.packing import Packing
 from venturi.analysis.verdict import evidence, machine, network, servers, workers
 from venturi.analysis.verdict.evidence import CellEvidence
 from venturi.analysis.verdict.findings import Tried
-from venturi.analysis.verdict.remedies import MOST, adds_load, stop_others, unpaced
+from venturi.analysis.verdict.remedies import MOST, adds_load, stop_others
 from venturi.analysis.verdict.rerun import Rerun
 from venturi.analysis.verdict.rules import RULES, first
 from venturi.analysis.verdict.types import (
@@ -188,7 +188,7 @@ def _same(one: Diagnosis, other: Diagnosis) -> bool:
 
 def remedies(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
     """What to try, the most promising first."""
-    found = unpaced(seen, seen.over, place) if seen.over is not None and place.cause != "link-relay" else []
+    found: list[Remedy] = []
     held = machine.crowded(seen)
     for remedy in (remedy for propose in RULES[place.cause].remedies for remedy in propose(seen, place)):
         # More in flight would wait for the CPUs that other programs hold.

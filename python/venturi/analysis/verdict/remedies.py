@@ -17,7 +17,7 @@ from venturi.analysis.cells.probed import codec_of, data_label, packed, waits_fo
 from venturi.analysis.cells.summary import ends_by_itself, rows_a_batch
 from venturi.analysis.models.packing import LEAST
 from venturi.analysis.models.tcp import LOSS_BASED
-from venturi.analysis.verdict.evidence import CODEC, CellEvidence, OverLink
+from venturi.analysis.verdict.evidence import CODEC, CellEvidence
 from venturi.analysis.verdict.servers import fills_cores
 from venturi.analysis.verdict.types import Diagnosis, MissingEvidence, Remedy
 from venturi.analysis.verdict.workers import end_of, handicapped, own_stages
@@ -503,9 +503,12 @@ def other_control(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
     return [Remedy("other-control", words, {"link": replace(seen.over.link, control="bbr").text})]
 
 
-def unpaced(seen: CellEvidence, over: OverLink, place: Diagnosis) -> list[Remedy]:
+@changing("link")
+def unpaced(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
     """CUBIC, if sockets keep the ends of a fast and short link busy, and BBR paces what they send: over
     54.5 Gbit/s on two cores four streams moved 3.5 GB/s so, and 6.3 with CUBIC or Reno."""
+    if (over := seen.over) is None:
+        return []
     of_sockets = place.stage in ("send", "receive") or (place.cause == "cores-full" and place.stage is None)
     rate = over.link.of(seen.cell.operation)
     fast = (rate is None or rate >= links.FAST) and not over.link.round_trip_ns and not over.loss

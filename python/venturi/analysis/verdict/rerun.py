@@ -47,8 +47,7 @@ class Rerun:
     """A run to be repeated with a change."""
 
     words: tuple[str, ...]
-    noun: str = "row"
-    cell: Cell | None = None
+    cell: Cell
 
     @classmethod
     def of(cls, cell: Cell, environment: Mapping[str, Any]) -> Rerun:
@@ -57,7 +56,7 @@ class Rerun:
         words = [str(w) for w in typed] if isinstance(typed, list | tuple) else []
 
         if words[:2] != ["venturi", "run"] or any(w.partition("=")[0] == "--resume" for w in words):
-            return cls(_words(cell), cell.noun, cell)
+            return cls(_words(cell), cell)
         kept, skip = ["venturi", "run"], 0
         for word in words[2:]:
             name, equals, _ = word.partition("=")
@@ -67,7 +66,7 @@ class Rerun:
                 skip = 0 if equals else _DROPPED[name]
             else:
                 kept.append(word)
-        return cls(_last_of_each(kept), cell.noun, cell)
+        return cls(_last_of_each(kept), cell)
 
     def but(self, **changes: Any) -> str:
         """The command with these parameters; what it said of them before is left out. None leaves it at
@@ -88,15 +87,9 @@ class Rerun:
 
     def _takes(self, remedy: Remedy) -> bool:
         """Whether the system has these settings, and may have them at these values."""
-        cell = self.cell
-        return cell is None or all(
-            value is None
-            or _taken(
-                name,
-                str(remedy.changes.get("target", cell.parameters.get("target"))),
-                cell.operation,
-                spelled(name, one),
-            )
+        url = str(remedy.changes.get("target", self.cell.parameters.get("target")))
+        return all(
+            value is None or _taken(name, url, self.cell.operation, spelled(name, one))
             for name, value in {**remedy.run, **remedy.changes}.items()
             for one in (value if isinstance(value, list) and name != "pin" else [value])
         )
@@ -113,7 +106,7 @@ class Rerun:
             else:
                 kept.append(word)
         for flag, value in flags.items():
-            kept += [_spoken(flag, self.noun), str(value)] if value is not None else []
+            kept += [_spoken(flag, self.cell.noun), str(value)] if value is not None else []
         return kept
 
 

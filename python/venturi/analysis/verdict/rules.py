@@ -98,8 +98,8 @@ _ROWS = (
         "cores-full", "cores",
         "All CPUs that an end may use, or the one on which both ends run, are busy with the two ends' work.",
         machine.cores, machine.cores_title, machine.cores_lines,
-        (to.other_pin, to.less_compression, to.made_ahead, to.larger_batches, to.staging_table, to.count_rows,
-         to.server_elsewhere, to.whole_rows, to.other_statements, to.more_cores),
+        (to.unpaced, to.other_pin, to.less_compression, to.made_ahead, to.larger_batches, to.staging_table,
+         to.count_rows, to.server_elsewhere, to.whole_rows, to.other_statements, to.more_cores),
         ("busy", "cores", "stolen", "others", "run_delay"),
     ),
     Rule(
@@ -135,7 +135,7 @@ _ROWS = (
         "stage-busy", "stage",
         "One end's workers work all of their time, or nearly; those of the other wait for them.",
         workers.stage, "{end}: {stage}", workers.stage_lines,
-        (to.more_streams, to.more_cores, to.no_handicap, to.less_compression, to.made_ahead,
+        (to.unpaced, to.more_streams, to.more_cores, to.no_handicap, to.less_compression, to.made_ahead,
          to.larger_batches, to.staging_table, to.cheaper_commits, to.count_rows, to.other_statements,
          to.no_log, to.whole_rows),
         ("occupancy", "handicap_ns", "cipher_share"),
@@ -217,6 +217,7 @@ _ROWS = (
         (to.profile, to.more_streams, to.larger_batches, to.no_log),
         ("waiting", "cpu_cores", "batch_ns", "batch_cpu_ns"),
     ),
+    # Found by `servers.refine_by_concurrency`, which writes its lines and filters the first remedies.
     Rule(
         "server-limit", "server",
         "Fewer batches in flight did as much or nearly: they queue in the server, or it uses one core.",

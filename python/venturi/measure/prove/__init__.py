@@ -10,10 +10,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.errors import ExitCode, ScenarioError, VenturiError
 from venturi.engine.executor import Executor
 from venturi.measure.machine_cache import Kept, directory, machine
 from venturi.measure.prove.outcome import Outcome, Proof, ProofName, Reason, worst
+from venturi.targets.system import LOCAL, is_driver, is_plugin
 
 if TYPE_CHECKING:
     from venturi.measure.prove.bench import Bench
@@ -35,9 +36,7 @@ def prove(
     Raises VenturiError if the target cannot be planned for, its server does not start, or no trial of it
     succeeds.
     """
-    from venturi.common.errors import ScenarioError
     from venturi.measure.prove.bench import Bench
-    from venturi.targets.system import is_driver, is_plugin
 
     if url.startswith("empty://"):
         raise ScenarioError(f"{url}: nothing is moved there, so there is nothing to test")
@@ -130,7 +129,6 @@ def _from(store: Kept) -> dict[str, Any] | None:
 
 def _made(note: Callable[[str, str], None]) -> list[Proof]:
     from venturi.measure.prove.bench import Bench
-    from venturi.targets.system import LOCAL
 
     with Bench(LOCAL, note=lambda level, text: None if level == "info" else note(level, text)) as bench:
         return list(proofs(bench, short=True))

@@ -25,6 +25,7 @@ from venturi.plan.layers import Layer
 from venturi.plan.load import load
 from venturi.plan.rules.flight import names_something
 from venturi.plan.scenario import Scenario
+from venturi.plan.typed import layer_tree
 from venturi.targets.system import (
     PORTS,
     REFERENCE,
@@ -221,8 +222,6 @@ class Bench:
     # ---- trials ------------------------------------------------------------------------------
 
     def _planned(self, changes: Mapping[str, Any]) -> tuple[Scenario, Cell]:
-        from venturi.plan.typed import layer_tree
-
         key = repr(sorted(changes.items()))
         if key not in self._cells:
             operation = changes.get("operation", self.operations[0])

@@ -1,4 +1,4 @@
-"""Figures of fitted laws: scaling over streams, and time over size."""
+"""Figures of fitted laws: scaling over streams, time over size, one amount over more and more streams."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Any
 
 from venturi.analysis.models import fit_words
 from venturi.analysis.models.fits import AxisFit, Fits, SizeFit
+from venturi.analysis.models.splits import Convergence
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.curve import Shape
-from venturi.common.units import percent, pick_unit
+from venturi.analysis.words import labels
+from venturi.common.units import Quantity, count, percent, pick_unit, plural
 from venturi.report.figures import palette
-from venturi.report.figures.figure import MB, Claim, Figure, Panel, Series
+from venturi.report.figures.figure import BYTES, MB, Claim, Figure, Panel, Series
+from venturi.report.names import setting
 
 MOST_PANELS = 4
 """Fits drawn and told in one report; `venturi fit RUN --all` has every one."""
@@ -192,3 +195,67 @@ def _size_series(one: SizeFit, colour: str) -> list[Series]:
             name, [v / factor for v in grid], [float(v) / 1e6 for v in fit.at(grid)], colour, markers=False
         ),
     ]
+
+
+def convergence_name(one: Convergence) -> str:
+    return labels.plain(", ".join(filter(None, (one.operation, setting(one.where)))))
+
+
+def convergence(results: Results) -> Figure | None:
+    """What was predicted of one amount over streams, and what was measured; None where nothing was."""
+    found = [one for one in results.convergences if one.predicted]
+    if not found:
+        return None
+    panels = [_convergence_panel(one) for one in found[:4]]
+    told = [f"{convergence_name(one)}: {_at(one)}" for one in found[:4]]
+    text = "; ".join(told)
+    ticks = sorted(
+        {n for one in found for n in (*one.predicted, *(s.streams for s in one.splits), *_ends(one))}
+    )
+    return Figure(
+        "convergence",
+        text[:1].upper() + text[1:],
+        f"{' and '.join(dict.fromkeys(count(one.rows) for one in found))} rows in all, divided over the "
+        "streams. Predicted: from the other sizes of the sweep, with the 95 % prediction interval. Line: the "
+        "same for any number of streams; dashed: its highest rate. Measured: medians with their interval.",
+        "streams",
+        "throughput (payload), MB/s",
+        panels,
+        x_ticks=ticks if len(ticks) <= 12 else None,
+    )
+
+
+def _ends(one: Convergence) -> list[int]:
+    """How far the line for any number of streams is drawn."""
+    most = 1.5 * max(one.predicted, default=0)
+    return [max((n for n in one.limit.curve if n <= most), default=1)] if one.limit is not None else []
+
+
+def _at(one: Convergence) -> str:
+    return f"{count(one.rows)} rows converge at {one.limit.rate}" if one.limit else f"no limit: {one.refused}"
+
+
+def _convergence_panel(one: Convergence) -> Panel:
+    def drawn(name: str, points: dict[int, Quantity], colour: str) -> Series:
+        return Series(
+            name,
+            [float(n) for n in points],
+            [BYTES(q.value) for q in points.values()],
+            colour,
+            "points",
+            low=[BYTES(q.low) for q in points.values()],
+            high=[BYTES(q.high) for q in points.values()],
+            notes=[f"{name}, {plural(n, 'stream')}: {q}" for n, q in points.items()],
+        )
+
+    series = []
+    if one.limit is not None:
+        curve = {n: v for n, v in one.limit.curve.items() if n <= _ends(one)[0]}
+        at = [float(n) for n in curve]
+        series.append(Series("any number", at, [BYTES(v) for v in curve.values()], "$c0/0.6", markers=False))
+        level, ends = [BYTES(one.limit.rate.value)] * 2, [at[0], at[-1]]
+        series.append(Series("highest", ends, level, "$ceiling", dash="dash", markers=False))
+    series.append(drawn("predicted", one.predicted, palette.series_colour(0)))
+    measured = {s.streams: s.measured for s in one.splits}
+    series.append(drawn("measured", measured, palette.series_colour(1)))
+    return Panel(convergence_name(one), series)

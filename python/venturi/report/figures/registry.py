@@ -11,7 +11,6 @@ from venturi.common.errors import VenturiError
 from venturi.common.texts import meant
 from venturi.report.figures import (
     boxes,
-    convergence,
     curves,
     flows,
     latency,
@@ -34,7 +33,7 @@ BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
     "throughput-delay": lambda results, _: links.figure(results, "delay"),
     "throughput-link-rate": lambda results, _: links.figure(results, "rate"),
     "throughput-loss": lambda results, _: links.figure(results, "loss"),
-    "convergence": lambda results, _: convergence.figure(results),
+    "convergence": lambda results, _: models.convergence(results),
     "flows": lambda results, _: flows.figure(results),
     "roofline": lambda results, _: roofline.roofline(results),
     "model-scaling": lambda results, _: models.scaling(results),

@@ -18,26 +18,24 @@ const venturi = (() => {
     tip.style.top = `${Math.max(6, Math.min(event.clientY + 14, innerHeight - tip.offsetHeight - 6))}px`;
   }
   addEventListener("scroll", () => showTip(null, ""), { passive: true });
-  // Draws into `plot`; expressions are interpreted, for the page's policy lets no text become code.
+  // Draws into `plot`. Expressions are interpreted, for the page's policy lets no text become code.
   function draw(plot, spec) {
-    if (views.has(plot)) views.get(plot).finalize();
-    const { spec: compiled } = vegaLite.compile(spec, { config });
-    const view = new vega.View(vega.parse(compiled, null, { ast: true }), {
-      expr: vega.expressionInterpreter, renderer: "svg", container: plot, hover: true,
+    if (views.has(plot)) views.get(plot).then((before) => before.finalize());
+    const found = vegaEmbed(plot, spec, {
+      mode: "vega-lite", ast: true, renderer: "svg", actions: false, defaultStyle: false, config,
       tooltip: (handler, event, item, value) => showTip(event, value ? String(value) : ""),
     });
+    views.set(plot, found);
     // A point that stands for a cell opens it.
-    view.addEventListener("click", (event, item) => {
+    found.then(({ view }) => view.addEventListener("click", (event, item) => {
       if (item && item.datum && item.datum.link) openCell(item.datum.link);
-    });
-    views.set(plot, view);
-    view.run();
-    return view;
+    }));
+    return found;
   }
   function drawOne(plot) {
     const at = Number(plot.dataset.figure);
-    const view = draw(plot, { ...figures[at].panels[Number(plot.dataset.panel)], width: plot.parentElement.clientWidth });
-    if (hidden[at].size) view.signal("hidden", [...hidden[at]]).run();
+    const params = [{ name: "hidden", value: [...hidden[at]] }];
+    draw(plot, { ...figures[at].panels[Number(plot.dataset.panel)], params, width: plot.parentElement.clientWidth });
     root.dataset.drawn = "true";
   }
   const plots = () => [...document.querySelectorAll(".plot[data-figure]")];
@@ -58,7 +56,7 @@ const venturi = (() => {
       if (shown) names.delete(name); else names.add(name);
       button.setAttribute("aria-pressed", String(shown));
       for (const plot of plots()) {
-        if (plot.dataset.figure === button.dataset.figure && views.has(plot)) views.get(plot).signal("hidden", [...names]).run();
+        if (plot.dataset.figure === button.dataset.figure && views.has(plot)) views.get(plot).then(({ view }) => view.signal("hidden", [...names]).run());
       }
     });
   }

@@ -74,7 +74,7 @@ def page(results: Results, reference: str | None = None) -> str:
     drawn = figures.build(results, reference or results.default_reference, without=IN_VIEW)
     numbers = {cell.name: i for i, cell in enumerate(results.cells)}
     timelines = page_cells.timelines(results, numbers)
-    packer = Packer([*([_resource("vega.js")] if drawn or timelines else []), *map(_resource, SCRIPTS)])
+    packer = Packer([*([draw.script()] if drawn or timelines else []), *map(_resource, SCRIPTS)])
     sections = [
         ("reason", "The reason", _reason(results, numbers)),
         ("summary", "Cells", page_cells.tables(results, numbers)),

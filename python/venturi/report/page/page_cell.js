@@ -91,8 +91,11 @@
     if (!plot || !time) return;
     const own = plot;
     const width = own.clientWidth - 66; // beside the labels of the y axes
-    const view = venturi.draw(own, { ...time.spec, vconcat: time.spec.vconcat.map((panel) => ({ ...panel, width })) });
-    // A pointer over any panel reads all of them at that moment.
+    const spec = { ...time.spec, vconcat: time.spec.vconcat.map((panel) => ({ ...panel, width })) };
+    venturi.draw(own, spec).then(({ view }) => readAll(own, view, time));
+  }
+  // A pointer over any panel reads all of them at that moment.
+  function readAll(own, view, time) {
     const at = (moment) => view.signal("at", moment).run();
     own.onpointermove = (event) => {
       const panel = own.querySelector(".mark-group.role-scope .background");

@@ -1,7 +1,7 @@
 //! Times as text, made once for all points of one time.
 
+use crate::codec::calendar;
 use crate::codec::decimal::{integer, ROOM};
-use crate::codec::sql::calendar;
 
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400;

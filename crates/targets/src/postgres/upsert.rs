@@ -12,11 +12,11 @@ use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{IsNull, ToSql, Type};
 use tokio_postgres::Client;
 
-use super::binary::{Columns, Form};
+use super::connect::{Answer, Driver, Link};
+use super::dialect::POSTGRES;
 use super::errors::of_batch;
-use super::link::{Answer, Driver, Link};
+use super::types::{Columns, Form};
 use crate::upsert::{Builder, Executing, Executor, Prepared};
-use venturi_base::codec::sql::Dialect;
 use venturi_base::data::upsert::Table;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::clock::Stage;
@@ -88,14 +88,12 @@ impl Rows {
 
     fn names(table: &Table) -> String {
         let names = table.schema.fields().iter();
-        let names: Vec<_> = names
-            .map(|field| Dialect::Postgres.quoted(field.name()))
-            .collect();
+        let names: Vec<_> = names.map(|field| POSTGRES.quoted(field.name())).collect();
         names.join(", ")
     }
 
     fn head(table: &Table) -> String {
-        let name = Dialect::Postgres.quoted(&table.name);
+        let name = POSTGRES.quoted(&table.name);
         format!("INSERT INTO {name} ({})", Self::names(table))
     }
 
@@ -109,7 +107,7 @@ impl Rows {
             "{} SELECT * FROM unnest({}){}",
             Self::head(table),
             arrays.join(", "),
-            Dialect::Postgres.upsert_tail(table)
+            POSTGRES.upsert_tail(table)
         )
     }
 
@@ -120,9 +118,7 @@ impl Rows {
             .fields()
             .iter()
             .zip(&self.forms)
-            .map(|(field, form)| {
-                format!("{} {}", Dialect::Postgres.quoted(field.name()), form.name())
-            })
+            .map(|(field, form)| format!("{} {}", POSTGRES.quoted(field.name()), form.name()))
             .collect();
         format!(
             "CREATE TEMPORARY TABLE {STAGING} ({}) ON COMMIT DELETE ROWS",
@@ -135,7 +131,7 @@ impl Rows {
             "{} SELECT {} FROM {STAGING}{}",
             Self::head(table),
             Self::names(table),
-            Dialect::Postgres.upsert_tail(table)
+            POSTGRES.upsert_tail(table)
         )
     }
 }
@@ -146,7 +142,7 @@ impl Builder for Rows {
     fn build(&self, table: &Table, rows: &RecordBatch) -> Result<Statement> {
         if self.way == Way::Text {
             let mut text = Vec::new();
-            Dialect::Postgres.upsert_text(table, rows, &mut text)?;
+            POSTGRES.upsert_text(table, rows, &mut text)?;
             return String::from_utf8(text)
                 .map(Statement::Text)
                 .map_err(|_| Error::new(Kind::Internal, "a statement that is no text"));

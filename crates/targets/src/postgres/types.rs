@@ -6,7 +6,8 @@
 use arrow_array::RecordBatch;
 use arrow_schema::TimeUnit;
 
-use venturi_base::codec::sql::{Dialect, Widths};
+use super::dialect::POSTGRES;
+use crate::sql::Widths;
 use venturi_base::data::upsert::Table;
 use venturi_base::data::view::{decimal, Values, View};
 use venturi_base::error::Result;
@@ -41,7 +42,7 @@ pub enum Form {
 impl Form {
     /// Of a column of the table that the set-up creates; another table's is cast to its own.
     pub fn of(table: &Table, at: usize) -> Result<Self> {
-        let name = Dialect::Postgres.column_type(table, at, &Widths::default())?;
+        let name = POSTGRES.column_type(table, at, &Widths::default())?;
         Ok(match name.split('(').next().unwrap_or_default() {
             "boolean" => Self::Bool,
             "smallint" => Self::Int2,

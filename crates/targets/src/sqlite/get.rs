@@ -12,11 +12,11 @@ use arrow_array::RecordBatch;
 use arrow_schema::DataType;
 use rusqlite::{ffi, Connection};
 
+use super::dialect::{FOREIGN, SQLITE};
 use super::errors::told;
-use super::values;
+use super::types;
 use super::Sqlite;
 use crate::read::{by_rowid, Column, Question, Reading, Reads, Rows};
-use venturi_base::codec::sql::Dialect;
 use venturi_base::data::column::{self, Columns};
 use venturi_base::data::upsert::Table;
 use venturi_base::data::Cursor;
@@ -26,8 +26,6 @@ use venturi_base::spec::TrialSpec;
 
 /// Of so many rows one is looked at: what of its time was SQLite's, and what ours.
 const SAMPLED: usize = 64;
-/// Behind the declared type of a column in a file that is not in UTF-8.
-const FOREIGN: &str = " (of a file in UTF-16)";
 
 impl Reads for Sqlite {
     type Rows = Stepped;
@@ -69,39 +67,6 @@ impl Reads for Sqlite {
         Ok(declared.into_iter().enumerate().map(column).collect())
     }
 
-    /// SQLite's own sum of integers fails above 64 bits: by halves it does not.
-    fn sum(column: &Column) -> Option<String> {
-        let name = Dialect::Sqlite.quoted(&column.name);
-        Some(match column.data_type {
-            DataType::Int64 => format!(
-                "printf('%d,%d', COALESCE(sum({name} >> 32), 0), COALESCE(sum({name} & 4294967295), 0))"
-            ),
-            // Of a file in UTF-16 these would be its own bytes, and not those that come.
-            DataType::Utf8 if column.native.ends_with(FOREIGN) => return None,
-            DataType::Utf8 | DataType::Binary => format!("sum(length(CAST({name} AS BLOB)))"),
-            _ => return None,
-        })
-    }
-
-    fn position(column: &Column, value: &str) -> Option<String> {
-        (column.data_type == DataType::Int64).then(|| value.to_owned())
-    }
-
-    fn bound(_: &Column, number: i128) -> String {
-        number.to_string()
-    }
-
-    /// SQLite has no hash: of text it is made of its length and its last letter.
-    fn hash(column: &Column, streams: usize) -> String {
-        let name = Dialect::Sqlite.quoted(&column.name);
-        match column.data_type {
-            DataType::Int64 => format!("abs({name} % {streams})"),
-            _ => format!(
-                "(length(CAST({name} AS BLOB)) * 31 + COALESCE(unicode(substr(CAST({name} AS TEXT), -1)), 0)) % {streams}"
-            ),
-        }
-    }
-
     async fn parts(
         &self,
         connection: &mut Connection,
@@ -119,12 +84,12 @@ impl Reads for Sqlite {
         mut rows: Cursor,
     ) -> Result<()> {
         let marks = vec!["?"; table.schema.fields().len()].join(",");
-        let insert = format!("{}({marks})", Dialect::Sqlite.insert_head(table));
+        let insert = format!("{}({marks})", SQLITE.insert_head(table));
         let transaction = self.said(connection.transaction())?;
         {
             let mut insert = self.said(transaction.prepare(&insert))?;
             while let Some(item) = rows.next() {
-                let columns = values::Columns::of(table, item.batch())?;
+                let columns = types::Columns::of(table, item.batch())?;
                 for row in 0..columns.rows {
                     let done = columns.bind(&mut insert, row);
                     self.said(done.and_then(|()| insert.raw_execute()))?;

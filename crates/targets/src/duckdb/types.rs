@@ -4,8 +4,9 @@ use arrow_array::RecordBatch;
 use arrow_buffer::{ArrowNativeType, NullBuffer, ScalarBuffer};
 
 use super::api::Type;
+use super::dialect::DUCKDB;
 use super::handles::Value;
-use venturi_base::codec::sql::{Dialect, Rows};
+use crate::sql::Rows;
 use venturi_base::data::upsert::Table;
 use venturi_base::data::view::Values;
 use venturi_base::error::{Error, Result};
@@ -28,7 +29,7 @@ pub enum Data {
 /// All columns of a batch.
 pub fn columns(table: &Table, rows: &RecordBatch) -> Result<Vec<Column>> {
     // What has no type below is cast from text, as it stands in a statement.
-    let mut written = Rows::new(Dialect::DuckDb, table, rows)?;
+    let mut written = Rows::new(DUCKDB, table, rows)?;
     let mut columns = Vec::with_capacity(rows.num_columns());
     for at in 0..rows.num_columns() {
         let view = written.view(at).clone();

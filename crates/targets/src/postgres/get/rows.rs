@@ -13,9 +13,9 @@ use futures::Stream;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 use tokio_postgres::{Client, CopyOutStream, RowStream, Statement};
 
+use super::super::connect;
+use super::super::connect::{Driver, Link};
 use super::super::errors::told;
-use super::super::link;
-use super::super::link::{Driver, Link};
 use super::super::options::WireFormat;
 use super::decode::Decoder;
 use crate::read::Rows;
@@ -34,7 +34,7 @@ enum Pieces {
     Rows(Pin<Box<RowStream>>),
 }
 
-type Asking = Pin<Box<dyn Future<Output = link::Answer<Pieces>>>>;
+type Asking = Pin<Box<dyn Future<Output = connect::Answer<Pieces>>>>;
 
 enum State {
     Idle(Statement),

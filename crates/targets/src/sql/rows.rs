@@ -5,16 +5,16 @@ use std::io::Write;
 use arrow_array::RecordBatch;
 use arrow_schema::TimeUnit;
 
-use super::calendar::{date, signed, time, unsigned};
-use super::{ddl, Dialect};
-use crate::data::upsert::Table;
-use crate::data::view::{decimal, Values, View};
-use crate::error::{Error, Result};
+use super::{digits, Dialect, Nanoseconds, Nul};
+use venturi_base::codec::calendar::{date, signed, time, unsigned};
+use venturi_base::data::upsert::Table;
+use venturi_base::data::view::{decimal, Values, View};
+use venturi_base::error::{Error, Result};
 
 /// The rows of one batch, to be written value by value.
 #[derive(Debug)]
 pub struct Rows {
-    dialect: Dialect,
+    dialect: &'static Dialect,
     columns: Vec<Column>,
 }
 
@@ -26,7 +26,7 @@ struct Column {
 }
 
 impl Rows {
-    pub fn new(dialect: Dialect, table: &Table, rows: &RecordBatch) -> Result<Self> {
+    pub fn new(dialect: &'static Dialect, table: &Table, rows: &RecordBatch) -> Result<Self> {
         let mut columns = Vec::with_capacity(rows.num_columns());
         for (at, array) in rows.columns().iter().enumerate() {
             columns.push(Column {
@@ -76,14 +76,14 @@ impl Rows {
 
 impl Column {
     #[inline]
-    fn literal(&mut self, dialect: Dialect, row: usize, out: &mut Vec<u8>) -> Result<()> {
+    fn literal(&mut self, dialect: &Dialect, row: usize, out: &mut Vec<u8>) -> Result<()> {
         match &self.view.values {
             Values::Text(values) => self.string(dialect, values.value(row), out),
             Values::Bytes(values) => {
                 bytes(dialect, values.value(row), out);
                 Ok(())
             }
-            Values::Boolean(values) if dialect == Dialect::Sqlite => {
+            Values::Boolean(values) if dialect.literals.digits_for_booleans => {
                 out.push(b'0' + u8::from(values.value(row)));
                 Ok(())
             }
@@ -104,7 +104,7 @@ impl Column {
     }
 
     #[inline]
-    fn text(&mut self, dialect: Dialect, row: usize, out: &mut Vec<u8>) -> Result<()> {
+    fn text(&mut self, dialect: &Dialect, row: usize, out: &mut Vec<u8>) -> Result<()> {
         match &self.view.values {
             Values::Boolean(values) => {
                 let word: &[u8] = if values.value(row) { b"true" } else { b"false" };
@@ -119,10 +119,10 @@ impl Column {
             Values::UInt32(values) => unsigned(values[row].into(), out),
             Values::UInt64(values) => {
                 let value = values[row];
-                if dialect == Dialect::Sqlite && i64::try_from(value).is_err() {
-                    return Err(self
-                        .view
-                        .refused(value, "integers there end at 9223372036854775807"));
+                let most = dialect.literals.most_integer;
+                if value > most {
+                    let why = format!("integers there end at {most}");
+                    return Err(self.view.refused(value, why));
                 }
                 unsigned(value, out);
             }
@@ -138,15 +138,15 @@ impl Column {
                 }
             }
             Values::Time(values, unit) => {
-                let (parts, digits) = (parts(*unit), ddl::digits(*unit));
+                let (parts, digits) = (parts(*unit), digits(*unit));
                 let value = values[row];
                 if !(0..86_400 * parts).contains(&value) {
                     return Err(self
                         .view
                         .refused(value, "a day's time must be between 0 and 24 hours"));
                 }
-                let (part, digits) = match dialect {
-                    Dialect::Sqlite => (value % parts, digits),
+                let (part, digits) = match dialect.literals.nanoseconds {
+                    Nanoseconds::All => (value % parts, digits),
                     _ => self.to_micros(dialect, value % parts, digits)?,
                 };
                 time(value / parts, part, digits, out);
@@ -173,7 +173,7 @@ impl Column {
 
     fn timestamp(
         &self,
-        dialect: Dialect,
+        dialect: &Dialect,
         value: i64,
         unit: TimeUnit,
         zone: bool,
@@ -181,12 +181,12 @@ impl Column {
     ) -> Result<()> {
         let parts = parts(unit);
         let seconds = value.div_euclid(parts);
-        let nanos = match dialect {
-            Dialect::Sqlite => true,
-            Dialect::DuckDb => !zone,
-            _ => false,
+        let nanos = match dialect.literals.nanoseconds {
+            Nanoseconds::All => true,
+            Nanoseconds::Timestamps => !zone,
+            Nanoseconds::None => false,
         };
-        let (part, digits) = match (value.rem_euclid(parts), ddl::digits(unit)) {
+        let (part, digits) = match (value.rem_euclid(parts), digits(unit)) {
             (part, digits) if nanos => (part, digits),
             (part, digits) => self.to_micros(dialect, part, digits)?,
         };
@@ -195,18 +195,18 @@ impl Column {
         }
         out.push(b' ');
         time(seconds.rem_euclid(86_400), part, digits, out);
-        if zone && matches!(dialect, Dialect::Postgres | Dialect::DuckDb) {
-            out.extend_from_slice(b"+00");
+        if zone {
+            out.extend_from_slice(dialect.literals.utc);
         }
         Ok(())
     }
 
     /// A second's fraction for a database that keeps microseconds.
-    fn to_micros(&self, dialect: Dialect, part: i64, digits: usize) -> Result<(i64, usize)> {
+    fn to_micros(&self, dialect: &Dialect, part: i64, digits: usize) -> Result<(i64, usize)> {
         match digits {
             9 if part % 1000 != 0 => Err(self.view.refused(
                 format_args!("a time with {part} ns"),
-                format!("{} keeps microseconds", dialect.name()),
+                format!("{} keeps microseconds", dialect.name),
             )),
             9 => Ok((part / 1000, 6)),
             _ => Ok((part, digits)),
@@ -214,67 +214,45 @@ impl Column {
     }
 
     #[inline]
-    fn string(&self, dialect: Dialect, text: &str, out: &mut Vec<u8>) -> Result<()> {
+    fn string(&self, dialect: &Dialect, text: &str, out: &mut Vec<u8>) -> Result<()> {
         if !unusual(text.as_bytes()) {
             out.push(b'\'');
             out.extend_from_slice(text.as_bytes());
             out.push(b'\'');
             return Ok(());
         }
-        if text.contains('\0') && dialect != Dialect::MySql {
+        let nul = dialect.literals.nul;
+        let escapes = nul == Nul::Escaped;
+        if text.contains('\0') && !escapes {
             // A statement ends at its first NUL there.
-            match dialect {
-                Dialect::Postgres => {
-                    return Err(self.view.refused(
-                        format_args!("{text:?}"),
-                        "postgres keeps no NUL characters in text",
-                    ))
-                }
-                Dialect::Sqlite => {
-                    out.extend_from_slice(b"CAST(");
-                    bytes(dialect, text.as_bytes(), out);
-                    out.extend_from_slice(b" AS TEXT)");
-                }
-                _ => {
-                    out.extend_from_slice(b"decode(");
-                    bytes(dialect, text.as_bytes(), out);
-                    out.push(b')');
-                }
-            }
+            let Nul::Bytes(head, tail) = nul else {
+                let why = format!("{} keeps no NUL characters in text", dialect.name);
+                return Err(self.view.refused(format_args!("{text:?}"), why));
+            };
+            out.extend_from_slice(head);
+            bytes(dialect, text.as_bytes(), out);
+            out.extend_from_slice(tail);
             return Ok(());
         }
         out.push(b'\'');
         for &byte in text.as_bytes() {
-            match (byte, dialect) {
-                (b'\'', _) => out.extend_from_slice(b"''"),
-                (b'\\', Dialect::MySql) => out.extend_from_slice(b"\\\\"),
-                (0, Dialect::MySql) => out.extend_from_slice(b"\\0"),
-                (byte, _) => out.push(byte),
+            match byte {
+                b'\'' => out.extend_from_slice(b"''"),
+                b'\\' if escapes => out.extend_from_slice(b"\\\\"),
+                0 if escapes => out.extend_from_slice(b"\\0"),
+                byte => out.push(byte),
             }
         }
         out.push(b'\'');
         Ok(())
     }
 
-    fn infinite(&self, dialect: Dialect, value: f64, out: &mut Vec<u8>) -> Result<()> {
-        let word = match (value.is_nan(), value > 0.0) {
-            (true, _) => "NaN",
-            (false, true) => "Infinity",
-            (false, false) => "-Infinity",
+    fn infinite(&self, dialect: &Dialect, value: f64, out: &mut Vec<u8>) -> Result<()> {
+        let Some(literal) = (dialect.literals.infinite)(value) else {
+            let why = format!("{} has no such number", dialect.name);
+            return Err(self.view.refused(number_word(value), why));
         };
-        let done = match dialect {
-            Dialect::Postgres => write!(out, "'{word}'"),
-            Dialect::DuckDb => write!(out, "CAST('{word}' AS DOUBLE)"),
-            // Its own way to write them; NaN it would take for NULL.
-            Dialect::Sqlite if !value.is_nan() => {
-                write!(out, "{}", if value > 0.0 { "9e999" } else { "-9e999" })
-            }
-            _ => {
-                let why = format!("{} has no such number", dialect.name());
-                return Err(self.view.refused(word, &why));
-            }
-        };
-        float(done);
+        out.extend_from_slice(literal.as_bytes());
         Ok(())
     }
 
@@ -292,7 +270,7 @@ fn float(done: std::io::Result<()>) {
 }
 
 fn parts(unit: TimeUnit) -> i64 {
-    10i64.pow(ddl::digits(unit) as u32)
+    10i64.pow(digits(unit) as u32)
 }
 
 /// Whether a string holds a byte that may not stand in quotes as it is: eight at a time.
@@ -315,12 +293,17 @@ pub(super) fn unusual(text: &[u8]) -> bool {
     found != 0 || rest.iter().any(|byte| matches!(byte, 0 | b'\'' | b'\\'))
 }
 
-fn bytes(dialect: Dialect, value: &[u8], out: &mut Vec<u8>) {
-    let (head, each, tail): (&[u8], &[u8], &[u8]) = match dialect {
-        Dialect::MySql | Dialect::Sqlite => (b"x'", b"", b"'"),
-        Dialect::Postgres => (b"'\\x", b"", b"'"),
-        Dialect::DuckDb => (b"'", b"\\x", b"'::BLOB"),
-    };
+/// A number that is infinite, or none.
+pub fn number_word(value: f64) -> &'static str {
+    match (value.is_nan(), value > 0.0) {
+        (true, _) => "NaN",
+        (false, true) => "Infinity",
+        (false, false) => "-Infinity",
+    }
+}
+
+fn bytes(dialect: &Dialect, value: &[u8], out: &mut Vec<u8>) {
+    let [head, each, tail] = dialect.literals.bytes;
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     out.extend_from_slice(head);
     for byte in value {

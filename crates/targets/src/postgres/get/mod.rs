@@ -7,17 +7,17 @@ pub mod types;
 
 use std::pin::pin;
 
-use arrow_schema::DataType;
 use bytes::Bytes;
 use futures::SinkExt;
 
-use super::binary::{Columns, Form, END, HEADER};
-use super::link::Link;
+use super::connect::Link;
+use super::dialect::POSTGRES;
 use super::options::WireFormat;
+use super::types::{Columns, Form, END, HEADER};
 use super::Postgres;
 use crate::database::{literal, Database};
-use crate::read::{Column, Question, Reading, Reads, SUMMED_DIGITS};
-use venturi_base::codec::sql::Dialect;
+use crate::read::{Column, Question, Reading, Reads};
+use crate::upsert::name_of;
 use venturi_base::data::upsert::Table;
 use venturi_base::data::Cursor;
 use venturi_base::error::{Error, Result};
@@ -37,7 +37,7 @@ impl Reads for Postgres {
     }
 
     fn protocol(&self) -> String {
-        format!("postgres-{}", self.options.format().name())
+        format!("postgres-{}", name_of(&self.options.format()))
     }
 
     async fn columns(&self, link: &mut Link, select: &str) -> Result<Vec<Column>> {
@@ -63,62 +63,6 @@ impl Reads for Postgres {
         drop(self.held.lock().take());
     }
 
-    fn sum(column: &Column) -> Option<String> {
-        let name = Dialect::Postgres.quoted(&column.name);
-        Some(match &column.data_type {
-            DataType::Int16 | DataType::Int32 | DataType::Int64 => format!("sum({name})"),
-            DataType::Boolean => format!("count(*) FILTER (WHERE {name})"),
-            // A NaN is told by the stream that meets it.
-            DataType::Decimal128(digits, scale) if *digits <= SUMMED_DIGITS => {
-                format!("trunc(sum(NULLIF({name}, 'NaN')) * 1e{scale})")
-            }
-            DataType::Binary => format!("sum(octet_length({name}))"),
-            // In the encoding of the wire, which need not be that of the database. Of character(n) a cast
-            // takes the blanks away, and what else becomes text is counted only.
-            DataType::Utf8 => match column.native.as_str() {
-                "text" | "varchar" | "json" | "jsonb" | "numeric" => {
-                    format!("sum(length(convert_to({name}::text, 'UTF8')))")
-                }
-                _ => return None,
-            },
-            _ => return None,
-        })
-    }
-
-    fn position(column: &Column, value: &str) -> Option<String> {
-        Some(match column.native.as_str() {
-            "int2" | "int4" | "int8" => value.to_owned(),
-            // What has no end, 'infinity', is no number.
-            "date" => {
-                format!("CASE WHEN isfinite({value}) THEN {value} - DATE '1970-01-01' END")
-            }
-            "timestamp" | "timestamptz" => format!(
-                "CASE WHEN isfinite({value}) THEN (extract(epoch FROM {value}) * 1000000)::bigint END"
-            ),
-            _ => return None,
-        })
-    }
-
-    fn bound(column: &Column, number: i128) -> String {
-        match column.native.as_str() {
-            "date" => format!("DATE '1970-01-01' + ({number})"),
-            "timestamp" => {
-                format!("TIMESTAMP '1970-01-01' + ({number}) * INTERVAL '1 microsecond'")
-            }
-            "timestamptz" => {
-                format!(
-                    "TIMESTAMPTZ '1970-01-01 00:00:00+00' + ({number}) * INTERVAL '1 microsecond'"
-                )
-            }
-            _ => number.to_string(),
-        }
-    }
-
-    fn hash(column: &Column, streams: usize) -> String {
-        let name = Dialect::Postgres.quoted(&column.name);
-        format!("(hashtext({name}::text)::bigint & 2147483647) % {streams}")
-    }
-
     /// Ranges of the pages that a table lies in, by the place of each row, its ctid.
     async fn parts(
         &self,
@@ -126,7 +70,7 @@ impl Reads for Postgres {
         table: &str,
         streams: usize,
     ) -> Result<Vec<Option<String>>> {
-        let name = literal(&Dialect::Postgres.quoted(table));
+        let name = literal(&POSTGRES.quoted(table));
         let question = format!(
             "SELECT relkind, pg_relation_size(oid) / current_setting('block_size')::bigint FROM pg_class WHERE oid = to_regclass({name})"
         );
@@ -148,7 +92,7 @@ impl Reads for Postgres {
         let forms = forms
             .map(|at| Form::of(table, at))
             .collect::<Result<Vec<_>>>()?;
-        let name = Dialect::Postgres.quoted(&table.name);
+        let name = POSTGRES.quoted(&table.name);
         let Link { client, driver, .. } = link;
         let copy = format!("COPY {name} FROM STDIN (FORMAT binary)");
         let sink = driver.drive(client.copy_in::<_, Bytes>(&copy)).await;
@@ -214,27 +158,5 @@ mod tests {
         let one = by_pages(1, 3);
         assert_eq!(one[..2], [None, None]);
         assert_eq!(one[2].as_deref(), Some("ctid >= '(0,0)'::tid"));
-    }
-
-    #[test]
-    fn ranges_of_columns() {
-        let column = |native: &str| Column {
-            name: "c".into(),
-            data_type: DataType::Int64,
-            native: native.into(),
-        };
-        assert_eq!(
-            Postgres::position(&column("int8"), "min(c)").unwrap(),
-            "min(c)"
-        );
-        assert!(Postgres::position(&column("date"), "min(c)")
-            .unwrap()
-            .contains("isfinite(min(c))"));
-        assert_eq!(Postgres::position(&column("text"), "min(c)"), None);
-        assert_eq!(
-            Postgres::bound(&column("date"), -3),
-            "DATE '1970-01-01' + (-3)"
-        );
-        assert_eq!(Postgres::bound(&column("int4"), -3), "-3");
     }
 }

@@ -5,12 +5,9 @@ use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, TimeUnit};
 
 use super::{is_usage, plain, Dialect};
-use crate::data::upsert::{Batches, Table};
-use crate::data::view::{Values, View};
-use crate::error::{Error, Result};
-
-/// What InnoDB's index holds of one key.
-const INDEX_BYTES: usize = 3072;
+use venturi_base::data::upsert::{Batches, Table};
+use venturi_base::data::view::{Values, View};
+use venturi_base::error::{Error, Result};
 
 /// What a server's own set-up adds to `CREATE TABLE`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -88,18 +85,14 @@ impl Width {
 
 impl Dialect {
     /// Every column can be stored and every name can be one; a line about the first that cannot.
-    pub fn check(self, table: &Table) -> Result<()> {
+    pub fn check(&self, table: &Table) -> Result<()> {
         let names = table.schema.fields().iter().map(|field| field.name());
         for name in names.chain([&table.name]) {
-            let (longest, long) = match self {
-                Dialect::MySql => (64, name.chars().count()),
-                Dialect::Postgres => (63, name.len()),
-                _ => (usize::MAX, 0),
-            };
-            if name.is_empty() || name.contains('\0') || long > longest {
+            let (longest, length) = self.longest_name;
+            if name.is_empty() || name.contains('\0') || length(name) > longest {
                 return Err(Error::usage(format!(
                     "{name:?} cannot be a name in {}: rename it",
-                    self.name()
+                    self.name
                 )));
             }
         }
@@ -110,47 +103,44 @@ impl Dialect {
     }
 
     /// The type of a column of `table`.
-    pub fn column_type(self, table: &Table, at: usize, widths: &Widths) -> Result<String> {
+    pub fn column_type(&self, table: &Table, at: usize, widths: &Widths) -> Result<String> {
         let kind = table.data_type(at);
-        let bounded = is_text(kind) || is_bytes(kind);
-        if self != Dialect::MySql || is_usage(table) || !bounded || !table.key.contains(&at) {
+        let bounded = (is_text(kind) || is_bytes(kind)) && table.key.contains(&at);
+        let Some(index) = self.index.filter(|_| bounded && !is_usage(table)) else {
             return self.plain_type(table, at);
-        }
+        };
         let width = widths.0.get(at).copied().unwrap_or_default();
         Ok(match is_text(kind) && !width.padded {
-            true => format!(
-                "varchar({}) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
-                width.characters.max(1)
-            ),
+            true => (index.text_type)(width.characters.max(1)),
             // Bytes differ where strings padded with spaces do not.
-            false => format!("varbinary({})", width.bytes.max(1)),
+            false => (index.bytes_type)(width.bytes.max(1)),
         })
     }
 
     /// `CREATE TABLE` with its primary key. Reads the strings of the key where their bound
     /// must be known.
     pub fn create_table(
-        self,
+        &self,
         table: &Table,
         batches: &Batches,
         extra: &Extra<'_>,
     ) -> Result<String> {
         self.check(table)?;
-        let widths = match self {
-            Dialect::MySql => Widths::of(table, batches)?,
-            _ => Widths::default(),
+        let widths = match self.index {
+            Some(_) => Widths::of(table, batches)?,
+            None => Widths::default(),
         };
         self.check_index(table, &widths)?;
         self.definition(table, &widths, extra)
     }
 
     /// The same of a table without a key, whose rows are written once.
-    pub fn create_plain(self, table: &Table) -> Result<String> {
+    pub fn create_plain(&self, table: &Table) -> Result<String> {
         self.check(table)?;
         self.definition(table, &Widths::default(), &Extra::default())
     }
 
-    fn definition(self, table: &Table, widths: &Widths, extra: &Extra<'_>) -> Result<String> {
+    fn definition(&self, table: &Table, widths: &Widths, extra: &Extra<'_>) -> Result<String> {
         let mut lines = Vec::new();
         for (at, field) in table.schema.fields().iter().enumerate() {
             let required = !field.is_nullable() || table.key.contains(&at);
@@ -178,10 +168,10 @@ impl Dialect {
         ))
     }
 
-    fn check_index(self, table: &Table, widths: &Widths) -> Result<()> {
-        if self != Dialect::MySql || is_usage(table) {
+    fn check_index(&self, table: &Table, widths: &Widths) -> Result<()> {
+        let Some(index) = self.index.filter(|_| !is_usage(table)) else {
             return Ok(());
-        }
+        };
         let bytes = |at: &usize| match widths.0.get(*at) {
             Some(width) if is_text(table.data_type(*at)) && !width.padded => width.characters * 4,
             Some(width) if width.bytes > 0 => width.bytes,
@@ -191,21 +181,22 @@ impl Dialect {
         let Some(widest) = table.key.iter().copied().max_by_key(bytes) else {
             return Ok(());
         };
-        if total <= INDEX_BYTES {
+        if total <= index.bytes {
             return Ok(());
         }
         Err(Error::usage(format!(
-            "key: MySQL's index holds {INDEX_BYTES} bytes of a key, and this one needs {total} (4 a \
+            "key: the index holds {} bytes of a key, and this one needs {total} (4 a \
              character; the longest value of {:?} takes {}): leave that column out of the key, or \
              put a digest of it there",
+            index.bytes,
             table.column(widest),
             bytes(&widest)
         )))
     }
 
-    fn plain_type(self, table: &Table, at: usize) -> Result<String> {
+    fn plain_type(&self, table: &Table, at: usize) -> Result<String> {
         if is_usage(table) {
-            if let Some(own) = self.usage_type(table.column(at)) {
+            if let Some(own) = (self.usage_type)(table.column(at)) {
                 return Ok(own.to_owned());
             }
         }
@@ -216,99 +207,33 @@ impl Dialect {
                 "column {:?} is {}, which {} cannot hold{why}: cast it, or leave it out",
                 field.name(),
                 field.data_type(),
-                self.name(),
+                self.name,
             ))
         };
-        let names = |four: [&str; 4]| four[self as usize].to_owned();
-        Ok(match kind {
-            DataType::Boolean => names(["boolean", "boolean", "integer", "boolean"]),
-            DataType::Int8 => names(["tinyint", "smallint", "integer", "tinyint"]),
-            DataType::Int16 => names(["smallint", "smallint", "integer", "smallint"]),
-            DataType::Int32 => names(["int", "integer", "integer", "integer"]),
-            DataType::Int64 => names(["bigint", "bigint", "integer", "bigint"]),
-            DataType::UInt8 => names(["tinyint unsigned", "smallint", "integer", "utinyint"]),
-            DataType::UInt16 => names(["smallint unsigned", "integer", "integer", "usmallint"]),
-            DataType::UInt32 => names(["int unsigned", "bigint", "integer", "uinteger"]),
-            DataType::UInt64 => names(["bigint unsigned", "numeric(20)", "integer", "ubigint"]),
-            DataType::Float16 | DataType::Float32 => names(["float", "real", "real", "real"]),
-            DataType::Float64 => names(["double", "double precision", "real", "double"]),
-            kind if is_text(kind) => names([
-                "longtext CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
-                "text",
-                "text",
-                "varchar",
-            ]),
-            kind if is_bytes(kind) => names(["longblob", "bytea", "blob", "blob"]),
-            DataType::Date32 | DataType::Date64 => names(["date", "date", "text", "date"]),
-            DataType::Time32(unit) | DataType::Time64(unit) => {
-                let digits = digits(*unit).min(6);
-                match self {
-                    Dialect::MySql | Dialect::Postgres => format!("time({digits})"),
-                    Dialect::Sqlite => "text".into(),
-                    Dialect::DuckDb => "time".into(),
-                }
-            }
-            DataType::Timestamp(unit, zone) => {
-                let digits = digits(*unit).min(6);
-                match (self, zone.is_some(), unit) {
-                    // Its timestamp ends in 2038 and follows the session's zone.
-                    (Dialect::MySql, ..) => format!("datetime({digits})"),
-                    (Dialect::Postgres, true, _) => format!("timestamptz({digits})"),
-                    (Dialect::Postgres, false, _) => format!("timestamp({digits})"),
-                    (Dialect::Sqlite, ..) => "text".into(),
-                    (Dialect::DuckDb, true, _) => "timestamptz".into(),
-                    (Dialect::DuckDb, false, TimeUnit::Second) => "timestamp_s".into(),
-                    (Dialect::DuckDb, false, TimeUnit::Millisecond) => "timestamp_ms".into(),
-                    (Dialect::DuckDb, false, TimeUnit::Microsecond) => "timestamp".into(),
-                    (Dialect::DuckDb, false, TimeUnit::Nanosecond) => "timestamp_ns".into(),
-                }
-            }
-            DataType::Decimal32(precision, scale)
-            | DataType::Decimal64(precision, scale)
-            | DataType::Decimal128(precision, scale)
-            | DataType::Decimal256(precision, scale) => {
-                // A negative scale means zeros before the point.
-                let precision = i32::from(*precision) - i32::from((*scale).min(0));
-                let scale = i32::from((*scale).max(0));
-                let (most, most_scale) = match self {
-                    Dialect::MySql => (65, 30),
-                    Dialect::Postgres => (1000, 1000),
-                    Dialect::Sqlite => (i32::MAX, i32::MAX),
-                    Dialect::DuckDb => (38, 38),
-                };
-                if precision > most || scale > most_scale {
-                    return Err(refused(&format!(
-                        " (at most {most} digits, {most_scale} of them behind the point)"
-                    )));
-                }
-                match self {
-                    Dialect::Sqlite => "text".into(),
-                    _ => format!("decimal({precision},{scale})"),
-                }
-            }
-            _ => return Err(refused("")),
-        })
-    }
-
-    /// The seed's column types, where the dialect has them.
-    fn usage_type(self, column: &str) -> Option<&'static str> {
-        Some(match (self, column) {
-            (Dialect::MySql, "timestamp_of_data") => "timestamp",
-            (Dialect::MySql, "subcustomer_id") | (Dialect::Postgres, "subcustomer_id") => {
-                "char(12)"
-            }
-            (Dialect::MySql, "ip_address") => "char(20)",
-            // A char(20) would come back padded with spaces.
-            (Dialect::Postgres, "ip_address") => "varchar(20)",
-            // Its signed eight bytes hold what 10^12 upserts of one key add up to.
-            (Dialect::Postgres, "bytes" | "hits") => "bigint",
-            _ => return None,
-        })
+        let (DataType::Decimal32(precision, scale)
+        | DataType::Decimal64(precision, scale)
+        | DataType::Decimal128(precision, scale)
+        | DataType::Decimal256(precision, scale)) = kind
+        else {
+            return (self.column_type)(kind).ok_or_else(|| refused(""));
+        };
+        let Some((most, most_scale)) = self.decimals else {
+            return Ok(self.text.to_lowercase());
+        };
+        // A negative scale means zeros before the point.
+        let precision = i32::from(*precision) - i32::from((*scale).min(0));
+        let scale = i32::from((*scale).max(0));
+        match precision > most || scale > most_scale {
+            true => Err(refused(&format!(
+                " (at most {most} digits, {most_scale} of them behind the point)"
+            ))),
+            false => Ok(format!("decimal({precision},{scale})")),
+        }
     }
 }
 
 /// Digits behind a second's point.
-pub(super) fn digits(unit: TimeUnit) -> usize {
+pub fn digits(unit: TimeUnit) -> usize {
     match unit {
         TimeUnit::Second => 0,
         TimeUnit::Millisecond => 3,
@@ -317,12 +242,12 @@ pub(super) fn digits(unit: TimeUnit) -> usize {
     }
 }
 
-pub(super) fn is_text(kind: &DataType) -> bool {
+pub fn is_text(kind: &DataType) -> bool {
     use DataType::{LargeUtf8, Utf8, Utf8View};
     matches!(plain(kind), Utf8 | LargeUtf8 | Utf8View)
 }
 
-pub(super) fn is_bytes(kind: &DataType) -> bool {
+pub fn is_bytes(kind: &DataType) -> bool {
     use DataType::{Binary, BinaryView, FixedSizeBinary, LargeBinary};
     matches!(
         plain(kind),

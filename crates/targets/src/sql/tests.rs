@@ -9,18 +9,21 @@ use proptest::prelude::*;
 use rusqlite::types::Value;
 
 use super::*;
-use crate::data::upsert::Batches;
-use crate::data::usage::Usage;
-use crate::spec::Upsert;
+use venturi_base::data::upsert::Batches;
+use venturi_base::data::usage::Usage;
+use venturi_base::spec::Upsert;
 use venturi_testkit::arrow::{array, values};
 use venturi_testkit::assert_contains;
 
 mod text;
 mod types;
 
-use Dialect::{DuckDb, MySql, Postgres, Sqlite};
+use crate::duckdb::dialect::DUCKDB;
+use crate::mysql::dialect::MYSQL;
+use crate::postgres::dialect::POSTGRES;
+use crate::sqlite::dialect::SQLITE;
 
-const ALL: [Dialect; 4] = [MySql, Postgres, Sqlite, DuckDb];
+const ALL: [&Dialect; 4] = [MYSQL, POSTGRES, SQLITE, DUCKDB];
 
 /// A table called t of these columns; the first is its key, `add` are added.
 fn table(columns: Vec<(&str, ArrayRef)>, add: &[&str]) -> (Table, RecordBatch) {
@@ -44,7 +47,7 @@ fn key(rows: usize) -> (&'static str, ArrayRef) {
 type Outcome = std::result::Result<String, String>;
 
 /// The statement as text, or the error's words.
-fn text(dialect: Dialect, table: &Table, rows: &RecordBatch) -> Outcome {
+fn text(dialect: &'static Dialect, table: &Table, rows: &RecordBatch) -> Outcome {
     let mut out = Vec::new();
     let done = dialect.upsert_text(table, rows, &mut out);
     done.map_err(|error| error.to_string())?;
@@ -52,14 +55,14 @@ fn text(dialect: Dialect, table: &Table, rows: &RecordBatch) -> Outcome {
 }
 
 /// One column's literal of one row beside a key.
-fn literal(dialect: Dialect, column: impl Array + 'static) -> Outcome {
+fn literal(dialect: &'static Dialect, column: impl Array + 'static) -> Outcome {
     let (table, rows) = table(vec![key(1), ("v", array(column))], &[]);
     let text = text(dialect, &table, &rows)?;
     let (_, rest) = text.split_once("VALUES (0,").unwrap();
     Ok(rest.split_once(") ON ").unwrap().0.to_owned())
 }
 
-fn created(dialect: Dialect, table: &Table, rows: &RecordBatch) -> String {
+fn created(dialect: &'static Dialect, table: &Table, rows: &RecordBatch) -> String {
     let batches = Batches::of(rows.clone(), rows.num_rows());
     let extra = Extra::default();
     dialect.create_table(table, &batches, &extra).unwrap()
@@ -92,7 +95,7 @@ fn sqlite(statements: &[&str], select: &str) -> Vec<Vec<Value>> {
 #[test]
 fn the_seeds_statement() {
     let (table, rows) = usage();
-    let mysql = text(MySql, &table, &rows.slice(0, 1)).unwrap();
+    let mysql = text(MYSQL, &table, &rows.slice(0, 1)).unwrap();
     assert!(mysql.starts_with(
         "INSERT INTO `venturi_usage` (`customer_code`, `timestamp_of_data`, `subcustomer_id`, \
          `geographic_region`, `billing_flag`, `ip_address`, `bytes`, `hits`) VALUES ("
@@ -102,7 +105,7 @@ fn the_seeds_statement() {
         ") ON DUPLICATE KEY UPDATE `bytes` = VALUES(`bytes`) + `bytes`, \
          `hits` = VALUES(`hits`) + `hits`"
     ));
-    let postgres = text(Postgres, &table, &rows.slice(0, 1)).unwrap();
+    let postgres = text(POSTGRES, &table, &rows.slice(0, 1)).unwrap();
     assert_contains(&postgres, ",'2026-09-21 14:13:20+00','");
     assert!(postgres.ends_with(
         ") ON CONFLICT (\"timestamp_of_data\", \"customer_code\", \"subcustomer_id\", \
@@ -111,10 +114,10 @@ fn the_seeds_statement() {
          \"hits\" = \"venturi_usage\".\"hits\" + excluded.\"hits\""
     ));
     assert_eq!(mysql.matches("),(").count(), 0);
-    let three = text(MySql, &table, &rows).unwrap();
+    let three = text(MYSQL, &table, &rows).unwrap();
     assert_eq!(three.matches("),(").count(), 2);
     assert_eq!(
-        created(MySql, &table, &rows),
+        created(MYSQL, &table, &rows),
         "CREATE TABLE `venturi_usage` (`customer_code` int unsigned NOT NULL, `timestamp_of_data` \
          timestamp NOT NULL, `subcustomer_id` char(12) NOT NULL, `geographic_region` int unsigned \
          NOT NULL, `billing_flag` int unsigned NOT NULL, `ip_address` char(20) NOT NULL, `bytes` \
@@ -122,11 +125,11 @@ fn the_seeds_statement() {
          (`timestamp_of_data`, `customer_code`, `subcustomer_id`, `geographic_region`, \
          `billing_flag`, `ip_address`))"
     );
-    let postgres = created(Postgres, &table, &rows);
+    let postgres = created(POSTGRES, &table, &rows);
     assert_contains(&postgres, "\"timestamp_of_data\" timestamptz(0) NOT NULL");
     assert_contains(&postgres, "\"hits\" bigint NOT NULL");
     assert_eq!(
-        MySql.select_found(&table),
+        MYSQL.select_found(&table),
         "SELECT COUNT(*), CAST(COALESCE(SUM(`bytes`), 0) AS CHAR), \
          CAST(COALESCE(SUM(`hits`), 0) AS CHAR) FROM `venturi_usage`"
     );
@@ -135,9 +138,9 @@ fn the_seeds_statement() {
 #[test]
 fn sqlite_adds_what_it_is_told() {
     let (table, rows) = usage();
-    let create = created(Sqlite, &table, &rows);
-    let upsert = text(Sqlite, &table, &rows).unwrap();
-    let found = Sqlite.select_found(&table);
+    let create = created(SQLITE, &table, &rows);
+    let upsert = text(SQLITE, &table, &rows).unwrap();
+    let found = SQLITE.select_found(&table);
     let sum = |at| {
         let all = values::<UInt64Type>(&rows, at).into_iter().flatten();
         Value::Text((2 * all.sum::<u64>()).to_string())
@@ -150,10 +153,10 @@ fn sqlite_adds_what_it_is_told() {
     // The same by placeholders.
     let database = rusqlite::Connection::open_in_memory().unwrap();
     database.execute(&create, ()).unwrap();
-    let upsert = Sqlite.upsert_placeholders(&table, 3);
+    let upsert = SQLITE.upsert_placeholders(&table, 3);
     let mut upsert = database.prepare(&upsert).unwrap();
     assert_eq!(upsert.parameter_count(), 24);
-    let mut plain = Rows::new(Sqlite, &table, &rows).unwrap();
+    let mut plain = Rows::new(SQLITE, &table, &rows).unwrap();
     for at in 0..24 {
         let mut value = Vec::new();
         assert!(plain.text(at % 8, at / 8, &mut value).unwrap());
@@ -168,12 +171,12 @@ fn placeholders_are_numbered_where_they_have_numbers() {
     let n = ("n", array(Int64Array::from(vec![1])));
     let (table, _) = table(vec![key(1), n], &["n"]);
     assert_eq!(
-        Postgres.upsert_placeholders(&table, 2),
+        POSTGRES.upsert_placeholders(&table, 2),
         "INSERT INTO \"t\" (\"k\", \"n\") VALUES ($1,$2),($3,$4) ON CONFLICT (\"k\") DO UPDATE SET \
          \"n\" = \"t\".\"n\" + excluded.\"n\""
     );
     assert_eq!(
-        MySql.upsert_placeholders(&table, 1),
+        MYSQL.upsert_placeholders(&table, 1),
         "INSERT INTO `t` (`k`, `n`) VALUES (?,?) ON DUPLICATE KEY UPDATE `n` = VALUES(`n`) + `n`"
     );
 }
@@ -182,8 +185,8 @@ fn placeholders_are_numbered_where_they_have_numbers() {
 fn a_key_alone_changes_nothing_and_other_columns_are_overwritten() {
     let (only, _) = table(vec![key(1)], &[]);
     for (dialect, tail) in [
-        (MySql, " ON DUPLICATE KEY UPDATE `k` = `k`"),
-        (DuckDb, " ON CONFLICT (\"k\") DO NOTHING"),
+        (MYSQL, " ON DUPLICATE KEY UPDATE `k` = `k`"),
+        (DUCKDB, " ON CONFLICT (\"k\") DO NOTHING"),
     ] {
         assert_eq!(dialect.upsert_tail(&only), tail);
     }
@@ -191,11 +194,11 @@ fn a_key_alone_changes_nothing_and_other_columns_are_overwritten() {
     let s = ("s", array(StringArray::from(vec![Some("x"), None])));
     let (table, rows) = table(vec![key(2), n, s], &["n"]);
     assert_eq!(
-        MySql.upsert_tail(&table),
+        MYSQL.upsert_tail(&table),
         " ON DUPLICATE KEY UPDATE `n` = COALESCE(`n`, 0) + COALESCE(VALUES(`n`), 0), `s` = VALUES(`s`)"
     );
-    let create = created(Sqlite, &table, &rows);
-    let upsert = text(Sqlite, &table, &rows).unwrap();
+    let create = created(SQLITE, &table, &rows);
+    let upsert = text(SQLITE, &table, &rows).unwrap();
     let all = "SELECT k, n, s FROM t ORDER BY k";
     let found = sqlite(&[&create, &upsert, &upsert], all);
     use Value::{Integer, Null, Text};

@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arrow_array::RecordBatch;
-use arrow_schema::DataType;
 
 use super::answer::{Chunk, Rows as Fetched};
+use super::dialect::DUCKDB;
 use super::handles::{Connection, Prepared};
 use super::vectors::{self, Form};
 use super::watch::{interrupted, Watch};
-use super::{values, DuckDb};
-use crate::read::{by_rowid, Column, Question, Reading, Reads, Rows, SUMMED_DIGITS};
-use venturi_base::codec::sql::Dialect;
+use super::{types, DuckDb};
+use crate::read::{by_rowid, Column, Question, Reading, Reads, Rows};
 use venturi_base::data::column::Columns;
 use venturi_base::data::upsert::Table;
 use venturi_base::data::Cursor;
@@ -40,50 +39,6 @@ impl Reads for DuckDb {
         columns.map(column).collect()
     }
 
-    fn sum(column: &Column) -> Option<String> {
-        let name = Dialect::DuckDb.quoted(&column.name);
-        Some(match (&column.data_type, column.native.as_str()) {
-            // Modulo 2^64 beforehand: the sum itself has 128 bits at most; one without a sign is no integer.
-            (_, "HUGEINT" | "UHUGEINT") => {
-                format!("sum(({name} % 18446744073709551616)::HUGEINT)")
-            }
-            (kind, _) if kind.is_integer() => format!("sum({name})"),
-            (DataType::Boolean, _) => format!("count(*) FILTER (WHERE {name})"),
-            // Without its point it is a number of its last place.
-            (DataType::Decimal128(digits, _), _) if *digits <= SUMMED_DIGITS => {
-                format!("replace(sum({name})::VARCHAR, '.', '')")
-            }
-            (DataType::Utf8, _) => format!("sum(strlen({name}::VARCHAR))"),
-            (DataType::Binary, _) => format!("sum(octet_length({name}))"),
-            _ => return None,
-        })
-    }
-
-    fn position(column: &Column, value: &str) -> Option<String> {
-        Some(match &column.data_type {
-            kind if kind.is_integer() => value.to_owned(),
-            DataType::Date32 => {
-                format!("CASE WHEN isfinite({value}) THEN {value} - DATE '1970-01-01' END")
-            }
-            DataType::Timestamp(_, None) => {
-                format!("CASE WHEN isfinite({value}) THEN epoch_us({value}) END")
-            }
-            _ => return None,
-        })
-    }
-
-    fn bound(column: &Column, number: i128) -> String {
-        match &column.data_type {
-            DataType::Date32 => format!("DATE '1970-01-01' + ({number})::INTEGER"),
-            DataType::Timestamp(..) => format!("make_timestamp(({number})::BIGINT)"),
-            _ => number.to_string(),
-        }
-    }
-
-    fn hash(column: &Column, streams: usize) -> String {
-        format!("hash({}) % {streams}", Dialect::DuckDb.quoted(&column.name))
-    }
-
     async fn parts(
         &self,
         connection: &mut Connection,
@@ -102,15 +57,12 @@ impl Reads for DuckDb {
     ) -> Result<()> {
         let fields = table.schema.fields().iter();
         let names: Vec<&str> = fields.map(|field| field.name().as_str()).collect();
-        let insert = format!(
-            "INSERT INTO {} FROM rows",
-            Dialect::DuckDb.quoted(&table.name)
-        );
+        let insert = format!("INSERT INTO {} FROM rows", DUCKDB.quoted(&table.name));
         self.said(connection.run_text("BEGIN"))?;
         let mut appender = None;
         while let Some(item) = rows.next() {
             halt::check()?;
-            let columns = values::columns(table, item.batch())?;
+            let columns = types::columns(table, item.batch())?;
             let kinds: Vec<_> = columns.iter().map(|column| column.kind).collect();
             let appender = match &mut appender {
                 Some(appender) => appender,

@@ -4,16 +4,15 @@
 //! another way than the statement that wrote them.
 
 use arrow_array::RecordBatch;
-use arrow_schema::DataType;
 
-use super::{ddl, plain, Dialect, Rows};
-use crate::data::upsert::Table;
-use crate::data::view::Values;
-use crate::error::Result;
+use super::{plain, Dialect, Rows};
+use venturi_base::data::upsert::Table;
+use venturi_base::data::view::Values;
+use venturi_base::error::Result;
 
 impl Dialect {
     /// The rows whose keys these have, all columns as text.
-    pub fn select_back(self, table: &Table, rows: &RecordBatch) -> Result<String> {
+    pub fn select_back(&'static self, table: &Table, rows: &RecordBatch) -> Result<String> {
         let columns: Vec<String> = (0..table.schema.fields().len())
             .map(|at| self.back(table, at))
             .collect();
@@ -40,50 +39,15 @@ impl Dialect {
     }
 
     /// Whether a key of this table is found by its literal. A MySQL `float` is not.
-    pub fn finds_keys(self, table: &Table) -> bool {
+    pub fn finds_keys(&self, table: &Table) -> bool {
         let exact = |at: &usize| !plain(table.data_type(*at)).is_floating();
         table.key.iter().all(exact)
     }
 
-    fn back(self, table: &Table, at: usize) -> String {
+    fn back(&self, table: &Table, at: usize) -> String {
         let column = self.quoted(table.column(at));
-        let kind = plain(table.data_type(at));
-        match (self, kind) {
-            (Dialect::MySql, kind) if ddl::is_text(kind) => {
-                format!("HEX(CONVERT({column} USING utf8mb4))")
-            }
-            (Dialect::Postgres, kind) if ddl::is_text(kind) => {
-                format!("encode(convert_to(CAST({column} AS text), 'UTF8'), 'hex')")
-            }
-            (Dialect::Postgres, kind) if ddl::is_bytes(kind) => format!("encode({column}, 'hex')"),
-            (Dialect::Sqlite, kind) if ddl::is_text(kind) || ddl::is_bytes(kind) => {
-                // hex(NULL) is an empty text.
-                format!("CASE WHEN {column} IS NOT NULL THEN hex(CAST({column} AS BLOB)) END")
-            }
-            (_, kind) if ddl::is_text(kind) || ddl::is_bytes(kind) => format!("hex({column})"),
-            // Its own text of a `float` has six digits.
-            (Dialect::MySql, DataType::Float16 | DataType::Float32) => {
-                format!("CAST({column} + 0e0 AS CHAR)")
-            }
-            (Dialect::Sqlite, kind) if kind.is_floating() => {
-                format!("CASE WHEN {column} IS NOT NULL THEN printf('%!.17g', {column}) END")
-            }
-            (Dialect::Postgres, DataType::Timestamp(_, zone)) => {
-                let at = if zone.is_some() {
-                    " AT TIME ZONE 'UTC'"
-                } else {
-                    ""
-                };
-                format!("to_char({column}{at}, 'YYYY-MM-DD HH24:MI:SS.US')")
-            }
-            (Dialect::Postgres, DataType::Date32 | DataType::Date64) => {
-                format!("to_char({column}, 'YYYY-MM-DD')")
-            }
-            (Dialect::DuckDb, DataType::Timestamp(_, Some(_))) => {
-                format!("CAST(make_timestamp(epoch_us({column})) AS VARCHAR)")
-            }
-            _ => format!("CAST({column} AS {})", self.text()),
-        }
+        let own = (self.read_back)(&column, plain(table.data_type(at)));
+        own.unwrap_or_else(|| format!("CAST({column} AS {})", self.text))
     }
 }
 

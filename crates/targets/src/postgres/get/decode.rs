@@ -6,7 +6,7 @@
 use arrow_array::RecordBatch;
 use arrow_buffer::IntervalMonthDayNano;
 
-use super::super::binary::{DAYS, DAY_MICROS, HEADER, MICROS};
+use super::super::types::{DAYS, DAY_MICROS, HEADER, MICROS};
 use super::numeric::Numeric;
 use super::types::{form, Form};
 use crate::read::{far, infinite, large, midnight, Question};

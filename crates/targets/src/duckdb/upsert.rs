@@ -7,10 +7,10 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 
 use super::api::Type;
+use super::dialect::DUCKDB;
 use super::handles::{Appender, Connection, Prepared, Refusal};
-use super::values::{columns, Column};
+use super::types::{columns, Column};
 use crate::upsert::{self, Builder, Executing, Executor};
-use venturi_base::codec::sql::Dialect;
 use venturi_base::data::upsert::Table;
 use venturi_base::error::{Error, Fate, Kind, Result};
 use venturi_base::meter::clock::Stage;
@@ -42,7 +42,7 @@ impl Builder for Rows {
     fn build(&self, table: &Table, rows: &RecordBatch) -> Result<Statement> {
         if self.way == Way::Text {
             let mut text = Vec::new();
-            Dialect::DuckDb.upsert_text(table, rows, &mut text)?;
+            DUCKDB.upsert_text(table, rows, &mut text)?;
             return CString::new(text).map(Statement::Text).map_err(|_| {
                 Error::usage("a value has a zero byte, which DuckDB's text has not: take --statement prepared")
             });
@@ -123,7 +123,7 @@ pub struct Call {
 /// So many rows of a batch fit a statement's placeholders.
 pub fn chunk(table: &Table, rows_per_batch: usize) -> usize {
     let columns = table.schema.fields().len().max(1);
-    (Dialect::DuckDb.most_placeholders() / columns).clamp(1, rows_per_batch.max(1))
+    (DUCKDB.most_placeholders / columns).clamp(1, rows_per_batch.max(1))
 }
 
 impl Ready {
@@ -138,7 +138,7 @@ impl Ready {
             Way::Text => Self::Text,
             Way::Prepared => {
                 let rows = chunk(table, rows_per_batch);
-                let sql = Dialect::DuckDb.upsert_placeholders(table, rows);
+                let sql = DUCKDB.upsert_placeholders(table, rows);
                 Self::Prepared {
                     whole: (rows, connection.prepare(&sql)?),
                     rest: None,
@@ -147,14 +147,13 @@ impl Ready {
             }
             Way::Append => {
                 let fields = table.schema.fields();
-                let quoted =
-                    |field: &Arc<arrow_schema::Field>| Dialect::DuckDb.quoted(field.name());
+                let quoted = |field: &Arc<arrow_schema::Field>| DUCKDB.quoted(field.name());
                 let names: Vec<_> = fields.iter().map(quoted).collect();
                 let names = names.join(", ");
                 let query = format!(
                     "INSERT INTO {} ({names}) SELECT {names} FROM rows{}",
-                    Dialect::DuckDb.quoted(&table.name),
-                    Dialect::DuckDb.upsert_tail(table)
+                    DUCKDB.quoted(&table.name),
+                    DUCKDB.upsert_tail(table)
                 );
                 let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
                 Self::Append(connection.appender(&query, &names, kinds)?)
@@ -185,7 +184,7 @@ impl Call {
                         true => &mut whole.1,
                         false => {
                             if rest.as_ref().is_none_or(|(held, _)| *held != count) {
-                                let sql = Dialect::DuckDb.upsert_placeholders(table, count);
+                                let sql = DUCKDB.upsert_placeholders(table, count);
                                 *rest = Some((count, connection.prepare(&sql)?));
                             }
                             match rest {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rusqlite::Connection;
 
 use super::errors::told;
-use super::values::Columns;
+use super::types::Columns;
 use crate::upsert::{Executing, Executor, Prepared};
 use venturi_base::error::{Error, Fate, Result};
 use venturi_base::meter::clock::Stage;

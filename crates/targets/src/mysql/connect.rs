@@ -29,6 +29,8 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 pub type Row = Vec<Option<String>>;
 
 pub struct Connection {
+    /// For errors.
+    host: String,
     channel: Channel,
     /// Prepared statements by the rows that they take.
     prepared: HashMap<usize, u32>,
@@ -110,6 +112,7 @@ impl Connection {
             match channel.receive(step).await? {
                 None => {
                     return Ok(Self {
+                        host: host.authority(),
                         channel,
                         prepared: HashMap::new(),
                         waits: Waits::default(),
@@ -120,6 +123,10 @@ impl Connection {
             }
         }
         Err(Error::protocol("the log-in has no end"))
+    }
+
+    pub fn host(&self) -> &str {
+        &self.host
     }
 
     pub fn socket(&self) -> BorrowedFd<'_> {
@@ -352,11 +359,6 @@ impl Connection {
                 }
             }
         }
-    }
-
-    /// Says good-bye, so that the server does not count it as an aborted connection.
-    pub async fn quit(mut self) {
-        let _ = self.call(command::QUIT, "").await;
     }
 }
 

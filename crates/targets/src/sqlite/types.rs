@@ -5,7 +5,8 @@ use arrow_buffer::NullBuffer;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::Statement;
 
-use venturi_base::codec::sql::{Dialect, Rows};
+use super::dialect::SQLITE;
+use crate::sql::Rows;
 use venturi_base::data::upsert::Table;
 use venturi_base::data::view::Values;
 use venturi_base::error::{Error, Result};
@@ -48,7 +49,7 @@ impl Bytes {
 impl Columns {
     pub fn of(table: &Table, rows: &RecordBatch) -> Result<Self> {
         // What SQLite has no type for is text, as it stands in a statement.
-        let mut written = Rows::new(Dialect::Sqlite, table, rows)?;
+        let mut written = Rows::new(SQLITE, table, rows)?;
         let mut columns = Vec::with_capacity(rows.num_columns());
         for at in 0..rows.num_columns() {
             let view = written.view(at).clone();

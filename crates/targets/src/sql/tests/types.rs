@@ -49,11 +49,11 @@ fn every_type() -> Vec<(&'static str, ArrayRef)> {
 #[test]
 fn what_is_read_back_is_what_was_sent_and_nothing_else() {
     let (table, rows) = table(every_type(), &[]);
-    let create = created(Sqlite, &table, &rows);
-    let upsert = text(Sqlite, &table, &rows).unwrap();
-    let back = Sqlite.select_back(&table, &rows).unwrap();
+    let create = created(SQLITE, &table, &rows);
+    let upsert = text(SQLITE, &table, &rows).unwrap();
+    let back = SQLITE.select_back(&table, &rows).unwrap();
     let found = sqlite(&[&create, &upsert], &back);
-    let mut sent = Rows::new(Sqlite, &table, &rows).unwrap();
+    let mut sent = Rows::new(SQLITE, &table, &rows).unwrap();
     assert_eq!(found.len(), 2);
     for (row, values) in found.iter().enumerate() {
         for (at, value) in values.iter().enumerate() {
@@ -88,19 +88,19 @@ fn every_type_has_a_column_in_every_dialect() {
         created(dialect, &table, &rows);
         text(dialect, &table, &rows).unwrap();
     }
-    let mysql = created(MySql, &table, &rows);
+    let mysql = created(MYSQL, &table, &rows);
     let columns = "`u64` bigint unsigned NOT NULL; `s_us` datetime(6); `s_s` datetime(0); `money` decimal(10,2); \
         `colour` longtext; `t_ns` time(6); `bool` boolean";
     columns
         .split("; ")
         .for_each(|column| assert_contains(&mysql, column));
-    let postgres = created(Postgres, &table, &rows);
+    let postgres = created(POSTGRES, &table, &rows);
     let columns = r#""u8" smallint; "u64" numeric(20); "s_us" timestamptz(6)"#;
     columns
         .split("; ")
         .for_each(|column| assert_contains(&postgres, column));
-    let create = created(Sqlite, &table, &rows);
-    let upsert = text(Sqlite, &table, &rows).unwrap();
+    let create = created(SQLITE, &table, &rows);
+    let upsert = text(SQLITE, &table, &rows).unwrap();
     let found = sqlite(&[&create, &upsert], "SELECT * FROM t ORDER BY k");
     let text = |text: &str| Value::Text(text.into());
     let int = Value::Integer;
@@ -140,55 +140,55 @@ fn what_cannot_be_held_is_named() {
         let wide = wide.with_precision_and_scale(precision, scale).unwrap();
         table(vec![key(1), ("wide", array(wide))], &[]).0
     };
-    assert!(DuckDb.check(&digits(39, 0)).is_err());
-    assert!(MySql.check(&digits(66, 0)).is_err());
-    assert!(MySql.check(&digits(65, 31)).is_err());
-    Postgres.check(&digits(76, 40)).unwrap();
+    assert!(DUCKDB.check(&digits(39, 0)).is_err());
+    assert!(MYSQL.check(&digits(66, 0)).is_err());
+    assert!(MYSQL.check(&digits(65, 31)).is_err());
+    POSTGRES.check(&digits(76, 40)).unwrap();
     let (mut named, _) = table(vec![key(1)], &[]);
     named.name = "x".repeat(65);
-    assert!(MySql.check(&named).is_err());
+    assert!(MYSQL.check(&named).is_err());
     named.name = "\0".into();
-    assert!(Sqlite.check(&named).is_err());
+    assert!(SQLITE.check(&named).is_err());
 }
 
 #[test]
 fn values_that_a_dialect_cannot_hold_are_refused() {
-    fn refused(dialect: Dialect, column: impl Array + 'static, says: &str) {
+    fn refused(dialect: &'static Dialect, column: impl Array + 'static, says: &str) {
         let error = literal(dialect, column).unwrap_err();
         assert_contains(&error, "column \"v\" holds ");
         assert_contains(&error, says);
     }
     let one = |value| Float64Array::from(vec![value]);
-    refused(MySql, one(f64::NAN), "NaN");
-    refused(MySql, one(f64::INFINITY), "Infinity");
-    refused(Sqlite, one(f64::NAN), "NaN");
+    refused(MYSQL, one(f64::NAN), "NaN");
+    refused(MYSQL, one(f64::INFINITY), "Infinity");
+    refused(SQLITE, one(f64::NAN), "NaN");
     let big = UInt64Array::from(vec![u64::MAX]);
-    refused(Sqlite, big.clone(), "18446744073709551615");
-    assert_eq!(literal(MySql, big).unwrap(), u64::MAX.to_string());
-    refused(Postgres, StringArray::from(vec!["a\0b"]), "NUL");
+    refused(SQLITE, big.clone(), "18446744073709551615");
+    assert_eq!(literal(MYSQL, big).unwrap(), u64::MAX.to_string());
+    refused(POSTGRES, StringArray::from(vec!["a\0b"]), "NUL");
     let fine = TimestampNanosecondArray::from(vec![1]);
-    refused(MySql, fine.clone(), "microseconds");
+    refused(MYSQL, fine.clone(), "microseconds");
     let text = "'1970-01-01 00:00:00.000000001'";
-    assert_eq!(literal(DuckDb, fine).unwrap(), text);
+    assert_eq!(literal(DUCKDB, fine).unwrap(), text);
     for far in [i64::MIN, i64::MAX] {
         for dialect in ALL {
             refused(dialect, TimestampSecondArray::from(vec![far]), "years");
         }
     }
-    refused(MySql, Date32Array::from(vec![i32::MAX]), "years");
-    refused(MySql, Time32SecondArray::from(vec![-1]), "24 hours");
+    refused(MYSQL, Date32Array::from(vec![i32::MAX]), "years");
+    refused(MYSQL, Time32SecondArray::from(vec![-1]), "24 hours");
 }
 
 #[test]
 fn numbers_that_are_none() {
     let one = |value| Float64Array::from(vec![value]);
-    assert_eq!(literal(Postgres, one(f64::NAN)).unwrap(), "'NaN'");
-    let infinity = literal(DuckDb, one(f64::NEG_INFINITY)).unwrap();
+    assert_eq!(literal(POSTGRES, one(f64::NAN)).unwrap(), "'NaN'");
+    let infinity = literal(DUCKDB, one(f64::NEG_INFINITY)).unwrap();
     assert_eq!(infinity, "CAST('-Infinity' AS DOUBLE)");
     let numbers = array(Float64Array::from(vec![f64::INFINITY, -0.0]));
     let (table, rows) = table(vec![key(2), ("v", numbers)], &[]);
-    let create = created(Sqlite, &table, &rows);
-    let upsert = text(Sqlite, &table, &rows).unwrap();
+    let create = created(SQLITE, &table, &rows);
+    let upsert = text(SQLITE, &table, &rows).unwrap();
     let found = sqlite(&[&create, &upsert], "SELECT v FROM t ORDER BY k");
     assert_eq!(found, [[Value::Real(f64::INFINITY)], [Value::Real(-0.0)]]);
 }
