@@ -5,18 +5,26 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import venturi
-from support.model import ModelExecutor
+from support.model import ModelExecutor, used
 from support.run import ROOT
 from support.run import venturi as run_cli
 from support.synthetic import HOSTILE, cells, hostile, make_run
 from venturi.common import toml_text
 
 FIGURES = ("throughput-streams", "box-size", "roofline", "timeline", "stages", "latency")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def by_a_formula() -> Iterator[None]:
+    with used(ModelExecutor()):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +56,13 @@ def test_every_figure_is_drawn(made: venturi.Run, name: str, capfd: pytest.Captu
     assert capfd.readouterr().err == "", "Vega-Lite warns of what it does not understand"
 
 
+def test_a_run_is_its_cells(made: venturi.Run) -> None:
+    assert [cell.name for cell in made] == list(made.verdicts)
+    assert pa.table(made) == made.cells and made.trials is made.trials
+    assert {*venturi.__all__, "__version__"} <= set(dir(venturi))
+    assert all(getattr(venturi, name).__module__.startswith("venturi.") for name in venturi.__all__)
+
+
 def test_errors_name_the_choices(tmp_path: Path) -> None:
     run = venturi.open(make_run(tmp_path / "run", cells(("get",), (1,)), repeats=1, warmup=0))
     with pytest.raises(venturi.VenturiError, match="no figure 'x'"):
@@ -75,7 +90,7 @@ def test_last_is_the_newest_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_run_measures_and_answers_the_run(tmp_path: Path) -> None:
     run = venturi.run(
         {"name": "small", "workload": {"data": "records"}},
-        out=tmp_path / "run", executor=ModelExecutor(), operation="get", streams=[1, 2], rows_per_stream="1M",
+        out=tmp_path / "run", operation="get", streams=[1, 2], rows_per_stream="1M",
         repeats=2, warmup=0,
     )  # fmt: skip
     assert run.path == tmp_path / "run"
@@ -110,8 +125,6 @@ def test_documented_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert blocks
     monkeypatch.chdir(tmp_path)
-    for module in ("api.measuring", "api.machine", "measure.placement"):
-        monkeypatch.setattr(f"venturi.{module}.CoreExecutor", ModelExecutor)
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, "docs/python-api.md", "exec"), names)
@@ -123,14 +136,14 @@ def test_what_places_streams_is_not_ignored(tmp_path: Path, settings: dict[str, 
     with pytest.raises(
         venturi.VenturiError, match=f"{next(iter(settings))} is for streams that are placed"
     ) as raised:
-        venturi.run(streams=4, executor=ModelExecutor(), out=tmp_path / "run", **settings)
+        venturi.run(streams=4, out=tmp_path / "run", **settings)
     assert 'on="auto", loaders=4' in raised.value.hint and not (tmp_path / "run").exists()
     with pytest.raises(venturi.VenturiError, match="loaders is for streams"):
-        venturi.run({"hosts": {"loaders": 4}}, streams=4, executor=ModelExecutor(), out=tmp_path / "run")
+        venturi.run({"hosts": {"loaders": 4}}, streams=4, out=tmp_path / "run")
     # A file may say how it is to be shared by who asks for that.
     path = tmp_path / "shared.toml"
     path.write_text("[workload]\nstreams = 4\nrows_per_stream = 1000\n[hosts]\nloaders = 2\n")
-    run = venturi.run(path, repeats=1, ceilings=False, executor=ModelExecutor(), out=tmp_path / "run")
+    run = venturi.run(path, repeats=1, ceilings=False, out=tmp_path / "run")
     assert run.trials.num_rows == 2
 
 
@@ -141,14 +154,12 @@ SMALL = {"name": "small", "workload": {"rows_per_stream": "1M"}, "run": {"repeat
 def measured(tmp_path_factory: pytest.TempPathFactory) -> venturi.Run:
     out = tmp_path_factory.mktemp("measured") / "run"
     operations, streams = ["get", "put"], [1, 2, 4, 8]
-    return venturi.run(SMALL, operation=operations, streams=streams, executor=ModelExecutor(), out=out)
+    return venturi.run(SMALL, operation=operations, streams=streams, out=out)
 
 
 def test_seeds_and_other_words_are_those_of_the_command_line(tmp_path: Path) -> None:
     settings = {"points_per_stream": "1k", "points_per_batch": [100, 200], "seed": 7, "shuffle_seed": 3}
-    run = venturi.run(
-        streams=1, executor=ModelExecutor(), out=tmp_path / "run", ceilings=False, repeats=1, **settings
-    )
+    run = venturi.run(streams=1, out=tmp_path / "run", ceilings=False, repeats=1, **settings)
     found = toml_text.parse(run.scenario, "scenario.toml")
     assert (found["workload"]["seed"], found["run"]["seed"]) == (7, 3)
     assert found["workload"]["rows_per_stream"] == 1000
@@ -157,8 +168,8 @@ def test_seeds_and_other_words_are_those_of_the_command_line(tmp_path: Path) -> 
 
 def test_progress_is_told_trial_by_trial(tmp_path: Path) -> None:
     told: list[venturi.Event] = []
-    failing = ModelExecutor(fail="streams == 2")
-    venturi.run(SMALL, streams=[1, 2], executor=failing, out=tmp_path / "run", progress=told.append)
+    with used(ModelExecutor(fail="streams == 2")):
+        venturi.run(SMALL, streams=[1, 2], out=tmp_path / "run", progress=told.append)
     begun = [event for event in told if event.record is None and event.moved is None]
     ended = [event for event in told if event.record is not None]
     assert [event.number for event in begun] == [event.number for event in ended] == list(range(1, 13))
@@ -178,10 +189,10 @@ def test_a_dry_run_measures_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_run_is_gone_on_with(tmp_path: Path) -> None:
-    failing = ModelExecutor(fail="streams == 2")
-    run = venturi.run(SMALL, streams=[1, 2], executor=failing, out=tmp_path / "run")
-    assert venturi.resume(run.path, executor=ModelExecutor()).trials.num_rows == 12
-    again = venturi.resume(run.path, executor=ModelExecutor(), retry_failed=True)
+    with used(ModelExecutor(fail="streams == 2")):
+        run = venturi.run(SMALL, streams=[1, 2], out=tmp_path / "run")
+    assert venturi.resume(run.path).trials.num_rows == 12
+    again = venturi.resume(run.path, retry_failed=True)
     assert again.trials.num_rows == 12 and set(again.trials["outcome"].to_pylist()) == {"ok"}
     with pytest.raises(venturi.VenturiError, match="begun without it, in one process"):
         venturi.resume(run.path, on="local")
@@ -210,7 +221,7 @@ def test_what_analyses_a_run(measured: venturi.Run) -> None:
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> venturi.Run:
     out = tmp_path_factory.mktemp("other") / "run"
-    return venturi.run(SMALL, operation="get", streams=1, executor=ModelExecutor(), out=out)
+    return venturi.run(SMALL, operation="get", streams=1, out=out)
 
 
 def test_runs_are_compared(measured: venturi.Run, other: venturi.Run) -> None:
@@ -224,7 +235,7 @@ def test_a_search_from_python(tmp_path: Path) -> None:
     told: list[venturi.Event] = []
     found = venturi.tune(
         "flight://h:1", streams=[1, 2, 4, 8], rows_per_batch=4096, trials=12, progress=told.append,
-        executor=ModelExecutor(), out=tmp_path / "run",
+        out=tmp_path / "run",
     )  # fmt: skip
     assert found.best is not None and found.best["streams"] in (4, 8) and found.trials <= 12
     assert len([event for event in told if event.record and not event.warmup]) == found.trials
@@ -239,7 +250,7 @@ def test_limits_of_a_machine(tmp_path: Path) -> None:
     told: list[tuple[int, int, str]] = []
     found = venturi.ceilings(
         "flight://node7", only=["tcp", "memory"], streams=[1, 4], repeats=2, headers={"a": "b"},
-        progress=lambda *one: told.append(one), executor=ModelExecutor(),
+        progress=lambda *one: told.append(one),
     )  # fmt: skip
     typed = run_cli(
         *("ceilings", "flight://node7", "--only", "tcp,memory", "--streams", "1,4", "--repeats", "2"),

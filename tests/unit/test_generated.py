@@ -28,7 +28,7 @@ FIELD = """    hurry: Annotated[Nullable[Literal["some", "much"]], _flight("How 
 RUN = """
 import sys
 import venturi
-from support.model import ModelExecutor
+from support.model import ModelExecutor, used
 from support.run import venturi as typed
 from venturi.analysis.verdict.rerun import Rerun
 out = sys.argv[1]
@@ -36,7 +36,8 @@ keywords = dict(target="flight://h", streams=1, rows_per_stream=1000, ceilings=F
 print("--hurry" in typed("run", "--help").stdout)
 planned = typed("run", "--target", "flight://h", "--hurry", "some,much", "--dry-run", "-q").stdout
 print("hurry=some" in planned and "hurry=much" in planned)
-run = venturi.run(hurry=["some", "much"], out=out, executor=ModelExecutor(), **keywords)
+with used(ModelExecutor()):
+    run = venturi.run(hurry=["some", "much"], out=out, **keywords)
 print(sorted(run.trials["hurry"].to_pylist()))
 print(run.sql("select count(distinct hurry) as found from trials").to_pylist())
 print(typed("sql", out, "select hurry from trials order by 1", "--format", "csv").stdout.split())

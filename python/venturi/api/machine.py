@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from venturi.common.errors import VenturiError
-from venturi.engine.executor import CoreExecutor
 from venturi.measure import doctor as checks
-from venturi.measure import limits
+from venturi.measure import limits, placement
 from venturi.measure import links as laboratory
 from venturi.measure.limits import Ceilings, Progress
 from venturi.measure.run_events import QuietObserver
@@ -33,7 +32,6 @@ def ceilings(
     repeats: int = 5,
     duration: str | None = None,
     progress: Progress | None = None,
-    executor: Any = None,
     **credentials: Any,
 ) -> Ceilings:
     """The limits of transfers here, each measured by itself: memory, TCP, disk, codecs, and Venturi; as
@@ -42,7 +40,6 @@ def ceilings(
     Args:
         url: A `venturi serve` on another host, to measure the way there as well.
         progress: Called before each probe with its number, of how many, and what it is called.
-        executor: For tests.
         credentials: By which that server is trusted and logged in to, as for `run`.
 
     Raises `VenturiError` for an argument that is wrong. A probe that fails is a limit with an `error`.
@@ -60,8 +57,8 @@ def ceilings(
     }  # fmt: skip
     for name, value in credentials.items():
         given[known[name]] = [f"{k}={v}" for k, v in value.items()] if isinstance(value, Mapping) else value
-    engine = executor if executor is not None else CoreExecutor()
-    return limits.measure(given, engine, QuietObserver().note, progress)
+    with placement.local_executor() as engine:
+        return limits.measure(given, engine, QuietObserver().note, progress)
 
 
 def _typed(value: object) -> str | None:

@@ -13,7 +13,7 @@ from venturi.api.result import Run
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.links import LINK_SETTINGS
 from venturi.common.texts import meant
-from venturi.engine.executor import CoreExecutor, Progress
+from venturi.engine.executor import Progress
 from venturi.measure import placement, run_events, runner
 from venturi.measure import tune as tuning
 from venturi.measure.run_events import QuietObserver, Slot
@@ -91,7 +91,6 @@ def run(
     scale: float | None = None,
     unproven: bool = False,
     progress: Told | None = None,
-    executor: Any = None,
     **settings: Any,
 ) -> Run:
     """Measures a scenario and answers the finished run.
@@ -105,7 +104,6 @@ def run(
         scale: Shrinks sizes by this factor, and thins long axes.
         unproven: Goes on if the self-test of the instrument fails, and marks every figure.
         progress: Called with an `Event` when a trial begins, ten times a second, and when it has ended.
-        executor: For tests.
         settings: Keys of `[workload]`, `[target]`, `[hosts]` and `[run]`, which win over the scenario. As on
             the command line `seed` is the data's and `shuffle_seed` the order's. A
             list is an axis of the matrix: `streams=[1, 2]`. `target="flight://..."` is the target's URL.
@@ -116,7 +114,7 @@ def run(
     """
     found = _scenario(scenario, settings, on, master, scale)
     path = Path(out) if out is not None else run_events.default_out(found)
-    with _placed(found, on, master, executor) as (placed, engine):
+    with _placed(found, on, master) as (placed, engine):
         runner.execute(placed, path, engine, _Observer(progress), unproven=unproven)
     return Run(path)
 
@@ -128,7 +126,6 @@ def resume(
     on: str | None = None,
     master: str | None = None,
     progress: Told | None = None,
-    executor: Any = None,
 ) -> Run:
     """Goes on with a run that was interrupted; with `retry_failed` measures failed trials too. The others are
     as for `run`, and as the run was begun with.
@@ -138,7 +135,7 @@ def resume(
     directory = open_run(path)
     placement.resumed(on, directory.records(), directory.path)
     found, _ = placement.named(run_events.scenario_of(directory), on, master)
-    with _placed(found, on, master, executor) as (placed, engine):
+    with _placed(found, on, master) as (placed, engine):
         observer = _Observer(progress)
         runner.execute(placed, directory.path, engine, observer, resume=True, retry_failed=retry_failed)
     return Run(directory.path)
@@ -168,7 +165,6 @@ def tune(
     search_seed: int = 1,
     unproven: bool = False,
     progress: Told | None = None,
-    executor: Any = None,
     **settings: Any,
 ) -> Tuned:
     """Searches for the fastest settings in few trials: of a URL, or of a scenario's matrix.
@@ -182,7 +178,6 @@ def tune(
         raise VenturiError("trials must be 2 or more, and minutes more than 0")
     bounded = trials is not None or minutes is not None
     budget = Budget(trials if bounded else DEFAULT_TRIALS, minutes * 60 if minutes is not None else None)
-    engine = executor if executor is not None else CoreExecutor()
     observer = _Observer(progress)
     if isinstance(target, str) and "://" in target:
         try:
@@ -192,13 +187,14 @@ def tune(
         tree = _tree(settings)
         asked = Layer("keyword", tree)
         _check_placement([asked])
-        found = space(tree, asked, engine, observer.note, Path(out) if out is not None else None)
+        with placement.local_executor() as engine:
+            found = space(tree, asked, engine, observer.note, Path(out) if out is not None else None)
     else:
         found = _scenario(target, settings, None, None, None)
     path = Path(out) if out is not None else run_events.default_out(found)
-    with _placed(found, None, None, executor) as (placed, engine):
+    with placement.local_executor(found) as engine:
         return tuning.execute(
-            placed, path, engine, observer, budget, lambda *_: None, search_seed, unproven=unproven
+            found, path, engine, observer, budget, lambda *_: None, search_seed, unproven=unproven
         )
 
 
@@ -225,13 +221,8 @@ def prove(target: str = LOCAL, *, only: Collection[str] | None = None, **setting
 
 
 @contextlib.contextmanager
-def _placed(
-    found: Scenario, on: str | None, master: str | None, executor: Any
-) -> Iterator[tuple[Scenario, Any]]:
+def _placed(found: Scenario, on: str | None, master: str | None) -> Iterator[tuple[Scenario, Any]]:
     """The scenario and what runs its trials."""
-    if executor is not None:
-        yield found, executor
-        return
     if on is None:
         with placement.local_executor(found) as engine:
             yield found, engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +41,7 @@ class Run:
         from venturi.store.open import open_run
 
         self.path = open_run(path).path
+        self._tables: dict[str, pa.Table] = {}
 
     @cached_property
     def results(self) -> Results:
@@ -175,12 +176,26 @@ class Run:
         return asked(query, [self.path])
 
     def table(self, name: str) -> pa.Table:
-        """One of the tables by name. Raises `VenturiError` for an unknown one."""
+        """One of the tables by name, made once. Raises `VenturiError` for an unknown one."""
         if name not in TABLES:
             raise VenturiError(f"there is no table {name!r}", hint=f"choose one of: {', '.join(TABLES)}")
-        from venturi.report import tables
+        if name not in self._tables:
+            from venturi.report import tables
 
-        return tables.table(self.results, name)
+            self._tables[name] = tables.table(self.results, name)
+        return self._tables[name]
+
+    def __iter__(self) -> Iterator[Cell]:
+        """Its cells, each with `name`, `parameters`, `throughput`, `records`.
+
+        >>> for cell in venturi.open("reference:macbook-put"):
+        ...     print(cell.name, cell.throughput)
+        """
+        return iter(self.results.cells)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The table of cells for polars, DuckDB and others that read Arrow: `polars.DataFrame(run)`."""
+        return self.cells.__arrow_c_stream__(requested_schema)
 
     @property
     def trials(self) -> pa.Table:
