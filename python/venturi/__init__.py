@@ -57,9 +57,9 @@ _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "Advice", "Best", "Ceilings", "Cell", "Comparison", "Drawing", "Estimate", "Event", "Finding", "Fits",
-    "Prediction", "Proof", "Quantity", "Run", "ScenarioError", "StoreError", "Tuned", "VenturiError", "Verdict",
-    "ceilings", "compare", "doctor", "dry_run", "import_", "links", "open", "prove", "resume", "run", "sql",
-    "tune",
+    "Prediction", "Proof", "Quantity", "Run", "ScenarioError", "StoreError", "Tuned", "VenturiError",
+    "Verdict", "ceilings", "compare", "doctor", "dry_run", "import_", "links", "open", "prove", "resume",
+    "run", "sql", "tune",
 ]  # fmt: skip
 
 

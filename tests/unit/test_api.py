@@ -188,9 +188,13 @@ def test_a_dry_run_measures_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_is_gone_on_with(tmp_path: Path) -> None:
+def test_a_run_is_gone_on_with(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
     with used(ModelExecutor(fail="streams == 2")):
         run = venturi.run(SMALL, streams=[1, 2], out=tmp_path / "run")
+    assert capfd.readouterr() == ("", "") and {one.name for one in caplog.records} == {"venturi"}
+    assert "get streams=2 repeat 0: failed: " in caplog.text
     assert venturi.resume(run.path).trials.num_rows == 12
     again = venturi.resume(run.path, retry_failed=True)
     assert again.trials.num_rows == 12 and set(again.trials["outcome"].to_pylist()) == {"ok"}

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from venturi.common.errors import VenturiError
+from venturi.common.texts import log
 from venturi.measure import doctor as checks
 from venturi.measure import limits, placement
 from venturi.measure import links as laboratory
 from venturi.measure.limits import Ceilings, Progress
-from venturi.measure.run_events import QuietObserver
 from venturi.targets.parameters import CREDENTIALS, SETTINGS
 
 __all__ = ["ceilings", "doctor", "links"]
@@ -58,7 +58,7 @@ def ceilings(
     for name, value in credentials.items():
         given[known[name]] = [f"{k}={v}" for k, v in value.items()] if isinstance(value, Mapping) else value
     with placement.local_executor() as engine:
-        return limits.measure(given, engine, QuietObserver().note, progress)
+        return limits.measure(given, engine, log, progress)
 
 
 def _typed(value: object) -> str | None:

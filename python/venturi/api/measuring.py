@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from venturi.api.result import Run
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.links import LINK_SETTINGS
-from venturi.common.texts import meant
+from venturi.common.texts import log, meant
 from venturi.engine.executor import Progress
 from venturi.measure import placement, run_events, runner
 from venturi.measure import tune as tuning
-from venturi.measure.run_events import QuietObserver, Slot
+from venturi.measure.run_events import QuietObserver, Slot, outcome_text
 from venturi.measure.runner import Estimate, estimate
 from venturi.measure.trial_targets import Endpoints
 from venturi.measure.tune import DEFAULT_TRIALS, Budget, Tuned, space
@@ -26,6 +26,7 @@ from venturi.plan.load import load
 from venturi.plan.scale import scale as scaled
 from venturi.plan.scenario import Scenario
 from venturi.plan.values import LIST_VALUES, TABLES
+from venturi.store.lines import line_text
 from venturi.store.open import open_run
 from venturi.targets.parameters import SETTINGS
 from venturi.targets.system import LOCAL
@@ -41,7 +42,7 @@ Named = str | os.PathLike[str] | Mapping[str, Any] | None
 
 @dataclass(frozen=True)
 class Event:
-    """How a run goes on: told when a trial begins, ten times a second, and when it has ended."""
+    """How a run goes on: made when a trial begins, ten times a second, and when it has ended."""
 
     cell: str
     """The trial's cell, by the parameters in which cells differ."""
@@ -55,31 +56,39 @@ class Event:
     """The trial's record (docs/format.md), when it has ended and is on disk."""
 
 
-Told = Callable[[Event], None]
+EventHandler = Callable[[Event], None]
 
 
 class _Observer(QuietObserver):
-    """Hands on what it hears; without anybody to tell, warnings alone."""
+    """Calls `progress` with events, and logs the rest."""
 
-    def __init__(self, told: Told | None) -> None:
+    def __init__(self, handler: EventHandler | None) -> None:
         super().__init__()
-        self._told = told
+        self._handler = handler
         self._now: Event | None = None
 
     def started(self, number: int, total: int, slot: Slot) -> None:
         self._now = Event(self.label(slot.cell.id), number, total, slot.warmup)
-        if self._told is not None:
-            self._told(self._now)
+        if self._handler is not None:
+            self._handler(self._now)
 
     def progress(self, progress: Progress) -> None:
-        if self._told is not None and (now := self._now) is not None:
-            self._told(Event(now.cell, now.number, now.total, now.warmup, moved=progress))
+        if self._handler is not None and (now := self._now) is not None:
+            self._handler(Event(now.cell, now.number, now.total, now.warmup, moved=progress))
 
     def ended(self, line: Mapping[str, Any]) -> None:
-        if self._told is None:
+        if self._handler is None:
             super().ended(line)
         elif (now := self._now) is not None:
-            self._told(Event(now.cell, now.number, now.total, now.warmup, record=line))
+            self._handler(Event(now.cell, now.number, now.total, now.warmup, record=line))
+
+    def unstored(self, line: Mapping[str, Any]) -> None:
+        # Nobody else has it.
+        record = line_text({key: value for key, value in line.items() if key != "samples"})
+        log("error", f"measured but not stored: {self.head(line)}: {outcome_text(line)}: {record}")
+
+    def note(self, level: str, text: str) -> None:
+        log(level, text)
 
 
 def run(
@@ -90,7 +99,7 @@ def run(
     master: str | None = None,
     scale: float | None = None,
     unproven: bool = False,
-    progress: Told | None = None,
+    progress: EventHandler | None = None,
     **settings: Any,
 ) -> Run:
     """Measures a scenario and answers the finished run.
@@ -125,7 +134,7 @@ def resume(
     retry_failed: bool = False,
     on: str | None = None,
     master: str | None = None,
-    progress: Told | None = None,
+    progress: EventHandler | None = None,
 ) -> Run:
     """Goes on with a run that was interrupted; with `retry_failed` measures failed trials too. The others are
     as for `run`, and as the run was begun with.
@@ -152,7 +161,7 @@ def dry_run(
     """What `run` would do with the same arguments: cells, trials, bytes, seconds. Files are read, no server
     is started, nothing is measured."""
     found = _scenario(scenario, settings, on, master, scale)
-    with Endpoints(found, False, QuietObserver().note) as endpoints:
+    with Endpoints(found, False, log) as endpoints:
         return estimate(found, endpoints.cells)
 
 
@@ -164,7 +173,7 @@ def tune(
     out: str | os.PathLike[str] | None = None,
     search_seed: int = 1,
     unproven: bool = False,
-    progress: Told | None = None,
+    progress: EventHandler | None = None,
     **settings: Any,
 ) -> Tuned:
     """Searches for the fastest settings in few trials: of a URL, or of a scenario's matrix.
@@ -227,7 +236,7 @@ def _placed(found: Scenario, on: str | None, master: str | None) -> Iterator[tup
         with placement.local_executor(found) as engine:
             yield found, engine
         return
-    with contextlib.closing(placement.executor(found, on, master, QuietObserver().note)) as engine:
+    with contextlib.closing(placement.executor(found, on, master, log)) as engine:
         yield placement.with_loaders(found, engine), engine
 
 
