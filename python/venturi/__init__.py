@@ -16,14 +16,15 @@ from venturi.common.errors import ScenarioError, StoreError, VenturiError
 if TYPE_CHECKING:
     from venturi.analysis.advice import Advice
     from venturi.analysis.cells.summary import Cell
+    from venturi.analysis.compare.history import Series
     from venturi.analysis.compare.runs import Comparison
     from venturi.analysis.models.fits import Fits
     from venturi.analysis.models.predict import Prediction
     from venturi.analysis.search.best import Best
     from venturi.analysis.verdict.types import Finding, Verdict
-    from venturi.api.machine import ceilings, doctor, links
-    from venturi.api.measuring import Event, dry_run, prove, resume, run, tune
-    from venturi.api.reading import compare, import_, sql
+    from venturi.api.machine import Server, ceilings, doctor, generate, links, serve
+    from venturi.api.measuring import Event, ab, dry_run, prove, resume, run, tune
+    from venturi.api.reading import compare, history, import_, scenarios, sql
     from venturi.api.result import Run, open
     from venturi.common.units import Quantity
     from venturi.measure.limits import Ceilings
@@ -35,12 +36,13 @@ if TYPE_CHECKING:
     __version__: str
 
 _NAMES = {
-    "api.machine": ("ceilings", "doctor", "links"),
-    "api.measuring": ("Event", "dry_run", "prove", "resume", "run", "tune"),
-    "api.reading": ("compare", "import_", "sql"),
+    "api.machine": ("Server", "ceilings", "doctor", "generate", "links", "serve"),
+    "api.measuring": ("Event", "ab", "dry_run", "prove", "resume", "run", "tune"),
+    "api.reading": ("compare", "history", "import_", "scenarios", "sql"),
     "api.result": ("Run", "open"),
     "analysis.advice": ("Advice",),
     "analysis.cells.summary": ("Cell",),
+    "analysis.compare.history": ("Series",),
     "analysis.compare.runs": ("Comparison",),
     "analysis.models.fits": ("Fits",),
     "analysis.models.predict": ("Prediction",),
@@ -57,9 +59,9 @@ _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "Advice", "Best", "Ceilings", "Cell", "Comparison", "Drawing", "Estimate", "Event", "Finding", "Fits",
-    "Prediction", "Proof", "Quantity", "Run", "ScenarioError", "StoreError", "Tuned", "VenturiError",
-    "Verdict", "ceilings", "compare", "doctor", "dry_run", "import_", "links", "open", "prove", "resume",
-    "run", "sql", "tune",
+    "Prediction", "Proof", "Quantity", "Run", "ScenarioError", "Series", "Server", "StoreError",
+    "Tuned", "VenturiError", "Verdict", "ab", "ceilings", "compare", "doctor", "dry_run", "generate",
+    "history", "import_", "links", "open", "prove", "resume", "run", "scenarios", "serve", "sql", "tune",
 ]  # fmt: skip
 
 

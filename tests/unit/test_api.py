@@ -1,5 +1,7 @@
 """The public Python API, and the example of its documentation."""
 
+import doctest
+import importlib
 import json
 import os
 import re
@@ -129,6 +131,23 @@ def test_documented_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for block in blocks:
         exec(compile(block, "docs/python-api.md", "exec"), names)
     assert (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize("module", ["machine", "measuring", "reading", "result"])
+def test_examples_of_docstrings(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = importlib.import_module(f"venturi.api.{module}")
+    failed, attempted = doctest.testmod(found, extraglobs={"venturi": venturi})
+    assert attempted and not failed
+
+
+def test_two_builds_and_many_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        found = venturi.ab("flight://old:1", "flight://new:1", SMALL, streams=[1, 2], repeats=2)
+        assert len(found.rows) == 2 and {cell.parameters["place"] for cell in found.base.cells} == {"base"}
+    kept = venturi.history(where="streams == 2")
+    assert len(kept) == 2 and {len(series.points) for series in kept} == {2}
 
 
 @pytest.mark.parametrize("settings", [{"loaders": 4}, {"loaders": [1, 2]}, {"servers": 2}])

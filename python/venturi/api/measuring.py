@@ -1,4 +1,4 @@
-"""What measures: `run`, `resume`, `tune`; and what a run would do, `dry_run`."""
+"""What measures: `run`, `resume`, `ab`, `tune`, `prove`; and what a run would do, `dry_run`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from venturi.api.result import Run
 from venturi.common.errors import ExitCode, VenturiError
@@ -26,6 +26,7 @@ from venturi.plan.load import load
 from venturi.plan.scale import scale as scaled
 from venturi.plan.scenario import Scenario
 from venturi.plan.values import LIST_VALUES, TABLES
+from venturi.servers.commanded import address
 from venturi.store.lines import line_text
 from venturi.store.open import open_run
 from venturi.targets.parameters import SETTINGS
@@ -33,9 +34,11 @@ from venturi.targets.system import LOCAL
 from venturi.targets.urls import check_url
 
 if TYPE_CHECKING:
+    from venturi.analysis.compare.runs import Comparison
+    from venturi.api.keywords import Credentials, RunSettings, Settings
     from venturi.measure.prove.outcome import Proof
 
-__all__ = ["Event", "dry_run", "prove", "resume", "run", "tune"]
+__all__ = ["Event", "ab", "dry_run", "prove", "resume", "run", "tune"]
 
 Named = str | os.PathLike[str] | Mapping[str, Any] | None
 
@@ -100,7 +103,7 @@ def run(
     scale: float | None = None,
     unproven: bool = False,
     progress: EventHandler | None = None,
-    **settings: Any,
+    **settings: Unpack[RunSettings],
 ) -> Run:
     """Measures a scenario and answers the finished run.
 
@@ -119,7 +122,11 @@ def run(
 
     Raises `ScenarioError` and `StoreError` (both `VenturiError`), and `VenturiError` with the exit code
     `UNPROVEN` if the self-test fails. A failed trial raises nothing: it is a row
-    of `Run.trials`, and a warning.
+    of `Run.trials`, and a warning of the logger `venturi`.
+
+    >>> run = venturi.run("quick", streams=[1, 2], bytes_per_stream="10M", repeats=1)
+    >>> sorted({cell.parameters["streams"] for cell in run})
+    [1, 2]
     """
     found = _scenario(scenario, settings, on, master, scale)
     path = Path(out) if out is not None else run_events.default_out(found)
@@ -150,16 +157,47 @@ def resume(
     return Run(directory.path)
 
 
+def ab(
+    base: str,
+    head: str,
+    scenario: Named = None,
+    *,
+    url: str = "flight://127.0.0.1:{port}",
+    out: str | os.PathLike[str] | None = None,
+    threshold: float = 0.03,
+    confidence: float = 0.95,
+    unproven: bool = False,
+    progress: EventHandler | None = None,
+    **settings: Unpack[RunSettings],
+) -> Comparison:
+    """Measures two servers in one run, whose trials take turns, and compares `head` with `base`. Each is a
+    URL, or a command that starts it at `{port}`, where `url` finds it.
+
+    The others are as for `run`, which makes 10 repeats here by default. Raises as `run`.
+    """
+    settings.setdefault("repeats", 10)
+    with contextlib.ExitStack() as servers:
+        where = {"base": base, "head": head}
+        settings["places"] = {name: address(it, url, servers) for name, it in where.items()}
+        made = run(scenario, out=out, unproven=unproven, progress=progress, **settings)
+    return made.compare_by("place", "base", threshold=threshold, confidence=confidence)[0]
+
+
 def dry_run(
     scenario: Named = None,
     *,
     on: str | None = None,
     master: str | None = None,
     scale: float | None = None,
-    **settings: Any,
+    **settings: Unpack[RunSettings],
 ) -> Estimate:
     """What `run` would do with the same arguments: cells, trials, bytes, seconds. Files are read, no server
-    is started, nothing is measured."""
+    is started, nothing is measured.
+
+    >>> plan = venturi.dry_run(target="flight://local", streams=[1, 2], rows_per_stream="1M", repeats=3)
+    >>> len(plan.cells), plan.payload_bytes
+    (2, 384000000)
+    """
     found = _scenario(scenario, settings, on, master, scale)
     with Endpoints(found, False, log) as endpoints:
         return estimate(found, endpoints.cells)
@@ -174,7 +212,7 @@ def tune(
     search_seed: int = 1,
     unproven: bool = False,
     progress: EventHandler | None = None,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Tuned:
     """Searches for the fastest settings in few trials: of a URL, or of a scenario's matrix.
 
@@ -190,10 +228,9 @@ def tune(
     observer = _Observer(progress)
     if isinstance(target, str) and "://" in target:
         try:
-            settings["target"] = check_url(target)
+            tree = _tree({**settings, "target": check_url(target)})
         except ValueError as error:
             raise VenturiError(f"target: {error}", ExitCode.SCENARIO) from None
-        tree = _tree(settings)
         asked = Layer("keyword", tree)
         _check_placement([asked])
         with placement.local_executor() as engine:
@@ -207,7 +244,9 @@ def tune(
         )
 
 
-def prove(target: str = LOCAL, *, only: Collection[str] | None = None, **settings: Any) -> list[Proof]:
+def prove(
+    target: str = LOCAL, *, only: Collection[str] | None = None, **settings: Unpack[Credentials]
+) -> list[Proof]:
     """The self-test of this instrument, on this machine, now: each part, with what was expected and found.
     `only`: names of parts, for example `rate`; `settings`: credentials of the target.
 

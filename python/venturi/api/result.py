@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from venturi.analysis.verdict.types import Finding, Verdict
     from venturi.report.draw import Drawing
 
-__all__ = ["Run", "asked", "open"]
+__all__ = ["Run", "asked", "check_comparison", "open"]
 
 TABLES = (
     *("trials", "cells", "samples", "ceilings", "streams", "stages", "latency", "errors", "resources"),
@@ -153,7 +153,7 @@ class Run:
         """
         from venturi.analysis.compare import runs
 
-        _check_comparison(metric, threshold=threshold, confidence=confidence)
+        check_comparison(metric, threshold=threshold, confidence=confidence)
         other = base if isinstance(base, Run) else Run(base)
         if other.path.resolve() == self.path.resolve():
             raise VenturiError(f"{self.path}: it is compared with itself", hint="compare_by() does that")
@@ -167,7 +167,7 @@ class Run:
         from venturi.analysis.compare import runs
         from venturi.analysis.compare.matching import spelled
 
-        _check_comparison(metric, **more)
+        check_comparison(metric, **more)
         chosen = None if value is None else spelled(value)
         return runs.compare_by(self.results, parameter, chosen, metric, **more)
 
@@ -188,8 +188,10 @@ class Run:
     def __iter__(self) -> Iterator[Cell]:
         """Its cells, each with `name`, `parameters`, `throughput`, `records`.
 
-        >>> for cell in venturi.open("reference:macbook-put"):
-        ...     print(cell.name, cell.throughput)
+        >>> run = venturi.open("reference:macbook-put")
+        >>> fastest = max(run, key=lambda cell: cell.throughput.value)
+        >>> print(fastest.parameters["streams"], fastest.throughput)
+        8 3,394 MB/s
         """
         return iter(self.results.cells)
 
@@ -274,7 +276,7 @@ def _check_share(name: str, share: float, least: float = 0.0) -> None:
         raise VenturiError(f"{name}={share:g}: must be a share, at least {least:g} and under 1; 0.05 is 5 %")
 
 
-def _check_comparison(metric: str, threshold: float = 0.03, confidence: float = 0.95) -> None:
+def check_comparison(metric: str, threshold: float = 0.03, confidence: float = 0.95) -> None:
     from venturi.analysis.compare.runs import METRICS
 
     _check_share("threshold", threshold)
