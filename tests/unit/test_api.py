@@ -36,17 +36,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> venturi.Run:
 
 
 def test_open_tables_and_figures(made: venturi.Run) -> None:
-    run = made
-    assert [table.num_rows for table in (run.trials, run.cells, run.ceilings)] == [12, 4, 12]
-    assert run.samples.num_rows > 0
-    assert set(run.cells.column("good").to_pylist()) == {2}
-    assert (len(run.to_pandas()), len(run.to_pandas("trials"))) == (4, 12)
-    figure = run.figure("throughput-streams", reference="macbook")
+    assert [table.num_rows for table in (made.trials, made.cells, made.ceilings)] == [12, 4, 12]
+    assert made.samples.num_rows > 0
+    assert set(made.cells.column("good").to_pylist()) == {2}
+    assert (len(made.to_pandas()), len(made.to_pandas("trials"))) == (4, 12)
+    figure = made.figure("throughput-streams", reference="macbook")
     series = figure.spec["vconcat"][0]["concat"][0]["data"]["values"]
     assert [one["name"] for one in series][:2] == ["median", "raw TCP"]
-    assert set(run.figures) == set(FIGURES)
-    assert repr(run).startswith("<venturi.Run 20261121-084500-synthetic: get: best ")
-    assert [w.kind for w in run.warnings] == ["few"]
+    assert set(made.figures) == set(FIGURES)
+    assert repr(made).startswith("<venturi.Run 20261121-084500-synthetic: get: best ")
+    assert [w.kind for w in made.warnings] == ["few"]
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -152,7 +151,7 @@ def test_seeds_and_other_words_are_those_of_the_command_line(tmp_path: Path) -> 
     assert found["matrix"]["rows_per_batch"] == [100, 200]
 
 
-def test_progress_is_told_trial_by_trial(tmp_path: Path) -> None:
+def test_progress_is_reported_trial_by_trial(tmp_path: Path) -> None:
     told: list[venturi.Event] = []
     with used(ModelExecutor(fail="streams == 2")):
         venturi.run(SMALL, streams=[1, 2], out=tmp_path / "run", progress=told.append)
