@@ -10,18 +10,21 @@ with seeded noise of about 2 %. The figures themselves are made up.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import random
 import sys
 import threading
-from collections.abc import Mapping
+import unittest.mock
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from venturi.common import hdr, links
 from venturi.common.conditions import Condition
 from venturi.engine.executor import Executor, TrialControl
 from venturi.engine.spec import failed_record
+from venturi.measure import placement
 from venturi.plan.workload import POINT_BYTES, USAGE_ROW_BYTES
 from venturi.targets.system import scheme_of
 
@@ -60,6 +63,13 @@ _UPSERTED = {
 """Who answers upserts, and bytes that it stores of a row beyond its payload."""
 # A statement costs a database as much as this payload, whatever is in it.
 _STATEMENT_BYTES = 4000.0
+
+
+@contextlib.contextmanager
+def used(executor: Executor) -> Iterator[None]:
+    """In the block it runs the trials of `venturi.run` and its like, unless `on` places them."""
+    with unittest.mock.patch.object(placement, "local_executor", lambda *_: contextlib.nullcontext(executor)):
+        yield
 
 
 class ModelControl:

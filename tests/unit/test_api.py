@@ -1,16 +1,21 @@
 """The public Python API, and the example of its documentation."""
 
+import doctest
+import importlib
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import venturi
-from support.model import ModelExecutor
+from support.model import ModelExecutor, used
 from support.run import ROOT
 from support.run import venturi as run_cli
 from support.synthetic import HOSTILE, cells, hostile, make_run
@@ -19,26 +24,28 @@ from venturi.common import toml_text
 FIGURES = ("throughput-streams", "box-size", "roofline", "timeline", "stages", "latency")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def by_a_formula() -> Iterator[None]:
+    with used(ModelExecutor()):
+        yield
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> venturi.Run:
     return venturi.open(make_run(tmp_path_factory.mktemp("made") / "run", cells(streams=(1, 2)), repeats=2))
 
 
 def test_open_tables_and_figures(made: venturi.Run) -> None:
-    run = made
-    assert run.trials.num_rows == 12
-    assert run.cells.num_rows == 4
-    assert run.ceilings.num_rows == 12
-    assert run.samples.num_rows > 0
-    assert set(run.cells.column("good").to_pylist()) == {2}
-    assert run.to_pandas().shape[0] == 4
-    assert run.to_pandas("trials").shape[0] == 12
-    figure = run.figure("throughput-streams", reference="macbook")
+    assert [table.num_rows for table in (made.trials, made.cells, made.ceilings)] == [12, 4, 12]
+    assert made.samples.num_rows > 0
+    assert set(made.cells.column("good").to_pylist()) == {2}
+    assert (len(made.to_pandas()), len(made.to_pandas("trials"))) == (4, 12)
+    figure = made.figure("throughput-streams", reference="macbook")
     series = figure.spec["vconcat"][0]["concat"][0]["data"]["values"]
     assert [one["name"] for one in series][:2] == ["median", "raw TCP"]
-    assert set(run.figures) == set(FIGURES)
-    assert repr(run).startswith("<venturi.Run 20261121-084500-synthetic: get: best ")
-    assert [w.kind for w in run.warnings] == ["few"]
+    assert set(made.figures) == set(FIGURES)
+    assert repr(made).startswith("<venturi.Run 20261121-084500-synthetic: get: best ")
+    assert [w.kind for w in made.warnings] == ["few"]
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -48,16 +55,11 @@ def test_every_figure_is_drawn(made: venturi.Run, name: str, capfd: pytest.Captu
     assert capfd.readouterr().err == "", "Vega-Lite warns of what it does not understand"
 
 
-def test_errors_name_the_choices(tmp_path: Path) -> None:
-    run = venturi.open(make_run(tmp_path / "run", cells(("get",), (1,)), repeats=1, warmup=0))
-    with pytest.raises(venturi.VenturiError, match="no figure 'x'"):
-        run.figure("x")
-    with pytest.raises(venturi.VenturiError, match="no data for the figure 'throughput-streams'"):
-        run.figure("throughput-streams")
-    with pytest.raises(venturi.VenturiError, match="no table"):
-        run.table("x")
-    with pytest.raises(venturi.StoreError, match="no such run directory"):
-        venturi.open(tmp_path / "nothing")
+def test_a_run_is_its_cells(made: venturi.Run) -> None:
+    assert [cell.name for cell in made] == list(made.verdicts)
+    assert pa.table(made) == made.cells and made.trials is made.trials
+    assert {*venturi.__all__, "__version__"} <= set(dir(venturi))
+    assert all(getattr(venturi, name).__module__.startswith("venturi.") for name in venturi.__all__)
 
 
 def test_last_is_the_newest_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,17 +72,6 @@ def test_last_is_the_newest_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert not (path / "trials.jsonl").exists()
     (tmp_path / "venturi-runs" / "notes").mkdir()
     assert venturi.open().path.name == "a"
-
-
-def test_run_measures_and_answers_the_run(tmp_path: Path) -> None:
-    run = venturi.run(
-        {"name": "small", "workload": {"data": "records"}},
-        out=tmp_path / "run", executor=ModelExecutor(), operation="get", streams=[1, 2], rows_per_stream="1M",
-        repeats=2, warmup=0,
-    )  # fmt: skip
-    assert run.path == tmp_path / "run"
-    assert sorted(run.cells.column("streams").to_pylist()) == [1, 2]
-    assert run.report().exists()
 
 
 def test_run_suggests_a_setting(tmp_path: Path) -> None:
@@ -108,14 +99,21 @@ def test_import_is_light() -> None:
 def test_documented_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (ROOT / "docs" / "python-api.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert blocks
     monkeypatch.chdir(tmp_path)
-    for module in ("api.measuring", "api.machine", "measure.placement"):
-        monkeypatch.setattr(f"venturi.{module}.CoreExecutor", ModelExecutor)
-    names: dict[str, object] = {}
+    names: dict[str, Any] = {}
     for block in blocks:
         exec(compile(block, "docs/python-api.md", "exec"), names)
-    assert (tmp_path / "report.html").exists()
+    assert (tmp_path / "report.html").exists() and names["run"].path.parent == Path("venturi-runs")
+    assert {cell.parameters["place"] for cell in names["found"].base.cells} == {"base"}
+    assert len(names["series"].points) > 1 and not names["old"].running
+
+
+@pytest.mark.parametrize("module", ["machine", "measuring", "reading", "result"])
+def test_examples_of_docstrings(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = importlib.import_module(f"venturi.api.{module}")
+    failed, attempted = doctest.testmod(found, extraglobs={"venturi": venturi})
+    assert attempted and not failed
 
 
 @pytest.mark.parametrize("settings", [{"loaders": 4}, {"loaders": [1, 2]}, {"servers": 2}])
@@ -123,14 +121,14 @@ def test_what_places_streams_is_not_ignored(tmp_path: Path, settings: dict[str, 
     with pytest.raises(
         venturi.VenturiError, match=f"{next(iter(settings))} is for streams that are placed"
     ) as raised:
-        venturi.run(streams=4, executor=ModelExecutor(), out=tmp_path / "run", **settings)
+        venturi.run(streams=4, out=tmp_path / "run", **settings)
     assert 'on="auto", loaders=4' in raised.value.hint and not (tmp_path / "run").exists()
     with pytest.raises(venturi.VenturiError, match="loaders is for streams"):
-        venturi.run({"hosts": {"loaders": 4}}, streams=4, executor=ModelExecutor(), out=tmp_path / "run")
+        venturi.run({"hosts": {"loaders": 4}}, streams=4, out=tmp_path / "run")
     # A file may say how it is to be shared by who asks for that.
     path = tmp_path / "shared.toml"
     path.write_text("[workload]\nstreams = 4\nrows_per_stream = 1000\n[hosts]\nloaders = 2\n")
-    run = venturi.run(path, repeats=1, ceilings=False, executor=ModelExecutor(), out=tmp_path / "run")
+    run = venturi.run(path, repeats=1, ceilings=False, out=tmp_path / "run")
     assert run.trials.num_rows == 2
 
 
@@ -141,32 +139,28 @@ SMALL = {"name": "small", "workload": {"rows_per_stream": "1M"}, "run": {"repeat
 def measured(tmp_path_factory: pytest.TempPathFactory) -> venturi.Run:
     out = tmp_path_factory.mktemp("measured") / "run"
     operations, streams = ["get", "put"], [1, 2, 4, 8]
-    return venturi.run(SMALL, operation=operations, streams=streams, executor=ModelExecutor(), out=out)
+    return venturi.run(SMALL, operation=operations, streams=streams, out=out)
 
 
 def test_seeds_and_other_words_are_those_of_the_command_line(tmp_path: Path) -> None:
     settings = {"points_per_stream": "1k", "points_per_batch": [100, 200], "seed": 7, "shuffle_seed": 3}
-    run = venturi.run(
-        streams=1, executor=ModelExecutor(), out=tmp_path / "run", ceilings=False, repeats=1, **settings
-    )
+    run = venturi.run(streams=1, out=tmp_path / "run", ceilings=False, repeats=1, **settings)
     found = toml_text.parse(run.scenario, "scenario.toml")
     assert (found["workload"]["seed"], found["run"]["seed"]) == (7, 3)
     assert found["workload"]["rows_per_stream"] == 1000
     assert found["matrix"]["rows_per_batch"] == [100, 200]
 
 
-def test_progress_is_told_trial_by_trial(tmp_path: Path) -> None:
+def test_progress_is_reported_trial_by_trial(tmp_path: Path) -> None:
     told: list[venturi.Event] = []
-    failing = ModelExecutor(fail="streams == 2")
-    venturi.run(SMALL, streams=[1, 2], executor=failing, out=tmp_path / "run", progress=told.append)
+    with used(ModelExecutor(fail="streams == 2")):
+        venturi.run(SMALL, streams=[1, 2], out=tmp_path / "run", progress=told.append)
     begun = [event for event in told if event.record is None and event.moved is None]
     ended = [event for event in told if event.record is not None]
     assert [event.number for event in begun] == [event.number for event in ended] == list(range(1, 13))
     assert {event.total for event in told} == {12} and not any(event.warmup for event in told)
-    assert {(event.cell, event.record["outcome"]) for event in ended if event.record} == {
-        ("get streams=1", "ok"),
-        ("get streams=2", "failed"),
-    }
+    outcomes = {(event.cell, event.record["outcome"]) for event in ended if event.record}
+    assert outcomes == {("get streams=1", "ok"), ("get streams=2", "failed")}
 
 
 def test_a_dry_run_measures_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,11 +171,15 @@ def test_a_dry_run_measures_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_is_gone_on_with(tmp_path: Path) -> None:
-    failing = ModelExecutor(fail="streams == 2")
-    run = venturi.run(SMALL, streams=[1, 2], executor=failing, out=tmp_path / "run")
-    assert venturi.resume(run.path, executor=ModelExecutor()).trials.num_rows == 12
-    again = venturi.resume(run.path, executor=ModelExecutor(), retry_failed=True)
+def test_a_run_is_gone_on_with(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with used(ModelExecutor(fail="streams == 2")):
+        run = venturi.run(SMALL, streams=[1, 2], out=tmp_path / "run")
+    assert capfd.readouterr() == ("", "") and {one.name for one in caplog.records} == {"venturi"}
+    assert "get streams=2 repeat 0: failed: " in caplog.text
+    assert venturi.resume(run.path).trials.num_rows == 12
+    again = venturi.resume(run.path, retry_failed=True)
     assert again.trials.num_rows == 12 and set(again.trials["outcome"].to_pylist()) == {"ok"}
     with pytest.raises(venturi.VenturiError, match="begun without it, in one process"):
         venturi.resume(run.path, on="local")
@@ -195,22 +193,16 @@ def test_what_analyses_a_run(measured: venturi.Run) -> None:
     assert one.operation == "put"
     get, put = measured.predict(streams=16)
     assert (get.operation, get.value, put.operation) == ("get", 16, "put")
-    assert [dict(one.workload)["operation"] for one in measured.best(where=["streams <= 2"])] == [
-        "get",
-        "put",
-    ]
-    with pytest.raises(venturi.VenturiError, match="--where leaves no cell"):
-        measured.best(where=["streams > 99"])
+    best = measured.best(where=["streams <= 2"])
+    assert [dict(one.workload)["operation"] for one in best] == ["get", "put"]
     (counted,) = venturi.sql("select count(*) as n from trials", measured, measured.path).to_pylist()
     assert counted["n"] == 2 * 48
-    with pytest.raises(venturi.VenturiError, match="the query fails"):
-        measured.sql("select nothing")
 
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> venturi.Run:
     out = tmp_path_factory.mktemp("other") / "run"
-    return venturi.run(SMALL, operation="get", streams=1, executor=ModelExecutor(), out=out)
+    return venturi.run(SMALL, operation="get", streams=1, out=out)
 
 
 def test_runs_are_compared(measured: venturi.Run, other: venturi.Run) -> None:
@@ -224,22 +216,19 @@ def test_a_search_from_python(tmp_path: Path) -> None:
     told: list[venturi.Event] = []
     found = venturi.tune(
         "flight://h:1", streams=[1, 2, 4, 8], rows_per_batch=4096, trials=12, progress=told.append,
-        executor=ModelExecutor(), out=tmp_path / "run",
+        out=tmp_path / "run",
     )  # fmt: skip
     assert found.best is not None and found.best["streams"] in (4, 8) and found.trials <= 12
     assert len([event for event in told if event.record and not event.warmup]) == found.trials
-    assert (
-        venturi.open(tmp_path / "run").sql("select * from trials where not warmup").num_rows == found.trials
-    )
-    with pytest.raises(venturi.VenturiError, match="target: "):
-        venturi.tune("flight://a:b:c")
+    kept = venturi.open(tmp_path / "run")
+    assert kept.sql("select * from trials where not warmup").num_rows == found.trials
 
 
 def test_limits_of_a_machine(tmp_path: Path) -> None:
     told: list[tuple[int, int, str]] = []
     found = venturi.ceilings(
         "flight://node7", only=["tcp", "memory"], streams=[1, 4], repeats=2, headers={"a": "b"},
-        progress=lambda *one: told.append(one), executor=ModelExecutor(),
+        progress=lambda *one: told.append(one),
     )  # fmt: skip
     typed = run_cli(
         *("ceilings", "flight://node7", "--only", "tcp,memory", "--streams", "1,4", "--repeats", "2"),
@@ -250,21 +239,6 @@ def test_limits_of_a_machine(tmp_path: Path) -> None:
     assert [line.text for line in found.narrowest] == [line["text"] for line in said["narrowest"]]
     assert len(found.narrowest) == 2 and len(told) == len(found.lines) == told[-1][0] == told[-1][1]
     assert all(limit.quantity.known and limit.error is None for limit in found.limits)
-    for wrong, named in (
-        (lambda: venturi.ceilings(only="tape"), "no such kind"),
-        (lambda: venturi.ceilings(tls_server="x"), "there is no setting 'tls_server'"),
-        (lambda: venturi.ceilings(disk=tmp_path / "none"), "no such directory"),
-        (lambda: venturi.ceilings(repeats=0), "at least 1"),
-    ):
-        with pytest.raises(venturi.VenturiError, match=named):
-            wrong()
-
-
-def test_what_would_spoil_a_measurement() -> None:
-    found = venturi.doctor()
-    typed = json.loads(run_cli("doctor", "--json").stdout)
-    assert [finding.check for finding in found] == [finding["check"] for finding in typed]
-    assert {finding.state for finding in found} <= {"ok", "warning", "unknown"}
 
 
 def test_results_of_other_tools(tmp_path: Path) -> None:
@@ -275,19 +249,33 @@ def test_results_of_other_tools(tmp_path: Path) -> None:
     assert set(run.trials["place"].to_pylist()) == {"local"}
 
 
-def test_mistakes_in_an_analysis_are_told(measured: venturi.Run, other: venturi.Run) -> None:
-    for wrong in (
-        lambda: other.compare(measured, confidence=95),
-        lambda: other.compare(measured, threshold=3),
-        lambda: other.compare(measured, metric="thruput"),
-        lambda: measured.compare(measured.path),
-        lambda: measured.compare_by("streams", threshold=3.0),
-        lambda: measured.best(within=5),
-        lambda: measured.fit("strems"),
-        lambda: venturi.tune("flight://h:1", trials=0),
-        lambda: venturi.tune("flight://h:1", streams=[2, 4], loaders=2, trials=3),
+def test_mistakes_are_named(measured: venturi.Run, other: venturi.Run, tmp_path: Path) -> None:
+    for wrong, named in (
+        (lambda: other.figure("x"), "no figure 'x'"),
+        (lambda: other.figure("throughput-streams"), "no data for the figure 'throughput-streams'"),
+        (lambda: other.table("x"), "no table"),
+        (lambda: venturi.open(tmp_path / "nothing"), "no such run directory"),
+        (lambda: other.compare(measured, confidence=95), "confidence=95: must be a share"),
+        (lambda: other.compare(measured, threshold=3), "threshold=3: must be a share"),
+        (lambda: other.compare(measured, metric="thruput"), "metric='thruput': is not one of"),
+        (lambda: measured.compare(measured.path), "compared with itself"),
+        (lambda: measured.compare_by("streams", threshold=3.0), "threshold=3: must be a share"),
+        (lambda: measured.best(within=5), "within=5: must be a share"),
+        (lambda: measured.best(where=["streams > 99"]), "--where leaves no cell"),
+        (lambda: measured.fit("strems"), "over=strems: no such parameter"),
+        (lambda: measured.sql("select nothing"), "the query fails"),
+        (lambda: venturi.tune("flight://h:1", trials=0), "trials must be 2 or more"),
+        (lambda: venturi.tune("flight://h:1", streams=[2, 4], loaders=2, trials=3), "loaders is for"),
+        (lambda: venturi.tune("flight://a:b:c"), "target: "),
+        (lambda: venturi.ceilings(only="tape"), "no such kind"),
+        (lambda: venturi.ceilings(tls_server="x"), "there is no setting 'tls_server'"),
+        (lambda: venturi.ceilings(disk=tmp_path / "none"), "no such directory"),
+        (lambda: venturi.ceilings(repeats=0), "at least 1"),
+        (lambda: venturi.serve("flight", nope=True), "--nope: no such option"),
+        (lambda: venturi.generate(tmp_path, archives=3, hosts=2), "archives 3: 2 hosts are fewer"),
+        (lambda: venturi.history(tmp_path), "there is no run in it"),
     ):
-        with pytest.raises(venturi.VenturiError):
+        with pytest.raises(venturi.VenturiError, match=named):
             wrong()
     assert len(measured.compare_by("streams", 8)) == 3
     assert len(measured.best(where="streams <= 2")) == 2

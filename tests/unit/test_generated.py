@@ -28,7 +28,7 @@ FIELD = """    hurry: Annotated[Nullable[Literal["some", "much"]], _flight("How 
 RUN = """
 import sys
 import venturi
-from support.model import ModelExecutor
+from support.model import ModelExecutor, used
 from support.run import venturi as typed
 from venturi.analysis.verdict.rerun import Rerun
 out = sys.argv[1]
@@ -36,7 +36,8 @@ keywords = dict(target="flight://h", streams=1, rows_per_stream=1000, ceilings=F
 print("--hurry" in typed("run", "--help").stdout)
 planned = typed("run", "--target", "flight://h", "--hurry", "some,much", "--dry-run", "-q").stdout
 print("hurry=some" in planned and "hurry=much" in planned)
-run = venturi.run(hurry=["some", "much"], out=out, executor=ModelExecutor(), **keywords)
+with used(ModelExecutor()):
+    run = venturi.run(hurry=["some", "much"], out=out, **keywords)
 print(sorted(run.trials["hurry"].to_pylist()))
 print(run.sql("select count(distinct hurry) as found from trials").to_pylist())
 print(typed("sql", out, "select hurry from trials order by 1", "--format", "csv").stdout.split())
@@ -76,6 +77,7 @@ def test_a_parameter_is_one_record(with_one_more: Path) -> None:
     schema = json.loads((root / "python/venturi/schema/trial.schema.json").read_text())
     said = schema["properties"]["parameters"]["properties"]["hurry"]
     assert said == {"description": "How much to hurry.", "enum": ["some", "much", None]}
+    assert '"hurry": _Text,' in (root / "python/venturi/api/keywords.pyi").read_text()
     *told, again = python(root, "-c", RUN, root / "run").splitlines()
     assert told == [
         "True", "True", "['much', 'some']", "[{'found': 2}]", "['hurry', 'much', 'some']",

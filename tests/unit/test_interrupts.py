@@ -90,10 +90,11 @@ def test_the_second_signal_ends_it_at_once(tmp_path: Path) -> None:
 
 
 LIBRARY = """import venturi
-from support.model import executor
+from support.model import executor, used
 try:
+  with used(executor("hang:operation == 'get'")):
     venturi.run(
-        target="flight://local", out="r", executor=executor("hang:operation == 'get'"), ceilings="none",
+        target="flight://local", out="r", ceilings="none",
         operation=["get", "put"], streams=[1, 2], rows_per_stream="1M", repeats=2)
 except KeyboardInterrupt:
     print("caught")

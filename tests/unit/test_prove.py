@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import venturi
-from support.model import ModelExecutor
+from support.model import ModelExecutor, used
 from support.recorded_proofs import MAKERS, Break, Recorded
 from support.run import venturi as command
 from venturi.analysis import results as results_module
@@ -290,9 +290,8 @@ def test_the_result_is_in_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_runs_without_proofs_say_nothing_of_them(tmp_path: Path) -> None:
-    run = venturi.run(
-        out=tmp_path / "run", target="flight://local", duration="1s", repeats=1, executor=ModelExecutor()
-    )
+    with used(ModelExecutor()):
+        run = venturi.run(out=tmp_path / "run", target="flight://local", duration="1s", repeats=1)
     assert "proof" not in run.environment and proofs.headline(run.environment) == ""
     assert "proven" not in tables.with_verdicts(run.results).column_names
     assert "proof" not in tables.machine(run.results)

@@ -1,21 +1,27 @@
-"""What is asked of a machine before anything is measured: its limits, and what would spoil a measurement."""
+"""What comes before a measurement: a machine's limits, what would spoil it, servers, archives of points."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
 
 from venturi.common.errors import VenturiError
-from venturi.engine.executor import CoreExecutor
+from venturi.common.runtime import load_core
+from venturi.common.texts import log
+from venturi.inputs import archives as points
 from venturi.measure import doctor as checks
-from venturi.measure import limits
+from venturi.measure import limits, placement
 from venturi.measure import links as laboratory
 from venturi.measure.limits import Ceilings, Progress
-from venturi.measure.run_events import QuietObserver
+from venturi.servers.reference import ReferenceServer as Server
 from venturi.targets.parameters import CREDENTIALS, SETTINGS
 
-__all__ = ["ceilings", "doctor", "links"]
+if TYPE_CHECKING:
+    from venturi.api.keywords import Credentials
+
+__all__ = ["Server", "ceilings", "doctor", "generate", "links", "serve"]
 
 
 def ceilings(
@@ -33,8 +39,7 @@ def ceilings(
     repeats: int = 5,
     duration: str | None = None,
     progress: Progress | None = None,
-    executor: Any = None,
-    **credentials: Any,
+    **credentials: Unpack[Credentials],
 ) -> Ceilings:
     """The limits of transfers here, each measured by itself: memory, TCP, disk, codecs, and Venturi; as
     `venturi ceilings`, whose options these are.
@@ -42,7 +47,6 @@ def ceilings(
     Args:
         url: A `venturi serve` on another host, to measure the way there as well.
         progress: Called before each probe with its number, of how many, and what it is called.
-        executor: For tests.
         credentials: By which that server is trusted and logged in to, as for `run`.
 
     Raises `VenturiError` for an argument that is wrong. A probe that fails is a limit with an `error`.
@@ -60,8 +64,8 @@ def ceilings(
     }  # fmt: skip
     for name, value in credentials.items():
         given[known[name]] = [f"{k}={v}" for k, v in value.items()] if isinstance(value, Mapping) else value
-    engine = executor if executor is not None else CoreExecutor()
-    return limits.measure(given, engine, QuietObserver().note, progress)
+    with placement.local_executor() as engine:
+        return limits.measure(given, engine, log, progress)
 
 
 def _typed(value: object) -> str | None:
@@ -86,3 +90,58 @@ def links(*texts: str, repeats: int = 3) -> list[laboratory.Looked]:
     if repeats < 1:
         raise VenturiError(f"repeats={repeats}: must be at least 1")
     return list(laboratory.survey(laboratory.named(texts), repeats))
+
+
+_PORTS_OF_A_STORE = {"opentsdb": 0, "influx": 0, "http": 0}
+
+
+def serve(kind: str = "flight", **flags: Any) -> Server:
+    """Starts a server to measure, in a process beside this one, as `venturi serve KIND`; its `url` is a
+    target. It ends with the `with` block, by `stop()`, or with this process.
+
+    Args:
+        kind: flight, charrow, http, timeseries, or a throw-away database: mariadb, postgres, ...
+        flags: Those of the command, for example `table={"trips": "trips.parquet"}` or `memory="8GiB"`. By
+            default it takes a free port.
+
+    Raises `VenturiError` if it does not start.
+
+    >>> with venturi.serve("flight") as server:
+    ...     run = venturi.run(target=server.url, operation="get", streams=1, rows_per_stream="1M")
+    >>> server.running
+    False
+    """
+    words = []
+    for name, value in ((_PORTS_OF_A_STORE if kind == "timeseries" else {}) | flags).items():
+        several = [f"{k}={v}" for k, v in value.items()] if isinstance(value, Mapping) else value
+        for one in several if isinstance(several, list | tuple) else [several]:
+            if one is not None and one is not False:
+                words += [f"--{name.replace('_', '-')}", *([str(one)] if one is not True else ())]
+    patience = 20.0 if kind in ("flight", "charrow", "http", "timeseries") else 300.0
+    return Server(*words, kind=kind, patience=patience).start()
+
+
+def generate(
+    path: str | os.PathLike[str],
+    *,
+    archives: str | int = 4,
+    hosts: str | int = 100,
+    steps: str | int = 1000,
+    tick: str = "1s",
+    start: str = "2017-01-01",
+    seed: int = 1,
+    digits: str | int = 17,
+    level: int = 6,
+    threads: str | int = "cpus",
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Makes gzip archives of points in a new directory, as `venturi generate`, for `data="archive:PATH"`, and
+    answers their manifest. `progress` is called with the points made and their total.
+
+    >>> made = venturi.generate("points", archives=2, hosts=2, steps=10)
+    >>> made["points"], len(made["archives"])
+    (200, 2)
+    """
+    given = {"archives": archives, "hosts": hosts, "steps": steps, "tick": tick, "start": start, "seed": seed}
+    given |= {"digits": digits, "level": level, "threads": threads}
+    return points.make(load_core(), points.planned(Path(path), given), progress)

@@ -1,4 +1,4 @@
-"""What measures: `run`, `resume`, `tune`; and what a run would do, `dry_run`."""
+"""What measures: `run`, `resume`, `ab`, `tune`, `prove`; and what a run would do, `dry_run`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from venturi.api.result import Run
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.links import LINK_SETTINGS
-from venturi.common.texts import meant
-from venturi.engine.executor import CoreExecutor, Progress
+from venturi.common.texts import log, meant
+from venturi.engine.executor import Progress
 from venturi.measure import placement, run_events, runner
 from venturi.measure import tune as tuning
-from venturi.measure.run_events import QuietObserver, Slot
+from venturi.measure.run_events import QuietObserver, Slot, outcome_text
 from venturi.measure.runner import Estimate, estimate
 from venturi.measure.trial_targets import Endpoints
 from venturi.measure.tune import DEFAULT_TRIALS, Budget, Tuned, space
@@ -26,22 +26,26 @@ from venturi.plan.load import load
 from venturi.plan.scale import scale as scaled
 from venturi.plan.scenario import Scenario
 from venturi.plan.values import LIST_VALUES, TABLES
+from venturi.servers.commanded import address
+from venturi.store.lines import line_text
 from venturi.store.open import open_run
 from venturi.targets.parameters import SETTINGS
 from venturi.targets.system import LOCAL
 from venturi.targets.urls import check_url
 
 if TYPE_CHECKING:
+    from venturi.analysis.compare.runs import Comparison
+    from venturi.api.keywords import Credentials, RunSettings, Settings
     from venturi.measure.prove.outcome import Proof
 
-__all__ = ["Event", "dry_run", "prove", "resume", "run", "tune"]
+__all__ = ["Event", "ab", "dry_run", "prove", "resume", "run", "tune"]
 
 Named = str | os.PathLike[str] | Mapping[str, Any] | None
 
 
 @dataclass(frozen=True)
 class Event:
-    """How a run goes on: told when a trial begins, ten times a second, and when it has ended."""
+    """How a run goes on: made when a trial begins, ten times a second, and when it has ended."""
 
     cell: str
     """The trial's cell, by the parameters in which cells differ."""
@@ -55,31 +59,39 @@ class Event:
     """The trial's record (docs/format.md), when it has ended and is on disk."""
 
 
-Told = Callable[[Event], None]
+EventHandler = Callable[[Event], None]
 
 
 class _Observer(QuietObserver):
-    """Hands on what it hears; without anybody to tell, warnings alone."""
+    """Calls `progress` with events, and logs the rest."""
 
-    def __init__(self, told: Told | None) -> None:
+    def __init__(self, handler: EventHandler | None) -> None:
         super().__init__()
-        self._told = told
+        self._handler = handler
         self._now: Event | None = None
 
     def started(self, number: int, total: int, slot: Slot) -> None:
         self._now = Event(self.label(slot.cell.id), number, total, slot.warmup)
-        if self._told is not None:
-            self._told(self._now)
+        if self._handler is not None:
+            self._handler(self._now)
 
     def progress(self, progress: Progress) -> None:
-        if self._told is not None and (now := self._now) is not None:
-            self._told(Event(now.cell, now.number, now.total, now.warmup, moved=progress))
+        if self._handler is not None and (now := self._now) is not None:
+            self._handler(Event(now.cell, now.number, now.total, now.warmup, moved=progress))
 
     def ended(self, line: Mapping[str, Any]) -> None:
-        if self._told is None:
+        if self._handler is None:
             super().ended(line)
         elif (now := self._now) is not None:
-            self._told(Event(now.cell, now.number, now.total, now.warmup, record=line))
+            self._handler(Event(now.cell, now.number, now.total, now.warmup, record=line))
+
+    def unstored(self, line: Mapping[str, Any]) -> None:
+        # Nobody else has it.
+        record = line_text({key: value for key, value in line.items() if key != "samples"})
+        log("error", f"measured but not stored: {self.head(line)}: {outcome_text(line)}: {record}")
+
+    def note(self, level: str, text: str) -> None:
+        log(level, text)
 
 
 def run(
@@ -90,9 +102,8 @@ def run(
     master: str | None = None,
     scale: float | None = None,
     unproven: bool = False,
-    progress: Told | None = None,
-    executor: Any = None,
-    **settings: Any,
+    progress: EventHandler | None = None,
+    **settings: Unpack[RunSettings],
 ) -> Run:
     """Measures a scenario and answers the finished run.
 
@@ -105,18 +116,21 @@ def run(
         scale: Shrinks sizes by this factor, and thins long axes.
         unproven: Goes on if the self-test of the instrument fails, and marks every figure.
         progress: Called with an `Event` when a trial begins, ten times a second, and when it has ended.
-        executor: For tests.
         settings: Keys of `[workload]`, `[target]`, `[hosts]` and `[run]`, which win over the scenario. As on
             the command line `seed` is the data's and `shuffle_seed` the order's. A
             list is an axis of the matrix: `streams=[1, 2]`. `target="flight://..."` is the target's URL.
 
     Raises `ScenarioError` and `StoreError` (both `VenturiError`), and `VenturiError` with the exit code
     `UNPROVEN` if the self-test fails. A failed trial raises nothing: it is a row
-    of `Run.trials`, and a warning.
+    of `Run.trials`, and a warning of the logger `venturi`.
+
+    >>> run = venturi.run("quick", streams=[1, 2], bytes_per_stream="10M", repeats=1)
+    >>> sorted({cell.parameters["streams"] for cell in run})
+    [1, 2]
     """
     found = _scenario(scenario, settings, on, master, scale)
     path = Path(out) if out is not None else run_events.default_out(found)
-    with _placed(found, on, master, executor) as (placed, engine):
+    with _placed(found, on, master) as (placed, engine):
         runner.execute(placed, path, engine, _Observer(progress), unproven=unproven)
     return Run(path)
 
@@ -127,8 +141,7 @@ def resume(
     retry_failed: bool = False,
     on: str | None = None,
     master: str | None = None,
-    progress: Told | None = None,
-    executor: Any = None,
+    progress: EventHandler | None = None,
 ) -> Run:
     """Goes on with a run that was interrupted; with `retry_failed` measures failed trials too. The others are
     as for `run`, and as the run was begun with.
@@ -138,10 +151,36 @@ def resume(
     directory = open_run(path)
     placement.resumed(on, directory.records(), directory.path)
     found, _ = placement.named(run_events.scenario_of(directory), on, master)
-    with _placed(found, on, master, executor) as (placed, engine):
+    with _placed(found, on, master) as (placed, engine):
         observer = _Observer(progress)
         runner.execute(placed, directory.path, engine, observer, resume=True, retry_failed=retry_failed)
     return Run(directory.path)
+
+
+def ab(
+    base: str,
+    head: str,
+    scenario: Named = None,
+    *,
+    url: str = "flight://127.0.0.1:{port}",
+    out: str | os.PathLike[str] | None = None,
+    threshold: float = 0.03,
+    confidence: float = 0.95,
+    unproven: bool = False,
+    progress: EventHandler | None = None,
+    **settings: Unpack[RunSettings],
+) -> Comparison:
+    """Measures two servers in one run, whose trials take turns, and compares `head` with `base`. Each is a
+    URL, or a command that starts it at `{port}`, where `url` finds it.
+
+    The others are as for `run`, which makes 10 repeats here by default. Raises as `run`.
+    """
+    settings.setdefault("repeats", 10)
+    with contextlib.ExitStack() as servers:
+        where = {"base": base, "head": head}
+        settings["places"] = {name: address(it, url, servers) for name, it in where.items()}
+        made = run(scenario, out=out, unproven=unproven, progress=progress, **settings)
+    return made.compare_by("place", "base", threshold=threshold, confidence=confidence)[0]
 
 
 def dry_run(
@@ -150,12 +189,17 @@ def dry_run(
     on: str | None = None,
     master: str | None = None,
     scale: float | None = None,
-    **settings: Any,
+    **settings: Unpack[RunSettings],
 ) -> Estimate:
     """What `run` would do with the same arguments: cells, trials, bytes, seconds. Files are read, no server
-    is started, nothing is measured."""
+    is started, nothing is measured.
+
+    >>> plan = venturi.dry_run(target="flight://local", streams=[1, 2], rows_per_stream="1M", repeats=3)
+    >>> len(plan.cells), plan.payload_bytes
+    (2, 384000000)
+    """
     found = _scenario(scenario, settings, on, master, scale)
-    with Endpoints(found, False, QuietObserver().note) as endpoints:
+    with Endpoints(found, False, log) as endpoints:
         return estimate(found, endpoints.cells)
 
 
@@ -167,9 +211,8 @@ def tune(
     out: str | os.PathLike[str] | None = None,
     search_seed: int = 1,
     unproven: bool = False,
-    progress: Told | None = None,
-    executor: Any = None,
-    **settings: Any,
+    progress: EventHandler | None = None,
+    **settings: Unpack[Settings],
 ) -> Tuned:
     """Searches for the fastest settings in few trials: of a URL, or of a scenario's matrix.
 
@@ -182,27 +225,28 @@ def tune(
         raise VenturiError("trials must be 2 or more, and minutes more than 0")
     bounded = trials is not None or minutes is not None
     budget = Budget(trials if bounded else DEFAULT_TRIALS, minutes * 60 if minutes is not None else None)
-    engine = executor if executor is not None else CoreExecutor()
     observer = _Observer(progress)
     if isinstance(target, str) and "://" in target:
         try:
-            settings["target"] = check_url(target)
+            tree = _tree({**settings, "target": check_url(target)})
         except ValueError as error:
             raise VenturiError(f"target: {error}", ExitCode.SCENARIO) from None
-        tree = _tree(settings)
         asked = Layer("keyword", tree)
         _check_placement([asked])
-        found = space(tree, asked, engine, observer.note, Path(out) if out is not None else None)
+        with placement.local_executor() as engine:
+            found = space(tree, asked, engine, observer.note, Path(out) if out is not None else None)
     else:
         found = _scenario(target, settings, None, None, None)
     path = Path(out) if out is not None else run_events.default_out(found)
-    with _placed(found, None, None, executor) as (placed, engine):
+    with placement.local_executor(found) as engine:
         return tuning.execute(
-            placed, path, engine, observer, budget, lambda *_: None, search_seed, unproven=unproven
+            found, path, engine, observer, budget, lambda *_: None, search_seed, unproven=unproven
         )
 
 
-def prove(target: str = LOCAL, *, only: Collection[str] | None = None, **settings: Any) -> list[Proof]:
+def prove(
+    target: str = LOCAL, *, only: Collection[str] | None = None, **settings: Unpack[Credentials]
+) -> list[Proof]:
     """The self-test of this instrument, on this machine, now: each part, with what was expected and found.
     `only`: names of parts, for example `rate`; `settings`: credentials of the target.
 
@@ -225,18 +269,13 @@ def prove(target: str = LOCAL, *, only: Collection[str] | None = None, **setting
 
 
 @contextlib.contextmanager
-def _placed(
-    found: Scenario, on: str | None, master: str | None, executor: Any
-) -> Iterator[tuple[Scenario, Any]]:
+def _placed(found: Scenario, on: str | None, master: str | None) -> Iterator[tuple[Scenario, Any]]:
     """The scenario and what runs its trials."""
-    if executor is not None:
-        yield found, executor
-        return
     if on is None:
         with placement.local_executor(found) as engine:
             yield found, engine
         return
-    with contextlib.closing(placement.executor(found, on, master, QuietObserver().note)) as engine:
+    with contextlib.closing(placement.executor(found, on, master, log)) as engine:
         yield placement.with_loaders(found, engine), engine
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from venturi.analysis.verdict.types import Finding, Verdict
     from venturi.report.draw import Drawing
 
-__all__ = ["Run", "asked", "open"]
+__all__ = ["Run", "asked", "check_comparison", "open"]
 
 TABLES = (
     *("trials", "cells", "samples", "ceilings", "streams", "stages", "latency", "errors", "resources"),
@@ -41,6 +41,7 @@ class Run:
         from venturi.store.open import open_run
 
         self.path = open_run(path).path
+        self._tables: dict[str, pa.Table] = {}
 
     @cached_property
     def results(self) -> Results:
@@ -152,7 +153,7 @@ class Run:
         """
         from venturi.analysis.compare import runs
 
-        _check_comparison(metric, threshold=threshold, confidence=confidence)
+        check_comparison(metric, threshold=threshold, confidence=confidence)
         other = base if isinstance(base, Run) else Run(base)
         if other.path.resolve() == self.path.resolve():
             raise VenturiError(f"{self.path}: it is compared with itself", hint="compare_by() does that")
@@ -166,7 +167,7 @@ class Run:
         from venturi.analysis.compare import runs
         from venturi.analysis.compare.matching import spelled
 
-        _check_comparison(metric, **more)
+        check_comparison(metric, **more)
         chosen = None if value is None else spelled(value)
         return runs.compare_by(self.results, parameter, chosen, metric, **more)
 
@@ -175,12 +176,28 @@ class Run:
         return asked(query, [self.path])
 
     def table(self, name: str) -> pa.Table:
-        """One of the tables by name. Raises `VenturiError` for an unknown one."""
+        """One of the tables by name, made once. Raises `VenturiError` for an unknown one."""
         if name not in TABLES:
             raise VenturiError(f"there is no table {name!r}", hint=f"choose one of: {', '.join(TABLES)}")
-        from venturi.report import tables
+        if name not in self._tables:
+            from venturi.report import tables
 
-        return tables.table(self.results, name)
+            self._tables[name] = tables.table(self.results, name)
+        return self._tables[name]
+
+    def __iter__(self) -> Iterator[Cell]:
+        """Its cells, each with `name`, `parameters`, `throughput`, `records`.
+
+        >>> run = venturi.open("reference:macbook-put")
+        >>> fastest = max(run, key=lambda cell: cell.throughput.value)
+        >>> print(fastest.parameters["streams"], fastest.throughput)
+        8 3,394 MB/s
+        """
+        return iter(self.results.cells)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The table of cells for polars, DuckDB and others that read Arrow: `polars.DataFrame(run)`."""
+        return self.cells.__arrow_c_stream__(requested_schema)
 
     @property
     def trials(self) -> pa.Table:
@@ -259,7 +276,7 @@ def _check_share(name: str, share: float, least: float = 0.0) -> None:
         raise VenturiError(f"{name}={share:g}: must be a share, at least {least:g} and under 1; 0.05 is 5 %")
 
 
-def _check_comparison(metric: str, threshold: float = 0.03, confidence: float = 0.95) -> None:
+def check_comparison(metric: str, threshold: float = 0.03, confidence: float = 0.95) -> None:
     from venturi.analysis.compare.runs import METRICS
 
     _check_share("threshold", threshold)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -14,7 +13,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import typer
 
@@ -58,6 +56,7 @@ def ab(
     confidence: options.Confidence = "95%",
 ) -> None:
     """Is HEAD slower than BASE? Measures both in one run, whose trials take turns, and compares."""
+    from venturi.servers.commanded import address
 
     at_most, level = options.share("--threshold", threshold), options.share("--confidence", confidence, 0.5)
     made = resume or out or Path("venturi-runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-ab"
@@ -65,7 +64,7 @@ def ab(
     planned = "--dry-run" in words
     given, known = {"base": base, "head": head}, {} if resume is None else _places(resume)
     with runtime.interrupting(), contextlib.ExitStack() as servers:
-        found = {name: _address(where, known.get(name, url), servers) for name, where in given.items()}
+        found = {name: address(where, known.get(name, url), servers) for name, where in given.items()}
         if resume is not None:
             words = ["--resume", str(resume), *words]
         else:
@@ -106,16 +105,6 @@ def _measured(words: Sequence[str], planned: bool, again: str) -> int:
         for number in runtime.ending():
             signal.signal(number, lambda number, _: child.send_signal(number))
         return child.wait()
-
-
-def _address(where: str, url: str, servers: contextlib.ExitStack) -> str:
-    if re.match(r"[\w+.-]+://", where):
-        return where
-    from venturi.servers.commanded import PORT, Commanded
-
-    # Of a run that is resumed the address is whole, and so is its port.
-    port = None if PORT in url else urlsplit(url).port
-    return url.replace(PORT, str(servers.enter_context(Commanded(where, port))))
 
 
 def _compared(made: Path, confidence: float, threshold: float) -> int:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from venturi.cli import output
-from venturi.common.errors import VenturiError
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -44,50 +42,14 @@ def generate(
     ] = "cpus",
 ) -> None:
     """Make gzip archives of points, as the published benchmark of Akumuli loads them."""
-    from venturi.common.environment import usable_cores
     from venturi.common.runtime import load_core
-    from venturi.common.suffixes import parse_count, parse_duration, parse_time
-    from venturi.inputs.archives import make
+    from venturi.inputs.archives import make, planned
 
-    def read(flag: str, text: str, parse: Callable[[str], int]) -> int:
-        try:
-            found = int(parse(text))
-        except ValueError as error:
-            raise VenturiError(f"{flag}: {error}") from None
-        if found < 1 and flag != "--seed":
-            raise VenturiError(f"{flag} {text}: must be at least 1")
-        return found
-
-    number, count = read("--archives", archives, parse_count), read("--hosts", hosts, parse_count)
-    if number > count:
-        raise VenturiError(
-            f"--archives {archives}: {count:,} hosts are fewer, and each archive has some of its own",
-            hint=f"take more hosts: --hosts {number}",
-        )
-    if digits not in ("17", "shortest"):
-        raise VenturiError(f"--digits {digits}: is not one of 17, shortest")
-    if archive.exists() and (not archive.is_dir() or any(archive.iterdir())):
-        raise VenturiError(
-            f"--archive {archive}: is {'not empty' if archive.is_dir() else 'no directory'}",
-            hint="name a new one: nothing is overwritten",
-        )
-    spec = {
-        "path": str(archive.absolute()),
-        "data": {
-            "source": "metrics",
-            "hosts": count,
-            "seed": read("--seed", seed, parse_count),
-            "tick_ns": read("--tick", tick, parse_duration),
-            "start_unix_ns": read("--start", start, parse_time),
-            "steps": None,
-        },
-        "archives": number,
-        "steps": read("--steps", steps, parse_count),
-        "format": "rows",
-        "digits": 17 if digits == "17" else None,
-        "level": level,
-        "threads": usable_cores() if threads == "cpus" else read("--threads", threads, parse_count),
+    given = {
+        **{"archives": archives, "hosts": hosts, "steps": steps, "tick": tick, "start": start, "seed": seed},
+        **{"digits": digits, "level": level, "threads": threads},
     }
+    spec = planned(archive, given, "--")
     began = time.monotonic()
     line = output.LiveLine()
 
@@ -101,7 +63,7 @@ def generate(
     finally:
         line.close()
     print(_summary(archive, made, time.monotonic() - began))
-    print(f"try: venturi run --target akumuli://local --data archive:{archive} --streams {number}")
+    print(f"try: venturi run --target akumuli://local --data archive:{archive} --streams {spec['archives']}")
 
 
 def _summary(archive: Path, made: dict[str, Any], seconds: float) -> str:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from venturi.cli import options
 from venturi.cli.compare import MetricName
-from venturi.common.errors import StoreError, VenturiError
+from venturi.common.errors import StoreError
 from venturi.common.texts import say
-
-if TYPE_CHECKING:
-    from venturi.analysis.results import Results
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -46,20 +43,10 @@ def history(
     ] = None,
 ) -> None:
     """Show cells over many runs, and the runs from which on they are faster or slower."""
-    from venturi.analysis.cells.choice import chosen
     from venturi.analysis.compare import history as analysis
     from venturi.report import history as report
 
-    at_least = options.share("--least", least)
-    found = analysis.histories(_runs(directory), metric.value, at_least)
-    if not found:
-        raise VenturiError(
-            f"{directory}: no two runs of one machine have a cell in common",
-            hint="the same scenario, run again and again on one machine",
-        )
-    if where:
-        kept = {id(cell) for cell in chosen([one.cell for one in found], where, str(directory))}
-        found = [one for one in found if id(one.cell) in kept]
+    found = analysis.followed(directory, metric.value, options.share("--least", least), where, say)
     if out is not None:
         try:
             out.write_text(report.page(found, str(directory)), encoding="utf-8")
@@ -71,22 +58,3 @@ def history(
     options.print_document(report.document(found))
     if out is not None:
         print(f"page: {out}")
-
-
-def _runs(directory: Path) -> list[Results]:
-    """All runs in a directory; what cannot be read is named and left out."""
-    from venturi.analysis.results import load
-
-    if not directory.is_dir():
-        raise VenturiError(f"{directory}: is no directory", hint="venturi history DIR, with runs in DIR")
-    found = []
-    for path in sorted(p for p in directory.iterdir() if (p / "trials.jsonl").exists()):
-        try:
-            found.append(load(path))
-        except VenturiError as error:
-            say("warning", f"left out: {error.message}")
-    if not found:
-        raise VenturiError(
-            f"{directory}: there is no run in it", hint="a run is a directory with trials.jsonl"
-        )
-    return found

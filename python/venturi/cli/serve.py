@@ -180,8 +180,9 @@ def _run(
         if queries is not None:
             queries.start(server)
         try:
-            hello = {"address": server.address, "pid": os.getpid(), "environment": spec["environment"]}
             place = serving.place(scheme, server, spec)
+            hello = {"address": server.address, "url": place, "pid": os.getpid()}
+            hello["environment"] = spec["environment"]
             serving.announce(given["json"], hello | (more or {}), f"serving {place}  (Ctrl-C stops){text}")
             serving.wait(server, ending, given["exit_with_parent"])
             server.stop()
@@ -307,6 +308,7 @@ def timeseries(given: dict[str, Any]) -> None:
             found = serving.statistics(server)
             hello = {
                 "address": server.address,
+                "url": f"akumuli://{server.address}",
                 "addresses": found.get("addresses") or {},
                 "pid": os.getpid(),
                 "data": spec["data"],

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from venturi.common.credentials import without_secrets
 
-__all__ = ["LONGEST", "Note", "listed", "meant", "plain", "say", "similar"]
+__all__ = ["LONGEST", "Note", "listed", "log", "meant", "plain", "say", "similar"]
 
 Note = Callable[[str, str], None]
 """Takes a line for the user: level (info, warning, error, hint) and text."""
@@ -51,3 +52,12 @@ def say(level: str, text: str) -> None:
     """A line for the user on standard error: info, warning, error or hint; it may quote what a server
     said."""
     print(f"{level}: {plain(without_secrets(text), LONGEST)}", file=sys.stderr, flush=True)
+
+
+_LEVELS = {"warning": logging.WARNING, "error": logging.ERROR}
+
+
+def log(level: str, text: str) -> None:
+    """The same line for a program that calls Venturi: to the logger `venturi`; hints are logged as info."""
+    logger = logging.getLogger("venturi")
+    logger.log(_LEVELS.get(level, logging.INFO), "%s", plain(without_secrets(text)))

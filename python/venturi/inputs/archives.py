@@ -5,12 +5,62 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+from venturi.common.environment import usable_cores
 from venturi.common.errors import ExitCode, StoreError, VenturiError
+from venturi.common.suffixes import parse_count, parse_duration, parse_time
 
-__all__ = ["make"]
+__all__ = ["make", "planned"]
+
+
+def planned(path: Path, given: Mapping[str, object], prefix: str = "") -> dict[str, Any]:
+    """The spec of archives in this directory. Raises VenturiError for a value that is wrong, under its name
+    with this prefix."""
+
+    def read(name: str, parse: Callable[[str], int]) -> int:
+        try:
+            found = int(parse(str(given[name])))
+        except ValueError as error:
+            raise VenturiError(f"{prefix}{name}: {error}") from None
+        if found < 1 and name != "seed":
+            raise VenturiError(f"{prefix}{name} {given[name]}: must be at least 1")
+        return found
+
+    archives, hosts = read("archives", parse_count), read("hosts", parse_count)
+    if archives > hosts:
+        raise VenturiError(
+            f"{prefix}archives {given['archives']}: {hosts:,} hosts are fewer, and each archive has some of "
+            "its own",
+            hint=f"take more hosts: {prefix}hosts {archives}",
+        )
+    digits = str(given["digits"])
+    if digits not in ("17", "shortest"):
+        raise VenturiError(f"{prefix}digits {digits}: is not one of 17, shortest")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise VenturiError(
+            f"{prefix}archive {path}: is {'not empty' if path.is_dir() else 'no directory'}",
+            hint="name a new one: nothing is overwritten",
+        )
+    return {
+        "path": str(path.absolute()),
+        "data": {
+            "source": "metrics",
+            "hosts": hosts,
+            "seed": read("seed", parse_count),
+            "tick_ns": read("tick", parse_duration),
+            "start_unix_ns": read("start", parse_time),
+            "steps": None,
+        },
+        "archives": archives,
+        "steps": read("steps", parse_count),
+        "format": "rows",
+        "digits": 17 if digits == "17" else None,
+        "level": given["level"],
+        "threads": usable_cores() if given["threads"] == "cpus" else read("threads", parse_count),
+    }
 
 
 def make(core: Any, spec: dict[str, Any], draw: Callable[[int, int], None] | None = None) -> dict[str, Any]:

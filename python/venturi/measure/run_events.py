@@ -116,10 +116,10 @@ class QuietObserver:
 
     def ended(self, line: Mapping[str, Any]) -> None:
         if line["outcome"] != "ok":
-            say("warning", f"{self.head(line)}: {outcome_text(line)}")
+            self.note("warning", f"{self.head(line)}: {outcome_text(line)}")
 
     def unstored(self, line: Mapping[str, Any]) -> None:
-        say("warning", f"measured but not stored: {self.head(line)}: {outcome_text(line)}")
+        self.note("warning", f"measured but not stored: {self.head(line)}: {outcome_text(line)}")
         print(line_text({key: value for key, value in line.items() if key != "samples"}), flush=True)
 
     def note(self, level: str, text: str) -> None:

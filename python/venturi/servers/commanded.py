@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import signal
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from venturi.common import temporary
 from venturi.common.credentials import INSTEAD, command_tells_secret, filled
@@ -15,13 +17,23 @@ from venturi.common.errors import ExitCode, VenturiError
 from venturi.servers.throwaway import network
 from venturi.servers.throwaway.guarded import Guarded
 
-__all__ = ["Commanded"]
+__all__ = ["Commanded", "address"]
 
 PORT = "{port}"
 HOST = "127.0.0.1"
 _READY_SECONDS = 60.0
 _GRACE_SECONDS = 10.0
 _POLL_SECONDS = 0.05
+
+
+def address(where: str, url: str, servers: contextlib.ExitStack) -> str:
+    """A URL as it is; of a command that takes its port at `{port}` the server is started, and is found at
+    `url`."""
+    if re.match(r"[\w+.-]+://", where):
+        return where
+    # Of a run that is resumed the address is whole, and so is its port.
+    port = None if PORT in url else urlsplit(url).port
+    return url.replace(PORT, str(servers.enter_context(Commanded(where, port))))
 
 
 class Commanded:

@@ -59,14 +59,17 @@ class ReferenceServer:
     @property
     def url(self) -> str:
         """As the target of a run names it."""
-        return f"{self._kind}://{self.address}"
+        return str(self.hello["url"])
 
     @property
     def pid(self) -> int | None:
         return self._child.pid if self._child else None
 
     def start(self) -> ReferenceServer:
-        """Starts the child and waits until it listens. Raises VenturiError with what it said otherwise."""
+        """Starts the child, unless it runs, and waits until it listens. Raises VenturiError with what it said
+        otherwise."""
+        if self._child is not None:
+            return self
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop()
         command = [*self._within, sys.executable, "-m", "venturi", "serve", self._kind, *self._arguments]
         self._child = subprocess.Popen(

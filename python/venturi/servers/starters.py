@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
-from urllib.parse import quote
 
 from venturi.common import temporary
 from venturi.common.errors import VenturiError
@@ -50,10 +49,6 @@ class SocketServer(ReferenceServer):
         self._held = temporary.make("socket")
         socket = self._held.path / f"{kind}.sock"
         super().__init__("--unix", str(socket), *arguments, kind=kind, hold=[self._held.descriptor])
-
-    @property
-    def url(self) -> str:
-        return f"{self._kind}+unix://{quote(self.address)}"
 
     def stop(self, at_once: bool = False) -> None:
         super().stop(at_once)

@@ -6,18 +6,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from statistics import fmean, variance
 
+from venturi.analysis.cells.choice import chosen
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.compare import likeness
 from venturi.analysis.compare.likeness import canonical
 from venturi.analysis.compare.runs import METRICS, Metric, measured, metric_for
-from venturi.analysis.results import Results
+from venturi.analysis.results import Results, load
 from venturi.analysis.statistics.change_points import change_points
 from venturi.analysis.statistics.intervals import median_interval
+from venturi.common.errors import VenturiError
+from venturi.common.texts import Note
 from venturi.common.units import Quantity
 
-__all__ = ["LEAST_CHANGE", "Change", "Point", "Series", "histories"]
+__all__ = ["LEAST_CHANGE", "Change", "Point", "Series", "followed", "histories"]
 
 LEAST_CHANGE = 0.02
 """Smaller changes are not told: a median moves by as much when a machine is set up again."""
@@ -59,6 +63,39 @@ class Series:
     """What it was measured on, where runs of several machines have this cell."""
     elsewhere: int = 0
     """Runs that have this cell from other machines."""
+
+
+def followed(
+    directory: Path, metric: str, least: float, where: Sequence[str] | None, note: Note
+) -> list[Series]:
+    """The series of all runs in a directory, of the cells for which all conditions of `where` hold. `note`
+    takes a warning for each run that cannot be read. Raises VenturiError if nothing is left."""
+    found = histories(_runs(directory, note), metric, least)
+    if not found:
+        raise VenturiError(
+            f"{directory}: no two runs of one machine have a cell in common",
+            hint="the same scenario, run again and again on one machine",
+        )
+    if where:
+        kept = {id(cell) for cell in chosen([one.cell for one in found], where, str(directory))}
+        found = [one for one in found if id(one.cell) in kept]
+    return found
+
+
+def _runs(directory: Path, note: Note) -> list[Results]:
+    if not directory.is_dir():
+        raise VenturiError(f"{directory}: is no directory", hint="venturi history DIR, with runs in DIR")
+    found = []
+    for path in sorted(p for p in directory.iterdir() if (p / "trials.jsonl").exists()):
+        try:
+            found.append(load(path))
+        except VenturiError as error:
+            note("warning", f"left out: {error.message}")
+    if not found:
+        raise VenturiError(
+            f"{directory}: there is no run in it", hint="a run is a directory with trials.jsonl"
+        )
+    return found
 
 
 def histories(
