@@ -11,7 +11,7 @@ from typing import Any
 from venturi.common.errors import ScenarioError
 from venturi.plan.axes import read
 from venturi.plan.layers import Layer, merge, place_in, table_of
-from venturi.plan.rules import defaults, link, options
+from venturi.plan.rules import link, options
 from venturi.plan.scenario import MOST_NAME, Scenario, check_addresses, check_secrets, still_zipped
 from venturi.plan.values import TABLES, check_keys, validate
 from venturi.plan.workload import FileData
@@ -57,8 +57,8 @@ def load(layers: Sequence[Layer], stored: bool = False) -> Scenario:
         layers=tuple(layers),
         notes=still_zipped(layers, zips),
     )
-    scenario = options.without_inapplicable(defaults.settled(scenario))
-    scenario = link.settled(_resolve_files(scenario))
+    scenario = options.without_inapplicable(options.apply_defaults(scenario))
+    scenario = link.resolve_links(_resolve_files(scenario))
     cells = matrix.check(scenario)
     for layer in layers:
         check_secrets(layer, layer.tree, ())

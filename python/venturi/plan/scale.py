@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.common.suffixes import format_count, spell_duration
 from venturi.plan import also, thinning
-from venturi.plan.rules import defaults
+from venturi.plan.rules import options
 from venturi.plan.workload import SIZES, FileData
 
 if TYPE_CHECKING:
@@ -83,9 +83,9 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
             notes.append(f"{size} {spell(size, value)} became {spell(size, update[size])}")
     defaulted = not update and not any(size in axes for size in SIZES)
     if defaulted and _all_upserts(scenario):
-        update["duration"] = shrink("duration", defaults.UPSERT_NS)
+        update["duration"] = shrink("duration", options.UPSERT_NS)
         notes.append(
-            f"duration {spell_duration(defaults.UPSERT_NS)} became {spell_duration(update['duration'])}"
+            f"duration {spell_duration(options.UPSERT_NS)} became {spell_duration(update['duration'])}"
         )
     elif defaulted and _has_own_data(scenario):
         update["rows_per_stream"] = shrink("rows_per_stream", 10_000_000)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from venturi.plan.layers import Layer
-from venturi.plan.rules.defaults import READING
-from venturi.plan.rules.flight import names_something
+from venturi.plan.rules.options import READING
+from venturi.plan.rules.services import names_something
 from venturi.targets.system import is_charrow, is_database
 
 __all__ = ["DEFAULT_DURATION", "searched"]
