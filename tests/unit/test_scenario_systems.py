@@ -35,10 +35,9 @@ from venturi.measure import preflight
 from venturi.measure.run_events import outcome_text
 from venturi.measure.trial_targets import Endpoints
 from venturi.plan import matrix, scale
-from venturi.plan.cell_names import labels
+from venturi.plan.cell import cell_labels
 from venturi.plan.layers import Layer, builtin_names, file_layer
-from venturi.plan.load import load
-from venturi.plan.resolved import to_toml
+from venturi.plan.load import load, to_toml
 from venturi.plan.rules import services
 from venturi.plan.rules.options import applies
 from venturi.plan.workload import STATES_ROW_BYTES, USAGE_ROW_BYTES
@@ -123,7 +122,7 @@ def test_axes_may_be_options_and_ranges() -> None:
     text = "[matrix]\nin_flight = '1..8 x2'\nwrite = ['counter', 'insert']\nconsistency = ['one', 'quorum']"
     found = cells(target("cassandra://h", text))
     assert len({one.id for one in found}) == len(found) == 16
-    (label, *_) = labels(found).values()
+    (label, *_) = cell_labels(found).values()
     assert label == "upsert in_flight=1 write=counter consistency=one"
 
 

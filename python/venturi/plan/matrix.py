@@ -12,7 +12,7 @@ from venturi.common.conditions import Condition
 from venturi.common.errors import ScenarioError
 from venturi.common.links import LINK_SETTINGS
 from venturi.common.units import plural
-from venturi.plan import also
+from venturi.plan import layers
 from venturi.plan.cell import Cell
 from venturi.plan.rules import cells as fitting
 from venturi.plan.rules import link, options, services
@@ -102,12 +102,12 @@ def with_servers_batches(scenario: Scenario, found: list[Cell]) -> Scenario:
     def settled(axis: str, value: Any) -> Any:
         return default if axis == "rows_per_batch" else value
 
-    (axes,) = also.scaled([scenario.axes], settled)
+    (axes,) = layers.scale_extra_points([scenario.axes], settled)
     fewer = replace(
         scenario,
         workload=scenario.workload.model_copy(update={"rows_per_batch": default}),
         axes=axes,
-        also=also.scaled(scenario.also, settled),
+        also=layers.scale_extra_points(scenario.also, settled),
     )
     check(fewer)
     return fewer
@@ -129,7 +129,7 @@ def cells(scenario: Scenario, row_bytes: Mapping[str, float] | None = None) -> l
 def chosen_cells(scenario: Scenario, row_bytes: Mapping[str, float]) -> Iterator[tuple[dict[str, Any], Cell]]:
     """The cells that conditions leave, each with its values of the axes; one may come several times."""
     groups = axis_groups(scenario)
-    products = also.products(scenario.axes, groups, scenario.also)
+    products = layers.matrix_products(scenario.axes, groups, scenario.also)
     count = sum(math.prod(len(step) for step in steps) for steps in products)
     if count > _MOST_CELLS:
         raise ScenarioError(f"the matrix has {count:,} cells; the most are {_MOST_CELLS:,}")
