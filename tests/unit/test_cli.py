@@ -25,7 +25,7 @@ from venturi.cli import COMMANDS, EPILOG, app, serving
 from venturi.common import processes
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine import executor
-from venturi.plan.values import TABLES
+from venturi.plan.validation import TABLES
 
 
 def commands() -> list[tuple[str, Any]]:

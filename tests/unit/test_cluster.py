@@ -31,7 +31,7 @@ from venturi.engine.spec import build_spec
 from venturi.measure import placement
 from venturi.measure.trial_targets import Endpoints
 from venturi.plan import matrix
-from venturi.plan.resolved import to_toml
+from venturi.plan.load import to_toml
 
 # Stands in for ssh: forgets the host's name and runs the words here.
 HERE = """sh -c 'shift; exec "$@"' ssh"""

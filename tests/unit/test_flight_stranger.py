@@ -35,8 +35,7 @@ from venturi.cli import app
 from venturi.measure.run_events import scenario_of
 from venturi.plan import matrix
 from venturi.plan.layers import file_layer
-from venturi.plan.load import load
-from venturi.plan.resolved import to_toml
+from venturi.plan.load import load, to_toml
 from venturi.report import cell as one_cell
 from venturi.store.directory import RunDirectory
 

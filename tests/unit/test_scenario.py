@@ -18,8 +18,7 @@ from venturi.common.environment import usable_cores
 from venturi.common.errors import ScenarioError
 from venturi.plan import matrix, scale
 from venturi.plan.layers import Layer, builtin_names, file_layer
-from venturi.plan.load import load
-from venturi.plan.resolved import to_toml
+from venturi.plan.load import load, to_toml
 from venturi.plan.scenario import Scenario
 from venturi.plan.workload import SIZES
 

@@ -35,11 +35,10 @@ from venturi.measure import preflight
 from venturi.measure.run_events import outcome_text
 from venturi.measure.trial_targets import Endpoints
 from venturi.plan import matrix, scale
-from venturi.plan.cell_names import labels
+from venturi.plan.cell import cell_labels
 from venturi.plan.layers import Layer, builtin_names, file_layer
-from venturi.plan.load import load
-from venturi.plan.resolved import to_toml
-from venturi.plan.rules import charrow as queries
+from venturi.plan.load import load, to_toml
+from venturi.plan.rules import services
 from venturi.plan.rules.options import applies
 from venturi.plan.workload import STATES_ROW_BYTES, USAGE_ROW_BYTES
 from venturi.report import best as best_report
@@ -123,7 +122,7 @@ def test_axes_may_be_options_and_ranges() -> None:
     text = "[matrix]\nin_flight = '1..8 x2'\nwrite = ['counter', 'insert']\nconsistency = ['one', 'quorum']"
     found = cells(target("cassandra://h", text))
     assert len({one.id for one in found}) == len(found) == 16
-    (label, *_) = labels(found).values()
+    (label, *_) = cell_labels(found).values()
     assert label == "upsert in_flight=1 write=counter consistency=one"
 
 
@@ -415,15 +414,17 @@ def charrow(more: str) -> str:
 def test_states_are_asked_for_by_a_query() -> None:
     text = "[workload]\ndata = 'states'\nrows_per_stream = '1M'\nrows_per_batch = 1000\nstreams = 4\nseed = 7"
     found = cell(charrow(text))
-    assert queries.text(found) == "SELECT * FROM state_rows(rows = 4000000, seed = 7, block_rows = 1000)"
+    assert (
+        services.query_text(found) == "SELECT * FROM state_rows(rows = 4000000, seed = 7, block_rows = 1000)"
+    )
     assert found.parameters["row_bytes"] == STATES_ROW_BYTES and found.parameters["seed"] == 7
     with Endpoints(scenario(charrow(text)), False, lambda *_: None) as endpoints:
         (one,) = endpoints.cells
         spec = build_spec(one, "t", "charrow://h:1", endpoints.data(one), options=endpoints.options(one))
     assert spec["data"] == {"source": "remote"}
-    assert spec["options"] == {"query": queries.text(found)}
+    assert spec["options"] == {"query": services.query_text(found)}
     timed = cell(charrow("[workload]\ndata = 'states'\nduration = '1s'"))
-    assert queries.text(timed) == "SELECT * FROM state_rows(seed = 1, block_rows = 4096)"
+    assert services.query_text(timed) == "SELECT * FROM state_rows(seed = 1, block_rows = 4096)"
 
 
 def test_a_file_becomes_a_table_of_the_server_with_values_for_dictionaries(tmp_path: Path) -> None:

@@ -38,9 +38,9 @@ from venturi.plan import matrix
 from venturi.plan.cell import Cell as PlannedCell
 from venturi.plan.layers import Layer, builtin_names, file_layer
 from venturi.plan.load import load as load_scenario
-from venturi.plan.rules.room import check_room
+from venturi.plan.load import scenario_of
+from venturi.plan.rules.cells import check_room
 from venturi.plan.scenario import Scenario
-from venturi.plan.typed import scenario_of
 from venturi.store import reference, tables
 from venturi.targets.parameters import PARAMETERS
 from venturi.targets.system import is_remote

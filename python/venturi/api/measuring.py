@@ -20,12 +20,11 @@ from venturi.measure.run_events import QuietObserver, Slot, outcome_text
 from venturi.measure.runner import Estimate, estimate
 from venturi.measure.trial_targets import Endpoints
 from venturi.measure.tune import DEFAULT_TRIALS, Budget, Tuned, space
-from venturi.plan.aliases import ALIASES
-from venturi.plan.layers import Layer, file_layer
+from venturi.plan.layers import ALIASES, Layer, file_layer
 from venturi.plan.load import load
 from venturi.plan.scale import scale as scaled
 from venturi.plan.scenario import Scenario
-from venturi.plan.values import LIST_VALUES, TABLES
+from venturi.plan.validation import LIST_VALUES, TABLES
 from venturi.servers.commanded import address
 from venturi.store.lines import line_text
 from venturi.store.open import open_run

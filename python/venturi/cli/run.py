@@ -157,7 +157,7 @@ def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[st
     found = scenario_of(directory)
     if given["on_failure"]:
         from venturi.plan.settings import Run
-        from venturi.plan.values import validate_value
+        from venturi.plan.validation import validate_value
 
         try:
             choice = validate_value(Run, "on_failure", given["on_failure"])
@@ -171,12 +171,12 @@ def _print_plan(found: Scenario) -> None:
     """What a run would do, on standard output."""
     from venturi.measure.runner import estimate
     from venturi.measure.trial_targets import Endpoints
-    from venturi.plan.cell_names import labels
+    from venturi.plan.cell import cell_labels
 
     # Files are read, so that their faults show now and their sizes are true; no server is started.
     with Endpoints(found, False, say) as endpoints:
         plan = estimate(found, endpoints.cells)
-        texts = labels(plan.cells)
+        texts = cell_labels(plan.cells)
         for cell in plan.cells:
             print(f"{cell.id}  {texts[cell.id]}")
         for line in plan.lines():

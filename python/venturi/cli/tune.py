@@ -230,8 +230,7 @@ def _scenario(given: dict[str, Any]) -> Scenario:
     from venturi.cli.run import executed_by
     from venturi.measure.tune import space
     from venturi.plan.layers import Layer, file_layer
-    from venturi.plan.load import load
-    from venturi.plan.typed import layer_tree
+    from venturi.plan.load import layer_tree, load
     from venturi.targets.urls import check_url
 
     target = str(given["target"])

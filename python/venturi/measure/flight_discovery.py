@@ -13,8 +13,8 @@ from venturi.common.texts import listed
 from venturi.common.units import count, plural
 from venturi.measure import preflight
 from venturi.plan import matrix
+from venturi.plan.load import only_target, scenario_of
 from venturi.plan.scenario import Scenario
-from venturi.plan.typed import only_target, scenario_of
 from venturi.targets.system import is_flight_sql, is_ours, scheme_of
 from venturi.targets.urls import place_of, split_url
 

@@ -25,9 +25,8 @@ from venturi.measure.machine_cache import CeilingCache
 from venturi.measure.run_events import Interrupts
 from venturi.measure.trial_targets import Endpoints
 from venturi.plan.layers import Layer
-from venturi.plan.load import load
+from venturi.plan.load import layer_tree, load
 from venturi.plan.scenario import Scenario
-from venturi.plan.typed import layer_tree
 from venturi.targets.parameters import CREDENTIALS
 from venturi.targets.system import (
     LOCAL,

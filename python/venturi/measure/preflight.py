@@ -18,7 +18,7 @@ from venturi.common import credentials
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.links import SERVER_END
 from venturi.common.texts import similar
-from venturi.plan.rules.room import check_room
+from venturi.plan.rules.cells import check_room
 from venturi.servers.local import duckdb_library
 from venturi.targets.exec import words
 from venturi.targets.system import (

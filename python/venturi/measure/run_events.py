@@ -104,9 +104,9 @@ class QuietObserver:
         self.labels: Mapping[str, str] = {}
 
     def begin(self, cells: Sequence[Cell]) -> None:
-        from venturi.plan.cell_names import labels
+        from venturi.plan.cell import cell_labels
 
-        self.labels = labels(cells)
+        self.labels = cell_labels(cells)
 
     def started(self, number: int, total: int, slot: Slot) -> None:
         pass

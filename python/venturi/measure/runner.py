@@ -21,7 +21,7 @@ from venturi.measure.run_events import Interrupts, Observer, RunResult
 from venturi.measure.sweep import Sweep
 from venturi.measure.trial_targets import Endpoints
 from venturi.plan.cell import Cell
-from venturi.plan.resolved import to_toml
+from venturi.plan.load import to_toml
 from venturi.plan.scenario import Scenario
 from venturi.plan.workload import POINT_BYTES
 from venturi.store.directory import RunDirectory

@@ -27,8 +27,8 @@ from venturi.measure import preflight
 from venturi.netlab.network import filled
 from venturi.plan.cell import Cell
 from venturi.plan.matrix import cells
-from venturi.plan.rules import charrow as queries
 from venturi.plan.rules import link as links
+from venturi.plan.rules import services
 from venturi.plan.rules.timeseries import METRICS
 from venturi.plan.scenario import Scenario
 from venturi.plan.workload import SOURCES
@@ -320,7 +320,7 @@ class Endpoints:
             more["command"] = list(OWN) if command is None else self._filled(words(command))
         if is_charrow(url):
             served = self._served(cell)
-            query = queries.text(cell, served.name if served is not None else None)
+            query = services.query_text(cell, served.name if served is not None else None)
             more |= {"query": query} if query is not None else {}
         return {**cell.options, **more}
 

@@ -34,10 +34,9 @@ from venturi.measure.sweep import Sweep
 from venturi.measure.trial_targets import Endpoints
 from venturi.plan.cell import Cell
 from venturi.plan.layers import Layer
-from venturi.plan.load import load
+from venturi.plan.load import load, tune_defaults
 from venturi.plan.rules.options import applies
 from venturi.plan.scenario import Scenario
-from venturi.plan.searched import searched
 from venturi.store.writer import RunWriter
 from venturi.targets.parameters import WORKLOAD
 from venturi.targets.system import REFERENCE, scheme_of
@@ -78,18 +77,18 @@ def space(
     `note` is told why compression is left out where only the data speak against it. `out`: where the run is
     to be kept. Raises ScenarioError, and StoreError if a run is there already.
     """
-    found = load([searched(tree), options])
+    found = load([tune_defaults(tree), options])
     if tree.get("matrix") or options.has(("target", "compression")):
         return found
     try:
-        load([searched(tree, CODECS), options])
+        load([tune_defaults(tree, CODECS), options])
     except ScenarioError:
         # Another setting that is asked for goes without, as charrow's older wire_version.
         return found
     if out is not None:
         RunWriter.check(out)  # before data are made ready
     codecs = _codecs(found, executor, note)
-    return load([searched(tree, codecs), options]) if codecs else found
+    return load([tune_defaults(tree, codecs), options]) if codecs else found
 
 
 def _codecs(found: Scenario, executor: Executor, note: Note) -> list[str]:

@@ -1,21 +1,97 @@
-"""The layers of a scenario (built in, file, flags), and one laid over the other."""
+"""The layers of a scenario (built in, file, flags), one laid over the other; keys with a second name, and
+the extra points of `also`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from venturi.common import toml_text
 from venturi.common.errors import ScenarioError
 from venturi.common.texts import meant
-from venturi.plan import also
 from venturi.plan.workload import SIZES
+from venturi.targets.parameters import SETTINGS
 from venturi.targets.urls import printable
 
-__all__ = ["Layer", "Path_", "builtin_names", "builtin_text", "file_layer", "merge", "place_in", "table_of"]
+__all__ = [
+    "ALIASES",
+    "Layer",
+    "Path_",
+    "builtin_names",
+    "builtin_text",
+    "drop_displaced",
+    "file_layer",
+    "matrix_products",
+    "merge",
+    "place_in",
+    "read_extra_points",
+    "resolve_aliases",
+    "scale_extra_points",
+    "table_of",
+]
+
+Points = Mapping[str, Sequence[Any]]
+"""Axes that advance together, in place of what the matrix says of them."""
+
+
+def read_extra_points(
+    tables: Any,
+    axes: Iterable[str],
+    valid: Callable[[str, Any], list[Any]],
+    wrong: Callable[[str, str], ScenarioError],
+) -> list[Points]:
+    """The tables with validated values. Raises ScenarioError."""
+    if not isinstance(tables, list) or not all(isinstance(table, Mapping) and table for table in tables):
+        raise wrong(
+            "also", "must be a list of tables, as in [{ streams = [1, 2], rows_per_stream = [8, 4] }]"
+        )
+    found: list[Points] = []
+    for table in tables:
+        for axis in table:
+            if axis not in axes:
+                raise wrong("also", f"no axis of numbers is called {axis!r}; there are: {', '.join(axes)}")
+        points = {axis: valid(axis, values) for axis, values in table.items()}
+        if len({len(values) for values in points.values()}) > 1:
+            spelled = ", ".join(f"{axis} has {len(values)}" for axis, values in points.items())
+            raise wrong("also", f"axes of a table advance together; {spelled} values")
+        found.append(points)
+    return found
+
+
+def matrix_products(
+    axes: Mapping[str, Sequence[Any]], groups: Sequence[Sequence[str]], tables: Sequence[Points]
+) -> list[list[list[dict[str, Any]]]]:
+    """The products whose combinations are the cells: of all groups of axes, and for each table of its points
+    with the groups that are left. A product is the steps of each of its groups."""
+    found = [[_steps(axes, group) for group in groups]]
+    for points in tables:
+        left = [[axis for axis in group if axis not in points] for group in groups]
+        found.append([*(_steps(axes, group) for group in left if group), _steps(points, list(points))])
+    return found
+
+
+def _steps(axes: Mapping[str, Sequence[Any]], group: Sequence[str]) -> list[dict[str, Any]]:
+    """Of axes that advance together their values, one after the other."""
+    columns = zip(*(axes[axis] for axis in group), strict=True)
+    return [dict(zip(group, values, strict=True)) for values in columns]
+
+
+def drop_displaced(tables: Any, axes: set[str]) -> list[Any]:
+    """Those of a lower layer's tables that are left where a higher one sets these axes."""
+    return [table for table in tables if not (isinstance(table, Mapping) and axes & set(table))]
+
+
+def scale_extra_points(tables: Sequence[Points], shrink: Callable[[str, Any], Any]) -> list[Points]:
+    """With every value as `shrink(axis, value)` makes it."""
+    return [
+        {axis: [shrink(axis, value) for value in values] for axis, values in points.items()}
+        for points in tables
+    ]
+
 
 Path_ = tuple[str, ...]
 _HERE = Path(__file__).parent
@@ -134,7 +210,7 @@ def _displace(below: dict[str, Any], above: Mapping[str, Any]) -> None:
         groups = [_rezipped(group, new, table_of(above, "matrix")) for group in matrix["zip"]]
         matrix["zip"] = [group for group in groups if not _are_names(group) or len(group) > 1]
     if isinstance(matrix, dict) and isinstance(matrix.get("also"), list):
-        matrix["also"] = also.displaced(matrix["also"], new)
+        matrix["also"] = drop_displaced(matrix["also"], new)
 
 
 def _rezipped(group: Any, new: set[str], above: Mapping[str, Any]) -> Any:
@@ -160,3 +236,46 @@ def place_in(layers: Sequence[Layer], path: Sequence[str]) -> str:
         if layer.has(tuple(path)):
             return layer.place(tuple(path))
     return ".".join(path)
+
+
+ALIASES = {it.alias.removeprefix("--").replace("-", "_"): it.key for it in SETTINGS if it.alias is not None}
+"""Of an ingest, whose rows are points."""
+
+
+def resolve_aliases(layer: Layer) -> Layer:
+    """The layer with `points_per_batch` and its like under their one name."""
+    if not any(name in table_of(layer.tree, table) for table in ("workload", "matrix") for name in ALIASES):
+        return layer
+    tree = dict(layer.tree)
+    for table in ("workload", "matrix"):
+        found = table_of(tree, table)
+        for alias, name in ALIASES.items():
+            if alias in found and name in found:
+                raise ScenarioError(
+                    f"{layer.place((table, alias))}: is another word for {name}, which is given too; keep one"
+                )
+        if isinstance(tree.get(table), Mapping):
+            tree[table] = {ALIASES.get(key, key): value for key, value in found.items()}
+    for key in ("zip", "exclude"):
+        if key in table_of(tree, "matrix"):
+            tree["matrix"][key] = _one_name(tree["matrix"][key])
+    spelled: dict[tuple[str, ...], str] = {
+        (path[0], name): text
+        for path, text in layer.flags.items()
+        for name in [ALIASES.get(path[-1], path[-1])]
+        if len(path) == 2
+    }
+    text = layer.text
+    for alias, name in ALIASES.items():
+        text = text.replace(alias, name) if text is not None else None
+    return replace(layer, tree=tree, text=text, flags={**layer.flags, **spelled})
+
+
+def _one_name(value: Any) -> Any:
+    """The axes of `zip`, and the conditions of `exclude`, without aliases."""
+    if isinstance(value, list):
+        return [_one_name(item) for item in value]
+    if isinstance(value, str):
+        for alias, name in ALIASES.items():
+            value = re.sub(rf"\b{alias}\b", name, value)
+    return value

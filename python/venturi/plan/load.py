@@ -1,23 +1,39 @@
-"""Layers -> scenario."""
+"""Scenarios from layers, from a command line and for a search, and back to TOML."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from venturi.common.errors import ScenarioError
-from venturi.plan.axes import read
-from venturi.plan.layers import Layer, merge, place_in, table_of
-from venturi.plan.rules import defaults, link, options
+from venturi.common import toml_text
+from venturi.common.errors import ScenarioError, VenturiError
+from venturi.common.suffixes import spell_duration, spell_time
+from venturi.plan.layers import Layer, file_layer, merge, place_in, resolve_aliases, table_of
+from venturi.plan.rules import link, options
+from venturi.plan.rules.options import READING, idle
+from venturi.plan.rules.services import names_something
 from venturi.plan.scenario import MOST_NAME, Scenario, check_addresses, check_secrets, still_zipped
-from venturi.plan.values import TABLES, check_keys, validate
+from venturi.plan.validation import TABLES, check_keys, read_axes, validate
 from venturi.plan.workload import FileData
-from venturi.targets.urls import check_url
+from venturi.targets.parameters import SETTINGS
+from venturi.targets.setting import Known
+from venturi.targets.system import is_charrow, is_database
+from venturi.targets.urls import check_url, printable
 
-__all__ = ["BUILTIN_DATA", "load"]
+__all__ = [
+    "BUILTIN_DATA",
+    "DEFAULT_DURATION",
+    "layer_tree",
+    "load",
+    "only_target",
+    "scenario_of",
+    "to_toml",
+    "tune_defaults",
+]
 
 BUILTIN_DATA = {"builtin:birdstrikes": "birdstrikes.parquet"}
 
@@ -26,9 +42,7 @@ def load(layers: Sequence[Layer], stored: bool = False) -> Scenario:
     """Merges and validates; `stored`: what a run was made of, to go on with it. Raises ScenarioError for the
     first thing that is wrong."""
     # Each layer by itself first: a typing error is reported where it was made.
-    from venturi.plan import aliases
-
-    layers = [aliases.renamed(layer) for layer in layers]
+    layers = [resolve_aliases(layer) for layer in layers]
     for layer in layers:
         check_keys(layer)
         check_addresses(layer)
@@ -40,7 +54,7 @@ def load(layers: Sequence[Layer], stored: bool = False) -> Scenario:
     from venturi.plan import matrix
 
     places = _places(layers, table_of(tree, "places"))
-    axes, zips, exclude, points = read(layers, dict(table_of(tree, "matrix")), places)
+    axes, zips, exclude, points = read_axes(layers, dict(table_of(tree, "matrix")), places)
     scenario = Scenario(
         name=_top(layers, tree, "name", str, "scenario"),
         description=_top(layers, tree, "description", str, ""),
@@ -57,8 +71,8 @@ def load(layers: Sequence[Layer], stored: bool = False) -> Scenario:
         layers=tuple(layers),
         notes=still_zipped(layers, zips),
     )
-    scenario = options.without_inapplicable(defaults.settled(scenario))
-    scenario = link.settled(_resolve_files(scenario))
+    scenario = options.without_inapplicable(options.apply_defaults(scenario))
+    scenario = link.resolve_links(_resolve_files(scenario))
     cells = matrix.check(scenario)
     for layer in layers:
         check_secrets(layer, layer.tree, ())
@@ -126,3 +140,190 @@ def _resolve_files(scenario: Scenario) -> Scenario:
         axes["data"] = [resolve(value) for value in axes["data"]]
     workload = scenario.workload.model_copy(update={"data": resolve(scenario.workload.data)})
     return replace(scenario, workload=workload, axes=axes)
+
+
+_DURATIONS = ("duration", "timeout", "sample_interval", "tick")
+
+
+def _plain(value: Any) -> Any:
+    # A null has no TOML spelling inside a list, so the axis says "none".
+    if value is None:
+        return "none"
+    return value.model_dump() if isinstance(value, FileData) else value
+
+
+def _spelled(table: Mapping[str, Any]) -> dict[str, Any]:
+    def spell(key: str, value: Any) -> Any:
+        if key in _DURATIONS and isinstance(value, int):
+            return spell_duration(value)
+        if key == "adaptive" and value is not None:
+            return f"{value:g}%"
+        if key == "start" and value is not None:
+            return spell_time(value)
+        return None if value == {} else value
+
+    return {key: spell(key, value) for key, value in table.items()}
+
+
+def to_toml(scenario: Scenario) -> str:
+    """The resolved scenario; reads back as an equal one."""
+    tree: dict[str, Any] = {"name": scenario.name, "description": scenario.description or None, "format": 1}
+    tree["reference"] = scenario.reference or None
+    tables = {"target": scenario.target, "workload": scenario.workload, "run": scenario.run}
+    for name, table in tables.items():
+        # Defaults of options that mean nothing here would only puzzle the reader.
+        tree[name] = _spelled(table.model_dump(exclude=idle(scenario)))
+    tree["hosts"] = scenario.hosts.model_dump(exclude_defaults=True) or None
+    tree["places"] = dict(scenario.places) or None
+    matrix: dict[str, Any] = {
+        axis: [_spelled({axis: _plain(value)})[axis] for value in values]
+        for axis, values in scenario.axes.items()
+    }
+    matrix["zip"] = [list(group) for group in scenario.zips] or None
+    matrix["exclude"] = list(scenario.exclude) or None
+    matrix["also"] = [
+        {axis: [_spelled({axis: value})[axis] for value in values] for axis, values in points.items()}
+        for points in scenario.also
+    ] or None
+    tree["matrix"] = matrix if any(value is not None for value in matrix.values()) else None
+    return toml_text.dump(tree, "The resolved scenario: defaults, file and flags merged.")
+
+
+def scenario_of(given: Mapping[str, Any]) -> Scenario:
+    """The scenario that the flags, and the file before them, describe. Raises VenturiError."""
+    return load(_layers(given))
+
+
+def _layers(given: Mapping[str, Any]) -> list[Layer]:
+    tree, spelled = layer_tree(given)
+    if given.get("reference") is not None:
+        tree["reference"] = given["reference"]
+    layers = [file_layer(given["scenario"])] if given.get("scenario") else []
+    if not layers:
+        tree.setdefault("name", "flags")
+        if not set(tree) - {"name", "reference"}:
+            raise VenturiError(
+                "nothing to run: name a scenario or describe one by flags", hint="venturi run quick"
+            )
+    return [*layers, Layer("", tree, flags=spelled)]
+
+
+def only_target(given: Mapping[str, Any]) -> bool:
+    """Whether it says where to measure, how to log in there, and perhaps how often, but not what."""
+    tree, spelled = layer_tree(given)
+    typed = spelled.get(("target", "url")) == "--target"
+    login = {it.key for it in SETTINGS if it.table == "target" and it.credential}
+    alone = set(tree) <= {"target", "run", "hosts"} and set(tree.get("target", ())) - login == {"url"}
+    return not given.get("scenario") and typed and alone
+
+
+def layer_tree(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[tuple[str, ...], str]]:
+    """The tree of a scenario layer, and how each key was spelled on the command line."""
+    tree: dict[str, Any] = {}
+    spelled: dict[tuple[str, ...], str] = {}
+    for it in SETTINGS:
+        value = given.get(it.keyword)
+        if value is None or value == [] or not it.table:
+            continue
+        flag = f"--no-{it.flag[2:]}" if value is False else it.flag
+        several = _several(it, value)
+        place = (it.table, it.key) if several is None else ("matrix", "target" if it.key == "url" else it.key)
+        if it.form == "pairs":
+            value = dict(_pair(flag, text) for text in value)
+        elif it.form == "repeated" and it.commas == "axis" and len(value) == 1:
+            (value,) = value
+        tree.setdefault(place[0], {})[place[1]] = value if several is None else several
+        spelled[place] = flag
+    for text in given.get("place") or ():
+        label, url = _pair("--place", text)
+        tree.setdefault("places", {})[label] = url
+        spelled["places", label] = f"--place {label}"
+    for text in given.get("set") or ():
+        _set(tree, spelled, text)
+    return tree, spelled
+
+
+def _several(it: Known, value: Any) -> Any:
+    """The values of an axis where a flag holds more than one; None where it holds one."""
+    if isinstance(value, list):
+        return value if it.form == "repeated" and it.commas == "axis" and len(value) > 1 else None
+    if not isinstance(value, str) or it.table == "run":
+        return None
+    if it.key == "values" and set(value.split(",")) <= {"random", "sequential"}:
+        return value.split(",") if "," in value else None
+    if it.commas != "axis":
+        return None
+    if "," in value:
+        return [part for text in value.split(",") if (part := text.strip())]
+    return [value] if ".." in value and "/" not in value else None
+
+
+def _pair(flag: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    # A URL alone may have an = as well, behind which there may be a secret.
+    if not equals or not name.strip() or (flag == "--place" and re.search("[:/?#@]", name)):
+        form = "LABEL=URL" if flag == "--place" else "NAME=VALUE"
+        # What was meant for a header may be a secret, which does not belong on a screen.
+        shown = "" if flag.startswith("--header") else f" {printable(text)}"
+        raise VenturiError(f"{flag}{shown}: must be written {form}")
+    return name.strip(), value.strip()
+
+
+def _set(tree: dict[str, Any], spelled: dict[tuple[str, ...], str], text: str) -> None:
+    name, value_text = _pair("--set", text)
+    path = tuple(part.strip() for part in name.split("."))
+    if len(path) == 1 and path[0] not in ("name", "description", "reference"):
+        raise VenturiError(f"--set {name}: name the table too, as workload.{path[0]} or matrix.{path[0]}")
+    found = tree
+    for part in path[:-1]:
+        inner = found.setdefault(part, {})
+        if not isinstance(inner, dict):
+            raise VenturiError(f"--set {name}: {part} is not a table")
+        found = inner
+    found[path[-1]] = toml_text.parse_value(value_text)
+    spelled[path] = f"--set {name}"
+
+
+DEFAULT_DURATION = "1s"
+"""Of a trial where no amount is given: a search wants many short trials."""
+_MESSAGES = [1024, 4096, 16384, 65536, 262144]
+_UPSERTS = [1, 10, 100, 1000, 10_000]
+"""Rows a batch that are searched where none are named."""
+
+
+def _of_a_table(tree: Mapping[str, Any]) -> bool:
+    """Whether the server's own table is read, whose batches are as it sends them."""
+
+    return (
+        names_something(str(tree.get("target", {}).get("url", "")))
+        and tree.get("workload", {}).get("operation", "get") == "get"
+    )
+
+
+def _is_get(tree: Mapping[str, Any]) -> bool:
+    """Whether a database that takes both is read."""
+    asked = {**tree.get("target", {}), **tree.get("matrix", {})}
+    return tree.get("workload", {}).get("operation") == "get" or bool(READING & set(asked))
+
+
+def tune_defaults(tree: Mapping[str, Any], codecs: Sequence[str] = ()) -> Layer:
+    """What is searched at a URL where nothing is said: streams up to twice the cores, or the next power of
+    two, batch sizes, and these codecs beside none."""
+
+    upserts = is_database(str(tree.get("target", {}).get("url", ""))) and not _is_get(tree)
+    base: dict[str, Any] = {"name": "tune", "workload": {}, "matrix": {}}
+    asked = {**tree.get("workload", {}), **tree.get("matrix", {})}
+    if not {"rows_per_stream", "bytes_per_stream", "duration"} & set(asked):
+        base["workload"]["duration"] = DEFAULT_DURATION
+    if not tree.get("matrix"):
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        most = 1 << max(2, (2 * cores - 1).bit_length())
+        if "streams" not in asked:
+            base["matrix"]["streams"] = [1 << k for k in range(most.bit_length())]
+        if is_charrow(str(tree.get("target", {}).get("url", ""))):
+            base["matrix"] |= {"encoders": [1 << k for k in range(most.bit_length())], "decoders": [1, 2]}
+        elif "rows_per_batch" not in asked and not _of_a_table(tree):
+            base["matrix"]["rows_per_batch"] = _UPSERTS if upserts else _MESSAGES
+        if codecs:
+            base["matrix"]["compression"] = ["none", *codecs]
+    return Layer("the defaults of tune", base)

@@ -12,11 +12,10 @@ from venturi.common.conditions import Condition
 from venturi.common.errors import ScenarioError
 from venturi.common.links import LINK_SETTINGS
 from venturi.common.units import plural
-from venturi.plan import also
+from venturi.plan import layers
 from venturi.plan.cell import Cell
 from venturi.plan.rules import cells as fitting
-from venturi.plan.rules import charrow as queries
-from venturi.plan.rules import defaults, flight, link, options, plugins
+from venturi.plan.rules import link, options, services
 from venturi.plan.rules import timeseries as ingests
 from venturi.plan.settings import Target
 from venturi.plan.workload import (
@@ -103,12 +102,12 @@ def with_servers_batches(scenario: Scenario, found: list[Cell]) -> Scenario:
     def settled(axis: str, value: Any) -> Any:
         return default if axis == "rows_per_batch" else value
 
-    (axes,) = also.scaled([scenario.axes], settled)
+    (axes,) = layers.scale_extra_points([scenario.axes], settled)
     fewer = replace(
         scenario,
         workload=scenario.workload.model_copy(update={"rows_per_batch": default}),
         axes=axes,
-        also=also.scaled(scenario.also, settled),
+        also=layers.scale_extra_points(scenario.also, settled),
     )
     check(fewer)
     return fewer
@@ -130,14 +129,14 @@ def cells(scenario: Scenario, row_bytes: Mapping[str, float] | None = None) -> l
 def chosen_cells(scenario: Scenario, row_bytes: Mapping[str, float]) -> Iterator[tuple[dict[str, Any], Cell]]:
     """The cells that conditions leave, each with its values of the axes; one may come several times."""
     groups = axis_groups(scenario)
-    products = also.products(scenario.axes, groups, scenario.also)
+    products = layers.matrix_products(scenario.axes, groups, scenario.also)
     count = sum(math.prod(len(step) for step in steps) for steps in products)
     if count > _MOST_CELLS:
         raise ScenarioError(f"the matrix has {count:,} cells; the most are {_MOST_CELLS:,}")
     conditions = _conditions(scenario)
     for combination in itertools.chain.from_iterable(itertools.product(*steps) for steps in products):
         chosen = {axis: value for part in combination for axis, value in part.items()}
-        if options.is_of_others(scenario, chosen, _address(scenario, chosen)[1]):
+        if options.belongs_to_other_target(scenario, chosen, _address(scenario, chosen)[1]):
             continue
         for placed in (replace(scenario, on=None), scenario) if scenario.beside else (scenario,):
             cell = _cell(placed, chosen, row_bytes)
@@ -191,8 +190,8 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
     target = scenario.target.model_copy(
         update={axis: value for axis, value in chosen.items() if axis in Target.model_fields}
     )
-    asked = queries.asked(target, url)
-    own = plugins.gets_own(workload, url) or flight.names_something(url)
+    asked = services.asks_query(target, url)
+    own = services.gets_own(workload, url) or services.names_something(url)
     if workload.operation == "get" and workload.data == "records" and (asked or own):
         # Made records are asked for by the perf protocol, or by a query of ours; a table's rows are the
         # server's.
@@ -204,8 +203,8 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
     ingest = workload.operation == "ingest"
     width = 8.0 * workload.columns if records else USAGE_ROW_BYTES if usage else widths.get(label)
     width = POINT_BYTES if ingest else STATES_ROW_BYTES if states else width
-    rows, duration = defaults.amount(workload, width, scenario.over_link)
-    if queries.is_file(workload, url):
+    rows, duration = options.amount(workload, width, scenario.over_link)
+    if services.is_file(workload, url):
         rows = None
     parameters = {
         "operation": workload.operation,
@@ -215,7 +214,7 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
         "columns": workload.columns if records else None,
         "values": ingests.values(workload) or (workload.values if records else None),
         "seed": workload.seed if records or states or usage or ingests.is_made(workload) else None,
-        **ingests.parameters(workload),
+        **ingests.ingest_parameters(workload),
         "key": workload.key,
         "add": workload.add,
         "working_set": (workload.working_set or WORKING_SET) if usage else None,

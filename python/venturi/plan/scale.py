@@ -1,22 +1,103 @@
-"""A scenario made smaller by `--scale`."""
+"""A scenario made smaller by `--scale`: fewer points of its axes, and smaller sizes that still differ."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from venturi.common.suffixes import format_count, spell_duration
-from venturi.plan import also, thinning
-from venturi.plan.rules import defaults
+from venturi.plan import layers
+from venturi.plan.matrix import axis_groups, chosen_cells
+from venturi.plan.rules import options
 from venturi.plan.workload import SIZES, FileData
 
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
-from venturi.plan.matrix import axis_groups, chosen_cells
 
-__all__ = ["scale"]
+__all__ = ["scale", "shrink_values", "thin_axes"]
+
+_LEAST = 5
+"""Points that an axis keeps: both ends, its middle, and one between each."""
+
+
+def thin_axes(
+    axes: Mapping[str, Sequence[Any]],
+    groups: Sequence[Sequence[str]],
+    cells: Iterable[Mapping[str, Any]],
+    factor: float,
+) -> dict[str, list[Any]]:
+    """The axes with fewer points. `groups` are axes that advance together, or one alone; `cells` the values
+    that each cell of the scenario has of its axes.
+
+    Only a scale of numbers has points between its ends; a list of codecs stays as it is. Conditions may leave
+    a value to few cells: what the ends and the middle of an axis need there is kept as well.
+    """
+    kept = [
+        set(_spread(len(axes[group[0]]), factor))
+        if _numeric(axes, group)
+        else set(range(len(axes[group[0]])))
+        for group in groups
+    ]
+    steps = [step for chosen in cells if (step := _step(axes, groups, chosen)) is not None]
+    for at in range(len(groups)):
+        there = sorted({step[at] for step in steps})
+        for wanted in {there[i] for i in (0, len(there) // 2, -1)} if there else ():
+            nearest = min((step for step in steps if step[at] == wanted), key=lambda s: _missing(s, kept))
+            for index, points in zip(nearest, kept, strict=True):
+                points.add(index)
+    found = {axis: list(values) for axis, values in axes.items()}
+    for group, indices in zip(groups, kept, strict=True):
+        for axis in group:
+            found[axis] = [axes[axis][i] for i in sorted(indices)]
+    return found
+
+
+def _missing(step: Sequence[int], kept: Sequence[set[int]]) -> int:
+    """How many of a cell's values are not kept."""
+    return sum(index not in points for index, points in zip(step, kept, strict=True))
+
+
+def _numeric(axes: Mapping[str, Sequence[Any]], group: Sequence[str]) -> bool:
+    return all(isinstance(v, int | float) for axis in group for v in axes[axis])
+
+
+def _spread(count: int, factor: float) -> list[int]:
+    """Indices of the points kept: both ends, the middle, and others evenly between; a few stay as they
+    are."""
+    keep = max(_LEAST, math.ceil(count * math.sqrt(factor))) | 1
+    if keep >= count:
+        return list(range(count))
+    return sorted({math.floor(i * (count - 1) / (keep - 1) + 0.5) for i in range(keep)})
+
+
+def _step(
+    axes: Mapping[str, Sequence[Any]], groups: Sequence[Sequence[str]], chosen: Mapping[str, Any]
+) -> list[int] | None:
+    """Where a cell lies on each group of axes; None of a point beside the product."""
+    found = []
+    for group in groups:
+        count = len(axes[group[0]])
+        index = next((i for i in range(count) if all(axes[a][i] == chosen.get(a) for a in group)), None)
+        if index is None:
+            return None
+        found.append(index)
+    return found
+
+
+def shrink_values(values: Iterable[int], factor: float, least: int) -> dict[int, int]:
+    """Each size times `factor`; those that would end at `least` or below are made smaller by less, so that
+    they still differ and keep their order."""
+    found: dict[int, int] = {}
+    previous = 0
+    for value in sorted(set(values)):
+        scaled = round(min(value * factor, 2**63))
+        if scaled <= max(least, previous):
+            scaled = max(scaled, min(value, previous + least))
+        previous = found[value] = scaled
+    return found
 
 
 def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
@@ -41,7 +122,7 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
     def shrink(size: str, value: int) -> int:
         if value * factor >= 2**63:
             raise ValueError(f"{size} {spell(size, value)} becomes too large")
-        return sized.get(size, {}).get(value) or thinning.shrunk([value], factor, least[size])[value]
+        return sized.get(size, {}).get(value) or shrink_values([value], factor, least[size])[value]
 
     def spell(size: str, value: int) -> str:
         return spell_duration(value) if size == "duration" else format_count(value)
@@ -49,13 +130,13 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
     axes = {axis: list(values) for axis, values in scenario.axes.items()}
     if factor < 1:
         groups = axis_groups(scenario)
-        axes = thinning.thinned(axes, groups, [chosen for chosen, _ in chosen_cells(scenario, {})], factor)
+        axes = thin_axes(axes, groups, [chosen for chosen, _ in chosen_cells(scenario, {})], factor)
         for group in groups:
             kept, there = len(axes[group[0]]), len(scenario.axes[group[0]])
             if kept < there:
                 notes.append(f"{' with '.join(group)}: {kept} of {there} points")
     sized = {
-        size: thinning.shrunk(
+        size: shrink_values(
             itertools.chain(axes[size], *(points.get(size, ()) for points in scenario.also)),
             factor,
             least[size],
@@ -83,9 +164,9 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
             notes.append(f"{size} {spell(size, value)} became {spell(size, update[size])}")
     defaulted = not update and not any(size in axes for size in SIZES)
     if defaulted and _all_upserts(scenario):
-        update["duration"] = shrink("duration", defaults.UPSERT_NS)
+        update["duration"] = shrink("duration", options.UPSERT_NS)
         notes.append(
-            f"duration {spell_duration(defaults.UPSERT_NS)} became {spell_duration(update['duration'])}"
+            f"duration {spell_duration(options.UPSERT_NS)} became {spell_duration(update['duration'])}"
         )
     elif defaulted and _has_own_data(scenario):
         update["rows_per_stream"] = shrink("rows_per_stream", 10_000_000)
@@ -97,7 +178,9 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
     scaled = replace(
         scenario,
         axes=axes,
-        also=also.scaled(scenario.also, lambda axis, n: shrink(axis, n) if axis in SIZES else n),
+        also=layers.scale_extra_points(
+            scenario.also, lambda axis, n: shrink(axis, n) if axis in SIZES else n
+        ),
         workload=workload.model_copy(update=update),
         run=run.model_copy(update={"repeats": repeats}),
     )

@@ -115,7 +115,7 @@ def _taken(name: str, url: str, operation: str, value: str) -> bool:
     """Whether a setting means something to this system and operation, and takes this value."""
     # Read here, as they need pydantic: who reads no run does not need them.
     from venturi.plan.rules.options import applies
-    from venturi.plan.values import TABLES, validate_value
+    from venturi.plan.validation import TABLES, validate_value
     from venturi.targets.options import APPLIES, VALUES
 
     known = VALUES.get((name, scheme_of(url)), ())

@@ -22,10 +22,9 @@ from venturi.measure.trial_targets import Endpoints
 from venturi.plan import matrix
 from venturi.plan.cell import Cell
 from venturi.plan.layers import Layer
-from venturi.plan.load import load
-from venturi.plan.rules.flight import names_something
+from venturi.plan.load import layer_tree, load
+from venturi.plan.rules.services import names_something
 from venturi.plan.scenario import Scenario
-from venturi.plan.typed import layer_tree
 from venturi.targets.system import (
     PORTS,
     REFERENCE,

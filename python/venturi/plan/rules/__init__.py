@@ -1,1 +1,1 @@
-"""What a cell may ask for: a file a system, by the names that these have in `venturi.targets`."""
+"""What a cell may ask for, by families of systems; the names of systems are those of `venturi.targets`."""

@@ -6,20 +6,21 @@ from typing import Any
 
 from venturi.common.errors import ScenarioError
 from venturi.plan.rules import timeseries as ingests
-from venturi.plan.rules.shared import only_ingest
+from venturi.plan.rules.services import check_query_amount, only_ingest
 from venturi.plan.settings import Target
-from venturi.plan.workload import FileData, Workload
+from venturi.plan.workload import UPSERT, FileData, Workload
 from venturi.targets.system import (
     ONE_AT_A_TIME,
     SERVERS,
     TIME_SERIES,
     in_process,
+    is_flight_sql,
     is_local,
     is_time_series,
     scheme_of,
 )
 
-__all__ = ["check_upsert"]
+__all__ = ["check_data", "check_get", "check_shares", "check_table", "check_upsert"]
 
 
 def check_upsert(workload: Workload, target: Target, where: Any) -> None:
@@ -108,3 +109,132 @@ def _kept(url: str) -> str:
     if in_process(url):
         return f"name a file: --target {scheme}:///path/to/file.db"
     return f"start one that stays: venturi serve {SERVERS[scheme]}"
+
+
+_NO_PARTS = ("adbc", "mysql")
+
+
+def check_get(workload: Workload, target: Target, where: Any) -> None:
+    """Whether a database can be asked for such data. Raises ScenarioError."""
+    check_data(workload, target, where)
+    if target.split == "parts" and scheme_of(target.url) == "mysql":
+        raise ScenarioError(
+            f"{where('target', 'split')}: mysql:// has no parts: its tables do not say where rows lie",
+            hint="--split key --split-by COLUMN, or --split hash --split-by COLUMN",
+        )
+    if _has_tokens(target) and target.split not in (None, "parts", "none"):
+        raise ScenarioError(
+            f"{where('target', 'split')}: streams share rows of cassandra:// by ranges of tokens",
+            hint="--split parts, or --split none: each reads all",
+        )
+    check_shares(workload, target, where)
+
+
+def check_data(workload: Workload, target: Target, where: Any) -> None:
+    """Whether such rows can be read, or put, there."""
+    for key in ("key", "add", "working_set", *UPSERT):
+        if getattr(workload, key) is not None:
+            raise ScenarioError(
+                f"{where('workload', key)}: is for upserts, and this is a {workload.operation}"
+            )
+    if workload.data not in ("records", "remote") and (
+        not isinstance(workload.data, FileData) or workload.data.source != "file"
+    ):
+        raise ScenarioError(
+            f"{where('workload', 'data')}: a {workload.operation} at {scheme_of(target.url)}:// has records, "
+            "a file, or remote"
+        )
+    if target.table is not None and target.query is not None:
+        raise ScenarioError(f"{where('target', 'query')}: a table is named as well; keep one of the two")
+
+
+def check_shares(workload: Workload, target: Target, where: Any) -> None:
+    """Whether it is said what is read, and how the streams share it."""
+    at = where("workload", "data")
+    if workload.data == "remote":
+        _check_remote(workload, target, where)
+    elif workload.duration is not None:
+        raise ScenarioError(
+            f"{where('workload', 'duration')}: a get of our own data writes them into a table "
+            "first, and must know how many",
+            hint="give --rows-per-stream, or read a table of the server's: --table NAME",
+        )
+    elif target.query is not None:
+        raise ScenarioError(f"{at}: a query is about the server's own data", hint="leave data out")
+    if target.split in ("none", "parts") and target.split_by is not None:
+        raise ScenarioError(f"{where('target', 'split_by')}: is for split = hash and key")
+
+
+def _check_remote(workload: Workload, target: Target, where: Any) -> None:
+    if target.query is None and target.table is None:
+        raise ScenarioError(
+            f"{where('workload', 'data')}: {target.url} does not say what to get",
+            hint='name it: --table trips, or --query "SELECT a, b FROM trips"',
+        )
+    check_query_amount(workload, where)
+    if target.split in ("hash", "key") and target.split_by is None:
+        raise ScenarioError(
+            f"{where('target', 'split')}: {target.split} of which column?", hint="name it: --split-by id"
+        )
+    if target.split == "parts" and target.query is not None and not _has_tokens(target):
+        raise ScenarioError(
+            f"{where('target', 'split')}: parts are a table's; a query has none",
+            hint="--split hash --split-by COLUMN",
+        )
+    shared = target.split is not None or target.split_by is not None or is_flight_sql(target.url)
+    if workload.streams > 1 and not shared:
+        raise ScenarioError(
+            f"{where('workload', 'streams')}: how shall {workload.streams} streams share the rows?",
+            hint=(
+                ""
+                if _has_tokens(target)
+                else "--split hash --split-by COLUMN, --split key --split-by COLUMN, "
+            )
+            + ("--split parts, " if _has_parts(target) else "")
+            + "or --split none: each reads all",
+        )
+
+
+def _has_parts(target: Target) -> bool:
+    """Whether what is read lies in parts that streams can be dealt."""
+    return _has_tokens(target) or (target.query is None and scheme_of(target.url) not in _NO_PARTS)
+
+
+def _has_tokens(target: Target) -> bool:
+    """Whether rows lie on a ring of tokens, of which a query too can name a range."""
+    return scheme_of(target.url) == "cassandra"
+
+
+def check_table(workload: Workload, target: Target, where: Any) -> None:
+    """Whether such a server can be asked for, or given, such data. Raises ScenarioError."""
+    check_data(workload, target, where)
+    if is_flight_sql(target.url):
+        _check_flight_sql(workload, target, where)
+    if workload.operation == "get":
+        check_shares(workload, target, where)
+        return
+    if workload.data == "remote":
+        at = where("workload", "data")
+        raise ScenarioError(f"{at}: a put needs data of its own, records or a file, not remote")
+    for key in ("query", "split", "split_by"):
+        if getattr(target, key) is not None:
+            raise ScenarioError(f"{where('target', key)}: is for gets, and this is a put")
+
+
+def _check_flight_sql(workload: Workload, target: Target, where: Any) -> None:
+    """Whether SQL over Flight has what is asked for."""
+    if target.split == "parts":
+        raise ScenarioError(
+            f"{where('target', 'split')}: the parts of a result are its endpoints here, which the streams "
+            "share where nothing is said",
+            hint="leave --split out, or share the rows: --split hash --split-by COLUMN",
+        )
+    if workload.operation == "get" and target.compression is not None:
+        raise ScenarioError(
+            f"{where('target', 'compression')}: is for puts: what a Flight SQL server sends is its own choice"
+        )
+    if workload.operation == "put" and target.statement == "text":
+        raise ScenarioError(
+            f"{where('target', 'statement')}: a put is a bulk ingest, or an INSERT that is prepared",
+            hint="leave it out, or --statement prepared",
+        )

@@ -9,7 +9,7 @@ from venturi.plan.settings import Target
 from venturi.plan.workload import INGEST, UPSERT, FileData, Workload
 from venturi.targets.system import TIME_SERIES, is_ours, is_time_series, scheme_of
 
-__all__ = ["check", "is_archive", "is_made", "is_points", "parameters", "values"]
+__all__ = ["check_ingest", "ingest_parameters", "is_archive", "is_made", "is_points", "values"]
 
 METRICS = 10
 """Metrics of a host of `metrics`, all in one row."""
@@ -34,7 +34,7 @@ def _made(workload: Workload) -> bool:
     return workload.data in ("metrics", "archive")
 
 
-def check(workload: Workload, target: Target, where: Any) -> None:
+def check_ingest(workload: Workload, target: Target, where: Any) -> None:
     """Whether such points can go there. Raises ScenarioError; `where` spells a key as its user wrote it."""
     url, data = target.url, workload.data
     if not is_time_series(url) and scheme_of(url) != "empty":
@@ -117,7 +117,7 @@ def values(workload: Workload) -> str | None:
     return ",".join(workload.values) if isinstance(workload.values, list) else None
 
 
-def parameters(workload: Workload) -> dict[str, Any]:
+def ingest_parameters(workload: Workload) -> dict[str, Any]:
     """The parameters that only ingests have; null elsewhere and where they mean nothing."""
     made = workload.operation == "ingest" and _made(workload)
     file = workload.operation == "ingest" and isinstance(workload.data, FileData)
