@@ -16,11 +16,13 @@ from typing import Any
 
 import pytest
 
+from support.wait import wait_until
 from venturi.cluster.ray_servers import RayServers, RemoteServer
 from venturi.cluster.spark_executor import SparkExecutor, Switchboard, TaskLoader, answer_calls
 from venturi.cluster.spark_session import Session, in_our_words
 from venturi.common.environment import describe
 from venturi.common.errors import VenturiError
+from venturi.engine.calls import Gone, Process
 from venturi.measure import placement
 
 
@@ -91,17 +93,34 @@ def test_calls_are_answered(board: Switchboard) -> None:
     assert all(loader.ended.is_set() for loader in loaders)
 
 
-def test_a_task_that_dies_fails_its_calls(board: Switchboard) -> None:
+@pytest.mark.parametrize(
+    ("last", "why"),
+    [(b"", "is gone$"), (b"[1\n", r"is gone: its answer cannot be read \(Expecting"), (b"3\n", "read")],
+)
+def test_a_task_that_dies_fails_its_calls(board: Switchboard, last: bytes, why: str) -> None:
     host = socket.create_connection(("127.0.0.1", board.port))
     host.sendall(json.dumps({"token": board.token, "index": 0}).encode() + b"\n")
     (line,) = board.loaders(1, 60, threading.Event())
     call = line.call("wait", "ready", 60.0)
-    host.close()
-    with pytest.raises(ConnectionError, match="is gone"):
+    host.sendall(last)
+    host.shutdown(socket.SHUT_WR)
+    with pytest.raises(ConnectionError, match=why):
         call.result(60)
+    host.close()
     with pytest.raises(ConnectionError):
         line.call("now").result(60)
     assert line.gone
+
+
+def test_a_process_that_reads_nothing_is_closed() -> None:
+    process, calls = Process("deaf", "x", within=("sh", "-c", "exec sleep 600")), []
+    caller = threading.Thread(target=lambda: calls.append(process.call("now", "x" * 2**20)), daemon=True)
+    caller.start()
+    wait_until(process._sending.locked)
+    process.close(0.0)
+    caller.join()
+    with pytest.raises(Gone):
+        calls[0].result()
 
 
 @pytest.mark.parametrize(

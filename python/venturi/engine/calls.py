@@ -30,7 +30,7 @@ class Gone(ConnectionError):
     """The process that is called, or its host, has ended."""
 
     def __str__(self) -> str:
-        return "is gone"
+        return ": ".join(["is gone", *map(str, self.args)])
 
 
 class Caller:
@@ -43,27 +43,34 @@ class Caller:
         self._reader, self._writer = reader, writer
         self._numbers = itertools.count()
         self._calls: dict[int, Future[Any]] = {}
+        self._why: tuple[str, ...] = ()
         self._lock = threading.Lock()
+        self._sending = threading.Lock()  # a write waits as long as the other end does not read
         threading.Thread(target=self._listen, name=f"venturi-{name}", daemon=True).start()
 
     def call(self, method: str, *arguments: object) -> Future[Any]:
         """Calls a method there. The future fails with RuntimeError as the method does, and with Gone."""
         future: Future[Any] = Future()
+        number = next(self._numbers)
+        line = json.dumps([number, method, arguments]).encode() + b"\n"
         with self._lock:
-            if not self.gone:
-                number = next(self._numbers)
-                self._calls[number] = future
-                try:
-                    self._writer.write(json.dumps([number, method, arguments]).encode() + b"\n")
-                    self._writer.flush()
-                    return future
-                except (OSError, ValueError):
-                    del self._calls[number]
-        future.set_exception(Gone())
+            if self.gone:
+                future.set_exception(Gone(*self._why))
+                return future
+            self._calls[number] = future
+        try:
+            with self._sending:
+                self._writer.write(line)
+                self._writer.flush()
+        except (OSError, ValueError):
+            with self._lock:
+                unanswered = self._calls.pop(number, None)
+            if unanswered is not None:
+                future.set_exception(Gone())
         return future
 
     def _listen(self) -> None:
-        with contextlib.suppress(OSError, ValueError, TypeError):
+        try:
             for line in self._reader:
                 number, answer, error = json.loads(line)
                 with self._lock:
@@ -72,15 +79,19 @@ class Caller:
                     call.set_result(answer)
                 elif call is not None:
                     call.set_exception(RuntimeError(error))
+        except OSError:
+            pass
+        except (ValueError, TypeError) as problem:
+            self._why = (f"its answer cannot be read ({problem})",)
         with self._lock:
             self.gone = True
             left, self._calls = list(self._calls.values()), {}
-            for stream in (self._reader, self._writer):
-                with contextlib.suppress(OSError, ValueError):
-                    stream.close()
         for call in left:
-            call.set_exception(Gone())
+            call.set_exception(Gone(*self._why))
         self.when_gone()
+        for stream, turn in ((self._reader, contextlib.nullcontext()), (self._writer, self._sending)):
+            with turn, contextlib.suppress(OSError, ValueError):
+                stream.close()
 
 
 class Process(Caller):
@@ -98,14 +109,18 @@ class Process(Caller):
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
-        self._child = subprocess.Popen(
-            [*within, sys.executable, "-m", module, *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=environment,
-            start_new_session=True,  # only the caller reacts to Ctrl-C
-        )
+        try:
+            self._child = subprocess.Popen(
+                [*within, sys.executable, "-m", module, *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env=environment,
+                start_new_session=True,  # only the caller reacts to Ctrl-C
+            )
+        except BaseException:
+            self._errors.close()
+            raise
         assert self._child.stdin is not None and self._child.stdout is not None
         super().__init__(name, self._child.stdout, self._child.stdin)
 
@@ -135,9 +150,11 @@ class Process(Caller):
 
     def close(self, seconds: float = _STOP_SECONDS) -> None:
         """Closes its input, which ends it; kills it if that takes longer."""
-        with self._lock, contextlib.suppress(OSError, ValueError):
-            self._writer.close()
-        self.status(seconds)
+        if unheld := self._sending.acquire(timeout=seconds):
+            with contextlib.suppress(OSError, ValueError):
+                self._writer.close()
+            self._sending.release()
+        self.status(seconds if unheld else 0.0)
         self._errors.close()
 
 

@@ -76,7 +76,7 @@ def run_in_process(
     try:
         if call == "probe_tcp":
             return str(_answer(process, process.call("probe_tcp", spec), handle))
-        process.call("begin", spec, "set-up", 0.0).result()
+        _answer(process, process.call("begin", spec, "set-up", 0.0), handle)
         return str(_answer(process, process.call("result", _FOR_EVER), handle))
     except Gone:
         return json.dumps(_lost(spec, process.status(), process.errors()))
