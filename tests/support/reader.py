@@ -3,6 +3,7 @@ records, as tests/data/texts/sentences.txt says."""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -45,6 +46,7 @@ LINES = [
 DEFINED = dict(line.split(" := ", 1) for line in LINES if " := " in line)
 
 
+@functools.cache
 def pattern(rule: str) -> tuple[re.Pattern[str], list[str]]:
     """An expression that fits its clauses, and what computes their numbers."""
     found, computed, seen = "", list[str](), set[str]()
@@ -61,7 +63,7 @@ def pattern(rule: str) -> tuple[re.Pattern[str], list[str]]:
     return re.compile(found), computed
 
 
-PATTERNS = [pattern(line) for line in LINES if " := " not in line]
+RULES = [line for line in LINES if " := " not in line]
 
 
 class Reader:
@@ -106,7 +108,7 @@ class Reader:
     def explained(self, clause: str) -> list[tuple[str, Any]] | str:
         """Its numbers as printed, and as computed by the first rule that fits; else why none does."""
         why = "no rule"
-        for expression, computed in PATTERNS:
+        for expression, computed in map(pattern, RULES):
             if not (found := expression.fullmatch(clause)):
                 continue
             words, out = {k: v for k, v in found.groupdict().items() if len(k) == 1}, list[tuple[str, Any]]()

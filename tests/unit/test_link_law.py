@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import bdtr
 
 from support import synthetic
 from venturi.analysis import results
@@ -152,6 +151,8 @@ CUBIC = ("200mbit 160ms loss 0.01%", "500mbit 80ms loss 0.01%", "100mbit 80ms lo
 def test_links_left_out_are_predicted(
     texts: tuple[str, ...], law: dict[str, Any], left_out: tuple[str, ...], said: str
 ) -> None:
+    from scipy.special import bdtr
+
     inside, errors = 0, []
     for seed in range(4):
         (one,) = made(cells(texts, seed=seed, **law))

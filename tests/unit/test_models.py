@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import least_squares
 
 from support.draws import draws, slack
 from support.laws import law_rates
@@ -112,6 +111,8 @@ def test_a_start_up_is_never_negative() -> None:
 
 @pytest.mark.parametrize("name", ["amdahl", "usl"])
 def test_the_solver_finds_what_a_general_one_finds(name: str) -> None:
+    from scipy.optimize import least_squares
+
     rng = np.random.default_rng(4)
     p = {"l": 1e9, "s": 0.15, "k": 0.01 if name == "usl" else 0.0}
     n = np.array(AXIS, dtype=float)

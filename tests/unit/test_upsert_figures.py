@@ -96,23 +96,23 @@ def test_best_and_compare_use_rows(tmp_path: Path) -> None:
 
 
 LOST = {"kind": "lost", "message": "the server went away", "stream": 1}
-SHOWN: dict[str, tuple[list[dict[str, Any]], tuple[str, ...]]] = {
-    "a trial that failed": (
-        [*sweep((1, 4, 8), (1, 10, 100, 500, 2000)),
-         trial({"streams": 4}, repeat=5, errors=REFUSED, outcome="failed", error=LOST)],
-        ("show", "show --cell streams=4,rows_per_batch=500")),
-    "doubts of good trials": (repeated({"max_errors": 10}, errors=REFUSED), ("show", "show --cell best")),
-    "a rate that was held, and one that was not": (
-        [*repeated({"rate": 500.0}), *repeated({"rate": 3000.0})], ("show", "show --cell rate=3000")),
-    "what a batch costs": (sweep((4,), (1, 10, 100, 500, 2000)), ("fit",)),
-    "no cost of a batch from three sizes": (sweep((4,), (1, 10, 100)), ("fit",)),
-    "no cost of a batch in an open loop": (sweep((4,), (1, 10, 100, 500), rate=100.0), ("fit",)),
-}  # fmt: skip
 
 
 def test_the_text_of_runs(tmp_path: Path) -> None:
+    shown: dict[str, tuple[list[dict[str, Any]], tuple[str, ...]]] = {
+        "a trial that failed": (
+            [*sweep((1, 4, 8), (1, 10, 100, 500, 2000)),
+             trial({"streams": 4}, repeat=5, errors=REFUSED, outcome="failed", error=LOST)],
+            ("show", "show --cell streams=4,rows_per_batch=500")),
+        "doubts of good trials": (repeated({"max_errors": 10}, errors=REFUSED), ("show", "show --cell best")),
+        "a rate that was held, and one that was not": (
+            [*repeated({"rate": 500.0}), *repeated({"rate": 3000.0})], ("show", "show --cell rate=3000")),
+        "what a batch costs": (sweep((4,), (1, 10, 100, 500, 2000)), ("fit",)),
+        "no cost of a batch from three sizes": (sweep((4,), (1, 10, 100)), ("fit",)),
+        "no cost of a batch in an open loop": (sweep((4,), (1, 10, 100, 500), rate=100.0), ("fit",)),
+    }  # fmt: skip
     printed = []
-    for number, (name, (lines, commands)) in enumerate(SHOWN.items()):
+    for number, (name, (lines, commands)) in enumerate(shown.items()):
         make_run(tmp_path / f"run-{number}", lines)
         for line in commands:
             verb, *words = line.split()

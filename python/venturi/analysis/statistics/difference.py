@@ -71,12 +71,12 @@ def trigamma_inverse(value: float) -> float:
 
     Smyth (2004), Statistical Applications in Genetics and Molecular Biology 3(1), article 3, appendix.
     """
-    from scipy.special import polygamma
-
     if value > 1e7:
         return 1.0 / math.sqrt(value)
     if value < 1e-6:
         return 1.0 / value
+    from scipy.special import polygamma
+
     x = 0.5 + 1.0 / value
     for _ in range(50):
         tri = float(polygamma(1, x))
@@ -94,11 +94,11 @@ def prior(variances: np.ndarray, freedom: np.ndarray) -> tuple[float, float]:
     mean and variance of ln s2 (Smyth 2004, section 6.2). d0 is infinite where they spread no more than
     chance has it, and 0 where there are too few of them to say.
     """
+    if variances.size < LEAST_POOLED:
+        return 0.0, 1.0
     import numpy as np
     from scipy.special import digamma, polygamma
 
-    if variances.size < LEAST_POOLED:
-        return 0.0, 1.0
     level = np.log(variances) - digamma(freedom / 2) + np.log(freedom / 2)
     excess = float(level.var(ddof=1) - polygamma(1, freedom / 2).mean())
     if excess <= 1e-9:
@@ -194,11 +194,11 @@ def shift(base: Rounds, run: Rounds, confidence: float = 0.95) -> Shift | None:
     not average out over them. A state that lasts a whole run does not show inside it: that is what the
     finding must say.
     """
+    if len(base) < LEAST_SHIFT_CELLS:
+        return None
     import numpy as np
     from scipy.special import stdtr, stdtrit
 
-    if len(base) < LEAST_SHIFT_CELLS:
-        return None
     logs = [[{k: math.log(v) for k, v in cell.items()} for cell in side] for side in (base, run)]
     moved = np.array([_mean(r) - _mean(b) for b, r in zip(*logs, strict=True)])
     middle = float(np.median(moved))

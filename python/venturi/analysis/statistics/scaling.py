@@ -293,13 +293,13 @@ def fit(
 
 def fit_points(points: Points, resamples: int = RESAMPLES, seed: int = regression.SEED) -> Scaling:
     """As `fit`, from points."""
-    import numpy as np
-    from scipy.special import chdtrc
-
     size = len(points.x)
     if size < LEAST_POINTS:
         values = ", ".join(f"{x:g}" for x in points.x)
         raise Refused(f"only {size} different values ({values}); a scaling law needs {LEAST_POINTS}")
+    import numpy as np
+    from scipy.special import chdtrc
+
     known = points.freedom > 0
     variance = np.maximum(points.variance, 1e-8) if known else np.ones(size)
 
