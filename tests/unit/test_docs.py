@@ -20,6 +20,7 @@ from support.run import ROOT
 from venturi.analysis.verdict import types
 from venturi.analysis.verdict.machine import COMPUTES, CORES, DISK, IDLE, MEMORY
 from venturi.analysis.verdict.network import CLIENT_WAITS, LINK
+from venturi.analysis.verdict.rules import RULES
 from venturi.analysis.verdict.servers import AWAY, FEWER, NO_MORE
 from venturi.analysis.verdict.workers import KEPT_UP, NEARLY, SCHEDULE_SPARE, WORKERS
 from venturi.cli import COMMANDS, app
@@ -170,9 +171,11 @@ def test_every_dependency_is_named_with_its_reason() -> None:
 def test_verdicts_are_documented_with_the_thresholds_that_count() -> None:
     page = (ROOT / "docs" / "verdicts.md").read_text()
     rows = [
-        [field.strip() for field in row.split("|")] for row in re.findall(r"^\| \d*.*\|$", page, re.MULTILINE)
+        [field.strip() for field in row.split("|")]
+        for row in re.findall(r"^\| (?:\d+ )?\| .*\|$", page, re.MULTILINE)
     ]
-    table = [(row[2].strip("`"), row[4]) for row in rows if len(row) == 6]
+    table = [(row[2].strip("`"), row[4]) for row in rows]
+    assert {cause for row in rows for cause in re.findall("`(.*?)`", row[5])} == set(RULES)
     expected = [
         ("schedule", KEPT_UP), ("schedule", SCHEDULE_SPARE), ("load-generator", WORKERS), ("cores", CORES),
         ("stage", WORKERS), ("stage", NEARLY), ("link", LINK), ("disk", DISK), ("memory", MEMORY),

@@ -341,9 +341,6 @@ def test_terms() -> None:
     # Both ends on two cores: 2 / (1/400 + 1/1000 + 2/8000).
     assert packing.through_cores(4, 2e9, cores=2) == pytest.approx(533.3e6, rel=1e-3)
     assert packing.rate(12.5e6) == 50e6
-    # The sender's core all of its time, the receiver's four tenths.
-    assert packing.cores_busy() == pytest.approx(1.4)
-    assert packing.cores_busy(4, 2e9, cores=2) == pytest.approx(2)
     # Cores that outrun plain sockets: it pays on every link.
     assert Packing("lz4", "rows", 9e9, 9e9, 3.0).pays_below(1, 2e9) == math.inf
 

@@ -270,7 +270,7 @@ def test_a_failure_stops_the_run_or_marks_it(tmp_path: Path, monkeypatch: pytest
     text = markdown.text(runs.document(found))
     assert "| no |" in text and "(unproven)" in text and "(unproven)" in page.page(found)
     assert "(unproven)" in went_on.stdout and "UNPROVEN" in command("show", str(out)).stdout
-    assert "(unproven)" in command("show", str(out), "--cell", "best").stdout
+    assert command("show", str(out), "--cell", "best").stdout.count("(unproven)") > 5
     for line in ("best", "fit", "predict --streams 9", "compare --by streams", "sql"):
         name, *more = line.split()
         more += ["select 1"] if name == "sql" else []

@@ -7,8 +7,10 @@ from csv import reader
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -129,6 +131,20 @@ def test_readings_at_start_and_end_make_no_spikes() -> None:
     # As the sampler writes them: one at once, then every 100 ms, one at the end.
     found = timeline.steps([0.0, 100e6, 200e6, 300e6, 301e6])
     assert found.rows == [(0, 1), (1, 2), (2, 3)] and found.seconds == pytest.approx([0.1] * 3)
+
+
+def test_a_text_among_samples_is_left_out() -> None:
+    table = pa.table(
+        {
+            "t_ns": [0, 10**8],
+            "end": 2 * ["client"],
+            "rows": [0, 9],
+            "note": 2 * ["12"],
+            "idle": 2 * [[1.0, None]],
+        }
+    )
+    results: Any = SimpleNamespace(directory=SimpleNamespace(samples=lambda _: table))
+    assert set(timeline.ends(results, "t")["client"].columns) == {"t_ns", "rows", "idle"}
 
 
 def test_boxes_stand_side_by_side(tmp_path: Path) -> None:

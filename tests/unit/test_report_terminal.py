@@ -24,9 +24,10 @@ from venturi.analysis.verdict import judge
 from venturi.analysis.verdict.rerun import Rerun
 from venturi.common.errors import VenturiError
 from venturi.common.runtime import beside
+from venturi.report import markdown
 from venturi.report import run as runs
 from venturi.report import terminal as on_terminal
-from venturi.report.document import Column
+from venturi.report.document import Column, Document, Lines, Section, Table, Text
 from venturi.report.page.markup import LETTERS, Packer
 
 
@@ -77,6 +78,11 @@ def test_control_characters_and_markup_are_not_obeyed(tmp_path: Path) -> None:
     text = shown(make_run(tmp_path / "run", cells(("get",), (1,)), edit=edit))
     assert "\x1b" not in text
     assert "[red]x[/red]" in text
+    found = Document("\x1b", [Table([Column("\x1b", "", ["\x1b"])]), Lines(["\x1b ````"]), Text("a b")])
+    for text in (on_terminal.text(found, 80), markdown.text(found)):
+        assert "\x1b" not in text and "````" in text
+    assert "`````\n\ufffd ````\n`````\n" in text and "\nA b.\n" in text
+    assert "<summary>a_b &lt;</summary>" in markdown.text(Document("", [Section("a_b <", [], folded=True)]))
 
 
 def test_colours_only_on_a_terminal(tmp_path: Path) -> None:

@@ -109,6 +109,8 @@ def _measured(words: Sequence[str], planned: bool, again: str) -> int:
 
 def _compared(made: Path, confidence: float, threshold: float) -> int:
     """Prints the comparison; its exit code."""
+    from rich.console import Console
+
     from venturi.analysis.compare.runs import compare_by, worst
     from venturi.analysis.results import load
     from venturi.report import comparison
@@ -116,7 +118,7 @@ def _compared(made: Path, confidence: float, threshold: float) -> int:
     # One for HEAD, and one for each further --place.
     found = compare_by(load(str(made)), "place", "base", confidence=confidence, threshold=threshold)
     for one in found:
-        options.print_document(comparison.document(one))
+        options.print_document(comparison.document(one, Console().width))
         print()
     print(f"run: {made}; for a pull request: venturi compare {made} --by place=base --format markdown")
     return int(worst(found))

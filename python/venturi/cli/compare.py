@@ -176,5 +176,5 @@ def _text(found: list[Comparison], shape: Format, code: int, wide: bool) -> str:
     for i, one in enumerate(found):
         if i:
             console.print()
-        terminal.write(comparison.document(one), console)
+        terminal.write(comparison.document(one, console.width), console)
     return "\n".join(line.rstrip() for line in drawn.getvalue().splitlines()) + "\n"

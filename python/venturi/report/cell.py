@@ -220,20 +220,29 @@ def evidence_text(item: Evidence) -> str:
 _HIDDEN = {"steady", "payload", "interval", *(f"payload per {end} CPU-second" for end in ENDS)}
 """Figures that a terminal does not show."""
 _JOINED = {
-    *("batches", "batch latency p99", "longest batch", "wire bytes a point", "stored a row", "server CPU"),
-    *("rows per server CPU-second", "points per server CPU-second", "server CPU a point"),
-    "stored bytes a point",
+    "batches": "rows",
+    "batch latency p99": "batch latency p50",
+    "longest batch": "batch latency p50",
+    "wire bytes a point": "wire",
+    "stored a row": "stored",
+    "stored bytes a point": "stored",
+    "server CPU": "client CPU",
+    "rows per server CPU-second": "rows per client CPU-second",
+    "points per server CPU-second": "points per client CPU-second",
+    "server CPU a point": "client CPU a point",
 }
-"""Those that share a line with the one before."""
+"""Those that share the line of another, if that is the line before."""
 
 
-def _lines(found: Sequence[tuple[str, str]]) -> list[str]:
+def _lines(found: Sequence[tuple[str, str]], mark: str) -> list[str]:
     lines: list[str] = []
+    head = ""
     for name, text in found:
-        if name in _JOINED and lines:
+        if head and _JOINED.get(name) == head:
             lines[-1] += f"; {name} {text}"
         elif name not in _HIDDEN:
-            lines.append(f"{name} {text}")
+            head = name
+            lines.append(f"{name} {text}{mark}")
     return lines
 
 
@@ -241,12 +250,9 @@ def document(results: Results, cell: Cell, width: int) -> Document:
     """One cell for a terminal of this width: one screen."""
     verdict = results.verdicts.get(cell.name)
     drawn, found, name = pipeline.of(cell, verdict), limits(cell), name_of(results, cell)
-    lines = _lines(figures(cell))
-    if lines:
-        lines[0] += marked(results.environment)
     blocks: list[Block] = [
         Text(f"cell {cell.name} of run {results.name}", "quiet"),
-        Bullets(lines, ""),
+        Bullets(_lines(figures(cell), marked(results.environment)), ""),
         *_loaders(results, cell),
     ]
     if found:

@@ -15,6 +15,7 @@ from venturi.analysis.compare.runs import Comparison, Row
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import nouns_of
 from venturi.common.units import FACTORS, MISSING, Quantity, percent, pick_unit, plural
+from venturi.report import terminal
 from venturi.report.document import (
     Block,
     Bullets,
@@ -30,8 +31,6 @@ from venturi.report.document import (
 
 # What XML 1.0 cannot hold, even escaped; a surrogate would not even encode.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-MOST_NAME = 24
-"""Characters of a cell's name on a terminal; a longer one is shortened to its values."""
 MOST_UNMATCHED = 10
 MOST_ASIDE = 5
 MOST_IN_SIGHT = 20
@@ -233,23 +232,27 @@ def quiet(found: Comparison) -> tuple[list[str], list[str]]:
     return idle, [fact(f)[0] for f in facts if not f.known and f.weight != "note"]
 
 
-def document(found: Comparison) -> Document:
-    """One comparison, as a terminal shows it."""
+def document(found: Comparison, width: int) -> Document:
+    """One comparison for a terminal of this width. Names without room are shortened to their values."""
     blocks: list[Block] = [
         Text(f"base: {found.base.name}", "strong"),
         Text(f"run:  {found.run.name}", "strong"),
         Text(f"{found.metric.title}; ratio = run / base", "quiet"),
     ]
     idle, unknown = quiet(found)
-    if idle:
-        blocks.append(Text(f"differs, but does not matter: {', '.join(idle)}", "quiet"))
+    aside = [Text(f"differs, but does not matter: {', '.join(idle)}", "quiet")] if idle else []
     if unknown:
-        blocks.append(Text(f"told by one side only: {', '.join(unknown)}", "quiet"))
+        aside.append(Text(f"told by one side only: {', '.join(unknown)}", "quiet"))
     if differ := differing(found):
-        lines = [f"{mark} {what}: {before} -> {after}" for mark, what, before, after in differ]
-        blocks.append(Section("What differs", [Bullets(lines, "")]))
+        lines = [
+            Text(f"  {mark} {what}: {before} -> {after}", "bad" if mark == "!!" else "")
+            for mark, what, before, after in differ
+        ]
+        blocks.append(Section("What differs", [*lines, *aside]))
+    else:
+        blocks += aside
     shown = columns(found)
-    if shown[0].width > MOST_NAME:
+    if sum(column.width + terminal.GAP for column in shown) > width + terminal.GAP:
         shown[0] = _short(found)
     first, *more = summary(found)
     notes = [*remarks(found), *unmatched(found)]

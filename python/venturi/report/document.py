@@ -16,7 +16,8 @@ from venturi.common.units import MISSING, Quantity, pick_unit
 __all__ = [
     "ALL",
     *("Block", "Bullets", "Column", "Document", "Item", "Lines", "Section", "Sentence", "Style", "Table"),
-    *("Terms", "Text", "fields", "filled_columns", "numbers", "plain", "settings", "without_notes"),
+    *("Terms", "Text", "fields", "filled_columns", "numbers", "plain", "sentence", "settings"),
+    "without_notes",
 ]
 
 Style = Literal["", "strong", "quiet", "bad", "good", "alert"]
@@ -150,6 +151,11 @@ def fields(one: object, /, *names: str, **others: str) -> dict[str, Any]:
     """These attributes of a result, for JSON; `others` by the names that they have there."""
     named = {name: name for name in names} | others
     return {name: getattr(one, attribute) for name, attribute in named.items()}
+
+
+def sentence(text: str) -> str:
+    """A text as a paragraph has it: it begins with a capital and ends with a full stop."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?", ":")) else ".")
 
 
 def plain(sentence: Sentence) -> str:

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from venturi.analysis.words import labels
-from venturi.report.document import Block, Bullets, Document, Item, Section, Sentence, Table, Terms, Text
+from venturi.report.document import (
+    Block,
+    Bullets,
+    Document,
+    Item,
+    Section,
+    Sentence,
+    Table,
+    Terms,
+    Text,
+    sentence,
+)
 
 __all__ = ["text"]
 
@@ -24,18 +37,21 @@ def _block(block: Block, level: int) -> list[str]:
     if isinstance(block, Section):
         inner = _blocks(block.blocks, level + 1)
         if block.folded:
-            return [f"<details><summary>{_escape(block.title)}</summary>", "", *inner, "</details>", ""]
+            title = html.escape(labels.plain(block.title), quote=False)
+            return [f"<details><summary>{title}</summary>", "", *inner, "</details>", ""]
         return [f"{'#' * level} {_escape(block.title)}", "", *inner]
     if isinstance(block, Text):
         strong = "**" if block.style in ("strong", "bad") else ""
-        return [f"{strong}{_escape(block.text)}{strong}", ""]
+        return [f"{strong}{_escape(sentence(block.text))}{strong}", ""]
     if isinstance(block, Bullets):
         return [*(line for item in block.items for line in _item(item)), ""]
     if isinstance(block, Terms):
         return [*(f"- **{_escape(term)}**: {_escape(meaning)}" for term, meaning in block.pairs), ""]
     if isinstance(block, Table):
         return [*([f"**{_escape(block.caption)}**", ""] if block.caption else ()), *_table(block)]
-    return ["```", *block.lines, "```", ""]
+    lines = [labels.plain(line) for line in block.lines]
+    fence = max(["```", *(f"{run}`" for line in lines for run in re.findall("```+", line))], key=len)
+    return [fence, *lines, fence, ""]
 
 
 def _item(item: Sentence | Item) -> list[str]:

@@ -114,7 +114,7 @@ def _lines(block: Lines, console: Console) -> None:
     from rich.text import Text
 
     for line in block.lines:
-        console.print(Text(line[: console.width]), no_wrap=True, crop=False)
+        console.print(Text(labels.plain(line)[: console.width]), no_wrap=True, crop=False)
 
 
 def _table(table: Table, console: Console) -> None:
@@ -124,7 +124,13 @@ def _table(table: Table, console: Console) -> None:
 
     if table.caption:
         _say(console, table.caption, "bold")
-    shown = [replace(c, cells=c.cells[:MOST_ROWS], styles=c.styles[:MOST_ROWS]) for c in table.columns]
+    shown = [
+        replace(
+            c, head=labels.plain(c.head), cells=[labels.plain(cell) for cell in c.cells[:MOST_ROWS]],
+            styles=c.styles[:MOST_ROWS],
+        )
+        for c in table.columns
+    ]  # fmt: skip
     kept, left_out = fit(shown, console.width + GAP)
     grid = Grid(box=None, padding=(0, GAP, 0, 0), pad_edge=False, show_edge=False)
     units = any(c.unit for c in kept)

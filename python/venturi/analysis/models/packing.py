@@ -42,10 +42,6 @@ class Packing:
         alone = streams / max(ends)
         return alone if cores is None else min(alone, cores / sum(ends))
 
-    def cores_busy(self, streams: int = 1, socket: float = math.inf, cores: int | None = None) -> float:
-        """Cores that both ends together use then."""
-        return self.through_cores(streams, socket, cores) * sum(self._ends(socket))
-
     def _ends(self, socket: float) -> tuple[float, float]:
         """A core's seconds for a byte of payload, of the sender and the receiver."""
         wire = 1 / (self.ratio * socket)

@@ -118,6 +118,12 @@ def _array(values: Sequence[Any]) -> Values:
     return np.array([[*v, *[None] * (width - len(v))] for v in lists], np.float64)
 
 
+def _numeric(values: Sequence[Any]) -> bool:
+    """Whether a column of samples holds numbers or lists of them."""
+    each = [x for v in values for x in (v if isinstance(v, list) else [v]) if x is not None]
+    return bool(each) and all(isinstance(x, int | float) for x in each)
+
+
 def ends(results: Results, trial: str) -> dict[str, End]:
     """The samples of a trial by end; empty where there are none."""
     table = results.directory.samples(trial)
@@ -132,7 +138,7 @@ def ends(results: Results, trial: str) -> dict[str, End]:
         own = {name: [values[i] for i in rows] for name, values in columns.items()}
         found = steps(own["t_ns"])
         if found.rows:
-            arrays = {n: _array(v) for n, v in own.items() if any(x is not None for x in v)}
+            arrays = {n: _array(v) for n, v in own.items() if _numeric(v)}
             out[end] = End(end, arrays, found)
     return out
 
@@ -248,11 +254,7 @@ def _quantities(found: dict[str, End], same: Any, cell: Cell) -> list[tuple[str,
     add("socket: in flight", "kB", lambda e: e.level("socket_in_flight_bytes", 1e-3))
     add("socket: waiting to be sent", "kB", lambda e: e.level("socket_send_queue_bytes", 1e-3))
     add("socket: waiting to be read", "kB", lambda e: e.level("socket_receive_queue_bytes", 1e-3))
-    add(
-        "retransmits",
-        "segments/s",
-        lambda e: _together(np.nansum, e.grown("socket_retransmits")) / e.steps.seconds,
-    )
+    add("retransmits", "segments/s", _retransmits)
     for what in ("cpu", "memory", "io"):
         add(f"pressure: {what}", "%", lambda e, what=what: e.rate(f"psi_{what}_us", 1e-4), once=True)  # type: ignore[misc]
     add("memory of the process", "MB", lambda e: e.level("rss_bytes", 1 / MB))

@@ -29,18 +29,31 @@ MOST_LISTED = 100
 """Cells offered by the menu of the view; all others are opened from their table."""
 
 
-def tables(results: Results, numbers: dict[str, int]) -> Markup:
+Shown = list[tuple[str, list[Cell], list[Column]]]
+"""Operations, each with its cells and their columns."""
+
+
+def by_table(results: Results) -> Shown:
+    return [
+        (
+            operation,
+            cells,
+            summary.columns(cells, True, reason.column(results, cells), unproven(results.environment)),
+        )
+        for operation, cells in by_operation(results.cells).items()
+    ]
+
+
+def tables(shown: Shown, numbers: dict[str, int]) -> Markup:
     """A table an operation. `numbers` are the cells' places in `documents`."""
     found = []
-    for operation, cells in by_operation(results.cells).items():
+    for operation, cells, columns in shown:
         short = len(cells) <= MOST_ROWS
         chosen = {c.name for c in (cells if short else choice.representative(cells, BEST_ROWS))}
         found.append(
             {
                 "operation": operation,
-                "columns": summary.columns(
-                    cells, True, reason.column(results, cells), unproven(results.environment)
-                ),
+                "columns": columns,
                 "cells": cells,
                 "rows": [i for i, c in enumerate(cells) if c.name in chosen],
                 "note": "" if short else "the fastest of each stream count",
@@ -59,14 +72,11 @@ def kind_of(column: Column, text: str) -> str:
     return "t" if column.text else "main" if column.head == "median" else ""
 
 
-def long_tables(results: Results, numbers: dict[str, int]) -> dict[str, Any]:
+def long_tables(shown: Shown, numbers: dict[str, int]) -> dict[str, Any]:
     """The rows of tables that are too long for the page itself, by the table's number."""
     out: dict[str, Any] = {}
-    for index, cells in enumerate(by_operation(results.cells).values()):
+    for index, (_, cells, columns) in enumerate(shown):
         if len(cells) > MOST_ROWS:
-            columns = summary.columns(
-                cells, True, reason.column(results, cells), unproven(results.environment)
-            )
             out[str(index)] = {
                 "columns": [[labels.plain(text) for text in c.cells] for c in columns],
                 "kinds": [kind_of(c, "0") for c in columns],

@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 from venturi.analysis.words import labels
 from venturi.common.units import percent, plural
 from venturi.report import cell, reason
+from venturi.report.document import sentence
 from venturi.report.figures import palette
 from venturi.report.names import name_of
 
@@ -73,8 +74,7 @@ def begun(text: str) -> str:
 
 def _sentence(text: str) -> Markup:
     """As it begins and ends a paragraph; no line breaks before a percent sign."""
-    whole = begun(text if text.endswith((".", "!", "?")) else text + ".")
-    return escape(_clean(whole)).replace(" %", Markup("&nbsp;%"))
+    return escape(_clean(sentence(text))).replace(" %", Markup("&nbsp;%"))
 
 
 def commands(text: str) -> Markup:

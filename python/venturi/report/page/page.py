@@ -73,11 +73,11 @@ def page(results: Results, reference: str | None = None) -> str:
     """The whole file."""
     drawn = figures.build(results, reference or results.default_reference, without=IN_VIEW)
     numbers = {cell.name: i for i, cell in enumerate(results.cells)}
-    timelines = page_cells.timelines(results, numbers)
+    shown, timelines = page_cells.by_table(results), page_cells.timelines(results, numbers)
     packer = Packer([*([draw.script()] if drawn or timelines else []), *map(_resource, SCRIPTS)])
     sections = [
         ("reason", "The reason", _reason(results, numbers)),
-        ("summary", "Cells", page_cells.tables(results, numbers)),
+        ("summary", "Cells", page_cells.tables(shown, numbers)),
         ("places", "Places", _blocks(hosts.place_sections(results))),
         ("hosts", "Hosts", _blocks(hosts.host_sections(results, most=MOST_ROWS))),
         ("cell", "One cell", page_cells.view(results, page_cells.listed(results, list(timelines)))),
@@ -97,7 +97,7 @@ def page(results: Results, reference: str | None = None) -> str:
     }
     cells = {
         "cells": page_cells.documents(results),
-        "tables": page_cells.long_tables(results, numbers),
+        "tables": page_cells.long_tables(shown, numbers),
         "timelines": timelines,
         "colours": page_cells.colours(),
     }
