@@ -208,13 +208,16 @@ impl Serving {
     ) -> Result<Self> {
         let (stop, stopped) = watch::channel(false);
         let (threads, shared) = (Threads::default(), service.clone());
-        threads
-            .spawn("accept", move || {
-                if let Ok(runtime) = runtime() {
-                    runtime.block_on(accept(listener, shared, stopped, serve));
-                }
+        let accepting = || {
+            let runtime = runtime()?;
+            let inside = runtime.enter();
+            let listener = Accepting::new(listener)?;
+            drop(inside);
+            threads.spawn("accept", move || {
+                runtime.block_on(accept(listener, shared, stopped, serve));
             })
-            .map_err(|error| shell.failed(&error))?;
+        };
+        accepting().map_err(|error| shell.failed(&error))?;
         Ok(Self {
             address,
             service,
@@ -270,14 +273,11 @@ pub(crate) fn runtime() -> io::Result<tokio::runtime::Runtime> {
 }
 
 async fn accept(
-    listener: Listener,
+    listener: Accepting,
     service: Arc<dyn Service>,
     stopped: watch::Receiver<bool>,
     serve: impl Fn(Socket, watch::Receiver<bool>, Slot) + Clone + Send + 'static,
 ) {
-    let Ok(listener) = Accepting::new(listener) else {
-        return;
-    };
     let admission = &service.endpoint().admission;
     let mut stop = stopped.clone();
     loop {

@@ -45,12 +45,19 @@ pub trait Database: Send + Sync + 'static {
         None
     }
 
-    /// `init` is run by whoever asks.
+    /// `init` is run by whoever asks, once the connection has what tables are in.
     fn connect(
         &self,
         spec: &TrialSpec,
         purpose: Purpose,
     ) -> impl Future<Output = Result<Self::Link>>;
+    fn has_space(&self, _link: &Self::Link) -> bool {
+        true
+    }
+    /// Says good-bye, where the server wants to hear it.
+    fn close(&self, _link: Self::Link) -> impl Future<Output = ()> {
+        async {}
+    }
     fn identify(
         &self,
         spec: &TrialSpec,
@@ -95,13 +102,19 @@ pub async fn connected<D: Database>(
         let message = format!("{}: no answer to the log-in for {over}", database.address());
         Err(Error::new(Kind::Timeout, message))
     })?;
-    if purpose != Purpose::Clean || D::CLEANS_AFTER_INIT {
-        for statement in &database.common().init {
-            let done = run(database, &mut link, statement).await;
-            done.map_err(|error| error.context(format_args!("--init {statement:?}")))?;
-        }
+    if (purpose != Purpose::Clean || D::CLEANS_AFTER_INIT) && database.has_space(&link) {
+        run_init(database, &mut link).await?;
     }
     Ok(link)
+}
+
+/// Runs the user's own statements.
+pub async fn run_init<D: Database>(database: &D, link: &mut D::Link) -> Result<()> {
+    for statement in &database.common().init {
+        let done = run(database, link, statement).await;
+        done.map_err(|error| error.context(format_args!("--init {statement:?}")))?;
+    }
+    Ok(())
 }
 
 /// Executes statements; an error names the one that takes too long.

@@ -45,12 +45,20 @@ pub mod pipe;
 pub mod plugin;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(not(feature = "postgres"))]
+mod postgres {
+    pub mod dialect;
+}
 pub mod read;
 pub mod redis;
 pub mod reference;
 pub mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(not(feature = "sqlite"))]
+mod sqlite {
+    pub mod dialect;
+}
 mod stream;
 pub mod systems;
 pub mod timeseries;

@@ -1,7 +1,7 @@
 //! Which queries there are, by id.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -70,9 +70,9 @@ impl Sessions {
             let (mut count, mut runs_one) = (0, false);
             for query in running {
                 count += 1;
-                runs_one |= query.client == client;
+                runs_one |= network(query.client) == network(client);
             }
-            let kept = if runs_one { 0 } else { self.most / 8 };
+            let kept = if runs_one { 0 } else { self.most.div_ceil(8) };
             if count >= self.most + kept {
                 return Err(Error::new(
                     Kind::Memory,
@@ -138,6 +138,14 @@ impl Sessions {
                 .count()
         })
     }
+}
+
+/// Who a client is: who has one address of IPv6 has the 64 bits behind its network's too.
+fn network(client: Option<IpAddr>) -> Option<IpAddr> {
+    client.map(|address| match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    })
 }
 
 fn forget_old(queries: &mut HashMap<String, Arc<Query>>) {

@@ -20,6 +20,8 @@ use tokio::sync::watch;
 use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: &[u8; 8] = b"VENTLOG2";
+/// That of the format before. Two bits differ, so that a flipped one is damage.
+const BEFORE: &[u8; 8] = b"VENTLOG1";
 const HEADER: usize = 16;
 /// In place of a group's number: a definition follows.
 const DEFINITION: u32 = u32::MAX;
@@ -163,12 +165,9 @@ pub fn replay(path: &Path, into: &mut impl Replay) -> io::Result<Option<Damage>>
     }
     match reader.take(MAGIC.len())? {
         magic if magic == MAGIC => {}
-        [b'V', b'E', b'N', b'T', b'L', b'O', b'G', version @ b'0'..=b'9'] => {
-            let text = format!(
-                "another version of Venturi wrote it, in log format {}, and this one reads format 2; \
-                 start that version, which seals it",
-                version - b'0'
-            );
+        magic if magic == BEFORE => {
+            let text = "another version of Venturi wrote it, in log format 1, and this one reads format 2; \
+                        start that version, which seals it";
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
         _ => return damage(0, false),

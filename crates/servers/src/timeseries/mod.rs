@@ -34,6 +34,7 @@ use tokio::sync::{watch, Semaphore};
 use tokio::task::LocalSet;
 
 use crate::listening::{cannot_listen, listen, Threads};
+use crate::shell::runtime;
 pub use config::ServerSpec;
 use memtable::Memtable;
 use reader::{Accepted, Language, Reader, Shared};
@@ -158,9 +159,15 @@ impl Server {
                 .spawn("sync", move || store::run_sync(&store, &bell))?;
         }
         let (store, stopped) = (self.shared.store.clone(), self.stop.subscribe());
-        let tcp = listeners.tcp;
-        self.threads
-            .spawn("accept", move || accept(tcp, &store, readers, stopped))
+        let runtime = runtime()?;
+        let inside = runtime.enter();
+        let tcp = (listeners.tcp.into_iter())
+            .map(|(listener, language)| Ok((TcpListener::from_std(listener)?, language)))
+            .collect::<std::io::Result<Vec<_>>>()?;
+        drop(inside);
+        self.threads.spawn("accept", move || {
+            runtime.block_on(accept(tcp, store, readers, stopped));
+        })
     }
 
     fn address_of(&self, wanted: &str) -> Option<String> {
@@ -225,42 +232,33 @@ fn allow_files(connections: usize) {
     }
 }
 
-/// The accepting thread's body: deals connections to the readers, round robin.
-fn accept(
-    listeners: Vec<(std::net::TcpListener, Language)>,
-    store: &Arc<Store>,
+/// Deals connections to the readers, round robin.
+async fn accept(
+    listeners: Vec<(TcpListener, Language)>,
+    store: Arc<Store>,
     readers: Vec<UnboundedSender<Accepted>>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let Ok(runtime) = runtime else { return };
     let next = Arc::new(AtomicUsize::new(0));
-    runtime.block_on(async move {
-        for (listener, language) in listeners {
-            let (store, readers, next) = (store.clone(), readers.clone(), next.clone());
-            tokio::spawn(async move {
-                let Ok(listener) = TcpListener::from_std(listener) else {
-                    return;
-                };
-                loop {
-                    match listener.accept().await {
-                        Ok((socket, _)) => {
-                            let place = next.fetch_add(1, Ordering::Relaxed) % readers.len();
-                            deal(socket, language, &store, &readers[place]);
-                        }
-                        // Out of file descriptors, for one: it may pass.
-                        Err(error) => {
-                            store.admission.accept_failed(&error);
-                            tokio::time::sleep(Duration::from_millis(20)).await;
-                        }
+    for (listener, language) in listeners {
+        let (store, readers, next) = (store.clone(), readers.clone(), next.clone());
+        tokio::spawn(async move {
+            loop {
+                match listener.accept().await {
+                    Ok((socket, _)) => {
+                        let place = next.fetch_add(1, Ordering::Relaxed) % readers.len();
+                        deal(socket, language, &store, &readers[place]);
+                    }
+                    // Out of file descriptors, for one: it may pass.
+                    Err(error) => {
+                        store.admission.accept_failed(&error);
+                        tokio::time::sleep(Duration::from_millis(20)).await;
                     }
                 }
-            });
-        }
-        let _ = stopped.changed().await;
-    });
+            }
+        });
+    }
+    let _ = stopped.changed().await;
 }
 
 fn deal(
@@ -294,10 +292,7 @@ fn run_reader(
     sealer: mpsc::Sender<Arc<Frozen>>,
     udp: Option<std::net::UdpSocket>,
 ) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let Ok(runtime) = runtime else {
+    let Ok(runtime) = runtime() else {
         shared
             .store
             .fail("a reader thread cannot have its event loop".into());

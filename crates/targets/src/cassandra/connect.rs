@@ -67,7 +67,7 @@ pub struct Reached {
 impl<P> Cluster<P> {
     pub(super) async fn reach(&self) -> Result<Reached> {
         let (place, options, spec) = (&self.place, &self.options, &self.spec);
-        let tls = tls(place, &options.login)?;
+        let tls = self.tls()?;
         let name = options.login.tls_server_name.as_deref();
         let hello = hello(place, tls.as_ref(), name, self.timeout()).await?;
         check_compression(&place.address(), options, &hello)?;
@@ -153,7 +153,16 @@ impl<P> Cluster<P> {
         if let Some((user, password)) = options.login(place)? {
             builder = builder.user(user, password);
         }
-        Ok(builder.tls_context(tls(place, &options.login)?))
+        Ok(builder.tls_context(self.tls()?))
+    }
+
+    /// One for all sessions.
+    fn tls(&self) -> Result<Option<Arc<ClientConfig>>> {
+        if let Some(made) = self.tls.get() {
+            return Ok(made.clone());
+        }
+        let made = tls(&self.place, &self.options.login)?;
+        Ok(self.tls.get_or_init(|| made).clone())
     }
 }
 
@@ -167,24 +176,22 @@ pub fn sockets_of(stream: usize) -> Vec<OwnedFd> {
     let Ok(all) = std::fs::read_dir("/proc/self/fd") else {
         return Vec::new();
     };
+    let wanted = keepalive(stream);
+    let is_of_stream = |socket: BorrowedFd<'_>| {
+        let socket = SockRef::from(&socket);
+        let time = socket.tcp_keepalive_time();
+        time.is_ok_and(|time| time == wanted) && socket.keepalive().is_ok_and(|on| on)
+    };
     let duplicate = |name: &str| {
-        // SAFETY: it is duplicated and nothing else; whatever it is by then, the duplicate is ours.
+        // SAFETY: it is asked and duplicated, nothing else; whatever it is by then, the duplicate is ours.
         let shared = unsafe { BorrowedFd::borrow_raw(name.parse().ok()?) };
-        shared.try_clone_to_owned().ok()
+        is_of_stream(shared)
+            .then(|| shared.try_clone_to_owned().ok())
+            .flatten()
     };
     all.flatten()
-        .filter(|entry| {
-            let link = std::fs::read_link(entry.path());
-            link.is_ok_and(|link| link.to_string_lossy().starts_with("socket:"))
-        })
         .filter_map(|entry| duplicate(entry.file_name().to_str()?))
-        .filter(|socket| {
-            let socket = SockRef::from(socket);
-            socket.keepalive().is_ok_and(|on| on)
-                && socket
-                    .tcp_keepalive_time()
-                    .is_ok_and(|time| time == keepalive(stream))
-        })
+        .filter(|socket| is_of_stream(socket.as_fd()))
         .collect()
 }
 

@@ -15,6 +15,7 @@ use scylla::cluster::metadata::{ColumnType, NativeType};
 use scylla::cluster::{ClusterState, Node};
 use scylla::deserialize::row::ColumnIterator;
 use scylla::errors::ExecutionError;
+use scylla::frame::response::result::ColumnSpec;
 use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
 use scylla::response::query_result::QueryResult;
 use scylla::response::{PagingState, PagingStateResponse};
@@ -49,6 +50,8 @@ const PARTITION: &str = "venturi_partition";
 const ROW: &str = "venturi_row";
 /// Bytes of a partition's values: a batch of it is below what a server warns of (5 KiB by its measure).
 const PARTITION_BYTES: usize = 2 << 10;
+/// Bytes of a value's length, in front of it.
+const LENGTH: usize = 4;
 /// Partitions on their way at a time.
 const AT_A_TIME: usize = 64;
 
@@ -63,6 +66,8 @@ pub struct Plan {
     note: Option<String>,
     /// What every stream asks, of its own pieces.
     prepared: PreparedStatement,
+    /// Its columns as they were then: those of the statement change with the table.
+    specs: Arc<[ColumnSpec<'static>]>,
     forms: Arc<[Form]>,
     schema: SchemaRef,
     pieces: Vec<Vec<Piece>>,
@@ -207,11 +212,8 @@ impl Readable {
         let prepared = prepared.map_err(|error| errors::prepare_error(&place, &error))?;
         let bound = self.binds_range(&prepared)?;
         let specs = prepared.get_current_result_set_col_specs();
-        let columns = specs
-            .get()
-            .iter()
-            .map(read_column)
-            .collect::<Result<Vec<_>>>()?;
+        let specs: Arc<[_]> = specs.get().as_slice().into();
+        let columns = specs.iter().map(read_column).collect::<Result<Vec<_>>>()?;
         if columns.is_empty() {
             return Err(Error::usage(format!(
                 "{place}: query: it gives no rows: a get needs a SELECT"
@@ -252,6 +254,7 @@ impl Readable {
             made: None,
             note: None,
             prepared,
+            specs,
             forms: forms.into(),
             schema,
             summed: summed.into(),
@@ -338,6 +341,7 @@ impl Readable {
             asked: None,
             begun: false,
             page: None,
+            specs: plan.specs.clone(),
             forms: plan.forms.clone(),
             columns: Columns::new(&plan.schema, limit)?,
             ready: VecDeque::new(),
@@ -449,6 +453,7 @@ struct Pages {
     begun: bool,
     /// A page that has come.
     page: Option<QueryResult>,
+    specs: Arc<[ColumnSpec<'static>]>,
     forms: Arc<[Form]>,
     columns: Columns,
     /// Decoded.
@@ -498,12 +503,12 @@ impl Pages {
                 ),
             ));
         }
-        let planned = self.asking.prepared.get_current_result_set_col_specs();
-        if page.column_specs().as_slice() != planned.get().as_slice() {
+        if page.column_specs().as_slice() != &*self.specs {
             return Err(Error::protocol(
                 "the answer has other columns than the statement had when it was planned; was the table altered?",
             ));
         }
+        let mut left = bytes;
         let rows = page
             .rows::<ColumnIterator>()
             .map_err(|error| broken(&error))?;
@@ -512,6 +517,7 @@ impl Pages {
             let mut bytes = 0;
             for ((form, column), value) in self.forms.iter().zip(self.columns.each()).zip(row) {
                 let value = value.map_err(|error| broken(&error))?;
+                left = left.saturating_sub(LENGTH);
                 match value.slice {
                     Some(value) => {
                         bytes += value.as_slice().len();
@@ -520,12 +526,18 @@ impl Pages {
                     None => column.push_null(),
                 }
             }
+            left = left.saturating_sub(bytes);
             self.columns.row(bytes)?;
             if self.columns.rows() == self.rows_per_batch {
                 self.ready.extend(self.columns.finish()?);
             }
         }
-        Ok(())
+        match left {
+            0 => Ok(()),
+            _ => Err(Error::protocol(format!(
+                "{left} bytes behind the last row of a page"
+            ))),
+        }
     }
 
     fn poll(

@@ -14,8 +14,9 @@ mod verify;
 mod tests;
 
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use rustls::ClientConfig;
 use scylla::client::session::Session as Driver;
 use scylla::statement::Consistency;
 
@@ -42,6 +43,7 @@ pub struct Cluster<P> {
     spec: Arc<TrialSpec>,
     place: Place,
     options: Options,
+    tls: OnceLock<Option<Arc<ClientConfig>>>,
     /// The process of this host that listens there, where it had to be looked for early.
     listening: Option<u32>,
     /// The streams' connections.
@@ -62,6 +64,7 @@ impl<P> Cluster<P> {
             spec,
             place,
             options,
+            tls: OnceLock::new(),
             sockets: Arc::default(),
             plan: None,
         })

@@ -10,7 +10,7 @@ use arrow_array::RecordBatch;
 use scylla::client::session::Session as Driver;
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
 use scylla::response::query_result::QueryResult;
-use scylla::statement::batch::{Batch, BatchType};
+use scylla::statement::batch::{Batch, BatchStatement, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, Statement as Text};
 use tokio::sync::OnceCell;
@@ -41,8 +41,10 @@ pub struct Statement {
 enum Body {
     /// Bound to what is prepared.
     Values(Vec<u8>),
-    /// A text of each row, or one of them all.
-    Texts(Vec<String>),
+    /// A text of each row.
+    Batch(Batch),
+    /// One of them all.
+    Text(String),
 }
 
 /// How a trial's batches are sent.
@@ -130,10 +132,16 @@ impl upsert::Builder for Builder {
             StatementKind::Text => {
                 let texts = (0..rows).map(|row| self.text(&columns, row));
                 let texts = texts.collect::<Result<Vec<_>>>()?;
-                Body::Texts(match (kind, form) {
-                    (Some(kind), BatchForm::Statement) => vec![whole_batch(kind, texts.iter())],
-                    _ => texts,
-                })
+                match (kind, form) {
+                    (Some(kind), BatchForm::Message) => {
+                        let texts = texts.into_iter().map(|text| Text::new(text).into());
+                        Body::Batch(Batch::new_with_statements(kind, texts.collect()))
+                    }
+                    (Some(kind), BatchForm::Statement) => {
+                        Body::Text(whole_batch(kind, texts.iter()))
+                    }
+                    (None, _) => Body::Text(texts.concat()),
+                }
             }
         };
         Ok(Statement { body, rows })
@@ -147,7 +155,15 @@ impl upsert::Builder for Builder {
         size_of::<Statement>()
             + match &statement.body {
                 Body::Values(cells) => cells.capacity(),
-                Body::Texts(texts) => texts.iter().map(|text| 24 + text.capacity()).sum(),
+                Body::Text(text) => text.capacity(),
+                Body::Batch(batch) => {
+                    let text = |row: &BatchStatement| match row {
+                        BatchStatement::Query(text) => text.contents.capacity(),
+                        _ => 0,
+                    };
+                    let rows = batch.statements.iter();
+                    rows.map(|row| size_of_val(row) + text(row)).sum()
+                }
             }
     }
 }
@@ -208,11 +224,8 @@ impl Stream {
                 let cells = Cells::new(cells, rows * width);
                 driver.execute_unpaged(prepared, cells).await
             }
-            (Body::Texts(texts), Some(kind), BatchForm::Message) => {
-                let batch = batch_of_texts(*kind, texts);
-                driver.batch(&batch, vec![(); rows]).await
-            }
-            (Body::Texts(texts), _, _) => driver.query_unpaged(&*texts[0], ()).await,
+            (Body::Batch(batch), _, _) => driver.batch(batch, vec![(); rows]).await,
+            (Body::Text(text), _, _) => driver.query_unpaged(&**text, ()).await,
         }
     }
 
@@ -227,7 +240,10 @@ impl Stream {
         let kind = self.shape.batch?;
         let mut batch = match &statement.body {
             Body::Values(_) => (*self.batch_of(kind, rows)).clone(),
-            Body::Texts(texts) => batch_of_texts(kind, texts.get(..rows)?),
+            Body::Batch(all) => {
+                Batch::new_with_statements(kind, all.statements.get(..rows)?.to_vec())
+            }
+            Body::Text(_) => return None,
         };
         batch.set_consistency(consistency);
         Some(match &statement.body {
@@ -236,7 +252,7 @@ impl Stream {
                 let values: Vec<_> = cells.each(rows).collect();
                 self.driver.batch(&batch, values).await
             }
-            Body::Texts(_) => self.driver.batch(&batch, vec![(); rows]).await,
+            _ => self.driver.batch(&batch, vec![(); rows]).await,
         })
     }
 
@@ -259,11 +275,6 @@ impl Stream {
             false => Err(refused),
         }
     }
-}
-
-fn batch_of_texts(kind: BatchType, texts: &[String]) -> Batch {
-    let texts = texts.iter().map(|text| Text::new(&**text).into());
-    Batch::new_with_statements(kind, texts.collect())
 }
 
 /// Whether the server refused a batch for its size.

@@ -11,7 +11,7 @@ use super::call::Link;
 use super::connect::Destination;
 use super::options::{self, Address, Options};
 use super::plan::Plan;
-use super::reply::is_unknown;
+use super::reply::{is_unknown, says};
 use super::{first_contact, Flight, SCHEME};
 use crate::systems::Answer;
 use crate::LocalFuture;
@@ -259,10 +259,15 @@ pub fn ask<'a>(
         let asking = async |link: Link| link.action(&action, b"").await;
         match first_of(url, options, &action, asking).await {
             Ok((address, answer)) => Ok(Some((address.to_host(), answer))),
-            Err(error) if error.kind == Kind::Server => Ok(None),
+            Err(error) if is_no_action(&error) => Ok(None),
             Err(error) => Err(error),
         }
     })
+}
+
+/// Whether a server says that it knows no such action. Our own fails by other statuses.
+fn is_no_action(error: &Error) -> bool {
+    says(error, "UNIMPLEMENTED") || says(error, "INVALID_ARGUMENT")
 }
 
 /// Something outside of any trial, asked of the first server of the URL over a connection of its own.

@@ -202,7 +202,7 @@ pub fn ask<'a>(
         let server = Server::new(&place, &Options::parse(options)?, PATIENCE)?;
         match server.ask(name, "").await {
             Ok(answer) => Ok(Some((place.host, answer))),
-            Err(error) if matches!(error.kind, Kind::Unsupported | Kind::Server) => Ok(None),
+            Err(error) if error.kind == Kind::Unsupported => Ok(None),
             Err(error) => Err(error),
         }
     })

@@ -9,6 +9,7 @@ use super::auth::{self, Next};
 use super::channel::Channel;
 use super::errors;
 use super::options::Access;
+use super::server::quoted;
 use super::statement::Statement;
 use crate::upsert::{Host, StatementKind, Waits};
 use venturi_base::codec::mysql::definition::Definition;
@@ -32,6 +33,8 @@ pub struct Connection {
     /// For errors.
     host: String,
     channel: Channel,
+    /// It is in a database.
+    pub has_database: bool,
     /// Prepared statements by the rows that they take.
     prepared: HashMap<usize, u32>,
     /// When the kernel waited for the last answer.
@@ -114,6 +117,7 @@ impl Connection {
                     return Ok(Self {
                         host: host.authority(),
                         channel,
+                        has_database: database.is_some(),
                         prepared: HashMap::new(),
                         waits: Waits::default(),
                     })
@@ -158,6 +162,17 @@ impl Connection {
             Ok(())
         })?;
         self.channel.send(&[], &packets).await
+    }
+
+    pub async fn use_database(&mut self, name: &str) -> Result<()> {
+        self.run(&format!("USE {}", quoted(name))).await?;
+        self.has_database = true;
+        Ok(())
+    }
+
+    /// Says good-bye, so that the server does not count it as an aborted connection.
+    pub async fn quit(mut self) {
+        let _ = self.call(command::QUIT, "").await;
     }
 
     /// The time to the server and back: the least of a few PINGs.

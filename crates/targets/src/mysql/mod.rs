@@ -32,7 +32,7 @@ use connect::{Connection, Row};
 use dialect::MYSQL;
 use errors::Circumstances;
 use options::{Access, Options};
-use server::{literal, quoted, Family, Server};
+use server::{literal, Family, Server};
 
 /// Clocks may differ by so much, in seconds, before it is worth a word.
 const SKEW: f64 = 1.0;
@@ -146,8 +146,10 @@ impl MySql {
         if plans {
             let server = identify(&mut connection).await?;
             let server = self.server.get_or_init(|| server);
-            if makes {
-                self.make_database(spec, &mut connection, server).await?;
+            if makes && self.is_database_there(&mut connection).await? {
+                connection.use_database(space).await?;
+            } else if makes && spec.operation != Operation::Upsert {
+                self.make_database(&mut connection, server).await?;
             }
         }
         let told = match spec.operation {
@@ -164,15 +166,21 @@ impl MySql {
         Ok(connection)
     }
 
-    async fn make_database(
-        &self,
-        spec: &TrialSpec,
-        connection: &mut Connection,
-        server: &Server,
-    ) -> Result<()> {
+    async fn is_database_there(&self, connection: &mut Connection) -> Result<bool> {
+        let known = "SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = ";
+        let known = format!("{known}{}", literal(&self.place.space));
+        Ok(connection.value(&known).await?.is_some())
+    }
+
+    async fn make_database(&self, connection: &mut Connection, server: &Server) -> Result<()> {
         let space = &self.place.space;
-        let upserts = spec.operation == Operation::Upsert;
-        for sql in server.settings().iter().filter(|_| upserts) {
+        let create = server.create_database(space, &self.options);
+        connection.run(&create).await?;
+        connection.use_database(space).await
+    }
+
+    async fn change_settings(&self, connection: &mut Connection, server: &Server) -> Result<()> {
+        for sql in server.settings() {
             if let Err(error) = connection.run(sql).await {
                 if error.code.is_none() {
                     return Err(error);
@@ -181,13 +189,7 @@ impl MySql {
                 self.notes.lock().push(refused);
             }
         }
-        let known = "SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = ";
-        let known = format!("{known}{}", literal(space));
-        if connection.value(&known).await?.is_none() {
-            let create = server.create_database(space, &self.options);
-            connection.run(&create).await?;
-        }
-        connection.run(&format!("USE {}", quoted(space))).await
+        Ok(())
     }
 
     /// In some mode the server reads other text than Venturi writes.
@@ -271,6 +273,14 @@ impl Database for MySql {
         });
         let opened = self.open(spec, purpose, host).await;
         opened.map_err(|error| self.circumstances_at(&host.authority()).explain(error))
+    }
+
+    fn has_space(&self, connection: &Connection) -> bool {
+        connection.has_database
+    }
+
+    async fn close(&self, connection: Connection) {
+        connection.quit().await;
     }
 
     async fn identify(&self, spec: &TrialSpec, connection: &mut Connection) -> Result<Identity> {

@@ -9,11 +9,12 @@ use super::errors::{self, Circumstances};
 use super::server::literal;
 use super::statement::{Statement, Statements};
 use super::MySql;
+use crate::database::{run_init, Database};
 use crate::sql::Widths;
 use crate::upsert::{Builder, Executing, Executor, Prepared, StatementKind, Upserts, Waits, Work};
 use venturi_base::codec::mysql::message_length;
 use venturi_base::data::upsert::{Batches, Table};
-use venturi_base::error::{Error, Fate, Result};
+use venturi_base::error::{Error, Fate, Kind, Result};
 use venturi_base::meter::clock::Stage;
 use venturi_base::spec::TrialSpec;
 
@@ -45,6 +46,27 @@ impl Upserts for MySql {
         builder.max_allowed_packet = self.explained(connection, least)?;
         builder.build(table, &first)?;
         Ok(builder)
+    }
+
+    async fn make_space(&self, connection: &mut Connection) -> Result<()> {
+        let server = self.server()?;
+        let set = self.change_settings(connection, server).await;
+        self.explained(connection, set)?;
+        if connection.has_database {
+            return Ok(());
+        }
+        let made = self.make_database(connection, server).await;
+        self.explained(connection, made)?;
+        run_init(self, connection).await?;
+        let checked = self.check_mode(connection).await;
+        self.explained(connection, checked)
+    }
+
+    fn absent(&self, table: &str) -> Error {
+        let (within, user) = (self.within(), &self.access.user);
+        let message = format!("there is no table {table}{within}, or {user:?} may not see it");
+        let error = Error::new(Kind::Server, message).with_code(1146);
+        self.circumstances.explain(error)
     }
 
     fn create_table(&self, table: &Table, batches: &Batches) -> Result<String> {
@@ -105,7 +127,9 @@ impl MySql {
         for host in self.place.hosts.iter().skip(1) {
             let limit = async {
                 let mut other = Connection::open(host, &self.access, None).await?;
-                packet_limit(&mut other).await
+                let limit = packet_limit(&mut other).await?;
+                other.quit().await;
+                Ok(limit)
             };
             let limit = limit.await.map_err(|error: Error| {
                 let circumstances = self.circumstances_at(&host.authority());

@@ -323,7 +323,9 @@ impl<D: Reads> ReadTarget<D> {
         }
         let mut link = connected(&self.database, &self.spec, Purpose::Clean).await?;
         let drop = drop_statement::<D>(&self.table());
-        run(&self.database, &mut link, &drop).await
+        run(&self.database, &mut link, &drop).await?;
+        self.database.close(link).await;
+        Ok(())
     }
 }
 

@@ -2,8 +2,11 @@
 
 use arrow_schema::DataType;
 
+use crate::duckdb::dialect::DUCKDB;
+use crate::mysql::dialect::MYSQL;
+use crate::postgres::dialect::POSTGRES;
 use crate::read::{by_ranges, edges_of, Column};
-use crate::SYSTEMS;
+use crate::sqlite::dialect::SQLITE;
 use venturi_base::error::{Error, Result};
 
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +47,9 @@ pub struct Dialect {
     /// The hash of a column, given by its quoted name, 0 to `streams` - 1, or null.
     pub hash: fn(&Column, &str, usize) -> String,
 }
+
+/// All, in the order in which errors name them. A driver of Flight SQL or ADBC speaks any, whatever is built.
+const ALL: [&Dialect; 4] = [MYSQL, POSTGRES, SQLITE, DUCKDB];
 
 /// What happens to a row whose key is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,14 +136,10 @@ impl Dialect {
         hash: standard_hash,
     };
 
-    fn all() -> impl Iterator<Item = &'static Self> {
-        SYSTEMS.iter().filter_map(|system| system.dialect)
-    }
-
     pub fn from_name(name: &str) -> Result<&'static Self> {
-        Self::all().find(|it| it.name == name).ok_or_else(|| {
-            let known: Vec<&str> = Self::all().map(|it| it.name).collect();
-            let known = known.join(", ");
+        let found = ALL.into_iter().find(|it| it.name == name);
+        found.ok_or_else(|| {
+            let known = ALL.map(|it| it.name).join(", ");
             Error::usage(format!("dialect: {name:?} is not known; known: {known}"))
         })
     }
@@ -145,7 +147,8 @@ impl Dialect {
     /// By the name that a server or a driver gives itself.
     pub fn of_vendor(name: &str) -> Option<&'static Self> {
         let name = name.to_lowercase();
-        Self::all().find(|it| it.vendors.iter().any(|vendor| name.contains(vendor)))
+        let is_named = |it: &&Self| it.vendors.iter().any(|vendor| name.contains(vendor));
+        ALL.into_iter().find(is_named)
     }
 
     /// An identifier, quoted.

@@ -34,6 +34,19 @@ pub trait Upserts: Database {
         table: &Table,
         batches: &Batches,
     ) -> impl Future<Output = Result<Self::Builder>>;
+    /// Makes what tables are made in, where it is missing, and runs the statements of `init` that
+    /// waited for it.
+    fn make_space(&self, _link: &mut Self::Link) -> impl Future<Output = Result<()>> {
+        async { Ok(()) }
+    }
+    /// There is no table, and `--no-setup` creates none.
+    fn absent(&self, table: &str) -> Error {
+        Error::usage(format!(
+            "{}: there is no table {table}{}, and --no-setup creates none: name an existing one by --table",
+            self.address(),
+            self.within()
+        ))
+    }
     fn create_table(&self, table: &Table, batches: &Batches) -> Result<String> {
         Self::DIALECT.create_table(table, batches, &Extra::default())
     }
@@ -110,16 +123,14 @@ impl<D: Upserts> SqlTarget<D> {
 
     /// The table as the trial begins with it.
     async fn set_up(&self, link: &mut D::Link, table: &Table, batches: &Batches) -> Result<Found> {
+        let setup = self.database.common().setup;
+        if setup {
+            self.database.make_space(link).await?;
+        }
         let exists = exists(&self.database, link, &self.table).await?;
-        if !self.database.common().setup {
+        if !setup {
             if !exists {
-                return Err(Error::usage(format!(
-                    "{}: there is no table {}{}, and --no-setup creates none: name an existing \
-                     one by --table",
-                    self.database.address(),
-                    self.table,
-                    self.database.within()
-                )));
+                return Err(self.database.absent(&self.table));
             }
             let mut found = self.found(link, table).await?;
             found.meet = match self.database.ask_all(link, &D::meet(&self.table)).await {
@@ -159,7 +170,11 @@ impl<D: Upserts> SqlTarget<D> {
         let answered = async {
             let (before, select) = self.database.stored_bytes(&self.table);
             for statement in &before {
-                run(&self.database, link, statement).await?;
+                match run(&self.database, link, statement).await {
+                    // Refused: what the server knows by itself will do.
+                    Err(error) if error.code.is_some() => {}
+                    done => done?,
+                }
             }
             ask(&self.database, link, &select).await
         };
@@ -188,6 +203,7 @@ impl<D: Upserts> SqlTarget<D> {
             true => self.set_up(&mut link, &work.table, &work.batches).await?,
             false => Found::default(),
         };
+        self.database.close(link).await;
         self.planned = Some(Planned {
             work: Arc::new(work),
             before,
@@ -224,6 +240,7 @@ impl<D: Upserts> SqlTarget<D> {
             };
             read_back(&mut made, work, &written, D::DIALECT, own, ask).await?;
         }
+        self.database.close(link).await;
         made.add_notes(self.database.notes());
         made.add_notes(merged_note(planned.merged, D::NAME));
         Ok(made)
@@ -235,7 +252,9 @@ impl<D: Upserts> SqlTarget<D> {
         }
         let mut link = self.connect(Purpose::Clean).await?;
         let drop = drop_statement::<D>(&self.table);
-        run(&self.database, &mut link, &drop).await
+        run(&self.database, &mut link, &drop).await?;
+        self.database.close(link).await;
+        Ok(())
     }
 }
 

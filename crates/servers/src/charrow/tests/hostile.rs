@@ -180,9 +180,9 @@ fn passwords() {
 
 #[test]
 fn only_so_many_queries_at_a_time_and_a_few_of_clients_without_one() {
-    let sessions = Sessions::new(16);
-    let begins = |client: u8, name: u32| {
-        let (id, client) = (format!("{client}-{name}"), Some([127, 0, 0, client].into()));
+    let sessions = Sessions::new(15);
+    let begins = |client: &str, name: u32| {
+        let (id, client) = (format!("{client}-{name}"), client.parse().ok());
         let shape = Shape {
             compression: Compression::None,
             checksum: false,
@@ -192,18 +192,25 @@ fn only_so_many_queries_at_a_time_and_a_few_of_clients_without_one() {
         let joined = sessions.join(&id, "", shape, client, sit, begin);
         joined.map(|_| ()).map_err(|error| error.message)
     };
-    for name in 0..16 {
-        begins(1, name).unwrap();
+    for name in 0..15 {
+        begins("fd00::1", name).unwrap();
     }
-    let said = begins(1, 16).unwrap_err();
-    assert_contains(&said, "16 queries run already");
+    // Another address of its network.
+    let said = begins("fd00::2", 15).unwrap_err();
+    assert_contains(&said, "15 queries run already");
     assert_contains(&said, "--max-queries");
     // A partition of the first is no query of its own.
-    begins(1, 0).unwrap();
-    begins(2, 0).unwrap();
-    assert_contains(&begins(2, 1).unwrap_err(), "17 queries run already");
-    begins(3, 0).unwrap();
-    assert_contains(&begins(4, 0).unwrap_err(), "18 queries run already");
+    begins("fd00::1", 0).unwrap();
+    begins("127.0.0.2", 0).unwrap();
+    assert_contains(
+        &begins("127.0.0.2", 1).unwrap_err(),
+        "16 queries run already",
+    );
+    begins("fd00:0:0:1::1", 0).unwrap();
+    assert_contains(
+        &begins("127.0.0.4", 0).unwrap_err(),
+        "17 queries run already",
+    );
 }
 
 #[test]
