@@ -180,7 +180,7 @@ def tables(place: Place) -> None:
     server, way = place.server, place.first
     assert server.ask is not None
     if place.server.pid is None:
-        good(place.trial(way))  # for there to be a file
+        good(place.trial(way, verify="none"))  # for there to be a file
     for statement in place.system.theirs:
         server.ask(statement)
     before = server.ask("SELECT hits FROM sales")
@@ -200,7 +200,7 @@ def tables(place: Place) -> None:
     if way.operation == "upsert":
         hits = {line["column"]: int(line["found"]) for line in first["verification"]["sums"]}["hits"]
         assert server.held() == (first["verification"]["rows"], 2 * hits)
-    good(place.trial(way))
+    good(place.trial(way, verify="none"))
 
 
 @behaviour
@@ -233,7 +233,7 @@ def users_table(place: Place) -> None:
         assert noted is (place.scheme in ("postgres", "duckdb"))
         found = place.server.ask(f"SELECT {', '.join(columns)} FROM {TABLE} ORDER BY id")
         assert [dict(zip(columns, row, strict=True)) for row in found] == expected, way.name
-    good(place.trial(place.first))
+    good(place.trial(place.first, verify="none"))
 
 
 def gets(place: Place) -> list[Way]:

@@ -3,11 +3,10 @@ records, as tests/data/texts/sentences.txt says."""
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from statistics import median
 from typing import Any
 
@@ -46,7 +45,7 @@ LINES = [
 DEFINED = dict(line.split(" := ", 1) for line in LINES if " := " in line)
 
 
-@functools.cache
+@cache
 def pattern(rule: str) -> tuple[re.Pattern[str], list[str]]:
     """An expression that fits its clauses, and what computes their numbers."""
     found, computed, seen = "", list[str](), set[str]()

@@ -282,8 +282,7 @@ def without(whole: Path, file: Path, folder: Path) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("folder", ["points", "series"])
-@pytest.mark.parametrize("share", [0.05, 0.6, 0.95])
+@pytest.mark.parametrize(("folder", "share"), [("points", 0.05), ("series", 0.95)])
 def test_the_command_names_it_and_ends_with_its_code(
     whole: Path, data: Path, tmp_path: Path, folder: str, share: float
 ) -> None:
