@@ -133,9 +133,9 @@ class Run:
         return best.find(self._chosen(where), within, every, best.cores(self.environment), p99_ns)
 
     def _chosen(self, where: str | Sequence[str]) -> list[Cell]:
-        from venturi.analysis.cells.choice import chosen
+        from venturi.analysis.selection import cells_where
 
-        return chosen(self.results.cells, [where] if isinstance(where, str) else where, str(self.path))
+        return cells_where(self.results.cells, [where] if isinstance(where, str) else where, str(self.path))
 
     def compare(
         self,

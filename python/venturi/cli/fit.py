@@ -58,13 +58,13 @@ def fit(
     all: Annotated[bool, typer.Option("--all", help="Every fit, not only the most telling ones.")] = False,
 ) -> None:
     """Fit time over size (Hockney) and scaling laws over streams; say where more stops paying."""
-    from venturi.analysis.cells.choice import chosen
     from venturi.analysis.models import fits, over_links
     from venturi.analysis.models.batch_cost import AXIS, batch_costs
+    from venturi.analysis.selection import cells_where
     from venturi.report.document import Document
 
     found = options.read(run)
-    cells = chosen(found.cells, where, run) if where else found.cells
+    cells = cells_where(found.cells, where, run) if where else found.cells
     if over is not None and not any(over in m.parameters for m in cells):
         known = sorted({n for m in cells for n in m.parameters})
         raise VenturiError(f"--over {over}: no such parameter", hint=f"parameters are: {', '.join(known)}")

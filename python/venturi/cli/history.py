@@ -46,8 +46,8 @@ def history(
     ] = None,
 ) -> None:
     """Show cells over many runs, and the runs from which on they are faster or slower."""
-    from venturi.analysis.cells.choice import chosen
     from venturi.analysis.compare import history as analysis
+    from venturi.analysis.selection import cells_where
     from venturi.report import history as report
 
     at_least = options.share("--least", least)
@@ -58,7 +58,7 @@ def history(
             hint="the same scenario, run again and again on one machine",
         )
     if where:
-        kept = {id(cell) for cell in chosen([one.cell for one in found], where, str(directory))}
+        kept = {id(cell) for cell in cells_where([one.cell for one in found], where, str(directory))}
         found = [one for one in found if id(one.cell) in kept]
     if out is not None:
         try:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from venturi.analysis.cells.figures import is_good, main_rate
-from venturi.analysis.cells.probed import data_label
+from venturi.analysis.cells.probes import data_label
 from venturi.analysis.cells.summary import PARAMETER_ORDER, basis, varying
 from venturi.analysis.cells.summary import Cell as Summary
 from venturi.analysis.models.packing import LEAST

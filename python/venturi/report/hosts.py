@@ -8,11 +8,9 @@ from collections.abc import Container, Sequence
 
 from venturi.analysis.advice import straggler_advice
 from venturi.analysis.advice.stragglers import Straggler
+from venturi.analysis.cells import hosts
 from venturi.analysis.cells import hosts as host_data
-from venturi.analysis.cells import places
-from venturi.analysis.cells.efficiency import Scaled
-from venturi.analysis.cells.hosts import Host
-from venturi.analysis.cells.places import Pair, Row
+from venturi.analysis.cells.hosts import Host, Pair, Row, Scaled
 from venturi.analysis.cells.summary import Cell, best, by_operation
 from venturi.analysis.compare.runs import Comparison, Side, compare_by
 from venturi.analysis.models.splits import Convergence
@@ -126,7 +124,7 @@ def chosen(results: Results) -> list[Cell]:
     for members in by_operation(results.cells).values():
         places: dict[object, list[Cell]] = {}
         for cell in members:
-            if host_data.several(cell):
+            if host_data.has_several_hosts(cell):
                 places.setdefault(cell.parameters.get("place"), []).append(cell)
         out += [top for same in places.values() if (top := best(same)) is not None]
     return out
@@ -233,7 +231,7 @@ def _comparisons(results: Results) -> list[Comparison]:
     that did not take turns, and of places whose cells differ in more than the address."""
     named = {str(place) for cell in results.cells if (place := cell.parameters.get("place")) is not None}
     systems = {scheme_of(str(cell.parameters.get("target"))) for cell in results.cells}
-    if len(named) < 2 or named == {places.LOCAL, places.REMOTE} or len(systems) > 1 or results.imported:
+    if len(named) < 2 or named == {hosts.LOCAL, hosts.REMOTE} or len(systems) > 1 or results.imported:
         return []
     try:
         found = compare_by(results, "place")
@@ -308,16 +306,16 @@ def _place_columns(results: Results, rows: list[Row]) -> list[Column]:
     if any(len(row.pairs) > 1 for row in rows):
         sizes = [labels.value("rows_per_stream", c.parameters.get("rows_per_stream")) for c in cells]
         out.append(Column("rows/stream", "", sizes, 6))
-    speeds = [[getattr(pair, side).main for pair in pairs] for side in (places.LOCAL, places.REMOTE)]
+    speeds = [[getattr(pair, side).main for pair in pairs] for side in (hosts.LOCAL, hosts.REMOTE)]
     unit = pick_unit(speeds[0][0].unit, [q.value for side in speeds for q in side])
     ratios = [pair.ratio for pair in pairs]
-    out += [numbers(side, q, 0, unit) for side, q in zip((places.LOCAL, places.REMOTE), speeds, strict=True)]
+    out += [numbers(side, q, 0, unit) for side, q in zip((hosts.LOCAL, hosts.REMOTE), speeds, strict=True)]
     out.append(numbers("remote/local", ratios, 0, "%"))
     out.append(Column(summary.coverage([c for p in pairs for c in (p.local, p.remote)]), "%",
                       [q.margin("%") for q in ratios], 1))  # fmt: skip
     if any(row.sizes for row in rows):
         out.append(Column("all sizes", "%", [_sizes(row) for row in rows], 3))
-    for side in (places.LOCAL, places.REMOTE):
+    for side in (hosts.LOCAL, hosts.REMOTE):
         out.append(Column(f"CPU {side}", "cores", [_cores(pair, side) for pair in pairs], 3))
     for end in ENDS:
         costs = [pair.cost(end).value for pair in pairs]
@@ -328,7 +326,7 @@ def _place_columns(results: Results, rows: list[Row]) -> list[Column]:
     if told[0] == told[1]:
         out.append(Column("both held back by", "", told[0], 2, text=True))
     else:
-        for side, texts in zip((places.LOCAL, places.REMOTE), told, strict=True):
+        for side, texts in zip((hosts.LOCAL, hosts.REMOTE), told, strict=True):
             out.append(Column(f"{side} held back by", "", texts, 2, text=True))
     return filled_columns(out)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from venturi.analysis.cells.machines import unproven
 from venturi.analysis.cells.summary import Cell
-from venturi.analysis.proven import unproven
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
 

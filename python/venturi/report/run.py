@@ -6,12 +6,12 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from venturi.analysis.cells import batches
-from venturi.analysis.cells.choice import representative
+from venturi.analysis.cells import writes
 from venturi.analysis.cells.figures import numeric
+from venturi.analysis.cells.machines import unproven
 from venturi.analysis.cells.summary import Cell, by_operation, rows_a_batch, varying
-from venturi.analysis.proven import unproven
 from venturi.analysis.results import Results
+from venturi.analysis.selection import representative
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import listed, nouns_of
 from venturi.common.units import count, percent, plural
@@ -235,7 +235,7 @@ def failure_rows(results: Results) -> list[tuple[str, str, str]]:
         said = stream is None or message.startswith(f"stream {stream}")
         text = (f"{labels.plain(error['kind'])}: " if error.get("kind") else "") + message
         text += "" if said else f" (stream {stream})"
-        if done := batches.acknowledged(record):
+        if done := writes.acknowledged(record):
             text += f"; {done}"
         warm, repeat = record.get("warmup"), record.get("repeat", "?")
         groups.setdefault((labels.plain(names.get(cell, cell)), text), []).append(None if warm else repeat)

@@ -29,12 +29,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from venturi.analysis.cells import batches, cell_table, flows
-from venturi.analysis.cells.choice import middle_trial
+from venturi.analysis.cells import cell_table, hosts, writes
 from venturi.analysis.cells.figures import get, is_good, numeric, per_second
+from venturi.analysis.cells.machines import proof, unproven
 from venturi.analysis.cells.summary import Cell
-from venturi.analysis.proven import proof, unproven
 from venturi.analysis.results import Results
+from venturi.analysis.selection import middle_trial
 from venturi.analysis.verdict.types import Finding, Verdict
 from venturi.analysis.words import labels
 from venturi.common.errors import VenturiError
@@ -123,7 +123,7 @@ def _convergence(results: Results) -> Iterable[Row]:
 def _flows(results: Results) -> Iterable[Row]:
     """One row a way from a sender to a receiver, of every cell with several ends on a side."""
     for cell in results.cells:
-        found = flows.flows(cell)
+        found = hosts.payload_flows(cell)
         for flow in found.flows if found is not None else ():
             yield {
                 "cell": cell.name,
@@ -382,7 +382,7 @@ def block(cell: Cell) -> str:
     rows, rate = numeric(trial, "counts", "rows"), per_second(trial, "rows")
     lines += [f"{rows or 0:,.0f} rows in total", f"{rate or 0:,.0f} rows per second"]
     for word, figure in (("Min", "min"), ("Max", "max")):
-        spent = batches.latency(trial, "service", figure)
+        spent = writes.latency(trial, "service", figure)
         if spent is not None:
             lines.append(f"{word} query latency: {spent / 1e6:.3f} ms")
     return "\n".join(lines) + "\n"

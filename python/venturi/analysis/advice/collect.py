@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.advice import Advice, load_advice, straggler_advice
-from venturi.analysis.cells import servers
+from venturi.analysis.cells import machines
 from venturi.analysis.cells.figures import get
 from venturi.analysis.cells.machines import common, in_words, properties
 from venturi.analysis.cells.summary import Cell
@@ -87,7 +87,7 @@ _NAMED = 3
 def several_servers(environment: Mapping[str, Any]) -> list[Advice]:
     """Warnings about each place with several servers: hosts that differ, servers that report nothing."""
     found = []
-    for place, told in servers.several(environment).items():
+    for place, told in machines.servers_by_place(environment).items():
         found += [a for a in (_unlike(place, told), _silent(place, told)) if a is not None]
     return found
 

@@ -7,9 +7,9 @@ from statistics import median
 from typing import Any
 
 from venturi.analysis.advice import Advice
-from venturi.analysis.cells.batches import latency, told, troubles, words
 from venturi.analysis.cells.figures import Record, batches_timed, numeric, quotient
 from venturi.analysis.cells.summary import Cell
+from venturi.analysis.cells.writes import error_lines, latency, trouble_phrases, troubles
 from venturi.analysis.verdict.workers import KEPT_UP
 from venturi.analysis.words.wording import listed
 from venturi.common.hdr import batches_for
@@ -28,13 +28,13 @@ def errors(cells: Sequence[Cell]) -> Advice | None:
     found = troubles(good)
     if not found:
         return None
-    kinds = told(found)
+    kinds = error_lines(found)
     cause = (
         f"their kinds, with the first message of each: {'; '.join(kinds)}" if kinds else "they went well then"
     )
     return Advice(
         "errors",
-        f"in {found.trials} of {len(good)} good trials {listed(words(found))}",
+        f"in {found.trials} of {len(good)} good trials {listed(trouble_phrases(found))}",
         cause,
         "Figures count acknowledged rows only; what is in doubt was allowed for in the verification",
     )

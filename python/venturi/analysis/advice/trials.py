@@ -24,7 +24,7 @@ from venturi.targets.system import NO_PLACE, is_shared, scheme_of, servers_batch
 if TYPE_CHECKING:
     import pyarrow as pa
 
-from venturi.analysis.cells.noise import balance, noise, noise_of_samples
+from venturi.analysis.cells.machines import cpu_balance, host_noise, noise_of_samples
 
 __all__ = [
     "cut_short",
@@ -221,7 +221,7 @@ def _stood_still(cells: Sequence[Cell]) -> tuple[float, Advice] | None:
 def _shares(
     measured: Sequence[Mapping[str, Any]], samples: Callable[[str], pa.Table] | None
 ) -> list[tuple[float, float]]:
-    found = [n for r in measured if (n := noise(r)) is not None]
+    found = [n for r in measured if (n := host_noise(r)) is not None]
     if found or samples is None:
         return found
     # An older run: each trial is a file to open, so at most so many are looked at, spread over the run.
@@ -263,7 +263,7 @@ def _others(shares: Sequence[tuple[float, float]]) -> tuple[float, Advice] | Non
 
 def unbalanced(measured: Sequence[Mapping[str, Any]]) -> Advice | None:
     """Trials whose processes used more CPU time than their host was busy, which cannot be."""
-    known = [b for r in measured if (b := balance(r)) is not None]
+    known = [b for r in measured if (b := cpu_balance(r)) is not None]
     over = [b for b in known if -b.others > max(LEAST_OVER, OVER * b.busy)]
     if not over:
         return None

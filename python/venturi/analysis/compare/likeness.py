@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from venturi.analysis.cells import servers
+from venturi.analysis.cells import machines
 from venturi.analysis.cells.figures import get
-from venturi.analysis.cells.noise import noise
+from venturi.analysis.cells.machines import host_noise
 from venturi.analysis.words.wording import listed
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def facts(base: Results, run: Results) -> list[Fact]:
         pair = [[mapping(get(r.environment, end))] for r in (base, run)]
         if end == "server":
             clients = [mapping(get(r.environment, "client")) for r in (base, run)]
-            pair = [servers.of_first_place(r.environment) for r in (base, run)]
+            pair = [machines.first_place_servers(r.environment) for r in (base, run)]
             both = zip(pair, clients, strict=True)
             if all(s.get("host") == c.get("host") for side, c in both for s in side):
                 # On the client's host only its software can differ.
@@ -62,7 +62,7 @@ def facts(base: Results, run: Results) -> list[Fact]:
 
 def machine(results: Results) -> dict[tuple[int, str], str]:
     """What is known of what makes runs comparable at all, by the end and the name, as `cores 8`."""
-    ends = [mapping(get(results.environment, "client")), *servers.of_first_place(results.environment)]
+    ends = [mapping(get(results.environment, "client")), *machines.first_place_servers(results.environment)]
     return {
         (number, name): f"{name} {in_words(name, value)}"
         for number, end in enumerate(ends)
@@ -75,7 +75,7 @@ def _disturbance(results: Results) -> tuple[float, float] | tuple[None, None]:
     """Medians over the trials of the shares of the host's CPU time that were stolen and that others used."""
     from statistics import median
 
-    found = [n for r in results.records if not r.get("warmup") and (n := noise(r)) is not None]
+    found = [n for r in results.records if not r.get("warmup") and (n := host_noise(r)) is not None]
     return (median(s for s, _ in found), median(o for _, o in found)) if found else (None, None)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from venturi.analysis.cells.figures import numeric
-from venturi.analysis.cells.probed import packed
+from venturi.analysis.cells.probes import is_compressed
 from venturi.analysis.models import tcp
 from venturi.analysis.verdict.evidence import CellEvidence, OverLink
 from venturi.analysis.verdict.machine import (
@@ -143,7 +143,7 @@ def link_lines(seen: CellEvidence, place: Diagnosis) -> Lines:
 def _raw_tcp_lines(seen: CellEvidence) -> Lines:
     share = seen.facts.get("share.raw TCP")
     # What is packed is held against what raw TCP would carry of it.
-    moved = seen.wire_rate if packed(seen.cell.parameters) else seen.rate
+    moved = seen.wire_rate if is_compressed(seen.cell.parameters) else seen.rate
     if share and moved:
         yield f"raw TCP over the same link, with as many connections, does {rate(moved / share)}"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from venturi.analysis.cells.ceilings import CIPHER
 from venturi.analysis.cells.figures import CALLS, get
-from venturi.analysis.cells.probed import codec_of
+from venturi.analysis.cells.probes import codec_of
 from venturi.analysis.verdict.evidence import CODEC, OWN, CellEvidence, End, Pool
 from venturi.analysis.verdict.machine import (
     COMPUTES,

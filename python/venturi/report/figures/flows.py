@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from venturi.analysis.cells import flows as analysis
-from venturi.analysis.cells.flows import Flows
+from venturi.analysis.cells import hosts
+from venturi.analysis.cells.hosts import Flows
 from venturi.analysis.cells.summary import Cell, best, by_operation
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
@@ -28,7 +28,7 @@ AS_ONE = " Which server had which part is not known here: the servers told the c
 def figure(results: Results, cell: Cell | None = None) -> Figure | None:
     """Of a cell, by default of the fastest of each operation and place with several ends on a side."""
     chosen = [cell] if cell is not None else _chosen(results)[:MOST_PANELS]
-    found = [(one, way) for one in chosen if (way := analysis.flows(one)) is not None and way.total]
+    found = [(one, way) for one in chosen if (way := hosts.payload_flows(one)) is not None and way.total]
     if not found:
         return None
     first, flows = found[0]
@@ -52,7 +52,7 @@ def _chosen(results: Results) -> list[Cell]:
     for members in by_operation(results.cells).values():
         places: dict[object, list[Cell]] = {}
         for cell in members:
-            if analysis.flows(cell) is not None:
+            if hosts.payload_flows(cell) is not None:
                 places.setdefault(cell.parameters.get("place"), []).append(cell)
         out += [top for same in places.values() if (top := best(same)) is not None]
     return out
@@ -101,7 +101,7 @@ def _title(results: Results, cell: Cell, found: Flows) -> str:
     servers, loaders = _ends(cell, found)
     # Servers that cannot be told apart stand as one, and are counted by their addresses.
     count = len(servers) if found.by_server else servers[0].count(",") + 1
-    here = loaders == (analysis.HERE,)
-    ends = [plural(count, "server"), analysis.HERE if here else plural(len(loaders), "loader")]
+    here = loaders == (hosts.HERE,)
+    ends = [plural(count, "server"), hosts.HERE if here else plural(len(loaders), "loader")]
     sender, receiver = ends if cell.operation == "get" else reversed(ends)
     return f"{name_of(results, cell)}: {Quantity(found.total, unit='B')} from {sender} to {receiver}"

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
+from venturi.analysis import selection
 from venturi.analysis.advice.load_advice import BEHIND
-from venturi.analysis.cells import batches, choice
+from venturi.analysis.cells import writes
 from venturi.analysis.cells.figures import get
 from venturi.analysis.cells.summary import Cell, by_operation, varying
 from venturi.analysis.results import Results
@@ -37,12 +38,12 @@ def latency(results: Results) -> Figure | None:
     shown, told = 0, []
     both = False
     for operation, every in by_operation(results.cells).items():
-        cells = choice.representative([c for c in every if c.latency], MOST_LINES)
+        cells = selection.representative([c for c in every if c.latency], MOST_LINES)
         names = varying(cells)
         panel = Panel(operation)
         for index, cell in enumerate(cells):
             name = labels.label(cell, names)
-            for kind in reversed(batches.KINDS):
+            for kind in reversed(writes.KINDS):
                 line = curve(cell, kind)
                 if len(line) < 2:
                     continue
@@ -79,7 +80,7 @@ def latency(results: Results) -> Figure | None:
         "latency",
         title[:1].upper() + title[1:],
         f"{kinds}At each percentile the median of the trials' values; every nine takes the same room. A "
-        "curve ends where a trial has no batch beyond." + choice.choice_note(shown, results.cells),
+        "curve ends where a trial has no batch beyond." + selection.choice_note(shown, results.cells),
         "percentile of batches",
         "latency, ms",
         panels,
@@ -150,7 +151,7 @@ def _time(ns: float) -> str:
 
 def _behind(cell: Cell, names: Sequence[str]) -> tuple[float, str] | None:
     """Response over service time (p99) and that in words, where batches waited longer for their turn."""
-    response, service = (batches.latencies(cell, kind).get("p99") for kind in ("response", "service"))
+    response, service = (writes.latencies(cell, kind).get("p99") for kind in ("response", "service"))
     if not response or not service or not response.value or not service.value:
         return None
     ratio = response.value / service.value
@@ -169,7 +170,7 @@ def _told(cells: Sequence[Cell], names: Sequence[str]) -> list[str]:
     found = []
     for cell in cells:
         kind = "response" if cell.parameters.get("rate") else "service"
-        known = batches.latencies(cell, kind)
+        known = writes.latencies(cell, kind)
         p50, p99 = known.get("p50"), known.get("p99")
         if p50 and p99 and p50.value and p99.value:
             found.append((p99.value / p50.value, cell, p99.value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from venturi.analysis.cells import choice
+from venturi.analysis import selection
 from venturi.analysis.cells.figures import CALLS, ENDS
 from venturi.analysis.cells.summary import Cell, best, varying
 from venturi.analysis.results import Results
@@ -194,7 +194,7 @@ def stages(results: Results, cell: Cell | None = None) -> Figure | None:
     """Where the time went by stage, at both ends: of one cell, else of several. None where no trial accounted
     for stages."""
     accounted = [c for c in results.cells if any(c.stages[end] for end in ENDS)]
-    chosen = [c for c in accounted if c is cell] if cell else choice.representative(accounted, MOST_BARS)
+    chosen = [c for c in accounted if c is cell] if cell else selection.representative(accounted, MOST_BARS)
     if not chosen:
         return None
     names = varying(chosen)
@@ -209,7 +209,7 @@ def stages(results: Results, cell: Cell | None = None) -> Figure | None:
         bars = [Series(s, shares[s], rows, palette.stage_colour(s), "bar") for s in order]
         panels.append(Panel(end, bars))
     missing = "" if len(panels) == 2 else " The other end did not account for its stages."
-    note = "" if cell else choice.choice_note(len(chosen), accounted)
+    note = "" if cell else selection.choice_note(len(chosen), accounted)
     return Figure(
         "stages",
         _title(results, chosen, cell),

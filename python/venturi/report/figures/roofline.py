@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from venturi.analysis.cells.ceilings import ENGINE, SOCKETS
-from venturi.analysis.cells.probed import packed
+from venturi.analysis.cells.probes import is_compressed
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
@@ -140,7 +140,7 @@ def _roofs(cells: Sequence[Cell], span: tuple[float, float]) -> list[Series]:
     """The limits of these cells as lines over the whole width, from what each cell was set against."""
     top = max(c.throughput.value or 0.0 for c in cells)
     found: dict[str, dict[int, Sized]] = {}
-    plain = [c for c in cells if not packed(c.parameters)] or list(cells)
+    plain = [c for c in cells if not is_compressed(c.parameters)] or list(cells)
     for name in dict.fromkeys(n for c in cells for n in c.ceilings):
         # Sockets carry compressed bytes: they in payload would be a line for each ratio.
         for cell in plain if name in (*SOCKETS.values(), ENGINE) else cells:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from venturi.analysis.cells.choice import middle_trial, representative
 from venturi.analysis.cells.figures import ENDS, get
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
+from venturi.analysis.selection import middle_trial, representative
 from venturi.analysis.words import labels
 from venturi.report.figures.figure import MB, Figure, Panel, Series
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from venturi.analysis.cells import choice
+from venturi.analysis import selection
 from venturi.analysis.cells import hosts as loaders
+from venturi.analysis.cells.machines import unproven
 from venturi.analysis.cells.summary import Cell, best, by_operation
-from venturi.analysis.proven import unproven
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
 from venturi.report import cell as cells_text
@@ -34,7 +34,7 @@ def tables(results: Results, numbers: dict[str, int]) -> Markup:
     found = []
     for operation, cells in by_operation(results.cells).items():
         short = len(cells) <= MOST_ROWS
-        chosen = {c.name for c in (cells if short else choice.representative(cells, BEST_ROWS))}
+        chosen = {c.name for c in (cells if short else selection.representative(cells, BEST_ROWS))}
         found.append(
             {
                 "operation": operation,
@@ -178,7 +178,7 @@ def listed(results: Results, with_timeline: Sequence[str]) -> list[int]:
     cells = results.cells
     if len(cells) <= MOST_LISTED:
         return list(range(len(cells)))
-    names = {c.name for c in choice.representative(cells, MOST_LISTED)}
+    names = {c.name for c in selection.representative(cells, MOST_LISTED)}
     wanted = {i for i, c in enumerate(cells) if c.name in names} | set(map(int, with_timeline))
     return sorted(wanted)[:MOST_LISTED]
 

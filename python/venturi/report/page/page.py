@@ -17,7 +17,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from venturi.analysis.cells import servers
+from venturi.analysis.cells import machines
 from venturi.analysis.cells.figures import get
 from venturi.analysis.cells.limits import limits, raw_tcp_meaning
 from venturi.analysis.cells.summary import Cell, best, by_operation, speed, varying
@@ -258,7 +258,7 @@ _TOLD |= {"format", "run", "started_unix_ns", "command", "proof"}
 
 def _environment(results: Results) -> Markup:
     environment = results.environment
-    ends = {end: _flat(found) for end, found in servers.ends(environment).items()}
+    ends = {end: _flat(found) for end, found in machines.environment_ends(environment).items()}
     described = {end for end, found in ends.items() if found}
     imported = environment.get("imported")
     rows = [
