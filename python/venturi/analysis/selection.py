@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from venturi.analysis import wording
 from venturi.analysis.cells.figures import main_rate, per_second
 from venturi.analysis.cells.summary import Cell, best, speed, varying
-from venturi.analysis.words import labels
 from venturi.common.conditions import Condition
 from venturi.common.errors import VenturiError
 
@@ -45,7 +45,7 @@ def find(results: Results, name: str) -> Cell:
 
 def _some(cells: Sequence[Cell], most: int = 4) -> str:
     rest = f", ... (venturi show RUN --format csv has all {len(cells)})" if len(cells) > most else ""
-    return ", ".join(labels.plain(c.name) for c in cells[:most]) + rest
+    return ", ".join(wording.plain(c.name) for c in cells[:most]) + rest
 
 
 def example(cells: Sequence[Cell]) -> str:
@@ -59,7 +59,7 @@ def example(cells: Sequence[Cell]) -> str:
         rest = [c for c in left if c.parameters.get(name) == value]
         if len(rest) < len(left) and re.fullmatch(r"[\w.:/-]+", text := _typed(value)):
             left, said = rest, [*said, f"{name}={text}"]
-    return ",".join(said) if len(left) == 1 else labels.plain(one.name)
+    return ",".join(said) if len(left) == 1 else wording.plain(one.name)
 
 
 def _typed(value: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from venturi.analysis.words import labels
+from venturi.analysis import wording
 from venturi.report.document import Block, Bullets, Document, Item, Section, Sentence, Table, Terms, Text
 
 __all__ = ["text"]
@@ -41,7 +41,7 @@ def _block(block: Block, level: int) -> list[str]:
 def _item(item: Sentence | Item) -> list[str]:
     if isinstance(item, Item):
         return [f"- **{_escape(item.text)}**", *(f"  - {_escape(line)}" for line in item.below)]
-    parts = [(item, False)] if isinstance(item, str) else [(labels.plain(t), code) for t, code in item]
+    parts = [(item, False)] if isinstance(item, str) else [(wording.plain(t), code) for t, code in item]
     return ["- " + "".join(f"`{t}`" if code and "`" not in t else _escape(t) for t, code in parts)]
 
 
@@ -57,7 +57,7 @@ def _table(table: Table) -> list[str]:
 
 def _escape(found: Any) -> str:
     """A text in which Markdown and the HTML within it find nothing to obey."""
-    shown = labels.plain(found)
+    shown = wording.plain(found)
     for sign in "\\`*_[]|#":
         shown = shown.replace(sign, "\\" + sign)
     return shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from venturi.analysis import wording
 from venturi.analysis.cells.summary import Cell, best, by_operation
 from venturi.analysis.models import fit_words, link_words
 from venturi.analysis.models.batch_cost import BatchCost
@@ -13,7 +14,6 @@ from venturi.analysis.models.fits import AxisFit, Fits, SizeFit
 from venturi.analysis.results import Results
 from venturi.analysis.selection import example
 from venturi.analysis.verdict.types import Remedy, Verdict
-from venturi.analysis.words import labels
 from venturi.common.units import count, plural
 from venturi.report.document import Block, Bullets, Item, Section, Text
 from venturi.report.figures.models import MOST_PANELS, MOST_SIZES, telling_sizes
@@ -47,7 +47,7 @@ def column(results: Results, cells: Sequence[Cell]) -> list[str]:
 
 def title(verdict: Verdict) -> str:
     mark = f"{FLAG} " if verdict.flagged else ""
-    return mark + labels.plain(verdict.title, 40)
+    return mark + wording.plain(verdict.title, 40)
 
 
 def groups(results: Results) -> list[Group]:

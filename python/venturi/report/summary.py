@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from venturi.analysis import wording
 from venturi.analysis.cells import writes
 from venturi.analysis.cells.summary import Cell, basis, best, speed, varying
 from venturi.analysis.statistics.intervals import RANGE_BELOW, range_coverage
-from venturi.analysis.words import labels
-from venturi.analysis.words.wording import nouns_of
+from venturi.analysis.wording import nouns_of
 from venturi.common.units import MISSING, Quantity, pick_unit
 from venturi.report.document import Column, filled_columns, numbers, settings
 
@@ -187,7 +187,7 @@ def fastest(cells: Sequence[Cell]) -> str:
         return "no trial succeeded"
     names = varying(cells) or (["streams"] if top.parameters.get("streams") else [])
     text = f"{'best ' if len(cells) > 1 else ''}{speed(top, cells)}"
-    text += f" with {labels.label(top, names)}" if names else ""
+    text += f" with {wording.label(top, names)}" if names else ""
     # That a database does a thousandth of what memory could copy is no headline.
     if top.share.known and not (top.in_rows and (top.share.value or 0.0) < 0.01):
         text += f", {percent_of(top.share)} % {top.of_limit}"

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
+from venturi.analysis import wording
 from venturi.analysis.cells import cell_table, hosts, writes
 from venturi.analysis.cells.figures import get, is_good, numeric, per_second
 from venturi.analysis.cells.machines import proof, unproven
@@ -36,7 +37,6 @@ from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
 from venturi.analysis.selection import middle_trial
 from venturi.analysis.verdict.types import Finding, Verdict
-from venturi.analysis.words import labels
 from venturi.common.errors import VenturiError
 from venturi.common.units import Quantity
 
@@ -362,7 +362,7 @@ def upsert_benchmark(results: Results) -> str:
 
 
 def _word(value: object) -> str:
-    return f"{value:.0f}" if isinstance(value, float) else labels.plain(value)
+    return f"{value:.0f}" if isinstance(value, float) else wording.plain(value)
 
 
 def block(cell: Cell) -> str:
@@ -378,7 +378,7 @@ def block(cell: Cell) -> str:
     # Of an even number there is no trial in the middle.
     middle = "the median" if cell.good % 2 else "the lower of the middle two"
     which = f"repeat {repeat} of {cell.trials}, {middle} by rows a second" if cell.trials > 1 else "one trial"
-    lines = [f"### cell {labels.plain(cell.name)}: {told}; {which}"]
+    lines = [f"### cell {wording.plain(cell.name)}: {told}; {which}"]
     rows, rate = numeric(trial, "counts", "rows"), per_second(trial, "rows")
     lines += [f"{rows or 0:,.0f} rows in total", f"{rate or 0:,.0f} rows per second"]
     for word, figure in (("Min", "min"), ("Max", "max")):

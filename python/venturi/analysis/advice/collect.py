@@ -10,7 +10,7 @@ from venturi.analysis.cells import machines
 from venturi.analysis.cells.figures import get
 from venturi.analysis.cells.machines import common, in_words, properties
 from venturi.analysis.cells.summary import Cell
-from venturi.analysis.words.wording import listed
+from venturi.analysis.wording import listed
 
 if TYPE_CHECKING:
     import pyarrow as pa

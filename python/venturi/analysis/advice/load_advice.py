@@ -11,7 +11,7 @@ from venturi.analysis.cells.figures import Record, batches_timed, numeric, quoti
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.cells.writes import error_lines, latency, trouble_phrases, troubles
 from venturi.analysis.verdict.workers import KEPT_UP
-from venturi.analysis.words.wording import listed
+from venturi.analysis.wording import listed
 from venturi.common.hdr import batches_for
 from venturi.common.units import Quantity, count, percent
 

@@ -11,7 +11,7 @@ from venturi.analysis.advice.stragglers import BEHIND, Straggler
 from venturi.analysis.cells.figures import get, numeric, quotient
 from venturi.analysis.cells.probes import single_links
 from venturi.analysis.cells.summary import Cell
-from venturi.analysis.words.wording import listed, milliseconds, nouns_of, rate
+from venturi.analysis.wording import listed, milliseconds, nouns_of, rate
 from venturi.common.units import Quantity, bit_rate, percent, plural
 
 __all__ = ["advise", "told"]

@@ -10,14 +10,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from venturi.analysis import wording
 from venturi.analysis.advice import Advice
 from venturi.analysis.cells.ceilings import LINK, SOCKETS, surely_above
 from venturi.analysis.cells.figures import CALLS, get, main_rate, numeric, quotient, steady_main
 from venturi.analysis.cells.summary import Cell, ends_by_itself, varying
 from venturi.analysis.statistics import speeds
 from venturi.analysis.statistics.intervals import range_coverage
-from venturi.analysis.words import labels
-from venturi.analysis.words.wording import listed, nouns_of
+from venturi.analysis.wording import listed, nouns_of
 from venturi.common.units import Quantity, percent, plural
 from venturi.targets.system import NO_PLACE, is_shared, scheme_of, servers_batches
 
@@ -67,7 +67,7 @@ def _label(cell: Cell, cells: Sequence[Cell]) -> str:
     """A cell by what tells it from the others: `put, records, 2 streams`."""
     p = cell.parameters
     if names := [name for name in varying(cells) if name != "operation"]:
-        return f"{cell.operation}, {labels.label(cell, names)}"
+        return f"{cell.operation}, {wording.label(cell, names)}"
     streams = p.get("streams")
     place = f" {p['place']}" if p.get("place") not in (None, "local") else ""
     if streams is None:

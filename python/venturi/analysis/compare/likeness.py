@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from venturi.analysis.cells import machines
 from venturi.analysis.cells.figures import get
 from venturi.analysis.cells.machines import host_noise
-from venturi.analysis.words.wording import listed
+from venturi.analysis.wording import listed
 
 if TYPE_CHECKING:
     from venturi.analysis.cells.summary import Cell

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from venturi.analysis import wording
 from venturi.analysis.models.fits import AxisFit, EffectFit, SizeFit
 from venturi.analysis.statistics.intervals import Interval
 from venturi.analysis.statistics.scaling import Scaling
-from venturi.analysis.words import curves
 from venturi.common.units import MISSING, Quantity, count, p_value, percent, plural, significant
 
 SINGULAR = {"streams": "stream", "threads": "thread", "encoders": "encoder", "decoders": "decoder"}
@@ -140,7 +140,7 @@ def measured(one: AxisFit) -> list[str]:
     out = []
     if one.each is not None and one.curve is not None:
         rate = Quantity(one.each, unit=one.unit)
-        out.append(f"{curves.linear(one.curve, partial(several, one.axis))}, {rate} each")
+        out.append(f"{wording.linear_part(one.curve, partial(several, one.axis))}, {rate} each")
     if one.knee_between is not None and (one.fit is None or one.knee is not None):
         out.append(f"measured knee (90 % of the highest median): {_between(one)}")
     out.append(shape(one))
@@ -152,7 +152,7 @@ def shape(one: AxisFit) -> str:
     if one.curve is None:
         return "whether more gains cannot be told: no repeat went well at every point"
     rounds = plural(len(one.curve.logs), "setting" if one.pooled else "repeat")
-    return f"{curves.end(one.curve, partial(several, one.axis))}, over {rounds}"
+    return f"{wording.curve_end(one.curve, partial(several, one.axis))}, over {rounds}"
 
 
 def size_sentence(one: SizeFit) -> str:

@@ -30,7 +30,7 @@ from venturi.analysis.verdict.types import (
     Verdict,
     VerdictText,
 )
-from venturi.analysis.words.wording import held_back, listed, milliseconds, nouns_of, shares, size, waiting
+from venturi.analysis.wording import held_back, listed, milliseconds, nouns_of, shares, size, waiting
 from venturi.common.units import percent, plural
 
 __all__ = ["judge", "remedies", "verdicts"]

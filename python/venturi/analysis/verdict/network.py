@@ -23,7 +23,7 @@ from venturi.analysis.verdict.machine import (
 )
 from venturi.analysis.verdict.types import Diagnosis, MissingEvidence, beyond, measured
 from venturi.analysis.verdict.workers import WORKERS, waits_line
-from venturi.analysis.words.wording import milliseconds, nouns_of, rate, size
+from venturi.analysis.wording import milliseconds, nouns_of, rate, size
 from venturi.common.units import bit_rate, percent, plural, significant
 from venturi.targets.system import is_datagrams
 

@@ -21,7 +21,7 @@ from venturi.analysis.verdict.evidence import CODEC, CellEvidence
 from venturi.analysis.verdict.servers import fills_cores
 from venturi.analysis.verdict.types import Diagnosis, MissingEvidence, Remedy
 from venturi.analysis.verdict.workers import end_of, handicapped, own_stages
-from venturi.analysis.words.wording import nouns_of, size
+from venturi.analysis.wording import nouns_of, size
 from venturi.common import links
 from venturi.targets.options import ONLY_HERE
 from venturi.targets.parameters import CREDENTIALS

@@ -32,7 +32,7 @@ from venturi.analysis.verdict.types import (
     measured,
 )
 from venturi.analysis.verdict.workers import DELAYED, DISK_SEEN, WORKERS
-from venturi.analysis.words.wording import milliseconds, nouns_of, rows_rate, waiting
+from venturi.analysis.wording import milliseconds, nouns_of, rows_rate, waiting
 from venturi.common.units import Quantity, count, percent, plural
 from venturi.targets.system import is_program
 

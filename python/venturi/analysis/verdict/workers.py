@@ -20,7 +20,7 @@ from venturi.analysis.verdict.machine import (
     held_up,
 )
 from venturi.analysis.verdict.types import Diagnosis, MissingEvidence, beyond, measured
-from venturi.analysis.words.wording import milliseconds, nouns_of, rate, shares, waiting
+from venturi.analysis.wording import milliseconds, nouns_of, rate, shares, waiting
 from venturi.common.units import percent, plural
 from venturi.targets.handicap import nanoseconds
 

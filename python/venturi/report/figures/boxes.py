@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from venturi.analysis import wording
 from venturi.analysis.cells.figures import main_rate
 from venturi.analysis.cells.summary import Cell, best, varying
 from venturi.analysis.results import Results
-from venturi.analysis.words import labels
 from venturi.common.units import percent, plural
 from venturi.report.figures import palette
 from venturi.report.figures.figure import BYTES, MB, Figure, Panel, Scale, Series, label, scale_of
@@ -68,7 +68,7 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
     for cell in cells:
         side = f"{cell.operation}, {cell.parameters.get('place')}" if several else cell.operation
         # Values alone: with their names, which the axis has, three of them would not fit under a box.
-        category = " · ".join(labels.value(n, cell.parameters.get(n)) for n in free) or cell.operation
+        category = " · ".join(wording.value(n, cell.parameters.get(n)) for n in free) or cell.operation
         order.setdefault(category, cell.parameters.get(SIZE) or 0)
         scale = whose.setdefault(side, scales[cell.in_rows])
         rates = [rate / scale.factor for r in cell.records if (rate := main_rate(r)) is not None]
@@ -87,7 +87,7 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
             box = Series(side, [x for x, _ in entries], [y for _, y in entries], colour, "box")
             # Bytes are the figure's own unit.
             unit = None if whose.get(side, BYTES) == BYTES else f"throughput, {whose[side].unit}"
-            panels.append(Panel(f"{side}, {labels.phrase('streams', streams)}", [box], unit))
+            panels.append(Panel(f"{side}, {wording.phrase('streams', streams)}", [box], unit))
     caption = (
         "Box: the middle half of the trials, with the median; whiskers reach the last trial within 1.5 box "
         f"lengths; every trial is a point. {plural(sum(c.good for c in cells), 'trial')}."
@@ -103,7 +103,7 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
         "box-size",
         slow[0][:1].upper() + slow[0][1:] if slow else _spread_finding(every),
         caption,
-        "rows per stream" if free == [SIZE] else " · ".join(map(labels.head, free)) or "cell",
+        "rows per stream" if free == [SIZE] else " · ".join(map(wording.head, free)) or "cell",
         "payload, MB/s" if BYTES in whose.values() else label(list(whose.values())),
         panels,
         x_scale="category",
@@ -123,7 +123,7 @@ def _published(reference: str, cells: Sequence[Cell], order: dict[str, Any]) -> 
         near = _sizes_near({r[SIZE] for r in rows}, cells)
         for row in rows:
             if row["streams"] in counts and row[SIZE] in near:
-                category = labels.value(SIZE, row[SIZE])
+                category = wording.value(SIZE, row[SIZE])
                 order.setdefault(category, row[SIZE])
                 side = sides.setdefault(f"{one.operation}, {one.label}", {})
                 side.setdefault(row["streams"], []).append((category, row["bytes_per_second"] / MB))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from venturi.analysis import wording
 from venturi.analysis.cells import series as sweeps
 from venturi.analysis.cells.ceilings import SOCKETS
 from venturi.analysis.cells.figures import IN_ROWS
@@ -12,8 +13,7 @@ from venturi.analysis.cells.hosts import axis_of
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.curve import Shape
-from venturi.analysis.words import labels
-from venturi.analysis.words.wording import nouns_of
+from venturi.analysis.wording import nouns_of
 from venturi.common.units import count
 from venturi.report.figures import overlay, palette
 from venturi.report.figures.figure import BYTES, MB, Claim, Figure, Panel, Scale, Series, label, scale_of
@@ -58,7 +58,7 @@ def _lines(
                 points.setdefault(cell.parameters.get(axis), []).append(cell)
         chosen = [b for value in sorted(points, key=float) if (b := best(points[value]))]
         if chosen:
-            lines.append((labels.label(chosen[0], kept) if kept else "median", chosen))
+            lines.append((wording.label(chosen[0], kept) if kept else "median", chosen))
     return lines, dropped
 
 
@@ -155,7 +155,7 @@ def over(results: Results, name: str, axis: str, reference: str | None = None) -
         )
     caption += above
     if reduced:
-        caption.append(f"Each point is the best over {', '.join(labels.head(n) for n in reduced)}.")
+        caption.append(f"Each point is the best over {', '.join(wording.head(n) for n in reduced)}.")
     if overlaid:
         caption.append("Dotted: published figures from the hardware named, nothing scaled.")
     if knees:
@@ -270,8 +270,8 @@ def _finding(axis: str, cells: Sequence[Cell]) -> tuple[str, Claim | None]:
     if axis == "rows_per_batch" and not sweeps.followed(top.cells):
         return ": batches came alike, whatever size was asked for", None
     place = top.place
-    where = f" ({labels.label(place, others)})" if others else ""
-    at = f"{labels.label(place, [axis])}: {sweeps.figure(place).text()}"
+    where = f" ({wording.label(place, others)})" if others else ""
+    at = f"{wording.label(place, [axis])}: {sweeps.figure(place).text()}"
     told = {
         Shape.RISING: f"still rises at {at}",
         Shape.FLAT: f"is flat from {at}",
@@ -292,7 +292,7 @@ def _point_note(cell: Cell) -> str:
     names = [
         n for n in ("place", "data", "streams", "rows_per_batch", "rows_per_stream") if cell.parameters.get(n)
     ]
-    return f"{cell.main}{share}, {cell.good} trials; {labels.label(cell, names)}"
+    return f"{cell.main}{share}, {cell.good} trials; {wording.label(cell, names)}"
 
 
 def _ceiling_lines(cells: Sequence[Cell], position: Callable[[Cell], float]) -> list[Series]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from venturi.analysis import wording
 from venturi.analysis.cells import hosts
 from venturi.analysis.cells.hosts import Flows
 from venturi.analysis.cells.summary import Cell, best, by_operation
 from venturi.analysis.results import Results
-from venturi.analysis.words import labels
 from venturi.common.units import Quantity, plural
 from venturi.report.figures import palette
 from venturi.report.figures.figure import Figure, Panel, Series
@@ -80,7 +80,7 @@ def _bars(cell: Cell, found: Flows) -> list[Series]:
         share[rows[server]] += 100 * payload / found.total
     return [
         Series(
-            labels.plain(loader), list(share.values()), [labels.plain(s, 60) for s in share],
+            wording.plain(loader), list(share.values()), [wording.plain(s, 60) for s in share],
             palette.series_colour(i), "bar",
         )
         for i, (loader, share) in enumerate(shares.items())

@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from venturi.analysis import selection
+from venturi.analysis import selection, wording
 from venturi.analysis.advice.load_advice import BEHIND
 from venturi.analysis.cells import writes
 from venturi.analysis.cells.figures import get
 from venturi.analysis.cells.summary import Cell, by_operation, varying
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.intervals import median_interval
-from venturi.analysis.words import labels
 from venturi.common import hdr
 from venturi.common.units import FACTORS, pick_unit, significant
 from venturi.report.figures import palette
@@ -42,7 +41,7 @@ def latency(results: Results) -> Figure | None:
         names = varying(cells)
         panel = Panel(operation)
         for index, cell in enumerate(cells):
-            name = labels.label(cell, names)
+            name = wording.label(cell, names)
             for kind in reversed(writes.KINDS):
                 line = curve(cell, kind)
                 if len(line) < 2:
@@ -158,7 +157,7 @@ def _behind(cell: Cell, names: Sequence[str]) -> tuple[float, str] | None:
     if ratio < BEHIND:
         return None
     text = f"{cell.operation}: the response time is {ratio:,.{0 if ratio >= 10 else 1}f} x the service time"
-    where = f", {labels.label(cell, names)}" if names else ""
+    where = f", {wording.label(cell, names)}" if names else ""
     return ratio, f"{text} (p99 {_time(response.value)} against {_time(service.value)}{where})"
 
 
@@ -177,7 +176,7 @@ def _told(cells: Sequence[Cell], names: Sequence[str]) -> list[str]:
     if not found:
         return []
     ratio, worst, reached = max(found, key=lambda item: item[0])
-    where = f" ({labels.label(worst, names)})" if len(cells) > 1 else ""
+    where = f" ({wording.label(worst, names)})" if len(cells) > 1 else ""
     times = f"{ratio:,.{0 if ratio >= 10 else 1}f}"
     most = "at most " if len(found) > 1 else ""
     return [f"{worst.operation}: p99 is {most}{times} x the median batch, {_time(reached)}{where}"]

@@ -9,11 +9,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from venturi.analysis import wording
 from venturi.analysis.models import link_words, over_links
 from venturi.analysis.models.over_links import Crossing, LinkFit
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.intervals import median_interval
-from venturi.analysis.words import labels
 from venturi.common import links
 from venturi.report.figures import palette
 from venturi.report.figures.figure import Figure, Panel, Series
@@ -162,6 +162,6 @@ def _told(one: LinkFit, texts: Sequence[str], along: str) -> str:
         rate = median_interval(one.rates(text)).median / factor
         unit = label.rpartition(", ")[2]
         ends.append(f"{rate:,.4g} {unit} at {link_words.value(along, _value(text, one.way, along))}")
-    where = f" ({labels.label(one.cells[0], list(one.where))})" if one.where else ""
+    where = f" ({wording.label(one.cells[0], list(one.where))})" if one.where else ""
     common = link_words.others(along, one.links[own[0]])
     return f"{one.operation}, {common}{where}: {ends[0]}, {ends[1]}"

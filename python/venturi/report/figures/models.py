@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from venturi.analysis import wording
 from venturi.analysis.models import fit_words
 from venturi.analysis.models.fits import AxisFit, Fits, SizeFit
 from venturi.analysis.models.splits import Convergence
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.curve import Shape
-from venturi.analysis.words import labels
 from venturi.common.units import Quantity, count, percent, pick_unit, plural
 from venturi.report.figures import palette
 from venturi.report.figures.figure import BYTES, MB, Claim, Figure, Panel, Series
@@ -198,7 +198,7 @@ def _size_series(one: SizeFit, colour: str) -> list[Series]:
 
 
 def convergence_name(one: Convergence) -> str:
-    return labels.plain(", ".join(filter(None, (one.operation, setting(one.where)))))
+    return wording.plain(", ".join(filter(None, (one.operation, setting(one.where)))))
 
 
 def convergence(results: Results) -> Figure | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from venturi.analysis import wording
 from venturi.analysis.cells.figures import IN_ROWS
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.statistics.intervals import median_interval
-from venturi.analysis.words import labels
 from venturi.common.units import count
 from venturi.report.figures.figure import MB, Mark, Scale, Series
 from venturi.store import reference as published
@@ -103,6 +103,6 @@ def _transfers(one: published.ReferenceSet, axis: str, cells: Sequence[Cell]) ->
         if axis == "streams" and row["rows_per_stream"] == size:
             found.setdefault(f"{one.label}, {count(size)} rows/stream", []).append((row["streams"], rate))
         elif axis != "streams" and row["streams"] in chosen:
-            name = f"{one.label}, {labels.phrase('streams', row['streams'])}"
+            name = f"{one.label}, {wording.phrase('streams', row['streams'])}"
             found.setdefault(name, []).append((row["payload_bytes"] / row["streams"] / MB, rate))
     return dict(sorted(found.items()))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from venturi.analysis import selection
+from venturi.analysis import selection, wording
 from venturi.analysis.cells.figures import CALLS, ENDS
 from venturi.analysis.cells.summary import Cell, best, varying
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.analysis.verdict.types import Verdict
-from venturi.analysis.words import labels
 from venturi.common.units import plural
 from venturi.report.figures import palette
 from venturi.report.figures.figure import Figure, Panel, Series
@@ -198,7 +197,7 @@ def stages(results: Results, cell: Cell | None = None) -> Figure | None:
     if not chosen:
         return None
     names = varying(chosen)
-    rows = [", ".join(filter(None, [c.operation, labels.label(c, names) if names else ""])) for c in chosen]
+    rows = [", ".join(filter(None, [c.operation, wording.label(c, names) if names else ""])) for c in chosen]
     panels = []
     for end in ENDS:
         if not any(c.stages[end] for c in chosen):
@@ -236,5 +235,5 @@ def _title(results: Results, chosen: Sequence[Cell], cell: Cell | None) -> str:
     if top is None or not shares:
         return "Where the time went"
     share, stage, end = max(shares)
-    where = labels.label(top, ["operation", "streams"])
+    where = wording.label(top, ["operation", "streams"])
     return f"In the fastest cell ({where}) most work is {stage} at the {end}: {percent(share)} of its time"

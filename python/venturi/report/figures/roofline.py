@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from venturi.analysis import wording
 from venturi.analysis.cells.ceilings import ENGINE, SOCKETS
 from venturi.analysis.cells.probes import is_compressed
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
-from venturi.analysis.words import labels
 from venturi.common.units import percent
 from venturi.report.figures import palette
 from venturi.report.figures.figure import BYTES, MB, Figure, Panel, Series
@@ -127,7 +127,7 @@ def _points(kind: str, cells: Sequence[Cell], names: Sequence[str], margins: boo
         "points",
         low=[BYTES(c.throughput.low) for c in cells] if margins else None,
         high=[BYTES(c.throughput.high) for c in cells] if margins else None,
-        notes=[f"{c.throughput}{s}; {labels.label(c, names)}" for c, s in zip(cells, shares, strict=True)],
+        notes=[f"{c.throughput}{s}; {wording.label(c, names)}" for c, s in zip(cells, shares, strict=True)],
         links=[c.name for c in cells],
     )
 
@@ -189,7 +189,7 @@ def _apart(by_streams: dict[int, Sized]) -> list[tuple[str, Sized]]:
         if streams == [0]:
             return ""
         first, last = streams[0], streams[-1]
-        return labels.phrase("streams", last) if first == last else f"{first}..{last} streams"
+        return wording.phrase("streams", last) if first == last else f"{first}..{last} streams"
 
     return [(text(streams), sizes) for streams, sizes in groups]
 

@@ -7,12 +7,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from venturi.analysis import selection
+from venturi.analysis import selection, wording
 from venturi.analysis.cells import hosts as loaders
 from venturi.analysis.cells.machines import unproven
 from venturi.analysis.cells.summary import Cell, best, by_operation
 from venturi.analysis.results import Results
-from venturi.analysis.words import labels
 from venturi.report import cell as cells_text
 from venturi.report import draw, hosts, reason, summary, terminal
 from venturi.report.document import Column
@@ -68,7 +67,7 @@ def long_tables(results: Results, numbers: dict[str, int]) -> dict[str, Any]:
                 cells, True, reason.column(results, cells), unproven(results.environment)
             )
             out[str(index)] = {
-                "columns": [[labels.plain(text) for text in c.cells] for c in columns],
+                "columns": [[wording.plain(text) for text in c.cells] for c in columns],
                 "kinds": [kind_of(c, "0") for c in columns],
                 "cells": [numbers[c.name] for c in cells],
             }
@@ -84,7 +83,7 @@ def documents(results: Results) -> list[dict[str, Any]]:
 def _document(results: Results, cell: Cell) -> dict[str, Any]:
     verdict = results.verdicts.get(cell.name)
     drawn = pipeline.of(cell, verdict)
-    plain = labels.plain
+    plain = wording.plain
     out: dict[str, Any] = {
         "name": plain(cell.name),
         "label": plain(name_of(results, cell)),
@@ -134,7 +133,7 @@ def _loaders(results: Results, cell: Cell) -> dict[str, object] | None:
 
 def _pipeline(found: pipeline.Pipeline) -> dict[str, Any]:
     def parts(these: Sequence[pipeline.Part]) -> list[list[Any]]:
-        return [[labels.plain(p.stage), round(p.share, 4)] for p in these]
+        return [[wording.plain(p.stage), round(p.share, 4)] for p in these]
 
     return {
         "sides": [
@@ -162,9 +161,9 @@ def timelines(results: Results, numbers: dict[str, int]) -> dict[str, Any]:
             out[str(numbers[cell.name])] = {
                 "spec": draw.stack(figure),
                 "height": 160 + 84 * (len(figure.panels) - 1),
-                "caption": labels.plain(figure.caption),
+                "caption": wording.plain(figure.caption),
                 "legend": _legend(figure),
-                "words": labels.plain(figure.title),
+                "words": wording.plain(figure.title),
             }
     return out
 

@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from venturi.analysis.words import labels
+from venturi.analysis import wording
 from venturi.common.units import percent, plural
 from venturi.report import cell, reason
 from venturi.report.figures import palette
@@ -63,7 +63,7 @@ def _clean(found: Any) -> Any:
     if isinstance(found, Markup):
         return found
     text = str(found)
-    return "\n".join(map(labels.plain, text.splitlines())) if "\n" in text else labels.plain(text)
+    return "\n".join(map(wording.plain, text.splitlines())) if "\n" in text else wording.plain(text)
 
 
 def begun(text: str) -> str:

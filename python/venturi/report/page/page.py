@@ -17,12 +17,12 @@ from typing import Any
 
 from markupsafe import Markup
 
+from venturi.analysis import wording
 from venturi.analysis.cells import machines
 from venturi.analysis.cells.figures import get
 from venturi.analysis.cells.limits import limits, raw_tcp_meaning
 from venturi.analysis.cells.summary import Cell, best, by_operation, speed, varying
 from venturi.analysis.results import Results, load
-from venturi.analysis.words import labels
 from venturi.common.units import MISSING, percent, pick_unit, plural
 from venturi.report import cell as cell_text
 from venturi.report import draw, hosts, proofs, reason, run, summary
@@ -159,7 +159,7 @@ def _card(results: Results, operation: str, cells: list[Cell]) -> dict[str, Any]
         "cell": top,
         "figure": fastest.number(unit),
         "unit": unit,
-        "where": labels.label(top, varying(cells) or (["streams"] if top.parameters.get("streams") else [])),
+        "where": wording.label(top, varying(cells) or (["streams"] if top.parameters.get("streams") else [])),
         "margin": f"{summary.coverage([top])} {fastest.margin(unit)} {unit}"
         if fastest.has_margin
         else "one trial, no margin",
