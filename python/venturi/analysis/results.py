@@ -95,7 +95,7 @@ class Results:
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:
         """The narrowest place of each cell, by the cell's name."""
-        from venturi.analysis.models.packing import packings
+        from venturi.analysis.models.batch_cost import packings
 
         return verdict_module.verdicts(self.cells, self.environment, packings(limits(self.probes)))
 

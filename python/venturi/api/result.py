@@ -164,7 +164,7 @@ class Run:
         """Within this run: the cells with each other value of a parameter against those with `value` (or
         the one that was measured first). `threshold` and `confidence` as for `compare`."""
         from venturi.analysis.compare import runs
-        from venturi.analysis.compare.matching import spelled
+        from venturi.analysis.compare.likeness import spelled
 
         _check_comparison(metric, **more)
         chosen = None if value is None else spelled(value)

@@ -47,7 +47,7 @@ def generate(
     from venturi.common.environment import usable_cores
     from venturi.common.runtime import load_core
     from venturi.common.suffixes import parse_count, parse_duration, parse_time
-    from venturi.inputs.archives import make
+    from venturi.inputs.expanded import make
 
     def read(flag: str, text: str, parse: Callable[[str], int]) -> int:
         try:

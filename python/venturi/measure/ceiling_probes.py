@@ -105,7 +105,7 @@ class Probe:
     message_bytes: int | None = None
     path: str | None = None
     data: str | None = None
-    link_probe_name: str | None = None
+    link: str | None = None
     """Over which, where one is made for the run, what all loaders share, and what others take of it."""
     backplane: str | None = None
     cross: float | None = None

@@ -11,7 +11,7 @@ from venturi.analysis import wording
 from venturi.analysis.cells.summary import Cell, varying
 from venturi.analysis.search.best import Advised, Best, Choice, Level
 from venturi.analysis.statistics.curve import Curve
-from venturi.analysis.statistics.gain import Gain
+from venturi.analysis.statistics.difference import Gain
 from venturi.analysis.wording import NOUNS, Nouns, nouns_of
 from venturi.common.suffixes import format_duration
 from venturi.common.units import MISSING, count, p_value, percent, pick_unit

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from venturi.analysis.advice import load_advice
+from venturi.analysis.advice import collect
 from venturi.analysis.cells import hosts as loaders
 from venturi.analysis.cells import writes
 from venturi.analysis.cells.figures import ENDS, batches_timed
@@ -125,7 +125,7 @@ def _upsert(cell: Cell) -> list[tuple[str, Quantity | str | None]]:
 def schedule(cell: Cell) -> str | None:
     """How an open loop kept to its slots: `3k batches/s asked for; 12 % of the slots met late, by 9.8 s at
     most; 13,387 never`. None for a closed loop."""
-    kept = [s for r in cell.records if (s := load_advice.slots(r)) is not None]
+    kept = [s for r in cell.records if (s := collect.slots(r)) is not None]
     if not kept:
         return None
     late, lag, unsent = (median(values) for values in zip(*kept, strict=True))

@@ -20,8 +20,7 @@ from typing import Any
 from venturi.analysis import wording
 from venturi.common.errors import VenturiError
 from venturi.measure.machine_cache import Kept, directory
-from venturi.report.figures.figure import Figure, Panel, Series
-from venturi.report.figures.palette import LIGHT
+from venturi.report.figures.figure import LIGHT, Figure, Panel, Series
 
 __all__ = ["Drawing", "height", "legend_key", "panel", "script", "stack"]
 

@@ -11,7 +11,7 @@ from venturi.analysis.cells.summary import varying
 from venturi.analysis.compare.history import Change, Series
 from venturi.common.units import FACTORS, MISSING, pick_unit, plural
 from venturi.report.document import Block, Bullets, Column, Document, Section, Table, fields
-from venturi.report.page.markup import render
+from venturi.report.page.cells import render
 
 FEW = 10
 """So many runs, half of them on each side of a change, are needed for a p under 1 %."""

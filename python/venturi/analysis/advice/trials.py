@@ -15,7 +15,7 @@ from venturi.analysis.advice import Advice
 from venturi.analysis.cells.ceilings import LINK, SOCKETS, surely_above
 from venturi.analysis.cells.figures import CALLS, get, main_rate, numeric, quotient, steady_main
 from venturi.analysis.cells.summary import Cell, ends_by_itself, varying
-from venturi.analysis.statistics import speeds
+from venturi.analysis.statistics import groups
 from venturi.analysis.statistics.intervals import range_coverage
 from venturi.analysis.wording import listed, nouns_of
 from venturi.common.units import Quantity, percent, plural
@@ -406,7 +406,7 @@ def two_speeds(cells: Sequence[Cell]) -> Advice | None:
         "something has two states: a neighbour on the machine, a CPU's frequency, where the scheduler puts "
         "threads, a packet that is waited for"
     )
-    grouped = [(found, c) for c, each in zip(cells, rates, strict=True) if (found := speeds.two_groups(each))]
+    grouped = [(found, c) for c, each in zip(cells, rates, strict=True) if (found := groups.two_groups(each))]
     if grouped:
         most, cell = max(grouped, key=lambda pair: pair[0].least)
         return Advice(
@@ -416,7 +416,7 @@ def two_speeds(cells: Sequence[Cell]) -> Advice | None:
             cause,
             "Read them one by one: `venturi show RUN --cell CELL`",
         )
-    found = speeds.single(rates)
+    found = groups.slow_trials(rates)
     if found is None:
         return None
     slower = f"{found.least:.1f}" + (f" to {found.most:.1f}" if found.most >= found.least + 0.05 else "")

@@ -342,7 +342,7 @@ class Flows:
 
     senders: tuple[str, ...]
     receivers: tuple[str, ...]
-    payload_flows: tuple[Flow, ...]
+    flows: tuple[Flow, ...]
     by_server: bool
     """Whether each server's part is known; else they stand as one."""
 

@@ -13,7 +13,7 @@ from venturi.analysis.compare import likeness
 from venturi.analysis.compare.likeness import canonical
 from venturi.analysis.compare.runs import METRICS, Metric, measured, metric_for
 from venturi.analysis.results import Results
-from venturi.analysis.statistics.change_points import change_points
+from venturi.analysis.statistics.groups import change_points
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common.units import Quantity
 

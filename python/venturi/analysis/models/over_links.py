@@ -15,8 +15,7 @@ from typing import Any
 from venturi.analysis.cells import figures, probes, summary
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.models import link_law
-from venturi.analysis.models.link_law import LinkLaw, Path, Setting
-from venturi.analysis.models.tcp import LOSS_BASED
+from venturi.analysis.models.link_law import LOSS_BASED, LinkLaw, Path, Setting
 from venturi.analysis.statistics.intervals import Interval
 from venturi.common import links
 from venturi.common.links import WAYS, Link, Way

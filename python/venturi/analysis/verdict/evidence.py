@@ -25,7 +25,7 @@ from venturi.analysis.cells.figures import (
 from venturi.analysis.cells.probes import congestion_control as control_of
 from venturi.analysis.cells.probes import cross_traffic_share, measured_link, shared_rate
 from venturi.analysis.cells.summary import Cell
-from venturi.analysis.models.packing import Packing
+from venturi.analysis.models.batch_cost import Packing
 from venturi.common import links
 from venturi.common.links import WAYS, Link
 from venturi.targets.system import PIPES, scheme_of
@@ -149,7 +149,7 @@ class OverLink:
     """ns, as measured."""
     loss: float
     """The part of packets that is lost, as asked for: what was measured of it has the error of a few."""
-    cross_traffic_share: float
+    cross: float
     """The part of the rate that others take."""
     moved: float | None
     """What the cell moved, with all that its protocol adds; its payload if no more was counted."""

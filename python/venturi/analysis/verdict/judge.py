@@ -14,7 +14,7 @@ from typing import Any
 from venturi.analysis.cells import machines
 from venturi.analysis.cells.figures import get
 from venturi.analysis.cells.summary import Cell
-from venturi.analysis.models.packing import Packing
+from venturi.analysis.models.batch_cost import Packing
 from venturi.analysis.verdict import evidence, machine, network, servers, workers
 from venturi.analysis.verdict.evidence import CellEvidence
 from venturi.analysis.verdict.findings import Tried

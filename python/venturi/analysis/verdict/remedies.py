@@ -15,8 +15,8 @@ from urllib.parse import unquote, urlsplit
 from venturi.analysis.cells.figures import get
 from venturi.analysis.cells.probes import codec_of, data_label, is_compressed, waits_for_disk
 from venturi.analysis.cells.summary import ends_by_itself, rows_a_batch
-from venturi.analysis.models.packing import LEAST
-from venturi.analysis.models.tcp import LOSS_BASED
+from venturi.analysis.models.batch_cost import LEAST
+from venturi.analysis.models.link_law import LOSS_BASED
 from venturi.analysis.verdict.evidence import CODEC, CellEvidence
 from venturi.analysis.verdict.servers import fills_cores
 from venturi.analysis.verdict.types import Diagnosis, MissingEvidence, Remedy

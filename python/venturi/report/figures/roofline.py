@@ -16,7 +16,7 @@ from venturi.analysis.cells.probes import is_compressed
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
 from venturi.common.units import percent
-from venturi.report.figures import palette
+from venturi.report.figures import figure
 from venturi.report.figures.figure import BYTES, MB, Figure, Panel, Series
 
 KB = 1e3
@@ -69,7 +69,7 @@ def roofline(results: Results) -> Figure | None:
         for cell in points:
             found = verdicts.get(cell.name)
             kinds.setdefault(found.kind if found else "unknown", []).append(cell)
-        for kind in [k for k in palette.VERDICTS if k in kinds] + sorted(set(kinds) - set(palette.VERDICTS)):
+        for kind in [k for k in figure.VERDICTS if k in kinds] + sorted(set(kinds) - set(figure.VERDICTS)):
             panel.series.append(_points(kind, kinds[kind], names, len(points) <= MOST_MARGINS))
         panels.append(panel)
     if not panels:
@@ -123,7 +123,7 @@ def _points(kind: str, cells: Sequence[Cell], names: Sequence[str], margins: boo
         KINDS.get(kind, kind),
         [(message_bytes(c) or 0.0) / KB for c in cells],
         [BYTES(c.throughput.value) for c in cells],
-        palette.verdict_colour(kind),
+        figure.verdict_colour(kind),
         "points",
         low=[BYTES(c.throughput.low) for c in cells] if margins else None,
         high=[BYTES(c.throughput.high) for c in cells] if margins else None,

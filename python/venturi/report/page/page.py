@@ -28,12 +28,12 @@ from venturi.report import cell as cell_text
 from venturi.report import draw, hosts, proofs, reason, run, summary
 from venturi.report import limits as limit_text
 from venturi.report.document import Block, Section, Table, Terms, Text
-from venturi.report.figures import palette
+from venturi.report.figures import figure
 from venturi.report.figures import registry as figures
 from venturi.report.figures.figure import Figure
 from venturi.report.names import marked
 from venturi.report.page import cells as page_cells
-from venturi.report.page.markup import MOST_ROWS, Packer, render
+from venturi.report.page.cells import MOST_ROWS, Packer, render
 
 MOST_LIMITS = 60
 """Rows of the table of limits that are in sight; the others are folded."""
@@ -122,7 +122,7 @@ def _variables() -> str:
     def block(theme: dict[str, str], ground: str, scheme: str) -> str:
         return "".join(f"--{k}:{v};" for k, v in theme.items()) + f"--ground:{ground};color-scheme:{scheme};"
 
-    light, dark = block(palette.LIGHT, "#f6f7f9", "light"), block(palette.DARK, "#0e1216", "dark")
+    light, dark = block(figure.LIGHT, "#f6f7f9", "light"), block(figure.DARK, "#0e1216", "dark")
     return (
         f":root{{{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
         f":root[data-theme=light]{{{light}}}:root[data-theme=dark]{{{dark}}}@media print{{:root{{{light}}}}}"
