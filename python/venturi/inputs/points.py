@@ -1,4 +1,9 @@
-"""Points of a user's file: columns of time, tags and values, sorted by time before the clock."""
+"""Points of a user's file: columns of time, tags and values, sorted by time before the clock.
+
+Tables for a server of charrow://: Arrow IPC files whose columns hold values, no dictionaries.
+
+The protocol sends a schema and record batches, and nothing that a dictionary could travel in.
+"""
 
 from __future__ import annotations
 

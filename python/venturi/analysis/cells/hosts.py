@@ -1,4 +1,11 @@
-"""What each loader and each place did: rates of hosts, local against remote, efficiency over hosts, flows."""
+"""What each loader and each place did: rates of hosts, local against remote, efficiency over hosts, flows.
+
+Who sent how much to whom: payload between each loader and each server, from the streams of a cell.
+
+Of several servers in one URL stream s speaks to server s % n: that is what clients of Venturi's do, so it is
+known without being recorded. Where servers tell the client whom to ask (endpoints of a Flight server that is
+not ours, the nodes of Cassandra that have a row) it is not, and all servers are taken as one.
+"""
 
 from __future__ import annotations
 

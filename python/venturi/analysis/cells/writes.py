@@ -1,4 +1,11 @@
-"""Figures of cells that write: batches that a server answers or refuses, and points of time series."""
+"""Figures of cells that write: batches that a server answers or refuses, and points of time series.
+
+What is to be known of a cell whose work is batches that a server answers: latency by kind, totals, what
+was refused, what nobody knows of, what is stored.
+
+A batch is acknowledged, refused (the server said no: it was not applied) or in doubt (no answer: nobody
+knows). Only acknowledged ones are in rows, rates and latencies.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,17 @@
 a is paid a batch (the round trip, parsing, the commit), 1/b a row. It is Hockney's line over the rows of a
 batch in the place of a transfer's bytes: half of b is reached with n_half = a b rows, 90 % of it, the knee,
 with 9 n_half. Closed loop only: an open loop's rate is the schedule's.
+
+Where compression on the wire pays: what a codec's cores put through, against what a link carries plain.
+
+One thread of an end works on a batch and then hands it to its socket, so their times add up; the link works
+beside it. In payload bytes per second, with n streams of a thread each,
+
+    sender = 1 / encode + 1 / (ratio * socket),  receiver = 1 / decode + 1 / (ratio * socket)
+    X(link) = min(ratio * link, n / sender, n / receiver, cores / (sender + receiver))
+
+where the last term holds for ends that share the cores of one machine. Plain moves min(link, n * socket), so
+the codec is faster on every link that carries less than its cores put through.
 """
 
 from __future__ import annotations

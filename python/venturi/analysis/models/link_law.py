@@ -13,6 +13,18 @@ bend). A bound that limited no measured link keeps what is known of it before, a
 
 A trial of t seconds also pays for TCP's start, a round trip for each doubling from ten packets per stream
 (RFC 6928), and for the payload that is on its way when the time is up. Nothing of that is fitted.
+
+What TCP does to a link: how far losses hold a connection back, and what its start costs.
+
+- loss, Reno: rate = MSS / RTT x sqrt(3 / 2) / sqrt(p) (Mathis, Semke, Mahdavi, Ott: The Macroscopic Behavior
+  of the TCP Congestion Avoidance Algorithm, CCR 27(3), 1997; without delayed ACKs, as Linux counts what they
+  acknowledge).
+- loss, CUBIC: window = (C (3 + beta) / (4 (1 - beta)))^(1/4) x (RTT / p)^(3/4) packets, C = 0.4, beta = 0.7,
+  or Reno's where that is larger (RFC 9438, 5.1 and 4.3).
+- start: ten packets in the first round trip (RFC 6928), and twice as many in each that follows (RFC 5681,
+  3.1).
+
+BBR keeps to the rate and the round trip that it measures, not to losses, as long as they are some percent.
 """
 
 from __future__ import annotations

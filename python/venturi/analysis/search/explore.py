@@ -1,4 +1,15 @@
-"""Which setting to try next: explore by expected improvement, then confirm what looks best."""
+"""Which setting to try next: explore by expected improvement, then confirm what looks best.
+
+What few trials say of all settings: a Gaussian process over the cells of a sweep, and which to try next.
+
+Rasmussen & Williams, Gaussian Processes for Machine Learning (2006), ch. 2, 4.2, 5.4; expected improvement:
+Jones, Schonlau & Welch (1998), Journal of Global Optimization 13, eq. 15. It works on logarithms of
+throughput: settings multiply, and noise is a share of the figure.
+
+Why our own and no library: Optuna's Gaussian process sampler needs torch, its tree-structured Parzen
+estimator takes more trials to learn than such a search has in all (docs/tune.md), and with hundreds of
+candidates at most the whole of it is one Cholesky factor.
+"""
 
 from __future__ import annotations
 

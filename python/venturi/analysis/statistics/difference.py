@@ -6,6 +6,11 @@ cells leaves below 5 %. A t test a cell has power, but its spread comes from eig
 helps is that all cells were measured by one machine in one run: their spreads are alike, and each cell's may
 be drawn towards what is common to all, as far as the cells themselves agree on it. docs/compare.md has the
 reasoning, the sources, and what simulations showed.
+
+Is there a gain? Does a parameter matter at all? Tests on logs of throughput, paired.
+
+Pairs are what was measured under the same other conditions: the same repeat of interleaved rounds, or, where
+every cell has one trial, the same size or the same other parameters.
 """
 
 from __future__ import annotations

@@ -1,4 +1,15 @@
-"""What a figure is made of, and its colours."""
+"""What a figure is made of, and its colours.
+
+What a figure is: panels of series with axes, a title that says the finding, and a caption.
+
+Texts are plain and may hold anything a server or a scenario said; who draws escapes them.
+
+Colours by role. Figures name a role (`$c0`, `$ink`, `$c0/0.2` with an opacity); a theme gives the colour.
+
+So one figure serves light, dark and print. The hues keep apart for readers with colour-deficient sight
+(blue and orange first, lightness differing along the list), and each has a contrast of 3:1 or more against
+its paper.
+"""
 
 from __future__ import annotations
 
