@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::log::{Log, RECORD};
-use super::segment::Part;
+use super::points::Part;
 use super::series::Index;
 use super::store::{Frozen, Store};
 use venturi_base::codec::timeseries::parse::{Group as Number, Result, Sink, Wrong};

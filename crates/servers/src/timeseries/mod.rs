@@ -10,6 +10,7 @@ pub mod files;
 mod http;
 mod log;
 mod memtable;
+mod points;
 mod reader;
 mod recover;
 mod segment;

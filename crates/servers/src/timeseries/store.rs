@@ -15,7 +15,8 @@ use tokio::sync::Semaphore;
 
 use super::config::{Durable, ServerSpec};
 use super::log::{Bell, Commit, Log};
-use super::segment::{named, sync_directory, write_points, write_series, Part};
+use super::points::{write_points, Part};
+use super::segment::{named, sync_directory, write_series};
 use super::series::{Registry, Totals, NEVER};
 use crate::admission::Admission;
 use venturi_base::codec::timeseries::parse::Wrong;

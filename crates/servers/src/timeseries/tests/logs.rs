@@ -71,6 +71,15 @@ fn damage_at_every_byte() {
     }
 }
 
+#[test]
+fn a_log_of_another_version_is_an_error_that_names_it() {
+    let folder = Folder::new();
+    let path = folder.0.join("a.log");
+    fs::write(&path, b"VENTLOG1 and more").unwrap();
+    let error = replay(&path, &mut Kept::default()).unwrap_err();
+    assert!(error.to_string().contains("log format 1"), "{error}");
+}
+
 /// The most that a file may have, which is as good as a full disk; no other test has such files.
 const ROOM: u64 = 1 << 40;
 

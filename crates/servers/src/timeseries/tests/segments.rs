@@ -1,31 +1,37 @@
 use std::fs::File;
 use std::path::Path;
 
-use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::record::RowAccessor;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, TimestampNanosecondType};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use proptest::prelude::*;
 
-use super::super::segment::{self, Part};
-use super::super::series::Registry;
-use super::super::series::Totals;
+use super::super::points::{write_points, Part};
+use super::super::segment;
+use super::super::series::{Registry, Totals};
 use super::Folder;
 use venturi_base::data::points::series_hash;
 
-/// Its series, its metric, and the bits of its value.
-type Point = (String, String, u64);
+/// Its series, its metric, its time and the bits of its value.
+type Point = (String, String, i64, u64);
 /// Names of series, and rows of a stamp and their values.
 type Source<'a> = (Vec<&'a str>, Vec<(i64, Vec<f64>)>);
 
-/// All points of a file, by the crate's own reader.
+/// All points of a file.
 fn points(path: &Path) -> Vec<Point> {
-    let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
-    let rows = reader.get_row_iter(None).unwrap();
-    rows.map(|row| {
-        let row = row.unwrap();
-        let text = |at| row.get_string(at).unwrap().clone();
-        (text(0), text(1), row.get_double(3).unwrap().to_bits())
-    })
-    .collect()
+    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
+    let mut points = Vec::new();
+    for batch in reader.build().unwrap() {
+        let batch = batch.unwrap();
+        let text = |column: usize, at| batch.column(column).as_string::<i32>().value(at).to_owned();
+        let times = batch.column(2).as_primitive::<TimestampNanosecondType>();
+        let values = batch.column(3).as_primitive::<Float64Type>();
+        points.extend((0..batch.num_rows()).map(|at| {
+            let value = values.value(at).to_bits();
+            (text(0, at), text(1, at), times.value(at), value)
+        }));
+    }
+    points
 }
 
 fn parts(registry: &Registry, parts: &[Source<'_>]) -> Vec<Part> {
@@ -40,13 +46,12 @@ fn parts(registry: &Registry, parts: &[Source<'_>]) -> Vec<Part> {
     parts.iter().map(part).collect()
 }
 
-/// Times are compared through the totals: the crate's rows have no nanoseconds.
 fn check(sources: &[Source<'_>]) {
     let folder = Folder::new();
     let registry = Registry::new(1000);
     let parts = parts(&registry, sources);
     let path = folder.0.join("points.parquet");
-    let (lines, _) = segment::write_points(&path, &parts, &registry, false).unwrap();
+    let (lines, _) = write_points(&path, &parts, &registry, false).unwrap();
     let mut expected: Vec<(String, i64, u64)> = Vec::new();
     for (names, rows) in sources {
         for (time, values) in rows {
@@ -56,13 +61,11 @@ fn check(sources: &[Source<'_>]) {
         }
     }
     expected.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
-    let wanted = expected.iter().map(|(name, _, value)| {
+    let wanted = expected.iter().map(|(name, time, value)| {
         let metric = name.split(' ').next().unwrap();
-        (name.clone(), metric.to_owned(), *value)
+        (name.clone(), metric.to_owned(), *time, *value)
     });
-    assert_eq!(points(&path), wanted.collect::<Vec<_>>());
-    let stamps: Vec<i64> = expected.iter().map(|it| it.1).collect();
-    assert_eq!(times(&path), stamps);
+    assert!(points(&path).into_iter().eq(wanted));
     for line in &lines {
         let name = std::str::from_utf8(&line.name).unwrap();
         let own = expected.iter().filter(|it| it.0 == name);
@@ -81,25 +84,6 @@ fn check(sources: &[Source<'_>]) {
     assert_eq!(segment::count_points(&path).unwrap(), expected.len() as u64);
 }
 
-fn times(path: &Path) -> Vec<i64> {
-    use parquet::column::reader::get_typed_column_reader;
-    use parquet::data_type::Int64Type;
-    let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
-    let mut times = Vec::new();
-    for place in 0..reader.num_row_groups() {
-        let group = reader.get_row_group(place).unwrap();
-        let rows = group.metadata().num_rows() as usize;
-        let mut column = get_typed_column_reader::<Int64Type>(group.get_column_reader(2).unwrap());
-        let wanted = times.len() + rows;
-        while times.len() < wanted {
-            let missing = wanted - times.len();
-            let read = column.read_records(missing, None, None, &mut times);
-            read.unwrap();
-        }
-    }
-    times
-}
-
 #[test]
 fn long_and_short_series_late_points_and_several_sources() {
     let long: Vec<(i64, Vec<f64>)> = (0..40_000)
@@ -115,6 +99,16 @@ fn long_and_short_series_late_points_and_several_sources() {
     ]);
     let far = vec![(i64::MAX, vec![1.0]), (i64::MIN + 1, vec![2.0])];
     check(&[(vec!["a x=y"], far)]);
+}
+
+#[test]
+fn a_series_goes_on_in_the_next_row_group() {
+    let rows = |from: i64| {
+        (from..from + 600_000)
+            .map(|at| (at, vec![at as f64]))
+            .collect()
+    };
+    check(&[(vec!["a x=1"], rows(0)), (vec!["b x=1"], rows(7))]);
 }
 
 /// Some values of so many, in any order.

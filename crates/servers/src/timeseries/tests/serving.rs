@@ -240,7 +240,7 @@ fn a_log_that_cannot_be_written_is_told_and_counts_are_still_served() {
 
 /// Names that never get a point must not fill the memory.
 #[test]
-fn a_head_full_of_names_makes_room() {
+fn a_memtable_full_of_names_makes_room() {
     let folder = Folder::new();
     let server = start(&folder, json!({"threads": 1, "memory": 16 << 20}));
     for round in 0..3 {
