@@ -19,7 +19,7 @@ from typing import Any
 from bench import goals, shared
 from bench.page import Page
 from venturi.analysis.cells.summary import summarise
-from venturi.analysis.models import link_words, over_links
+from venturi.analysis.models import fit_words, over_links
 from venturi.analysis.models.over_links import LinkFit
 from venturi.analysis.statistics.intervals import Interval
 from venturi.common.units import Quantity
@@ -100,7 +100,7 @@ def held_out(fits: list[LinkFit]) -> Iterator[tuple[LinkFit, str, float, Interva
 
 
 def _row(one: LinkFit, text: str, measured: float, found: Interval | None) -> str:
-    setting = link_words.head(one).replace(" over links", "")
+    setting = fit_words.link_head(one).replace(" over links", "")
     shown = Quantity(measured, unit=one.unit)
     if found is None:
         return f"| {setting} | {text} | {shown} | inconclusive | | |"
@@ -130,7 +130,7 @@ def page(source: Path) -> Page:
             *(_row(*one) for one in held),
             "",
             "## Laws",
-            *(f"- {link_words.head(one)}: {'; '.join(link_words.sentences(one))}" for one in fits),
+            *(f"- {fit_words.link_head(one)}: {'; '.join(fit_words.link_sentences(one))}" for one in fits),
         ],
         [
             *goals.share("held-out medians inside the 95 % interval", inside, len(known), 0.9),

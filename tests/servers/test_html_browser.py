@@ -11,8 +11,8 @@ from support.browser import VIEWS, Browser, violations
 from support.hosts_records import placed, spread
 from support.synthetic import HOSTILE, cells, hostile, make_run
 from venturi.analysis.results import load
-from venturi.report.figures import palette
 from venturi.report.figures import registry as figures
+from venturi.report.figures.figure import DARK, LIGHT
 from venturi.report.page import page as html_page
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
@@ -228,9 +228,9 @@ def test_a_narrow_window_in_dark_colours(browser: Browser, report: Path) -> None
     assert browser.run("document.getElementById('theme').textContent") == "Light"
     # Colours that only the dark palette has are on the lines and on the words.
     strokes = "[...document.querySelectorAll('.plot .mark-line path')].map((p) => getComputedStyle(p).stroke)"
-    assert rgb(palette.DARK["c0"]) in browser.run(strokes)
-    assert rgb(palette.LIGHT["c0"]) not in browser.run(strokes)
-    assert browser.run("getComputedStyle(document.body).color") == rgb(palette.DARK["ink"])
+    assert rgb(DARK["c0"]) in browser.run(strokes)
+    assert rgb(LIGHT["c0"]) not in browser.run(strokes)
+    assert browser.run("getComputedStyle(document.body).color") == rgb(DARK["ink"])
 
 
 def test_hosts_and_who_sent_what_at_every_width(browser: Browser, tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_hosts_and_who_sent_what_at_every_width(browser: Browser, tmp_path: Path
         # A part for each loader, in the colours of the theme.
         bars = "document.querySelector('#figure-flows .plot')"
         drawn(browser, bars)
-        theme = palette.DARK if dark else palette.LIGHT
+        theme = DARK if dark else LIGHT
         fills = f"[...{bars}.querySelectorAll('.mark-rect path')].map((p) => getComputedStyle(p).fill)"
         assert {rgb(theme[f"c{i}"]) for i in range(2)} <= set(browser.run(fills))
         # The view of a cell has its loaders.

@@ -11,14 +11,14 @@ from statistics import median
 from typing import Any
 
 from support.run import DATA
+from venturi.analysis import wording
 from venturi.analysis.cells.figures import steady_main
 from venturi.analysis.cells.summary import Cell, varying
 from venturi.analysis.results import load
 from venturi.analysis.statistics.curve import Change, Curve
 from venturi.analysis.verdict.findings import spelled
 from venturi.analysis.verdict.judge import judge
-from venturi.analysis.words import labels
-from venturi.analysis.words.wording import nouns_of
+from venturi.analysis.wording import nouns_of
 from venturi.report import run as runs
 from venturi.report import terminal
 
@@ -139,7 +139,7 @@ class Reader:
         found = [c for c in self.here if self.spelled(c) == point]
         for c in [] if found else self.cells:
             others = ([n for n in varying(some) if n != "operation"] or ["streams"] for some in self.among(c))
-            known = {labels.label(c, o) for o in others}
+            known = {wording.label(c, o) for o in others}
             if point in {f"{w}{k}" for k in known for w in ("", f"{c.operation}, ", f"{c.operation} with ")}:
                 found.append(c)
         assert len(found) == 1, (point, found)
@@ -149,7 +149,7 @@ class Reader:
         return self.cells, [c for c in self.cells if c.operation == cell.operation]
 
     def same(self, found: Cell, label: str) -> Cell:
-        whose = {labels.label(found, varying(some) or ["streams"]) for some in self.among(found)}
+        whose = {wording.label(found, varying(some) or ["streams"]) for some in self.among(found)}
         assert label in whose or self.cell(label) is found, (label, found.name)
         return found
 

@@ -15,7 +15,7 @@ from support.run import command, environment, model, venturi
 from support.store import Store, row
 from support.synthetic import lines
 from support.wait import wait_until
-from venturi.analysis.cells import ingest
+from venturi.analysis.cells import writes
 from venturi.analysis.results import load
 from venturi.report.figures import registry as figures
 from venturi.store import reference
@@ -196,14 +196,14 @@ def test_everything_is_told_in_points(modelled: Path) -> None:
 
 def test_what_a_point_costs(modelled: Path) -> None:
     cell = load(modelled).cells[0]
-    assert ingest.wire_point(cell).text("B") == "35.50 B [35.50..35.50]"
+    assert writes.wire_point(cell).text("B") == "35.50 B [35.50..35.50]"
     for end in ("client", "server"):
-        cost, rate = ingest.cpu_point(cell, end).value, cell.per_cpu[end].value
+        cost, rate = writes.cpu_point(cell, end).value, cell.per_cpu[end].value
         assert cost is not None and rate is not None and cost == pytest.approx(1e9 / rate, rel=0.05)
-    assert ingest.fairness(cell).value is None  # of one stream there is none
+    assert writes.fairness(cell).value is None  # of one stream there is none
     several = next(c for c in load(modelled).cells if c.parameters["streams"] == 4)
-    assert 0.9 < (ingest.fairness(several).value or 0) < 1.0
-    assert "the slowest of 4 streams got" in (ingest.fairness_text(several) or "")
+    assert 0.9 < (writes.fairness(several).value or 0) < 1.0
+    assert "the slowest of 4 streams got" in (writes.fairness_text(several) or "")
 
 
 def test_figures_draw_cores_beside_the_rate(modelled: Path) -> None:

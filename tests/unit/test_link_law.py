@@ -13,7 +13,7 @@ import pytest
 from support import synthetic
 from venturi.analysis import results
 from venturi.analysis.cells.summary import summarise
-from venturi.analysis.models import link_law, link_words, over_links
+from venturi.analysis.models import fit_words, link_law, over_links
 from venturi.analysis.models.link_law import LinkLaw
 from venturi.analysis.models.link_law import Path as Way
 from venturi.common import links
@@ -100,7 +100,7 @@ def test_the_numbers_are_found_again_and_what_limits_each_link_is_said_first() -
     one, law = fitted(cells())
     assert law.numbers[:3] == pytest.approx((ENDS, PART, 0.9 * WINDOW), rel=0.06)
     assert one.limited_by["unshaped"] == "ends" and one.limited_by["1gbit"] == "link"
-    first, advice, error = link_words.sentences(one)
+    first, advice, error = fit_words.link_sentences(one)
     assert first.startswith("7 of 11 links are limited by the link's rate (0.9")
     assert (
         "; 3 by the window (9" in first and "flight at most): 1gbit 20ms, 1gbit 80ms, 200mbit 80ms;" in first
@@ -110,7 +110,7 @@ def test_the_numbers_are_found_again_and_what_limits_each_link_is_said_first() -
     # The widest window that is needed is more than TCP's own.
     assert advice.startswith("over a link without a rate, the window is the limit from 2.")
     assert "; set --window none; then" in advice and "tcp_rmem sets" in advice
-    document = link_words.document([one], [], {})["fits"][0]
+    document = fit_words.document([one], [], {})["fits"][0]
     assert document["limited_by"] == one.limited_by and document["bounds"]["ends"]["seen"]
     assert document["bounds"]["ends"]["low"] is document["bounds"]["ends"]["high"] is None
     assert document["bounds"]["losses"] == {"value": 1, "low": 0.5, "high": 2, "seen": False}
@@ -156,7 +156,7 @@ def test_links_left_out_are_predicted(
     inside, errors = 0, []
     for seed in range(4):
         (one,) = made(cells(texts, seed=seed, **law))
-        assert said in link_words.sentences(one)[0]
+        assert said in fit_words.link_sentences(one)[0]
         for text, measured, found in one.left_out(map(links.canonical, left_out)):
             assert found is not None, text
             inside += found.low <= measured <= found.high
@@ -183,7 +183,7 @@ def test_what_no_link_shows_is_refused_with_a_link_that_would_decide() -> None:
         wide.predict(links.parse("unshaped"), 0.0)
     few = made(cells(LINKS[:3]))[0]
     assert few.law is None and few.refused == "only 3 links were measured, 4 are needed"
-    assert few.limited_by == {} and link_words.sentences(few) == [f"no law: {few.refused}"]
+    assert few.limited_by == {} and fit_words.link_sentences(few) == [f"no law: {few.refused}"]
 
 
 def test_an_unseen_bound_is_a_doubt_and_widens_the_interval() -> None:
@@ -193,7 +193,7 @@ def test_an_unseen_bound_is_a_doubt_and_widens_the_interval() -> None:
     )
     doubts = [one.doubt(at).removeprefix("no measured link was limited by ") for at in (calm, lossy, fast)]
     assert doubts == ["", "losses", "the ends' own rate"]
-    assert link_words.sentences(one)[-1] == (
+    assert fit_words.link_sentences(one)[-1] == (
         "no measured link was limited by the ends' own rate (measure unshaped), losses (measure losses)"
     )
     # Down to half of Mathis's rate.
@@ -283,7 +283,7 @@ def test_the_fastest_link_is_that_of_the_data_s_way() -> None:
     texts = ("1gbit/20mbit 10ms", "1gbit/20mbit", *slow, "100mbit/50mbit")
     more = {"window": None, "send_buffer": WINDOW // 8}
     (one,) = made(cells(texts, operation="put", more=more, window=1e5))
-    assert link_words.sentences(one)[1] == (
+    assert fit_words.link_sentences(one)[1] == (
         "over 100mbit/50mbit, the send buffer is the limit from 15.7 ms round trip on; "
         "--send-buffer 1303Ki is enough for all measured links"
     )
@@ -362,7 +362,7 @@ def test_settings_cross_where_the_truth_does_and_figures_show_it(tmp_path: Path)
     # Plain carries 90 MB/s at 98 % of TCP's part of so many Mbit/s.
     true = 90e6 * 8 / PART / links.parse("1gbit").payload_part / 1e6
     assert one.low < true < one.high and one.at == pytest.approx(true, rel=0.15)
-    assert "compression zstd is faster than no compression below" in link_words.crossing(one)
+    assert "compression zstd is faster than no compression below" in fit_words.crossing_sentence(one)
     figures = {figure.name: figure for figure in registry.build(found)}
     assert {"throughput-delay", "throughput-link-rate"} <= figures.keys() and "throughput-loss" not in figures
     rate = figures["throughput-link-rate"]

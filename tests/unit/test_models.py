@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from support.draws import draws, slack
 from support.laws import law_rates
 from venturi.analysis.models import fit_words
-from venturi.analysis.models.packing import Packing
-from venturi.analysis.statistics import gain, hockney, laws, regression, scaling
+from venturi.analysis.models.batch_cost import Packing
+from venturi.analysis.statistics import difference, hockney, laws, regression, scaling
 from venturi.analysis.statistics.laws import Refused
 from venturi.report.figures import pipeline
 from venturi.report.limits import packed
@@ -274,8 +274,8 @@ def test_neighbours_that_are_alike_count_for_less() -> None:
     walk = np.zeros(50)
     for i in range(1, 50):
         walk[i] = 0.8 * walk[i - 1] + rng.standard_normal()
-    assert gain.effective_number(walk) < 25
-    assert gain.effective_number(rng.standard_normal(200)) > 150
+    assert difference.effective_number(walk) < 25
+    assert difference.effective_number(rng.standard_normal(200)) > 150
 
 
 def test_an_effect_is_found_and_not_invented() -> None:
@@ -290,11 +290,11 @@ def test_an_effect_is_found_and_not_invented() -> None:
             for base in (1.0, 10.0, 100.0, 50.0, 5.0)
         ]
 
-    found = gain.effect(blocks(0.1))
+    found = difference.effect(blocks(0.1))
     assert found is not None and found.significant
-    false = [gain.effect(blocks(0.0), draws=199) for _ in range(draws(150, 5))]
+    false = [difference.effect(blocks(0.0), draws=199) for _ in range(draws(150, 5))]
     assert np.mean([f is not None and f.significant for f in false]) < 0.1 + slack(len(false)) / 2
-    assert gain.effect([{"a": 1.0, "b": 2.0}]) is None
+    assert difference.effect([{"a": 1.0, "b": 2.0}]) is None
 
 
 # ---- compression

@@ -23,8 +23,8 @@ from support.synthetic import make_run
 from venturi.analysis.models import fits
 from venturi.analysis.results import Results, load
 from venturi.analysis.search import best
-from venturi.analysis.statistics import speeds
 from venturi.analysis.statistics.curve import Curve, Shape
+from venturi.analysis.statistics.groups import slow_trials, two_groups
 from venturi.analysis.verdict.types import FindingKind
 from venturi.report.figures import registry
 from venturi.report.figures.curves import MOST_LINES
@@ -307,23 +307,23 @@ def test_what_all_points_of_a_round_share_is_no_doubt() -> None:
 def test_single_trials_that_are_several_times_slower_are_told() -> None:
     """As of an import where one trial in ten takes 5 to 8 times as long."""
     cells = [[1.0, 1.02, 0.98, 1.01, 0.99] for _ in range(8)]
-    assert speeds.single(cells) is None
+    assert slow_trials(cells) is None
     for cell, factor in zip(cells, (5.0, 8.0, 6.0, 7.0), strict=False):
         cell[2] /= factor
-    found = speeds.single(cells)
+    found = slow_trials(cells)
     assert found is not None and (found.slow, found.trials) == (4, 40)
     assert found.least == pytest.approx(5.1, abs=0.1) and found.most == pytest.approx(8.1, abs=0.1)
     # A tail without a gap is one speed.
-    assert speeds.single([[1.0, 0.8, 0.6, 0.45, 0.35], [1.0, 0.9, 0.7, 0.5, 0.4]]) is None
+    assert slow_trials([[1.0, 0.8, 0.6, 0.45, 0.35], [1.0, 0.9, 0.7, 0.5, 0.4]]) is None
 
 
 def test_two_groups_of_repeats_are_told_and_noise_is_none() -> None:
     fast, slow = [1.0, 1.02, 0.99, 1.01, 1.03, 0.98, 1.0], [0.5, 0.51, 0.49, 0.505]
-    found = speeds.two_groups(fast + slow)
+    found = two_groups(fast + slow)
     assert found is not None and (found.slow, found.trials) == (4, 11)
     assert found.least == pytest.approx(2.0, abs=0.05)
     generator, tries = np.random.default_rng(9), draws(500)
     for spread in (0.02, 0.2, 0.4):
         drawn = (np.exp(generator.normal(0, spread, int(generator.integers(10, 30)))) for _ in range(tries))
-        told = sum(speeds.two_groups(list(map(float, one))) is not None for one in drawn)
+        told = sum(two_groups(list(map(float, one))) is not None for one in drawn)
         assert told / tries <= 0.01 + slack(tries, 0.01)

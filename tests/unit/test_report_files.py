@@ -24,8 +24,8 @@ from venturi.report.draw import Drawing
 from venturi.report.figures import curves, timeline
 from venturi.report.figures import registry as figures
 from venturi.report.figures.figure import Panel, Series
-from venturi.report.page import markup
 from venturi.report.page import page as html_page
+from venturi.report.page.cells import commands, in_parts
 
 
 def no_samples(line: dict[str, Any]) -> dict[str, Any]:
@@ -253,7 +253,7 @@ def test_command_line(tmp_path: Path) -> None:
 )
 def test_commands_of_remedies_are_set_as_code(remedy: Remedy, found: list[str]) -> None:
     shown = replace(remedy, begin="<b>")
-    page = markup.in_parts(shown.parts)
+    page = in_parts(shown.parts)
     assert [unescape(code) for code in re.findall("<code>(.*?)</code>", page)] == found
     assert unescape(re.sub("</?code>", "", page)) == shown.text
 
@@ -268,7 +268,7 @@ def test_commands_of_remedies_are_set_as_code(remedy: Remedy, found: list[str]) 
     ],
 )
 def test_what_stands_between_backticks_is_set_as_code(text: str, found: list[str]) -> None:
-    page = markup.commands(text)
+    page = commands(text)
     assert [unescape(code) for code in re.findall("<code>(.*?)</code>", page)] == found
     assert "`" not in page and "<b>" not in page and "<x>" not in page
 

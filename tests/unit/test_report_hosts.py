@@ -14,7 +14,7 @@ from support.golden import kept
 from support.hosts_records import both_places, placed, record, shown, spread
 from support.packed import unpacked
 from support.synthetic import HOSTILE, Edit, cells, make_run
-from venturi.analysis.cells import efficiency, flows, places
+from venturi.analysis.cells import hosts as host_figures
 from venturi.analysis.cells.summary import Cell, summarise
 from venturi.analysis.models import splits
 from venturi.analysis.results import load
@@ -54,7 +54,7 @@ def placed_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_efficiency_over_loaders(several: Path) -> None:
-    (one,) = efficiency.scaled(load(several).cells)
+    (one,) = host_figures.scaled(load(several).cells)
     assert [step.hosts for step in one.steps] == [1, 2, 4]
     first = one.steps[0].cell.main.value or 0.0
     for step in one.steps[1:]:
@@ -70,7 +70,7 @@ def test_streams_that_grow_with_loaders_are_one_row() -> None:
         record("upsert", 16 * n, 1000, 1e9 / (0.9 if n > 1 else 1), on="ray", loaders=n, threads=16 * n)
         for n in (1, 5, 10)
     ]
-    (one,) = efficiency.scaled(summarise(records))
+    (one,) = host_figures.scaled(summarise(records))
     assert [step.hosts for step in one.steps] == [1, 5, 10]
     assert [round(step.efficiency.value or 0, 3) for step in one.steps] == [1.0, 0.9, 0.9]
 
@@ -86,7 +86,7 @@ def test_loaders_of_one_machine_are_no_more_hosts(tmp_path: Path) -> None:
 
 def test_who_sent_how_much_to_whom(several: Path) -> None:
     by_loaders = {c.parameters["loaders"]: c for c in load(several).cells}
-    found = flows.flows(by_loaders[4])
+    found = host_figures.payload_flows(by_loaders[4])
     assert found is not None and found.by_server
     assert found.senders == ("10.77.0.10:31337", "10.77.0.11:31337")
     assert found.receivers == tuple(f"loader-{i}" for i in (1, 2, 3, 4))
@@ -106,7 +106,7 @@ def with_target(cell: Cell, **target: Any) -> Cell:
 def test_servers_that_cannot_be_told_apart_stand_as_one(several: Path) -> None:
     results = load(several)
     cell = next(c for c in results.cells if c.parameters["loaders"] == 2)
-    found = flows.flows(with_target(cell, protocol="path", reference=False))
+    found = host_figures.payload_flows(with_target(cell, protocol="path", reference=False))
     assert found is not None and not found.by_server
     assert found.senders == ("10.77.0.10:31337, 10.77.0.11:31337",)
     assert [f.payload_bytes for f in found.flows] == pytest.approx([1.28e9] * 2)
@@ -119,7 +119,7 @@ def test_one_process_and_several_servers(tmp_path: Path) -> None:
         return line
 
     results = load(make_run(tmp_path / "run", cells(("get",), (3,)), repeats=1, warmup=0, edit=edit))
-    found = flows.flows(results.cells[0])
+    found = host_figures.payload_flows(results.cells[0])
     assert found is not None
     assert [(f.sender, f.payload_bytes) for f in found.flows] == [("a:1", 640e6), ("b:1", 320e6)]
     figure = figures.one(results, "flows")
@@ -133,7 +133,7 @@ def test_one_process_and_several_servers(tmp_path: Path) -> None:
 def test_a_put_goes_the_other_way(tmp_path: Path) -> None:
     matrix = placed(cells(("put",), (4,)), 2)
     (cell,) = load(make_run(tmp_path / "run", matrix, repeats=1, warmup=0, edit=spread(2))).cells
-    found = flows.flows(cell)
+    found = host_figures.payload_flows(cell)
     assert found is not None
     assert (found.senders, found.receivers) == (("loader-1", "loader-2"), ("10.77.0.10:31337",))
 
@@ -268,7 +268,7 @@ MIB = 2**20
 
 
 def test_the_ratio_of_places_is_the_truth(placed_run: Path) -> None:
-    rows = places.rows(load(placed_run).cells)
+    rows = host_figures.place_rows(load(placed_run).cells)
     assert [row.where for row in rows] == [{"streams": 1}, {"streams": 2}]
     for row in rows:
         ratio = row.largest.ratio
@@ -287,7 +287,7 @@ def test_sizes_are_taken_together_and_the_largest_is_shown() -> None:
         for place in ("local", "remote")
         for repeat in range(6)
     ]
-    (row,) = places.rows(summarise(records))
+    (row,) = host_figures.place_rows(summarise(records))
     assert row.where == {}
     assert [pair.local.parameters["rows_per_stream"] for pair in row.pairs] == [100_000, 1_000_000, 2_000_000]
     assert row.largest.ratio.value == pytest.approx(21 / 81)
@@ -305,24 +305,25 @@ def test_one_beside_the_client_is_set_against_each_link() -> None:
         for streams in (1, 2)
         for n in range(6)
     ]
-    rows = places.rows(summarise(records))
+    rows = host_figures.place_rows(summarise(records))
     assert [(row.where, row.largest.ratio.value) for row in rows] == [
         ({"link": link, "streams": streams}, pytest.approx(ratio))
         for link, ratio in (("100mbit", 0.25), ("1gbit", 0.5))
         for streams in (1, 2)
     ]
-    (one, two) = places.rows(summarise([r for r in records if r["parameters"]["link"] != "1gbit"]))
+    unlike = [r for r in records if r["parameters"]["link"] != "1gbit"]
+    (one, two) = host_figures.place_rows(summarise(unlike))
     assert [row.where for row in (one, two)] == [{"streams": 1}, {"streams": 2}]
 
 
 def test_other_places_are_no_pair() -> None:
     records = [record("get", 1, 1000, 1e6, place=place) for place in ("a", "b", "local")]
-    assert places.rows(summarise(records)) == []
+    assert host_figures.place_rows(summarise(records)) == []
 
 
 def test_published_places_side_by_side() -> None:
     results = load("reference:cartesius")
-    rows = places.rows(results.cells)
+    rows = host_figures.place_rows(results.cells)
     assert [row.where["streams"] for row in rows] == list(range(1, 9))
     assert all(len(row.pairs) == 20 for row in rows)
     # "Slower, but the speed is not drastically decreased."

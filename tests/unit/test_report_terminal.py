@@ -28,7 +28,7 @@ from venturi.report import markdown
 from venturi.report import run as runs
 from venturi.report import terminal as on_terminal
 from venturi.report.document import Column, Document, Lines, Section, Table, Text
-from venturi.report.page.markup import LETTERS, Packer
+from venturi.report.page.cells import LETTERS, Packer
 
 
 def shown(run: Path, width: int = 80) -> str:
@@ -258,7 +258,7 @@ def test_what_is_packed_is_unpacked(script: str, document: dict[str, object]) ->
 
 @given(st.binary(max_size=400))
 def test_digits_are_those_of_rfc_1924(data: bytes) -> None:
-    from venturi.report.page.markup import letters
+    from venturi.report.page.cells import letters
 
     assert letters(data).replace(",", "<") == base64.b85encode(data, pad=True).decode()
 

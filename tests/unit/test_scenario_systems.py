@@ -19,11 +19,11 @@ from support.flight import mixed, write_ipc
 from support.model import ModelExecutor
 from support.scenarios import cell, cells, same, scenario, target
 from support.verdict import trial
+from venturi.analysis import wording
 from venturi.analysis.cells.summary import Cell as Summed
 from venturi.analysis.cells.summary import summarise
 from venturi.analysis.search import best
-from venturi.analysis.words import labels as words
-from venturi.analysis.words.wording import nouns_of
+from venturi.analysis.wording import nouns_of
 from venturi.common import toml_text
 from venturi.common.environment import usable_cores
 from venturi.common.errors import ScenarioError
@@ -514,7 +514,7 @@ def test_the_rule_of_the_published_figures_comes_out_of_our_own_runs() -> None:
 
 def test_streams_are_called_partitions_but_not_in_commands() -> None:
     one = sweep()[0]
-    assert words.label(one, ["streams", "encoders"]) == "1 partition, encoders 1"
+    assert wording.label(one, ["streams", "encoders"]) == "1 partition, encoders 1"
     assert (nouns_of(one).row, nouns_of(one).stream) == ("row", "partition")
     flight = summarise([trial()])[0]
     assert nouns_of(flight).stream == "stream"

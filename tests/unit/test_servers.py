@@ -21,9 +21,9 @@ from support.scenarios import scenario
 from support.synthetic import cells, make_run
 from support.verdict import cell_of, end, raw_tcp, trial, verdict
 from venturi.analysis.advice.collect import several_servers
-from venturi.analysis.cells import machines, servers
+from venturi.analysis.cells import machines
 from venturi.analysis.cells.limits import limits, narrowest
-from venturi.analysis.cells.probed import alone
+from venturi.analysis.cells.probes import is_single_link
 from venturi.analysis.compare import likeness
 from venturi.analysis.results import load
 from venturi.analysis.verdict.judge import judge
@@ -130,13 +130,16 @@ def test_each_store_of_a_run_tells_of_itself() -> None:
 
 def test_every_server_has_a_column() -> None:
     one, two = described(), described(host="node3")
-    assert list(servers.ends(with_servers(one, two))) == ["client", *(f"server {a}" for a in TWO)]
-    assert servers.ends(with_servers(one, None))[f"server {TWO[1]}"] == {}
+    assert list(machines.environment_ends(with_servers(one, two))) == [
+        "client",
+        *(f"server {a}" for a in TWO),
+    ]
+    assert machines.environment_ends(with_servers(one, None))[f"server {TWO[1]}"] == {}
     places = {"servers": {"local": one, "remote": one}}
-    assert list(servers.ends(with_servers(one, two) | places)) == [
+    assert list(machines.environment_ends(with_servers(one, two) | places)) == [
         "client", "server local", f"server remote {TWO[0]}", f"server remote {TWO[1]}",
     ]  # fmt: skip
-    assert list(servers.ends(environment())) == ["client", "server"]
+    assert list(machines.environment_ends(environment())) == ["client", "server"]
 
 
 def test_hosts_that_differ_are_a_warning() -> None:
@@ -280,7 +283,7 @@ def test_only_all_ways_at_once_are_a_limit() -> None:
 def test_ways_have_titles() -> None:
     def named(name: str | None, place: str = "remote", **more: Any) -> str:
         (limit, *_) = limits(raw_tcp(1e9, 4, place=place, name=name, **more))
-        assert (narrowest([limit], place) is None) == alone(name)
+        assert (narrowest([limit], place) is None) == is_single_link(name)
         return limit.title.removeprefix("raw TCP get, 4 connections, ")
 
     assert named("loaders=2") == "remote, 2 loaders" and named(None) == "remote"

@@ -14,7 +14,7 @@ from support.run import venturi
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.plan.layers import builtin_names
 from venturi.servers import throwaway
-from venturi.servers.throwaway import cassandra_jars, java, network, postgres, programs, storage
+from venturi.servers.throwaway import cassandra_jars, network, postgres
 
 
 @pytest.fixture
@@ -23,8 +23,8 @@ def nothing_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setattr(programs, "_PLACES", ())
-    monkeypatch.setattr(java, "_PLACES", ())
+    monkeypatch.setattr(network, "_PLACES", ())
+    monkeypatch.setattr(cassandra_jars, "_PLACES", ())
     monkeypatch.setattr(postgres, "_PLACES", ())
     monkeypatch.setattr(sys, "platform", "linux")
     return tmp_path
@@ -224,9 +224,9 @@ def test_a_scram_verifier() -> None:
 def test_memory_is_told_from_disk() -> None:
     if not Path("/proc/self/mountinfo").exists():
         pytest.skip("no /proc here")
-    assert not storage.in_memory(Path("/"))
+    assert not network.in_memory(Path("/"))
     if " /dev/shm " in Path("/proc/self/mountinfo").read_text():
-        assert storage.in_memory(Path("/dev/shm/does/not/exist"))
+        assert network.in_memory(Path("/dev/shm/does/not/exist"))
 
 
 def test_a_database_for_other_hosts_says_so_first() -> None:

@@ -14,7 +14,7 @@ from support.golden import kept
 from support.run import venturi
 from support.upsert import BATCH_NS, ROW_NS, make_run, repeated, sweep, trial
 from support.verdict import trial as transfer
-from venturi.analysis.cells import batches
+from venturi.analysis.cells import writes
 from venturi.analysis.cells.summary import by_operation, speed, summarise
 from venturi.analysis.compare import runs as compare
 from venturi.analysis.models.batch_cost import batch_costs
@@ -61,7 +61,7 @@ def test_a_transfer_beside_it_keeps_its_bytes(tmp_path: Path) -> None:
 
 def test_stored_bytes_are_of_a_row() -> None:
     (cell,) = summarise(repeated())
-    assert batches.stored_row(cell).value == 96_000_000 / 800_000
+    assert writes.stored_row(cell).value == 96_000_000 / 800_000
 
 
 def test_what_a_batch_costs_is_found_again() -> None:
@@ -203,7 +203,7 @@ def test_the_tail_over_nines(tmp_path: Path) -> None:
     assert names == ["rate 500", "rate 500, service", "rate 3k", "rate 3k, service"]
     (cell, _) = results.cells
     line = dict(latency.curve(cell, "service"))
-    known = batches.latencies(cell, "service")
+    known = writes.latencies(cell, "service")
     for x, name in ((1.0, "min"), (10.0, "p90"), (100.0, "p99"), (1000.0, "p99.9")):
         at = min(line, key=lambda v, x=x: abs(v - x))  # type: ignore[misc]
         assert line[at] == pytest.approx(known[name].value, rel=0.01), name
@@ -216,7 +216,7 @@ def test_the_tail_without_histograms_has_the_percentiles(tmp_path: Path) -> None
     for line in lines:
         line["latency"]["service"]["hdr"] = None
     (cell,) = summarise(lines)
-    assert latency.curve(cell, "service")[0][1] == batches.latencies(cell, "service")["min"].value
+    assert latency.curve(cell, "service")[0][1] == writes.latencies(cell, "service")["min"].value
 
 
 def test_fit_as_json_has_what_a_batch_costs(tmp_path: Path) -> None:

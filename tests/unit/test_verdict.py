@@ -32,8 +32,8 @@ from support.verdict import (
 )
 from venturi.analysis.advice.trials import disturbances
 from venturi.analysis.cells.summary import summarise
-from venturi.analysis.models import tcp
-from venturi.analysis.models.packing import Packing
+from venturi.analysis.models import link_law
+from venturi.analysis.models.batch_cost import Packing
 from venturi.analysis.results import load
 from venturi.analysis.verdict import machine, network, servers, types, workers
 from venturi.analysis.verdict.judge import judge, verdicts
@@ -399,21 +399,21 @@ def test_datagrams_know_no_start_and_no_losses() -> None:
 
 
 def test_the_laws_of_losses() -> None:
-    reno = tcp.loss_bound("reno", 1460, 0.1, 0.0001)
+    reno = link_law.loss_bound("reno", 1460, 0.1, 0.0001)
     assert reno == pytest.approx(1460 / 0.1 * 122.47, rel=1e-3)
     # RFC 9438's table 1: at 10 Gbit/s-like windows, p = 0.0001 and 0.1 s, CUBIC has 187 packets.
-    assert tcp.loss_bound("cubic", 1, 0.1, 0.0001) * 0.1 == pytest.approx(187, rel=0.01)
+    assert link_law.loss_bound("cubic", 1, 0.1, 0.0001) * 0.1 == pytest.approx(187, rel=0.01)
     # Over short ways CUBIC does what Reno does.
-    assert tcp.loss_bound("cubic", 1460, 0.001, 0.01) == tcp.loss_bound("reno", 1460, 0.001, 0.01)
+    assert link_law.loss_bound("cubic", 1460, 0.001, 0.01) == link_law.loss_bound("reno", 1460, 0.001, 0.01)
 
 
 def test_the_start() -> None:
-    assert tcp.trips_to_fill(80.0, 10.0) == 3
-    assert tcp.trips_to_fill(5.0, 10.0) == 0
+    assert link_law.trips_to_fill(80.0, 10.0) == 3
+    assert link_law.trips_to_fill(5.0, 10.0) == 0
     # One trip without data, then 10, 20, 40, and 80 in each of the last six.
-    assert tcp.started_share(10, 80.0, 10.0) == pytest.approx((70 + 6 * 80) / 800)
-    assert tcp.started_share(0, 80.0, 10.0) == 0.0
-    assert tcp.started_share(1e9, 80.0, 10.0) == pytest.approx(1.0)
-    shares = [tcp.started_share(trips / 4, 1e6, 1e4) for trips in range(1, 200)]
+    assert link_law.started_share(10, 80.0, 10.0) == pytest.approx((70 + 6 * 80) / 800)
+    assert link_law.started_share(0, 80.0, 10.0) == 0.0
+    assert link_law.started_share(1e9, 80.0, 10.0) == pytest.approx(1.0)
+    shares = [link_law.started_share(trips / 4, 1e6, 1e4) for trips in range(1, 200)]
     assert shares == sorted(shares)
     assert all(0 <= share <= 1 for share in shares)

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from venturi.analysis.advice.stragglers import Straggler
-    from venturi.analysis.cells.efficiency import Scaled
-    from venturi.analysis.cells.places import Row
+    from venturi.analysis.cells.hosts import Row, Scaled
     from venturi.analysis.models.batch_cost import BatchCost
     from venturi.analysis.models.fits import Fits
     from venturi.analysis.models.over_links import Crossing, LinkFit
@@ -96,7 +95,7 @@ class Results:
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:
         """The narrowest place of each cell, by the cell's name."""
-        from venturi.analysis.models.packing import packings
+        from venturi.analysis.models.batch_cost import packings
 
         return verdict_module.verdicts(self.cells, self.environment, packings(limits(self.probes)))
 
@@ -137,16 +136,16 @@ class Results:
     @cached_property
     def place_rows(self) -> list[Row]:
         """Local and remote side by side; empty where the run has not both places."""
-        from venturi.analysis.cells import places
+        from venturi.analysis.cells import hosts
 
-        return places.rows(self.cells)
+        return hosts.place_rows(self.cells)
 
     @cached_property
     def efficiency(self) -> list[Scaled]:
         """What each host does, over numbers of hosts; empty where these were not varied."""
-        from venturi.analysis.cells import efficiency
+        from venturi.analysis.cells import hosts
 
-        return efficiency.scaled(self.cells)
+        return hosts.scaled(self.cells)
 
     @cached_property
     def convergences(self) -> list[Convergence]:
@@ -155,7 +154,7 @@ class Results:
         from venturi.analysis.cells import hosts
         from venturi.analysis.models import splits
 
-        if not self.place_rows and not any(hosts.several(cell) for cell in self.cells):
+        if not self.place_rows and not any(hosts.has_several_hosts(cell) for cell in self.cells):
             return []
         return splits.convergences(self.cells)
 

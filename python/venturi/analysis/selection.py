@@ -1,13 +1,15 @@
-"""Cells by the names that users type: `best`, a cell's name, or PARAMETER=VALUE."""
+"""Cells that a user names, and those that stand for others where not all can be shown."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from venturi.analysis.cells.summary import Cell, best, varying
-from venturi.analysis.words import labels
+from venturi.analysis import wording
+from venturi.analysis.cells.figures import main_rate, per_second
+from venturi.analysis.cells.summary import Cell, best, speed, varying
+from venturi.common.conditions import Condition
 from venturi.common.errors import VenturiError
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ def find(results: Results, name: str) -> Cell:
 
 def _some(cells: Sequence[Cell], most: int = 4) -> str:
     rest = f", ... (venturi show RUN --format csv has all {len(cells)})" if len(cells) > most else ""
-    return ", ".join(labels.plain(c.name) for c in cells[:most]) + rest
+    return ", ".join(wording.plain(c.name) for c in cells[:most]) + rest
 
 
 def example(cells: Sequence[Cell]) -> str:
@@ -57,7 +59,7 @@ def example(cells: Sequence[Cell]) -> str:
         rest = [c for c in left if c.parameters.get(name) == value]
         if len(rest) < len(left) and re.fullmatch(r"[\w.:/-]+", text := _typed(value)):
             left, said = rest, [*said, f"{name}={text}"]
-    return ",".join(said) if len(left) == 1 else labels.plain(one.name)
+    return ",".join(said) if len(left) == 1 else wording.plain(one.name)
 
 
 def _typed(value: object) -> str:
@@ -95,3 +97,53 @@ def _is(value: object, text: str) -> bool:
                 except ValueError:
                     return False
     return str(value) == text
+
+
+def cells_where(cells: Sequence[Cell], where: Sequence[str] | None, run: str) -> list[Cell]:
+    """The cells for which all conditions hold, as "streams <= 8"; a parameter that a cell has not is null.
+
+    Raises `VenturiError` for a condition that is none, and where no cell is left.
+    """
+    kept = list(cells)
+    names = {name for cell in cells for name in cell.parameters}
+    for text in where or []:
+        try:
+            condition = Condition(text)
+            kept = [cell for cell in kept if condition(dict.fromkeys(names) | cell.parameters)]
+        except ValueError as error:
+            raise VenturiError(f"--where: {error}", hint='as in --where "streams <= 8"') from None
+    if not kept:
+        raise VenturiError(
+            f"{run}: there are no trials" if not cells else f"{run}: --where leaves no cell",
+            hint=f"see what was measured: venturi show {run}",
+        )
+    return kept
+
+
+def representative(cells: Sequence[Cell], most: int) -> list[Cell]:
+    """At most `most` cells: all, else the fastest of each operation, place and stream count, thinned
+    evenly."""
+    known = [c for c in cells if speed(c, cells).known]
+    if len(known) <= most:
+        return known
+    groups: dict[tuple[Any, ...], list[Cell]] = {}
+    for cell in known:
+        groups.setdefault(
+            (cell.operation, cell.parameters.get("place"), cell.parameters.get("streams")), []
+        ).append(cell)
+    chosen = [b for members in groups.values() if (b := best(members))]
+    if len(chosen) <= most:
+        return chosen
+    step = (len(chosen) - 1) / (most - 1)
+    return [chosen[round(i * step)] for i in range(most)]
+
+
+def choice_note(shown: int, cells: Sequence[Cell]) -> str:
+    total = sum(speed(c, cells).known for c in cells)
+    return "" if shown >= total else f" {shown} of {total} cells are shown: the fastest of each stream count."
+
+
+def middle_trial(cell: Cell) -> Any:
+    """The trial whose throughput is the median (the lower of the two middle ones)."""
+    ranked = sorted(cell.records, key=lambda r: main_rate(r) or per_second(r, "rows") or 0.0)
+    return ranked[(len(ranked) - 1) // 2] if ranked else None

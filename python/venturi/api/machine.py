@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from venturi.common.errors import VenturiError
 from venturi.common.runtime import load_core
 from venturi.common.texts import log
-from venturi.inputs import archives as points
+from venturi.inputs import expanded as points
 from venturi.measure import doctor as checks
 from venturi.measure import limits, placement
 from venturi.measure import links as laboratory

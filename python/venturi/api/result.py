@@ -134,9 +134,9 @@ class Run:
         return best.find(self._chosen(where), within, every, best.cores(self.environment), p99_ns)
 
     def _chosen(self, where: str | Sequence[str]) -> list[Cell]:
-        from venturi.analysis.cells.choice import chosen
+        from venturi.analysis.selection import cells_where
 
-        return chosen(self.results.cells, [where] if isinstance(where, str) else where, str(self.path))
+        return cells_where(self.results.cells, [where] if isinstance(where, str) else where, str(self.path))
 
     def compare(
         self,
@@ -165,7 +165,7 @@ class Run:
         """Within this run: the cells with each other value of a parameter against those with `value` (or
         the one that was measured first). `threshold` and `confidence` as for `compare`."""
         from venturi.analysis.compare import runs
-        from venturi.analysis.compare.matching import spelled
+        from venturi.analysis.compare.likeness import spelled
 
         check_comparison(metric, **more)
         chosen = None if value is None else spelled(value)

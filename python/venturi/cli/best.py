@@ -55,15 +55,15 @@ def best(
     ] = Format.table,
 ) -> None:
     """Name the fastest setting, the cheapest near it, and how much of each setting is enough."""
-    from venturi.analysis.cells.choice import chosen
     from venturi.analysis.search import best as analysis
+    from venturi.analysis.selection import cells_where
     from venturi.common.texts import say
     from venturi.report import best as report
 
     at_most = options.share("--within", within)
     bound = None if p99 is None else options.time("--p99", p99)
     loaded = options.read(run)
-    cells = chosen(loaded.cells, where, run)
+    cells = cells_where(loaded.cells, where, run)
     found = analysis.find(cells, at_most, every=all, cores=analysis.cores(loaded.environment), p99_ns=bound)
     slow = (
         []

@@ -58,13 +58,13 @@ def fit(
     all: Annotated[bool, typer.Option("--all", help="Every fit, not only the most telling ones.")] = False,
 ) -> None:
     """Fit time over size (Hockney) and scaling laws over streams; say where more stops paying."""
-    from venturi.analysis.cells.choice import chosen
     from venturi.analysis.models import fits, over_links
     from venturi.analysis.models.batch_cost import AXIS, batch_costs
+    from venturi.analysis.selection import cells_where
     from venturi.report.document import Document
 
     found = options.read(run)
-    cells = chosen(found.cells, where, run) if where else found.cells
+    cells = cells_where(found.cells, where, run) if where else found.cells
     if over is not None and not any(over in m.parameters for m in cells):
         known = sorted({n for m in cells for n in m.parameters})
         raise VenturiError(f"--over {over}: no such parameter", hint=f"parameters are: {', '.join(known)}")
@@ -276,7 +276,7 @@ def held_links(cells: Sequence[Cell], text: str | None) -> list[str]:
 
 def _held(made: Sequence[LinkFit], wanted: Sequence[str]) -> Held:
     """By the place in `made`: each link left out, predicted from the others."""
-    from venturi.analysis.models import link_words
+    from venturi.analysis.models import fit_words
 
     out: Held = {}
     for i, one in enumerate(made):
@@ -287,22 +287,22 @@ def _held(made: Sequence[LinkFit], wanted: Sequence[str]) -> Held:
             if found is not None:
                 entry |= {"predicted": found.median, "low": found.low, "high": found.high}
                 entry |= {"error": found.median / measured - 1, "inside": found.low <= measured <= found.high}
-            entry["text"] = link_words.left_out(one, text, measured, found)
+            entry["text"] = fit_words.left_out(one, text, measured, found)
             out.setdefault(i, []).append(entry)
     return out
 
 
 def links_document(made: Sequence[LinkFit], wanted: Sequence[str]) -> dict[str, Any]:
     """All laws over links for machines. `wanted`: links to leave out in turn."""
-    from venturi.analysis.models import link_words, over_links
+    from venturi.analysis.models import fit_words, over_links
 
-    found: dict[str, Any] = link_words.document(made, over_links.crossings(made), _held(made, wanted))
+    found: dict[str, Any] = fit_words.document(made, over_links.crossings(made), _held(made, wanted))
     return found
 
 
 def link_sections(made: Sequence[LinkFit], wanted: Sequence[str]) -> list[Block]:
     """A section per law, for people."""
-    from venturi.analysis.models import link_words, over_links
+    from venturi.analysis.models import fit_words, over_links
     from venturi.report.document import Bullets, Section
 
     held = _held(made, wanted)
@@ -310,7 +310,7 @@ def link_sections(made: Sequence[LinkFit], wanted: Sequence[str]) -> list[Block]
     for i, one in enumerate(made):
         rows = held.get(i, [])
         told = [row for row in rows if row["predicted"] is not None]
-        sentences = [*link_words.sentences(one), *(row["text"] for row in rows)]
+        sentences = [*fit_words.link_sentences(one), *(row["text"] for row in rows)]
         if len(told) > 1:
             inside = sum(row["inside"] for row in told)
             near = sum(abs(row["error"]) <= 0.1 for row in told)
@@ -318,9 +318,9 @@ def link_sections(made: Sequence[LinkFit], wanted: Sequence[str]) -> list[Block]
                 f"of the {len(told)} links that the others could predict, {inside} are inside the interval "
                 f"and {near} within 10 % of what was measured"
             )
-        out.append(Section(link_words.head(one), [Bullets(sentences)], "strong"))
+        out.append(Section(fit_words.link_head(one), [Bullets(sentences)], "strong"))
     passed = over_links.crossings(made)
     if passed:
-        texts = [link_words.crossing(one) for one in passed]
-        out.append(Section(link_words.CROSSINGS, [Bullets(texts)], "strong"))
+        texts = [fit_words.crossing_sentence(one) for one in passed]
+        out.append(Section(fit_words.CROSSINGS, [Bullets(texts)], "strong"))
     return out

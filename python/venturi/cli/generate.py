@@ -43,7 +43,7 @@ def generate(
 ) -> None:
     """Make gzip archives of points, as the published benchmark of Akumuli loads them."""
     from venturi.common.runtime import load_core
-    from venturi.inputs.archives import make, planned
+    from venturi.inputs.expanded import make, planned
 
     given = {
         **{"archives": archives, "hosts": hosts, "steps": steps, "tick": tick, "start": start, "seed": seed},

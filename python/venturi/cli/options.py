@@ -93,7 +93,7 @@ def read(run: str | Path) -> Results:
 
 def warn(run: str | Path, environment: Mapping[str, Any]) -> None:
     """Where its figures are unproven."""
-    from venturi.analysis.proven import unproven
+    from venturi.analysis.cells.machines import unproven
 
     if unproven(environment):
         say("warning", f"{run}: its figures are unproven: the self-test failed before the run")

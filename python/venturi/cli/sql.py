@@ -61,7 +61,7 @@ def sql(
         raise VenturiError(
             "name a run directory and then a query", hint='venturi sql RUN "select * from trials"'
         )
-    from venturi.servers.timeseries import is_store
+    from venturi.servers.local_store import is_store
     from venturi.store import sql as asking
     from venturi.store.open import open_run
 

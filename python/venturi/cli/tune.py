@@ -115,8 +115,8 @@ def _given(given: dict[str, Any]) -> list[str]:
 
 
 def _replay(run: str, budget: Budget, given: dict[str, Any]) -> None:
-    from venturi.analysis.cells.choice import chosen
     from venturi.analysis.search.best import speed_of
+    from venturi.analysis.selection import cells_where
     from venturi.common.units import percent
     from venturi.measure.tune import Recorded, replay
     from venturi.report import tune as report
@@ -125,7 +125,7 @@ def _replay(run: str, budget: Budget, given: dict[str, Any]) -> None:
         raise VenturiError(
             f"{used[0]} does not go with recorded:RUN", hint="a recorded run has the cells it has"
         )
-    recorded = Recorded(chosen(options.read(run).cells, given["where"], run))
+    recorded = Recorded(cells_where(options.read(run).cells, given["where"], run))
     unit = speed_of(recorded.cells[0], recorded.measure).unit
 
     def learned(search: Search, done: int, of: int | None) -> None:

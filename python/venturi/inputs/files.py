@@ -23,8 +23,7 @@ from venturi.common.environment import memory_limit
 from venturi.common.errors import DataWarning, ScenarioError, StoreError
 from venturi.common.suffixes import fitting, format_bytes
 from venturi.inputs.expanded import ipc_bytes, parquet_bytes, values_bytes
-from venturi.inputs.points import Columns, arranged
-from venturi.inputs.values import unpacked
+from venturi.inputs.points import Columns, arranged, unpacked
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from venturi.analysis.cells.probed import (
+from venturi.analysis.cells.probes import (
     IDENTITY,
     codec_of,
     data_label,
-    link,
+    link_probe_name,
+    loaders_probe_name,
     pinned,
-    together,
     waits_for_disk,
 )
 from venturi.cluster.trial.loaders import divide
@@ -236,13 +236,14 @@ def _ways(cell: Cell, servers: int) -> list[Probe]:
             **more,
         )
 
-    all_at_once = together(loaders) if placed else None
+    all_at_once = loaders_probe_name(loaders) if placed else None
     found = [probe(all_at_once, streams, loader=all_at_once)]
     # The trial refuses fewer streams than loaders.
     shares = [(n + 1, share) for n, share in enumerate(divide(streams, min(loaders, streams)))]
     if 1 < loaders <= _LINKS:
         found += [
-            probe(link(n, None), share.count, loader=link(n, None), first=share.first) for n, share in shares
+            probe(link_probe_name(n, None), share.count, loader=link_probe_name(n, None), first=share.first)
+            for n, share in shares
         ]
     # All connections over loopback share one path.
     links = Counter(
@@ -252,7 +253,7 @@ def _ways(cell: Cell, servers: int) -> list[Probe]:
     )
     if loaders < len(links) <= _LINKS:
         found += [
-            probe(link(n, server), count, loader=link(n, None) or None, server=server)
+            probe(link_probe_name(n, server), count, loader=link_probe_name(n, None) or None, server=server)
             for (n, server), count in links.items()
         ]
     return found

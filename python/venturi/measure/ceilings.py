@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from venturi.analysis.cells.probed import IDENTITY, alone
+from venturi.analysis.cells.probes import IDENTITY, is_single_link
 from venturi.common.environment import ServerEnvironments
 from venturi.common.suffixes import format_duration
 from venturi.common.texts import Note
@@ -376,4 +376,4 @@ class RoundProbes:
 
 def _follows(probe: Probe) -> bool:
     """Whether it moves with the moment, and is what a trial is held against."""
-    return probe.kind == "pipe" or (probe.kind in SOCKETS and not alone(probe.name))
+    return probe.kind == "pipe" or (probe.kind in SOCKETS and not is_single_link(probe.name))

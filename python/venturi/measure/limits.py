@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from venturi.analysis.cells.limits import Limit, Narrowest, limits, narrowest, title
-from venturi.analysis.models.packing import Packing, packings
+from venturi.analysis.models.batch_cost import Packing, packings
 from venturi.common.environment import file_system
 from venturi.common.errors import ExitCode, ScenarioError, VenturiError
 from venturi.common.suffixes import parse_count, parse_duration

@@ -76,14 +76,14 @@ def outcome_text(line: Mapping[str, Any]) -> str:
     if line["outcome"] == "ok":
         interval = line["times"]["interval_ns"]
         if counts_rows(line["parameters"].get("operation")):
-            from venturi.analysis.cells.batches import troubles, words
             from venturi.analysis.cells.figures import main_unit
+            from venturi.analysis.cells.writes import trouble_phrases, troubles
 
             unit = main_unit(line["parameters"].get("operation"))
             rate = f"{line['counts']['rows'] * 1e9 / max(interval, 1):,.0f} {unit}"
-            return ", ".join([rate, *words(troubles([line]))])
+            return ", ".join([rate, *trouble_phrases(troubles([line]))])
         return f"{line['counts']['payload_bytes'] * 1e3 / max(interval, 1):,.0f} MB/s"
-    from venturi.analysis.cells.batches import acknowledged
+    from venturi.analysis.cells.writes import acknowledged
 
     error = line.get("error") or {}
     done = acknowledged(line)

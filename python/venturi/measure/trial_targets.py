@@ -20,7 +20,7 @@ from venturi.common.links import SERVER_END
 from venturi.common.runtime import load_core
 from venturi.common.suffixes import SEED_NS
 from venturi.common.texts import Note
-from venturi.inputs.archives import make
+from venturi.inputs.expanded import make
 from venturi.inputs.files import DataStore, Prepared
 from venturi.inputs.points import Columns
 from venturi.measure import preflight

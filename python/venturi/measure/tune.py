@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from venturi.analysis import wording
 from venturi.analysis.cells.figures import is_good, main_rate
-from venturi.analysis.cells.probed import data_label
+from venturi.analysis.cells.probes import data_label
 from venturi.analysis.cells.summary import PARAMETER_ORDER, basis, varying
 from venturi.analysis.cells.summary import Cell as Summary
-from venturi.analysis.models.packing import LEAST
+from venturi.analysis.models.batch_cost import LEAST
 from venturi.analysis.search import best
 from venturi.analysis.search.explore import Answer, Search
-from venturi.analysis.words import labels
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.links import SERVER_END
 from venturi.common.texts import Note
@@ -194,7 +194,7 @@ def settings(parameters: Sequence[Mapping[str, Any]], recorded: bool = False) ->
 
 
 def _few(name: str, values: Sequence[Any]) -> str:
-    shown = [labels.value(name, v) for v in values[:5]]
+    shown = [wording.value(name, v) for v in values[:5]]
     return ", ".join(shown) + (f" and {len(values) - 5} more" if len(values) > 5 else "")
 
 

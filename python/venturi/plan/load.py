@@ -1,4 +1,10 @@
-"""Scenarios from layers, from a command line and for a search, and back to TOML."""
+"""Scenarios from layers, from a command line and for a search, and back to TOML.
+
+What was typed behind `venturi run`, as a scenario.
+
+Values are passed on as they were typed and read by the same code as a file's, so that
+"10M", "1..8" and "1,2,4" mean the same everywhere.
+"""
 
 from __future__ import annotations
 

@@ -7,12 +7,12 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from venturi.analysis import wording
 from venturi.analysis.cells.summary import Cell, varying
 from venturi.analysis.search.best import Advised, Best, Choice, Level
 from venturi.analysis.statistics.curve import Curve
-from venturi.analysis.statistics.gain import Gain
-from venturi.analysis.words import curves, labels
-from venturi.analysis.words.wording import NOUNS, Nouns, nouns_of
+from venturi.analysis.statistics.difference import Gain
+from venturi.analysis.wording import NOUNS, Nouns, nouns_of
 from venturi.common.suffixes import format_duration
 from venturi.common.units import MISSING, count, p_value, percent, pick_unit
 from venturi.report import summary
@@ -24,7 +24,7 @@ MOST_TIED = 8
 
 def setting(found: Best, one: Choice) -> str:
     """A cell by its settings: `4 streams, 8,192 rows/batch`."""
-    return labels.label(one.cell, found.settings)
+    return wording.label(one.cell, found.settings)
 
 
 def title(found: Best) -> str:
@@ -40,11 +40,11 @@ def title(found: Best) -> str:
         "rate",
     )
     nouns = nouns_of(found.fastest.cell)
-    words = [labels.phrase(n, found.workload[n], nouns) for n in names if n in found.workload]
+    words = [wording.phrase(n, found.workload[n], nouns) for n in names if n in found.workload]
     target = str(found.workload.get("target") or "")
     if target and "://" not in target:
         # Of imported runs: what was asked. A URL is what the place already names.
-        words.insert(1, labels.phrase("target", target))
+        words.insert(1, wording.phrase("target", target))
     return ", ".join(words) or "all cells"
 
 
@@ -99,14 +99,14 @@ def has_front(one: Best) -> bool:
 def _counted(found: Best) -> str:
     """What stands for a cost where no CPU time is known: `partitions x encoders`."""
     nouns = nouns_of(found.fastest.cell)
-    return " x ".join(labels.head(n, nouns) for n in found.cost_name.split(" x ") if n)
+    return " x ".join(wording.head(n, nouns) for n in found.cost_name.split(" x ") if n)
 
 
 def rule(found: Best, nouns: Nouns) -> list[str]:
     """The whole advice in a line: `in short: encoders 16 (as many as CPUs), decoders 1, any partitions`."""
     parts = []
     for one in found.advised:
-        name = labels.head(one.name, nouns)
+        name = wording.head(one.name, nouns)
         value = _shown(one, one.enough)
         if one.undecided:
             parts.append(f"{name} undecided")
@@ -128,12 +128,12 @@ def _certain(one: Advised) -> bool:
 
 
 def _shown(one: Advised, value: object) -> str:
-    return "none" if value is None else labels.value(one.name, value)
+    return "none" if value is None else wording.value(one.name, value)
 
 
 def advice(one: Advised, nouns: Nouns = NOUNS) -> str:
     """What to set, in a sentence: `encoders: 16 is enough, as many as CPUs ...`."""
-    name = labels.head(one.name, nouns)
+    name = wording.head(one.name, nouns)
     shown = partial(_shown, one)
     matters = one.effect
     if one.told is not None and (one.indifferent or not one.sure):
@@ -172,7 +172,7 @@ def advice(one: Advised, nouns: Nouns = NOUNS) -> str:
     if most.value != one.enough and most.gain is not None and most.gain.significant and most.worse:
         text += f"; more costs: {shown(most.value)} gives {_reached(most)}"
     if one.told is None and one.curve is not None and one.enough == most.value:
-        text += f"; {curves.undecided(one.curve, partial(_spelled, one))}"
+        text += f"; {wording.undecided_part(one.curve, partial(_spelled, one))}"
     return text
 
 
@@ -181,7 +181,7 @@ def _said(one: Advised, curve: Curve) -> str:
     if one.indifferent:
         span = f"{_shown(one, one.levels[0].value)} to {_shown(one, one.levels[-1].value)}"
         return f"from {span} gains {curve.beyond(curve.ns[0])} at most; {_shown(one, one.enough)} will do"
-    text = curves.end(curve, partial(_spelled, one))
+    text = wording.curve_end(curve, partial(_spelled, one))
     if one.rising:
         return f"{text}; more was not measured"
     return text
@@ -234,9 +234,10 @@ def too_slow(cells: Sequence[Cell], p99_ns: float, among: Sequence[Cell]) -> str
     if not timed:
         return f"{cells[0].operation}: too few batches were timed to know 99 % of them"
     least = min(timed, key=lambda c: c.latency[99.0].value or 0.0)
+    name = wording.label(least, varying(among))
     return (
         f"{least.operation}: in no cell did 99 % of the batches surely take no longer than "
-        f"{format_duration(p99_ns)}; the lowest p99 was {_p99(least)} ({labels.label(least, varying(among))})"
+        f"{format_duration(p99_ns)}; the lowest p99 was {_p99(least)} ({name})"
     )
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from venturi.analysis.advice import load_advice
-from venturi.analysis.cells import batches, ingest
+from venturi.analysis.advice import collect
 from venturi.analysis.cells import hosts as loaders
+from venturi.analysis.cells import writes
 from venturi.analysis.cells.figures import ENDS, batches_timed
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
@@ -61,7 +61,7 @@ def figures(cell: Cell) -> list[tuple[str, str]]:
         *(_upsert(cell) if cell.answered else _ingest(cell) if cell.in_rows else _latency(cell)),
         *((f"{end} CPU", cell.cpu[end]) for end in ENDS),
         *((f"{_counted_in(cell)} per {end} CPU-second", cell.per_cpu[end]) for end in ENDS),
-        *(ingest.costs(cell) if cell.noun == "point" else ()),
+        *(writes.costs(cell) if cell.noun == "point" else ()),
         ("interval", cell.interval),
         ("loaders", evenness(cell)),
         ("trials", trials(cell)),
@@ -76,13 +76,13 @@ def _counted_in(cell: Cell) -> str:
 def _ingest(cell: Cell) -> list[tuple[str, Quantity | str | None]]:
     """Totals, bytes on their way and at rest, and how evenly the streams were served."""
     return [
-        ("points in total", batches.rows_total(cell)),
-        ("wire", ingest.wire(cell)),
-        ("wire bytes a point", ingest.wire_point(cell)),
-        ("stored", batches.stored_bytes(cell)),
-        ("stored bytes a point", batches.stored_row(cell)),
-        ("disk, written", ingest.disk(cell)),
-        ("fairness", ingest.fairness_text(cell)),
+        ("points in total", writes.rows_total(cell)),
+        ("wire", writes.wire(cell)),
+        ("wire bytes a point", writes.wire_point(cell)),
+        ("stored", writes.stored_bytes(cell)),
+        ("stored bytes a point", writes.stored_row(cell)),
+        ("disk, written", writes.disk(cell)),
+        ("fairness", writes.fairness_text(cell)),
     ]
 
 
@@ -107,25 +107,25 @@ def timed(cell: Cell) -> str | None:
 
 def _upsert(cell: Cell) -> list[tuple[str, Quantity | str | None]]:
     """Totals, latency of a batch by kind, what was stored, what went wrong."""
-    out: list[tuple[str, Quantity | str | None]] = [("rows in total", batches.rows_total(cell))]
-    for kind in reversed(batches.KINDS):
-        found = batches.latencies(cell, kind)
+    out: list[tuple[str, Quantity | str | None]] = [("rows in total", writes.rows_total(cell))]
+    for kind in reversed(writes.KINDS):
+        found = writes.latencies(cell, kind)
         if found:
             unit = pick_unit("ns", [found.get("p50", found.get("max", Quantity(None, unit="ns"))).value])
             told = ", ".join(f"{name} {q.number(unit)}" for name, q in found.items())
             out.append((f"{kind} time of a batch", f"{told} {unit}"))
     out.append(("batches timed", timed(cell)))
     out.append(("schedule", schedule(cell)))
-    out += [("stored", batches.stored_bytes(cell)), ("stored a row", batches.stored_row(cell))]
-    wrong = batches.troubles(cell.records)
-    out.append(("errors", "; ".join([*batches.words(wrong), *batches.told(wrong)]) or None))
+    out += [("stored", writes.stored_bytes(cell)), ("stored a row", writes.stored_row(cell))]
+    wrong = writes.troubles(cell.records)
+    out.append(("errors", "; ".join([*writes.trouble_phrases(wrong), *writes.error_lines(wrong)]) or None))
     return out
 
 
 def schedule(cell: Cell) -> str | None:
     """How an open loop kept to its slots: `3k batches/s asked for; 12 % of the slots met late, by 9.8 s at
     most; 13,387 never`. None for a closed loop."""
-    kept = [s for r in cell.records if (s := load_advice.slots(r)) is not None]
+    kept = [s for r in cell.records if (s := collect.slots(r)) is not None]
     if not kept:
         return None
     late, lag, unsent = (median(values) for values in zip(*kept, strict=True))

@@ -9,11 +9,11 @@ from dataclasses import asdict, replace
 from typing import Any
 from xml.etree import ElementTree
 
+from venturi.analysis import wording
 from venturi.analysis.cells.machines import Fact, in_words
 from venturi.analysis.cells.summary import Cell, varying
 from venturi.analysis.compare.runs import Comparison, Row
-from venturi.analysis.words import labels
-from venturi.analysis.words.wording import nouns_of
+from venturi.analysis.wording import nouns_of
 from venturi.common.units import FACTORS, MISSING, Quantity, percent, pick_unit, plural
 from venturi.report import terminal
 from venturi.report.document import (
@@ -41,9 +41,9 @@ _STYLES: dict[str, Style] = {
 
 def name(found: Comparison, row: Row) -> str:
     """A cell by what tells it from the others of its side."""
-    text = labels.label(row.base, found.varying)
+    text = wording.label(row.base, found.varying)
     several = len(found.operations) > 1 and found.varying
-    return f"{labels.plain(row.base.operation)}, {text}" if several else text
+    return f"{wording.plain(row.base.operation)}, {text}" if several else text
 
 
 def _unit(found: Comparison) -> str | None:
@@ -189,15 +189,15 @@ def unmatched(found: Comparison) -> list[str]:
         if only:
             listed = [label(c, side.cells) for c in only[:MOST_UNMATCHED]]
             more = f"; and {len(only) - MOST_UNMATCHED} more" if len(only) > MOST_UNMATCHED else ""
-            out.append(f"only in {labels.plain(side.name)}: {'; '.join(listed)}{more}")
+            out.append(f"only in {wording.plain(side.name)}: {'; '.join(listed)}{more}")
     return out
 
 
 def label(cell: Cell, among: Sequence[Cell]) -> str:
     """A cell by what tells it from these."""
     names = varying(among)
-    text = labels.label(cell, names)
-    return f"{labels.plain(cell.operation)}, {text}" if names else text
+    text = wording.label(cell, names)
+    return f"{wording.plain(cell.operation)}, {text}" if names else text
 
 
 def fact(found: Fact) -> tuple[str, str, str]:
@@ -209,8 +209,8 @@ def fact(found: Fact) -> tuple[str, str, str]:
         if found.share and isinstance(value, int | float):
             return percent(value, 1)
         if found.end == "run" and found.name != "started":
-            return labels.value(found.name, value)
-        return labels.plain(in_words(found.name, value), 60)
+            return wording.value(found.name, value)
+        return wording.plain(in_words(found.name, value), 60)
 
     where = "" if found.end == "run" else f"{found.end}: "
     return f"{where}{found.name}", shown(found.base), shown(found.run)
@@ -264,9 +264,9 @@ def _short(found: Comparison) -> Column:
     """Parameters, for the head, then their values in each row: `streams, rows/stream`, `8, 3.3M`."""
     names = [*(["operation"] if len(found.operations) > 1 else []), *found.varying]
     nouns = nouns_of(found.rows[0].base)
-    head = ", ".join(labels.head(name, nouns) for name in dict.fromkeys(names))
+    head = ", ".join(wording.head(name, nouns) for name in dict.fromkeys(names))
     cells = [
-        ", ".join(labels.value(name, row.base.parameters.get(name)) for name in dict.fromkeys(names))
+        ", ".join(wording.value(name, row.base.parameters.get(name)) for name in dict.fromkeys(names))
         for row in found.rows
     ]
     return Column(head, "", cells, text=True, folds=True)
@@ -400,7 +400,7 @@ def sentence(row: Row) -> str:
         p = row.difference.adjusted
         parts.append(f"ratio {row.ratio.text()}" + ("" if p is None else f", p {probability(p)}"))
     text = "; ".join(parts) + f": {row.word}"
-    return labels.plain(f"{text} ({row.reason})" if row.reason else text)
+    return wording.plain(f"{text} ({row.reason})" if row.reason else text)
 
 
 def machine(found: Sequence[Comparison], exit_code: int) -> dict[str, Any]:

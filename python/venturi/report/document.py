@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from venturi.analysis.words import labels
+from venturi.analysis import wording
 from venturi.common.units import MISSING, Quantity, pick_unit
 
 __all__ = [
@@ -138,9 +138,9 @@ def settings(
     wanted = names if names is not None else list(dict.fromkeys(name for row in rows for name in row))
     return [
         Column(
-            labels.head(name, *nouns),
+            wording.head(name, *nouns),
             "",
-            [labels.value(name, row.get(name)) for row in rows],
+            [wording.value(name, row.get(name)) for row in rows],
             text=any(isinstance(row.get(name), str) for row in rows),
         )
         for name in wanted

@@ -17,11 +17,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from venturi.analysis.words import labels
+from venturi.analysis import wording
 from venturi.common.errors import VenturiError
 from venturi.measure.machine_cache import Kept, directory
-from venturi.report.figures.figure import Figure, Panel, Series
-from venturi.report.figures.palette import LIGHT
+from venturi.report.figures.figure import LIGHT, Figure, Panel, Series
 
 __all__ = ["Drawing", "height", "legend_key", "panel", "script", "stack"]
 
@@ -107,7 +106,7 @@ def script() -> str:
 
 
 def text(plain: str) -> str:
-    return labels.plain(plain, 200)
+    return wording.plain(plain, 200)
 
 
 def legend_key(series: Series) -> str:
@@ -210,10 +209,10 @@ def _whole(figure: Figure) -> Spec:
             panels.append(_panel(figure, one, _in_file, looks) | size)
         inner = {"concat": panels, "columns": columns, "spacing": 22}
     caption = {
-        "text": textwrap.wrap(labels.plain(figure.caption, LONGEST), int(total / 5.6)), "orient": "bottom",
+        "text": textwrap.wrap(wording.plain(figure.caption, LONGEST), int(total / 5.6)), "orient": "bottom",
         "fontSize": 10.5, "fontWeight": "normal", "color": _in_file("$muted"), "offset": 12,
     }  # fmt: skip
-    title = textwrap.wrap(labels.plain(figure.title, LONGEST), int(total / 8))
+    title = textwrap.wrap(wording.plain(figure.title, LONGEST), int(total / 8))
     return {
         "$schema": SCHEMA,
         "title": {"text": title, "fontSize": 15, "offset": 14},

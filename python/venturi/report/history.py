@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from venturi.analysis import wording
 from venturi.analysis.cells.summary import varying
 from venturi.analysis.compare.history import Change, Series
-from venturi.analysis.words import labels
 from venturi.common.units import FACTORS, MISSING, pick_unit, plural
 from venturi.report.document import Block, Bullets, Column, Document, Section, Table, fields
-from venturi.report.page.markup import render
+from venturi.report.page.cells import render
 
 FEW = 10
 """So many runs, half of them on each side of a change, are needed for a p under 1 %."""
@@ -21,8 +21,8 @@ MOST_CHANGES = 3
 
 def name(one: Series, among: Sequence[Series]) -> str:
     """A cell by what tells it from the others, and its machine where there are several."""
-    label = labels.label(one.cell, varying([s.cell for s in among]))
-    return f"{label}, on {labels.plain(one.machine)}" if one.machine else label
+    label = wording.label(one.cell, varying([s.cell for s in among]))
+    return f"{label}, on {wording.plain(one.machine)}" if one.machine else label
 
 
 def change(one: Series, found: Change) -> str:
@@ -32,7 +32,7 @@ def change(one: Series, found: Change) -> str:
     middle, low, high = (f"{100 * (ratio - 1):+.1f}" for ratio in ratios)
     margin = f" [{low}..{high}]" if found.high > found.low else ""
     since = f"from {point.started:%Y-%m-%d %H:%M} on " if point.started else ""
-    return f"{middle} %{margin} {since}(run {labels.plain(point.run)})"
+    return f"{middle} %{margin} {since}(run {wording.plain(point.run)})"
 
 
 def changes(one: Series) -> list[str]:
@@ -73,7 +73,7 @@ def _table(one: Series) -> Table:
             Column("started", "", dates, text=True),
             Column(unit, "", [p.value.number(unit) for p in points]),
             Column("interval", "", [p.value.margin(unit) for p in points]),
-            Column("run", "", [labels.plain(run) for run in runs], text=True, folds=True),
+            Column("run", "", [wording.plain(run) for run in runs], text=True, folds=True),
         ]
     )
 
@@ -130,7 +130,7 @@ def page(found: Sequence[Series], name: str) -> str:
     """The whole file."""
     pictures = [_picture(one, found) for one in found]
     shape = {"width": WIDTH, "height": HEIGHT, "left": LEFT, "bottom": BOTTOM, "top": TOP}
-    return f"{render('history', name=labels.plain(name), pictures=pictures, **shape)}\n"
+    return f"{render('history', name=wording.plain(name), pictures=pictures, **shape)}\n"
 
 
 def _picture(one: Series, among: Sequence[Series]) -> Picture:
@@ -154,7 +154,7 @@ def _picture(one: Series, among: Sequence[Series]) -> Picture:
             height(p.value.value),
             height(p.value.value if p.value.low is None else p.value.low),
             height(p.value.value if p.value.high is None else p.value.high),
-            f"{labels.plain(p.run)}: {p.value}",
+            f"{wording.plain(p.run)}: {p.value}",
             i in starts,
         )
         for i, p in points

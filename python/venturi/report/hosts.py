@@ -6,19 +6,16 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Sequence
 
+from venturi.analysis import wording
 from venturi.analysis.advice import straggler_advice
 from venturi.analysis.advice.stragglers import Straggler
-from venturi.analysis.cells import hosts as host_data
-from venturi.analysis.cells import places
-from venturi.analysis.cells.efficiency import Scaled
-from venturi.analysis.cells.hosts import Host
-from venturi.analysis.cells.places import Pair, Row
+from venturi.analysis.cells import hosts
+from venturi.analysis.cells.hosts import Host, Pair, Row, Scaled
 from venturi.analysis.cells.summary import Cell, best, by_operation
 from venturi.analysis.compare.runs import Comparison, Side, compare_by
 from venturi.analysis.models.splits import Convergence
 from venturi.analysis.results import Results
-from venturi.analysis.words import labels
-from venturi.analysis.words.wording import listed
+from venturi.analysis.wording import listed
 from venturi.common.errors import VenturiError
 from venturi.common.units import FACTORS, MISSING, Quantity, count, percent, pick_unit, plural
 from venturi.report import comparison, summary
@@ -63,7 +60,7 @@ def efficiency(results: Results) -> Section | None:
     blocks: list[Block] = []
     for operation in operations:
         own = [one for one in found if one.operation == operation]
-        caption = labels.plain(operation) if len(operations) > 1 else ""
+        caption = wording.plain(operation) if len(operations) > 1 else ""
         blocks += [Table(_scaled(own), caption), Bullets([_efficiency_sentence(own)])]
     one_machine = all(step.machines == 1 for one in found for step in one.steps)
     note = (
@@ -93,7 +90,7 @@ def _scaled(found: Sequence[Scaled]) -> list[Column]:
     streams = [c.parameters.get("streams") for c in cells]
     # Streams that grow with the hosts are no setting of their own.
     if len(set(map(repr, streams))) > 1 and not any("streams" in one.where for one in found):
-        out.append(Column("streams", "", [labels.value("streams", n) for n in streams], 0))
+        out.append(Column("streams", "", [wording.value("streams", n) for n in streams], 0))
     out += [
         numbers("median", [c.main for c in cells], 0, unit),
         Column(summary.coverage(cells), unit, [c.main.margin(unit) for c in cells], 2),
@@ -126,7 +123,7 @@ def chosen(results: Results) -> list[Cell]:
     for members in by_operation(results.cells).values():
         places: dict[object, list[Cell]] = {}
         for cell in members:
-            if host_data.several(cell):
+            if hosts.has_several_hosts(cell):
                 places.setdefault(cell.parameters.get("place"), []).append(cell)
         out += [top for same in places.values() if (top := best(same)) is not None]
     return out
@@ -136,7 +133,7 @@ def loaders(results: Results, most: int | None = None) -> Section | None:
     """A table of the loaders of each `chosen` cell; None where one process ran all streams of every cell."""
     blocks: list[Block] = []
     for cell in chosen(results):
-        found = host_data.hosts(cell)
+        found = hosts.hosts(cell)
         shown = few(found, most) if most else found
         behind = results.stragglers.get(cell.name, [])
         said = evenness(found)
@@ -160,7 +157,7 @@ def loaders(results: Results, most: int | None = None) -> Section | None:
 
 def evenness(found: Sequence[Host]) -> str:
     """`4 loaders: the slowest 94 % of the fastest`."""
-    told = host_data.evenness(found)
+    told = hosts.evenness(found)
     return f"{len(found)} loaders: {told}" if told else ""
 
 
@@ -175,7 +172,7 @@ def few(found: Sequence[Host], most: int = MOST) -> list[Host]:
 
 def marks(behind: Sequence[Straggler]) -> list[str]:
     """What a mark in the table says: `! loader-2 (10.77.0.3) is a straggler: ...`."""
-    return [f"{_MARK} {labels.plain(straggler_advice.told(one))}" for one in behind]
+    return [f"{_MARK} {wording.plain(straggler_advice.told(one))}" for one in behind]
 
 
 def columns(cell: Cell, found: Sequence[Host], behind: Sequence[Straggler] = ()) -> list[Column]:
@@ -189,8 +186,8 @@ def columns(cell: Cell, found: Sequence[Host], behind: Sequence[Straggler] = ())
     unit = pick_unit("ns", [max([*(abs(h.offset_ns) for h in found), *(h.uncertainty_ns for h in found)])])
     out = [
         Column("loader", "", [_loader_name(host, marked) for host in found], 0, text=True),
-        Column("address", "", [labels.plain(host.address or MISSING, 46) for host in found], 3, text=True),
-        Column("host", "", [labels.plain(host.node or MISSING, 30) for host in found], 5, text=True),
+        Column("address", "", [wording.plain(host.address or MISSING, 46) for host in found], 3, text=True),
+        Column("host", "", [wording.plain(host.node or MISSING, 30) for host in found], 5, text=True),
         Column("streams", "", [f"{host.streams}" for host in found], 1),
         numbers(counted, rows, 2),
         numbers("rate", speeds, 0),
@@ -207,7 +204,7 @@ def columns(cell: Cell, found: Sequence[Host], behind: Sequence[Straggler] = ())
 
 
 def _loader_name(host: Host, marked: Container[str]) -> str:
-    return labels.plain(host.name) + (f" {_MARK}" if host.name in marked else "")
+    return wording.plain(host.name) + (f" {_MARK}" if host.name in marked else "")
 
 
 def _clock(host: Host, unit: str) -> str:
@@ -233,7 +230,7 @@ def _comparisons(results: Results) -> list[Comparison]:
     that did not take turns, and of places whose cells differ in more than the address."""
     named = {str(place) for cell in results.cells if (place := cell.parameters.get("place")) is not None}
     systems = {scheme_of(str(cell.parameters.get("target"))) for cell in results.cells}
-    if len(named) < 2 or named == {places.LOCAL, places.REMOTE} or len(systems) > 1 or results.imported:
+    if len(named) < 2 or named == {hosts.LOCAL, hosts.REMOTE} or len(systems) > 1 or results.imported:
         return []
     try:
         found = compare_by(results, "place")
@@ -275,7 +272,7 @@ def _builds(results: Results) -> Section | None:
 
 
 def _place_name(side: Side) -> str:
-    return labels.plain(side.cells[0].parameters["place"])
+    return wording.plain(side.cells[0].parameters["place"])
 
 
 def _local_remote(results: Results) -> Section | None:
@@ -287,7 +284,7 @@ def _local_remote(results: Results) -> Section | None:
     blocks: list[Block] = []
     for operation in operations:
         own = [row for row in found if row.operation == operation]
-        caption = labels.plain(operation) if len(operations) > 1 else ""
+        caption = wording.plain(operation) if len(operations) > 1 else ""
         blocks.append(Table(_place_columns(results, own), caption))
         blocks += [Bullets([text])] if (text := _place_sentence(own)) else []
     several = any(len(row.pairs) > 1 for row in found)
@@ -306,18 +303,18 @@ def _place_columns(results: Results, rows: list[Row]) -> list[Column]:
     cells = [pair.local for pair in pairs]
     out = settings([row.where for row in rows])
     if any(len(row.pairs) > 1 for row in rows):
-        sizes = [labels.value("rows_per_stream", c.parameters.get("rows_per_stream")) for c in cells]
+        sizes = [wording.value("rows_per_stream", c.parameters.get("rows_per_stream")) for c in cells]
         out.append(Column("rows/stream", "", sizes, 6))
-    speeds = [[getattr(pair, side).main for pair in pairs] for side in (places.LOCAL, places.REMOTE)]
+    speeds = [[getattr(pair, side).main for pair in pairs] for side in (hosts.LOCAL, hosts.REMOTE)]
     unit = pick_unit(speeds[0][0].unit, [q.value for side in speeds for q in side])
     ratios = [pair.ratio for pair in pairs]
-    out += [numbers(side, q, 0, unit) for side, q in zip((places.LOCAL, places.REMOTE), speeds, strict=True)]
+    out += [numbers(side, q, 0, unit) for side, q in zip((hosts.LOCAL, hosts.REMOTE), speeds, strict=True)]
     out.append(numbers("remote/local", ratios, 0, "%"))
     out.append(Column(summary.coverage([c for p in pairs for c in (p.local, p.remote)]), "%",
                       [q.margin("%") for q in ratios], 1))  # fmt: skip
     if any(row.sizes for row in rows):
         out.append(Column("all sizes", "%", [_sizes(row) for row in rows], 3))
-    for side in (places.LOCAL, places.REMOTE):
+    for side in (hosts.LOCAL, hosts.REMOTE):
         out.append(Column(f"CPU {side}", "cores", [_cores(pair, side) for pair in pairs], 3))
     for end in ENDS:
         costs = [pair.cost(end).value for pair in pairs]
@@ -328,7 +325,7 @@ def _place_columns(results: Results, rows: list[Row]) -> list[Column]:
     if told[0] == told[1]:
         out.append(Column("both held back by", "", told[0], 2, text=True))
     else:
-        for side, texts in zip((places.LOCAL, places.REMOTE), told, strict=True):
+        for side, texts in zip((hosts.LOCAL, hosts.REMOTE), told, strict=True):
             out.append(Column(f"{side} held back by", "", texts, 2, text=True))
     return filled_columns(out)
 
@@ -348,7 +345,7 @@ def _cores(pair: Pair, side: str) -> str:
 
 def _verdict(results: Results, name: str) -> str:
     found = results.verdicts.get(name)
-    return MISSING if found is None or found.kind == "unknown" else labels.plain(found.title, 40)
+    return MISSING if found is None or found.kind == "unknown" else wording.plain(found.title, 40)
 
 
 def _place_sentence(rows: list[Row]) -> str:
@@ -398,7 +395,7 @@ def _splits(one: Convergence) -> list[Column]:
     errors = [MISSING if s.error is None else f"{100 * s.error:+.1f}" for s in splits_]
     return [
         Column("streams", "", [f"{s.streams}" for s in splits_], 0),
-        Column("rows/stream", "", [labels.value("rows_per_stream", s.rows_per_stream) for s in splits_], 0),
+        Column("rows/stream", "", [wording.value("rows_per_stream", s.rows_per_stream) for s in splits_], 0),
         numbers("predicted", [s.predicted for s in splits_], 0, unit),
         Column("95 %", unit, margins, 1),
         numbers("measured", [s.measured for s in splits_], 0, unit),

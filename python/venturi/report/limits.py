@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.cells.limits import Limit, Narrowest
-from venturi.analysis.models.packing import LEAST, Packing
+from venturi.analysis.models.batch_cost import LEAST, Packing
 from venturi.analysis.statistics.intervals import RANGE_BELOW, median_interval, range_coverage
 from venturi.common.links import PRESETS, Link
 from venturi.common.suffixes import format_duration

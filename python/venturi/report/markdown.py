@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from venturi.analysis.words import labels
+from venturi.analysis import wording
 from venturi.report.document import (
     Block,
     Bullets,
@@ -37,7 +37,7 @@ def _block(block: Block, level: int) -> list[str]:
     if isinstance(block, Section):
         inner = _blocks(block.blocks, level + 1)
         if block.folded:
-            title = html.escape(labels.plain(block.title), quote=False)
+            title = html.escape(wording.plain(block.title), quote=False)
             return [f"<details><summary>{title}</summary>", "", *inner, "</details>", ""]
         return [f"{'#' * level} {_escape(block.title)}", "", *inner]
     if isinstance(block, Text):
@@ -49,7 +49,7 @@ def _block(block: Block, level: int) -> list[str]:
         return [*(f"- **{_escape(term)}**: {_escape(meaning)}" for term, meaning in block.pairs), ""]
     if isinstance(block, Table):
         return [*([f"**{_escape(block.caption)}**", ""] if block.caption else ()), *_table(block)]
-    lines = [labels.plain(line) for line in block.lines]
+    lines = [wording.plain(line) for line in block.lines]
     fence = max(["```", *(f"{run}`" for line in lines for run in re.findall("```+", line))], key=len)
     return [fence, *lines, fence, ""]
 
@@ -57,7 +57,7 @@ def _block(block: Block, level: int) -> list[str]:
 def _item(item: Sentence | Item) -> list[str]:
     if isinstance(item, Item):
         return [f"- **{_escape(item.text)}**", *(f"  - {_escape(line)}" for line in item.below)]
-    parts = [(item, False)] if isinstance(item, str) else [(labels.plain(t), code) for t, code in item]
+    parts = [(item, False)] if isinstance(item, str) else [(wording.plain(t), code) for t, code in item]
     return ["- " + "".join(f"`{t}`" if code and "`" not in t else _escape(t) for t, code in parts)]
 
 
@@ -73,7 +73,7 @@ def _table(table: Table) -> list[str]:
 
 def _escape(found: Any) -> str:
     """A text in which Markdown and the HTML within it find nothing to obey."""
-    shown = labels.plain(found)
+    shown = wording.plain(found)
     for sign in "\\`*_[]|#":
         shown = shown.replace(sign, "\\" + sign)
     return shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from venturi.analysis import wording
 from venturi.analysis.cells.summary import Cell, best, by_operation
-from venturi.analysis.models import fit_words, link_words
+from venturi.analysis.models import fit_words
 from venturi.analysis.models.batch_cost import BatchCost
 from venturi.analysis.models.fits import AxisFit, Fits, SizeFit
 from venturi.analysis.results import Results
 from venturi.analysis.selection import example
 from venturi.analysis.verdict.types import Remedy, Verdict
-from venturi.analysis.words import labels
 from venturi.common.units import count, plural
 from venturi.report.document import Block, Bullets, Item, Section, Text
 from venturi.report.figures.models import MOST_PANELS, MOST_SIZES, telling_sizes
@@ -47,7 +47,7 @@ def column(results: Results, cells: Sequence[Cell]) -> list[str]:
 
 def title(verdict: Verdict) -> str:
     mark = f"{FLAG} " if verdict.flagged else ""
-    return mark + labels.plain(verdict.title, 40)
+    return mark + wording.plain(verdict.title, 40)
 
 
 def groups(results: Results) -> list[Group]:
@@ -167,9 +167,9 @@ def models(results: Results) -> list[Block]:
     found = results.fits
     sizes, links = telling_sizes(found), results.link_fits[:MOST_SIZES]
     out: list[Block] = [*fits(found.main[:MOST_PANELS], sizes, results.batch_costs[:MOST_SIZES])]
-    out += [Section(link_words.head(one), [Bullets(link_words.sentences(one))]) for one in links]
+    out += [Section(fit_words.link_head(one), [Bullets(fit_words.link_sentences(one))]) for one in links]
     if passed := results.link_crossings[:MOST_SIZES]:
-        out.append(Section(link_words.CROSSINGS, [Bullets(list(map(link_words.crossing, passed)))]))
+        out.append(Section(fit_words.CROSSINGS, [Bullets(list(map(fit_words.crossing_sentence, passed)))]))
     if texts := effects(found):
         out.append(Section("what matters", [Bullets(texts)]))
     if hidden := len(found.sizes) - len(sizes) if sizes else 0:
@@ -216,5 +216,5 @@ def brief_models(results: Results) -> list[str]:
     out = [f"{one.operation}: {one.sentence}" for one in costs[:1]]
     fit = next((one for one in results.link_fits if one.law is not None), None)
     if fit is not None:
-        out.append(f"{link_words.head(fit)}: {'; '.join(link_words.sentences(fit))}")
+        out.append(f"{fit_words.link_head(fit)}: {'; '.join(fit_words.link_sentences(fit))}")
     return out

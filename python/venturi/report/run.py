@@ -6,14 +6,14 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from venturi.analysis.cells import batches
-from venturi.analysis.cells.choice import representative
+from venturi.analysis import wording
+from venturi.analysis.cells import writes
 from venturi.analysis.cells.figures import numeric
+from venturi.analysis.cells.machines import unproven
 from venturi.analysis.cells.summary import Cell, by_operation, rows_a_batch, varying
-from venturi.analysis.proven import unproven
 from venturi.analysis.results import Results
-from venturi.analysis.words import labels
-from venturi.analysis.words.wording import listed, nouns_of
+from venturi.analysis.selection import representative
+from venturi.analysis.wording import listed, nouns_of
 from venturi.common.units import count, percent, plural
 from venturi.report import hosts, proofs, reason
 from venturi.report.document import ALL, Block, Bullets, Document, Item, Section, Table, Terms, Text
@@ -78,7 +78,7 @@ def tables(results: Results, brief: bool = False, names: Sequence[str] = ()) -> 
             text = f"the fastest of each stream count; {more:,} more cells: "
             text += "venturi show --format csv has all, venturi report opens each"
             blocks.append(Text(text, "quiet"))
-        out.append(Section(labels.plain(operation), blocks))
+        out.append(Section(wording.plain(operation), blocks))
     return out
 
 
@@ -104,7 +104,7 @@ def headline(results: Results) -> list[str]:
     """One line an operation: `get: best 2,431 MB/s [2,390..2,470] with 2 streams, 78 % of raw TCP`."""
     groups = by_operation(results.cells).items()
     mark = marked(results.environment)
-    out = [f"{labels.plain(operation)}: {fastest(cells)}{mark}" for operation, cells in groups]
+    out = [f"{wording.plain(operation)}: {fastest(cells)}{mark}" for operation, cells in groups]
     return out or ["no trial was measured"]
 
 
@@ -124,9 +124,9 @@ def question(results: Results) -> str:
     asked = f"How fast are {what}{at}, and what holds them back?"
     axes = []
     for name in dict.fromkeys(n for members in by_operation(cells).values() for n in varying(members)):
-        values = dict.fromkeys(labels.value(name, c.parameters.get(name)) for c in cells)
+        values = dict.fromkeys(wording.value(name, c.parameters.get(name)) for c in cells)
         shown = listed(values) if len(values) <= _MOST_VALUES else f"{len(values)} values"
-        axes.append(f"{labels.head(name, nouns_of(cells[0]))} {shown}")
+        axes.append(f"{wording.head(name, nouns_of(cells[0]))} {shown}")
     return f"{asked} Each with {'; '.join(axes)}." if axes else asked
 
 
@@ -204,7 +204,7 @@ def common(results: Results) -> str:
             # The server cuts its own data as it likes, whatever was asked for.
             shared += _batches_of(cells)
             continue
-        shared.append(labels.phrase(name, found, nouns_of(cells[0])))
+        shared.append(wording.phrase(name, found, nouns_of(cells[0])))
     return ", ".join(shared)
 
 
@@ -221,7 +221,7 @@ def failure_rows(results: Results) -> list[tuple[str, str, str]]:
     """Cell, trials and error of all that did not end well; a cell's trials with the same error are one
     row."""
     names = {
-        c.name: ", ".join(dict.fromkeys([c.operation, labels.label(c, results.telling[c.operation])]))
+        c.name: ", ".join(dict.fromkeys([c.operation, wording.label(c, results.telling[c.operation])]))
         for c in results.cells
         if c.trials + c.warmups > c.good
     }
@@ -230,15 +230,15 @@ def failure_rows(results: Results) -> list[tuple[str, str, str]]:
         cell = str(record.get("cell", "?"))
         raw = record.get("error")
         error = raw if isinstance(raw, dict) else {"message": raw or record.get("outcome")}
-        message = labels.plain(error.get("message") or "no message")
+        message = wording.plain(error.get("message") or "no message")
         stream = error.get("stream")
         said = stream is None or message.startswith(f"stream {stream}")
-        text = (f"{labels.plain(error['kind'])}: " if error.get("kind") else "") + message
+        text = (f"{wording.plain(error['kind'])}: " if error.get("kind") else "") + message
         text += "" if said else f" (stream {stream})"
-        if done := batches.acknowledged(record):
+        if done := writes.acknowledged(record):
             text += f"; {done}"
         warm, repeat = record.get("warmup"), record.get("repeat", "?")
-        groups.setdefault((labels.plain(names.get(cell, cell)), text), []).append(None if warm else repeat)
+        groups.setdefault((wording.plain(names.get(cell, cell)), text), []).append(None if warm else repeat)
     return [(cell, _repeats(which), error) for (cell, error), which in groups.items()]
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from venturi.analysis.cells import batches, ingest
+from venturi.analysis import wording
+from venturi.analysis.cells import writes
 from venturi.analysis.cells.summary import Cell, basis, best, speed, varying
 from venturi.analysis.statistics.intervals import RANGE_BELOW, range_coverage
-from venturi.analysis.words import labels
-from venturi.analysis.words.wording import nouns_of
+from venturi.analysis.wording import nouns_of
 from venturi.common.units import MISSING, Quantity, pick_unit
 from venturi.report.document import Column, filled_columns, numbers, settings
 
@@ -88,8 +88,8 @@ def _latencies(cells: Sequence[Cell], unit: str) -> list[Column]:
     times of the columns before."""
     nothing = Quantity(None, unit="ns")
     open_loop = any(c.parameters.get("rate") for c in cells)
-    found = [batches.latencies(c, "response" if c.parameters.get("rate") else "service") for c in cells]
-    service = [batches.latencies(c, "service") for c in cells]
+    found = [writes.latencies(c, "response" if c.parameters.get("rate") else "service") for c in cells]
+    service = [writes.latencies(c, "service") for c in cells]
     out = [
         numbers(name, [f.get(name, nothing) for f in found], 7, unit)
         for name in ("min", "mean", "p95", "p99.9")
@@ -106,10 +106,10 @@ def _batches(cells: Sequence[Cell], every: bool) -> list[Column]:
     """What was stored, and what went wrong in trials that were good all the same; none where nothing did."""
     out = []
     if every:
-        out.append(numbers("rows in total", [batches.rows_total(c) for c in cells], 7))
-        out.append(numbers("stored", [batches.stored_bytes(c) for c in cells], 7))
-        out.append(numbers("a row", [batches.stored_row(c) for c in cells], 7))
-    wrong = [batches.troubles(c.records) for c in cells]
+        out.append(numbers("rows in total", [writes.rows_total(c) for c in cells], 7))
+        out.append(numbers("stored", [writes.stored_bytes(c) for c in cells], 7))
+        out.append(numbers("a row", [writes.stored_row(c) for c in cells], 7))
+    wrong = [writes.troubles(c.records) for c in cells]
     for head, name in (("refused", "refused"), ("in doubt", "in_doubt"), ("retried", "retries")):
         counted = [getattr(w, name) for w in wrong]
         if any(counted):
@@ -120,17 +120,17 @@ def _batches(cells: Sequence[Cell], every: bool) -> list[Column]:
 def _points(cells: Sequence[Cell], every: bool) -> list[Column]:
     """What points cost: bytes on their way and at rest, CPU time of both ends; how even the streams were."""
     out = [
-        numbers("stored", [_plain(batches.stored_row(c)) for c in cells], 2, ""),
-        numbers("server", [ingest.cpu_point(c, "server") for c in cells], 3, "ns/point"),
+        numbers("stored", [_plain(writes.stored_row(c)) for c in cells], 2, ""),
+        numbers("server", [writes.cpu_point(c, "server") for c in cells], 3, "ns/point"),
     ]
     if every:
-        out.append(numbers("client", [ingest.cpu_point(c, "client") for c in cells], 7, "ns/point"))
-        out.append(numbers("points in total", [batches.rows_total(c) for c in cells], 7))
-        out.append(numbers("wire", [ingest.wire(c) for c in cells], 7))
-        out.append(numbers("wire", [_plain(ingest.wire_point(c)) for c in cells], 7, ""))
-        out.append(numbers("stored", [batches.stored_bytes(c) for c in cells], 7))
-        out.append(numbers("disk, written", [ingest.disk(c) for c in cells], 7))
-        out.append(numbers("fairness", [ingest.fairness(c) for c in cells], 7))
+        out.append(numbers("client", [writes.cpu_point(c, "client") for c in cells], 7, "ns/point"))
+        out.append(numbers("points in total", [writes.rows_total(c) for c in cells], 7))
+        out.append(numbers("wire", [writes.wire(c) for c in cells], 7))
+        out.append(numbers("wire", [_plain(writes.wire_point(c)) for c in cells], 7, ""))
+        out.append(numbers("stored", [writes.stored_bytes(c) for c in cells], 7))
+        out.append(numbers("disk, written", [writes.disk(c) for c in cells], 7))
+        out.append(numbers("fairness", [writes.fairness(c) for c in cells], 7))
     return [replace(c, unit="B/point") if c.unit == "" else c for c in out]
 
 
@@ -187,7 +187,7 @@ def fastest(cells: Sequence[Cell]) -> str:
         return "no trial succeeded"
     names = varying(cells) or (["streams"] if top.parameters.get("streams") else [])
     text = f"{'best ' if len(cells) > 1 else ''}{speed(top, cells)}"
-    text += f" with {labels.label(top, names)}" if names else ""
+    text += f" with {wording.label(top, names)}" if names else ""
     # That a database does a thousandth of what memory could copy is no headline.
     if top.share.known and not (top.in_rows and (top.share.value or 0.0) < 0.01):
         text += f", {percent_of(top.share)} % {top.of_limit}"

@@ -29,14 +29,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from venturi.analysis.cells import batches, cell_table, flows
-from venturi.analysis.cells.choice import middle_trial
+from venturi.analysis import wording
+from venturi.analysis.cells import cell_table, hosts, writes
 from venturi.analysis.cells.figures import get, is_good, numeric, per_second
+from venturi.analysis.cells.machines import proof, unproven
 from venturi.analysis.cells.summary import Cell
-from venturi.analysis.proven import proof, unproven
 from venturi.analysis.results import Results
+from venturi.analysis.selection import middle_trial
 from venturi.analysis.verdict.types import Finding, Verdict
-from venturi.analysis.words import labels
 from venturi.common.errors import VenturiError
 from venturi.common.units import Quantity
 
@@ -123,7 +123,7 @@ def _convergence(results: Results) -> Iterable[Row]:
 def _flows(results: Results) -> Iterable[Row]:
     """One row a way from a sender to a receiver, of every cell with several ends on a side."""
     for cell in results.cells:
-        found = flows.flows(cell)
+        found = hosts.payload_flows(cell)
         for flow in found.flows if found is not None else ():
             yield {
                 "cell": cell.name,
@@ -362,7 +362,7 @@ def upsert_benchmark(results: Results) -> str:
 
 
 def _word(value: object) -> str:
-    return f"{value:.0f}" if isinstance(value, float) else labels.plain(value)
+    return f"{value:.0f}" if isinstance(value, float) else wording.plain(value)
 
 
 def block(cell: Cell) -> str:
@@ -378,11 +378,11 @@ def block(cell: Cell) -> str:
     # Of an even number there is no trial in the middle.
     middle = "the median" if cell.good % 2 else "the lower of the middle two"
     which = f"repeat {repeat} of {cell.trials}, {middle} by rows a second" if cell.trials > 1 else "one trial"
-    lines = [f"### cell {labels.plain(cell.name)}: {told}; {which}"]
+    lines = [f"### cell {wording.plain(cell.name)}: {told}; {which}"]
     rows, rate = numeric(trial, "counts", "rows"), per_second(trial, "rows")
     lines += [f"{rows or 0:,.0f} rows in total", f"{rate or 0:,.0f} rows per second"]
     for word, figure in (("Min", "min"), ("Max", "max")):
-        spent = batches.latency(trial, "service", figure)
+        spent = writes.latency(trial, "service", figure)
         if spent is not None:
             lines.append(f"{word} query latency: {spent / 1e6:.3f} ms")
     return "\n".join(lines) + "\n"

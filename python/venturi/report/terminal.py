@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from venturi.analysis.words import labels
+from venturi.analysis import wording
 from venturi.common.errors import VenturiError
 from venturi.common.texts import meant
 from venturi.report.document import (
@@ -82,7 +82,7 @@ def _blocks(blocks: Sequence[Block], console: Console, depth: int) -> None:
         elif isinstance(block, Terms):
             wide = max((len(term) for term, _ in block.pairs), default=0) + GAP
             for term, meaning in block.pairs:
-                _say(console, meaning, "", f"  {labels.plain(term):<{wide}}")
+                _say(console, meaning, "", f"  {wording.plain(term):<{wide}}")
         else:
             _lines(block, console)
 
@@ -97,7 +97,7 @@ def _say(console: Console, text: str, style: str, first: str = "") -> None:
     from rich.text import Text
 
     rest = "    " if first == "  " else " " * len(first)
-    for i, line in enumerate(wrap(labels.plain(text), console.width - len(rest))):
+    for i, line in enumerate(wrap(wording.plain(text), console.width - len(rest))):
         console.print(Text((rest if i else first) + line, style=style))
 
 
@@ -114,7 +114,7 @@ def _lines(block: Lines, console: Console) -> None:
     from rich.text import Text
 
     for line in block.lines:
-        console.print(Text(labels.plain(line)[: console.width]), no_wrap=True, crop=False)
+        console.print(Text(wording.plain(line)[: console.width]), no_wrap=True, crop=False)
 
 
 def _table(table: Table, console: Console) -> None:
@@ -126,7 +126,7 @@ def _table(table: Table, console: Console) -> None:
         _say(console, table.caption, "bold")
     shown = [
         replace(
-            c, head=labels.plain(c.head), cells=[labels.plain(cell) for cell in c.cells[:MOST_ROWS]],
+            c, head=wording.plain(c.head), cells=[wording.plain(cell) for cell in c.cells[:MOST_ROWS]],
             styles=c.styles[:MOST_ROWS],
         )
         for c in table.columns

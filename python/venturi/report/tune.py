@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from venturi.analysis.words import labels
+from venturi.analysis import wording
 from venturi.common.units import Quantity, percent, plural
 from venturi.report.document import Block, Document, Section, Terms, Text
 
@@ -21,7 +21,7 @@ LEAST_HEADROOM = 0.005
 
 def setting(parameters: Mapping[str, Any], names: Sequence[str]) -> str:
     """`8 streams, 16,384 rows/batch`."""
-    return ", ".join(labels.phrase(n, parameters.get(n)) for n in names)
+    return ", ".join(wording.phrase(n, parameters.get(n)) for n in names)
 
 
 def speed(answer: Answer, unit: str = "B/s") -> str:
@@ -112,16 +112,16 @@ def learned(tuned: Tuned) -> list[tuple[str, str]]:
     for name, rows in tuned.search.effects(tuned.candidates).items():
         if len(rows) < 2:
             # A recorded run need not have every combination.
-            out.append((labels.head(name), "no other value was measured with the others as in the best"))
+            out.append((wording.head(name), "no other value was measured with the others as in the best"))
             continue
         shown = []
         for value, share, half, tried in _thinned(rows):
-            text = labels.value(name, value) if value is not None else "none"
+            text = wording.value(name, value) if value is not None else "none"
             figure = f"{percent(share)}"
             if half >= 0.005:
                 figure += f" ±{percent(share * half)}"
             shown.append(f"{text}: {figure}" if tried else f"({text}: {figure})")
-        out.append((labels.head(name), "  ".join(shown)))
+        out.append((wording.head(name), "  ".join(shown)))
     return out
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.servers import timeseries
+from venturi.servers import local_store
 from venturi.store.open import open_run
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _QUERY = re.compile(r"\s*(select|with|from|pivot|unpivot)\b", re.IGNORECASE)
 _VIEWS = ("trials", "streams", "latency", "stages", "errors", "resources", "hosts", "samples", "ceilings")
 
 
-def ask(runs: Sequence[str | Path], query: str) -> tuple[pa.Table, list[timeseries.Damaged]]:
+def ask(runs: Sequence[str | Path], query: str) -> tuple[pa.Table, list[local_store.Damaged]]:
     """What DuckDB answers, and of a store the damaged files whose segments are left out of the answer.
 
     `runs`: run directories, `last` or `reference:NAME`, whose tables are one; or one store's directory.
@@ -31,12 +31,12 @@ def ask(runs: Sequence[str | Path], query: str) -> tuple[pa.Table, list[timeseri
     import duckdb
 
     paths = [Path(run) for run in runs]
-    stores = [path for path in paths if timeseries.is_store(path)]
+    stores = [path for path in paths if local_store.is_store(path)]
     if stores and len(paths) > 1:
         raise VenturiError(f"{stores[0]} is a store of time series, which is asked by itself")
     with duckdb.connect() as connection:
         if stores:
-            damaged = timeseries.make_views(stores[0], connection)
+            damaged = local_store.make_views(stores[0], connection)
             return _table(connection, query), damaged
         _register(connection, paths)
         # Only the run's tables: a copied query must not read or write other files.

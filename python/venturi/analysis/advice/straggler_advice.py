@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from venturi.analysis.advice import Advice
 from venturi.analysis.advice.stragglers import BEHIND, Straggler
 from venturi.analysis.cells.figures import get, numeric, quotient
-from venturi.analysis.cells.probed import single_links
+from venturi.analysis.cells.probes import single_links
 from venturi.analysis.cells.summary import Cell
-from venturi.analysis.words.wording import listed, milliseconds, nouns_of, rate
+from venturi.analysis.wording import listed, milliseconds, nouns_of, rate
 from venturi.common.units import Quantity, bit_rate, percent, plural
 
 __all__ = ["advise", "told"]

@@ -15,8 +15,7 @@ from statistics import median
 from typing import Any
 
 from venturi.analysis.cells.figures import Record, get, numeric, quotient
-from venturi.analysis.cells.flows import server_addresses, told_apart
-from venturi.analysis.cells.hosts import counted
+from venturi.analysis.cells.hosts import counted, server_addresses, servers_are_known
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.verdict.workers import KEPT_UP
 
@@ -288,7 +287,7 @@ def _units(record: Record, what: str, boots: Mapping[str, str]) -> dict[str, _Un
         unit.machine = boots.get(name) or str(host.get("node") or address or name)
         first, count = host["streams"]
         owners |= dict.fromkeys(range(first, first + count), unit)
-    apart = len(server_addresses(record)) if told_apart(record) else 1
+    apart = len(server_addresses(record)) if servers_are_known(record) else 1
     for stream in record.get("streams") or []:
         number, amount = stream.get("stream"), numeric(stream, what)
         # A stream that moved nothing has no end.

@@ -10,21 +10,21 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from venturi.analysis import wording
 from venturi.analysis.advice import Advice
 from venturi.analysis.cells.ceilings import LINK, SOCKETS, surely_above
 from venturi.analysis.cells.figures import CALLS, get, main_rate, numeric, quotient, steady_main
 from venturi.analysis.cells.summary import Cell, ends_by_itself, varying
-from venturi.analysis.statistics import speeds
+from venturi.analysis.statistics import groups
 from venturi.analysis.statistics.intervals import range_coverage
-from venturi.analysis.words import labels
-from venturi.analysis.words.wording import listed, nouns_of
+from venturi.analysis.wording import listed, nouns_of
 from venturi.common.units import Quantity, percent, plural
 from venturi.targets.system import NO_PLACE, is_shared, scheme_of, servers_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-from venturi.analysis.cells.noise import balance, noise, noise_of_samples
+from venturi.analysis.cells.machines import cpu_balance, host_noise, noise_of_samples
 
 __all__ = [
     "cut_short",
@@ -67,7 +67,7 @@ def _label(cell: Cell, cells: Sequence[Cell]) -> str:
     """A cell by what tells it from the others: `put, records, 2 streams`."""
     p = cell.parameters
     if names := [name for name in varying(cells) if name != "operation"]:
-        return f"{cell.operation}, {labels.label(cell, names)}"
+        return f"{cell.operation}, {wording.label(cell, names)}"
     streams = p.get("streams")
     place = f" {p['place']}" if p.get("place") not in (None, "local") else ""
     if streams is None:
@@ -221,7 +221,7 @@ def _stood_still(cells: Sequence[Cell]) -> tuple[float, Advice] | None:
 def _shares(
     measured: Sequence[Mapping[str, Any]], samples: Callable[[str], pa.Table] | None
 ) -> list[tuple[float, float]]:
-    found = [n for r in measured if (n := noise(r)) is not None]
+    found = [n for r in measured if (n := host_noise(r)) is not None]
     if found or samples is None:
         return found
     # An older run: each trial is a file to open, so at most so many are looked at, spread over the run.
@@ -263,7 +263,7 @@ def _others(shares: Sequence[tuple[float, float]]) -> tuple[float, Advice] | Non
 
 def unbalanced(measured: Sequence[Mapping[str, Any]]) -> Advice | None:
     """Trials whose processes used more CPU time than their host was busy, which cannot be."""
-    known = [b for r in measured if (b := balance(r)) is not None]
+    known = [b for r in measured if (b := cpu_balance(r)) is not None]
     over = [b for b in known if -b.others > max(LEAST_OVER, OVER * b.busy)]
     if not over:
         return None
@@ -406,7 +406,7 @@ def two_speeds(cells: Sequence[Cell]) -> Advice | None:
         "something has two states: a neighbour on the machine, a CPU's frequency, where the scheduler puts "
         "threads, a packet that is waited for"
     )
-    grouped = [(found, c) for c, each in zip(cells, rates, strict=True) if (found := speeds.two_groups(each))]
+    grouped = [(found, c) for c, each in zip(cells, rates, strict=True) if (found := groups.two_groups(each))]
     if grouped:
         most, cell = max(grouped, key=lambda pair: pair[0].least)
         return Advice(
@@ -416,7 +416,7 @@ def two_speeds(cells: Sequence[Cell]) -> Advice | None:
             cause,
             "Read them one by one: `venturi show RUN --cell CELL`",
         )
-    found = speeds.single(rates)
+    found = groups.slow_trials(rates)
     if found is None:
         return None
     slower = f"{found.least:.1f}" + (f" to {found.most:.1f}" if found.most >= found.least + 0.05 else "")

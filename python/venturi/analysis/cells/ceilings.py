@@ -8,8 +8,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from venturi.analysis.cells.links import bits, cross, shared
-from venturi.analysis.cells.probed import codec_of, data_label, pinned, together, waits_for_disk
+from venturi.analysis.cells.probes import (
+    codec_of,
+    cross_traffic_share,
+    data_label,
+    link_bits,
+    loaders_probe_name,
+    pinned,
+    shared_rate,
+    waits_for_disk,
+)
 from venturi.analysis.statistics.intervals import Interval, median_interval, ratio_interval
 from venturi.common import links
 from venturi.common.units import Quantity
@@ -245,11 +253,11 @@ class Limits:
         if link is None or parameters.get("operation") not in ("get", "put"):
             return None
         way = links.way(parameters["operation"])
-        part = link.payload_part * (1 - cross(parameters))
+        part = link.payload_part * (1 - cross_traffic_share(parameters))
         found: list[Sample] = [
             (every / 8 * part, record.get("repeat"))
             for record in records
-            if part > 0 and (rate := bits(record, way)) and (every := shared(parameters, way, rate))
+            if part > 0 and (rate := link_bits(record, way)) and (every := shared_rate(parameters, way, rate))
         ]
         return self._ceiling(LINK, found) if found else None
 
@@ -260,7 +268,7 @@ class Limits:
         kind = "unix" if is_unix(url) else "tcp"
         own = parameters.get("place")
         sizes: dict[float, list[Sample]] = {}
-        loaders = together(parameters.get("loaders") if parameters.get("on") != "spark" else None)
+        loaders = loaders_probe_name(parameters.get("loaders") if parameters.get("on") != "spark" else None)
         client = (parameters.get("threads"), pinned(parameters))
         over = [parameters.get(name) for name in ("link", "backplane", "cross")]
         for (place, direction, streams, name, threads, pin, *link), rates in self._found.get(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from venturi.analysis.cells import batches
+from venturi.analysis.cells import writes
 from venturi.analysis.cells.figures import ENDS, SHOWN_PERCENTILES
 from venturi.analysis.cells.summary import PARAMETER_ORDER, Cell
 from venturi.common.units import Quantity
@@ -82,18 +82,18 @@ def _batches(
     def of(cell: Cell, quantity: Callable[[Cell], Quantity]) -> Quantity:
         return quantity(cell) if cell.in_rows else nothing
 
-    margins("rows_total", [of(c, batches.rows_total) for c in cells])
+    margins("rows_total", [of(c, writes.rows_total) for c in cells])
     margins("steady_rows_per_second", [of(c, lambda one: one.steady) for c in cells])
     for end in ENDS:
         margins(f"rows_per_{end}_cpu_second", [of(c, lambda one, e=end: one.per_cpu[e]) for c in cells])  # type: ignore[misc]
-    for kind in batches.KINDS:
-        found = [batches.latencies(c, kind) if c.in_rows else {} for c in cells]
-        for name in batches.FIGURES:
+    for kind in writes.KINDS:
+        found = [writes.latencies(c, kind) if c.in_rows else {} for c in cells]
+        for name in writes.FIGURES:
             if any(name in f for f in found):
                 margins(f"{kind}_{name}_ns", [f.get(name, nothing) for f in found])
-    margins("stored_bytes", [of(c, batches.stored_bytes) for c in cells])
-    margins("stored_bytes_per_row", [of(c, batches.stored_row) for c in cells])
-    wrong = [batches.troubles(c.records) if c.in_rows else None for c in cells]
+    margins("stored_bytes", [of(c, writes.stored_bytes) for c in cells])
+    margins("stored_bytes_per_row", [of(c, writes.stored_row) for c in cells])
+    wrong = [writes.troubles(c.records) if c.in_rows else None for c in cells]
     for name in ("refused", "refused_rows", "in_doubt", "in_doubt_rows", "retries"):
         counted = [None if w is None else getattr(w, name) for w in wrong]
         columns[f"batches_{name}" if "rows" not in name else name] = pa.array(counted, pa.int64())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from venturi.analysis.cells.ceilings import CIPHER, RAW_UNIX, SOCKETS, unpacked
-from venturi.analysis.cells.probed import IDENTITY, alone
+from venturi.analysis.cells.probes import IDENTITY, is_single_link
 from venturi.analysis.statistics.intervals import Interval, median_interval
 from venturi.common.units import Quantity
 
@@ -54,7 +54,7 @@ def title(line: Mapping[str, Any]) -> str:
         where = "" if place == "local" else f", {named}"
         if name.startswith("loaders="):
             where += f", {_count(int(name.partition('=')[2]), 'loader')}"
-        elif alone(name or None):
+        elif is_single_link(name or None):
             address = line.get("address")
             ends = [str(address) if address and end.startswith("server-") else end for end in name.split(":")]
             # A place without a name of its own is the list of the servers.
@@ -186,7 +186,9 @@ def narrowest(found: Sequence[Limit], place: str = "local", socket: str = "tcp")
         kind = str(limit.fields.get("kind"))
         if limit.rate is None or limit.moot or kind not in (socket, "memory", "engine"):
             continue
-        if kind == socket and (limit.fields.get("place") != place or alone(limit.fields.get("name"))):
+        if kind == socket and (
+            limit.fields.get("place") != place or is_single_link(limit.fields.get("name"))
+        ):
             continue
         if kind not in best or limit.rate.median > _median(best[kind]):
             best[kind] = limit

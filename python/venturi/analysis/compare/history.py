@@ -9,13 +9,13 @@ from datetime import datetime
 from pathlib import Path
 from statistics import fmean, variance
 
-from venturi.analysis.cells.choice import chosen
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.compare import likeness
 from venturi.analysis.compare.likeness import canonical
 from venturi.analysis.compare.runs import METRICS, Metric, measured, metric_for
 from venturi.analysis.results import Results, load
-from venturi.analysis.statistics.change_points import change_points
+from venturi.analysis.selection import cells_where
+from venturi.analysis.statistics.groups import change_points
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common.errors import VenturiError
 from venturi.common.texts import Note
@@ -77,7 +77,7 @@ def followed(
             hint="the same scenario, run again and again on one machine",
         )
     if where:
-        kept = {id(cell) for cell in chosen([one.cell for one in found], where, str(directory))}
+        kept = {id(cell) for cell in cells_where([one.cell for one in found], where, str(directory))}
         found = [one for one in found if id(one.cell) in kept]
     return found
 

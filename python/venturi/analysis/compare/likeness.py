@@ -1,18 +1,12 @@
-"""Whether two runs were made under like conditions: machines, software and settings side by side."""
+"""Whether two runs are alike: machines, software, settings, and which cell is which of the other run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from venturi.analysis.cells import servers
+from venturi.analysis.cells import machines
 from venturi.analysis.cells.figures import get
-from venturi.analysis.cells.noise import noise
-from venturi.analysis.words.wording import listed
-
-if TYPE_CHECKING:
-    from venturi.analysis.cells.summary import Cell
-    from venturi.analysis.results import Results
 from venturi.analysis.cells.machines import (
     OTHERS,
     STOLEN,
@@ -20,10 +14,16 @@ from venturi.analysis.cells.machines import (
     Weight,
     common,
     facts_of_end,
+    host_noise,
     in_words,
     mapping,
     properties,
 )
+from venturi.analysis.cells.summary import Cell
+from venturi.analysis.wording import listed
+
+if TYPE_CHECKING:
+    from venturi.analysis.results import Results
 
 # Parameters that change what a figure is, not how large it is.
 _MEASURED_OTHERWISE = frozenset({"verify", "include_setup"})
@@ -38,7 +38,7 @@ def facts(base: Results, run: Results) -> list[Fact]:
         pair = [[mapping(get(r.environment, end))] for r in (base, run)]
         if end == "server":
             clients = [mapping(get(r.environment, "client")) for r in (base, run)]
-            pair = [servers.of_first_place(r.environment) for r in (base, run)]
+            pair = [machines.first_place_servers(r.environment) for r in (base, run)]
             both = zip(pair, clients, strict=True)
             if all(s.get("host") == c.get("host") for side, c in both for s in side):
                 # On the client's host only its software can differ.
@@ -62,7 +62,7 @@ def facts(base: Results, run: Results) -> list[Fact]:
 
 def machine(results: Results) -> dict[tuple[int, str], str]:
     """What is known of what makes runs comparable at all, by the end and the name, as `cores 8`."""
-    ends = [mapping(get(results.environment, "client")), *servers.of_first_place(results.environment)]
+    ends = [mapping(get(results.environment, "client")), *machines.first_place_servers(results.environment)]
     return {
         (number, name): f"{name} {in_words(name, value)}"
         for number, end in enumerate(ends)
@@ -75,7 +75,7 @@ def _disturbance(results: Results) -> tuple[float, float] | tuple[None, None]:
     """Medians over the trials of the shares of the host's CPU time that were stolen and that others used."""
     from statistics import median
 
-    found = [n for r in results.records if not r.get("warmup") and (n := noise(r)) is not None]
+    found = [n for r in results.records if not r.get("warmup") and (n := host_noise(r)) is not None]
     return (median(s for s, _ in found), median(o for _, o in found)) if found else (None, None)
 
 
@@ -148,3 +148,69 @@ def refusal(found: Sequence[Fact]) -> str | None:
     more = f"; so do {listed([f'{f.end} {f.name}' for f in unlike[1:]])}" if len(unlike) > 1 else ""
     before, after = (in_words(first.name, value) for value in (first.base, first.run))
     return f"{where}{first.name} differs ({before} | {after}){more}"
+
+
+def spelled(value: Any) -> str:
+    """A parameter's value as one types it."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def implied(by: str, cells: Sequence[Cell]) -> frozenset[str]:
+    """Parameters that follow from `by`, as a target from its place, or threads from streams."""
+    names = {n for c in cells for n in c.parameters} - {by}
+    out = set()
+    for name in names:
+        pairs = {(spelled(c.parameters.get(by)), spelled(c.parameters.get(name))) for c in cells}
+        if len(pairs) == len({one for one, _ in pairs}) == len({other for _, other in pairs}):
+            out.add(name)
+    return frozenset(out)
+
+
+def match(
+    base: Sequence[Cell], run: Sequence[Cell], ignored: frozenset[str] | set[str] = frozenset()
+) -> tuple[list[tuple[Cell, Cell]], list[Cell], list[Cell]]:
+    """Cells with the same parameters, and those without a partner on either side.
+
+    A parameter that only one side knows does not count: an imported run has few of them. Where that leaves
+    several cells with the same parameters on one side, none of them is matched: which is meant is unknown.
+    """
+    known = [{n for c in side for n in c.parameters} for side in (base, run)]
+    names = sorted((known[0] & known[1]) - set(ignored) - {"row_bytes", "seed"})
+
+    def keyed(cells: Sequence[Cell]) -> dict[tuple[Any, ...], list[Cell]]:
+        out: dict[tuple[Any, ...], list[Cell]] = {}
+        for cell in cells:
+            key = tuple(canonical(n, cell.parameters.get(n)) for n in names)
+            out.setdefault(key, []).append(cell)
+        return out
+
+    ours, theirs = keyed(base), keyed(run)
+    pairs = [
+        (ours[key][0], theirs[key][0])
+        for key in ours
+        if key in theirs and len(ours[key]) == len(theirs[key]) == 1
+    ]
+    taken = [{id(pair[i]) for pair in pairs} for i in (0, 1)]
+    return (
+        pairs,
+        [c for c in base if id(c) not in taken[0]],
+        [c for c in run if id(c) not in taken[1]],
+    )
+
+
+def why(base: tuple[str, Sequence[Cell]], run: tuple[str, Sequence[Cell]]) -> str:
+    """Which parameters keep the cells of two runs, each with its name, apart."""
+    empty = [name for name, cells in (base, run) if not cells]
+    if empty:
+        return f"{empty[0]} has no cells"
+    apart = []
+    for name in sorted({n for c in base[1] for n in c.parameters} - {"row_bytes", "seed"}):
+        values = [
+            {canonical(name, c.parameters.get(name)) for c in cells if name in c.parameters}
+            for _, cells in (base, run)
+        ]
+        if all(values) and not values[0] & values[1]:
+            apart.append(name)
+    return f"they share no value of: {', '.join(apart)}" if apart else "their parameters overlap nowhere"

@@ -22,7 +22,7 @@ from venturi.analysis.cells.figures import (
 from venturi.analysis.cells.machines import Fact
 from venturi.analysis.cells.summary import Cell, varying
 from venturi.analysis.compare import likeness
-from venturi.analysis.compare.matching import implied, match, spelled, why
+from venturi.analysis.compare.likeness import implied, match, spelled, why
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.difference import (
     LEAST_REPEATS,

@@ -22,7 +22,7 @@ from venturi.analysis.cells.series import Series
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.statistics import hockney, scaling
 from venturi.analysis.statistics.curve import Curve, Shape
-from venturi.analysis.statistics.gain import Effect, effect
+from venturi.analysis.statistics.difference import Effect, effect
 from venturi.analysis.statistics.hockney import Hockney
 from venturi.analysis.statistics.intervals import Interval
 from venturi.analysis.statistics.laws import Refused

@@ -12,12 +12,10 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
-from venturi.analysis.cells import figures, summary
-from venturi.analysis.cells import links as of_cells
+from venturi.analysis.cells import figures, probes, summary
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.models import link_law
-from venturi.analysis.models.link_law import LinkLaw, Path, Setting
-from venturi.analysis.models.tcp import LOSS_BASED
+from venturi.analysis.models.link_law import LOSS_BASED, LinkLaw, Path, Setting
 from venturi.analysis.statistics.intervals import Interval
 from venturi.common import links
 from venturi.common.links import WAYS, Link, Way
@@ -208,12 +206,12 @@ def _over(cell: Cell) -> bool:
     # TCP does not carry datagrams, and its bounds are not theirs.
     if link is None or is_datagrams(str(p.get("target") or "")):
         return False
-    return of_cells.shared(p, links.way(cell.operation), math.inf) is not None
+    return probes.shared_rate(p, links.way(cell.operation), math.inf) is not None
 
 
 def _control(cell: Cell) -> str | None:
     """TCP's congestion control; None where nobody knows."""
-    return of_cells.control(cell.records, links.parse(_text(cell)))
+    return probes.congestion_control(cell.records, links.parse(_text(cell)))
 
 
 def _rates(cell: Cell, unit: str) -> list[float]:
@@ -228,7 +226,7 @@ def _path(cell: Cell, link: Link, cross: float | None = None) -> Path:
     taken = cell.parameters.get("cross") if cross is None else cross
     way = links.way(cell.operation)
     own = math.inf if link.rate is None else link.rate[WAYS.index(way)]
-    return link_law.path(link, way, float(taken or 0), of_cells.shared(cell.parameters, way, own))
+    return link_law.path(link, way, float(taken or 0), probes.shared_rate(cell.parameters, way, own))
 
 
 def _closed(cell: Cell) -> bool:

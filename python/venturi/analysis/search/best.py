@@ -14,8 +14,7 @@ from typing import Any
 from venturi.analysis.cells.figures import cpu_ns, in_rows_of, numeric, per_second, quotient, throughput
 from venturi.analysis.cells.summary import Cell, basis, setting, varying
 from venturi.analysis.statistics.curve import LEAST_ROUNDS, Curve, Shape
-from venturi.analysis.statistics.difference import Difference, differences
-from venturi.analysis.statistics.gain import Effect, Gain, effect, tested
+from venturi.analysis.statistics.difference import Difference, Effect, Gain, differences, effect, test_gain
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common.units import Quantity
 from venturi.targets.parameters import AMOUNT, PARALLEL, WORKLOAD
@@ -468,7 +467,7 @@ def _level(blocks: list[Block], value: object, best: object, figures: Block) -> 
         # Never beside the best value: against the best of its own blocks, which may flatter it.
         pairs = [math.log(max(b.values()) / b[value]) for b in blocks if value in b]
     mean = sum(pairs) / len(pairs)
-    judged = tested(pairs) if len(pairs) >= LEAST_PAIRS and value != best else None
+    judged = test_gain(pairs) if len(pairs) >= LEAST_PAIRS and value != best else None
     if not figures.get(best) or not figures.get(value):
         return Level(value, math.exp(-mean), len(pairs), judged)
     told = figures[best] / figures[value] - 1

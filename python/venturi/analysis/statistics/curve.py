@@ -16,8 +16,7 @@ from functools import cached_property
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from venturi.analysis.statistics.difference import FLOOR, moderated
-from venturi.analysis.statistics.gain import effective_number
+from venturi.analysis.statistics.difference import FLOOR, effective_number, moderated
 
 if TYPE_CHECKING:
     import numpy as np

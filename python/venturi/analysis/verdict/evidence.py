@@ -22,10 +22,10 @@ from venturi.analysis.cells.figures import (
     quotient,
     wire_bytes,
 )
-from venturi.analysis.cells.links import control as control_of
-from venturi.analysis.cells.links import cross, measured, shared
+from venturi.analysis.cells.probes import congestion_control as control_of
+from venturi.analysis.cells.probes import cross_traffic_share, measured_link, shared_rate
 from venturi.analysis.cells.summary import Cell
-from venturi.analysis.models.packing import Packing
+from venturi.analysis.models.batch_cost import Packing
 from venturi.common import links
 from venturi.common.links import WAYS, Link
 from venturi.targets.system import PIPES, scheme_of
@@ -505,7 +505,7 @@ def _thread_name(cell: Cell, end: str) -> str:
 
 def _link_facts(record: Record, put: Any) -> None:
     """What a trial's record tells of its link, under flat names."""
-    found, way = measured(record), links.way(get(record, "parameters", "operation"))
+    found, way = measured_link(record), links.way(get(record, "parameters", "operation"))
     put("link.bits_per_second", numeric(found, f"{way}_bits_per_second"))
     put("link.round_trip", numeric(found, "round_trip_ns"))
     put("link.loss", quotient(numeric(found, f"{way}_lost"), numeric(found, f"{way}_packets")))
@@ -520,14 +520,14 @@ def _over_link(cell: Cell, found: Facts, host: str | None) -> OverLink | None:
         return None
     way = links.way(p.get("operation"))
     one = found.get("link.bits_per_second")
-    bits = shared(p, way, one) if one and one > 0 and link.rate is not None else None
+    bits = shared_rate(p, way, one) if one and one > 0 and link.rate is not None else None
     return OverLink(
         link=link,
         loaders=int(numeric(p, "loaders") or 1) if p.get("backplane") is not None else 1,
         bits=bits,
         round_trip=trip,
         loss=link.loss[WAYS.index(way)],
-        cross=cross(p),
+        cross=cross_traffic_share(p),
         moved=found.get("wire_rate", found.get("rate")),
         control=control_of(cell.records, link, host),
     )

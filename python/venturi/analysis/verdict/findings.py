@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from venturi.analysis import wording
 from venturi.analysis.cells.series import Series, figure, followed, numeric, precedence, series
 from venturi.analysis.cells.summary import Cell, by_operation, rows_a_batch, varying
 from venturi.analysis.statistics.curve import Change, Shape
@@ -26,9 +27,7 @@ from venturi.analysis.verdict.types import (
     Remedy,
     Verdict,
 )
-from venturi.analysis.words import curves
-from venturi.analysis.words.curves import USUAL_REPEATS
-from venturi.analysis.words.wording import Nouns, listed, nouns_of
+from venturi.analysis.wording import USUAL_REPEATS, Nouns, listed, nouns_of
 from venturi.common.units import count, plural
 from venturi.targets.parameters import AMOUNT, PARALLEL
 from venturi.targets.system import scheme_of, servers_batches
@@ -374,7 +373,7 @@ def _shape(series: Series, nouns: Nouns) -> list[str]:
         reached = _moved(series.at(peak), spell, peak)
     if curve is None:
         return [reached, "no repeat went well at every point, so nothing more can be said"]
-    words = [curves.linear(curve, spell)] if axis in PARALLEL else []
+    words = [wording.linear_part(curve, spell)] if axis in PARALLEL else []
     place = series.place
     if shape is Shape.FLAT:
         same = bool(words) and curve.linear == curve.flat
@@ -384,9 +383,9 @@ def _shape(series: Series, nouns: Nouns) -> list[str]:
         verb = "moves" if series.at(place) == 1 else "move"
         words = [f"{spell(series.at(place))} already {verb} {_share(place, peak)} of the most"]
     elif shape is Shape.UNDECIDED:
-        return [*filter(None, [*words, reached]), curves.undecided(curve, spell)]
+        return [*filter(None, [*words, reached]), wording.undecided_part(curve, spell)]
     else:
-        words.append(curves.end(curve, spell, figure(place).text()))
+        words.append(wording.curve_end(curve, spell, figure(place).text()))
     return [", ".join(filter(None, words))]
 
 

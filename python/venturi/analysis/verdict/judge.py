@@ -11,10 +11,10 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any
 
-from venturi.analysis.cells import servers as watched
+from venturi.analysis.cells import machines
 from venturi.analysis.cells.figures import get
 from venturi.analysis.cells.summary import Cell
-from venturi.analysis.models.packing import Packing
+from venturi.analysis.models.batch_cost import Packing
 from venturi.analysis.verdict import evidence, machine, network, servers, workers
 from venturi.analysis.verdict.evidence import CellEvidence
 from venturi.analysis.verdict.findings import Tried
@@ -30,7 +30,7 @@ from venturi.analysis.verdict.types import (
     Verdict,
     VerdictText,
 )
-from venturi.analysis.words.wording import held_back, listed, milliseconds, nouns_of, shares, size, waiting
+from venturi.analysis.wording import held_back, listed, milliseconds, nouns_of, shares, size, waiting
 from venturi.common.units import percent, plural
 
 __all__ = ["judge", "remedies", "verdicts"]
@@ -218,7 +218,7 @@ def _usable(cell: Cell, environment: Mapping[str, Any], end: str) -> int | None:
     described, place = environment.get(end), str(cell.parameters.get("place"))
     if end == "server":
         described = get(environment, "servers", place) or described
-        reported = watched.several(environment).get(place, {}).values()
+        reported = machines.servers_by_place(environment).get(place, {}).values()
         each = [get(one, "cores", "usable") for one in reported if one]
         if len(set(each)) > 1:
             # Which of them was watched is not recorded.

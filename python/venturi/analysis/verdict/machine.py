@@ -8,8 +8,8 @@ from typing import NamedTuple
 from venturi.analysis.cells.ceilings import COMMITS
 from venturi.analysis.verdict.evidence import CellEvidence, End
 from venturi.analysis.verdict.types import Diagnosis, MissingEvidence, beyond, measured
-from venturi.analysis.words.wording import cores as all_cores
-from venturi.analysis.words.wording import held_back, nouns_of, rate, shares
+from venturi.analysis.wording import cores as all_cores
+from venturi.analysis.wording import held_back, nouns_of, rate, shares
 from venturi.common.units import percent, plural
 
 Lines = Iterator[str]

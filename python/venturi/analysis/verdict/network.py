@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from venturi.analysis.cells.figures import numeric
-from venturi.analysis.cells.probed import packed
-from venturi.analysis.models import tcp
+from venturi.analysis.cells.probes import is_compressed
+from venturi.analysis.models import link_law
 from venturi.analysis.verdict.evidence import CellEvidence, OverLink
 from venturi.analysis.verdict.machine import (
     ELSEWHERE,
@@ -23,7 +23,7 @@ from venturi.analysis.verdict.machine import (
 )
 from venturi.analysis.verdict.types import Diagnosis, MissingEvidence, beyond, measured
 from venturi.analysis.verdict.workers import WORKERS, waits_line
-from venturi.analysis.words.wording import milliseconds, nouns_of, rate, size
+from venturi.analysis.wording import milliseconds, nouns_of, rate, size
 from venturi.common.units import bit_rate, percent, plural, significant
 from venturi.targets.system import is_datagrams
 
@@ -143,7 +143,7 @@ def link_lines(seen: CellEvidence, place: Diagnosis) -> Lines:
 def _raw_tcp_lines(seen: CellEvidence) -> Lines:
     share = seen.facts.get("share.raw TCP")
     # What is packed is held against what raw TCP would carry of it.
-    moved = seen.wire_rate if packed(seen.cell.parameters) else seen.rate
+    moved = seen.wire_rate if is_compressed(seen.cell.parameters) else seen.rate
     if share and moved:
         yield f"raw TCP over the same link, with as many connections, does {rate(moved / share)}"
 
@@ -187,11 +187,11 @@ def _tcp_alone(seen: CellEvidence) -> OverLink | None:
 def loss(seen: CellEvidence) -> Diagnosis | None:
     """TCP slows down for packets that the link loses."""
     over = _tcp_alone(seen)
-    if over is None or not over.moved or not over.loss or over.control not in tcp.LOSS_BASED:
+    if over is None or not over.moved or not over.loss or over.control not in link_law.LOSS_BASED:
         return None
     moved, packet, share = over.moved, over.link.packet, over.share
     lost = moved * _seconds(seen) / packet / seen.streams * over.loss
-    one = tcp.loss_bound(over.control, packet, over.round_trip / 1e9, over.loss)
+    one = link_law.loss_bound(over.control, packet, over.round_trip / 1e9, over.loss)
     bound = seen.streams * one
     if lost < LOST or moved < UNDER_LAW * bound or (over.free is not None and bound > over.free):
         return None
@@ -250,15 +250,15 @@ def _start(seen: CellEvidence) -> Diagnosis | None:
     trips = _seconds(seen) * 1e9 / over.round_trip
     batch = over.moved / (seen.cell.batches.value or 1.0)
     # As much again as was answered: a batch has gone through each stream before the clock starts.
-    first = seen.streams * (tcp.FIRST_PACKETS * over.link.packet + batch)
-    possible = tcp.started_share(trips, over.holds, first)
+    first = seen.streams * (link_law.FIRST_PACKETS * over.link.packet + batch)
+    possible = link_law.started_share(trips, over.holds, first)
     if possible >= STARTED or over.share < UNDER_START * possible:
         return None
     numbers = {
         "link_share": over.share,
         "round_trips": trips,
         "first_bytes": first,
-        "trips_to_fill": float(tcp.trips_to_fill(over.holds, first)),
+        "trips_to_fill": float(link_law.trips_to_fill(over.holds, first)),
         "started_share": possible,
     }
     return Diagnosis("slow-start", None, None, beyond(1 - possible, 1 - STARTED, 0.5), numbers)

@@ -13,15 +13,15 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from venturi.analysis.cells.figures import get
-from venturi.analysis.cells.probed import codec_of, data_label, packed, waits_for_disk
+from venturi.analysis.cells.probes import codec_of, data_label, is_compressed, waits_for_disk
 from venturi.analysis.cells.summary import ends_by_itself, rows_a_batch
-from venturi.analysis.models.packing import LEAST
-from venturi.analysis.models.tcp import LOSS_BASED
+from venturi.analysis.models.batch_cost import LEAST
+from venturi.analysis.models.link_law import LOSS_BASED
 from venturi.analysis.verdict.evidence import CODEC, CellEvidence
 from venturi.analysis.verdict.servers import fills_cores
 from venturi.analysis.verdict.types import Diagnosis, MissingEvidence, Remedy
 from venturi.analysis.verdict.workers import end_of, handicapped, own_stages
-from venturi.analysis.words.wording import nouns_of, size
+from venturi.analysis.wording import nouns_of, size
 from venturi.common import links
 from venturi.targets.options import ONLY_HERE
 from venturi.targets.parameters import CREDENTIALS
@@ -444,7 +444,7 @@ def compression(seen: CellEvidence, place: Diagnosis) -> list[Remedy]:
     ignored = foreign_server(seen) and seen.cell.operation == "get"
     # What is drawn at random gets no smaller.
     random = [p.get("data"), p.get("values")] == ["records", "random"]
-    if ignored or random or packed(p) or not applies("compression", url_of(seen), seen.cell.operation):
+    if ignored or random or is_compressed(p) or not applies("compression", url_of(seen), seen.cell.operation):
         return []
     simple = Remedy("compression", "fewer bytes on the wire", {"compression": "lz4"})
     over, label = seen.over, data_label(p)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from venturi.analysis.cells.batches import several
 from venturi.analysis.cells.figures import CALLS, numeric
 from venturi.analysis.cells.summary import Cell
+from venturi.analysis.cells.writes import count_batches
 from venturi.analysis.verdict.evidence import CellEvidence, End, waits
 from venturi.analysis.verdict.machine import (
     COMPUTES,
@@ -32,7 +32,7 @@ from venturi.analysis.verdict.types import (
     measured,
 )
 from venturi.analysis.verdict.workers import DELAYED, DISK_SEEN, WORKERS
-from venturi.analysis.words.wording import milliseconds, nouns_of, rows_rate, waiting
+from venturi.analysis.wording import milliseconds, nouns_of, rows_rate, waiting
 from venturi.common.units import Quantity, count, percent, plural
 from venturi.targets.system import is_program
 
@@ -311,7 +311,7 @@ def _serial(verdict: Verdict, cell: Cell, other: Cell, others: Verdict) -> Verdi
 
 def _limited(verdict: Verdict, cell: Cell, fewer: Cell) -> Verdict:
     numbers = {"batches_in_flight": lanes(cell), "fewer_in_flight": lanes(fewer)}
-    few, many = several(int(lanes(fewer))), count(int(lanes(cell)))
+    few, many = count_batches(int(lanes(fewer))), count(int(lanes(cell)))
     compared = f"{few} in flight did as much ({fewer.main}) as {many}"
     if fewer.main.value and cell.main.value:
         gain = cell.main.value / fewer.main.value - 1

@@ -7,7 +7,7 @@ from typing import Any
 
 from venturi.analysis.cells.ceilings import CIPHER
 from venturi.analysis.cells.figures import CALLS, get
-from venturi.analysis.cells.probed import codec_of
+from venturi.analysis.cells.probes import codec_of
 from venturi.analysis.verdict.evidence import CODEC, OWN, CellEvidence, End, Pool
 from venturi.analysis.verdict.machine import (
     COMPUTES,
@@ -20,7 +20,7 @@ from venturi.analysis.verdict.machine import (
     held_up,
 )
 from venturi.analysis.verdict.types import Diagnosis, MissingEvidence, beyond, measured
-from venturi.analysis.words.wording import milliseconds, nouns_of, rate, shares, waiting
+from venturi.analysis.wording import milliseconds, nouns_of, rate, shares, waiting
 from venturi.common.units import percent, plural
 from venturi.targets.handicap import nanoseconds
 

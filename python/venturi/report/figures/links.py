@@ -9,14 +9,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from venturi.analysis.models import link_words, over_links
+from venturi.analysis import wording
+from venturi.analysis.models import fit_words, over_links
 from venturi.analysis.models.over_links import Crossing, LinkFit
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.intervals import median_interval
-from venturi.analysis.words import labels
 from venturi.common import links
-from venturi.report.figures import palette
-from venturi.report.figures.figure import Figure, Panel, Series
+from venturi.report.figures.figure import Figure, Panel, Series, series_colour
 
 __all__ = ["NAMES", "figure"]
 
@@ -65,7 +64,7 @@ def figure(results: Results, along: str) -> Figure | None:
         shown = fits[:MOST_LINES]
         here = [c for c in passed if c.text in texts and c.below in shown and c.above in shown]
         panels.append(_panel(operation, texts, shown, along, here))
-        crossed += [link_words.crossing(c) for c in here]
+        crossed += [fit_words.crossing_sentence(c) for c in here]
         told.append(_told(shown[0], texts, along))
     values = [x for panel in panels for series in panel.series for x in series.x]
     low, high = min(values), max(values)
@@ -95,10 +94,10 @@ def _panel(
     operation: str, texts: Sequence[str], fits: Sequence[LinkFit], along: str, passed: Sequence[Crossing]
 ) -> Panel:
     link = links.parse(texts[0])
-    panel = Panel(f"{operation}, {link_words.others(along, link)}")
+    panel = Panel(f"{operation}, {fit_words.others(along, link)}")
     for i, one in enumerate(fits):
-        name = link_words.short(one, fits)
-        panel.series += _lines(one, texts, along, name, palette.series_colour(i))
+        name = fit_words.short_link_head(one, fits)
+        panel.series += _lines(one, texts, along, name, series_colour(i))
     if passed:
         factor = _scale(fits[0].unit)[0]
         panel.series.append(
@@ -108,7 +107,7 @@ def _panel(
                 [c.rate / factor for c in passed],
                 "$ink",
                 "points",
-                notes=[link_words.crossing(c) for c in passed],
+                notes=[fit_words.crossing_sentence(c) for c in passed],
             )
         )
     return panel
@@ -161,7 +160,7 @@ def _told(one: LinkFit, texts: Sequence[str], along: str) -> str:
         factor, label = _scale(one.unit)
         rate = median_interval(one.rates(text)).median / factor
         unit = label.rpartition(", ")[2]
-        ends.append(f"{rate:,.4g} {unit} at {link_words.value(along, _value(text, one.way, along))}")
-    where = f" ({labels.label(one.cells[0], list(one.where))})" if one.where else ""
-    common = link_words.others(along, one.links[own[0]])
+        ends.append(f"{rate:,.4g} {unit} at {fit_words.link_value(along, _value(text, one.way, along))}")
+    where = f" ({wording.label(one.cells[0], list(one.where))})" if one.where else ""
+    common = fit_words.others(along, one.links[own[0]])
     return f"{one.operation}, {common}{where}: {ends[0]}, {ends[1]}"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from venturi.analysis import wording
 from venturi.analysis.models import fit_words
 from venturi.analysis.models.fits import AxisFit, Fits, SizeFit
 from venturi.analysis.models.splits import Convergence
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.curve import Shape
-from venturi.analysis.words import labels
 from venturi.common.units import Quantity, count, percent, pick_unit, plural
-from venturi.report.figures import palette
+from venturi.report.figures import figure
 from venturi.report.figures.figure import BYTES, MB, Claim, Figure, Panel, Series
 from venturi.report.names import setting
 
@@ -94,7 +94,7 @@ def _scaling_panel(one: AxisFit, factor: float) -> Panel:
     y = [math.exp(float(v)) / factor for v in fit.points.y]
     grid = _between(x[0], x[-1])
     low, high = fit.band(grid)
-    colour = palette.series_colour(0)
+    colour = figure.series_colour(0)
     series = [
         Series(
             "measured",
@@ -117,7 +117,7 @@ def _scaling_panel(one: AxisFit, factor: float) -> Panel:
                 name,
                 [n],
                 [at],
-                palette.series_colour(2 + i),
+                figure.series_colour(2 + i),
                 "points",
                 notes=[f"{name} at {fit_words.several(one.axis, n)}"],
             )
@@ -147,7 +147,7 @@ def hockney(results: Results) -> Figure | None:
         for i, one in enumerate(members):
             assert one.fit is not None
             rows, counted = one.fit.unit != "B", one.fit.unit
-            panel.series += _size_series(one, palette.series_colour(i))
+            panel.series += _size_series(one, figure.series_colour(i))
         panels.append(panel)
         best = max(members, key=lambda s: s.fit.b if s.fit else 0.0)
         assert best.fit is not None
@@ -198,7 +198,7 @@ def _size_series(one: SizeFit, colour: str) -> list[Series]:
 
 
 def convergence_name(one: Convergence) -> str:
-    return labels.plain(", ".join(filter(None, (one.operation, setting(one.where)))))
+    return wording.plain(", ".join(filter(None, (one.operation, setting(one.where)))))
 
 
 def convergence(results: Results) -> Figure | None:
@@ -255,7 +255,7 @@ def _convergence_panel(one: Convergence) -> Panel:
         series.append(Series("any number", at, [BYTES(v) for v in curve.values()], "$c0/0.6", markers=False))
         level, ends = [BYTES(one.limit.rate.value)] * 2, [at[0], at[-1]]
         series.append(Series("highest", ends, level, "$ceiling", dash="dash", markers=False))
-    series.append(drawn("predicted", one.predicted, palette.series_colour(0)))
+    series.append(drawn("predicted", one.predicted, figure.series_colour(0)))
     measured = {s.streams: s.measured for s in one.splits}
-    series.append(drawn("measured", measured, palette.series_colour(1)))
+    series.append(drawn("measured", measured, figure.series_colour(1)))
     return Panel(convergence_name(one), series)

@@ -9,23 +9,13 @@ from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
 from venturi.common.errors import VenturiError
 from venturi.common.texts import meant
-from venturi.report.figures import (
-    boxes,
-    curves,
-    flows,
-    latency,
-    links,
-    models,
-    pipeline,
-    roofline,
-    timeline,
-)
+from venturi.report.figures import curves, latency, links, models, pipeline, roofline, timeline
 from venturi.report.figures.figure import Figure
 from venturi.report.names import marked
 
 BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
     "throughput-streams": lambda results, ref: curves.over(results, "throughput-streams", "streams", ref),
-    "box-size": boxes.box_per_size,
+    "box-size": latency.box_per_size,
     "throughput-size": lambda results, ref: curves.over(results, "throughput-size", curves.SIZE, ref),
     "throughput-batch": lambda results, ref: curves.over(results, "throughput-batch", "rows_per_batch", ref),
     "throughput-hosts": curves.over_hosts,
@@ -34,7 +24,7 @@ BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
     "throughput-link-rate": lambda results, _: links.figure(results, "rate"),
     "throughput-loss": lambda results, _: links.figure(results, "loss"),
     "convergence": lambda results, _: models.convergence(results),
-    "flows": lambda results, _: flows.figure(results),
+    "flows": lambda results, _: pipeline.flow_figure(results),
     "roofline": lambda results, _: roofline.roofline(results),
     "model-scaling": lambda results, _: models.scaling(results),
     "model-hockney": lambda results, _: models.hockney(results),
@@ -47,7 +37,7 @@ BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
 OF_ONE_CELL: dict[str, Callable[[Results, Cell | None], Figure | None]] = {
     "timeline": timeline.timeline,
     "stages": pipeline.stages,
-    "flows": flows.figure,
+    "flows": pipeline.flow_figure,
 }
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from venturi.analysis import wording
 from venturi.analysis.cells.ceilings import ENGINE, SOCKETS
-from venturi.analysis.cells.probed import packed
+from venturi.analysis.cells.probes import is_compressed
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
-from venturi.analysis.words import labels
 from venturi.common.units import percent
-from venturi.report.figures import palette
+from venturi.report.figures import figure
 from venturi.report.figures.figure import BYTES, MB, Figure, Panel, Series
 
 KB = 1e3
@@ -69,7 +69,7 @@ def roofline(results: Results) -> Figure | None:
         for cell in points:
             found = verdicts.get(cell.name)
             kinds.setdefault(found.kind if found else "unknown", []).append(cell)
-        for kind in [k for k in palette.VERDICTS if k in kinds] + sorted(set(kinds) - set(palette.VERDICTS)):
+        for kind in [k for k in figure.VERDICTS if k in kinds] + sorted(set(kinds) - set(figure.VERDICTS)):
             panel.series.append(_points(kind, kinds[kind], names, len(points) <= MOST_MARGINS))
         panels.append(panel)
     if not panels:
@@ -123,11 +123,11 @@ def _points(kind: str, cells: Sequence[Cell], names: Sequence[str], margins: boo
         KINDS.get(kind, kind),
         [(message_bytes(c) or 0.0) / KB for c in cells],
         [BYTES(c.throughput.value) for c in cells],
-        palette.verdict_colour(kind),
+        figure.verdict_colour(kind),
         "points",
         low=[BYTES(c.throughput.low) for c in cells] if margins else None,
         high=[BYTES(c.throughput.high) for c in cells] if margins else None,
-        notes=[f"{c.throughput}{s}; {labels.label(c, names)}" for c, s in zip(cells, shares, strict=True)],
+        notes=[f"{c.throughput}{s}; {wording.label(c, names)}" for c, s in zip(cells, shares, strict=True)],
         links=[c.name for c in cells],
     )
 
@@ -140,7 +140,7 @@ def _roofs(cells: Sequence[Cell], span: tuple[float, float]) -> list[Series]:
     """The limits of these cells as lines over the whole width, from what each cell was set against."""
     top = max(c.throughput.value or 0.0 for c in cells)
     found: dict[str, dict[int, Sized]] = {}
-    plain = [c for c in cells if not packed(c.parameters)] or list(cells)
+    plain = [c for c in cells if not is_compressed(c.parameters)] or list(cells)
     for name in dict.fromkeys(n for c in cells for n in c.ceilings):
         # Sockets carry compressed bytes: they in payload would be a line for each ratio.
         for cell in plain if name in (*SOCKETS.values(), ENGINE) else cells:
@@ -189,7 +189,7 @@ def _apart(by_streams: dict[int, Sized]) -> list[tuple[str, Sized]]:
         if streams == [0]:
             return ""
         first, last = streams[0], streams[-1]
-        return labels.phrase("streams", last) if first == last else f"{first}..{last} streams"
+        return wording.phrase("streams", last) if first == last else f"{first}..{last} streams"
 
     return [(text(streams), sizes) for streams, sizes in groups]
 

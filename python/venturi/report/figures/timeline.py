@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from venturi.analysis.cells.choice import middle_trial, representative
+from venturi.analysis import wording
 from venturi.analysis.cells.figures import ENDS, get
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
-from venturi.analysis.words import labels
+from venturi.analysis.selection import middle_trial, representative
 from venturi.report.figures.figure import MB, Figure, Panel, Series
 
 MOST_POINTS = 240
@@ -179,7 +179,7 @@ def of(results: Results, cell: Cell, trial: Any, found: dict[str, End]) -> Figur
     if not panels:
         return None
     names = results.telling.get(cell.operation, [])
-    where = ", ".join(dict.fromkeys([cell.operation, labels.label(cell, names)]))
+    where = ", ".join(dict.fromkeys([cell.operation, wording.label(cell, names)]))
     caption = ["The trial with the median throughput of this cell; both ends on the client's clock."]
     uncertain = get(trial, "resources", "clock", "uncertainty_ns")
     if uncertain:

@@ -17,23 +17,23 @@ from typing import Any
 
 from markupsafe import Markup
 
-from venturi.analysis.cells import servers
+from venturi.analysis import wording
+from venturi.analysis.cells import machines
 from venturi.analysis.cells.figures import get
 from venturi.analysis.cells.limits import limits, raw_tcp_meaning
 from venturi.analysis.cells.summary import Cell, best, by_operation, speed, varying
 from venturi.analysis.results import Results, load
-from venturi.analysis.words import labels
 from venturi.common.units import MISSING, percent, pick_unit, plural
 from venturi.report import cell as cell_text
 from venturi.report import draw, hosts, proofs, reason, run, summary
 from venturi.report import limits as limit_text
 from venturi.report.document import Block, Section, Table, Terms, Text
-from venturi.report.figures import palette
+from venturi.report.figures import figure
 from venturi.report.figures import registry as figures
 from venturi.report.figures.figure import Figure
 from venturi.report.names import marked
 from venturi.report.page import cells as page_cells
-from venturi.report.page.markup import MOST_ROWS, Packer, render
+from venturi.report.page.cells import MOST_ROWS, Packer, render
 
 MOST_LIMITS = 60
 """Rows of the table of limits that are in sight; the others are folded."""
@@ -122,7 +122,7 @@ def _variables() -> str:
     def block(theme: dict[str, str], ground: str, scheme: str) -> str:
         return "".join(f"--{k}:{v};" for k, v in theme.items()) + f"--ground:{ground};color-scheme:{scheme};"
 
-    light, dark = block(palette.LIGHT, "#f6f7f9", "light"), block(palette.DARK, "#0e1216", "dark")
+    light, dark = block(figure.LIGHT, "#f6f7f9", "light"), block(figure.DARK, "#0e1216", "dark")
     return (
         f":root{{{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
         f":root[data-theme=light]{{{light}}}:root[data-theme=dark]{{{dark}}}@media print{{:root{{{light}}}}}"
@@ -159,7 +159,7 @@ def _card(results: Results, operation: str, cells: list[Cell]) -> dict[str, Any]
         "cell": top,
         "figure": fastest.number(unit),
         "unit": unit,
-        "where": labels.label(top, varying(cells) or (["streams"] if top.parameters.get("streams") else [])),
+        "where": wording.label(top, varying(cells) or (["streams"] if top.parameters.get("streams") else [])),
         "margin": f"{summary.coverage([top])} {fastest.margin(unit)} {unit}"
         if fastest.has_margin
         else "one trial, no margin",
@@ -258,7 +258,7 @@ _TOLD |= {"format", "run", "started_unix_ns", "command", "proof"}
 
 def _environment(results: Results) -> Markup:
     environment = results.environment
-    ends = {end: _flat(found) for end, found in servers.ends(environment).items()}
+    ends = {end: _flat(found) for end, found in machines.environment_ends(environment).items()}
     described = {end for end, found in ends.items() if found}
     imported = environment.get("imported")
     rows = [

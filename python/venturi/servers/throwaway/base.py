@@ -18,7 +18,7 @@ from urllib.parse import quote
 from venturi.common import credentials, temporary
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.suffixes import format_bytes
-from venturi.servers.throwaway import accounts, kept, network, storage
+from venturi.servers.throwaway import accounts, network
 from venturi.servers.throwaway.guarded import Guarded
 from venturi.targets.system import SPACES
 
@@ -258,13 +258,13 @@ class ThrowawayServer(ABC):
         owner = accounts.owner_for(self.account)
         self._held = temporary.make(self.name)
         if self._kept is not None:
-            self._kept_lock = kept.claimed(self._kept, self.name)
+            self._kept_lock = network.claimed(self._kept, self.name)
         self._log_begins = self.log.stat().st_size if self.log.exists() else 0
         locks = [self._held.descriptor, *([] if self._kept_lock is None else [self._kept_lock])]
         self._guarded = Guarded(self.directory, owner, locks)
         if owner is not None:
             os.chown(self.directory, *owner)
-        if storage.in_memory(self._kept or self.directory):
+        if network.in_memory(self._kept or self.directory):
             self._note(
                 "warning",
                 f"{self._kept or self.directory} is in memory (tmpfs), where a durable write costs nothing; "
@@ -310,8 +310,8 @@ class ThrowawayServer(ABC):
     def _data_directory(self) -> Path:
         """The directory with the data, made ready at its first use."""
         base = self._kept or self.directory
-        data, marker = base / "data", base / kept.MARKER
-        known = kept.marked(marker)
+        data, marker = base / "data", base / network.MARKER
+        known = network.marked(marker)
         self._fresh = known is None or not known.get("complete")
         if not self._fresh:
             accounts.give(data, self.guarded, self._kept)

@@ -12,9 +12,9 @@ from typing import Any
 
 from venturi.common import temporary
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.servers.throwaway import cassandra_jars, java, network
+from venturi.servers.throwaway import cassandra_jars, network
 from venturi.servers.throwaway.base import Setting, ThrowawayServer
-from venturi.servers.throwaway.cql import Cql, CqlError, quoted
+from venturi.servers.throwaway.cassandra_jars import Cql, CqlError, quoted
 from venturi.servers.throwaway.guarded import Guarded
 
 __all__ = ["Cassandra"]
@@ -75,7 +75,7 @@ class Cassandra(ThrowawayServer):
         return "venturi" if self._password_env else None
 
     def find(self) -> str:
-        self._java = java.find(_JAVA, self._named_java, "Cassandra")
+        self._java = cassandra_jars.find(_JAVA, self._named_java, "Cassandra")
         if self._home is not None:
             jars = str(cassandra_jars.installed(self._home))
         else:

@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape
 
 from venturi.common.credentials import filled
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.servers.throwaway import network, programs
+from venturi.servers.throwaway import network
 from venturi.servers.throwaway.base import Setting, ThrowawayServer
 
 __all__ = ["ENGINES", "ClickHouse"]
@@ -73,7 +73,7 @@ class ClickHouse(ThrowawayServer):
 
     def find(self) -> str:
         wanted = self._wanted_engine
-        program = programs.find(["clickhouse-server"]) if wanted != "chdb" else None
+        program = network.find(["clickhouse-server"]) if wanted != "chdb" else None
         library = wanted != "server" and importlib.util.find_spec("chdb") is not None
         lacking = program is not None and library and wanted == "auto" and _version(program) < _ARROW
         if program is not None and not lacking:
@@ -83,7 +83,7 @@ class ClickHouse(ThrowawayServer):
             self._engine = "chdb"
             return "chdb"
         if wanted == "server":
-            raise programs.missing(self.title, "clickhouse-server", "clickhouse-server", "clickhouse")
+            raise network.missing(self.title, "clickhouse-server", "clickhouse-server", "clickhouse")
         what = "the package chdb" if wanted == "chdb" else "clickhouse-server, or the package chdb,"
         raise VenturiError(
             f"ClickHouse is not installed here: {what} not found",

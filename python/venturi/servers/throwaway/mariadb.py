@@ -9,7 +9,7 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from venturi.servers.throwaway import network, programs
+from venturi.servers.throwaway import network
 from venturi.servers.throwaway.base import Setting, ThrowawayServer
 
 __all__ = ["MariaDb"]
@@ -58,13 +58,13 @@ class MariaDb(ThrowawayServer):
         return name.lower().replace("-", "_")
 
     def find(self) -> str:
-        server = programs.find(["mariadbd"])
-        self._installer = programs.find(["mariadb-install-db", "mysql_install_db"])
+        server = network.find(["mariadbd"])
+        self._installer = network.find(["mariadb-install-db", "mysql_install_db"])
         if server is not None and self._installer is None:
-            raise programs.missing(self.title, "mariadb-install-db", "mariadb-server-core", "mariadb")
-        server = server or programs.find(["mysqld"])
+            raise network.missing(self.title, "mariadb-install-db", "mariadb-server-core", "mariadb")
+        server = server or network.find(["mysqld"])
         if server is None:
-            raise programs.missing(self.title, "mariadbd (or mysqld)", "mariadb-server-core", "mariadb")
+            raise network.missing(self.title, "mariadbd (or mysqld)", "mariadb-server-core", "mariadb")
         self._server = server
         return server
 

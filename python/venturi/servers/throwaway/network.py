@@ -1,13 +1,34 @@
-"""Addresses and ports of throw-away servers."""
+"""Addresses, programs and directories of throw-away servers."""
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
+import shutil
 import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from venturi.common.errors import ExitCode, VenturiError
 
-__all__ = ["check", "connect", "free_port", "is_loopback", "joined", "reachable", "received"]
+__all__ = [
+    "MARKER",
+    "check",
+    "claimed",
+    "connect",
+    "find",
+    "free_port",
+    "in_memory",
+    "is_loopback",
+    "joined",
+    "marked",
+    "missing",
+    "reachable",
+    "received",
+]
 
 _CONNECT_SECONDS = 2.0
 
@@ -78,3 +99,79 @@ def received(connection: socket.socket, length: int) -> bytes:
             raise ConnectionError("closed")
         found += piece
     return bytes(found)
+
+
+# Debian keeps servers out of a user's PATH; the others are Homebrew's and those built from source.
+_PLACES = ("/usr/sbin", "/usr/libexec", "/opt/homebrew/bin", "/usr/local/bin", "/usr/local/sbin")
+
+
+def find(names: Sequence[str], places: Sequence[str | Path] = ()) -> str | None:
+    """The first program of one of these names, in PATH, then `places`, then where servers usually are."""
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *map(str, places), *_PLACES])
+    for name in names:
+        if found := shutil.which(name, path=path):
+            return found
+    return None
+
+
+def missing(title: str, what: str, debian: str, homebrew: str) -> VenturiError:
+    """The error of a server that is not installed: what is missing, and the line that mends it."""
+    line = f"brew install {homebrew}" if sys.platform == "darwin" else f"apt-get install {debian}"
+    return VenturiError(f"{title} is not installed here: {what} not found", ExitCode.UNREACHABLE, hint=line)
+
+
+def in_memory(directory: Path) -> bool:
+    """Whether it is memory (tmpfs), where fsync costs nothing; False where the system does not tell."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return False
+    place = directory.resolve()
+    kinds: dict[Path, str] = {}
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        # Later mounts hide earlier ones; spaces are written as octal.
+        kinds[Path(before.split()[4].replace("\\040", " "))] = after.split()[0]
+    for parent in (place, *place.parents):
+        if parent in kinds:
+            return kinds[parent] in ("tmpfs", "ramfs")
+    return False
+
+
+# Says whose data a directory holds, and whether they are complete; its lock is held while they are in use.
+MARKER = "venturi.json"
+
+
+def claimed(directory: Path, name: str) -> int:
+    """A descriptor that holds the lock of a directory for data, made where it is missing.
+
+    Raises VenturiError where it is not one of this kind of server's, or in use.
+    """
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        known = marked(directory / MARKER)
+        if known is None and any(entry.name != MARKER for entry in directory.iterdir()):
+            raise VenturiError(
+                f"--data {directory}: has files already, and not of venturi serve {name}",
+                hint="name an empty directory, or one that does not exist yet",
+            )
+        if known is not None and known.get("server") != name:
+            raise VenturiError(f"--data {directory}: holds data of {known.get('server')}, not of {name}")
+        descriptor = os.open(directory / MARKER, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise VenturiError(f"--data {directory}: {error.strerror}") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise VenturiError(f"--data {directory}: another server works with it") from None
+    return descriptor
+
+
+def marked(marker: Path) -> dict[str, Any] | None:
+    """What a directory's marker says; None where there is none, or none of ours."""
+    try:
+        found = json.loads(marker.read_text())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from venturi.servers.throwaway import network, programs
+from venturi.servers.throwaway import network
 from venturi.servers.throwaway.base import Setting, ThrowawayServer
 
 __all__ = ["Postgres"]
@@ -70,9 +70,9 @@ class Postgres(ThrowawayServer):
         newest = sorted(
             (Path(p) for pattern in _PLACES for p in glob.glob(pattern)), key=_number, reverse=True
         )
-        initdb = programs.find(["initdb"], newest)
+        initdb = network.find(["initdb"], newest)
         if initdb is None or not Path(initdb).with_name("postgres").exists():
-            raise programs.missing(self.title, "initdb and postgres", "postgresql", "postgresql")
+            raise network.missing(self.title, "initdb and postgres", "postgresql", "postgresql")
         self._programs = Path(initdb).resolve().parent
         return str(self._programs)
 

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from venturi.servers.throwaway import network, programs
+from venturi.servers.throwaway import network
 from venturi.servers.throwaway.base import Setting, ThrowawayServer
 
 __all__ = ["Redis"]
@@ -52,9 +52,9 @@ class Redis(ThrowawayServer):
         return name.lower()
 
     def find(self) -> str:
-        program = programs.find(["redis-server", "valkey-server"])
+        program = network.find(["redis-server", "valkey-server"])
         if program is None:
-            raise programs.missing(self.title, "redis-server (or valkey-server)", "redis-server", "redis")
+            raise network.missing(self.title, "redis-server (or valkey-server)", "redis-server", "redis")
         self._program = program
         return program
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from venturi.store.importers.record import (
     Draft,
+    Format,
     Parsed,
     agree,
     contradiction,
@@ -23,8 +24,6 @@ from venturi.store.importers.record import (
     whole,
 )
 
-NAME = "cassandra-stress"
-ABOUT = "a log of cassandra-stress: interval lines and Results:"
 _RUNNING = re.compile(r"^\s*Running (?:([A-Z_]+)|\[(.+?)\]) with (\d{1,6}) threads\b(.*)$")
 _RESULT = re.compile(
     r"^\s*((?:op|partition|row) rate|latency (?:mean|median|max|[\d.]+th percentile)|total partitions|"
@@ -258,3 +257,6 @@ def _samples(run: _Run, counts: dict[str, int]) -> dict[str, Any] | None:
     ):
         return None
     return {"client": {"t_ns": [round(t * 1e9) for t in run.times], "rows": run.done}, "server": None}
+
+
+FORMAT = Format("cassandra-stress", "a log of cassandra-stress: interval lines and Results:", detect, parse)

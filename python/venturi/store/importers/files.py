@@ -19,7 +19,7 @@ from typing import Any, get_args
 from venturi.common.credentials import scrubbed
 from venturi.common.errors import ScenarioError, StoreError, VenturiError
 from venturi.store.directory import ENVIRONMENT, TRIALS, RunDirectory
-from venturi.store.importers.formats import AUTO, Format, choose
+from venturi.store.importers.formats import AUTO, choose
 from venturi.store.importers.record import Origin, Parsed, hold, lines
 from venturi.store.writer import RunWriter
 from venturi.targets.parameters import PARAMETERS
@@ -202,12 +202,12 @@ def _one(path: str, format: str, settings: dict[str, Any]) -> Imported:
     if "\0" in text[:65536]:
         raise ScenarioError(f"{name}: not a text file", hint="unpack it first, if it is an archive")
     try:
-        module: Format = choose(text, name, format)
+        chosen = choose(text, name, format)
     except ScenarioError as error:
         raise _UnknownFormat(error) from None
-    parsed = module.parse(text, name)
+    parsed = chosen.parse(text, name)
     if not parsed.drafts:
-        raise ScenarioError(f"{name}: no result in it", hint=f"expected {module.ABOUT}")
+        raise ScenarioError(f"{name}: no result in it", hint=f"expected {chosen.about}")
     for draft in parsed.drafts:
         hold(draft, name)
         given = dict(settings)
@@ -224,7 +224,7 @@ def _one(path: str, format: str, settings: dict[str, Any]) -> Imported:
     parsed.client, parsed.server = scrubbed(parsed.client), scrubbed(parsed.server)
     short = name if path == STDIN else Path(path).name
     digest = hashlib.sha256(data).hexdigest()
-    return Imported(short, module.NAME, parsed.source, len(parsed.drafts), digest, len(data), parsed)
+    return Imported(short, chosen.name, parsed.source, len(parsed.drafts), digest, len(data), parsed)
 
 
 def _bytes(path: str, name: str) -> bytes:

@@ -2,51 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from venturi.common.errors import ScenarioError, VenturiError
-from venturi.store.importers import (
-    akumuli,
-    cassandra_stress,
-    chspark,
-    flight_benchmark,
-    iperf3,
-    latte,
-    memsql,
-    perf_stats,
-    testperf,
-)
-from venturi.store.importers.record import Parsed, quoted
+from venturi.store.importers import cassandra_stress, flight, iperf3, latte, published
+from venturi.store.importers.record import Format, quoted
 
 AUTO = "auto"
 
 
-class Format(Protocol):
-    """A module of this package."""
-
-    NAME: str
-    ABOUT: str
-
-    def detect(self, text: str) -> bool:
-        """Whether a text is of this format; cheap, and never raises."""
-
-    def parse(self, text: str, name: str) -> Parsed:
-        """The results in a text. Raises `ScenarioError` that names file and line where it is malformed."""
-
-
 # In the order in which they are tried: those that are sure of themselves first, prose last.
-FORMATS: dict[str, Format] = {
-    module.NAME: module
-    for module in (
-        perf_stats,
-        flight_benchmark,
-        testperf,
-        chspark,
-        iperf3,
-        latte,
-        cassandra_stress,
-        memsql,
-        akumuli,
+FORMATS = {
+    it.name: it
+    for it in (
+        flight.PERF_STATS,
+        flight.BENCHMARK,
+        flight.TESTPERF,
+        published.CHSPARK,
+        iperf3.FORMAT,
+        latte.FORMAT,
+        cassandra_stress.FORMAT,
+        published.MEMSQL,
+        published.AKUMULI,
     )
 }
 
@@ -69,5 +44,5 @@ def choose(text: str, name: str, format: str = AUTO) -> Format:
     first = next((line for line in text.splitlines() if line.strip()), "")
     raise ScenarioError(
         f"{name}: of no format that is known; it begins with {quoted(first)}",
-        hint="known are: " + "; ".join(f"{n} ({f.ABOUT})" for n, f in FORMATS.items()),
+        hint="known are: " + "; ".join(f"{n} ({f.about})" for n, f in FORMATS.items()),
     )

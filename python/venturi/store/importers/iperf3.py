@@ -14,10 +14,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from venturi.store.importers.record import CONTRADICTS, Draft, Parsed, agree, join_notes, malformed, quoted
+from venturi.store.importers.record import (
+    CONTRADICTS,
+    Draft,
+    Format,
+    Parsed,
+    agree,
+    join_notes,
+    malformed,
+    quoted,
+)
 
-NAME = "iperf3"
-ABOUT = "iperf3's JSON (iperf3 -J)"
 EXPECTED = "what iperf3 -J prints, whole, from { to }"
 _MOST = 10**18
 _REVERSE = "_bidir_reverse"
@@ -415,3 +422,6 @@ def _resources(rows: list[Any], figures: Mapping[str, Any], gets: bool) -> dict[
         "client": None if gets else end,
         "server": end if gets else None,
     }
+
+
+FORMAT = Format("iperf3", "iperf3's JSON (iperf3 -J)", detect, parse)

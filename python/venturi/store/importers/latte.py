@@ -13,10 +13,18 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from venturi.store.importers.record import Draft, Parsed, agree, latency, malformed, real, text_lines, whole
+from venturi.store.importers.record import (
+    Draft,
+    Format,
+    Parsed,
+    agree,
+    latency,
+    malformed,
+    real,
+    text_lines,
+    whole,
+)
 
-NAME = "latte"
-ABOUT = "latte's JSON report or the text that it prints"
 PERCENTILES = (0.0, 1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 98.0, 99.0, 99.9, 99.99, 100.0)
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _SECTION = re.compile(r"^([A-Z][A-Z ]+?(?: for \S+)?)(?: \[ms\])?\s*═{3,}\s*$")
@@ -325,3 +333,6 @@ def _text_draft(sections: dict[str, dict[str, str]], line: int, name: str) -> Dr
         line=line,
         note=f"{errors:,.0f} operations ended in errors" if errors else None,
     )
+
+
+FORMAT = Format("latte", "latte's JSON report or the text that it prints", detect, parse)

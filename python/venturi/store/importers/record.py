@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,6 +82,19 @@ class Parsed:
     client: dict[str, Any] = field(default_factory=dict)
     server: dict[str, Any] = field(default_factory=dict)
     started_unix_ns: int | None = None
+
+
+@dataclass(frozen=True)
+class Format:
+    """A foreign format. `about` says what its files look like."""
+
+    name: str
+    about: str
+    detect: Callable[[str], bool]
+    """Whether a text is of this format; cheap, and never raises."""
+    parse: Callable[[str, str], Parsed]
+    """The results in a text, by its file's name. Raises `ScenarioError` that names file and line where it is
+    malformed."""
 
 
 def malformed(name: str, line: int | None, found: str, expected: str) -> ScenarioError:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from venturi.common.errors import VenturiError
-from venturi.store.importers import akumuli, chspark, flight, memsql
+from venturi.store.importers import flight, published
 from venturi.store.importers.record import Draft
 
 
@@ -52,7 +52,7 @@ def _flight(place: str) -> Callable[[str], list[Draft]]:
         out = []
         for at, row in enumerate(csv.DictReader(text.splitlines()), 2):
             out.append(
-                flight.draft(
+                flight.flight_draft(
                     row["operation"],
                     int(row["streams"]),
                     int(row["threads"]),
@@ -70,16 +70,18 @@ def _flight(place: str) -> Callable[[str], list[Draft]]:
 
 
 def _chspark(text: str) -> list[Draft]:
-    return chspark.parse(text, "chspark.csv").drafts
+    return published.parse_chspark(text, "chspark.csv").drafts
 
 
 def _akumuli(text: str) -> list[Draft]:
-    return akumuli.parse(text, "akumuli.txt").drafts
+    return published.parse_akumuli(text, "akumuli.txt").drafts
 
 
 def _upsert(system: str) -> Callable[[str], list[Draft]]:
     def drafts(text: str) -> list[Draft]:
-        return [d for d in memsql.parse(text, "upsert.txt").drafts if d.parameters["target"] == system]
+        return [
+            d for d in published.parse_memsql(text, "upsert.txt").drafts if d.parameters["target"] == system
+        ]
 
     return drafts
 

@@ -1,4 +1,6 @@
-"""What is to be known of a cell whose work is batches that a server answers: latency by kind, totals, what
+"""Figures of cells that write: batches that a server answers or refuses, and points of time series.
+
+What is to be known of a cell whose work is batches that a server answers: latency by kind, totals, what
 was refused, what nobody knows of, what is stored.
 
 A batch is acknowledged, refused (the server said no: it was not applied) or in doubt (no answer: nobody
@@ -11,10 +13,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from venturi.analysis.cells.figures import IN_ROWS, Record, get, numeric, percentile, quotient
+from venturi.analysis.cells.figures import (
+    ENDS,
+    IN_ROWS,
+    Record,
+    cpu_figures,
+    get,
+    numeric,
+    percentile,
+    quotient,
+)
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.statistics.intervals import median_interval
-from venturi.common.units import Quantity
+from venturi.common.units import Quantity, percent
 
 KINDS = ("service", "response")
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
@@ -64,7 +75,7 @@ def _quantity(values: Iterable[float | None], unit: str) -> Quantity:
 
 
 @dataclass(frozen=True)
-class Told:
+class ErrorKind:
     """Errors of one kind and code with the words of the first one."""
 
     kind: str
@@ -89,7 +100,7 @@ class Troubles:
     in_doubt: int = 0
     in_doubt_rows: int = 0
     retries: int = 0
-    kinds: list[Told] = field(default_factory=list)
+    kinds: list[ErrorKind] = field(default_factory=list)
     """The most frequent first."""
 
     def __bool__(self) -> bool:
@@ -99,7 +110,7 @@ class Troubles:
 def troubles(records: Sequence[Mapping[str, Any]]) -> Troubles:
     """Errors of these trials together, each kind with its first message."""
     out = Troubles()
-    kinds: dict[tuple[str, str | None], Told] = {}
+    kinds: dict[tuple[str, str | None], ErrorKind] = {}
     for record in records:
         found = record.get("errors")
         if not isinstance(found, Mapping):
@@ -115,7 +126,7 @@ def troubles(records: Sequence[Mapping[str, Any]]) -> Troubles:
             key = str(get(one, "kind") or "unknown"), None if code is None else str(code)
             before = kinds.get(key)
             message = before.message if before else str(get(one, "message") or "")
-            kinds[key] = Told(*key, (before.count if before else 0) + _whole(one, "count"), message)
+            kinds[key] = ErrorKind(*key, (before.count if before else 0) + _whole(one, "count"), message)
     out.kinds = sorted(kinds.values(), key=lambda told: -told.count)
     return out
 
@@ -136,32 +147,34 @@ def acknowledged(record: Mapping[str, Any]) -> str:
     rows, number = counted
     if operation == "ingest":
         # Nobody acknowledges a batch of points by itself.
-        return "; ".join([f"{rows:,} points were sent until then", *words(found), *told(found)])
-    parts = [f"{rows:,} rows{f' in {several(number)}' if number else ''} were acknowledged"]
-    return "; ".join([*parts, *words(found), *told(found)])
+        return "; ".join(
+            [f"{rows:,} points were sent until then", *trouble_phrases(found), *error_lines(found)]
+        )
+    parts = [f"{rows:,} rows{f' in {count_batches(number)}' if number else ''} were acknowledged"]
+    return "; ".join([*parts, *trouble_phrases(found), *error_lines(found)])
 
 
-def several(batches: int) -> str:
+def count_batches(batches: int) -> str:
     """`1 batch`, `2,469 batches`."""
     return f"{batches:,} batch{'' if batches == 1 else 'es'}"
 
 
-def words(found: Troubles) -> list[str]:
+def trouble_phrases(found: Troubles) -> list[str]:
     """Refused, in doubt and retried, each where there was any."""
     out = []
     if found.refused:
         verb = "was" if found.refused == 1 else "were"
-        out.append(f"{several(found.refused)} ({found.refused_rows:,} rows) {verb} refused")
+        out.append(f"{count_batches(found.refused)} ({found.refused_rows:,} rows) {verb} refused")
     if found.in_doubt:
         verb = "is" if found.in_doubt == 1 else "are"
-        out.append(f"{several(found.in_doubt)} ({found.in_doubt_rows:,} rows) {verb} in doubt")
+        out.append(f"{count_batches(found.in_doubt)} ({found.in_doubt_rows:,} rows) {verb} in doubt")
     if found.retries:
         verb = " was" if found.retries == 1 else "es were"
         out.append(f"{found.retries:,} batch{verb} tried again")
     return out
 
 
-def told(found: Troubles) -> list[str]:
+def error_lines(found: Troubles) -> list[str]:
     """`3 x server 1213: Deadlock found ...`, a line a kind."""
     out = [
         f"{one.count:,} x {one.name}" + (f": {one.message}" if one.message else "")
@@ -170,3 +183,73 @@ def told(found: Troubles) -> list[str]:
     if len(found.kinds) > MOST_KINDS:
         out.append(f"{len(found.kinds) - MOST_KINDS} more kinds")
     return out
+
+
+def wire(cell: Cell) -> Quantity:
+    """Bytes a second through the sockets."""
+    return _quantity(
+        (quotient(_wire(r), numeric(r, "times", "interval_ns"), 1e9) for r in cell.records), "B/s"
+    )
+
+
+def wire_point(cell: Cell) -> Quantity:
+    """Bytes of a point on the wire."""
+    return _quantity((quotient(_wire(r), numeric(r, "counts", "rows")) for r in cell.records), "B")
+
+
+def _wire(record: Record) -> float | None:
+    return numeric(record, "counts", "wire_bytes") or None
+
+
+def disk(cell: Cell) -> Quantity:
+    """What the server's host wrote to its disks a second while the clock ran; the client's where the server
+    was not sampled, but runs on the same machine."""
+    return _quantity(map(_written, cell.records), "B/s")
+
+
+def _written(record: Record) -> float | None:
+    same = get(record, "resources", "same_machine")
+    for end in ("server", "client") if same else ("server",):
+        seen = get(record, "resources", end)
+        written = numeric(seen, "disk", "written_bytes")
+        if written is not None:
+            return quotient(written, numeric(seen, "window_ns"), 1e9)
+    return None
+
+
+def cpu_point(cell: Cell, end: str) -> Quantity:
+    """CPU time of an end for a point (ns)."""
+    return _quantity(
+        cpu_figures(cell.records, end, lambda r, cpu: quotient(cpu, numeric(r, "counts", "rows"))), "ns/point"
+    )
+
+
+def costs(cell: Cell) -> list[tuple[str, Quantity]]:
+    """`client CPU a point`, `server CPU a point`."""
+    return [(f"{end} CPU a point", cpu_point(cell, end)) for end in ENDS]
+
+
+def fairness(cell: Cell) -> Quantity:
+    """Points a second of the slowest stream over those of the fastest; nothing of a single stream."""
+    return _quantity(map(_evenness, cell.records), "fraction")
+
+
+def fairness_text(cell: Cell) -> str | None:
+    """`the slowest of 32 streams got 94 % of the fastest one's points/s`."""
+    found, streams = fairness(cell), cell.parameters.get("streams")
+    if found.value is None:
+        return None
+    of = f" of {streams}" if isinstance(streams, int) else ""
+    return f"the slowest{of} streams got {percent(found.value)} of the fastest one's points/s"
+
+
+def _evenness(record: Record) -> float | None:
+    rates = []
+    for stream in get(record, "streams") or ():
+        began, ended = numeric(stream, "start_ns"), numeric(stream, "end_ns")
+        spent = None if began is None or ended is None else ended - began
+        rate = quotient(numeric(stream, "rows"), spent)
+        if rate is None:
+            return None
+        rates.append(rate)
+    return min(rates) / max(rates) if len(rates) > 1 and max(rates) > 0 else None

@@ -1,5 +1,4 @@
-"""Which probes count for a cell: by names and labels from its parameters, by whether a disk is on the way;
-and what raw TCP carries from each loader alone."""
+"""Which probes count for a cell, and what was measured of the link that was made for it."""
 
 from __future__ import annotations
 
@@ -7,19 +6,25 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
+from venturi.common.links import WAYS, Link, Way, known_rates
 from venturi.targets.system import DIALECTS, KEEPS_NOTHING, UNSYNCED, scheme_of
 
 __all__ = [
     "IDENTITY",
-    "alone",
     "codec_of",
+    "congestion_control",
+    "cross_traffic_share",
     "data_label",
-    "link",
-    "packed",
+    "is_compressed",
+    "is_single_link",
+    "is_stored",
+    "link_bits",
+    "link_probe_name",
+    "loaders_probe_name",
+    "measured_link",
     "pinned",
+    "shared_rate",
     "single_links",
-    "stores",
-    "together",
     "waits_for_disk",
 ]
 
@@ -32,7 +37,7 @@ _ALONE = "loader-"
 """Prefix of the names of probes that one loader made alone."""
 
 
-def stores(url: object) -> bool:
+def is_stored(url: object) -> bool:
     """Whether what is sent to this address ends on a disk. Flight servers and `empty://` keep nothing."""
     return scheme_of(str(url or "")) not in ("", *KEEPS_NOTHING)
 
@@ -44,7 +49,7 @@ def waits_for_disk(parameters: Mapping[str, Any]) -> bool:
     Some acknowledge before a log is synced, as Cassandra. Databases are taken at their durable default where
     nothing is set, and a SQLite in WAL mode syncs only with `synchronous = full`."""
     # What a store of time series writes is a fraction of the payload: the disk is no limit that payload has.
-    if parameters.get("operation") in ("get", "ingest") or not stores(parameters.get("target")):
+    if parameters.get("operation") in ("get", "ingest") or not is_stored(parameters.get("target")):
         return False
     scheme = scheme_of(str(parameters.get("target")))
     synchronous = parameters.get("synchronous")
@@ -53,19 +58,19 @@ def waits_for_disk(parameters: Mapping[str, Any]) -> bool:
     return scheme not in UNSYNCED and synchronous != "off"
 
 
-def together(loaders: int | None) -> str | None:
+def loaders_probe_name(loaders: int | None) -> str | None:
     """What a probe of raw TCP from so many loaders at once is named."""
     return None if loaders is None else f"loaders={loaders}"
 
 
-def link(loader: int | None, server: int | None) -> str:
+def link_probe_name(loader: int | None, server: int | None) -> str:
     """What a probe of raw TCP over one way is named, ends numbered from 1: `loader-2`, `server-1`, or both as
     `loader-2:server-1`."""
     ends = {"loader": loader, "server": server}
     return ":".join(f"{end}-{number}" for end, number in ends.items() if number is not None)
 
 
-def alone(name: str | None) -> bool:
+def is_single_link(name: str | None) -> bool:
     """Whether a probe of raw TCP of this name went over one way only, where trials have several."""
     return name is not None and "=" not in name
 
@@ -135,7 +140,7 @@ def codec_of(compression: object) -> str | None:
     return None if text == "none" else text
 
 
-def packed(parameters: Mapping[str, Any]) -> bool:
+def is_compressed(parameters: Mapping[str, Any]) -> bool:
     """Whether what travels is compressed, batch by batch or as a whole."""
     return any(codec_of(parameters.get(key)) for key in ("compression", "http_compression"))
 
@@ -143,3 +148,44 @@ def packed(parameters: Mapping[str, Any]) -> bool:
 def pinned(parameters: Mapping[str, Any]) -> str | None:
     """The CPUs of the client's threads, as a probe's line has them: `0,2`."""
     return ",".join(map(str, parameters.get("pin") or ())) or None
+
+
+def measured_link(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What was measured of the link before the trial; empty where nothing was, or it is damaged."""
+    found = record.get("link")
+    return found if isinstance(found, Mapping) else {}
+
+
+def link_bits(record: Mapping[str, Any], way: Way) -> float | None:
+    """What the link carried, in bits/s with all that Ethernet adds; None where no rate was asked for."""
+    found = measured_link(record).get(f"{way}_bits_per_second")
+    return float(found) if isinstance(found, int | float) and found > 0 else None
+
+
+def congestion_control(
+    records: Iterable[Mapping[str, Any]], link: Link, host: str | None = None
+) -> str | None:
+    """The congestion control of TCP over a cell's link, as its trials tell, else as was asked for, else that
+    of the host: records of older runs do not tell. None where nobody knows."""
+    told = (measured_link(record).get("control") for record in records)
+    return next((one for one in told if isinstance(one, str) and one), link.control or host)
+
+
+def cross_traffic_share(parameters: Mapping[str, Any]) -> float:
+    """The part of the link's rate that others take, 0..1."""
+    found = parameters.get("cross")
+    return min(max(found / 100, 0.0), 1.0) if isinstance(found, int | float) else 0.0
+
+
+def shared_rate(parameters: Mapping[str, Any], way: Way, rate: float) -> float | None:
+    """What the links of all loaders carry, of which one alone carries this rate, in the same unit as the rate
+    of a link (bits/s): they share as much as one has, where no more was asked for. None where what they share
+    is not known: a newer Venturi's, or damaged."""
+    backplane = parameters.get("backplane")
+    if backplane is None:
+        return rate
+    found = known_rates(backplane)
+    if found is None:
+        return None
+    loaders = parameters.get("loaders")
+    return min(rate * (loaders if isinstance(loaders, int) else 1), found[WAYS.index(way)])
