@@ -68,6 +68,11 @@ fn refused(name: &str, kind: &Type) -> Error {
     ))
 }
 
+/// The same of a type by its number in the catalogue.
+pub fn by_oid(oid: u32, modifier: i32) -> Option<(Form, DataType)> {
+    known(&Type::from_oid(oid)?, modifier)
+}
+
 fn known(kind: &Type, modifier: i32) -> Option<(Form, DataType)> {
     Some(match *kind {
         Type::BOOL => (Form::Bool, DataType::Boolean),
