@@ -102,7 +102,8 @@ impl Drop for Peer {
 #[derive(Debug)]
 pub struct Relay {
     peer: Peer,
-    sockets: Arc<Mutex<Vec<TcpStream>>>,
+    /// None: it is cut, for connections that are accepted later too.
+    sockets: Arc<Mutex<Option<Vec<TcpStream>>>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -129,13 +130,16 @@ impl Relay {
 
     fn between(server: impl Into<String>, way: Way) -> Self {
         let server = server.into();
-        let sockets = Arc::<Mutex<Vec<TcpStream>>>::default();
+        let sockets = Arc::new(Mutex::new(Some(Vec::new())));
         let kept = sockets.clone();
         let peer = Peer::start(move |near, _| {
             let far = TcpStream::connect(&server).unwrap();
             for socket in [&near, &far] {
                 socket.set_nodelay(true).unwrap();
-                kept.lock().unwrap().push(socket.try_clone().unwrap());
+                match kept.lock().unwrap().as_mut() {
+                    Some(sockets) => sockets.push(socket.try_clone().unwrap()),
+                    None => return,
+                }
             }
             let (from, to) = (near.try_clone().unwrap(), far.try_clone().unwrap());
             std::thread::spawn(move || pass(from, to, way));
@@ -149,7 +153,7 @@ impl Relay {
     }
 
     pub fn cut(&self) {
-        for socket in self.sockets.lock().unwrap().iter() {
+        for socket in self.sockets.lock().unwrap().take().into_iter().flatten() {
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
