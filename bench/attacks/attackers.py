@@ -1,4 +1,4 @@
-"""Attackers, from an address of their own: `python -m bench.attacks.attackers SERVER ATTACK PORT SECONDS`."""
+"""Attackers at another address: `python -m bench.attacks.attackers SERVER ATTACK PORT SECONDS`."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Serves each connection by `serve`, on a thread of its own.
+    /// Calls `serve` for each connection, each on its own thread.
     pub(crate) fn start(
         shell: &Shell,
         (listener, address): Place,

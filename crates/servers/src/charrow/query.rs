@@ -411,13 +411,13 @@ pub struct Block {
     pub digest: u64,
 }
 
-/// What a partition is told when it asks for more.
+/// The answer to a partition that wants more.
 pub enum Deal {
     Block(Block),
     /// All blocks have been dealt.
     End,
     Failed(Error),
-    /// Nothing for now: look whether the client still lives, and ask again.
+    /// No block yet: check that the client still lives, then ask again.
     Nothing,
 }
 

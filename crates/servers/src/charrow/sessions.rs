@@ -36,7 +36,7 @@ impl Sessions {
         act(&mut self.queries.lock())
     }
 
-    /// The query of this id, made by `begin` where there is none: then true.
+    /// The query of this id. If there is none, `begin` makes it, and the flag is true.
     pub fn join(
         &self,
         id: &str,
@@ -140,7 +140,7 @@ impl Sessions {
     }
 }
 
-/// Who a client is: who has one address of IPv6 has the 64 bits behind its network's too.
+/// A client by its address. One client of IPv6 has all addresses of its /64.
 fn network(client: Option<IpAddr>) -> Option<IpAddr> {
     client.map(|address| match address {
         IpAddr::V4(_) => address,

@@ -282,7 +282,7 @@ fn deal(
     }
 }
 
-/// A reader thread's body: until it is told to stop, then the memtable is sealed.
+/// The body of a reader thread. When it is stopped, it seals its memtable.
 fn run_reader(
     shared: Arc<Shared>,
     place: usize,

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 static NAMESPACE: LazyLock<Option<ServerNamespace>> = LazyLock::new(|| {
-    let told = std::env::var("VENTURI_BESIDE").ok()?;
-    ServerNamespace::parse(&told)
+    let text = std::env::var("VENTURI_BESIDE").ok()?;
+    ServerNamespace::parse(&text)
 });
 
 pub struct ServerNamespace {
@@ -17,7 +17,7 @@ pub struct ServerNamespace {
 }
 
 impl ServerNamespace {
-    /// What was said; none where nothing was, or nothing that can be read.
+    /// The namespace that the variable names; none if it is unset or cannot be read.
     pub fn from_environment() -> Option<&'static Self> {
         NAMESPACE.as_ref()
     }
