@@ -141,7 +141,7 @@ impl Reader {
         self.sealer.send(frozen).is_ok()
     }
 
-    pub async fn seal_when_asked(&self) {
+    pub async fn seal_on_request(&self) {
         let mut asked = self.shared.asked.subscribe();
         let answered = &self.shared.answered[self.place];
         loop {

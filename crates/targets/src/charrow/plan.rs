@@ -392,10 +392,10 @@ pub fn ask_once<'a>(
     options: &'a BTreeMap<String, Value>,
     name: &'a str,
 ) -> LocalFuture<'a, Answer> {
-    Box::pin(asked_once(url, options, name))
+    Box::pin(ask_in_time(url, options, name))
 }
 
-async fn asked_once(url: &str, options: &BTreeMap<String, Value>, name: &str) -> Answer {
+async fn ask_in_time(url: &str, options: &BTreeMap<String, Value>, name: &str) -> Answer {
     const PATIENCE: Duration = Duration::from_secs(10);
     let place = parse_url(url)?;
     let options = Options::parse(options)?;

@@ -22,7 +22,7 @@ struct Sent {
 
 /// The answer to `account`.
 #[derive(Debug, Clone, Default)]
-pub struct Told {
+pub struct Reported {
     sent: Option<Sent>,
     /// With times and CPU, as a reference server's.
     pub whole: Option<Account>,
@@ -30,7 +30,7 @@ pub struct Told {
     why: Option<String>,
 }
 
-impl Told {
+impl Reported {
     fn parse(bytes: &[u8]) -> Result<Self> {
         let sent: Sent = reference::account(bytes)?;
         if let Some(checksum) = &sent.checksum {
@@ -50,9 +50,9 @@ impl Told {
 
 impl Charrow {
     /// The server's account of this trial; asked for once. A server may refuse any question.
-    pub(super) async fn told(&self) -> Result<Told> {
+    pub(super) async fn told(&self) -> Result<Reported> {
         if !self.asks.contains("account") {
-            return Ok(Told::default());
+            return Ok(Reported::default());
         }
         if let Some(told) = self.account.lock().clone() {
             return Ok(told);
@@ -62,10 +62,10 @@ impl Charrow {
             .within("asking the server for its account of the trial", asking)
             .await
         {
-            Ok(bytes) => Told::parse(&bytes)?,
-            Err(error) if error.kind == Kind::Server => Told {
+            Ok(bytes) => Reported::parse(&bytes)?,
+            Err(error) if error.kind == Kind::Server => Reported {
                 why: Some(error.message),
-                ..Told::default()
+                ..Reported::default()
             },
             Err(error) => return Err(error),
         };
@@ -83,7 +83,7 @@ impl Charrow {
         if self.spec.verify == Verify::None {
             return Ok(found);
         }
-        let Told { sent, why, .. } = self.told().await?;
+        let Reported { sent, why, .. } = self.told().await?;
         let fixed = self.spec.duration_ns.is_none();
         // A server that cannot be asked to stop goes on sending to connections that have left.
         let left = self.leaving.load(Ordering::Relaxed);

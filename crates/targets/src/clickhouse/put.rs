@@ -202,7 +202,7 @@ pub async fn insert(
         return Err(server.refusal(client, &head).await);
     }
     let answer = client.whole(MOST_ANSWER).await?;
-    match super::server::said(&String::from_utf8_lossy(&answer)) {
+    match super::server::parse_exception(&String::from_utf8_lossy(&answer)) {
         Some(error) => Err(error.context(server.authority())),
         None => Ok(()),
     }

@@ -13,7 +13,7 @@ mod sums;
 mod target;
 mod unheld;
 
-pub use check::{compare, compare_sums, total, There};
+pub use check::{compare, compare_sums, total, Baseline};
 pub use columns::{digest_of, distinct, distinct_names, same_types, schema, Column};
 pub use options::{Reading, Split};
 pub use session::{Checks, Counted, Counting, Partition, Rows};
