@@ -47,8 +47,8 @@ struct Code(Arc<Py<PyAny>>);
 impl Code {
     /// What Python raised, as a line.
     fn describe(calls: &Py<PyAny>, py: Python<'_>, error: &PyErr) -> Error {
-        let told = calls.call_method1(py, "told", (error.value(py),));
-        let text = told.and_then(|told| told.extract::<String>(py));
+        let text = calls.call_method1(py, "describe_error", (error.value(py),));
+        let text = text.and_then(|text| text.extract::<String>(py));
         Error::new(Kind::Plugin, text.unwrap_or_else(|_| error.to_string()))
     }
 

@@ -376,7 +376,7 @@ impl Identity {
 
     /// By what the server itself says.
     fn runs_at(&mut self, place: &Place) {
-        let here = Place::here();
+        let here = Place::current();
         self.same_machine = place.on_machine_of(&here);
         self.same_clock = place.shares_clock_of(&here);
         self.pid = place.pid_for(&here);

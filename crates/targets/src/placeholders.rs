@@ -101,7 +101,7 @@ impl Placeholders {
 mod tests {
     use super::*;
 
-    fn told(more: &str) -> Placeholders {
+    fn placeholders(more: &str) -> Placeholders {
         let spec = TrialSpec::parse(&format!(
             r#"{{"trial": "t", "target": "exec://", "operation": "get", "streams": 2, "threads": 1,
                 "rows_per_batch": 10, {more}}}"#
@@ -111,7 +111,8 @@ mod tests {
 
     #[test]
     fn placeholders_are_filled_in_and_other_braces_stay() {
-        let told = told(r#""data": {"source": "records", "seed": 7}, "rows_per_stream": 30"#);
+        let told =
+            placeholders(r#""data": {"source": "records", "seed": 7}, "rows_per_stream": 30"#);
         for (word, filled) in [
             ("", ""),
             ("-n{rows}", "-n30"),

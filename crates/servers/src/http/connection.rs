@@ -66,7 +66,7 @@ pub(super) async fn serve(
             Some(_) => client.state.patience,
             None => IDLE,
         };
-        let said = tokio::time::timeout(idle, client.connection.said());
+        let said = tokio::time::timeout(idle, client.connection.wait_for_request());
         let said = tokio::select! {
             biased;
             said = said => said.unwrap_or(false),

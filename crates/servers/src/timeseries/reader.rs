@@ -184,7 +184,7 @@ impl Shared {
         let catalog = store.catalog.lock();
         let mut statistics = json!({
             "software": concat!("venturi ", env!("CARGO_PKG_VERSION")),
-            "place": Place::here(),
+            "place": Place::current(),
             "durable": store.spec.durable,
             "threads": store.spec.threads,
             "series": store.registry.with_points(),

@@ -231,7 +231,7 @@ pub fn no_ring() -> Error {
 }
 
 /// An error that the server has told.
-pub fn told(text: &str) -> Error {
+pub fn server_error(text: &str) -> Error {
     let text = text.trim();
     let short = beginning(text, 2000);
     match text.starts_with("authentication failed") {

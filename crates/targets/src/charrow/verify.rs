@@ -50,7 +50,7 @@ impl Reported {
 
 impl Charrow {
     /// The server's account of this trial; asked for once. A server may refuse any question.
-    pub(super) async fn told(&self) -> Result<Reported> {
+    pub(super) async fn account(&self) -> Result<Reported> {
         if !self.asks.contains("account") {
             return Ok(Reported::default());
         }
@@ -83,7 +83,7 @@ impl Charrow {
         if self.spec.verify == Verify::None {
             return Ok(found);
         }
-        let Reported { sent, why, .. } = self.told().await?;
+        let Reported { sent, why, .. } = self.account().await?;
         let fixed = self.spec.duration_ns.is_none();
         // A server that cannot be asked to stop goes on sending to connections that have left.
         let left = self.leaving.load(Ordering::Relaxed);
@@ -92,7 +92,7 @@ impl Charrow {
             ("the server", sent.as_ref().map(|sent| sent.rows)),
             (
                 "the server's statistics",
-                self.query_rows.told().filter(|_| !left),
+                self.query_rows.rows().filter(|_| !left),
             ),
             ("the query", self.planned_rows().filter(|_| fixed)),
         ]
@@ -159,7 +159,7 @@ impl Reference for Charrow {
     }
 
     async fn ask_account(&self) -> Result<Option<Account>> {
-        Ok(self.told().await?.whole)
+        Ok(self.account().await?.whole)
     }
 
     /// A server may refuse any question.

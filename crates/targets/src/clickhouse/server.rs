@@ -122,7 +122,7 @@ impl Server {
 
     /// The answer to the first question, as text.
     pub async fn ask_first(&self, client: &mut Client, statement: &str) -> Result<String> {
-        let asked = limit::within(self.timeout, self.asked(client, statement)).await;
+        let asked = limit::within(self.timeout, self.post(client, statement)).await;
         asked.unwrap_or_else(|over| {
             Err(Error::new(
                 Kind::Timeout,
@@ -138,10 +138,10 @@ impl Server {
     /// What a statement answers, as text.
     pub async fn ask(&self, client: &mut Client, statement: &str) -> Result<String> {
         let what = format!("{}: {}", self.authority(), shortened(statement));
-        limit::patient(what, self.asked(client, statement)).await
+        limit::patient(what, self.post(client, statement)).await
     }
 
-    async fn asked(&self, client: &mut Client, statement: &str) -> Result<String> {
+    async fn post(&self, client: &mut Client, statement: &str) -> Result<String> {
         let (path, headers) = (self.path(&[]), self.headers());
         let call = client.call("POST", &path, &headers, statement.as_bytes(), MOST_ANSWER);
         let (head, body) = call.await?;
@@ -155,7 +155,7 @@ impl Server {
 
     /// The rest of a refusal, as an error.
     pub async fn refusal(&self, client: &mut Client, head: &Head) -> Error {
-        match client.whole(MOST_REFUSAL).await {
+        match client.read_rest(MOST_REFUSAL).await {
             Ok(body) => self.refused(head, &body),
             Err(error) => error,
         }

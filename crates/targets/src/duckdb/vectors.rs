@@ -9,7 +9,7 @@ use arrow_buffer::{IntervalMonthDayNano, NullBuffer};
 use arrow_schema::{DataType, Field, IntervalUnit, TimeUnit};
 
 use super::answer::{Kind, Vector};
-use crate::read::{self, far, infinite, large, midnight};
+use crate::read::{self, infinite, large, midnight, out_of_range};
 use venturi_base::data::column::Column;
 use venturi_base::error::{Error, Kind as ErrorKind, Result};
 
@@ -334,7 +334,7 @@ fn value(form: &Form, vector: &Vector<'_>, row: usize, column: &mut Column) -> R
             let all = vector.bytes(16, row, row + 1);
             let (months, days) = (number(&all[..4]) as i32, number(&all[4..8]) as i32);
             let nanos = (number(&all[8..]) as i64).checked_mul(1000);
-            let nanos = nanos.ok_or_else(|| far(column))?;
+            let nanos = nanos.ok_or_else(|| out_of_range(column))?;
             column.push(IntervalMonthDayNano::new(months, days, nanos))?;
             Ok(16)
         }
