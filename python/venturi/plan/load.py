@@ -126,8 +126,8 @@ def _resolve_files(scenario: Scenario) -> Scenario:
             return data
         if data.path.startswith("builtin:"):
             if data.path not in BUILTIN_DATA:
-                raise ScenarioError(
-                    f"{scenario.where('workload', 'data')}: no built-in data is called {data.path}",
+                raise scenario.wrong(
+                    f"data: no built-in data is called {data.path}",
                     hint=f"built in are: {', '.join(BUILTIN_DATA)}",
                 )
             return data

@@ -21,6 +21,7 @@ from venturi.targets.timeseries import SERIES
 
 __all__ = [
     "INGEST",
+    "OPERATIONS",
     "POINT_BYTES",
     "SIZES",
     "SOURCES",
@@ -151,7 +152,7 @@ def _cpus(value: list[int] | None) -> list[int] | None:
     return value
 
 
-_upserts = partial(Setting, panel="Upserts")
+_upserts = partial(Setting, panel="Upserts", operations={"upsert": None})
 _series = partial(Setting, panel=SERIES, operations={"ingest": None})
 
 
@@ -492,5 +493,7 @@ UPSERT = {
     name: it.operations["upsert"] for name, it in _WORKLOAD.items() if it.operations.get("upsert") is not None
 }
 """Keys that only upserts have, and what holds there where they are null; an ingest has one of them."""
+OPERATIONS = {name: tuple(it.operations) for name, it in _WORKLOAD.items() if it.operations}
+"""Keys that not all operations have, and those that do."""
 INGEST = {name: it.operations["ingest"] for name, it in _WORKLOAD.items() if set(it.operations) == {"ingest"}}
 """Keys that only ingests have, and what holds there where they are null."""
