@@ -16,8 +16,6 @@ from venturi.common.texts import listed, similar
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Columns", "arranged", "unpacked"]
-
 # Integers as times: the unit by their size, for the years 1973 to 2286.
 _UNITS = ((10**17, "ns"), (10**14, "us"), (10**11, "ms"), (0, "s"))
 

@@ -52,21 +52,6 @@ from venturi.targets.system import (
 )
 from venturi.targets.urls import each_host, is_loopback, place_of, split_url
 
-__all__ = [
-    "MOST_DISK_BYTES",
-    "NAMES",
-    "REPEATS",
-    "SECONDS",
-    "SOCKETS",
-    "Probe",
-    "Prober",
-    "cost",
-    "foreign",
-    "probes",
-    "seconds",
-    "usable_cores",
-]
-
 REPEATS = 3
 SOCKETS = ("tcp", "unix")
 """Kinds of raw sockets, by what their addresses are."""

@@ -43,8 +43,6 @@ from venturi.targets.system import (
 )
 from venturi.targets.urls import check_url, split_url
 
-__all__ = ["KINDS", "Ceilings", "measure"]
-
 KINDS = ("memory", "tcp", "unix", "pipe", "disk", "cipher", "codec", "engine")
 _CODECS = ("ipc", "lz4", "zstd")
 _DEFAULT_MESSAGE = 131_072

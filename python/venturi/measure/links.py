@@ -19,8 +19,6 @@ from venturi.netlab.laboratory import Laboratory, WrongLink
 from venturi.netlab.network import CLIENT, SERVER, address
 from venturi.servers.starters import Placed, Server
 
-__all__ = ["WAYS", "Looked", "named", "program", "survey"]
-
 WAYS = {"down": "get", "up": "put"}
 """Ways over a link, from the server down to the client and up, by the operation that goes there."""
 

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from venturi.plan.cell import Cell
     from venturi.plan.scenario import Scenario
 
-__all__ = ["check", "check_columns", "check_hosts"]
-
 _FILES = ("tls_ca", "tls_certificate", "tls_key")
 
 

@@ -24,8 +24,6 @@ from venturi.plan.cell import Cell
 from venturi.plan.settings import Run
 from venturi.store.writer import RunWriter
 
-__all__ = ["Sweep"]
-
 # Failures after which an address that never answered is given up: 800 cells against a host that is
 # switched off would take hours.
 _TRIES = 2

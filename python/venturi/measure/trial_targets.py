@@ -53,8 +53,6 @@ from venturi.targets.system import (
 )
 from venturi.targets.urls import each_host, is_loopback, place_of, split_url
 
-__all__ = ["Endpoints", "ask_environments", "start_a_server"]
-
 
 def ask_environments(
     url: str, options: Mapping[str, Any], seconds: float

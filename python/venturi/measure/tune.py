@@ -41,8 +41,6 @@ from venturi.store.writer import RunWriter
 from venturi.targets.parameters import WORKLOAD
 from venturi.targets.system import REFERENCE, scheme_of
 
-__all__ = ["DEFAULT_TRIALS", "Budget", "Recorded", "Tuned", "execute", "replay", "settings", "space"]
-
 DEFAULT_TRIALS = 24
 
 

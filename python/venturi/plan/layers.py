@@ -17,23 +17,6 @@ from venturi.plan.workload import SIZES
 from venturi.targets.parameters import SETTINGS
 from venturi.targets.urls import printable
 
-__all__ = [
-    "ALIASES",
-    "Layer",
-    "Path_",
-    "builtin_names",
-    "builtin_text",
-    "drop_displaced",
-    "file_layer",
-    "matrix_products",
-    "merge",
-    "place_in",
-    "read_extra_points",
-    "resolve_aliases",
-    "scale_extra_points",
-    "table_of",
-]
-
 Points = Mapping[str, Sequence[Any]]
 """Axes that advance together, in place of what the matrix says of them."""
 

@@ -30,17 +30,6 @@ from venturi.targets.setting import Known
 from venturi.targets.system import is_charrow, is_database
 from venturi.targets.urls import check_url, printable
 
-__all__ = [
-    "BUILTIN_DATA",
-    "DEFAULT_DURATION",
-    "layer_tree",
-    "load",
-    "only_target",
-    "scenario_of",
-    "to_toml",
-    "tune_defaults",
-]
-
 BUILTIN_DATA = {"builtin:birdstrikes": "birdstrikes.parquet"}
 
 

@@ -34,8 +34,6 @@ from venturi.targets.urls import place_of
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
 
-__all__ = ["axis_groups", "cells", "check", "chosen_cells", "with_servers_batches"]
-
 _MOST_CELLS = 100_000
 _MOST_TRIALS = 10_000_000
 

@@ -17,8 +17,6 @@ from venturi.plan.layers import Layer, Path_, place_in, table_of
 from venturi.plan.settings import Hosts, Run, Target
 from venturi.plan.workload import Workload
 
-__all__ = ["MOST_NAME", "Scenario", "check_addresses", "check_secrets", "still_zipped", "with_nul"]
-
 Wrong = Callable[..., ScenarioError]
 """`Scenario.wrong`: makes the error about a key of a text, `key: what is wrong`, and of a hint."""
 _TABLE_OF = {

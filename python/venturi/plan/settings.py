@@ -19,8 +19,6 @@ from venturi.targets.setting import SEVERAL, Setting
 from venturi.targets.system import LOCAL, scheme_of
 from venturi.targets.urls import check_url
 
-__all__ = ["BESIDE", "Hosts", "Run", "Target", "usual"]
-
 
 @cache
 def usual(model: type[Table]) -> dict[str, Any]:

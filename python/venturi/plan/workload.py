@@ -19,21 +19,6 @@ from venturi.targets.fields import Names, Nullable, Table, null, setting_of, tex
 from venturi.targets.setting import SEVERAL, Setting
 from venturi.targets.timeseries import SERIES
 
-__all__ = [
-    "INGEST",
-    "OPERATIONS",
-    "POINT_BYTES",
-    "SIZES",
-    "SOURCES",
-    "STATES_ROW_BYTES",
-    "UPSERT",
-    "USAGE_ROW_BYTES",
-    "WORKING_SET",
-    "FileData",
-    "Workload",
-    "data_label",
-]
-
 SOURCES = ("records", "states", "usage", "metrics", "archive", "remote")
 WORKING_SET = 1_000_000
 """Distinct rows of `usage`, where nothing says how many."""

@@ -12,8 +12,6 @@ from venturi.common.credentials import is_secret, named, tells_secret, without_s
 from venturi.targets.fields import Nullable, Table, Variable
 from venturi.targets.setting import Setting
 
-__all__ = ["Adbc"]
-
 _adbc = partial(Setting, panel="ADBC drivers", systems={"adbc": None})
 # Names of options have a secret's word in their middle as well; a header's value says what it is.
 _SECRET_NAME = re.compile(r"(?i)authorization|private_?key")

@@ -12,8 +12,6 @@ from venturi.targets.fields import Nullable, Table, null, number_or_auto, pool_s
 from venturi.targets.setting import SEVERAL, Setting
 from venturi.targets.system import TABLES
 
-__all__ = ["GETS", "QUERIES", "Charrow"]
-
 QUERIES = "Queries (charrow, clickhouse, databases)"
 """Where the help has the flags of what is read by a query."""
 GETS = {"get": None}

@@ -14,8 +14,6 @@ from venturi.targets.fields import Nullable, Table
 from venturi.targets.setting import SEVERAL, Setting
 from venturi.targets.system import TABLES
 
-__all__ = ["ClickHouse"]
-
 _clickhouse = partial(Setting, panel=QUERIES, systems={"clickhouse": None})
 _tables = partial(Setting, panel=QUERIES, systems=dict.fromkeys(TABLES), operations=GETS)
 _CLICKHOUSE = ("arrow", "native", "rowbinary", "parquet")

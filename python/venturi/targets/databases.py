@@ -11,8 +11,6 @@ from venturi.targets.fields import Counted, Names, Nullable, Table, identifier, 
 from venturi.targets.setting import Setting
 from venturi.targets.system import DATABASES, STATEMENTS, TABLES
 
-__all__ = ["DATABASE", "Cassandra", "Database", "Embedded", "MySql"]
-
 DATABASE = "Databases"
 _TABLES = dict.fromkeys((*DATABASES, *TABLES))
 _UPSERTS = {"upsert": None}

@@ -12,8 +12,6 @@ from venturi.common.credentials import INSTEAD, command_tells_secret
 from venturi.targets.fields import Nullable, Table
 from venturi.targets.setting import Setting
 
-__all__ = ["Exec", "without_secret", "words"]
-
 _exec = partial(Setting, panel="Programs", systems={"exec": None})
 
 

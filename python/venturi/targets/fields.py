@@ -13,25 +13,6 @@ from venturi.common.suffixes import parse_count
 from venturi.targets.handicap import normalised
 from venturi.targets.setting import Setting
 
-__all__ = [
-    "Counted",
-    "Names",
-    "Nullable",
-    "Table",
-    "Variable",
-    "compression_name",
-    "handicap_text",
-    "identifier",
-    "lower_word",
-    "null",
-    "number_or_auto",
-    "pool_size",
-    "setting_of",
-    "statements",
-    "texts",
-    "user_name",
-]
-
 
 class Table(BaseModel):
     """A table of the scenario: unknown keys are errors."""

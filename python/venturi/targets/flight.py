@@ -14,8 +14,6 @@ from venturi.targets.fields import Nullable, Table, Variable, handicap_text, use
 from venturi.targets.setting import Setting
 from venturi.targets.system import NETWORK
 
-__all__ = ["Flight", "Login"]
-
 
 def _headers(value: dict[str, str]) -> dict[str, str]:
     for name, text in value.items():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from venturi.common.suffixes import parse_duration, spell_duration
 
-__all__ = ["CLIENT_STAGES", "SERVER_STAGES", "STAGES", "nanoseconds", "normalised"]
-
 STAGES = ("generate", "encode", "decode", "verify", "apply")
 CLIENT_STAGES = {"get": ("decode", "verify"), "put": ("generate", "encode", "verify")}
 """Stages of the client in each operation; verify only with `verify = "checksum"`."""

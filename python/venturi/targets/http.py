@@ -10,8 +10,6 @@ from pydantic import BeforeValidator
 from venturi.targets.fields import Nullable, Table
 from venturi.targets.setting import Setting
 
-__all__ = ["Http"]
-
 _http = partial(Setting, panel="Arrow over HTTP", systems={"http+arrow": None})
 
 

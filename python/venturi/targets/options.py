@@ -21,8 +21,6 @@ from venturi.targets.setting import Setting
 from venturi.targets.system import PLUGINS
 from venturi.targets.timeseries import Akumuli, TimeSeries
 
-__all__ = ["APPLIES", "DEFAULTS", "ONLY_HERE", "PARAMETERS", "SETTINGS", "VALUES", "Options"]
-
 _POSTGRES = ("on", "off", "local", "remote_write", "remote_apply")
 _SQLITE = ("off", "normal", "full", "extra")
 

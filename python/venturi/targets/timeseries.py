@@ -12,8 +12,6 @@ from venturi.targets.fields import Nullable, Table, null, pool_size
 from venturi.targets.setting import SEVERAL, Setting
 from venturi.targets.system import TIME_SERIES
 
-__all__ = ["SERIES", "Akumuli", "TimeSeries"]
-
 SERIES = "Time series"
 _series = partial(Setting, panel=SERIES, systems=dict.fromkeys(TIME_SERIES))
 

@@ -37,8 +37,6 @@ from venturi.targets.system import (
     scheme_of,
 )
 
-__all__ = ["check_url", "each_host", "is_loopback", "place_of", "printable", "split_url"]
-
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _DRIVER = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 

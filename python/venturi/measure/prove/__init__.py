@@ -19,8 +19,6 @@ from venturi.targets.system import LOCAL, is_driver, is_plugin
 if TYPE_CHECKING:
     from venturi.measure.prove.bench import Bench
 
-__all__ = ["FORMAT", "SECONDS", "before_run", "proofs", "prove", "summary"]
-
 SECONDS = 9.0
 """After this time no further measurement begins."""
 

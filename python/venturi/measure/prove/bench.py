@@ -40,8 +40,6 @@ from venturi.targets.system import (
 )
 from venturi.targets.urls import each_host, is_loopback, printable
 
-__all__ = ["TIMEOUT_NS", "Bench", "ExternalCounters", "ExternalView", "Trial", "process_cpu_ns"]
-
 NOISY = 0.10
 """If other processes or the host use this share of all cores or more, a deviation in time is excused."""
 _TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")

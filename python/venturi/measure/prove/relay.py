@@ -18,8 +18,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-__all__ = ["FRAMINGS", "Fault", "Framing", "Piece", "Plan", "Relay"]
-
 
 @dataclass
 class Piece:

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from venturi.plan.cell import Cell
     from venturi.plan.scenario import Scenario
 
-__all__ = ["check_cell", "check_room"]
-
 
 def check_cell(scenario: Scenario, workload: Workload, target: Target) -> None:
     """Whether a cell can be measured at all. Raises ScenarioError."""

@@ -18,8 +18,6 @@ from venturi.targets.system import (
     scheme_of,
 )
 
-__all__ = ["check_data", "check_get", "check_shares", "check_table", "check_upsert"]
-
 
 def check_upsert(workload: Workload, target: Target, wrong: Wrong) -> None:
     url, data = target.url, workload.data

@@ -29,8 +29,6 @@ from venturi.targets.urls import each_host
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
 
-__all__ = ["check", "check_all", "is_beside", "ports", "resolve_links"]
-
 _PORT = re.compile(rf"{re.escape(SERVER_END)}:(\d{{1,5}})\b")
 _MOST_LOADERS = 1_000
 """A bridge of the kernel's has 1,024 ports."""

@@ -25,22 +25,6 @@ from venturi.targets.system import (
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
 
-__all__ = [
-    "LINK_NS",
-    "UPSERT_NS",
-    "addresses",
-    "amount",
-    "apply_defaults",
-    "belongs_to_other_target",
-    "check_options",
-    "check_values",
-    "fitted",
-    "given_with_address",
-    "idle",
-    "option_parameters",
-    "without_inapplicable",
-]
-
 
 def addresses(scenario: Scenario) -> list[str]:
     if "place" in scenario.axes:

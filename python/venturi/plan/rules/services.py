@@ -25,23 +25,6 @@ from venturi.targets.system import (
 )
 from venturi.targets.urls import split_url
 
-__all__ = [
-    "asks_query",
-    "check_exec",
-    "check_flight",
-    "check_http",
-    "check_plugin",
-    "check_query",
-    "check_query_amount",
-    "check_rows",
-    "check_tls",
-    "gets_own",
-    "is_file",
-    "names_something",
-    "query_text",
-    "quote_identifier",
-]
-
 
 def check_tls(target: Target, wrong: Wrong) -> None:
     """Whether options of TLS go with an address that wants TLS: without it all would go in the clear."""

@@ -9,8 +9,6 @@ from venturi.plan.settings import Target
 from venturi.plan.workload import INGEST, FileData, Workload
 from venturi.targets.system import TIME_SERIES, is_ours, is_time_series, scheme_of
 
-__all__ = ["check_ingest", "ingest_parameters", "is_archive", "is_made", "is_points", "values"]
-
 METRICS = 10
 """Metrics of a host of `metrics`, all in one row."""
 
