@@ -128,9 +128,7 @@ def program(link: Link, cross: float | None, server: str | None, client: str, no
             lab.ready(link, cross)
         except (WrongLink, OSError) as error:
             raise VenturiError(
-                str(error),
-                ExitCode.TRIALS_FAILED,
-                hint=f'venturi links "{link.text}" looks at it again',
+                str(error), ExitCode.TRIALS_FAILED, hint=f'venturi links "{link.text}" looks at it again'
             ) from None
         status: int | None = None
         try:

@@ -114,8 +114,7 @@ def _remote(scenario: Scenario, cells: Sequence[Cell]) -> None:
     several = (servers or 1) > 1
     if several and any(is_charrow(str(cell.parameters["target"])) for cell in cells):
         raise scenario.wrong(
-            "servers: the blocks of a query are shared at one server; charrow://remote is one, not "
-            f"{servers}",
+            f"servers: the blocks of a query are shared at one server; charrow://remote is one, not {servers}"
         )
 
 

@@ -268,19 +268,16 @@ def _check_placement(scenario: Scenario, cell: Cell) -> None:
         )
     if loaders is not None and loaders > 1 and scheme_of(url) == "duckdb":
         raise scenario.wrong(
-            f"url: {url} is a file that one process has open, not {loaders}",
-            "name a server, or --loaders 1",
+            f"url: {url} is a file that one process has open, not {loaders}", "name a server, or --loaders 1"
         )
     if scenario.on is not None and (scheme_of(url) == "exec" or is_driver(url)):
         does = f"{scheme_of(url)}:// {'loads drivers' if is_driver(url) else 'starts programs'}"
         raise scenario.wrong(
-            f"url: {does} on this host, and --on has others",
-            "leave --on out, and run venturi on each host",
+            f"url: {does} on this host, and --on has others", "leave --on out, and run venturi on each host"
         )
     if (scenario.on is not None or loaders is not None) and cell.parameters["include_setup"]:
         raise scenario.wrong(
-            "include_setup: times the set-up of one process, and loaders are several",
-            "leave one of them out",
+            "include_setup: times the set-up of one process, and loaders are several", "leave one of them out"
         )
 
 

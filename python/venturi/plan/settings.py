@@ -193,8 +193,7 @@ class Hosts(Table):
     server_resource: Annotated[
         Nullable[Annotated[StrictStr, AfterValidator(_resource)]],
         _hosts(
-            "Those servers only on hosts with this resource of Ray's.",
-            default="any host with a free CPU",
+            "Those servers only on hosts with this resource of Ray's.", default="any host with a free CPU"
         ),
     ] = None
     interface: Annotated[
@@ -238,10 +237,7 @@ class Run(Table):
     ] = 5
     warmup: Annotated[
         Annotated[int, BeforeValidator(parse_count), Field(ge=0, le=1_000_000)],
-        _run(
-            "Trials of each cell before those that count.",
-            int,
-        ),
+        _run("Trials of each cell before those that count.", int),
     ] = 1
     shuffle: Annotated[
         StrictBool,
@@ -267,13 +263,7 @@ class Run(Table):
             default="off",
         ),
     ] = None
-    max_repeats: Annotated[
-        Repeats,
-        _run(
-            "Where the adaptive stop stops at the latest.",
-            int,
-        ),
-    ] = 30
+    max_repeats: Annotated[Repeats, _run("Where the adaptive stop stops at the latest.", int)] = 30
     on_failure: Annotated[
         Literal["continue", "stop"],
         _run(
@@ -282,20 +272,11 @@ class Run(Table):
         ),
     ] = "continue"
     timeout: Annotated[
-        Duration,
-        _run(
-            "For connecting, and for a stream without progress, as 30s.",
-            int,
-            default="`30s`",
-        ),
+        Duration, _run("For connecting, and for a stream without progress, as 30s.", int, default="`30s`")
     ] = 30_000_000_000
     sample_interval: Annotated[
         Annotated[int, BeforeValidator(parse_duration), Field(ge=0)],
-        _run(
-            "Of the counters over time, as 100ms; 0 = none.",
-            int,
-            default="`100ms`",
-        ),
+        _run("Of the counters over time, as 100ms; 0 = none.", int, default="`100ms`"),
     ] = 100_000_000
     ceilings: Annotated[
         Literal["rounds", "once", "none"],

@@ -183,11 +183,7 @@ class Workload(Table):
     ] = "records"
     columns: Annotated[
         Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000)],
-        Setting(
-            "Columns of int64 in a record; 4 is 32 bytes.",
-            int,
-            role="workload",
-        ),
+        Setting("Columns of int64 in a record; 4 is 32 bytes.", int, role="workload"),
     ] = 4
     values: Annotated[
         Literal["random", "sequential"] | list[StrictStr],
@@ -210,7 +206,7 @@ class Workload(Table):
         Setting(
             "Seed of the records' random values.",
             int,
-            doc=("of random values, of the rows of `usage` and of the points of `metrics`"),
+            doc="of random values, of the rows of `usage` and of the points of `metrics`",
             role="workload",
         ),
     ] = 1
@@ -249,7 +245,7 @@ class Workload(Table):
             "Time a trial lasts, as 5s, instead of an amount.",
             int,
             cell="duration_ns",
-            doc=("fixed time: no new batch after it; batches in flight are awaited and counted"),
+            doc="fixed time: no new batch after it; batches in flight are awaited and counted",
             default="if no size is given `10s` for upserts, `5s` over a link",
             role="amount",
         ),
@@ -304,7 +300,7 @@ class Workload(Table):
         Setting(
             "Count planning and connecting as part of the interval.",
             bool,
-            doc=("count planning and connecting as part of the interval, as other tools do"),
+            doc="count planning and connecting as part of the interval, as other tools do",
             role="workload",
         ),
     ] = False
@@ -317,7 +313,7 @@ class Workload(Table):
             "CPUs for the client's threads: 0,2-3, or node0.",
             list[int],
             commas="list",
-            doc=('CPUs for the threads: `[0, 2]`, `"0,2-3"`, or `"node0"` for a NUMA node'),
+            doc='CPUs for the threads: `[0, 2]`, `"0,2-3"`, or `"node0"` for a NUMA node',
         ),
     ] = None
     key: Annotated[
@@ -341,7 +337,7 @@ class Workload(Table):
             "Columns that are added up where they meet.",
             list[str],
             commas="list",
-            doc=("columns of a file that are added up where rows meet: integers. All others are overwritten"),
+            doc="columns of a file that are added up where rows meet: integers. All others are overwritten",
             role="workload",
         ),
     ] = None
@@ -389,7 +385,7 @@ class Workload(Table):
             "Batches that may fail before the trial is given up.",
             int,
             operations={"upsert": 0},
-            doc=("batches that may be refused, or stay without an answer, before the trial is given up"),
+            doc="batches that may be refused, or stay without an answer, before the trial is given up",
             role="workload",
         ),
     ] = None
@@ -457,17 +453,13 @@ class Workload(Table):
             "Columns of a file that name a series, as a,b.",
             list[str],
             commas="list",
-            doc=('columns of a file that name a series, with the metric: a list, or `"a,b"`'),
+            doc='columns of a file that name a series, with the metric: a list, or `"a,b"`',
             default="none: the one tag is then `source`, the file's metric",
             role="workload",
         ),
     ] = None
     metric: Annotated[
-        Nullable[StrictStr],
-        _series(
-            "What stands before the columns' names in metrics.",
-            role="workload",
-        ),
+        Nullable[StrictStr], _series("What stands before the columns' names in metrics.", role="workload")
     ] = None
 
 

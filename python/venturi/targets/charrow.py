@@ -48,7 +48,7 @@ class Charrow(Table):
             f"Threads of the client that decode; 0 = each partition's own.{SEVERAL}",
             int,
             systems={"charrow": 1},
-            doc=("threads of the client that decode, for all streams together; `0`: each stream's own"),
+            doc="threads of the client that decode, for all streams together; `0`: each stream's own",
             role="parallel",
         ),
     ] = None
@@ -77,19 +77,10 @@ class Charrow(Table):
         Literal["1.1", "1.2"] | None,
         BeforeValidator(_version),
         BeforeValidator(null),
-        _charrow(
-            "Of the protocol: 1.2, or 1.1 for old peers.",
-            systems={"charrow": "1.2"},
-            spec="version",
-        ),
+        _charrow("Of the protocol: 1.2, or 1.1 for old peers.", systems={"charrow": "1.2"}, spec="version"),
     ] = None
     block_checksum: Annotated[
-        StrictBool,
-        _charrow(
-            "A checksum with every block (1.2).",
-            bool,
-            spec="checksum",
-        ),
+        StrictBool, _charrow("A checksum with every block (1.2).", bool, spec="checksum")
     ] = False
     max_block_size: Annotated[
         Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**40)]],

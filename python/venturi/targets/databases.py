@@ -145,7 +145,7 @@ class Cassandra(Table):
             "cassandra: counter or insert.",
             "counter",
             operations=_UPSERTS,
-            doc=("`counter`: counters that are added to; `insert`: plain columns that are overwritten"),
+            doc="`counter`: counters that are added to; `insert`: plain columns that are overwritten",
         ),
     ] = None
     batch: Annotated[
@@ -167,7 +167,7 @@ class Cassandra(Table):
             "cassandra: message, or statement: BEGIN BATCH ... as one.",
             "message",
             operations=_UPSERTS,
-            doc=("`message`: the protocol's BATCH; `statement`: one `BEGIN BATCH ... APPLY BATCH`"),
+            doc="`message`: the protocol's BATCH; `statement`: one `BEGIN BATCH ... APPLY BATCH`",
         ),
     ] = None
     consistency: Annotated[
@@ -176,17 +176,12 @@ class Cassandra(Table):
             "cassandra: one, local_one, quorum, local_quorum, all ...",
             "local_one",
             foreign=True,
-            doc=("`any`, `one`, `two`, `three`, `quorum`, `all`, `local_one`, `local_quorum`, `each_quorum`"),
+            doc="`any`, `one`, `two`, `three`, `quorum`, `all`, `local_one`, `local_quorum`, `each_quorum`",
         ),
     ] = None
-    replication: Annotated[
-        Counted,
-        _cassandra(
-            "cassandra: copies of a row in a new keyspace.",
-            1,
-            int,
-        ),
-    ] = None
+    replication: Annotated[Counted, _cassandra("cassandra: copies of a row in a new keyspace.", 1, int)] = (
+        None
+    )
     partition_key: Annotated[
         Counted,
         _cassandra(
@@ -208,12 +203,7 @@ class Cassandra(Table):
         ),
     ] = None
     token_aware: Annotated[
-        StrictBool | None,
-        _cassandra(
-            "cassandra: ask a node that holds the row, or any.",
-            True,
-            bool,
-        ),
+        StrictBool | None, _cassandra("cassandra: ask a node that holds the row, or any.", True, bool)
     ] = None
 
 

@@ -42,55 +42,28 @@ class Login(Table):
     ] = None
     password_env: Annotated[
         Variable | None,
-        _login(
-            "Environment variable that holds its password.",
-            systems=_ALL | {"influx": None},
-        ),
+        _login("Environment variable that holds its password.", systems=_ALL | {"influx": None}),
     ] = None
     token_env: Annotated[
         Variable | None,
-        _login(
-            "Environment variable that holds the bearer token.",
-            systems=_ARROW | {"influx": None},
-        ),
+        _login("Environment variable that holds the bearer token.", systems=_ARROW | {"influx": None}),
     ] = None
     tls_ca: Annotated[
         StrictStr | None,
         _login(
-            "File of the certificate authority, for ...+tls://.",
-            systems=_ALL,
-            default="system authorities",
+            "File of the certificate authority, for ...+tls://.", systems=_ALL, default="system authorities"
         ),
     ] = None
     tls_certificate: Annotated[
-        StrictStr | None,
-        _login(
-            "File of the client's own certificate.",
-            systems=_ALL,
-        ),
+        StrictStr | None, _login("File of the client's own certificate.", systems=_ALL)
     ] = None
-    tls_key: Annotated[
-        StrictStr | None,
-        _login(
-            "File of the client's own key.",
-            systems=_ALL,
-        ),
-    ] = None
+    tls_key: Annotated[StrictStr | None, _login("File of the client's own key.", systems=_ALL)] = None
     tls_server_name: Annotated[
         StrictStr | None,
-        _login(
-            "Name to expect in the server's certificate.",
-            systems=_ALL,
-            default="the host",
-        ),
+        _login("Name to expect in the server's certificate.", systems=_ALL, default="the host"),
     ] = None
     tls_insecure: Annotated[
-        StrictBool,
-        _login(
-            "Do not check the server's certificate.",
-            bool,
-            systems=_ALL,
-        ),
+        StrictBool, _login("Do not check the server's certificate.", bool, systems=_ALL)
     ] = False
     headers: Annotated[
         dict[str, StrictStr],
@@ -120,11 +93,7 @@ class Flight(Table):
     """Arrow Flight."""
 
     connections: Annotated[
-        Literal["per-stream", "shared"],
-        _flight(
-            "per-stream or shared.",
-            role="parallel",
-        ),
+        Literal["per-stream", "shared"], _flight("per-stream or shared.", role="parallel")
     ] = "per-stream"
     window: Annotated[
         Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**31 - 1)]],
@@ -147,19 +116,13 @@ class Flight(Table):
     ] = None
     max_message_size: Annotated[
         Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**32 - 1)],
-        _flight(
-            "Largest message accepted, in bytes.",
-            int,
-            systems=_ARROW,
-            cell=None,
-            default="`64Mi`",
-        ),
+        _flight("Largest message accepted, in bytes.", int, systems=_ARROW, cell=None, default="`64Mi`"),
     ] = 67_108_864
     protocol: Annotated[
         Literal["auto", "perf", "path", "command", "ticket"],
         _flight(
             "auto, perf, path, command or ticket.",
-            doc=("`auto`, `perf` (Arrow's benchmark protocol), `path`, `command`, `ticket`"),
+            doc="`auto`, `perf` (Arrow's benchmark protocol), `path`, `command`, `ticket`",
             role="workload",
         ),
     ] = "auto"
@@ -167,7 +130,7 @@ class Flight(Table):
         Literal["stream", "batch"],
         _flight(
             "When a put batch counts as acknowledged: stream or batch.",
-            doc=("when a put batch counts as acknowledged: `stream` (with its stream) or `batch`"),
+            doc="when a put batch counts as acknowledged: `stream` (with its stream) or `batch`",
             role="workload",
         ),
     ] = "stream"

@@ -42,10 +42,7 @@ class Shared(Table):
         Setting(
             "Of the batches: lz4, zstd, zstd:LEVEL (1-22; zstd is 3) or none; cassandra: lz4, snappy.",
             systems=dict.fromkeys((*_BATCHES, "cassandra")),
-            values={
-                **dict.fromkeys(_BATCHES, ("lz4", "zstd")),
-                "cassandra": ("lz4", "snappy"),
-            },
+            values={**dict.fromkeys(_BATCHES, ("lz4", "zstd")), "cassandra": ("lz4", "snappy")},
             doc=(
                 "Flight and Arrow over HTTP, of the batches' bodies: `lz4`, `zstd` (level 3), `zstd:LEVEL` "
                 "(1 quick to 22 small) or none. A put compresses at the client; a get at the server, which "

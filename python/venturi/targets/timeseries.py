@@ -39,10 +39,7 @@ class TimeSeries(Table):
     http_port: Annotated[
         Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=65_535)]],
         _series(
-            "Port where the store tells what it holds. [default: 8181]",
-            int,
-            cell=None,
-            default="`8181`",
+            "Port where the store tells what it holds. [default: 8181]", int, cell=None, default="`8181`"
         ),
     ] = None
     durable: Annotated[
@@ -59,12 +56,7 @@ class TimeSeries(Table):
     ] = None
     pool: Annotated[
         Nullable[Annotated[int, BeforeValidator(pool_size), Field(ge=1, le=256)]],
-        _series(
-            f"X://local: the store's reader threads.{SEVERAL}",
-            int,
-            ours=True,
-            default="one a CPU",
-        ),
+        _series(f"X://local: the store's reader threads.{SEVERAL}", int, ours=True, default="one a CPU"),
     ] = None
 
 

@@ -107,10 +107,7 @@ def before_run(
                 ExitCode.UNPROVEN,
                 hint="venturi prove says what was expected and found; --unproven goes on, and marks figures",
             )
-        note(
-            "warning",
-            f"the self-test failed here: {names}; every figure is marked as unproven",
-        )
+        note("warning", f"the self-test failed here: {names}; every figure is marked as unproven")
     return found
 
 

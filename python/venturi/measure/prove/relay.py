@@ -142,11 +142,7 @@ class _Lines:
             yield Piece(line + b"\n", True)
 
 
-FRAMINGS: dict[str, type[Framing]] = {
-    "flight": _Flight,
-    "charrow": _Charrow,
-    "opentsdb": _Lines,
-}
+FRAMINGS: dict[str, type[Framing]] = {"flight": _Flight, "charrow": _Charrow, "opentsdb": _Lines}
 """By the scheme of a system."""
 
 

@@ -12,13 +12,7 @@ from venturi.plan.rules import databases, services
 from venturi.plan.rules import timeseries as ingests
 from venturi.plan.rules.databases import check_upsert
 from venturi.plan.rules.options import check_values, with_article
-from venturi.plan.rules.services import (
-    check_exec,
-    check_flight,
-    check_http,
-    check_tls,
-    names_something,
-)
+from venturi.plan.rules.services import check_exec, check_flight, check_http, check_tls, names_something
 from venturi.plan.scenario import Wrong
 from venturi.plan.settings import Target
 from venturi.plan.workload import OPERATIONS, Workload

@@ -141,7 +141,7 @@ def check_plugin(workload: Workload, url: str, wrong: Wrong) -> None:
     if operation not in plugin.operations:
         raise wrong(
             f"operation: {plugin.scheme}:// of {plugin.package} has no {operation}; "
-            f"it has {' and '.join(plugin.operations)}",
+            f"it has {' and '.join(plugin.operations)}"
         )
     own, remote = gets_own(workload, url), workload.data == "remote"
     if own == remote and workload.data not in ("usage", "states", "metrics", "archive"):
@@ -208,8 +208,7 @@ def check_query(workload: Workload, target: Target, wrong: Wrong) -> None:
         check_query_amount(workload, wrong)
     if target.ring is not None and not is_shared(url):
         raise wrong(
-            f"ring: is of shared memory, and {url} goes without",
-            "write charrow+shm://, or leave it out",
+            f"ring: is of shared memory, and {url} goes without", "write charrow+shm://, or leave it out"
         )
     if target.wire_version == "1.1" and is_shared(url):
         raise wrong("wire_version: version 1.1 of the protocol has no shared memory; 1.2 has")
