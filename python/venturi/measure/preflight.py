@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from venturi.common import credentials
+from venturi.common.credentials import split_command
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.links import SERVER_END
 from venturi.common.texts import similar
 from venturi.plan.rules.cells import check_room
 from venturi.servers.local import duckdb_library
-from venturi.targets.exec import words
 from venturi.targets.system import (
     in_process,
     is_charrow,
@@ -167,7 +167,7 @@ def _programs(scenario: Scenario) -> None:
     """Whether the programs of exec://, and that of a link's other end, are installed."""
     for table, key in (("target", "command"), ("hosts", "server")):
         for command in _values(scenario, table, key):
-            first = words(command)[0]
+            first = split_command(command)[0]
             # What holds a placeholder is known to the trial alone.
             if "{" not in first and shutil.which(first) is None:
                 found = "cannot be run" if Path(first).exists() else "no such program"

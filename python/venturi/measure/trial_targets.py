@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from venturi.common import environment, temporary
+from venturi.common.credentials import split_command
 from venturi.common.environment import usable_cores
 from venturi.common.errors import VenturiError
 from venturi.common.links import SERVER_END
@@ -37,7 +38,6 @@ from venturi.servers.local import LocalTargets, duckdb_library
 from venturi.servers.local_store import Settings
 from venturi.servers.program import OWN
 from venturi.servers.starters import Starter
-from venturi.targets.exec import words
 from venturi.targets.system import (
     NO_PLACE,
     REFERENCE,
@@ -315,7 +315,7 @@ class Endpoints:
                 more["driver_options"] = self._filled(words_given)
         if scheme_of(url) == "exec":
             command = cell.options.get("command")
-            more["command"] = list(OWN) if command is None else self._filled(words(command))
+            more["command"] = list(OWN) if command is None else self._filled(split_command(command))
         if is_charrow(url):
             served = self._served(cell)
             query = services.query_text(cell, served.name if served is not None else None)

@@ -9,14 +9,13 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictStr
 
 from venturi.common import links
+from venturi.common.credentials import storable_command
 from venturi.common.suffixes import parse_count, parse_duration, parse_percent
 from venturi.plan.workload import Duration, Whole
-from venturi.targets.exec import without_secret
 from venturi.targets.fields import Nullable, Table
-from venturi.targets.handicap import nanoseconds
 from venturi.targets.options import DEFAULTS, ONLY_HERE, SETTINGS, Options
 from venturi.targets.setting import SEVERAL, Setting
-from venturi.targets.system import LOCAL, scheme_of
+from venturi.targets.system import LOCAL, handicap_ns, scheme_of
 from venturi.targets.urls import check_url
 
 
@@ -67,7 +66,7 @@ class Target(Options):
         if "server_settings" in found:
             found["server_settings"] = dict(w.split("=", 1) for w in found["server_settings"].split(","))
         if self.handicap:
-            found["handicap"] = nanoseconds(self.handicap)
+            found["handicap"] = handicap_ns(self.handicap)
         return {SETTINGS[name].spec or name: value for name, value in found.items()}
 
 
@@ -128,7 +127,7 @@ class Hosts(Table):
         ),
     ] = None
     server: Annotated[
-        Nullable[Annotated[StrictStr, AfterValidator(without_secret)]],
+        Nullable[Annotated[StrictStr, AfterValidator(storable_command)]],
         Setting(
             "With --link: a program that is started at its other end. {server} is where, in --target, "
             "--command, --driver-option.",

@@ -17,7 +17,7 @@ from venturi.common.environment import usable_cores
 from venturi.common.suffixes import parse_count, parse_duration, parse_time
 from venturi.targets.fields import Names, Nullable, Table, null, setting_of, texts
 from venturi.targets.setting import SEVERAL, Setting
-from venturi.targets.timeseries import SERIES
+from venturi.targets.stores import SERIES
 
 SOURCES = ("records", "states", "usage", "metrics", "archive", "remote")
 WORKING_SET = 1_000_000

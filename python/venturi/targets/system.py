@@ -10,6 +10,7 @@ from importlib import resources
 from typing import Any
 from urllib.parse import urlsplit
 
+from venturi.common.suffixes import parse_duration
 from venturi.targets.plugins import find
 
 HOST = re.compile(r"(?:\[[^\[\]@/?#\s]+\]|[^\[\]:@/?#\s]+)(?::\d{0,5})?")
@@ -254,3 +255,31 @@ def is_ours(url: str) -> bool:
 def is_host_of(scheme: str, url: str) -> bool:
     """Whether a URL is SCHEME://HOST:PORT, and nothing more."""
     return url.startswith(f"{scheme}://") and bool(HOST.fullmatch(url.partition("://")[2].removesuffix("/")))
+
+
+STAGES = ("generate", "encode", "decode", "verify", "apply")
+CLIENT_STAGES = {"get": ("decode", "verify"), "put": ("generate", "encode", "verify")}
+"""Stages of the client in each operation that a handicap can slow down; verify only with `verify =
+"checksum"`."""
+_MOST_HANDICAP_NS = 10_000_000_000
+
+
+def handicap_ns(text: str) -> dict[str, int]:
+    """`decode=200us`, several joined by `+`, as nanoseconds a batch by stage. Raises ValueError."""
+    found: dict[str, int] = {}
+    for part in str(text).split("+"):
+        stage, equals, time = (piece.strip() for piece in part.partition("="))
+        if not equals:
+            raise ValueError(f"{text!r} must be written STAGE=TIME, as decode=200us; several joined by +")
+        if stage not in STAGES:
+            raise ValueError(f"no stage is called {stage!r}; known: {', '.join(STAGES)}")
+        if stage in found:
+            raise ValueError(f"{stage} is there twice")
+        if not time or time[-1].isdigit():
+            # A bare number would be seconds, which nobody means for a batch.
+            raise ValueError(f"{part.strip()!r} needs a unit, as {stage}=200us")
+        ns = parse_duration(time)
+        if not 1 <= ns <= _MOST_HANDICAP_NS:
+            raise ValueError(f"{part.strip()!r}: the time of a batch must be 1ns to 10s")
+        found[stage] = ns
+    return found

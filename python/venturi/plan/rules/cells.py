@@ -16,9 +16,10 @@ from venturi.plan.rules.services import check_exec, check_flight, check_http, ch
 from venturi.plan.scenario import Wrong
 from venturi.plan.settings import Target
 from venturi.plan.workload import OPERATIONS, Workload
-from venturi.targets.handicap import CLIENT_STAGES, nanoseconds
 from venturi.targets.system import (
+    CLIENT_STAGES,
     REFERENCE,
+    handicap_ns,
     has_tables,
     is_charrow,
     is_plugin,
@@ -80,7 +81,7 @@ def _check_handicap(workload: Workload, target: Target, wrong: Wrong) -> None:
     if target.url.startswith("empty:"):
         raise wrong(f"handicap: {target.url} moves nothing, so it has no stage to slow down")
     known = [s for s in CLIENT_STAGES[workload.operation] if s != "verify" or workload.verify == "checksum"]
-    for stage in nanoseconds(target.handicap):
+    for stage in handicap_ns(target.handicap):
         if stage not in known:
             raise wrong(
                 f"handicap: the client of a {workload.operation} has no stage {stage} here; it has "
