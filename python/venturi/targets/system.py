@@ -137,6 +137,7 @@ ALIASES = {alias: scheme for system in SYSTEMS for scheme, aliases in system.ali
 """How other programs call what we call otherwise."""
 PARAMETERS = {system.scheme: system.parameters for system in SYSTEMS if system.parameters}
 """What may follow the ? of a URL, one of them; of other systems nothing."""
+BY_SCHEME = {system.scheme: system for system in SYSTEMS}
 _SYSTEM_OF = {scheme: system.scheme for system in SYSTEMS for scheme in system.schemes}
 
 

@@ -22,6 +22,7 @@ from venturi.analysis.verdict.machine import (
 from venturi.analysis.verdict.types import Diagnosis, MissingEvidence, beyond, measured
 from venturi.analysis.wording import milliseconds, nouns_of, rate, shares, waiting
 from venturi.common.units import percent, plural
+from venturi.targets.system import handicap_ns
 
 Lines = Iterator[str]
 

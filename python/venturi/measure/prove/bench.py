@@ -26,10 +26,10 @@ from venturi.plan.load import layer_tree, load
 from venturi.plan.rules.services import names_something
 from venturi.plan.scenario import Scenario
 from venturi.targets.system import (
+    BY_SCHEME,
     PORTS,
     REFERENCE,
     REMOTE,
-    SYSTEMS,
     System,
     is_charrow,
     is_local,
@@ -131,7 +131,7 @@ class Bench:
         seconds: float | None = None,
     ) -> None:
         self.url, self._note, self._seconds = url, note, seconds
-        self.system: System = next(one for one in SYSTEMS if url.partition("://")[0] in one.schemes)
+        self.system: System = BY_SCHEME[scheme_of(url)]
         self._executor = CoreExecutor()
         self._settings = {name: value for name, value in (settings or {}).items() if value not in (None, [])}
         self._stack = contextlib.ExitStack()

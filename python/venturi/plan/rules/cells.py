@@ -17,7 +17,9 @@ from venturi.plan.scenario import Wrong
 from venturi.plan.settings import Target
 from venturi.plan.workload import OPERATIONS, Workload
 from venturi.targets.system import (
+    BY_SCHEME,
     CLIENT_STAGES,
+    PLUGINS,
     REFERENCE,
     handicap_ns,
     has_tables,
@@ -37,8 +39,10 @@ def check_cell(scenario: Scenario, workload: Workload, target: Target) -> None:
     """Whether a cell can be measured at all. Raises ScenarioError."""
 
     url, wrong = target.url, scenario.wrong
+    _check_operation(workload.operation, url, wrong)
+    _check_data(workload, url, wrong)
     if is_plugin(url):
-        services.check_plugin(workload, url, wrong)
+        pass
     elif workload.operation == "upsert":
         check_upsert(workload, target, wrong)
     elif workload.operation == "ingest":
@@ -61,6 +65,60 @@ def check_cell(scenario: Scenario, workload: Workload, target: Target) -> None:
         check_tls(target, wrong)
     _check_keys(workload, wrong)
     _check_handicap(workload, target, wrong)
+
+
+_ELSEWHERE = {
+    "upsert": "name a database: --target mysql://HOST/DATABASE, or sqlite://local for a first try",
+    "ingest": "name a store of time series: --target akumuli://HOST, or akumuli://local for a first try",
+}
+"""Where an operation can go that a system does not take."""
+
+
+def _check_operation(operation: str, url: str, wrong: Wrong) -> None:
+    """Whether the system takes it."""
+    scheme, plugin = scheme_of(url), PLUGINS.get(scheme_of(url))
+    taken = sorted(plugin.operations if plugin is not None else BY_SCHEME[scheme].operations)
+    if operation not in taken:
+        package = f" of {plugin.package}" if plugin is not None else ""
+        operations = " and ".join(f"{name}s" for name in taken)
+        raise wrong(
+            f"operation: {scheme}://{package} takes {operations}, no {operation}s",
+            _ELSEWHERE.get(operation, f"leave the operation out, or set it to {' or '.join(taken)}"),
+        )
+
+
+_DATA = {
+    "get": ("records", "file", "remote"),
+    "put": ("records", "file"),
+    "upsert": ("usage", "file"),
+    "ingest": ("metrics", "file"),
+}
+_DATA_HINTS = {
+    "upsert": 'leave data out for "usage", or name a file and its key: --data t.parquet --key a,b',
+    "ingest": 'leave data out for "metrics", or name a file: --data t.parquet --time ts --tags host',
+    "states": "name a server that turns states into columns: --target charrow://HOST, or charrow://local",
+}
+"""What to do, by operation or by what it does not take."""
+
+
+def _check_data(workload: Workload, url: str, wrong: Wrong) -> None:
+    """Whether the operation moves such data to or from the system."""
+    operation, scheme = workload.operation, scheme_of(url)
+    data = workload.data if isinstance(workload.data, str) else workload.data.source
+    taken = _DATA[operation]
+    if is_charrow(url):
+        taken = (*taken, "states")
+    elif scheme == "akumuli":
+        taken = (*taken, "archive")
+    elif is_plugin(url):
+        taken = ("remote",) if services.gets_own(workload, url) else _DATA["put"]
+    elif scheme == "empty" and operation == "ingest":
+        taken = ("metrics",)
+    if data not in taken:
+        raise wrong(
+            f"data: {with_article(operation)} of {scheme}:// has {' or '.join(taken)}, not {data}",
+            _DATA_HINTS.get(operation, _DATA_HINTS.get(data, "leave data out")),
+        )
 
 
 def _check_keys(workload: Workload, wrong: Wrong) -> None:

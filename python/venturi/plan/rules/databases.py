@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from venturi.plan.rules import timeseries as ingests
 from venturi.plan.rules.services import check_query_amount
 from venturi.plan.scenario import Wrong
 from venturi.plan.settings import Target
@@ -14,32 +13,12 @@ from venturi.targets.system import (
     in_process,
     is_flight_sql,
     is_local,
-    is_time_series,
     scheme_of,
 )
 
 
 def check_upsert(workload: Workload, target: Target, wrong: Wrong) -> None:
-    url, data = target.url, workload.data
-    transfers = ("flight", "flightsql", "http+arrow", "charrow", "clickhouse", "adbc", "exec", "pipe")
-    if scheme_of(url) in transfers:
-        takes = "gets" if scheme_of(url) == "charrow" else "gets and puts"
-        raise wrong(
-            f"operation: {url} takes {takes}, no upserts",
-            "name a database: --target mysql://HOST/DATABASE, or sqlite://local for a first try",
-        )
-    if is_time_series(url):
-        raise wrong(
-            f"operation: {scheme_of(url)}:// takes ingests, no upserts",
-            "leave the operation out, or set it to ingest",
-        )
-    if ingests.is_points(data):
-        raise wrong("data: points are for ingests; an upsert has rows with a key")
-    if data != "usage" and not isinstance(data, FileData):
-        raise wrong(
-            f"data: an upsert needs rows with a key, and {data} have none",
-            'leave data out for "usage", or name a file and its key: --data t.parquet --key a,b',
-        )
+    data = workload.data
     if isinstance(data, FileData):
         if workload.key is None:
             raise wrong(
@@ -119,12 +98,6 @@ def check_get(workload: Workload, target: Target, wrong: Wrong) -> None:
 
 def check_data(workload: Workload, target: Target, wrong: Wrong) -> None:
     """Whether such rows can be read, or put, there."""
-    if workload.data not in ("records", "remote") and (
-        not isinstance(workload.data, FileData) or workload.data.source != "file"
-    ):
-        raise wrong(
-            f"data: a {workload.operation} at {scheme_of(target.url)}:// has records, a file, or remote"
-        )
     if target.table is not None and target.query is not None:
         raise wrong("query: a table is named as well; keep one of the two")
 
@@ -183,8 +156,6 @@ def check_table(workload: Workload, target: Target, wrong: Wrong) -> None:
     if workload.operation == "get":
         check_shares(workload, target, wrong)
         return
-    if workload.data == "remote":
-        raise wrong("data: a put needs data of its own, records or a file, not remote")
     for key in ("query", "split", "split_by"):
         if getattr(target, key) is not None:
             raise wrong(f"{key}: is for gets, and this is a put")

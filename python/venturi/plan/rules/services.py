@@ -5,7 +5,6 @@ from __future__ import annotations
 from urllib.parse import parse_qs
 
 from venturi.plan.cell import Cell
-from venturi.plan.rules import timeseries as ingests
 from venturi.plan.scenario import Wrong
 from venturi.plan.settings import Target
 from venturi.plan.workload import SIZES, FileData, Workload
@@ -14,12 +13,9 @@ from venturi.targets.system import (
     PLUGINS,
     has_tables,
     is_charrow,
-    is_database,
     is_local,
     is_plugin,
-    is_readable,
     is_shared,
-    is_time_series,
     is_unix,
     scheme_of,
 )
@@ -52,36 +48,8 @@ def names_something(url: str) -> bool:
     return parts.scheme != "empty" and bool(parts.path.strip("/") or parts.query)
 
 
-def check_rows(workload: Workload, url: str, wrong: Wrong) -> None:
-    """Whether the data are rows that a get or a put moves. Raises ScenarioError."""
-    operation = workload.operation
-    if is_readable(url):
-        raise wrong(
-            f"operation: {scheme_of(url)}:// takes gets and upserts, no {operation}s",
-            "leave the operation out, or set it to get or upsert",
-        )
-    for found, taken in ((is_database(url), "upsert"), (is_time_series(url), "ingest")):
-        if found:
-            raise wrong(
-                f"operation: {scheme_of(url)}:// takes {taken}s, not a {operation}",
-                f"leave the operation out, or set it to {taken}",
-            )
-    if workload.data == "usage":
-        raise wrong(f"data: usage is for upserts; a {operation} has records or a file")
-    if workload.data == "states":
-        raise wrong(
-            "data: states are rows of a server of charrow://, which turns them into columns",
-            "name one: --target charrow://HOST, or charrow://local for a first try",
-        )
-    if ingests.is_points(workload.data):
-        raise wrong(f"data: points are for ingests; a {operation} has records or a file")
-    if operation == "put" and workload.data == "remote":
-        raise wrong("data: a put needs data of its own, records or a file, not remote")
-
-
 def check_flight(workload: Workload, url: str, wrong: Wrong) -> None:
     """Whether a get or a put can go this way with these data."""
-    check_rows(workload, url, wrong)
     if workload.operation == "put":
         return
     if workload.data == "remote":
@@ -114,7 +82,6 @@ def check_http(workload: Workload, target: Target, wrong: Wrong) -> None:
 
 def check_exec(workload: Workload, target: Target, wrong: Wrong) -> None:
     """Whether a program can write, or be given, such rows. Raises ScenarioError."""
-    check_rows(workload, target.url, wrong)
     text = target.writes in ("csv", "lines")
     if target.command is None and (text or workload.data == "remote"):
         raise wrong(
@@ -133,25 +100,6 @@ def check_exec(workload: Workload, target: Target, wrong: Wrong) -> None:
 def gets_own(workload: Workload, url: str) -> bool:
     """Whether it is a get of rows that are the plugin's own."""
     return workload.operation == "get" and is_plugin(url) and PLUGINS[scheme_of(url)].gets_own
-
-
-def check_plugin(workload: Workload, url: str, wrong: Wrong) -> None:
-    """Raises ScenarioError."""
-    operation, plugin = workload.operation, PLUGINS[scheme_of(url)]
-    if operation not in plugin.operations:
-        raise wrong(
-            f"operation: {plugin.scheme}:// of {plugin.package} has no {operation}; "
-            f"it has {' and '.join(plugin.operations)}"
-        )
-    own, remote = gets_own(workload, url), workload.data == "remote"
-    if own == remote and workload.data not in ("usage", "states", "metrics", "archive"):
-        return
-    if own:
-        raise wrong(
-            f"data: a get from {plugin.scheme}:// moves rows of its own, not {workload.data}",
-            'leave data out, or set it to "remote"',
-        )
-    raise wrong(f"data: a {operation} of {plugin.scheme}:// has records or a file, not {workload.data}")
 
 
 def is_file(workload: Workload, url: str) -> bool:
@@ -186,17 +134,10 @@ def check_query(workload: Workload, target: Target, wrong: Wrong) -> None:
     """Whether such data come by a query. Raises ScenarioError."""
     url = target.url
     asks = "query" in parse_qs(split_url(url).query)
-    if workload.operation != "get":
-        raise wrong(
-            f"operation: charrow:// gives the result of a query: it has gets, no {workload.operation}s",
-            "leave the operation out, or set it to get",
-        )
     if asks and target.query is not None:
         raise wrong("query: the URL has a query already; keep one of the two")
     if isinstance(workload.data, FileData):
         _check_file(workload, target, wrong, asks)
-    elif workload.data not in ("records", "states", "remote"):
-        raise wrong(f"data: a get by a query has records, states, a file, or remote; not {workload.data}")
     elif workload.data == "remote" and not asks and target.query is None:
         raise wrong(
             f"data: {url} does not say what to get",

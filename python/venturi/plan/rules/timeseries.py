@@ -7,7 +7,7 @@ from typing import Any
 from venturi.plan.scenario import Wrong
 from venturi.plan.settings import Target
 from venturi.plan.workload import INGEST, FileData, Workload
-from venturi.targets.system import TIME_SERIES, is_ours, is_time_series, scheme_of
+from venturi.targets.system import TIME_SERIES, is_ours
 
 METRICS = 10
 """Metrics of a host of `metrics`, all in one row."""
@@ -34,29 +34,9 @@ def _made(workload: Workload) -> bool:
 
 def check_ingest(workload: Workload, target: Target, wrong: Wrong) -> None:
     """Whether such points can go there. Raises ScenarioError."""
-    url, data = target.url, workload.data
-    if not is_time_series(url) and scheme_of(url) != "empty":
-        raise wrong(
-            f"operation: {scheme_of(url)}:// takes no ingests",
-            "give the program the points as rows: --operation put --data points.parquet"
-            if scheme_of(url) == "exec"
-            else "name a store of time series: --target akumuli://HOST, or akumuli://local for a first try",
-        )
-    if not _made(workload) and not isinstance(data, FileData):
-        raise wrong(
-            f"data: {data} have no times; an ingest has metrics, archives or a file",
-            'leave data out for "metrics", or name a file: --data t.parquet --time ts --tags host',
-        )
-    if scheme_of(url) == "empty" and data != "metrics":
-        raise wrong("data: empty:// takes points of metrics, no others")
     if target.dialect is not None and target.dialect not in TIME_SERIES:
         raise wrong(f"dialect: an ingest has no dialect {target.dialect}; it has {', '.join(TIME_SERIES)}")
-    if is_archive(data) and scheme_of(url) != "akumuli":
-        raise wrong(
-            f"data: archives hold messages of akumuli://, and this is {scheme_of(url)}://",
-            "leave data out for metrics, which are written in any form",
-        )
-    if is_archive(data):
+    if is_archive(workload.data):
         for key in ("messages", "digits"):
             if getattr(target, key) is not None:
                 raise wrong(f"{key}: archives hold their messages as they were made")
