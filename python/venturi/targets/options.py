@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictStr, create_model
 
-from venturi.common.credentials import (
-    is_secret,
-    named,
-    storable_command,
-    tells_secret,
-    without_secrets,
-)
+from venturi.common.credentials import is_secret, named, storable_command, tells_secret, without_secrets
 from venturi.targets.fields import Nullable, Table, Variable, compression_name, lower_word, setting_of
 from venturi.targets.setting import Setting
 from venturi.targets.stores import (
