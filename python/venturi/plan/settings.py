@@ -238,17 +238,8 @@ class Run(Table):
         Annotated[int, BeforeValidator(parse_count), Field(ge=0, le=1_000_000)],
         _run("Trials of each cell before those that count.", int),
     ] = 1
-    shuffle: Annotated[
-        StrictBool,
-        _run(
-            "Run the cells in a shuffled order.",
-            bool,
-            doc="each round runs all cells once, in an order of its own",
-        ),
-    ] = True
-    seed: Annotated[
-        Whole, _run("Seed of that order.", int, flag="--shuffle-seed", doc="the seed of that order")
-    ] = 1
+    shuffle: Annotated[StrictBool, _run("Run the cells in a shuffled order.", bool)] = True
+    seed: Annotated[Whole, _run("Seed of that order.", int, flag="--shuffle-seed")] = 1
     adaptive: Annotated[
         float | None,
         BeforeValidator(_adaptive),
@@ -263,13 +254,9 @@ class Run(Table):
         ),
     ] = None
     max_repeats: Annotated[Repeats, _run("Where the adaptive stop stops at the latest.", int)] = 30
-    on_failure: Annotated[
-        Literal["continue", "stop"],
-        _run(
-            "After a failed trial: continue or stop.",
-            doc="after a failed trial: `continue` (the failure is a row) or `stop`",
-        ),
-    ] = "continue"
+    on_failure: Annotated[Literal["continue", "stop"], _run("After a failed trial: continue or stop.")] = (
+        "continue"
+    )
     timeout: Annotated[
         Duration, _run("For connecting, and for a stream without progress, as 30s.", int, default="`30s`")
     ] = 30_000_000_000

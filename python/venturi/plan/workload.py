@@ -265,16 +265,7 @@ class Workload(Table):
     threads: Annotated[
         Annotated[int, Field(ge=1, le=4_096)] | Literal["streams"],
         BeforeValidator(_threads),
-        Setting(
-            "Client threads; streams = as many as streams.",
-            int,
-            doc=(
-                'client threads that run them; `"streams"` means as many as streams, `"cpus"` one for '
-                "each CPU"
-            ),
-            default='`"streams"`',
-            role="parallel",
-        ),
+        Setting("Client threads; streams = as many as streams.", int, default='`"streams"`', role="parallel"),
     ] = "streams"
     rate: Annotated[
         Nullable[
@@ -296,13 +287,7 @@ class Workload(Table):
         ),
     ] = "checksum"
     include_setup: Annotated[
-        StrictBool,
-        Setting(
-            "Count planning and connecting as part of the interval.",
-            bool,
-            doc="count planning and connecting as part of the interval, as other tools do",
-            role="workload",
-        ),
+        StrictBool, Setting("Count planning and connecting as part of the interval.", bool, role="workload")
     ] = False
     pin: Annotated[
         list[int] | None,
@@ -453,7 +438,6 @@ class Workload(Table):
             "Columns of a file that name a series, as a,b.",
             list[str],
             commas="list",
-            doc='columns of a file that name a series, with the metric: a list, or `"a,b"`',
             default="none: the one tag is then `source`, the file's metric",
             role="workload",
         ),

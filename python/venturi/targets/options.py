@@ -136,7 +136,6 @@ class Adbc(Table):
         _adbc(
             "adbc: the function of the shared library that makes the driver.",
             cell=None,
-            doc="the function of the shared library that makes the driver",
             default="by the library's name, or `AdbcDriverInit`",
         ),
     ] = None

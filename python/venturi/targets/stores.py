@@ -291,10 +291,6 @@ class ClickHouse(Table):
         _tables(
             "How streams share rows: hash, key, parts, or none: each reads all.",
             values={"adbc": ("hash", "key", "none")},
-            doc=(
-                "how the streams of a get share the rows: `hash` or `key` (ranges) of a column, `parts` "
-                "of the table, `none`: each reads all"
-            ),
             default=(
                 "for several streams of the server's own data none, say one (`split_by` alone means "
                 "`hash`), but flightsql's streams share the endpoints of the result; for rows that Venturi "
@@ -339,10 +335,6 @@ class TimeSeries(Table):
         _series(
             "Digits of a value: 17, or shortest that reads back the same.",
             systems=dict.fromkeys(TIME_SERIES, 17),
-            doc=(
-                "`17` significant digits, as `%.17g`, or the `shortest` text that reads back as the same "
-                "number"
-            ),
         ),
     ] = None
     http_port: Annotated[

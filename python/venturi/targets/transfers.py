@@ -137,11 +137,7 @@ class Flight(Table):
     ] = "auto"
     ack: Annotated[
         Literal["stream", "batch"],
-        _flight(
-            "When a put batch counts as acknowledged: stream or batch.",
-            doc="when a put batch counts as acknowledged: `stream` (with its stream) or `batch`",
-            role="workload",
-        ),
+        _flight("When a put batch counts as acknowledged: stream or batch.", role="workload"),
     ] = "stream"
     handicap: Annotated[
         Nullable[Annotated[str, BeforeValidator(handicap_text)]],
@@ -196,7 +192,6 @@ class Http(Table):
             "http+arrow: the method of a put: POST or PUT.",
             systems={"http+arrow": "POST"},
             operations={"put": None},
-            doc="the method of a put: `POST` or `PUT`",
         ),
     ] = None
 
@@ -237,7 +232,6 @@ class Charrow(Table):
             f"Threads of the client that decode; 0 = each partition's own.{SEVERAL}",
             int,
             systems={"charrow": 1},
-            doc="threads of the client that decode, for all streams together; `0`: each stream's own",
             role="parallel",
         ),
     ] = None
