@@ -10,19 +10,17 @@ from venturi.common.credentials import HIDDEN, is_secret
 from venturi.common.texts import meant
 from venturi.targets.system import (
     ALIASES,
+    BY_SCHEME,
     DRIVERS,
     FILES,
     HOST,
     KNOWN,
     NO_PLACE,
-    ONE_HOST,
     PARAMETERS,
     PLUGINS,
     PORTS,
-    REFERENCE,
     REFUSED,
     REMOTE,
-    USERS,
     in_process,
     is_charrow,
     is_database,
@@ -31,7 +29,6 @@ from venturi.targets.system import (
     is_local,
     is_ours,
     is_program,
-    is_remote,
     is_time_series,
     is_unix,
     scheme_of,
@@ -170,8 +167,9 @@ def check_url(url: str) -> str:
         _only_host(url, scheme, parts.path)
     if is_time_series(url):
         _store(scheme, hosts, parts.path)
-    if is_remote(url) or _has_users(scheme) or is_flight_sql(url) or scheme_of(url) in REFERENCE:
-        _own(url, scheme, parts.hostname)
+    if parts.hostname in ("local", "remote") and scheme.endswith("+tls"):
+        own = f"{scheme_of(url)}://{parts.hostname}"
+        raise _wrong(url, f"a server of our own has no certificate; write {own}")
     if is_charrow(url) or _has_users(scheme):
         _database(scheme, parts.path)
     return parts._replace(netloc=netloc).geturl()
@@ -229,7 +227,7 @@ def _socket(url: str, escaped: str, form: str) -> None:
 
 def _has_users(scheme: str) -> bool:
     """Whether a user may stand before the host."""
-    return scheme_of(f"{scheme}://") in USERS
+    return BY_SCHEME[scheme_of(f"{scheme}://")].users
 
 
 def _no_secrets(scheme: str, place: str, parameters: str) -> None:
@@ -338,17 +336,12 @@ def _is_own(scheme: str, name: str) -> bool:
 def _check_several(url: str, hosts: list[str]) -> None:
     """Whether streams can be spread over these hosts."""
     scheme = scheme_of(url)
-    if scheme in ONE_HOST:
-        raise _wrong(url, f"{scheme}:// takes one host: {ONE_HOST[scheme]}; name one")
+    if reason := BY_SCHEME[scheme].one_host:
+        raise _wrong(url, f"{scheme}:// takes one host: {reason}; name one")
     for name in ("local", *(("remote",) if scheme in REMOTE else ())):
         if name in hosts:
             what = "is a server of our own" if name == "local" else "means servers of our own"
             raise _wrong(url, f"{name} {what}, and stands alone")
-
-
-def _own(url: str, scheme: str, host: str | None) -> None:
-    if host in ("local", "remote") and scheme.endswith("+tls"):
-        raise _wrong(url, f"a server of our own has no certificate; write {scheme_of(url)}://{host}")
 
 
 def _database(scheme: str, path: str) -> None:
