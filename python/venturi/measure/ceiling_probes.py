@@ -30,7 +30,7 @@ from venturi.common.environment import usable_cores
 from venturi.common.links import SERVER_END
 from venturi.engine.executor import Executor, TrialControl, run_with_progress
 from venturi.engine.spec import FORMAT_VERSION, build_spec
-from venturi.measure.trial_targets import Endpoints
+from venturi.measure.trial_targets import Endpoints, records
 from venturi.netlab.network import filled
 from venturi.plan.cell import Cell
 from venturi.servers.reference import ReferenceServer
@@ -376,10 +376,7 @@ class Prober:
         }
 
     def _data(self, cell: Cell) -> dict[str, Any]:
-        p = cell.parameters
-        if self._endpoints is not None:
-            return dict(self._endpoints.data(cell))
-        return {"source": "records", "columns": p["columns"], "values": p["values"], "seed": p["seed"]}
+        return records(cell) if self._endpoints is None else dict(self._endpoints.data(cell))
 
     def _server(self, url: str) -> str:
         """The reference server that stands for this address in a probe."""
@@ -388,7 +385,7 @@ class Prober:
         if not is_ours(url) and not (self._stand_in and is_loopback(url)):
             return filled(split_url(url)._replace(path="", query="").geturl())
         # Asked each time: one that died was started again, somewhere else.
-        own = self._endpoints.own_address(url) if self._endpoints is not None else None
+        own = self._endpoints.local.reference_url(url) if self._endpoints is not None else None
         if own is None and url not in self._servers:
             server = SocketServer() if is_unix(url) else ReferenceServer()
             self._servers[url] = self._stack.enter_context(server).url

@@ -173,9 +173,9 @@ class Sweep:
         return line
 
     def _execute(self, slot: Slot, trial: str) -> dict[str, Any]:
-        control = self._executor.control()
+        control, target = self._executor.control(), str(slot.cell.parameters["target"])
         try:
-            self._endpoints.ensure()
+            self._endpoints.local.ensure()
             self._endpoints.ready(slot.cell)
             spec = build_spec(
                 slot.cell,
@@ -191,10 +191,10 @@ class Sweep:
             if not self._interrupts.guard(control):
                 control.cancel()
             call = self._executor.run_trial
-            self._endpoints.begin(slot.cell)
+            self._endpoints.local.fills_store(target)
             record = completed(run_with_progress(call, spec, control, self._observer.progress))
             self._endpoints.moved(slot.cell, record)
-            if record["outcome"] == "failed" and (died := self._endpoints.died(slot.cell)) is not None:
+            if record["outcome"] == "failed" and (died := self._endpoints.local.died(target)) is not None:
                 record["error"] = {**record["error"], "message": f"{record['error']['message']}; {died}"}
             return record
         except VenturiError as error:

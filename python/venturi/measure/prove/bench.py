@@ -269,7 +269,7 @@ class Bench:
         cell = self.cell(**changes)
         # A store that is emptied may listen elsewhere afterwards.
         endpoints.ready(cell)
-        url = endpoints.url(cell)
+        url, target = endpoints.url(cell), str(cell.parameters["target"])
         with contextlib.ExitStack() as stack:
             relay = None
             if plan is not None:
@@ -286,8 +286,8 @@ class Bench:
                 sample_interval_ns=sample_ns,
                 options=endpoints.options(cell),
             )
-            endpoints.begin(cell)
-            counters = ExternalCounters(endpoints.server_pid(cell) or self._pid)
+            endpoints.local.fills_store(target)
+            counters = ExternalCounters(endpoints.local.pid(target) or self._pid)
             control = self._executor.control()
             record = completed(
                 run_with_progress(self._executor.run_trial, spec, control, None, poll_seconds=1.0)
