@@ -19,6 +19,7 @@ from venturi.plan.rules import link, options, services
 from venturi.plan.rules import timeseries as ingests
 from venturi.plan.settings import Target
 from venturi.plan.workload import (
+    OPERATIONS,
     POINT_BYTES,
     SIZES,
     STATES_ROW_BYTES,
@@ -218,7 +219,7 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
         "streams": workload.streams,
         "threads": workload.streams if workload.threads == "streams" else workload.threads,
         "rate": workload.rate,
-        **{name: _of_upserts(workload, name) for name in UPSERT},
+        **{name: _of_operation(workload, name) for name in UPSERT},
         "verify": workload.verify,
         "include_setup": workload.include_setup,
         "pin": workload.pin,
@@ -254,26 +255,20 @@ def _check_placement(scenario: Scenario, cell: Cell) -> None:
             f"--streams {loaders} or more; or leave such cells out: exclude = ['loaders > streams']",
         )
     url = str(cell.parameters["target"])
-    if scenario.on is not None and is_plugin(url):
-        raise scenario.wrong(
-            f"url: {scheme_of(url)}:// is a target in Python of this process, "
-            "and --on has others, which do not call it",
-            "leave --on out, and run venturi on each host",
-        )
-    if scenario.on is None and loaders is not None and (is_plugin(url) or is_program(url) or is_driver(url)):
-        raise scenario.wrong(
-            f"loaders: {scheme_of(url)}:// is code of others in one process, which is not shared among "
-            "loaders",
-            "leave --loaders out",
-        )
+    if is_plugin(url) or is_program(url) or is_driver(url):
+        if scenario.on is not None:
+            raise scenario.wrong(
+                f"url: {scheme_of(url)}:// runs other code in this process, and --on has other hosts",
+                "leave --on out, and run venturi on each host",
+            )
+        if loaders is not None:
+            raise scenario.wrong(
+                f"loaders: {scheme_of(url)}:// runs other code in one process, which loaders do not share",
+                "leave --loaders out",
+            )
     if loaders is not None and loaders > 1 and scheme_of(url) == "duckdb":
         raise scenario.wrong(
             f"url: {url} is a file that one process has open, not {loaders}", "name a server, or --loaders 1"
-        )
-    if scenario.on is not None and (scheme_of(url) == "exec" or is_driver(url)):
-        does = f"{scheme_of(url)}:// {'loads drivers' if is_driver(url) else 'starts programs'}"
-        raise scenario.wrong(
-            f"url: {does} on this host, and --on has others", "leave --on out, and run venturi on each host"
         )
     if (scenario.on is not None or loaders is not None) and cell.parameters["include_setup"]:
         raise scenario.wrong(
@@ -281,15 +276,10 @@ def _check_placement(scenario: Scenario, cell: Cell) -> None:
         )
 
 
-def _of_upserts(workload: Workload, name: str) -> Any:
-    """What only upserts have: as set, or its default; null in a get or put. An ingest has `generate`."""
-    if workload.operation == "ingest" and name == "generate":
-        # Archives and files are read meanwhile; so are points made, unless they shall be ready.
-        return workload.generate or "inline"
-    if workload.operation != "upsert":
-        return None
-    found = getattr(workload, name)
-    return UPSERT[name] if found is None else found
+def _of_operation(workload: Workload, name: str) -> Any:
+    """As set, or the operation's default; null where the operation does not have it."""
+    usual, found = OPERATIONS[name], getattr(workload, name)
+    return usual.get(workload.operation) if found is None else found
 
 
 def _address(scenario: Scenario, chosen: Mapping[str, Any]) -> tuple[str, str]:

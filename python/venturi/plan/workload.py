@@ -454,7 +454,7 @@ UPSERT = {
     name: it.operations["upsert"] for name, it in _WORKLOAD.items() if it.operations.get("upsert") is not None
 }
 """Keys that only upserts have, and what holds there where they are null; an ingest has one of them."""
-OPERATIONS = {name: tuple(it.operations) for name, it in _WORKLOAD.items() if it.operations}
-"""Keys that not all operations have, and those that do."""
+OPERATIONS = {name: it.operations for name, it in _WORKLOAD.items() if it.operations}
+"""Keys that not all operations have: the operations that do, each with what holds where the key is null."""
 INGEST = {name: it.operations["ingest"] for name, it in _WORKLOAD.items() if set(it.operations) == {"ingest"}}
 """Keys that only ingests have, and what holds there where they are null."""
