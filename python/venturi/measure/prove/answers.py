@@ -15,8 +15,6 @@ from venturi.common.units import Quantity
 from venturi.measure.prove.bench import Bench
 from venturi.measure.prove.outcome import CheckKind, Checks, Proof, ProofName
 
-__all__ = ["prove"]
-
 _EXACT = 1e-9
 _MS = 1_000_000
 
