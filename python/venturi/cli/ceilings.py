@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from venturi.cli import options, output
+from venturi.cli.options import argument, flag
 from venturi.common.errors import ExitCode
 from venturi.common.texts import say
 from venturi.targets.parameters import CREDENTIALS
@@ -29,42 +30,23 @@ Examples:
 @app.command(epilog=EPILOG)
 @options.settings("columns", "values", *CREDENTIALS)
 def ceilings(
-    url: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[URL]", help="A `venturi serve` on another host, to measure the way there as well."
-        ),
-    ] = None,
-    only: Annotated[
-        str | None,
-        typer.Option("--only", help="Kinds: memory, tcp, unix, pipe, disk, cipher, codec, engine."),
-    ] = None,
-    streams: Annotated[
-        str, typer.Option("--streams", help="Numbers of connections, as 1,2,4 or 1..8.")
-    ] = "1,2,4",
-    message_bytes: Annotated[
-        str | None, typer.Option("--message-bytes", help="Payload of a batch, as 128Ki. [default: 128Ki]")
-    ] = None,
-    rows_per_batch: Annotated[
-        str | None, typer.Option("--rows-per-batch", help="The same as rows of the data.")
-    ] = None,
-    data: Annotated[
-        str, typer.Option("--data", help="What codecs work on: records, builtin:birdstrikes, or a file.")
-    ] = "records",
-    compression: Annotated[
-        str | None, typer.Option("--compression", help="A codec besides lz4 and zstd, as zstd:9.")
-    ] = None,
-    disk: Annotated[Path, typer.Option("--disk", help="Directory whose disk is written to.")] = Path(),
-    repeats: Annotated[int, typer.Option("--repeats", min=1, max=100, help="Times each is measured.")] = 5,
-    duration: Annotated[
-        str | None, typer.Option("--duration", help="Time of one repeat. [default: 100ms to 300ms by kind]")
-    ] = None,
-    format: Annotated[
-        options.TableOrJson,
-        typer.Option("--format", help="table for people; json: limits and single repeats, base units."),
-    ] = options.TableOrJson.table,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    executor: options.Executor = "core",
+    url: str | None = argument(
+        "A `venturi serve` on another host, to measure the way there as well.", metavar="[URL]"
+    ),
+    only: str | None = flag("Kinds: memory, tcp, unix, pipe, disk, cipher, codec, engine."),
+    streams: str = flag("Numbers of connections, as 1,2,4 or 1..8.", "1,2,4"),
+    message_bytes: str | None = flag("Payload of a batch, as 128Ki. [default: 128Ki]"),
+    rows_per_batch: str | None = flag("The same as rows of the data."),
+    data: str = flag("What codecs work on: records, builtin:birdstrikes, or a file.", "records"),
+    compression: str | None = flag("A codec besides lz4 and zstd, as zstd:9."),
+    disk: Path = flag("Directory whose disk is written to.", Path()),
+    repeats: int = flag("Times each is measured.", 5, min=1, max=100),
+    duration: str | None = flag("Time of one repeat. [default: 100ms to 300ms by kind]"),
+    format: options.Format = flag(
+        "table for people; json: limits and single repeats, base units.", options.Format.table
+    ),
+    quiet: bool = options.QUIET,
+    executor: str = options.EXECUTOR,
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -100,13 +82,13 @@ class _Progress(output.LiveLine):
             say("info", f"measuring {text}")
 
 
-def _print(measured: Ceilings, format: options.TableOrJson, url: str | None) -> None:
+def _print(measured: Ceilings, format: options.Format, url: str | None) -> None:
     from venturi.measure.trial_targets import start_a_server
     from venturi.report import limits as shown
     from venturi.targets.urls import check_url
 
     found, last = measured.limits, measured.narrowest
-    if format is options.TableOrJson.json:
+    if format is options.Format.json:
         options.print_json(
             shown.machine(found, last, measured.packings, measured.lines, measured.interrupted)
         )

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Annotated
 
 import typer
+
+from venturi.cli.options import switch
 
 app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command()
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON array of the findings.")] = False,
+    as_json: bool = switch("A JSON array of the findings.", "--json"),
 ) -> None:
     """Look for what would spoil a measurement here. Ends with 1 where something would."""
     from venturi.measure import doctor as measure

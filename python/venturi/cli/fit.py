@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from venturi.cli import options
+from venturi.cli.options import flag, switch
 from venturi.common.errors import VenturiError
 
 if TYPE_CHECKING:
@@ -34,28 +35,16 @@ Examples:
 
 @app.command(epilog=EPILOG)
 def fit(
-    run: options.AnyRun = "last",
-    over: Annotated[
-        str | None,
-        typer.Option(
-            "--over",
-            metavar="AXIS",
-            help="This parameter only, as streams, rows_per_batch, rows_per_stream, link.",
-        ),
-    ] = None,
-    where: options.Where = None,
-    hold_out: Annotated[
-        str | None,
-        typer.Option(
-            "--hold-out",
-            metavar="N",
-            help="Leave out these values of the axis (8, or 6,7,8), predict them, say how it came out.",
-        ),
-    ] = None,
-    format: Annotated[
-        options.TableOrJson, typer.Option("--format", help="table for people, json in base units.")
-    ] = options.TableOrJson.table,
-    all: Annotated[bool, typer.Option("--all", help="Every fit, not only the most telling ones.")] = False,
+    run: str = options.RUN,
+    over: str | None = flag(
+        "This parameter only, as streams, rows_per_batch, rows_per_stream, link.", metavar="AXIS"
+    ),
+    where: list[str] | None = options.WHERE,
+    hold_out: str | None = flag(
+        "Leave out these values of the axis (8, or 6,7,8), predict them, say how it came out.", metavar="N"
+    ),
+    format: options.Format = options.FORMAT,
+    all: bool = switch("Every fit, not only the most telling ones.", "--all"),
 ) -> None:
     """Fit time over size (Hockney) and scaling laws over streams; say where more stops paying."""
     from venturi.analysis.models import fits, over_links
@@ -71,7 +60,7 @@ def fit(
     if over == over_links.AXIS:
         made_links = over_links.build(cells)
         wanted = held_links(cells, hold_out)
-        if format is options.TableOrJson.json:
+        if format is options.Format.json:
             options.print_json({"links": links_document(made_links, wanted)})
         else:
             options.print_document(Document("Fits", link_sections(made_links, wanted)))
@@ -85,7 +74,7 @@ def fit(
     made = fits.build(kept, over) if over is not None or where or held else found.fits
     costs = batch_costs(kept) if over in (None, AXIS) else []
     of_links = over_links.build(kept) if over is None else []
-    if format is options.TableOrJson.json:
+    if format is options.Format.json:
         found_costs: dict[str, Any] = {"batch_cost": [_cost(one) for one in costs]}
         if of_links:
             found_costs["links"] = links_document(of_links, ())

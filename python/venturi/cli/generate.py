@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from venturi.cli import output
+from venturi.cli.options import flag
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -22,24 +23,16 @@ Examples:
 
 @app.command(epilog=EXAMPLES)
 def generate(
-    archive: Annotated[
-        Path, typer.Option("--archive", help="Directory to make them in; it must be empty or new.")
-    ],
-    archives: Annotated[str, typer.Option("--archives", help="How many: one a stream is usual.")] = "4",
-    hosts: Annotated[str, typer.Option("--hosts", help="Hosts in all of them, 10 series each.")] = "100",
-    steps: Annotated[str, typer.Option("--steps", help="Points of each series.")] = "1000",
-    tick: Annotated[str, typer.Option("--tick", help="Time between two of them.")] = "1s",
-    start: Annotated[
-        str, typer.Option("--start", help="Time of the first: a date, or a time in UTC.")
-    ] = "2017-01-01",
-    seed: Annotated[str, typer.Option("--seed", help="Seed of the values.")] = "1",
-    digits: Annotated[str, typer.Option("--digits", help="Digits of a value: 17, or shortest.")] = "17",
-    level: Annotated[
-        int, typer.Option("--level", min=1, max=9, help="How hard gzip tries: 1 quick to 9.")
-    ] = 6,
-    threads: Annotated[
-        str, typer.Option("--threads", help="Archives made at a time; cpus = one a CPU.")
-    ] = "cpus",
+    archive: Path = flag("Directory to make them in; it must be empty or new.", ...),
+    archives: str = flag("How many: one a stream is usual.", "4"),
+    hosts: str = flag("Hosts in all of them, 10 series each.", "100"),
+    steps: str = flag("Points of each series.", "1000"),
+    tick: str = flag("Time between two of them.", "1s"),
+    start: str = flag("Time of the first: a date, or a time in UTC.", "2017-01-01"),
+    seed: str = flag("Seed of the values.", "1"),
+    digits: str = flag("Digits of a value: 17, or shortest.", "17"),
+    level: int = flag("How hard gzip tries: 1 quick to 9.", 6, min=1, max=9),
+    threads: str = flag("Archives made at a time; cpus = one a CPU.", "cpus"),
 ) -> None:
     """Make gzip archives of points, as the published benchmark of Akumuli loads them."""
     from venturi.common.runtime import load_core

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
+from venturi.cli.options import argument, flag
 from venturi.common.texts import say
 from venturi.common.units import plural
 
@@ -26,32 +26,23 @@ Published sets need no import: venturi show reference:macbook-get
 
 @app.command(epilog=EPILOG)
 def import_(
-    files: Annotated[
-        list[str],
-        typer.Argument(metavar="FILE...", help="Files, directories of them, or - for standard input."),
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Run directory: a new one, or an imported one to add to. [default: below venturi-runs]",
-        ),
-    ] = None,
-    format: Annotated[
-        str, typer.Option("--format", help="The files' format; auto recognises it by their content.")
-    ] = "auto",
-    name: Annotated[
-        str | None, typer.Option("--name", help="The run's name. [default: that of its directory]")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="A parameter that the files do not tell, put into every trial; can be repeated.",
-        ),
-    ] = None,
+    files: list[str] = argument(
+        "Files, directories of them, or - for standard input.", ..., metavar="FILE..."
+    ),
+    out: Path | None = flag(
+        "Run directory: a new one, or an imported one to add to. [default: below venturi-runs]",
+        None,
+        "--out",
+        "-o",
+    ),
+    format: str = flag("The files' format; auto recognises it by their content.", "auto"),
+    name: str | None = flag("The run's name. [default: that of its directory]"),
+    set_: list[str] | None = flag(
+        "A parameter that the files do not tell, put into every trial; can be repeated.",
+        None,
+        "--set",
+        metavar="KEY=VALUE",
+    ),
 ) -> None:
     """Copy results of other tools into a run directory, which every command takes; prints its name."""
     from venturi.store.importers.files import import_files, parse_settings

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from venturi.cli import options
+from venturi.cli.options import argument, flag, switch
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.texts import say
 
@@ -28,41 +29,21 @@ _REPEATS = 3
 
 @app.command(epilog=EPILOG)
 def links(
-    link: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[LINK]...",
-            help='Links to make and to look at: lte, "10gbit 5ms", ... [default: list those that have names]',
-        ),
-    ] = None,
-    client: Annotated[
-        str | None,
-        typer.Option(
-            "--client",
-            metavar="COMMAND",
-            help="Run this at the client's end of the one link; {server} stands for the other's address.",
-        ),
-    ] = None,
-    server: Annotated[
-        str | None,
-        typer.Option(
-            "--server",
-            metavar="COMMAND",
-            help="With --client: run this at the server's end before, until clients can connect.",
-        ),
-    ] = None,
-    cross: Annotated[
-        str | None,
-        typer.Option("--cross", help="With --client: share of the link that others use meanwhile, as 30%."),
-    ] = None,
-    repeats: Annotated[
-        int | None,
-        typer.Option(
-            "--repeats", min=1, max=100, help=f"Times that each link is looked at. [default: {_REPEATS}]"
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object, in base units.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    link: list[str] | None = argument(
+        'Links to make and to look at: lte, "10gbit 5ms", ... [default: list those that have names]',
+        metavar="[LINK]...",
+    ),
+    client: str | None = flag(
+        "Run this at the client's end of the one link; {server} stands for the other's address.",
+        metavar="COMMAND",
+    ),
+    server: str | None = flag(
+        "With --client: run this at the server's end before, until clients can connect.", metavar="COMMAND"
+    ),
+    cross: str | None = flag("With --client: share of the link that others use meanwhile, as 30%."),
+    repeats: int | None = flag(f"Times that each link is looked at. [default: {_REPEATS}]", min=1, max=100),
+    as_json: bool = switch("A JSON object, in base units.", "--json"),
+    quiet: bool = options.QUIET,
 ) -> None:
     """List links that have a name; make links on this host and see whether they are what was asked for; run
     a program over one. Ends with 5 where a link is not as asked."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from venturi.cli import options
+from venturi.cli.options import flag
 from venturi.common.errors import VenturiError
 from venturi.common.texts import say
 
@@ -25,37 +26,22 @@ Examples:
 
 @app.command(epilog=EPILOG)
 def predict(
-    run: options.AnyRun = "last",
-    streams: Annotated[
-        int | None, typer.Option("--streams", min=1, help="How many streams to predict.")
-    ] = None,
-    link: Annotated[
-        str | None,
-        typer.Option(
-            "--link",
-            metavar="LINK",
-            help='A link to predict for, from others that were measured: "25gbit 0.5ms", or a name as wifi6.',
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="A parameter of the cell: the one to predict along, or a measured value of another.",
-        ),
-    ] = None,
-    repeats: Annotated[
-        int,
-        typer.Option(
-            "--repeats",
-            min=1,
-            help="The interval is for the median of so many new trials; over links, of as many as each has.",
-        ),
-    ] = 5,
-    format: Annotated[
-        options.TableOrJson, typer.Option("--format", help="table for people, json in base units.")
-    ] = options.TableOrJson.table,
+    run: str = options.RUN,
+    streams: int | None = flag("How many streams to predict.", min=1),
+    link: str | None = flag(
+        'A link to predict for, from others that were measured: "25gbit 0.5ms", or a name as wifi6.',
+        metavar="LINK",
+    ),
+    settings: list[str] | None = flag(
+        "A parameter of the cell: the one to predict along, or a measured value of another.",
+        None,
+        "--set",
+        metavar="KEY=VALUE",
+    ),
+    repeats: int = flag(
+        "The interval is for the median of so many new trials; over links, of as many as each has.", 5, min=1
+    ),
+    format: options.Format = options.FORMAT,
 ) -> None:
     """Predict the throughput of a cell that was not measured, with a 95 % prediction interval."""
     from venturi.analysis.models import predict as prediction
@@ -68,7 +54,7 @@ def predict(
     made = prediction.predict(options.read(run).cells, wanted, repeats, left_out)
     for reason in left_out:
         say("warning", reason)
-    if format is options.TableOrJson.json:
+    if format is options.Format.json:
         rows = [asdict(one) | {"extrapolation": one.extrapolation, "text": one.sentence} for one in made]
         options.print_json({"predictions": rows})
         return

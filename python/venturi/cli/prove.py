@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from venturi.cli import options
+from venturi.cli.options import argument, flag
 from venturi.common.errors import ExitCode, ScenarioError, VenturiError
 from venturi.common.texts import say
 from venturi.targets.parameters import CREDENTIALS
@@ -25,17 +26,12 @@ Examples:
 @app.command(epilog=EXAMPLES)
 @options.settings(*CREDENTIALS)
 def prove(
-    target: Annotated[
-        str, typer.Argument(metavar="[TARGET]", help="A URL as for venturi run --target.")
-    ] = "flight://local",
-    only: Annotated[
-        str | None, typer.Option("--only", help="Parts to make, with commas between them.")
-    ] = None,
-    format: Annotated[
-        options.TableOrJson,
-        typer.Option("--format", help="table for people; json: every comparison, base units."),
-    ] = options.TableOrJson.table,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    target: str = argument("A URL as for venturi run --target.", "flight://local", metavar="[TARGET]"),
+    only: str | None = flag("Parts to make, with commas between them."),
+    format: options.Format = flag(
+        "table for people; json: every comparison, base units.", options.Format.table
+    ),
+    quiet: bool = options.QUIET,
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -54,7 +50,7 @@ def prove(
     note = (lambda level, text: None) if quiet else say
     found: list[Proof] = []
     began = time.monotonic()
-    table = format is options.TableOrJson.table
+    table = format is options.Format.table
     for proof in made(url, settings, [ProofName(name) for name in wanted], note):
         found.append(proof)
         if table:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
+
+from venturi.cli.options import argument
 
 
 class NameOrCommand(TyperGroup):
@@ -49,9 +51,7 @@ def list_() -> None:
 
 @app.command()
 def show(
-    name: Annotated[
-        str, typer.Argument(help="Name of a built-in scenario.", autocompletion=lambda: _names())
-    ],
+    name: str = argument("Name of a built-in scenario.", ..., autocompletion=lambda: _names()),
 ) -> None:
     """Print a built-in scenario, to copy and change it."""
     from venturi.plan.layers import builtin_text

@@ -7,11 +7,12 @@ import json
 import sys
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from venturi.cli import options
+from venturi.cli.options import argument, flag
 from venturi.common.errors import StoreError, VenturiError
 from venturi.common.texts import say
 from venturi.common.units import plural
@@ -33,27 +34,19 @@ Examples:
 """
 
 
-class Format(str, enum.Enum):
-    """How rows are printed."""
-
-    table = "table"
-    csv = "csv"
-    json = "json"
+Format = enum.StrEnum("Format", ["table", "csv", "json"])
+"""How rows are printed."""
 
 
 @app.command(epilog=EPILOG)
 def sql(
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN... QUERY",
-            help="Runs (directories, last, reference:NAME), or the directory of a store of time series; "
-            "at the end the query.",
-        ),
-    ],
-    format: Annotated[
-        Format, typer.Option("--format", help="table for people, csv, or json: one array of objects.")
-    ] = Format.table,
+    words: list[str] = argument(
+        "Runs (directories, last, reference:NAME), or the directory of a store of time series; "
+        "at the end the query.",
+        ...,
+        metavar="RUN... QUERY",
+    ),
+    format: Format = flag("table for people, csv, or json: one array of objects.", Format.table),
 ) -> None:
     """Query the trials of one or many runs, or the points of a store, by SQL."""
     *runs, query = words
