@@ -21,7 +21,7 @@ from venturi.common import runtime
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.servers.throwaway.guard import die_with
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 EPILOG = """\b
 Examples:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import enum
-import sys
 
 import typer
 
 from venturi.cli import options
-from venturi.cli.options import argument, flag, switch
+from venturi.cli.options import flag, switch
 from venturi.common.errors import VenturiError
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 EPILOG = """\b
 Examples:
@@ -28,7 +27,7 @@ Format = enum.StrEnum("Format", ["table", "markdown", "json"])
 
 @app.command(epilog=EPILOG)
 def best(
-    run: str = argument("A run directory, last, or reference:NAME.", "last", metavar="RUN"),
+    run: str = options.RUN,
     within: str = flag("How far below the fastest a cheaper setting may lie.", "5%"),
     where: list[str] | None = options.WHERE,
     p99: str | None = flag(
@@ -63,11 +62,4 @@ def best(
         raise VenturiError(
             f"{run}: no trial succeeded, so no setting can be named", hint=f"venturi show {run}"
         )
-    if format is Format.json:
-        options.print_json(report.machine(found))
-    elif format is Format.markdown:
-        from venturi.report import markdown
-
-        sys.stdout.write(markdown.text(report.document(found), level=2))
-    else:
-        options.print_document(report.document(found))
+    options.print_answer(format, lambda: report.document(found), lambda: report.machine(found), level=2)

@@ -16,6 +16,7 @@ from venturi.common.units import plural
 app = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
+    add_completion=False,
     help="Start and end Ray on several hosts, for `venturi run --on`: by ssh, on Slurm, on Kubernetes.",
 )
 

@@ -1,4 +1,4 @@
-"""`venturi compare`: runs against a base, for people, pull requests and CI."""
+"""`venturi compare` and `history`: runs against a base, and cells over many runs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ import typer
 from venturi.cli import options
 from venturi.cli.options import argument, flag, switch
 from venturi.common.errors import VenturiError
+from venturi.common.texts import say
 
 if TYPE_CHECKING:
     from venturi.analysis.compare.runs import Comparison
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-EPILOG = """\b
+
+COMPARE = """\b
 Examples:
   venturi compare venturi-runs/main last
   venturi compare main-run pr-run --threshold 5% -o comparison.md
@@ -53,7 +55,7 @@ MetricName = enum.StrEnum(
 SUFFIXES = {".md": Format.markdown, ".xml": Format.junit, ".json": Format.json}
 
 
-@app.command(epilog=EPILOG)
+@app.command("compare", epilog=COMPARE)
 def compare(
     runs: list[str] = argument(
         "Runs as everywhere: a directory, last, or reference:NAME. Each RUN is set against BASE.",
@@ -156,3 +158,36 @@ def _text(found: list[Comparison], shape: Format, code: int, wide: bool) -> str:
             console.print()
         terminal.write(comparison.document(one, console.width), console)
     return "\n".join(line.rstrip() for line in drawn.getvalue().splitlines()) + "\n"
+
+
+HISTORY = """\b
+Examples:
+  venturi history
+  venturi history results/ --where "streams == 4" --metric latency-p99
+  venturi history results/ --out history.html
+"""
+
+
+@app.command("history", epilog=HISTORY)
+def history(
+    directory: Path = argument(
+        "A directory with run directories in it.", Path("venturi-runs"), metavar="DIR"
+    ),
+    where: list[str] | None = options.WHERE,
+    metric: MetricName = flag(
+        "What is followed; rows/s stand in for throughput where no bytes are known.", MetricName.throughput
+    ),
+    least: str = flag("The smallest change that is told.", "2%"),
+    format: options.Format = options.FORMAT,
+    out: Path | None = flag("Write an HTML page to this file as well.", None, "--out", "-o"),
+) -> None:
+    """Show cells over many runs, and the runs from which on they are faster or slower."""
+    from venturi.analysis.compare import history as analysis
+    from venturi.report import history as report
+
+    found = analysis.followed(directory, metric.value, options.share("--least", least), where, say)
+    if out is not None:
+        options.write_text(out, report.page(found, str(directory)))
+    options.print_answer(format, lambda: report.document(found), lambda: report.machine(found))
+    if out is not None and format is options.Format.table:
+        print(f"page: {out}")

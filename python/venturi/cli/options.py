@@ -6,6 +6,7 @@ import enum
 import functools
 import inspect
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,6 +107,20 @@ def write_text(path: Path, text: str) -> None:
 def print_json(found: object) -> None:
     """An answer for programs."""
     print(json.dumps(found, ensure_ascii=False, indent=2, default=str))
+
+
+def print_answer(
+    format: str, document: Callable[[], Document], machine: Callable[[], object], level: int = 1
+) -> None:
+    """An answer as `--format` names it. In Markdown its title is a heading of this level."""
+    if format == "json":
+        print_json(machine())
+    elif format == "markdown":
+        from venturi.report import markdown
+
+        sys.stdout.write(markdown.text(document(), level))
+    else:
+        print_document(document())
 
 
 def print_document(found: Document) -> None:

@@ -16,7 +16,7 @@ from venturi.common.runtime import kept, without_collector
 if TYPE_CHECKING:
     from venturi.analysis.results import Results
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 EPILOG = """\b
 Examples:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from venturi.measure.run_events import QuietObserver, RunResult
     from venturi.plan.scenario import Scenario
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 EXAMPLES = """\b
 Examples:

@@ -29,6 +29,7 @@ Examples:
 app = typer.Typer(
     cls=NameOrCommand,
     rich_markup_mode=None,
+    add_completion=False,
     invoke_without_command=True,
     help="List the built-in scenarios; with a NAME show that one.",
     epilog=EPILOG,

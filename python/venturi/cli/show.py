@@ -12,7 +12,7 @@ from venturi.cli.options import flag, switch
 from venturi.common.errors import VenturiError
 from venturi.common.runtime import kept, without_collector
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 EPILOG = """\b
 Examples:
@@ -72,25 +72,14 @@ def show(
 
         options.print_document(cells.document(found, find(found, wanted), Console().width))
         return
-    if format is Format.table:
-        from venturi.report import run as runs
+    from venturi.report import run as runs
+    from venturi.report import tables
 
-        names = columns.split(",") if columns is not None else ()
-        options.print_document(runs.document(found, brief=True, names=names))
-    elif format is Format.json:
-        from venturi.report.tables import machine
-
-        options.print_json(machine(found))
-    elif format is Format.csv:
-        from venturi.report import tables
-
-        sys.stdout.write(tables.text(tables.table(found, "cells")))
-    elif format is Format.seed:
-        from venturi.report import tables
-
-        sys.stdout.write(tables.upsert_benchmark(found))
-    else:
-        from venturi.report import markdown
-        from venturi.report import run as runs
-
-        sys.stdout.write(markdown.text(runs.document(found)))
+    if format in (Format.csv, Format.seed):
+        csv = format is Format.csv
+        text = tables.text(tables.table(found, "cells")) if csv else tables.upsert_benchmark(found)
+        sys.stdout.write(text)
+        return
+    names = columns.split(",") if columns is not None else ()
+    brief = format is Format.table
+    options.print_answer(format, lambda: runs.document(found, brief, names), lambda: tables.machine(found))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from venturi.measure.tune import Tuned
     from venturi.plan.scenario import Scenario
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 EPILOG = """\b
 Examples:
@@ -205,10 +205,8 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
 def _print(tuned: Tuned, given: dict[str, Any], unit: str = "B/s") -> None:
     from venturi.report import tune as report
 
-    if given["as_json"]:
-        options.print_json(report.machine(tuned, unit))
-        return
-    options.print_document(report.document(tuned, unit))
+    format = "json" if given["as_json"] else "table"
+    options.print_answer(format, lambda: report.document(tuned, unit), lambda: report.machine(tuned, unit))
 
 
 def _scenario(given: dict[str, Any]) -> Scenario:
