@@ -18,7 +18,7 @@ from venturi.common.units import Quantity, count, percent, pick_unit
 from venturi.report import hosts, reason, run
 from venturi.report.document import Block, Bullets, Document, Lines, Section, Table, Text
 from venturi.report.figures import pipeline
-from venturi.report.names import marked, name_of
+from venturi.report.summary import marked, name_of
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from venturi.report.document import (
     without_notes,
 )
 from venturi.report.figures.models import convergence_name
-from venturi.report.names import name_of, setting
+from venturi.report.summary import name_of, setting
 from venturi.targets.system import scheme_of
 
 __all__ = [

@@ -1,24 +1,43 @@
-"""The columns of a table of cells, and the fastest of them in words."""
+"""How cells and their settings are named in a report; the columns of their table; the fastest in words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from venturi.analysis import wording
 from venturi.analysis.cells import writes
+from venturi.analysis.cells.machines import unproven
 from venturi.analysis.cells.summary import Cell, basis, best, speed, varying
+from venturi.analysis.results import Results
 from venturi.analysis.statistics.intervals import RANGE_BELOW, range_coverage
 from venturi.analysis.wording import nouns_of
 from venturi.common.units import MISSING, Quantity, pick_unit
 from venturi.report.document import Column, filled_columns, numbers, settings
 
 
+def name_of(results: Results, cell: Cell) -> str:
+    """A cell by what distinguishes it in its table: `get, 4 streams`."""
+    names = results.telling.get(cell.operation, [])
+    return ", ".join(dict.fromkeys([cell.operation, wording.label(cell, names)]))
+
+
+def setting(where: dict[str, Any]) -> str:
+    """`2 streams, uncompressed`; empty if nothing varies."""
+    return ", ".join(wording.phrase(name, value) for name, value in where.items())
+
+
+def marked(environment: Mapping[str, Any]) -> str:
+    """` (unproven)` for a run whose self-test failed; empty for all others."""
+    return " (unproven)" if unproven(environment) else ""
+
+
 def columns(
-    cells: Sequence[Cell], every: bool = False, verdicts: Sequence[str] | None = None, unproven: bool = False
+    cells: Sequence[Cell], every: bool = False, verdicts: Sequence[str] | None = None, doubtful: bool = False
 ) -> list[Column]:
     """The columns for cells of one operation. `every` adds the figures that only a wide page has room for;
-    `verdicts` is the short title of each cell's, "" where there is none; `unproven` marks every row."""
+    `verdicts` is the short title of each cell's, "" where there is none; `doubtful` marks every row."""
     nouns = [nouns_of(cells[0])] if cells else []
     out = settings([c.parameters for c in cells], varying(cells), *nouns)
     # Bytes a second, or of results of other tools what they counted instead: rows, requests.
@@ -27,7 +46,7 @@ def columns(
     unit = pick_unit(speeds[0].unit if speeds else "B/s", [q.value for q in speeds])
     out.append(replace(numbers("median", speeds, 0, unit), styles=["strong"] * len(cells)))
     out.append(Column(coverage(cells), unit, [q.margin(unit) for q in speeds], 0, yields=2))
-    if unproven:
+    if doubtful:
         out.append(Column("proven", "", ["no"] * len(cells), 0, text=True))
     out.append(_of_limit(cells))
     if verdicts is not None and any(verdicts):

@@ -16,7 +16,7 @@ from venturi.analysis.verdict.types import Verdict
 from venturi.common.units import Quantity, plural
 from venturi.report.figures import figure
 from venturi.report.figures.figure import Figure, Panel, Series, series_colour
-from venturi.report.names import name_of
+from venturi.report.summary import name_of
 
 __all__ = ["flow_figure"]
 

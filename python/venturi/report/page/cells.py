@@ -24,7 +24,7 @@ from venturi.report import draw, hosts, reason, summary, terminal
 from venturi.report.document import Column, sentence
 from venturi.report.figures import figure, pipeline, timeline
 from venturi.report.figures.figure import Figure
-from venturi.report.names import name_of
+from venturi.report.summary import name_of
 
 MOST_ROWS = 200
 """Rows of a table in the page itself."""
