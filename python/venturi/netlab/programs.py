@@ -25,8 +25,6 @@ from venturi.netlab.network import CLIENT, SERVER, address, filled
 from venturi.servers.starters import Halted
 from venturi.targets.exec import words
 
-__all__ = ["Halt", "Serving", "read", "run"]
-
 Halt = Callable[[], bool]
 _READY_SECONDS = 60.0
 _HALT_SECONDS = 0.1
