@@ -117,8 +117,8 @@ Examples:
   venturi import old/perf_stats_01.csv --set operation=get --set place=local
   iperf3 -c host -J -P 4 | venturi import - -o venturi-runs/link
   venturi import a.log b.log --format cassandra-stress --name nightly
-Formats: perf_stats, flight-benchmark, testperf, chspark, memsql, akumuli, iperf3,
-cassandra-stress, latte; docs/import.md says what is taken from each.
+Formats: perf_stats, flight-benchmark, testperf, chspark, memsql, iperf3, cassandra-stress,
+latte; docs/import.md says what is taken from each.
 Published sets need no import: venturi show reference:macbook-get
 """
 

@@ -18,8 +18,6 @@ from venturi.targets.plugin import Trial
 from venturi.targets.plugins import Plugin, place_of_error
 from venturi.targets.system import PLUGINS, scheme_of
 
-__all__ = ["Calls", "of", "run_trial"]
-
 TRACEBACKS = "VENTURI_PLUGIN_TRACEBACKS"
 """The environment variable that has whole tracebacks written to standard error, where it is "on"."""
 _LONGEST = 2000
