@@ -261,12 +261,7 @@ async fn accept(
     let _ = stopped.changed().await;
 }
 
-fn deal(
-    socket: tokio::net::TcpStream,
-    language: Language,
-    store: &Store,
-    reader: &UnboundedSender<Accepted>,
-) {
+fn deal(socket: TcpStream, language: Language, store: &Store, reader: &UnboundedSender<Accepted>) {
     let Some(slot) = store.admission.admit() else {
         return;
     };

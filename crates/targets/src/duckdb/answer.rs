@@ -228,13 +228,15 @@ impl<'a> Vector<'a> {
     /// # Safety
     /// The vector is flat, has so many values, and lives as long as 'a.
     unsafe fn new(f: &'a Functions, handle: Handle, rows: usize) -> Self {
-        Self {
-            f,
-            handle,
-            data: (f.vector_get_data)(handle).cast_const().cast(),
-            mask: (f.vector_get_validity)(handle).cast_const(),
-            rows,
-            chunk: PhantomData,
+        unsafe {
+            Self {
+                f,
+                handle,
+                data: (f.vector_get_data)(handle).cast_const().cast(),
+                mask: (f.vector_get_validity)(handle).cast_const(),
+                rows,
+                chunk: PhantomData,
+            }
         }
     }
 

@@ -132,7 +132,7 @@ impl Ready {
         way: Way,
         table: &Table,
         rows_per_batch: usize,
-        kinds: &[super::api::Type],
+        kinds: &[Type],
     ) -> std::result::Result<Self, Refusal> {
         Ok(match way {
             Way::Text => Self::Text,

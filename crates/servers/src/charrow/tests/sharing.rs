@@ -231,7 +231,7 @@ fn of_two_that_are_the_same_partition_one_is_served() {
         all.iter().any(|query| query.came() == 2)
     });
     for at in 0..20 {
-        engine.push(super::engines::ipc(numbers(at * 10..at * 10 + 10)));
+        engine.push(engines::ipc(numbers(at * 10..at * 10 + 10)));
     }
     engine.finish(None);
     let given = std::thread::scope(|scope| {
