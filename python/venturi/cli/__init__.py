@@ -285,10 +285,7 @@ def _too_little(error: Exception) -> VenturiError | None:
         # What is written in pieces says so: stdout or stderr is a pipe or a terminal that does not block.
         what, hint = "the output took no more, and does not wait", "put `| cat` behind the command"
     elif number == errno.EAGAIN or "can't start new thread" in text:
-        what, hint = (
-            "no more processes or threads may be started",
-            "ulimit -u; or the container's limit of pids",
-        )
+        what, hint = "no more processes or threads may be started", "ulimit -u; or the container's pids"
     else:
         from venturi.store import directory as store
 

@@ -13,7 +13,7 @@ import typer
 
 from venturi.cli import options, output
 from venturi.cli.options import argument, flag, switch
-from venturi.common.errors import ExitCode, ScenarioError, VenturiError
+from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.texts import say
 from venturi.targets.parameters import CREDENTIALS
 
@@ -251,12 +251,8 @@ def prove(
     from venturi.measure.prove import prove as made
     from venturi.measure.prove.outcome import Outcome, Proof, ProofName, worst
     from venturi.report import proofs as words
-    from venturi.targets.urls import check_url
 
-    try:
-        url = check_url(target)
-    except ValueError as error:
-        raise ScenarioError(f"TARGET: {error}") from None
+    url = options.target(target)
     wanted = _proof_names(only, [name.value for name in ProofName])
     found: list[Proof] = []
     began = time.monotonic()

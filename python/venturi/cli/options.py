@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import inspect
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from venturi.common.credentials import named, without_passwords
-from venturi.common.errors import StoreError, VenturiError
+from venturi.common.errors import ScenarioError, StoreError, VenturiError
 from venturi.common.texts import say
 from venturi.targets.parameters import SETTINGS
 from venturi.targets.setting import Known
@@ -79,6 +80,16 @@ def time(flag: str, text: str) -> int:
         raise VenturiError(f"{flag}: {error}", hint=f"as in {flag} 50ms") from None
 
 
+def target(text: str) -> str:
+    """The URL that was named. Raises ScenarioError where it is none."""
+    from venturi.targets.urls import check_url
+
+    try:
+        return check_url(text)
+    except ValueError as error:
+        raise ScenarioError(f"TARGET: {error}") from None
+
+
 def read(run: str | Path) -> Results:
     """Its results; warns where they are unproven. Raises VenturiError where there is no run."""
     from venturi.analysis import results
@@ -96,12 +107,19 @@ def warn(run: str | Path, environment: Mapping[str, Any]) -> None:
         say("warning", f"{run}: its figures are unproven: the self-test failed before the run")
 
 
+@contextlib.contextmanager
+def written(path: object) -> Iterator[None]:
+    """Raises StoreError where a file cannot be written: that of the error, else this one."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{error.filename or path}: cannot be written: {error.strerror or error}") from None
+
+
 def write_text(path: Path, text: str) -> None:
     """Writes a file that a user named. Raises StoreError where that fails."""
-    try:
+    with written(path):
         path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def print_json(found: object) -> None:

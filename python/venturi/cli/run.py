@@ -234,14 +234,13 @@ def _run(found: Scenario, made: Path | None, given: dict[str, Any], engine: Exec
         _close(observer)
         # What was stored before is still worth reading; where nothing was, the error says enough.
         if not given["as_json"] and _has_trials(out):
-            _print_results(_results(out))
+            _print_results(out)
         raise
     finally:
         _close(observer)
         output.go_on(None)
     if not given["as_json"]:
-        results = _results(out)
-        _print_results(results)
+        results = _print_results(out)
         # After what is waited for.
         report = _write_report(results) if given["report"] else None
         print(f"report: {report}" if report is not None else f"run: {out}")
@@ -273,27 +272,21 @@ def _close(observer: QuietObserver) -> None:
         observer.close()
 
 
-def _results(out: Path) -> Results:
+def _print_results(out: Path) -> Results:
     from venturi.analysis import results
-
-    return results.load(out)
-
-
-def _print_results(results: Results) -> None:
     from venturi.report import run as runs
 
-    options.print_document(runs.document(results, brief=True))
+    found = results.load(out)
+    options.print_document(runs.document(found, brief=True))
+    return found
 
 
 def _write_report(results: Results) -> Path:
     from venturi.report.page import page as html_page
 
     path = results.directory.path / "report.html"
-    try:
-        html_page.write(results, path)
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from None
-    return path
+    with options.written(path):
+        return html_page.write(results, path)
 
 
 def _typed() -> tuple[list[str], str | None]:

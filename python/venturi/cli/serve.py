@@ -228,23 +228,15 @@ def _stream(text: str) -> dict[str, str]:
     try:
         with path.open("rb") as file:
             head = file.read(6)
-    except FileNotFoundError:
-        raise VenturiError(f"--stream {text}: {path}: no such file") from None
     except OSError as error:
-        raise VenturiError(f"--stream {text}: {path}: cannot be read: {error.strerror}") from None
+        why = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+        raise VenturiError(f"--stream {text}: {path}: {why}") from None
     if not any(head.startswith(mark) for mark in _STREAMS):
         raise VenturiError(
             f"--stream {text}: neither Parquet nor Arrow IPC, and no other file is read from disk",
             hint=f"hold it in memory: --table {text}",
         )
     return {"name": name, "path": str(path.absolute())}
-
-
-def _distinct(found: list[dict[str, str]]) -> None:
-    names = [one["name"] for one in found]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise VenturiError(f"two tables are called {twice}; names tell them apart")
 
 
 def _port(what: str, number: str) -> Flag:
@@ -357,13 +349,11 @@ def _recovered(found: Any) -> list[str]:
     """What a restart found that a clean stop would not have left, and what it made of it."""
     if not isinstance(found, dict):
         return []
-    lines = []
-    if found.get("logs"):
-        logs = int(found["logs"])
-        lines.append(f"{int(found.get('points') or 0):,} points of {plural(logs, 'log')}")
+    logs, points = int(found.get("logs") or 0), int(found.get("points") or 0)
+    lines = [f"{points:,} points of {plural(logs, 'log')}"] if logs else []
     for one in found.get("damaged") or ():
-        lost = f", {int(one['lost_bytes']):,} bytes from {int(one['offset']):,} on not read"
-        lines.append(f"{one['file']}: {one['why']}{lost}")
+        lost = f"{int(one['lost_bytes']):,} bytes from {int(one['offset']):,} on not read"
+        lines.append(f"{one['file']}: {one['why']}, {lost}")
     return lines
 
 

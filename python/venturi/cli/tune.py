@@ -10,7 +10,7 @@ import typer
 
 from venturi.cli import options, output
 from venturi.cli.options import argument, flag, switch
-from venturi.common.errors import ScenarioError, VenturiError
+from venturi.common.errors import VenturiError
 from venturi.common.texts import say
 from venturi.measure.tune import DEFAULT_TRIALS, Budget
 
@@ -77,14 +77,11 @@ def tune(
         minutes * 60 if minutes is not None else None,
     )
     if target is not None and resume is not None:
-        raise VenturiError(
-            f"{target} does not go with --resume: the search goes on in its own run",
-            hint=f"venturi tune --resume {resume}",
-        )
+        text = f"{target} does not go with --resume: the search goes on in its own run"
+        raise VenturiError(text, hint=f"venturi tune --resume {resume}")
     if target is None and resume is None:
-        raise VenturiError(
-            "nothing to tune: name a URL, a scenario, or recorded:RUN", hint="venturi tune flight://local"
-        )
+        text = "nothing to tune: name a URL, a scenario, or recorded:RUN"
+        raise VenturiError(text, hint="venturi tune flight://local")
     if target is not None and target.startswith(RECORDED):
         _replay(target.removeprefix(RECORDED), budget, given)
         return
@@ -95,9 +92,11 @@ def tune(
     _search(budget, given)
 
 
-def _given(given: dict[str, Any]) -> list[str]:
-    """Flags of the space that were used."""
-    return ["--" + name.replace("_", "-") for name in _SPACE if given[name] not in (None, [])]
+def _refuse_flags(given: dict[str, Any], beside: str, hint: str) -> None:
+    """Raises VenturiError for a flag of the space."""
+    for name in _SPACE:
+        if given[name] not in (None, []):
+            raise VenturiError(f"--{name.replace('_', '-')} does not go with {beside}", hint=hint)
 
 
 def _replay(run: str, budget: Budget, given: dict[str, Any]) -> None:
@@ -107,10 +106,7 @@ def _replay(run: str, budget: Budget, given: dict[str, Any]) -> None:
     from venturi.measure.tune import Recorded, replay
     from venturi.report import tune as report
 
-    if used := _given(given):
-        raise VenturiError(
-            f"{used[0]} does not go with recorded:RUN", hint="a recorded run has the cells it has"
-        )
+    _refuse_flags(given, "recorded:RUN", "a recorded run has the cells it has")
     recorded = Recorded(cells_where(options.read(run).cells, given["where"], run))
     unit = speed_of(recorded.cells[0], recorded.measure).unit
 
@@ -131,7 +127,7 @@ def _replay(run: str, budget: Budget, given: dict[str, Any]) -> None:
 
 
 def _search(budget: Budget, given: dict[str, Any]) -> None:
-    from venturi.cli.run import _observer, executed_by
+    from venturi.cli.run import _close, _observer, executed_by
     from venturi.measure import run_events
     from venturi.measure import tune as tuning
     from venturi.report import tune as report
@@ -139,11 +135,7 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
     from venturi.store.open import find_run
 
     if given["resume"] is not None:
-        if used := _given(given):
-            raise VenturiError(
-                f"{used[0]} does not go with --resume: a search keeps the space it was begun with",
-                hint="start another search for another space",
-            )
+        _refuse_flags(given, "--resume", "a search keeps the space it was begun with; start another one")
         out = find_run(given["resume"])
         scenario = run_events.scenario_of(RunDirectory(out))
     else:
@@ -182,17 +174,12 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
                 given["unproven"],
             )
     finally:
-        from venturi.cli.progress import LiveObserver
-
-        if isinstance(observer, LiveObserver):
-            observer.close()
+        _close(observer)
     _print(tuned, given, main_unit(cells[0].get("operation")))
     assert tuned.run is not None
     if not given["as_json"]:
-        if tuned.answer is not None:
-            print(f"next: venturi best {out}; the rest of the matrix: venturi run --resume {out}")
-        else:
-            print(f"next, when that is mended: venturi tune --resume {out}")
+        rest = f"venturi best {out}; the rest of the matrix: venturi run --resume {out}"
+        print(f"next: {rest}" if tuned.answer else f"next, when that is mended: venturi tune --resume {out}")
         print(f"run: {out}")
     result = tuned.run.result
     if result.interrupted:
@@ -215,15 +202,9 @@ def _scenario(given: dict[str, Any]) -> Scenario:
     from venturi.measure.tune import space
     from venturi.plan.layers import Layer, file_layer
     from venturi.plan.load import layer_tree, load
-    from venturi.targets.urls import check_url
 
     target = str(given["target"])
-    url = None
-    if "://" in target:
-        try:
-            url = check_url(target)
-        except ValueError as error:
-            raise ScenarioError(f"TARGET: {error}") from None
+    url = options.target(target) if "://" in target else None
     tree, spelled = layer_tree({name: given[name] for name in _SPACE} | {"target": url})
     asked = Layer("", tree, flags=spelled)
     if url is None:
