@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from venturi.analysis import wording
 from venturi.analysis.cells.figures import ENDS, get
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
 from venturi.analysis.selection import evenly, middle_trial, representative
 from venturi.report.figures.figure import MB, Figure, Panel, Series
+from venturi.report.summary import name_of
 
 MOST_POINTS = 240
 """Steps drawn of a trial. A longer one is drawn in longer steps, whose means lose the jitter only."""
@@ -176,8 +176,7 @@ def of(results: Results, cell: Cell, trial: Any, found: dict[str, End]) -> Figur
         panels.append(Panel(title, known, unit, low=True))
     if not panels:
         return None
-    names = results.telling.get(cell.operation, [])
-    where = ", ".join(dict.fromkeys([cell.operation, wording.label(cell, names)]))
+    where = name_of(results, cell)
     caption = ["The trial with the median throughput of this cell; both ends on the client's clock."]
     uncertain = get(trial, "resources", "clock", "uncertainty_ns")
     if uncertain:
