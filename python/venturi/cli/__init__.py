@@ -184,8 +184,8 @@ def program() -> NoReturn:
     try:
         main()
     except SystemExit as end:
-        others = set(threading.enumerate()) - {threading.main_thread()}
-        if all(one.daemon for one in others):
+        threads = set(threading.enumerate()) - {threading.main_thread()}
+        if all(one.daemon for one in threads):
             _end_process(end)
         raise
     sys.exit(0)
@@ -241,8 +241,8 @@ def _end(error: BaseException) -> NoReturn:
         sys.exit(int(ExitCode.INTERRUPTED))
     if os.environ.get("VENTURI_DEBUG"):
         raise error
-    if (theirs := _not_ours(error)) is not None:
-        fail(theirs)
+    if (outside := _not_ours(error)) is not None:
+        fail(outside)
     fail(
         VenturiError(
             f"a fault of Venturi's own: {type(error).__name__}: {error}",

@@ -120,8 +120,8 @@ def down(
     ended, failed = nodes.down(reach, names, place)
     print(f"{plural(ended, 'node')} ended on {plural(len(names), 'host')}")
     nodes.raise_errors(failed)
-    known = nodes.kept()
-    if known is not None and set(known["hosts"]) <= set(names):
+    record = nodes.kept()
+    if record is not None and set(record["hosts"]) <= set(names):
         nodes.forget()
 
 

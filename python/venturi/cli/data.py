@@ -182,11 +182,11 @@ def generate(
     from venturi.common.runtime import load_core
     from venturi.inputs.expanded import make, planned
 
-    given = {
+    settings = {
         **{"archives": archives, "hosts": hosts, "steps": steps, "tick": tick, "start": start, "seed": seed},
         **{"digits": digits, "level": level, "threads": threads},
     }
-    spec = planned(archive, given, "--")
+    spec = planned(archive, settings, "--")
     began = time.monotonic()
     line = output.LiveLine()
 

@@ -153,16 +153,16 @@ def print_document(found: Document) -> None:
 def settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Gives a command these flags, all there are where none is named; it has them in a mapping, `settings`,
     with None for what was not typed."""
-    known = {it.keyword: it for it in SETTINGS if it.flag}
-    chosen = [known[name] for name in names] if names else list(known.values())
+    by_keyword = {it.keyword: it for it in SETTINGS if it.flag}
+    chosen = [by_keyword[name] for name in names] if names else list(by_keyword.values())
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
-        def called(**given: Any) -> None:
-            found = {it.keyword: given.pop(it.keyword) for it in chosen}
+        def called(**values: Any) -> None:
+            found = {it.keyword: values.pop(it.keyword) for it in chosen}
             for it in chosen:
-                if it.negative and given.pop(f"no_{it.keyword}"):
+                if it.negative and values.pop(f"no_{it.keyword}"):
                     found[it.keyword] = it.negative
-            command(**given, settings=found)
+            command(**values, settings=found)
 
         more = [*map(_parameter, chosen), *(_negative(it) for it in chosen if it.negative)]
         return extended(command, "settings", more, called)

@@ -114,8 +114,8 @@ def _efficiency_sentence(found: Sequence[Scaled]) -> str:
     if least is most:
         return f"each of {least.steps[-1].hosts} does {reached} of what {alone}"
     highest = percent(most.steps[-1].efficiency.value)
-    told = f"where there are most of them, each does {reached} to {highest} of what {alone}: "
-    return f"{told}least with {setting(least.where)}, most with {setting(most.where)}"
+    head = f"where there are most of them, each does {reached} to {highest} of what {alone}: "
+    return f"{head}least with {setting(least.where)}, most with {setting(most.where)}"
 
 
 def chosen(results: Results) -> list[Cell]:
@@ -130,13 +130,13 @@ def loaders(results: Results, most: int | None = None) -> Section | None:
         found = hosts.hosts(cell)
         shown = few(found, most) if most else found
         behind = results.stragglers.get(cell.name, [])
-        said = evenness(found)
+        even = evenness(found)
         if len(shown) < len(found):
-            said += f"; {len(found) - len(shown)} more between those shown"
-        told = [said, *marks(behind)]
+            even += f"; {len(found) - len(shown)} more between those shown"
+        texts = [even, *marks(behind)]
         blocks += [
             Table(columns(cell, shown, behind), name_of(results, cell)),
-            Bullets(list(filter(None, told))),
+            Bullets(list(filter(None, texts))),
         ]
     if not blocks:
         return None
@@ -151,8 +151,8 @@ def loaders(results: Results, most: int | None = None) -> Section | None:
 
 def evenness(found: Sequence[Host]) -> str:
     """`4 loaders: the slowest 94 % of the fastest`."""
-    told = hosts.evenness(found)
-    return f"{len(found)} loaders: {told}" if told else ""
+    text = hosts.evenness(found)
+    return f"{len(found)} loaders: {text}" if text else ""
 
 
 def few(found: Sequence[Host], most: int = MOST) -> list[Host]:
@@ -238,10 +238,10 @@ def headline(results: Results) -> list[str]:
     """`new against old: slower, ratio 0.958 [0.941..0.975]`; of several cells how many are slower."""
     out = []
     for one in _comparisons(results):
-        told = comparison.summary(one)[0]
+        text = comparison.summary(one)[0]
         if len(one.rows) == 1:
-            told = f"{one.rows[0].word}, ratio {one.rows[0].ratio}"
-        out.append(f"{_place_name(one.run)} against {_place_name(one.base)}: {told}")
+            text = f"{one.rows[0].word}, ratio {one.rows[0].ratio}"
+        out.append(f"{_place_name(one.run)} against {_place_name(one.base)}: {text}")
     return out
 
 
@@ -311,12 +311,12 @@ def _place_columns(results: Results, rows: list[Row]) -> list[Column]:
         costs = [pair.cost(end).value for pair in pairs]
         texts = [MISSING if v is None else f"{100 * v:.0f}" for v in costs]
         out.append(Column(f"{end} CPU cost", "%", texts, 4))
-    told = [[_verdict(results, cell.name) for cell in side] for side in
+    titles = [[_verdict(results, cell.name) for cell in side] for side in
             ([p.local for p in pairs], [p.remote for p in pairs])]  # fmt: skip
-    if told[0] == told[1]:
-        out.append(Column("both held back by", "", told[0], 2, text=True))
+    if titles[0] == titles[1]:
+        out.append(Column("both held back by", "", titles[0], 2, text=True))
     else:
-        for side, texts in zip((hosts.LOCAL, hosts.REMOTE), told, strict=True):
+        for side, texts in zip((hosts.LOCAL, hosts.REMOTE), titles, strict=True):
             out.append(Column(f"{side} held back by", "", texts, 2, text=True))
     return filled_columns(out)
 
@@ -335,10 +335,10 @@ def _verdict(results: Results, name: str) -> str:
 
 def _place_sentence(rows: list[Row]) -> str:
     """`remote does 72 to 104 % of local: least with 3 streams, most with 1 stream`."""
-    known = [row for row in rows if row.largest.ratio.value is not None]
-    if not known:
+    measured = [row for row in rows if row.largest.ratio.value is not None]
+    if not measured:
         return ""
-    ranked = sorted(known, key=lambda row: row.largest.ratio.value or 0.0)
+    ranked = sorted(measured, key=lambda row: row.largest.ratio.value or 0.0)
     least, most = ranked[0], ranked[-1]
     head = f"{rows[0].operation}: remote does"
     if least is most:

@@ -118,13 +118,13 @@ def question(results: Results) -> str:
     what = listed(_OPERATIONS.get(name, name) for name in by_operation(cells))
     targets = {str(c.parameters.get("target")) for c in cells if c.parameters.get("target")}
     at = f" at {next(iter(targets))}" if len(targets) == 1 else ""
-    asked = f"How fast are {what}{at}, and what holds them back?"
+    text = f"How fast are {what}{at}, and what holds them back?"
     axes = []
     for name in dict.fromkeys(n for members in by_operation(cells).values() for n in varying(members)):
         values = dict.fromkeys(wording.value(name, c.parameters.get(name)) for c in cells)
         shown = listed(values) if len(values) <= _MOST_VALUES else f"{len(values)} values"
         axes.append(f"{wording.head(name, nouns_of(cells[0]))} {shown}")
-    return f"{asked} Each with {'; '.join(axes)}." if axes else asked
+    return f"{text} Each with {'; '.join(axes)}." if axes else text
 
 
 def counts(results: Results) -> str:
@@ -158,7 +158,7 @@ def instrument(results: Results) -> str:
 def instrument_of(records: Sequence[Any]) -> str:
     """The same of these trials; empty where it was not accounted."""
     parts = []
-    for name, whole, path in (
+    for name, total, path in (
         ("sampling", "of the CPU time of both ends", ("resources", "sampler", "share")),
         ("reading the clock", "of the workers' time", ("instrument", "share")),
     ):
@@ -166,7 +166,7 @@ def instrument_of(records: Sequence[Any]) -> str:
         if shares:
             middle, most = statistics.median(shares), max(shares)
             worst = f" (worst: {_small(most)})" if _small(most) != _small(middle) else ""
-            parts.append(f"{name} took {_small(middle)} {whole}{worst}")
+            parts.append(f"{name} took {_small(middle)} {total}{worst}")
     return ("in the median trial " if parts and len(records) > 1 else "") + "; ".join(parts)
 
 
@@ -220,9 +220,9 @@ def failure_rows(results: Results) -> list[tuple[str, str, str]]:
         error = raw if isinstance(raw, dict) else {"message": raw or record.get("outcome")}
         message = wording.plain(error.get("message") or "no message")
         stream = error.get("stream")
-        said = stream is None or message.startswith(f"stream {stream}")
+        named = stream is None or message.startswith(f"stream {stream}")
         text = (f"{wording.plain(error['kind'])}: " if error.get("kind") else "") + message
-        text += "" if said else f" (stream {stream})"
+        text += "" if named else f" (stream {stream})"
         if done := writes.acknowledged(record):
             text += f"; {done}"
         warm, repeat = record.get("warmup"), record.get("repeat", "?")

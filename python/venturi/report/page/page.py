@@ -101,7 +101,7 @@ def page(results: Results, reference: str | None = None) -> str:
         "timelines": timelines,
         "colours": page_cells.colours(),
     }
-    whole = render(
+    html = render(
         "page",
         results=results,
         styles=Markup(_variables()) + _resource("page.css"),
@@ -110,7 +110,7 @@ def page(results: Results, reference: str | None = None) -> str:
         packed=packer.finish({"figure-documents": documents, "cell-documents": cells}),
         unpack=_resource("unpack.js"),
     )
-    return f"{whole}\n"
+    return f"{html}\n"
 
 
 @cache
