@@ -35,7 +35,8 @@ COMMANDS = {
     **{name: name for name in ("run", "show", "report")},
     **{"fit": "fit", "predict": "fit", "compare": "compare", "ab": "ab", "history": "compare"},
     **{"best": "best", "tune": "tune", "sql": "data", "import": "data", "generate": "data"},
-    **{name: name for name in ("scenarios", "serve", "cluster")},
+    "scenarios": "data",
+    **{name: name for name in ("serve", "cluster")},
     **dict.fromkeys(("ceilings", "links", "prove", "doctor"), "machine"),
 }
 

@@ -223,10 +223,7 @@ def _file_spec(figure: Figure) -> Spec:
 
 
 def _legend(figure: Figure, width: int) -> Spec | None:
-    first: dict[str, Series] = {}
-    for one in (s for p in figure.panels for s in p.series):
-        if one.mark != "box" and not one.named_at:
-            first.setdefault(one.name, one)
+    first = {name: s for name, s in figure.names.items() if s.mark != "box" and not s.named_at}
     if len(first) < 2:
         return None
     marks = {s.mark for s in first.values()}
