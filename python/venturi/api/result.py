@@ -97,8 +97,8 @@ class Run:
 
         cells = self._chosen(where) if where else self.results.cells
         if over is not None and not any(over in cell.parameters for cell in cells):
-            known = sorted({name for cell in cells for name in cell.parameters})
-            raise VenturiError(f"over={over}: no such parameter", hint=f"parameters are: {', '.join(known)}")
+            names = sorted({name for cell in cells for name in cell.parameters})
+            raise VenturiError(f"over={over}: no such parameter", hint=f"parameters are: {', '.join(names)}")
         return fits.build(cells, over)
 
     def predict(self, repeats: int | None = None, **parameters: Any) -> list[Prediction]:

@@ -35,7 +35,8 @@ COMMANDS = {
     **{name: name for name in ("run", "show", "report")},
     **{"fit": "fit", "predict": "fit", "compare": "compare", "ab": "ab", "history": "compare"},
     **{"best": "best", "tune": "tune", "sql": "data", "import": "data", "generate": "data"},
-    **{name: name for name in ("scenarios", "serve", "cluster")},
+    "scenarios": "data",
+    **{name: name for name in ("serve", "cluster")},
     **dict.fromkeys(("ceilings", "links", "prove", "doctor"), "machine"),
 }
 
@@ -184,8 +185,8 @@ def program() -> NoReturn:
     try:
         main()
     except SystemExit as end:
-        others = set(threading.enumerate()) - {threading.main_thread()}
-        if all(one.daemon for one in others):
+        threads = set(threading.enumerate()) - {threading.main_thread()}
+        if all(one.daemon for one in threads):
             _end_process(end)
         raise
     sys.exit(0)
@@ -241,8 +242,8 @@ def _end(error: BaseException) -> NoReturn:
         sys.exit(int(ExitCode.INTERRUPTED))
     if os.environ.get("VENTURI_DEBUG"):
         raise error
-    if (theirs := _not_ours(error)) is not None:
-        fail(theirs)
+    if (outside := _not_ours(error)) is not None:
+        fail(outside)
     fail(
         VenturiError(
             f"a fault of Venturi's own: {type(error).__name__}: {error}",
@@ -285,10 +286,7 @@ def _too_little(error: Exception) -> VenturiError | None:
         # What is written in pieces says so: stdout or stderr is a pipe or a terminal that does not block.
         what, hint = "the output took no more, and does not wait", "put `| cat` behind the command"
     elif number == errno.EAGAIN or "can't start new thread" in text:
-        what, hint = (
-            "no more processes or threads may be started",
-            "ulimit -u; or the container's limit of pids",
-        )
+        what, hint = "no more processes or threads may be started", "ulimit -u; or the container's pids"
     else:
         from venturi.store import directory as store
 

@@ -53,9 +53,9 @@ def ab(
     made = resume or out or Path("venturi-runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-ab"
     words = list(run or [])
     planned = "--dry-run" in words
-    given, known = {"base": base, "head": head}, {} if resume is None else _places(resume)
+    sides, places = {"base": base, "head": head}, {} if resume is None else _places(resume)
     with runtime.interrupting(), contextlib.ExitStack() as servers:
-        found = {name: address(where, known.get(name, url), servers) for name, where in given.items()}
+        found = {name: address(where, places.get(name, url), servers) for name, where in sides.items()}
         if resume is not None:
             words = ["--resume", str(resume), *words]
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import sys
 from pathlib import Path
@@ -119,8 +120,8 @@ def down(
     ended, failed = nodes.down(reach, names, place)
     print(f"{plural(ended, 'node')} ended on {plural(len(names), 'host')}")
     nodes.raise_errors(failed)
-    known = nodes.kept()
-    if known is not None and set(known["hosts"]) <= set(names):
+    record = nodes.kept()
+    if record is not None and set(record["hosts"]) <= set(names):
         nodes.forget()
 
 
@@ -171,8 +172,8 @@ def slurm(
     _check_interface(interface)
     if any(word == "--on" or word.startswith("--on=") for word in run):
         raise VenturiError("--on: the job's own nodes are meant; leave it out")
-    asked = {"job-name": name, "time": time, "partition": partition, "account": account}
-    options = [f"--{key}={value}" for key, value in asked.items() if value is not None]
+    wanted = {"job-name": name, "time": time, "partition": partition, "account": account}
+    options = [f"--{key}={value}" for key, value in wanted.items() if value is not None]
     options += [*(["--exclusive"] if exclusive else []), *(sbatch or [])]
     text = schedulers.batch_script(run, nodes, python or sys.executable, options, interface)
     print(text if print_ else schedulers.submit(text), end="" if print_ else "\n")
@@ -220,12 +221,11 @@ def _checked_directory(text: str | None) -> str | None:
 def _resources(texts: list[str], hosts: list[str]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for text in texts:
+        number = 0.0
         host, equals, rest = text.partition("=")
         name, colon, count = rest.partition(":")
-        try:
+        with contextlib.suppress(ValueError):
             number = float(count) if colon else 1.0
-        except ValueError:
-            number = 0.0
         if not equals or not name or not number > 0:
             raise VenturiError(f"--resource {text}: must be written HOST=NAME or HOST=NAME:COUNT")
         if host not in hosts:

@@ -1,4 +1,4 @@
-"""`venturi sql`, `import` and `generate`: queries, results of other tools, archives of points."""
+"""`venturi sql`, `import`, `generate`, `scenarios`: queries, results of other tools, archives, scenarios."""
 
 from __future__ import annotations
 
@@ -182,11 +182,11 @@ def generate(
     from venturi.common.runtime import load_core
     from venturi.inputs.expanded import make, planned
 
-    given = {
+    settings = {
         **{"archives": archives, "hosts": hosts, "steps": steps, "tick": tick, "start": start, "seed": seed},
         **{"digits": digits, "level": level, "threads": threads},
     }
-    spec = planned(archive, given, "--")
+    spec = planned(archive, settings, "--")
     began = time.monotonic()
     line = output.LiveLine()
 
@@ -218,3 +218,41 @@ def _summary(archive: Path, made: dict[str, Any], seconds: float) -> str:
         f"checksum {made['checksum']}; in {seconds:.1f} s"
     )
     return "\n".join(lines)
+
+
+SCENARIOS = """\b
+Examples:
+  venturi scenarios
+  venturi scenarios quick
+  venturi run quick
+"""
+
+
+@app.command("scenarios", epilog=SCENARIOS)
+def scenarios(
+    words: list[str] | None = argument(
+        "The one to print, to copy and change it.",
+        metavar="[NAME]...",
+        autocompletion=lambda: _scenario_names(),
+    ),
+) -> None:
+    """List the built-in scenarios; with a NAME print that one."""
+    from venturi.common import toml_text
+    from venturi.plan.layers import builtin_text
+
+    # `scenarios show NAME` and `scenarios list` were commands.
+    if words and words != ["list"]:
+        for name in words[1:] if words[0] == "show" else words:
+            print(builtin_text(name), end="")
+        return
+    names = _scenario_names()
+    width = max(map(len, names))
+    for name in names:
+        tree = toml_text.parse(builtin_text(name), name)
+        print(f"{name:<{width}}  {tree.get('description', '')}")
+
+
+def _scenario_names() -> list[str]:
+    from venturi.plan.layers import builtin_names
+
+    return builtin_names()

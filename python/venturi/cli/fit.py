@@ -58,8 +58,8 @@ def fit(
     found = options.read(run)
     cells = cells_where(found.cells, where, run) if where else found.cells
     if over is not None and not any(over in m.parameters for m in cells):
-        known = sorted({n for m in cells for n in m.parameters})
-        raise VenturiError(f"--over {over}: no such parameter", hint=f"parameters are: {', '.join(known)}")
+        names = sorted({n for m in cells for n in m.parameters})
+        raise VenturiError(f"--over {over}: no such parameter", hint=f"parameters are: {', '.join(names)}")
     if over == over_links.AXIS:
         made_links = over_links.build(cells)
         wanted = held_links(cells, hold_out)
@@ -114,8 +114,8 @@ def _held_out(
         like = [m for m in every if all(m.parameters.get(k) == v for k, v in one.where.items())]
         if one.pooled and one.pooled_from is not None:
             like = [m for m in like if (m.parameters.get(one.pooled) or 0) >= one.pooled_from]
-        whole = fits.AxisFit(one.operation, one.axis, one.where, like, one.unit, one.pooled)
-        values = fits.observations(whole)
+        complete = fits.AxisFit(one.operation, one.axis, one.where, like, one.unit, one.pooled)
+        values = fits.observations(complete)
         for n in held:
             if not values.get(n):
                 continue
@@ -252,17 +252,17 @@ def held_links(cells: Sequence[Cell], text: str | None) -> list[str]:
     """The links to leave out, as they stand in cells: those named, else all. Raises VenturiError."""
     from venturi.common.links import canonical
 
-    known = list(dict.fromkeys(str(c.parameters["link"]) for c in cells if c.parameters.get("link")))
+    links = list(dict.fromkeys(str(c.parameters["link"]) for c in cells if c.parameters.get("link")))
     if text is None:
-        return known
+        return links
     try:
         wanted = [canonical(part.strip()) for part in text.split(",")]
     except ValueError as error:
         raise VenturiError(f"--hold-out: {error}") from None
     for one in wanted:
-        if one not in known:
+        if one not in links:
             raise VenturiError(
-                f"--hold-out {one}: no cell has that link", hint=f"links are: {', '.join(known) or 'none'}"
+                f"--hold-out {one}: no cell has that link", hint=f"links are: {', '.join(links) or 'none'}"
             )
     return wanted
 
@@ -302,15 +302,13 @@ def link_sections(made: Sequence[LinkFit], wanted: Sequence[str]) -> list[Block]
     out: list[Block] = []
     for i, one in enumerate(made):
         rows = held.get(i, [])
-        told = [row for row in rows if row["predicted"] is not None]
+        predicted = [row for row in rows if row["predicted"] is not None]
         sentences = [*fit_words.link_sentences(one), *(row["text"] for row in rows)]
-        if len(told) > 1:
-            inside = sum(row["inside"] for row in told)
-            near = sum(abs(row["error"]) <= 0.1 for row in told)
-            sentences.append(
-                f"of the {len(told)} links that the others could predict, {inside} are inside the interval "
-                f"and {near} within 10 % of what was measured"
-            )
+        if len(predicted) > 1:
+            inside = sum(row["inside"] for row in predicted)
+            near = sum(abs(row["error"]) <= 0.1 for row in predicted)
+            text = f"of the {len(predicted)} links that the others could predict, {inside} are inside"
+            sentences.append(f"{text} the interval and {near} within 10 % of what was measured")
         out.append(Section(fit_words.link_head(one), [Bullets(sentences)], "strong"))
     passed = over_links.crossings(made)
     if passed:

@@ -13,7 +13,7 @@ import typer
 
 from venturi.cli import options, output
 from venturi.cli.options import argument, flag, switch
-from venturi.common.errors import ExitCode, ScenarioError, VenturiError
+from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.texts import say
 from venturi.targets.parameters import CREDENTIALS
 
@@ -56,13 +56,13 @@ def ceilings(
     settings: dict[str, Any],
 ) -> None:
     """Measure the limits of transfers here, each by itself: memory, sockets, disk, codecs, Venturi."""
-    given = dict(locals()) | settings
+    flags = dict(locals()) | settings
     from venturi.cli.run import executed_by
     from venturi.measure import limits
 
     progress = _Progress(quiet)
     with executed_by(executor) as engine:
-        found = limits.measure(given, engine, _note(quiet), progress)
+        found = limits.measure(flags, engine, _note(quiet), progress)
     progress.close()
     _print_limits(found, format, url)
     raise typer.Exit(int(found.exit_code))
@@ -149,29 +149,29 @@ def links(
     from venturi.measure import links as measure
     from venturi.report import limits as shown
 
-    asked = measure.named(link or [])
+    wanted = measure.named(link or [])
     if client is not None:
         for name, value in (("--repeats", repeats), ("--json", as_json)):
             if value:
                 raise VenturiError(f"{name} does not go with --client")
-        if len(asked) != 1:
+        if len(wanted) != 1:
             raise VenturiError(
-                f"--client goes over one link, and {len(asked) or 'none'} of them were named",
+                f"--client goes over one link, and {len(wanted) or 'none'} of them were named",
                 hint='as in venturi links "100mbit 20ms" --client "ping -c 3 {server}"',
             )
-        (one,) = asked.values()
+        (one,) = wanted.values()
         with runtime.interrupting():
             status = measure.program(one, _share(cross, one), server, client, _note(quiet))
         raise typer.Exit(status)
-    if given := [name for name, value in (("--server", server), ("--cross", cross)) if value is not None]:
-        raise VenturiError(f"{given[0]} goes with --client", hint="venturi links --help has an example")
-    if not asked:
+    if flags := [name for name, value in (("--server", server), ("--cross", cross)) if value is not None]:
+        raise VenturiError(f"{flags[0]} goes with --client", hint="venturi links --help has an example")
+    if not wanted:
         if as_json:
             options.print_json(shown.presets_machine())
         else:
             print("\n".join(shown.presets()))
         return
-    _print_links(asked, repeats or _REPEATS, as_json, quiet)
+    _print_links(wanted, repeats or _REPEATS, as_json, quiet)
 
 
 def _share(cross: str | None, link: Link) -> float | None:
@@ -184,7 +184,7 @@ def _share(cross: str | None, link: Link) -> float | None:
     return 100 * options.share("--cross", cross)
 
 
-def _print_links(asked: dict[str, Link], repeats: int, as_json: bool, quiet: bool) -> None:
+def _print_links(wanted: dict[str, Link], repeats: int, as_json: bool, quiet: bool) -> None:
     from venturi.common import runtime
     from venturi.measure import links as measure
     from venturi.report import limits as shown
@@ -194,7 +194,7 @@ def _print_links(asked: dict[str, Link], repeats: int, as_json: bool, quiet: boo
     progress = None if quiet else lambda name: say("info", f"making {name}")
     try:
         with runtime.interrupting():
-            for one in measure.survey(asked, repeats, progress):
+            for one in measure.survey(wanted, repeats, progress):
                 found.append(one)
                 if not as_json:
                     options.print_document(shown.link_document(one))
@@ -203,7 +203,7 @@ def _print_links(asked: dict[str, Link], repeats: int, as_json: bool, quiet: boo
     if as_json:
         options.print_json(shown.links_machine(found))
     if interrupted:
-        say("warning", f"interrupted; looked at {len(found)} of {len(asked)}")
+        say("warning", f"interrupted; looked at {len(found)} of {len(wanted)}")
         raise typer.Exit(int(ExitCode.INTERRUPTED))
     if wrong := [one.name for one in found if one.wrong is not None]:
         say("error", f"{len(wrong)} of {len(found)} links are not as asked: {', '.join(wrong)}")
@@ -251,12 +251,8 @@ def prove(
     from venturi.measure.prove import prove as made
     from venturi.measure.prove.outcome import Outcome, Proof, ProofName, worst
     from venturi.report import proofs as words
-    from venturi.targets.urls import check_url
 
-    try:
-        url = check_url(target)
-    except ValueError as error:
-        raise ScenarioError(f"TARGET: {error}") from None
+    url = options.target(target)
     wanted = _proof_names(only, [name.value for name in ProofName])
     found: list[Proof] = []
     began = time.monotonic()
@@ -281,15 +277,15 @@ def prove(
     raise typer.Exit(int(ExitCode.UNPROVEN if outcome is Outcome.FAILED else ExitCode.OK))
 
 
-def _proof_names(only: str | None, known: list[str]) -> list[str]:
+def _proof_names(only: str | None, names: list[str]) -> list[str]:
     if only is None:
-        return known
+        return names
     wanted = [name for text in only.split(",") if (name := text.strip())]
     for name in wanted:
-        if name not in known:
+        if name not in names:
             raise VenturiError(
-                f"--only {name}: no such part of the self-test", hint=f"known: {', '.join(known)}"
+                f"--only {name}: no such part of the self-test", hint=f"known: {', '.join(names)}"
             )
     if not wanted:
-        raise VenturiError("--only: names nothing", hint=f"known: {', '.join(known)}")
+        raise VenturiError("--only: names nothing", hint=f"known: {', '.join(names)}")
     return wanted

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import inspect
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from venturi.common.credentials import named, without_passwords
-from venturi.common.errors import StoreError, VenturiError
+from venturi.common.errors import ScenarioError, StoreError, VenturiError
 from venturi.common.texts import say
 from venturi.targets.parameters import SETTINGS
 from venturi.targets.setting import Known
@@ -79,6 +80,16 @@ def time(flag: str, text: str) -> int:
         raise VenturiError(f"{flag}: {error}", hint=f"as in {flag} 50ms") from None
 
 
+def target(text: str) -> str:
+    """The URL that was named. Raises ScenarioError where it is none."""
+    from venturi.targets.urls import check_url
+
+    try:
+        return check_url(text)
+    except ValueError as error:
+        raise ScenarioError(f"TARGET: {error}") from None
+
+
 def read(run: str | Path) -> Results:
     """Its results; warns where they are unproven. Raises VenturiError where there is no run."""
     from venturi.analysis import results
@@ -96,12 +107,19 @@ def warn(run: str | Path, environment: Mapping[str, Any]) -> None:
         say("warning", f"{run}: its figures are unproven: the self-test failed before the run")
 
 
+@contextlib.contextmanager
+def written(path: object) -> Iterator[None]:
+    """Raises StoreError where a file cannot be written: that of the error, else this one."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{error.filename or path}: cannot be written: {error.strerror or error}") from None
+
+
 def write_text(path: Path, text: str) -> None:
     """Writes a file that a user named. Raises StoreError where that fails."""
-    try:
+    with written(path):
         path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def print_json(found: object) -> None:
@@ -135,16 +153,16 @@ def print_document(found: Document) -> None:
 def settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Gives a command these flags, all there are where none is named; it has them in a mapping, `settings`,
     with None for what was not typed."""
-    known = {it.keyword: it for it in SETTINGS if it.flag}
-    chosen = [known[name] for name in names] if names else list(known.values())
+    by_keyword = {it.keyword: it for it in SETTINGS if it.flag}
+    chosen = [by_keyword[name] for name in names] if names else list(by_keyword.values())
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
-        def called(**given: Any) -> None:
-            found = {it.keyword: given.pop(it.keyword) for it in chosen}
+        def called(**values: Any) -> None:
+            found = {it.keyword: values.pop(it.keyword) for it in chosen}
             for it in chosen:
-                if it.negative and given.pop(f"no_{it.keyword}"):
+                if it.negative and values.pop(f"no_{it.keyword}"):
                     found[it.keyword] = it.negative
-            command(**given, settings=found)
+            command(**values, settings=found)
 
         more = [*map(_parameter, chosen), *(_negative(it) for it in chosen if it.negative)]
         return extended(command, "settings", more, called)

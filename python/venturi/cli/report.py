@@ -10,7 +10,7 @@ import typer
 
 from venturi.cli import options
 from venturi.cli.options import flag
-from venturi.common.errors import StoreError, VenturiError
+from venturi.common.errors import VenturiError
 from venturi.common.runtime import kept, without_collector
 
 if TYPE_CHECKING:
@@ -68,18 +68,14 @@ def report(
     from venturi.analysis import results
     from venturi.store import reference as published
 
-    if figure is not None and format not in (Format.png, Format.svg):
-        raise VenturiError(
-            f"--figure does not go with --format {format.value}", hint="use --format png or svg"
-        )
+    pictures = (Format.png, Format.svg)
+    if figure is not None and format not in pictures:
+        raise VenturiError(f"--figure does not go with --format {format}", hint="use --format png or svg")
     if cell is not None and figure is None:
-        raise VenturiError(
-            "--cell goes with --figure only", hint="add --format svg --figure timeline (or pipeline)"
-        )
-    if reference is not None and format not in (Format.html, Format.png, Format.svg):
-        raise VenturiError(
-            f"--reference does not go with --format {format.value}", hint="use html, png or svg"
-        )
+        hint = "add --format svg --figure timeline (or stages)"
+        raise VenturiError("--cell goes with --figure only", hint=hint)
+    if reference is not None and format not in (Format.html, *pictures):
+        raise VenturiError(f"--reference does not go with --format {format}", hint="use html, png or svg")
     if reference is not None:
         published.sets(reference)
     with without_collector(keep=True):
@@ -89,11 +85,9 @@ def report(
             f"{run} is no directory that a report could go into",
             hint=f"say where: --out {run.partition(':')[2]}.{_ENDINGS.get(format.value, format.value)}",
         )
-    try:
+    with options.written(out):
         for path in _write(found, out, format, figure, reference, cell):
             print(path)
-    except OSError as error:
-        raise StoreError(f"{error.filename or out}: cannot be written: {error.strerror or error}") from None
 
 
 def _write(
@@ -161,11 +155,8 @@ def _figures(
     else:
         drawn = figures.build(found, chosen_reference)
         if not drawn:
-            why = (
-                "no trial succeeded"
-                if not any(c.good for c in found.cells)
-                else "no bytes were counted over streams"
-            )
+            good = any(c.good for c in found.cells)
+            why = "no bytes were counted over streams" if good else "no trial succeeded"
             raise VenturiError(f"{home}: {why}, so there is nothing to draw")
         folder = out or home / "figures"
         if folder.suffix in (".png", ".svg"):

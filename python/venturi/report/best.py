@@ -91,8 +91,8 @@ def _cheaper(one: Choice, fastest: Choice) -> bool:
 
 def has_front(one: Best) -> bool:
     """Whether the front has a cell that is not told already, as the highest or the cheapest near it."""
-    told = [one.fastest, one.cheapest] if _cheaper(one.cheapest, one.fastest) else [one.fastest]
-    return any(choice not in told for choice in one.front)
+    named = [one.fastest, one.cheapest] if _cheaper(one.cheapest, one.fastest) else [one.fastest]
+    return any(choice not in named for choice in one.front)
 
 
 def _counted(found: Best) -> str:
@@ -136,7 +136,7 @@ def advice(one: Advised, nouns: Nouns = NOUNS) -> str:
     shown = partial(_shown, one)
     matters = one.effect
     if one.told is not None and (one.indifferent or not one.sure):
-        return f"{name}: {_said(one, one.told)}"
+        return f"{name}: {_curve_text(one, one.told)}"
     if one.told is None and one.indifferent and matters is not None:
         span = f"{shown(one.levels[0].value)} to {shown(one.levels[-1].value)}"
         text = (
@@ -173,7 +173,7 @@ def advice(one: Advised, nouns: Nouns = NOUNS) -> str:
     return text
 
 
-def _said(one: Advised, curve: Curve) -> str:
+def _curve_text(one: Advised, curve: Curve) -> str:
     """Of a setting of which no value is enough, or any: by the same rules as the findings."""
     if one.indifferent:
         span = f"{_shown(one, one.levels[0].value)} to {_shown(one, one.levels[-1].value)}"

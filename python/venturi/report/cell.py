@@ -106,8 +106,8 @@ def _upsert(cell: Cell) -> list[tuple[str, Quantity | str | None]]:
         found = writes.latencies(cell, kind)
         if found:
             unit = pick_unit("ns", [found.get("p50", found.get("max", Quantity(None, unit="ns"))).value])
-            told = ", ".join(f"{name} {q.number(unit)}" for name, q in found.items())
-            out.append((f"{kind} time of a batch", f"{told} {unit}"))
+            times = ", ".join(f"{name} {q.number(unit)}" for name, q in found.items())
+            out.append((f"{kind} time of a batch", f"{times} {unit}"))
     out.append(("batches timed", timed(cell)))
     out.append(("schedule", schedule(cell)))
     out += [("stored", writes.stored_bytes(cell)), ("stored a row", writes.stored_row(cell))]
@@ -156,10 +156,10 @@ def _counted(cell: Cell, rate: Quantity) -> Quantity:
     return Quantity(rate.value / width, low, high, f"{cell.noun}s/s")
 
 
-def unit_of(cell: Cell, told: Quantity) -> str:
+def unit_of(cell: Cell, shown: Quantity) -> str:
     """The unit in which this limit of a cell is told: all of bytes or rows have the same."""
-    if told.unit == "commits/s":
-        return told.unit
+    if shown.unit == "commits/s":
+        return shown.unit
     found = [limit.rate for limit in limits(cell) if limit.rate.unit != "commits/s"]
     unit = f"{cell.noun}s/s"
     if not cell.in_rows or any(rate.unit != unit for rate in found):
@@ -169,16 +169,16 @@ def unit_of(cell: Cell, told: Quantity) -> str:
 
 def evidence(cell: Cell, verdict: Verdict, drawn: pipeline.Pipeline | None) -> list[str]:
     """The evidence of the verdict without what limits and pipeline say beside it."""
-    said = {name for name, rate in cell.ceilings.items() if rate.value}
-    said |= {f"{side.end} workers" for side in drawn.sides} if drawn is not None else set()
-    return [evidence_text(e) for e in verdict.evidence if e.name not in said]
+    drawn_names = {name for name, rate in cell.ceilings.items() if rate.value}
+    drawn_names |= {f"{side.end} workers" for side in drawn.sides} if drawn is not None else set()
+    return [evidence_text(e) for e in verdict.evidence if e.name not in drawn_names]
 
 
 def evenness(cell: Cell) -> str | None:
     """`4: the slowest 94 % of the fastest`; None where one process ran all streams."""
     found = loaders.hosts(cell)
-    told = loaders.evenness(found)
-    return f"{len(found)}: {told}" if told else None
+    text = loaders.evenness(found)
+    return f"{len(found)}: {text}" if text else None
 
 
 def _loaders(results: Results, cell: Cell) -> list[Block]:

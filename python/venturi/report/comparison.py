@@ -402,7 +402,7 @@ def machine(found: Sequence[Comparison], exit_code: int) -> dict[str, Any]:
 
 def _machine(found: Comparison) -> dict[str, Any]:
     span, verdicts = found.detectable, [str(row.verdict) for row in found.rows]
-    known = ("worse", "better", "no-difference", "unknown", "failed")
+    kinds = ("worse", "better", "no-difference", "unknown", "failed")
     sides = {"base": found.base, "run": found.run}
     return {
         **{end: {"name": one.name, "path": str(one.results.directory.path)} for end, one in sides.items()},
@@ -410,7 +410,7 @@ def _machine(found: Comparison) -> dict[str, Any]:
         "metric": found.metric.name,
         "lower_is_better": found.metric.lower,
         "exit_code": int(found.exit_code),
-        "counts": {verdict: verdicts.count(verdict) for verdict in known},
+        "counts": {verdict: verdicts.count(verdict) for verdict in kinds},
         "summary": summary(found),
         "detectable": None if span is None else dict(zip(("median", "least", "most"), span, strict=True)),
         "shift": None if found.shift is None else finite(asdict(found.shift)),

@@ -157,9 +157,9 @@ def settings(
     ]
 
 
-def fields(one: object, /, *names: str, **others: str) -> dict[str, Any]:
+def fields(one: object, /, *names: str, **renamed: str) -> dict[str, Any]:
     """These attributes of a result, for JSON; `others` by the names that they have there."""
-    named = {name: name for name in names} | others
+    named = {name: name for name in names} | renamed
     return {name: getattr(one, attribute) for name, attribute in named.items()}
 
 

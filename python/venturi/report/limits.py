@@ -104,8 +104,8 @@ def every_column(found: Sequence[Limit]) -> list[Column]:
     """Also the messages, the repeats, what was taken over, and why a limit was not measured."""
     first, *rest = columns(found)
     sizes = [limit.fields.get("message_bytes") for limit in found]
-    known = [f"{size / 1e3:,.4g}" if isinstance(size, int | float) else "" for size in sizes]
-    out = [first, *([Column("message", "kB", known)] if len(set(sizes) - {None}) > 1 else ()), *rest]
+    texts = [f"{size / 1e3:,.4g}" if isinstance(size, int | float) else "" for size in sizes]
+    out = [first, *([Column("message", "kB", texts)] if len(set(sizes) - {None}) > 1 else ()), *rest]
     out.append(Column("repeats", "", [str(len(limit.rates)) for limit in found]))
     cached = ["yes" if limit.cached else "" for limit in found]
     errors = [limit.error or ("" if limit.quantity.known else "not measured") for limit in found]
@@ -173,9 +173,9 @@ def link_document(one: Looked) -> Document:
     title = f"{text}: {'as asked' if one.wrong is None else f'NOT as asked: {one.wrong}'}"
     if not one.looks:
         return Document("Links", [Section(title, [], "strong")])
-    asked, most = one.link.rate, _at_most(one.link)
+    wanted, most = one.link.rate, _at_most(one.link)
     rows = [
-        (f"rate {way}", bit_rate(asked[n], 4) if asked is not None else "any",
+        (f"rate {way}", bit_rate(wanted[n], 4) if wanted is not None else "any",
          *_spread(one.found(f"{way}_bits_per_second"), partial(bit_rate, digits=4)))
         for n, way in enumerate(WAYS)
     ]  # fmt: skip

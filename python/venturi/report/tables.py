@@ -226,12 +226,12 @@ def machine(results: Results) -> dict[str, Any]:
     Base units; what was not measured is null.
     """
     rows = cell_table.table(results.cells).to_pylist()
-    told = proof(results.environment)
+    record = proof(results.environment)
     # Runs without proofs, as imported and older ones, have no word on it.
-    proven = {"proven": not unproven(results.environment)} if told is not None else {}
+    proven = {"proven": not unproven(results.environment)} if record is not None else {}
     return {
         "run": results.name,
-        **({"proof": dict(told)} if told is not None else {}),
+        **({"proof": dict(record)} if record is not None else {}),
         "cells": [
             finite(row)
             | proven
@@ -252,10 +252,10 @@ def _reasons(found: Verdict | Finding) -> dict[str, Any]:
     """With its remedies as what they change, and in words."""
     kept = ("why", "changes", "run", "settings", "before", "command", "text")
     remedies = [fields(remedy, *kept) for remedy in found.remedies]
-    whole: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     for name, value in asdict(found).items():
-        whole |= asdict(found.text) if isinstance(found, Verdict) and name == "write" else {name: value}
-    return whole | {"sentence": found.sentence, "remedies": remedies, "next": list(found.next)}
+        document |= asdict(found.text) if isinstance(found, Verdict) and name == "write" else {name: value}
+    return document | {"sentence": found.sentence, "remedies": remedies, "next": list(found.next)}
 
 
 _NAMED = ("hosts", "streams", "rows_per_batch", "in_flight", "duration_ns")
@@ -296,14 +296,14 @@ def perf_stats_files(results: Results, columns: int = 8) -> dict[str, str]:
         if not place.strip("./"):
             place = place.replace(".", "%2E")
         for record in filter(is_good, cell.records):
-            if (whole := perf_stats_line(record)) is None:
+            if (row := perf_stats_line(record)) is None:
                 continue
-            kind, rest = whole.split("\t", 1)
+            kind, rest = row.split("\t", 1)
             streams = int(rest.split("\t", 1)[0])
             name = f"perf_stats_{kind}_{streams}.csv"
             if columns == 7:
-                name, whole = f"{cell.operation}/perf_stats_{streams:02}.csv", rest
-            found.setdefault((place if len(results.places) > 1 else "") + name, []).append(whole)
+                name, row = f"{cell.operation}/perf_stats_{streams:02}.csv", rest
+            found.setdefault((place if len(results.places) > 1 else "") + name, []).append(row)
     if not found:
         raise VenturiError(
             f"{results.name}: no trial has what a perf_stats line says",
@@ -351,12 +351,12 @@ def block(cell: Cell) -> str:
     facts |= {n: v for n in _NAMED if (v := cell.parameters.get(n)) is not None}
     if interval := numeric(trial, "times", "interval_ns"):
         facts["interval_ns"] = interval
-    told = " ".join(f"{name}={_word(value)}" for name, value in facts.items())
+    settings = " ".join(f"{name}={_word(value)}" for name, value in facts.items())
     repeat = trial.get("repeat")
     # Of an even number there is no trial in the middle.
     middle = "the median" if cell.good % 2 else "the lower of the middle two"
     which = f"repeat {repeat} of {cell.trials}, {middle} by rows a second" if cell.trials > 1 else "one trial"
-    lines = [f"### cell {wording.plain(cell.name)}: {told}; {which}"]
+    lines = [f"### cell {wording.plain(cell.name)}: {settings}; {which}"]
     rows, rate = numeric(trial, "counts", "rows"), per_second(trial, "rows")
     lines += [f"{rows or 0:,.0f} rows in total", f"{rate or 0:,.0f} rows per second"]
     for word, figure in (("Min", "min"), ("Max", "max")):

@@ -239,8 +239,8 @@ def over(results: Results, name: str, axis: str, reference: str | None = None) -
         if axis in ("streams", "encoders") and operation not in IN_ROWS:
             ticks |= {float(x) for series in extra for x in series.x}
         panels.append(panel)
-        told, claim = _finding(axis, cells)
-        findings.append(f"{operation}{told}")
+        words, claim = _finding(axis, cells)
+        findings.append(f"{operation}{words}")
         claims += [claim] if claim is not None else []
         if axis in HOSTS:
             _proportion(panel, lines, axis, scale)
@@ -297,7 +297,7 @@ def _knees(
 ) -> list[tuple[str, str]]:
     """Adds what a batch costs by the fit to the lines that it was made from; answers each line's name and its
     knee in words."""
-    told = []
+    texts = []
     for series, (text, chosen) in zip(list(panel.series), lines, strict=False):
         names = {c.name for c in chosen}
         fitted = [
@@ -316,57 +316,57 @@ def _knees(
                 panel.series.append(
                     Series("knee", [knee], [scale(one.at(knee))], "$c4", "points", notes=[note])
                 )
-                told.append((text, f"{count(round(knee))} rows/batch"))
+                texts.append((text, f"{count(round(knee))} rows/batch"))
             else:
                 side = "more than the largest batch" if knee > high else "less than the smallest batch"
-                told.append((text, side))
-    return told
+                texts.append((text, side))
+    return texts
 
 
 def _far_above(panels: list[Panel]) -> list[str]:
     """Takes limits out that would press all curves to the ground, and says of each where it lies."""
-    highest = max((v for p in panels for s in p.series if s.dash != "dash" for v in _known(s)), default=0.0)
+    highest = max((v for p in panels for s in p.series if s.dash != "dash" for v in _heights(s)), default=0.0)
     found: dict[str, list[float]] = {}
     for panel in panels:
         for series in [s for s in panel.series if s.dash == "dash"]:
-            if min(_known(series), default=0.0) > FAR_ABOVE * highest > 0:
+            if min(_heights(series), default=0.0) > FAR_ABOVE * highest > 0:
                 panel.series.remove(series)
-                found.setdefault(series.name, []).extend(_known(series))
-    told = []
+                found.setdefault(series.name, []).extend(_heights(series))
+    texts = []
     for name, values in found.items():
         low, high = (f"{round(v):,}" for v in (min(values), max(values)))
         at = low if low == high else f"{low} to {high}"
-        told.append(f"{begun(name)} lies far above, at {at} MB/s.")
-    return told
+        texts.append(f"{begun(name)} lies far above, at {at} MB/s.")
+    return texts
 
 
-def _known(series: Series) -> list[float]:
+def _heights(series: Series) -> list[float]:
     return [v for part in (series.y, series.high or []) for v in part if isinstance(v, int | float)]
 
 
 def _finding(axis: str, cells: Sequence[Cell]) -> tuple[str, Claim | None]:
     """What a curve does, in words and as a value: of the series with the highest point, as the findings of
     the run tell it. The line may hold the best of several settings; nothing is claimed of such a mixture."""
-    known = [c for c in cells if sweeps.figure(c).known]
-    others = [name for name in varying(known) if name != axis]
+    measured = [c for c in cells if sweeps.figure(c).known]
+    free = [name for name in varying(measured) if name != axis]
     top = max(
-        sweeps.series(known, axis, others), key=lambda s: sweeps.figure(s.peak).value or 0.0, default=None
+        sweeps.series(measured, axis, free), key=lambda s: sweeps.figure(s.peak).value or 0.0, default=None
     )
     if top is None:
         return ": other settings differ as well along it, so nothing can be told of it alone", None
     if axis == "rows_per_batch" and not sweeps.followed(top.cells):
         return ": batches came alike, whatever size was asked for", None
     place = top.place
-    where = f" ({wording.label(place, others)})" if others else ""
+    where = f" ({wording.label(place, free)})" if free else ""
     at = f"{wording.label(place, [axis])}: {sweeps.figure(place).text()}"
-    told = {
+    shape = {
         Shape.RISING: f"still rises at {at}",
         Shape.FLAT: f"is flat from {at}",
         Shape.FLAT_THROUGHOUT: f"is flat over {axis}, from {at}",
         Shape.FALLING: f"falls beyond {at}",
         Shape.UNDECIDED: f"is highest at {at}; whether more gains cannot be told",
     }[top.shape]
-    return f"{where} {told}", Claim(axis, tuple(c.name for c in top.cells), top.shape, top.claimed_at)
+    return f"{where} {shape}", Claim(axis, tuple(c.name for c in top.cells), top.shape, top.claimed_at)
 
 
 def _point_note(cell: Cell) -> str:

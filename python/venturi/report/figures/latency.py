@@ -39,7 +39,7 @@ MOST = 7
 def latency(results: Results) -> Figure | None:
     """Latency over percentile; of an open loop both times. None without any."""
     panels: list[Panel] = []
-    shown, told = 0, []
+    shown, findings = 0, []
     both = False
     for operation, every in by_operation(results.cells).items():
         cells = selection.representative([c for c in every if c.latency], MOST_LINES)
@@ -65,7 +65,7 @@ def latency(results: Results) -> Figure | None:
                 )
         if panel.series:
             shown += len(cells)
-            told += _told(cells, names)
+            findings += _tails(cells, names)
             panels.append(panel)
     if not panels:
         return None
@@ -79,7 +79,7 @@ def latency(results: Results) -> Figure | None:
     )
     return Figure(
         "latency",
-        begun("; ".join(told) or "latency of a batch"),
+        begun("; ".join(findings) or "latency of a batch"),
         f"{kinds}At each percentile the median of the trials' values; every nine takes the same room. A "
         "curve ends where a trial has no batch beyond." + selection.choice_note(shown, results.cells),
         "percentile of batches",
@@ -102,9 +102,9 @@ def curve(cell: Cell, kind: str) -> list[tuple[float, float]]:
     points = [10 ** (n / STEPS) for n in range(math.floor(math.log10(most) * STEPS) + 1)]
     out = []
     for x in [*points, *([most] if most > points[-1] * 1.01 else [])]:
-        known = [v for trial in trials if (v := _at(*trial, x)) > 0]
-        if known:
-            out.append((x, median_interval(known).median))
+        values = [v for trial in trials if (v := _at(*trial, x)) > 0]
+        if values:
+            out.append((x, median_interval(values).median))
     return out
 
 
@@ -119,15 +119,15 @@ def _recorded(record: Any, kind: str) -> tuple[list[float], list[float]] | None:
     if counts:
         values = sorted(counts)
         return [float(v) for v in values], [float(n) for n in accumulate(counts[v] for v in values)]
-    given = [(1.0, get(found, "min")), *(get(found, "percentiles") or ())]
-    known = sorted((float(p), float(v)) for p, v in given if isinstance(v, int | float))
-    if not known:
+    percentiles = [(1.0, get(found, "min")), *(get(found, "percentiles") or ())]
+    points = sorted((float(p), float(v)) for p, v in percentiles if isinstance(v, int | float))
+    if not points:
         return None
     count = get(found, "count")
     if not isinstance(count, int | float) or count < 1:
         # Of an import that did not count: as many as its last percentile tells of.
-        count = max(100 / (100 - p) for p, _ in known if p < 100)
-    return [v for _, v in known], [*(p / 100 * count for p, _ in known[:-1]), float(count)]
+        count = max(100 / (100 - p) for p, _ in points if p < 100)
+    return [v for _, v in points], [*(p / 100 * count for p, _ in points[:-1]), float(count)]
 
 
 def _at(values: list[float], seen: list[float], x: float) -> float:
@@ -163,7 +163,7 @@ def _behind(cell: Cell, names: Sequence[str]) -> tuple[float, str] | None:
     return ratio, f"{text} (p99 {_time(response.value)} against {_time(service.value)}{where})"
 
 
-def _told(cells: Sequence[Cell], names: Sequence[str]) -> list[str]:
+def _tails(cells: Sequence[Cell], names: Sequence[str]) -> list[str]:
     """How far the tail of the worst cell reaches; of an open loop that fell behind how far."""
     behind = [b for c in cells if c.parameters.get("rate") and (b := _behind(c, names)) is not None]
     if behind:
@@ -171,8 +171,8 @@ def _told(cells: Sequence[Cell], names: Sequence[str]) -> list[str]:
     found = []
     for cell in cells:
         kind = "response" if cell.parameters.get("rate") else "service"
-        known = writes.latencies(cell, kind)
-        p50, p99 = known.get("p50"), known.get("p99")
+        latencies = writes.latencies(cell, kind)
+        p50, p99 = latencies.get("p50"), latencies.get("p99")
         if p50 and p99 and p50.value and p99.value:
             found.append((p99.value / p50.value, cell, p99.value))
     if not found:

@@ -139,7 +139,7 @@ def hockney(results: Results) -> Figure | None:
         by_operation.setdefault(one.operation, []).append(one)
     if not by_operation:
         return None
-    panels, told = [], []
+    panels, findings = [], []
     rows = False
     for operation, members in by_operation.items():
         panel = Panel(operation)
@@ -150,10 +150,10 @@ def hockney(results: Results) -> Figure | None:
         panels.append(panel)
         best = max(members, key=lambda s: s.fit.b if s.fit else 0.0)
         assert best.fit is not None
-        told.append(f"{operation}: {_line_text(best)}")
+        findings.append(f"{operation}: {_line_text(best)}")
     return Figure(
         "model-hockney",
-        begun("; ".join(told)),
+        begun("; ".join(findings)),
         "Points: median times of each size. Lines: t = a + n/b, start-up a and asymptotic rate b, fitted on "
         "relative errors; half of b is reached at n_half = a b.",
         counted if rows else "payload, MB",
@@ -197,11 +197,11 @@ def convergence(results: Results) -> Figure | None:
     if not found:
         return None
     panels = [_convergence_panel(one) for one in found[:4]]
-    told = [f"{convergence_name(one)}: {_at(one)}" for one in found[:4]]
+    findings = [f"{convergence_name(one)}: {_at(one)}" for one in found[:4]]
     at = [n for one in found for n in (*one.predicted, *(s.streams for s in one.splits), *_ends(one))]
     return Figure(
         "convergence",
-        begun("; ".join(told)),
+        begun("; ".join(findings)),
         f"{' and '.join(dict.fromkeys(count(one.rows) for one in found))} rows in all, divided over the "
         "streams. Predicted: from the other sizes of the sweep, with the 95 % prediction interval. Line: the "
         "same for any number of streams; dashed: its highest rate. Measured: medians with their interval.",
@@ -265,10 +265,10 @@ def over_links(results: Results, along: str) -> Figure | None:
         for points in law_over_links.lines(one, along):
             texts = [text for _, text in points]
             # A link is on one line: settings that share one share all but those whose trials failed.
-            for (operation, there), fits in found:
-                if operation == one.operation and set(there) & set(texts):
-                    there += [text for text in texts if text not in there]
-                    there.sort(key=lambda text: _link_value(text, one.way, along))
+            for (operation, line_texts), fits in found:
+                if operation == one.operation and set(line_texts) & set(texts):
+                    line_texts += [text for text in texts if text not in line_texts]
+                    line_texts.sort(key=lambda text: _link_value(text, one.way, along))
                     fits.append(one)
                     break
             else:
@@ -279,20 +279,20 @@ def over_links(results: Results, along: str) -> Figure | None:
     unit = chosen[0][1][0].unit
     chosen = [(key, fits) for key, fits in chosen if fits[0].unit == unit]
     passed = [c for c in results.link_crossings if c.along == along]
-    panels, told, crossed = [], [], []
+    panels, findings, crossed = [], [], []
     for (operation, texts), fits in chosen:
         shown = fits[:MOST_LINES]
-        here = [c for c in passed if c.text in texts and c.below in shown and c.above in shown]
-        panels.append(_link_panel(operation, texts, shown, along, here))
-        crossed += [fit_words.crossing_sentence(c) for c in here]
-        told.append(_ends_of_line(shown[0], texts, along))
+        crossings = [c for c in passed if c.text in texts and c.below in shown and c.above in shown]
+        panels.append(_link_panel(operation, texts, shown, along, crossings))
+        crossed += [fit_words.crossing_sentence(c) for c in crossings]
+        findings.append(_ends_of_line(shown[0], texts, along))
     values = [x for panel in panels for series in panel.series for x in series.x]
     low, high = min(values), max(values)
     wide = low > 0 and high > _WIDE * low
     at = [_link_value(t, fits[0].way, along) for (_, texts), fits in chosen for t in texts]
     return Figure(
         _LINK_FIGURES[along],
-        begun("; ".join((crossed or told)[:_MOST_TOLD])),
+        begun("; ".join((crossed or findings)[:_MOST_TOLD])),
         f"{_LINK_CAPTION} Crossing: where one setting passes another." if crossed else _LINK_CAPTION,
         _X[along],
         _link_scale(unit)[1],

@@ -155,11 +155,11 @@ def ascii_lines(pipeline: Pipeline, width: int = 80) -> list[str]:
             mark = "  <- narrowest" if pipeline.is_narrowest(side.end, part.stage) else ""
             lines.append(f"  {head:<{wide}}{text}{mark}")
         for name, parts in (("besides", side.besides), ("waits", side.waiting)):
-            told = ", ".join(
+            shares = ", ".join(
                 f"{WAITS.get(p.stage, p.stage.replace('_', ' '))} {percent(p.share)}" for p in parts
             )
-            if told:
-                lines.append(f"  {'':<{wide}}{name}: {told}"[:width])
+            if shares:
+                lines.append(f"  {'':<{wide}}{name}: {shares}"[:width])
     if pipeline.missing:
         lines.append(f"  {pipeline.missing}: did not account for its stages")
     return lines
@@ -224,8 +224,8 @@ def _title(results: Results, chosen: Sequence[Cell], cell: Cell | None) -> str:
     if cell is not None:
         found = of(cell, results.verdicts.get(cell.name))
         narrowest = found.narrowest if found else None
-        told = f": {narrowest[1]} at the {narrowest[0]} is the narrowest stage" if narrowest else ""
-        return f"{name_of(results, cell)}{told}"
+        place = f": {narrowest[1]} at the {narrowest[0]} is the narrowest stage" if narrowest else ""
+        return f"{name_of(results, cell)}{place}"
     top = best(chosen)
     shares = [(v, s, end) for end in ENDS if top for s, v in top.stages[end].items() if s not in WAITS]
     if top is None or not shares:
@@ -310,7 +310,7 @@ def _flow_title(results: Results, cell: Cell, found: Flows) -> str:
     servers, loaders = _ends(cell, found)
     # Servers that cannot be told apart stand as one, and are counted by their addresses.
     count = len(servers) if found.by_server else servers[0].count(",") + 1
-    here = loaders == (hosts.HERE,)
-    ends = [plural(count, "server"), hosts.HERE if here else plural(len(loaders), "loader")]
+    local = loaders == (hosts.HERE,)
+    ends = [plural(count, "server"), hosts.HERE if local else plural(len(loaders), "loader")]
     sender, receiver = ends if cell.operation == "get" else reversed(ends)
     return f"{name_of(results, cell)}: {Quantity(found.total, unit='B')} from {sender} to {receiver}"
