@@ -30,7 +30,7 @@ from venturi.plan.cell import Cell
 from venturi.plan.matrix import cells
 from venturi.plan.rules import link as links
 from venturi.plan.rules import services
-from venturi.plan.rules.timeseries import METRICS
+from venturi.plan.rules.stores import METRICS
 from venturi.plan.scenario import Scenario
 from venturi.plan.workload import SOURCES
 from venturi.servers import adbc_drivers

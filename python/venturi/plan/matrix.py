@@ -15,8 +15,7 @@ from venturi.common.units import plural
 from venturi.plan import layers
 from venturi.plan.cell import Cell
 from venturi.plan.rules import cells as fitting
-from venturi.plan.rules import link, options, services
-from venturi.plan.rules import timeseries as ingests
+from venturi.plan.rules import link, options, services, stores
 from venturi.plan.settings import Target
 from venturi.plan.workload import (
     OPERATIONS,
@@ -199,15 +198,19 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
     rows, duration = options.amount(workload, width, scenario.over_link)
     if services.is_file(workload, url):
         rows = None
+    values: Any = workload.values if records else None
+    if isinstance(workload.values, list):
+        # An ingest's columns of a file.
+        values = ",".join(workload.values)
     parameters = {
         "operation": workload.operation,
         "place": place,
         "target": url,
         "data": label,
         "columns": workload.columns if records else None,
-        "values": ingests.values(workload) or (workload.values if records else None),
-        "seed": workload.seed if records or states or usage or ingests.is_made(workload) else None,
-        **ingests.ingest_parameters(workload),
+        "values": values,
+        "seed": workload.seed if records or states or usage or stores.is_made(workload) else None,
+        **stores.ingest_parameters(workload),
         "key": workload.key,
         "add": workload.add,
         "working_set": (workload.working_set or WORKING_SET) if usage else None,
@@ -226,7 +229,7 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
         **options.option_parameters(target, workload.operation),
         **_placement(scenario, workload, url, chosen),
     }
-    if ingests.is_archive(workload.data):
+    if stores.is_archive(workload.data):
         # Messages are as they were made.
         parameters |= {"messages": None, "digits": None, "generate": None}
     return Cell(parameters, target.options())

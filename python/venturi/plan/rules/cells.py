@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 from venturi.common.environment import memory_limit
 from venturi.common.suffixes import fitting, format_bytes
 from venturi.inputs.files import MOST_BATCH_BYTES
-from venturi.plan.rules import databases, services
-from venturi.plan.rules import timeseries as ingests
-from venturi.plan.rules.databases import check_upsert
+from venturi.plan.rules import services, stores
 from venturi.plan.rules.options import check_values, with_article
 from venturi.plan.rules.services import check_exec, check_flight, check_http, check_tls, names_something
 from venturi.plan.scenario import Wrong
@@ -44,19 +42,19 @@ def check_cell(scenario: Scenario, workload: Workload, target: Target) -> None:
     if is_plugin(url):
         pass
     elif workload.operation == "upsert":
-        check_upsert(workload, target, wrong)
+        stores.check_upsert(workload, target, wrong)
     elif workload.operation == "ingest":
-        ingests.check_ingest(workload, target, wrong)
+        stores.check_ingest(workload, target, wrong)
     elif is_charrow(url):
         services.check_query(workload, target, wrong)
     elif has_tables(url) and not is_readable(url):
-        databases.check_table(workload, target, wrong)
+        stores.check_table(workload, target, wrong)
     elif scheme_of(url) == "http+arrow":
         check_http(workload, target, wrong)
     elif scheme_of(url) == "exec":
         check_exec(workload, target, wrong)
     elif workload.operation == "get" and is_readable(url):
-        databases.check_get(workload, target, wrong)
+        stores.check_get(workload, target, wrong)
     else:
         check_flight(workload, url, wrong)
     check_values(target, wrong)
