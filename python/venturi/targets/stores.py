@@ -290,7 +290,10 @@ class ClickHouse(Table):
         Literal["hash", "key", "parts", "none"] | None,
         _tables(
             "How streams share rows: hash, key, parts, or none: each reads all.",
-            values={"adbc": ("hash", "key", "none")},
+            values={
+                **dict.fromkeys(("adbc", "mysql", "flightsql"), ("hash", "key", "none")),
+                "cassandra": ("parts", "none"),
+            },
             default=(
                 "for several streams of the server's own data none, say one (`split_by` alone means "
                 "`hash`), but flightsql's streams share the endpoints of the result; for rows that Venturi "

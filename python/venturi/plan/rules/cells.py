@@ -24,7 +24,6 @@ from venturi.targets.system import (
     is_charrow,
     is_plugin,
     is_program,
-    is_readable,
     scheme_of,
 )
 
@@ -47,14 +46,12 @@ def check_cell(scenario: Scenario, workload: Workload, target: Target) -> None:
         stores.check_ingest(workload, target, wrong)
     elif is_charrow(url):
         services.check_query(workload, target, wrong)
-    elif has_tables(url) and not is_readable(url):
+    elif has_tables(url):
         stores.check_table(workload, target, wrong)
     elif scheme_of(url) == "http+arrow":
         check_http(workload, target, wrong)
     elif scheme_of(url) == "exec":
         check_exec(workload, target, wrong)
-    elif workload.operation == "get" and is_readable(url):
-        stores.check_get(workload, target, wrong)
     else:
         check_flight(workload, url, wrong)
     check_values(target, wrong)

@@ -8,6 +8,7 @@ from venturi.plan.rules.services import check_query_amount
 from venturi.plan.scenario import Wrong
 from venturi.plan.settings import Target
 from venturi.plan.workload import INGEST, FileData, Workload
+from venturi.targets.options import VALUES
 from venturi.targets.system import (
     ONE_AT_A_TIME,
     SERVERS,
@@ -80,32 +81,7 @@ def _kept(url: str) -> str:
     return f"start one that stays: venturi serve {SERVERS[scheme]}"
 
 
-_NO_PARTS = ("adbc", "mysql")
-
-
-def check_get(workload: Workload, target: Target, wrong: Wrong) -> None:
-    """Whether a database can be asked for such data. Raises ScenarioError."""
-    check_data(workload, target, wrong)
-    if target.split == "parts" and scheme_of(target.url) == "mysql":
-        raise wrong(
-            "split: mysql:// has no parts: its tables do not say where rows lie",
-            "--split key --split-by COLUMN, or --split hash --split-by COLUMN",
-        )
-    if _has_tokens(target) and target.split not in (None, "parts", "none"):
-        raise wrong(
-            "split: streams share rows of cassandra:// by ranges of tokens",
-            "--split parts, or --split none: each reads all",
-        )
-    check_shares(workload, target, wrong)
-
-
-def check_data(workload: Workload, target: Target, wrong: Wrong) -> None:
-    """Whether such rows can be read, or put, there."""
-    if target.table is not None and target.query is not None:
-        raise wrong("query: a table is named as well; keep one of the two")
-
-
-def check_shares(workload: Workload, target: Target, wrong: Wrong) -> None:
+def _check_shares(workload: Workload, target: Target, wrong: Wrong) -> None:
     """Whether it is said what is read, and how the streams share it."""
     if workload.data == "remote":
         _check_remote(workload, target, wrong)
@@ -143,7 +119,8 @@ def _check_remote(workload: Workload, target: Target, wrong: Wrong) -> None:
 
 def _has_parts(target: Target) -> bool:
     """Whether what is read lies in parts that streams can be dealt."""
-    return _has_tokens(target) or (target.query is None and scheme_of(target.url) not in _NO_PARTS)
+    known = VALUES.get(("split", scheme_of(target.url)), ("parts",))
+    return "parts" in known and (_has_tokens(target) or target.query is None)
 
 
 def _has_tokens(target: Target) -> bool:
@@ -153,28 +130,17 @@ def _has_tokens(target: Target) -> bool:
 
 def check_table(workload: Workload, target: Target, wrong: Wrong) -> None:
     """Whether such a server can be asked for, or given, such data. Raises ScenarioError."""
-    check_data(workload, target, wrong)
-    if is_flight_sql(target.url):
-        _check_flight_sql(workload, target, wrong)
+    if target.table is not None and target.query is not None:
+        raise wrong("query: a table is named as well; keep one of the two")
     if workload.operation == "get":
-        check_shares(workload, target, wrong)
+        if is_flight_sql(target.url) and target.compression is not None:
+            raise wrong("compression: is for puts: what a Flight SQL server sends is its own choice")
+        _check_shares(workload, target, wrong)
         return
     for key in ("query", "split", "split_by"):
         if getattr(target, key) is not None:
             raise wrong(f"{key}: is for gets, and this is a put")
-
-
-def _check_flight_sql(workload: Workload, target: Target, wrong: Wrong) -> None:
-    """Whether SQL over Flight has what is asked for."""
-    if target.split == "parts":
-        raise wrong(
-            "split: the parts of a result are its endpoints here, which the streams share where nothing is "
-            "said",
-            "leave --split out, or share the rows: --split hash --split-by COLUMN",
-        )
-    if workload.operation == "get" and target.compression is not None:
-        raise wrong("compression: is for puts: what a Flight SQL server sends is its own choice")
-    if workload.operation == "put" and target.statement == "text":
+    if is_flight_sql(target.url) and target.statement == "text":
         raise wrong(
             "statement: a put is a bulk ingest, or an INSERT that is prepared",
             "leave it out, or --statement prepared",
