@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, TypeVar
+from dataclasses import replace
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictStr
 from pydantic.fields import FieldInfo
@@ -23,7 +25,20 @@ class Table(BaseModel):
 def setting_of(field: FieldInfo) -> Setting:
     """What a field says beside its type. A field without it is a mistake of ours."""
     (found,) = (it for it in field.metadata if isinstance(it, Setting))
-    return found
+    return found if found.kind is not None else replace(found, kind=_kind(field.annotation))
+
+
+def _kind(hint: Any) -> type:
+    """Of a value of this type: beside null and words, else a text."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _kind(inner[0])
+    if origin in (Union, UnionType):
+        kinds = [_kind(it) for it in inner if it is not NoneType and get_origin(it) is not Literal]
+        return kinds[0] if kinds else str
+    if origin is list:
+        return list[_kind(inner[0])]  # type: ignore[misc]
+    return dict if origin is dict else hint if hint in (int, float, bool) else str
 
 
 def null(value: Any) -> Any:

@@ -109,7 +109,6 @@ class Adbc(Table):
         Nullable[Annotated[list[StrictStr], BeforeValidator(_words), AfterValidator(_options)]],
         _adbc(
             "adbc: KEY=VALUE, an option of the driver; statement:KEY=VALUE, of its statements. Repeatable.",
-            list[str],
             flag="--driver-option",
             commas="list",
             form="repeated",
@@ -123,7 +122,6 @@ class Adbc(Table):
         dict[str, Variable],
         _adbc(
             "adbc: KEY=VARIABLE: an option whose value is in an environment variable. Repeatable.",
-            dict,
             cell=None,
             credential=True,
             form="pairs",

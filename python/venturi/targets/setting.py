@@ -23,8 +23,8 @@ class Setting:
 
     help: str
     """For the flag, in a line."""
-    kind: type = str
-    """Of its value, as a cell and the tables have it."""
+    kind: type | None = None
+    """Of its value, as a cell and the tables have it, where its field's type does not say it."""
     panel: str = "Workload"
     """The group of flags in the help."""
     flag: str | None = None
@@ -91,7 +91,7 @@ class Known:
 
 def known(table: str, key: str, it: Setting) -> Known:
     """A setting of this table and key as programs need it."""
-    kind = str(it.kind) if "[" in str(it.kind) else it.kind.__name__
+    kind = "str" if it.kind is None else str(it.kind) if "[" in str(it.kind) else it.kind.__name__
     flag = "--" + key.replace("_", "-") if it.flag is None else it.flag
     cell = key if it.cell == "" else it.cell
     said = (it.help, kind, it.panel, flag, it.alias, it.negative, it.commas, it.form)
