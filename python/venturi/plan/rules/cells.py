@@ -91,6 +91,8 @@ _DATA = {
 _DATA_HINTS = {
     "upsert": 'leave data out for "usage", or name a file and its key: --data t.parquet --key a,b',
     "ingest": 'leave data out for "metrics", or name a file: --data t.parquet --time ts --tags host',
+    "usage": f"usage is for upserts: {_ELSEWHERE['upsert']}",
+    "metrics": f"metrics are for ingests: {_ELSEWHERE['ingest']}",
     "states": "name a server that turns states into columns: --target charrow://HOST, or charrow://local",
 }
 """What to do, by operation or by what it does not take."""
@@ -110,8 +112,10 @@ def _check_data(workload: Workload, url: str, wrong: Wrong) -> None:
     elif scheme == "empty" and operation == "ingest":
         taken = ("metrics",)
     if data not in taken:
+        names = ["a file" if name == "file" else name for name in taken]
         raise wrong(
-            f"data: {with_article(operation)} of {scheme}:// has {' or '.join(taken)}, not {data}",
+            f"data: {with_article(operation)} of {scheme}:// has {', '.join(names[:-1] or names)}"
+            f"{f' or {names[-1]}' if names[1:] else ''}, not {data}",
             _DATA_HINTS.get(operation, _DATA_HINTS.get(data, "leave data out")),
         )
 
