@@ -51,7 +51,7 @@ def test_a_package_is_found_with_its_parameters(tmp_path: Path, monkeypatch: pyt
     good, refused = found(monkeypatch, tmp_path)
     assert refused == {} and list(good) == ["my-own"]
     assert (good["my-own"].package, good["my-own"].operations) == ("its-name 2.5", ["get"])
-    (known,) = good["my-own"].known
+    (known,) = good["my-own"].records
     assert (known.flag, known.key, known.kind) == ("--my-own-chunk", "my_own_chunk", "int")
     assert known.table == "target"
     monkeypatch.setenv(plugins.OFF, "off")

@@ -102,8 +102,8 @@ def _lengths(data: Any, buffers: int, body: Any, packed: bool) -> Iterator[int]:
     (count,) = struct.unpack_from("<I", data, buffers)
     for at in range(count):
         offset, length = struct.unpack_from("<qq", data, buffers + 4 + 16 * at)
-        (whole,) = struct.unpack_from("<q", body, offset) if packed and length else (-1,)
-        yield length if whole < 0 else whole
+        (expanded,) = struct.unpack_from("<q", body, offset) if packed and length else (-1,)
+        yield length if expanded < 0 else expanded
 
 
 def _offset(data: Any, at: int) -> int:

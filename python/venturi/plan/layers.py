@@ -77,7 +77,7 @@ def scale_extra_points(tables: Sequence[Points], shrink: Callable[[str, Any], An
 
 
 Path_ = tuple[str, ...]
-_HERE = Path(__file__).parent
+_FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -113,18 +113,18 @@ class Layer:
 
 def builtin_names() -> list[str]:
     """Names of the scenarios that come with Venturi."""
-    return sorted(path.stem for path in (_HERE / "scenarios").glob("*.toml"))
+    return sorted(path.stem for path in (_FOLDER / "scenarios").glob("*.toml"))
 
 
 def builtin_text(name: str) -> str:
     """The TOML of a built-in scenario. Raises ScenarioError for an unknown name."""
     if name not in builtin_names():
-        known = builtin_names()
+        names = builtin_names()
         raise ScenarioError(
             f"{printable(name)}: no such scenario, neither a file nor built in",
-            hint=meant(name, known, f"built in are: {', '.join(known)}"),
+            hint=meant(name, names, f"built in are: {', '.join(names)}"),
         )
-    return (_HERE / "scenarios" / f"{name}.toml").read_text(encoding="utf-8")
+    return (_FOLDER / "scenarios" / f"{name}.toml").read_text(encoding="utf-8")
 
 
 def file_layer(name: str) -> Layer:

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictS
 from venturi.common import links
 from venturi.common.credentials import storable_command
 from venturi.common.suffixes import parse_count, parse_duration, parse_percent
-from venturi.plan.workload import Duration, Whole
+from venturi.plan.workload import Duration, NonNegative
 from venturi.targets.fields import Nullable, Table
 from venturi.targets.options import DEFAULTS, ONLY_HERE, SETTINGS, Options
 from venturi.targets.setting import SEVERAL, Setting
@@ -45,7 +45,7 @@ class Target(Options):
         ),
     ] = LOCAL
 
-    def given(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         """The options that differ from their default."""
         return {
             name: getattr(self, name)
@@ -58,7 +58,7 @@ class Target(Options):
         systems = DEFAULTS.get(scheme_of(self.url), {})
         found = {
             name: value
-            for name, value in self.given().items()
+            for name, value in self.changed().items()
             if value != systems.get(name) and name not in ONLY_HERE
         }
         if found.get("digits") == "shortest":
@@ -235,7 +235,7 @@ class Run(Table):
         _run("Trials of each cell before those that count."),
     ] = 1
     shuffle: Annotated[StrictBool, _run("Run the cells in a shuffled order.")] = True
-    seed: Annotated[Whole, _run("Seed of that order.", flag="--shuffle-seed")] = 1
+    seed: Annotated[NonNegative, _run("Seed of that order.", flag="--shuffle-seed")] = 1
     adaptive: Annotated[
         float | None,
         BeforeValidator(_adaptive),

@@ -54,14 +54,14 @@ def check_keys(layer: Layer) -> None:
         )
 
 
-def suggest(key: str, known: Sequence[str] = (), home: str | None = None) -> str:
+def suggest(key: str, names: Sequence[str] = (), home: str | None = None) -> str:
     """The end of an "unknown key" error: the right spelling, or the right table."""
     if home is not None:
         for table, model in TABLES.items():
             if key in model.model_fields and table != home:
                 return f"; it belongs into [{table}]"
-        known = list(TABLES[home].model_fields)
-    return "; " + meant(key, known, f"known: {', '.join(known)}")
+        names = list(TABLES[home].model_fields)
+    return "; " + meant(key, names, f"known: {', '.join(names)}")
 
 
 def validate(layers: Sequence[Layer], name: str, model: type[Table], values: Any) -> Table:
@@ -136,13 +136,13 @@ def read_axes(
 
     zips, exclude, more = (table.pop(key, []) for key in ("zip", "exclude", "also"))
     axes: Axes = {}
-    known = [*Workload.model_fields, *Target.model_fields, *ADDRESS_AXES, "loaders", *LINK_SETTINGS]
+    names = [*Workload.model_fields, *Target.model_fields, *ADDRESS_AXES, "loaders", *LINK_SETTINGS]
     for axis, values in table.items():
         name = "target" if axis == "url" else axis
-        if axis in Run.model_fields and axis not in known:
+        if axis in Run.model_fields and axis not in names:
             raise wrong(axis, "belongs into [run], it is the same for all cells")
-        if axis not in known or axis in ("headers", "header_env", "driver_option_env"):
-            raise wrong(axis, f"unknown key{suggest(axis, [*known, 'zip', 'exclude', 'also'])}")
+        if axis not in names or axis in ("headers", "header_env", "driver_option_env"):
+            raise wrong(axis, f"unknown key{suggest(axis, [*names, 'zip', 'exclude', 'also'])}")
         try:
             found = [_valid(name, value, places) for value in _spread(name, values)]
         except ValueError as error:

@@ -30,7 +30,7 @@ USAGE_ROW_BYTES = 69.1
 """Mean payload of a row of `usage`: 36 bytes of numbers, two texts of 12 and 13.1 letters, an offset each."""
 
 Count = Annotated[int, BeforeValidator(parse_count), Field(ge=1)]
-Whole = Annotated[int, BeforeValidator(parse_count), Field(ge=0)]
+NonNegative = Annotated[int, BeforeValidator(parse_count), Field(ge=0)]
 Duration = Annotated[int, BeforeValidator(parse_duration), Field(ge=1)]
 
 
@@ -203,7 +203,7 @@ class Workload(Table):
         ),
     ] = "random"
     seed: Annotated[
-        Whole,
+        NonNegative,
         Setting(
             "Seed of the records' random values.",
             doc="of random values, of the rows of `usage` and of the points of `metrics`",
@@ -354,7 +354,7 @@ class Workload(Table):
         ),
     ] = None
     max_errors: Annotated[
-        Nullable[Whole],
+        Nullable[NonNegative],
         _upserts(
             "Batches that may fail before the trial is given up.",
             operations={"upsert": 0},

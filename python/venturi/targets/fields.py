@@ -92,14 +92,14 @@ def user_name(value: str) -> str:
 
 def compression_name(value: Any) -> Any:
     """lz4, zstd (level 3, as everywhere), zstd:LEVEL; snappy for Cassandra."""
-    known = "lz4, zstd, zstd:LEVEL with a level of 1 to 22, snappy, or none"
+    forms = "lz4, zstd, zstd:LEVEL with a level of 1 to 22, snappy, or none"
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not one of {known}")
+        raise ValueError(f"{value!r} is not one of {forms}")
     if value in ("lz4", "zstd", "snappy"):
         return value
     found = re.fullmatch(r"zstd:(\d{1,3})", value)
     if found is None or not 1 <= int(found.group(1)) <= 22:
-        raise ValueError(f"{value!r} is not one of {known}")
+        raise ValueError(f"{value!r} is not one of {forms}")
     level = int(found.group(1))
     return "zstd" if level == 3 else f"zstd:{level}"
 

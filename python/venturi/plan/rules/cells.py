@@ -137,12 +137,12 @@ def _check_handicap(workload: Workload, target: Target, wrong: Wrong) -> None:
         return
     if target.url.startswith("empty:"):
         raise wrong(f"handicap: {target.url} moves nothing, so it has no stage to slow down")
-    known = [s for s in CLIENT_STAGES[workload.operation] if s != "verify" or workload.verify == "checksum"]
+    stages = [s for s in CLIENT_STAGES[workload.operation] if s != "verify" or workload.verify == "checksum"]
     for stage in handicap_ns(target.handicap):
-        if stage not in known:
+        if stage not in stages:
             raise wrong(
                 f"handicap: the client of a {workload.operation} has no stage {stage} here; it has "
-                f"{', '.join(known)}",
+                f"{', '.join(stages)}",
                 f"slow the other end down: venturi serve {REFERENCE.get(scheme_of(target.url))} "
                 f"--handicap {target.handicap}",
             )

@@ -119,8 +119,8 @@ def _check_remote(workload: Workload, target: Target, wrong: Wrong) -> None:
 
 def _has_parts(target: Target) -> bool:
     """Whether what is read lies in parts that streams can be dealt."""
-    known = VALUES.get(("split", scheme_of(target.url)), ("parts",))
-    return "parts" in known and (_has_tokens(target) or target.query is None)
+    ways = VALUES.get(("split", scheme_of(target.url)), ("parts",))
+    return "parts" in ways and (_has_tokens(target) or target.query is None)
 
 
 def _has_tokens(target: Target) -> bool:
