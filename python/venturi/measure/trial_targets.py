@@ -16,21 +16,22 @@ from typing import Any
 from venturi.common import environment, temporary
 from venturi.common.credentials import split_command
 from venturi.common.environment import usable_cores
-from venturi.common.errors import VenturiError
+from venturi.common.errors import ExitCode, StoreError, VenturiError
 from venturi.common.links import SERVER_END
 from venturi.common.runtime import load_core
 from venturi.common.suffixes import SEED_NS
 from venturi.common.texts import Note
-from venturi.inputs.expanded import make
+from venturi.engine.executor import run_with_progress
 from venturi.inputs.files import DataStore, Prepared
 from venturi.inputs.points import Columns
 from venturi.measure import preflight
+from venturi.measure.run_events import Interrupts
 from venturi.netlab.network import filled
 from venturi.plan.cell import Cell
 from venturi.plan.matrix import cells
 from venturi.plan.rules import link as links
 from venturi.plan.rules import services
-from venturi.plan.rules.timeseries import METRICS
+from venturi.plan.rules.stores import METRICS
 from venturi.plan.scenario import Scenario
 from venturi.plan.workload import SOURCES
 from venturi.servers import adbc_drivers
@@ -259,7 +260,7 @@ class Endpoints:
             points = steps * METRICS * p["hosts"]
             self._note("info", f"making {p['streams']} archives of {points:,} points together for this run")
             folder = self._store.folder / f"archives-{len(self._made_archives)}"
-            make(load_core(), spec | {"path": str(folder)})
+            make_archives(load_core(), spec | {"path": str(folder)})
             self._made_archives[key] = folder
         return self._made_archives[key]
 
@@ -329,6 +330,26 @@ class Endpoints:
         ingest = p["operation"] == "ingest"
         item = self._store.prepare_points(source, _columns(cell)) if ingest else self._prepared(cell)
         return {"source": "file", "path": item.path, "ipc": str(item.ipc)}
+
+
+def make_archives(
+    core: Any, spec: dict[str, Any], draw: Callable[[int, int], None] = lambda done, points: None
+) -> dict[str, Any]:
+    """Makes the archives of this spec, and answers their manifest. Ctrl-C takes back what was begun.
+
+    `draw` gets how many points are made, and of how many. Raises VenturiError.
+    """
+    control, points = core.Control(), spec["data"]["hosts"] * METRICS * spec["steps"]
+    with Interrupts() as interrupts:
+        interrupts.guard(control)
+        try:
+            return run_with_progress(core.generate, spec, control, lambda found: draw(found.rows, points))
+        except OSError as error:
+            raise StoreError(str(error)) from None
+        except (ValueError, RuntimeError) as error:
+            if interrupts.requested:
+                raise VenturiError("interrupted; what was begun is removed", ExitCode.INTERRUPTED) from None
+            raise VenturiError(str(error)) from None
 
 
 def records(cell: Cell) -> dict[str, Any]:

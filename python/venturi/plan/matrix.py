@@ -15,8 +15,7 @@ from venturi.common.units import plural
 from venturi.plan import layers
 from venturi.plan.cell import Cell
 from venturi.plan.rules import cells as fitting
-from venturi.plan.rules import link, options, services
-from venturi.plan.rules import timeseries as ingests
+from venturi.plan.rules import link, options, services, stores
 from venturi.plan.settings import Target
 from venturi.plan.workload import (
     OPERATIONS,
@@ -76,8 +75,8 @@ def _check_sizes(scenario: Scenario, found: Sequence[Cell]) -> None:
     ):
         if not options.given_with_address(scenario, "workload", key):
             continue
-        asked = any(token and token in cell.parameters["target"] for cell in found)
-        if not asked and all(servers_batches(cell.parameters) for cell in found):
+        asks = any(token and token in cell.parameters["target"] for cell in found)
+        if not asks and all(servers_batches(cell.parameters) for cell in found):
             raise scenario.wrong(
                 f"{key}: how many rows {what} is decided by {url}, which sends what it holds",
                 f"leave it out{hint}",
@@ -88,8 +87,8 @@ def with_servers_batches(scenario: Scenario, found: list[Cell]) -> Scenario:
     """The scenario, whose cells are `found`, without the rows per batch that no server is asked for: cells
     that differ in nothing else are one. Not for a run that goes on, whose cells are called as they were."""
     default = Workload().rows_per_batch
-    asked = [scenario.workload.rows_per_batch, *scenario.axes.get("rows_per_batch", ())]
-    if set(asked) == {default} or not all(servers_batches(cell.parameters) for cell in found):
+    asks = [scenario.workload.rows_per_batch, *scenario.axes.get("rows_per_batch", ())]
+    if set(asks) == {default} or not all(servers_batches(cell.parameters) for cell in found):
         return scenario
 
     def settled(axis: str, value: Any) -> Any:
@@ -159,10 +158,10 @@ def _conditions(scenario: Scenario) -> list[Condition]:
 
 def _excluding(scenario: Scenario) -> str:
     """The conditions that hold for some cell, in quotes."""
-    whole = cells(replace(scenario, exclude=()))
+    every = cells(replace(scenario, exclude=()))
     conditions = zip(scenario.exclude, _conditions(scenario), strict=True)
     return " and ".join(
-        f"'{text}'" for text, one in conditions if any(_holds(scenario, one, c) for c in whole)
+        f"'{text}'" for text, one in conditions if any(_holds(scenario, one, c) for c in every)
     )
 
 
@@ -183,9 +182,9 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
     target = scenario.target.model_copy(
         update={axis: value for axis, value in chosen.items() if axis in Target.model_fields}
     )
-    asked = services.asks_query(target, url)
+    asks = services.asks_query(target, url)
     own = services.gets_own(workload, url) or services.names_something(url)
-    if workload.operation == "get" and workload.data == "records" and (asked or own):
+    if workload.operation == "get" and workload.data == "records" and (asks or own):
         # Made records are asked for by the perf protocol, or by a query of ours; a table's rows are the
         # server's.
         workload = workload.model_copy(update={"data": "remote"})
@@ -199,15 +198,19 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
     rows, duration = options.amount(workload, width, scenario.over_link)
     if services.is_file(workload, url):
         rows = None
+    values: Any = workload.values if records else None
+    if isinstance(workload.values, list):
+        # An ingest's columns of a file.
+        values = ",".join(workload.values)
     parameters = {
         "operation": workload.operation,
         "place": place,
         "target": url,
         "data": label,
         "columns": workload.columns if records else None,
-        "values": ingests.values(workload) or (workload.values if records else None),
-        "seed": workload.seed if records or states or usage or ingests.is_made(workload) else None,
-        **ingests.ingest_parameters(workload),
+        "values": values,
+        "seed": workload.seed if records or states or usage or stores.is_made(workload) else None,
+        **stores.ingest_parameters(workload),
         "key": workload.key,
         "add": workload.add,
         "working_set": (workload.working_set or WORKING_SET) if usage else None,
@@ -226,7 +229,7 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
         **options.option_parameters(target, workload.operation),
         **_placement(scenario, workload, url, chosen),
     }
-    if ingests.is_archive(workload.data):
+    if stores.is_archive(workload.data):
         # Messages are as they were made.
         parameters |= {"messages": None, "digits": None, "generate": None}
     return Cell(parameters, target.options())
@@ -235,8 +238,8 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
 def _placement(scenario: Scenario, workload: Workload, url: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """How many processes share the streams, by what they are placed, and behind which links; null where one
     runs all."""
-    given = {name: chosen.get(name, getattr(scenario.hosts, name)) for name in LINK_SETTINGS}
-    links = dict.fromkeys(LINK_SETTINGS) if link.is_beside(scenario, url) else given
+    settings = {name: chosen.get(name, getattr(scenario.hosts, name)) for name in LINK_SETTINGS}
+    links = dict.fromkeys(LINK_SETTINGS) if link.is_beside(scenario, url) else settings
     loaders = chosen.get("loaders", scenario.hosts.loaders)
     if scenario.on is None:
         return {"loaders": loaders if scenario.over_link else None, "on": None, **links}
@@ -286,6 +289,6 @@ def _address(scenario: Scenario, chosen: Mapping[str, Any]) -> tuple[str, str]:
     if "place" in chosen:
         return chosen["place"], scenario.places[chosen["place"]]
     url = chosen.get("target", scenario.target.url)
-    others = {other.partition("://")[0] for other in scenario.axes.get("target", ()) if is_ours(other)}
+    schemes = {other.partition("://")[0] for other in scenario.axes.get("target", ()) if is_ours(other)}
     # Two systems that are both started here are two places, and so are all ways to one.
-    return (url if is_ours(url) and len(others) > 1 else place_of(url)), url
+    return (url if is_ours(url) and len(schemes) > 1 else place_of(url)), url

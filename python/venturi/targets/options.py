@@ -109,7 +109,6 @@ class Adbc(Table):
         Nullable[Annotated[list[StrictStr], BeforeValidator(_words), AfterValidator(_options)]],
         _adbc(
             "adbc: KEY=VALUE, an option of the driver; statement:KEY=VALUE, of its statements. Repeatable.",
-            list[str],
             flag="--driver-option",
             commas="list",
             form="repeated",
@@ -123,7 +122,6 @@ class Adbc(Table):
         dict[str, Variable],
         _adbc(
             "adbc: KEY=VARIABLE: an option whose value is in an environment variable. Repeatable.",
-            dict,
             cell=None,
             credential=True,
             form="pairs",
@@ -226,7 +224,7 @@ SETTINGS: dict[str, Setting] = {name: setting_of(field) for name, field in Optio
 APPLIES: dict[str, frozenset[str]] = {name: frozenset(it.systems) for name, it in SETTINGS.items()}
 """The systems that an option has a meaning for."""
 VALUES: dict[tuple[str, str], tuple[str, ...]] = {
-    (name, scheme): known for name, it in SETTINGS.items() for scheme, known in it.values.items()
+    (name, scheme): choices for name, it in SETTINGS.items() for scheme, choices in it.values.items()
 }
 """Values that an option may have in a system, where others have more (the part before a colon)."""
 DEFAULTS: dict[str, dict[str, Any]] = {

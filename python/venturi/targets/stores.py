@@ -23,8 +23,8 @@ _database = partial(Setting, panel=DATABASE, systems=dict.fromkeys(DATABASES))
 _mysql = partial(Setting, panel=DATABASE, systems={"mysql": None})
 
 
-def _cassandra(help: str, usual: Any, kind: type = str, **more: Any) -> Setting:
-    return Setting(help, kind, panel=DATABASE, systems={"cassandra": usual}, **more)
+def _cassandra(help: str, usual: Any, **more: Any) -> Setting:
+    return Setting(help, panel=DATABASE, systems={"cassandra": usual}, **more)
 
 
 class Database(Table):
@@ -47,7 +47,6 @@ class Database(Table):
         StrictBool | None,
         _database(
             "Make database and table first; or upsert into the table as it is.",
-            bool,
             systems=dict.fromkeys(_TABLES, True),
             operations=_UPSERTS,
             doc=(
@@ -62,7 +61,6 @@ class Database(Table):
         StrictBool | None,
         _database(
             "Leave the table when a trial ends, for a look into it.",
-            bool,
             cell=None,
             systems=_TABLES,
             default="`false`",
@@ -72,7 +70,6 @@ class Database(Table):
         Nullable[Annotated[list[StrictStr], BeforeValidator(statements)]],
         _database(
             "A statement to run on every connection when it is opened. Repeatable.",
-            list[str],
             systems=dict.fromkeys((*DATABASES, "adbc")),
             commas="list",
             form="repeated",
@@ -113,7 +110,6 @@ class MySql(Table):
         Names,
         _mysql(
             "SingleStore: columns that choose the partition.",
-            list[str],
             operations=_UPSERTS,
             commas="list",
             default="the key",
@@ -123,7 +119,6 @@ class MySql(Table):
         Counted,
         _mysql(
             "SingleStore: partitions of a new database.",
-            int,
             operations=_UPSERTS,
             default="the server's",
             role="parallel",
@@ -183,15 +178,12 @@ class Cassandra(Table):
             doc="`any`, `one`, `two`, `three`, `quorum`, `all`, `local_one`, `local_quorum`, `each_quorum`",
         ),
     ] = None
-    replication: Annotated[Counted, _cassandra("cassandra: copies of a row in a new keyspace.", 1, int)] = (
-        None
-    )
+    replication: Annotated[Counted, _cassandra("cassandra: copies of a row in a new keyspace.", 1)] = None
     partition_key: Annotated[
         Counted,
         _cassandra(
             "cassandra: so many columns of the key choose the partition.",
             None,
-            int,
             operations=_UPSERTS,
             default="all of them",
         ),
@@ -201,13 +193,12 @@ class Cassandra(Table):
         _cassandra(
             "cassandra: rows of one answer to a get at most.",
             None,
-            int,
             operations={"get": None},
             default="the rows of a batch",
         ),
     ] = None
     token_aware: Annotated[
-        StrictBool | None, _cassandra("cassandra: ask a node that holds the row, or any.", True, bool)
+        StrictBool | None, _cassandra("cassandra: ask a node that holds the row, or any.", True)
     ] = None
 
 
@@ -227,7 +218,6 @@ class Embedded(Table):
         StrictBool | None,
         Setting(
             "sqlite: a table that is its key's index, or not.",
-            bool,
             panel=DATABASE,
             systems={"sqlite": True},
             operations=_UPSERTS,
@@ -290,7 +280,10 @@ class ClickHouse(Table):
         Literal["hash", "key", "parts", "none"] | None,
         _tables(
             "How streams share rows: hash, key, parts, or none: each reads all.",
-            values={"adbc": ("hash", "key", "none")},
+            values={
+                **dict.fromkeys(("adbc", "mysql", "flightsql"), ("hash", "key", "none")),
+                "cassandra": ("parts", "none"),
+            },
             default=(
                 "for several streams of the server's own data none, say one (`split_by` alone means "
                 "`hash`), but flightsql's streams share the endpoints of the result; for rows that Venturi "
@@ -339,9 +332,7 @@ class TimeSeries(Table):
     ] = None
     http_port: Annotated[
         Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=65_535)]],
-        _series(
-            "Port where the store tells what it holds. [default: 8181]", int, cell=None, default="`8181`"
-        ),
+        _series("Port where the store tells what it holds. [default: 8181]", cell=None, default="`8181`"),
     ] = None
     durable: Annotated[
         Literal["none", "os", "fsync"] | None,
@@ -357,7 +348,7 @@ class TimeSeries(Table):
     ] = None
     pool: Annotated[
         Nullable[Annotated[int, BeforeValidator(pool_size), Field(ge=1, le=256)]],
-        _series(f"X://local: the store's reader threads.{SEVERAL}", int, ours=True, default="one a CPU"),
+        _series(f"X://local: the store's reader threads.{SEVERAL}", ours=True, default="one a CPU"),
     ] = None
 
 

@@ -50,7 +50,7 @@ class System:
     def schemes(self) -> tuple[str, ...]:
         """All of them, its own first."""
         ways = {"tls": self.tls, "unix": self.unix, "shm": self.shared}
-        more = [f"{self.scheme}+{way}" for way, there in ways.items() if there]
+        more = [f"{self.scheme}+{way}" for way, possible in ways.items() if possible]
         return tuple(dict.fromkeys((self.scheme, *more, *(scheme for scheme, _ in self.ports))))
 
 
@@ -105,7 +105,7 @@ REFERENCE = {system.scheme: system.reference for system in SYSTEMS if system.ref
 """How `venturi serve` calls reference servers of ours."""
 REMOTE = _schemes(lambda system: system.remote)
 """Systems of which a run can start servers on hosts of their own."""
-KNOWN = (*(scheme for system in SYSTEMS for scheme in system.schemes), *PLUGINS)
+SCHEMES = (*(scheme for system in SYSTEMS for scheme in system.schemes), *PLUGINS)
 ALIASES = {alias: scheme for system in SYSTEMS for scheme, aliases in system.aliases for alias in aliases}
 """How other programs call what we call otherwise."""
 PARAMETERS = {system.scheme: system.parameters for system in SYSTEMS if system.parameters}

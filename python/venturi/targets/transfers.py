@@ -71,15 +71,14 @@ class Login(Table):
         StrictStr | None,
         _login("Name to expect in the server's certificate.", systems=_ALL, default="the host"),
     ] = None
-    tls_insecure: Annotated[
-        StrictBool, _login("Do not check the server's certificate.", bool, systems=_ALL)
-    ] = False
+    tls_insecure: Annotated[StrictBool, _login("Do not check the server's certificate.", systems=_ALL)] = (
+        False
+    )
     headers: Annotated[
         dict[str, StrictStr],
         AfterValidator(_headers),
         _login(
             "NAME=VALUE sent with every call. Repeatable.",
-            dict,
             systems=_ARROW,
             flag="--header",
             form="pairs",
@@ -90,7 +89,6 @@ class Login(Table):
         dict[str, Variable],
         _login(
             "NAME=VARIABLE: a header whose value is in an environment variable. Repeatable.",
-            dict,
             systems=_ARROW,
             form="pairs",
             default="none",
@@ -107,10 +105,7 @@ class Flight(Table):
     window: Annotated[
         Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**31 - 1)]],
         _flight(
-            "HTTP/2 flow-control window in bytes, as 4Mi; none = no limit.",
-            int,
-            systems=_GRPC,
-            default="no limit",
+            "HTTP/2 flow-control window in bytes, as 4Mi; none = no limit.", systems=_GRPC, default="no limit"
         ),
     ] = None
     send_buffer: Annotated[
@@ -118,14 +113,13 @@ class Flight(Table):
         _flight(
             "Bytes of a socket's send buffer; none = 256Ki on loopback, 512Ki of a Unix socket, else the "
             "kernel's.",
-            int,
             systems=_GRPC,
             default="256 KiB on loopback, 512 KiB of a Unix socket, else the kernel's choice",
         ),
     ] = None
     max_message_size: Annotated[
         Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**32 - 1)],
-        _flight("Largest message accepted, in bytes.", int, systems=_ARROW, cell=None, default="`64Mi`"),
+        _flight("Largest message accepted, in bytes.", systems=_ARROW, cell=None, default="`64Mi`"),
     ] = 67_108_864
     protocol: Annotated[
         Literal["auto", "perf", "path", "command", "ticket"],
@@ -217,7 +211,6 @@ class Charrow(Table):
         BeforeValidator(null),
         _charrow(
             f"Threads of the server that encode; auto = one a CPU there.{SEVERAL}",
-            int,
             systems={"charrow": "auto"},
             doc=(
                 'threads of the server that encode the query: 1 to 1024, `"cpus"`, or `"auto"`: as many '
@@ -230,7 +223,6 @@ class Charrow(Table):
         Nullable[Annotated[int, BeforeValidator(pool_size), Field(ge=0, le=256)]],
         _charrow(
             f"Threads of the client that decode; 0 = each partition's own.{SEVERAL}",
-            int,
             systems={"charrow": 1},
             role="parallel",
         ),
@@ -239,7 +231,6 @@ class Charrow(Table):
         Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=2**16, le=2**26)]],
         _charrow(
             f"Bytes of a partition's ring in shared memory (charrow+shm).{SEVERAL} [default: 4Mi]",
-            int,
             spec="ring_bytes",
             doc="of `charrow+shm://`: bytes of each partition's ring, 64 KiB to 64 MiB",
             default="`4Mi`",
@@ -262,14 +253,13 @@ class Charrow(Table):
         BeforeValidator(null),
         _charrow("Of the protocol: 1.2, or 1.1 for old peers.", systems={"charrow": "1.2"}, spec="version"),
     ] = None
-    block_checksum: Annotated[
-        StrictBool, _charrow("A checksum with every block (1.2).", bool, spec="checksum")
-    ] = False
+    block_checksum: Annotated[StrictBool, _charrow("A checksum with every block (1.2).", spec="checksum")] = (
+        False
+    )
     max_block_size: Annotated[
         Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**40)]],
         _charrow(
             "Largest block accepted, in bytes. [default: 1GiB]",
-            int,
             cell=None,
             systems=dict.fromkeys(("charrow", "exec", *TABLES)),
             operations=GETS,

@@ -14,13 +14,13 @@ from venturi.targets.system import (
     DRIVERS,
     FILES,
     HOST,
-    KNOWN,
     NO_PLACE,
     PARAMETERS,
     PLUGINS,
     PORTS,
     REFUSED,
     REMOTE,
+    SCHEMES,
     in_process,
     is_charrow,
     is_database,
@@ -118,11 +118,11 @@ def check_url(url: str) -> str:
         raise _wrong(url, "is not a URL; write flight://HOST:PORT, or mysql://HOST/DATABASE")
     scheme, _, rest = url.partition("://")
     scheme = scheme.lower()
-    if scheme in REFUSED and scheme not in KNOWN:
+    if scheme in REFUSED and scheme not in SCHEMES:
         raise _wrong(url, f"{scheme}:// cannot be used: {REFUSED[scheme]}")
-    if scheme not in KNOWN:
+    if scheme not in SCHEMES:
         also = ALIASES.get(scheme)
-        end = f"write {also}://" if also else meant(scheme, KNOWN, f"known: {', '.join(KNOWN)}")
+        end = f"write {also}://" if also else meant(scheme, SCHEMES, f"known: {', '.join(SCHEMES)}")
         raise _wrong(url, f"no target is called {printable(scheme)!r}; {end}")
     url = f"{scheme}://{rest}"
     found = re.search("[?#]", rest)
@@ -159,10 +159,10 @@ def check_url(url: str) -> str:
     several = hosts.split(",")
     if len(several) > 1:
         _check_several(url, several)
-    whole = [_host(url, host, form) for host in several]
-    if len(set(whole)) < len(whole) and not is_database(url):
+    addresses = [_host(url, host, form) for host in several]
+    if len(set(addresses)) < len(addresses) and not is_database(url):
         raise _wrong(url, "names a host twice; streams take the hosts in turn, so once is enough")
-    netloc = user + at + ",".join(whole)
+    netloc = user + at + ",".join(addresses)
     if is_flight_sql(url):
         _only_host(url, scheme, parts.path)
     if is_time_series(url):
@@ -256,11 +256,11 @@ def _instead(scheme: str, *names: str, word: str = "and") -> str:
     """Options by which this system is told the same, and their flags."""
     from venturi.targets.options import APPLIES
 
-    known = [name for name in names if scheme_of(f"{scheme}://") in APPLIES[name]]
-    if not known:
+    allowed = [name for name in names if scheme_of(f"{scheme}://") in APPLIES[name]]
+    if not allowed:
         return f"leave it out: {scheme}:// has no log-in"
-    flags = ", ".join("--" + name.replace("_", "-") for name in known)
-    return f"use {f' {word} '.join(known)} ({flags})"
+    flags = ", ".join("--" + name.replace("_", "-") for name in allowed)
+    return f"use {f' {word} '.join(allowed)} ({flags})"
 
 
 def _check_text(url: str, scheme: str) -> None:
@@ -280,15 +280,15 @@ def _check_text(url: str, scheme: str) -> None:
 
 def _check_parameters(url: str, scheme: str, parameters: str) -> None:
     """Whether what follows the host, and a ?, means something to the system."""
-    known = PARAMETERS.get(scheme_of(url), ())
-    if "*" in known:
+    allowed = PARAMETERS.get(scheme_of(url), ())
+    if "*" in allowed:
         return
     names = [part.partition("=") for part in parameters.split("&")] if parameters else []
-    if len(names) > 1 or any(name not in known or not equals for name, equals, _ in names):
-        if not known:
+    if len(names) > 1 or any(name not in allowed or not equals for name, equals, _ in names):
+        if not allowed:
             # Other programs take passwords there.
             raise ValueError(f"a URL of {scheme}:// has no parameters; settings are keys of [target]")
-        may = " or ".join(f"?{name}=TEXT" for name in known)
+        may = " or ".join(f"?{name}=TEXT" for name in allowed)
         raise ValueError(
             f"a URL of {scheme}:// may end with {may}, and nothing else; an & in the text is written %26"
         )

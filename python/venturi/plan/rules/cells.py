@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 from venturi.common.environment import memory_limit
 from venturi.common.suffixes import fitting, format_bytes
 from venturi.inputs.files import MOST_BATCH_BYTES
-from venturi.plan.rules import databases, services
-from venturi.plan.rules import timeseries as ingests
-from venturi.plan.rules.databases import check_upsert
+from venturi.plan.rules import services, stores
 from venturi.plan.rules.options import check_values, with_article
 from venturi.plan.rules.services import check_exec, check_flight, check_http, check_tls, names_something
 from venturi.plan.scenario import Wrong
@@ -26,7 +24,6 @@ from venturi.targets.system import (
     is_charrow,
     is_plugin,
     is_program,
-    is_readable,
     scheme_of,
 )
 
@@ -44,19 +41,17 @@ def check_cell(scenario: Scenario, workload: Workload, target: Target) -> None:
     if is_plugin(url):
         pass
     elif workload.operation == "upsert":
-        check_upsert(workload, target, wrong)
+        stores.check_upsert(workload, target, wrong)
     elif workload.operation == "ingest":
-        ingests.check_ingest(workload, target, wrong)
+        stores.check_ingest(workload, target, wrong)
     elif is_charrow(url):
         services.check_query(workload, target, wrong)
-    elif has_tables(url) and not is_readable(url):
-        databases.check_table(workload, target, wrong)
+    elif has_tables(url):
+        stores.check_table(workload, target, wrong)
     elif scheme_of(url) == "http+arrow":
         check_http(workload, target, wrong)
     elif scheme_of(url) == "exec":
         check_exec(workload, target, wrong)
-    elif workload.operation == "get" and is_readable(url):
-        databases.check_get(workload, target, wrong)
     else:
         check_flight(workload, url, wrong)
     check_values(target, wrong)
@@ -96,6 +91,8 @@ _DATA = {
 _DATA_HINTS = {
     "upsert": 'leave data out for "usage", or name a file and its key: --data t.parquet --key a,b',
     "ingest": 'leave data out for "metrics", or name a file: --data t.parquet --time ts --tags host',
+    "usage": f"usage is for upserts: {_ELSEWHERE['upsert']}",
+    "metrics": f"metrics are for ingests: {_ELSEWHERE['ingest']}",
     "states": "name a server that turns states into columns: --target charrow://HOST, or charrow://local",
 }
 """What to do, by operation or by what it does not take."""
@@ -115,8 +112,10 @@ def _check_data(workload: Workload, url: str, wrong: Wrong) -> None:
     elif scheme == "empty" and operation == "ingest":
         taken = ("metrics",)
     if data not in taken:
+        names = ["a file" if name == "file" else name for name in taken]
         raise wrong(
-            f"data: {with_article(operation)} of {scheme}:// has {' or '.join(taken)}, not {data}",
+            f"data: {with_article(operation)} of {scheme}:// has {', '.join(names[:-1] or names)}"
+            f"{f' or {names[-1]}' if names[1:] else ''}, not {data}",
             _DATA_HINTS.get(operation, _DATA_HINTS.get(data, "leave data out")),
         )
 
@@ -138,12 +137,12 @@ def _check_handicap(workload: Workload, target: Target, wrong: Wrong) -> None:
         return
     if target.url.startswith("empty:"):
         raise wrong(f"handicap: {target.url} moves nothing, so it has no stage to slow down")
-    known = [s for s in CLIENT_STAGES[workload.operation] if s != "verify" or workload.verify == "checksum"]
+    stages = [s for s in CLIENT_STAGES[workload.operation] if s != "verify" or workload.verify == "checksum"]
     for stage in handicap_ns(target.handicap):
-        if stage not in known:
+        if stage not in stages:
             raise wrong(
                 f"handicap: the client of a {workload.operation} has no stage {stage} here; it has "
-                f"{', '.join(known)}",
+                f"{', '.join(stages)}",
                 f"slow the other end down: venturi serve {REFERENCE.get(scheme_of(target.url))} "
                 f"--handicap {target.handicap}",
             )

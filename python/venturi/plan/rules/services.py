@@ -154,8 +154,8 @@ def check_query(workload: Workload, target: Target, wrong: Wrong) -> None:
     if target.wire_version == "1.1" and is_shared(url):
         raise wrong("wire_version: version 1.1 of the protocol has no shared memory; 1.2 has")
     if target.wire_version == "1.1":
-        for key, given in (("compression", target.compression), ("block_checksum", target.block_checksum)):
-            if given:
+        for key, value in (("compression", target.compression), ("block_checksum", target.block_checksum)):
+            if value:
                 raise wrong(f"{key}: version 1.1 of the protocol has none; 1.2 has")
     if target.compression is not None and ":" in target.compression:
         raise wrong(f"compression: {target.compression}: charrow:// has lz4 and zstd, no levels")

@@ -1,11 +1,14 @@
-"""What a cell of a database may ask for."""
+"""What a cell of a database, or of a store of time series, may ask for."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from venturi.plan.rules.services import check_query_amount
 from venturi.plan.scenario import Wrong
 from venturi.plan.settings import Target
-from venturi.plan.workload import FileData, Workload
+from venturi.plan.workload import INGEST, FileData, Workload
+from venturi.targets.options import VALUES
 from venturi.targets.system import (
     ONE_AT_A_TIME,
     SERVERS,
@@ -13,6 +16,7 @@ from venturi.targets.system import (
     in_process,
     is_flight_sql,
     is_local,
+    is_ours,
     scheme_of,
 )
 
@@ -77,32 +81,7 @@ def _kept(url: str) -> str:
     return f"start one that stays: venturi serve {SERVERS[scheme]}"
 
 
-_NO_PARTS = ("adbc", "mysql")
-
-
-def check_get(workload: Workload, target: Target, wrong: Wrong) -> None:
-    """Whether a database can be asked for such data. Raises ScenarioError."""
-    check_data(workload, target, wrong)
-    if target.split == "parts" and scheme_of(target.url) == "mysql":
-        raise wrong(
-            "split: mysql:// has no parts: its tables do not say where rows lie",
-            "--split key --split-by COLUMN, or --split hash --split-by COLUMN",
-        )
-    if _has_tokens(target) and target.split not in (None, "parts", "none"):
-        raise wrong(
-            "split: streams share rows of cassandra:// by ranges of tokens",
-            "--split parts, or --split none: each reads all",
-        )
-    check_shares(workload, target, wrong)
-
-
-def check_data(workload: Workload, target: Target, wrong: Wrong) -> None:
-    """Whether such rows can be read, or put, there."""
-    if target.table is not None and target.query is not None:
-        raise wrong("query: a table is named as well; keep one of the two")
-
-
-def check_shares(workload: Workload, target: Target, wrong: Wrong) -> None:
+def _check_shares(workload: Workload, target: Target, wrong: Wrong) -> None:
     """Whether it is said what is read, and how the streams share it."""
     if workload.data == "remote":
         _check_remote(workload, target, wrong)
@@ -140,7 +119,8 @@ def _check_remote(workload: Workload, target: Target, wrong: Wrong) -> None:
 
 def _has_parts(target: Target) -> bool:
     """Whether what is read lies in parts that streams can be dealt."""
-    return _has_tokens(target) or (target.query is None and scheme_of(target.url) not in _NO_PARTS)
+    ways = VALUES.get(("split", scheme_of(target.url)), ("parts",))
+    return "parts" in ways and (_has_tokens(target) or target.query is None)
 
 
 def _has_tokens(target: Target) -> bool:
@@ -150,29 +130,80 @@ def _has_tokens(target: Target) -> bool:
 
 def check_table(workload: Workload, target: Target, wrong: Wrong) -> None:
     """Whether such a server can be asked for, or given, such data. Raises ScenarioError."""
-    check_data(workload, target, wrong)
-    if is_flight_sql(target.url):
-        _check_flight_sql(workload, target, wrong)
+    if target.table is not None and target.query is not None:
+        raise wrong("query: a table is named as well; keep one of the two")
     if workload.operation == "get":
-        check_shares(workload, target, wrong)
+        if is_flight_sql(target.url) and target.compression is not None:
+            raise wrong("compression: is for puts: what a Flight SQL server sends is its own choice")
+        _check_shares(workload, target, wrong)
         return
     for key in ("query", "split", "split_by"):
         if getattr(target, key) is not None:
             raise wrong(f"{key}: is for gets, and this is a put")
-
-
-def _check_flight_sql(workload: Workload, target: Target, wrong: Wrong) -> None:
-    """Whether SQL over Flight has what is asked for."""
-    if target.split == "parts":
-        raise wrong(
-            "split: the parts of a result are its endpoints here, which the streams share where nothing is "
-            "said",
-            "leave --split out, or share the rows: --split hash --split-by COLUMN",
-        )
-    if workload.operation == "get" and target.compression is not None:
-        raise wrong("compression: is for puts: what a Flight SQL server sends is its own choice")
-    if workload.operation == "put" and target.statement == "text":
+    if is_flight_sql(target.url) and target.statement == "text":
         raise wrong(
             "statement: a put is a bulk ingest, or an INSERT that is prepared",
             "leave it out, or --statement prepared",
         )
+
+
+METRICS = 10
+"""Metrics of a host of `metrics`, all in one row."""
+
+
+def is_archive(data: object) -> bool:
+    """Whether these points come as archives, made before or for the run."""
+    return data == "archive" or (isinstance(data, FileData) and data.source == "archive")
+
+
+def is_made(workload: Workload) -> bool:
+    """Whether Venturi makes the points, from a seed."""
+    return workload.operation == "ingest" and workload.data in ("metrics", "archive")
+
+
+def check_ingest(workload: Workload, target: Target, wrong: Wrong) -> None:
+    """Whether such points can go there. Raises ScenarioError."""
+    if target.dialect is not None and target.dialect not in TIME_SERIES:
+        raise wrong(f"dialect: an ingest has no dialect {target.dialect}; it has {', '.join(TIME_SERIES)}")
+    for key in ("messages", "digits") if is_archive(workload.data) else ():
+        if getattr(target, key) is not None:
+            raise wrong(f"{key}: archives hold their messages as they were made")
+    columns = [key for key in ("time", "tags", "metric") if getattr(workload, key) is not None]
+    columns += ["values"] if isinstance(workload.values, list) else []
+    if columns and not (isinstance(workload.data, FileData) and workload.data.source == "file"):
+        raise wrong(f"{columns[0]}: is for the columns of a file, and this has none")
+    for key in ("hosts", "tick", "start") if not is_made(workload) else ():
+        if getattr(workload, key) is not None:
+            raise wrong(f"{key}: is for metrics; these data have their own")
+    hosts = workload.hosts or INGEST["hosts"]
+    if is_made(workload) and workload.streams > hosts:
+        raise wrong(
+            f"streams: {workload.streams} streams share {hosts} hosts, and a series belongs to one stream",
+            f"take more hosts: --hosts {workload.streams}",
+        )
+    if workload.data == "archive" and workload.duration is not None:
+        raise wrong(
+            "duration: archives are made for the run, and must know how long to be",
+            "give points_per_stream or bytes_per_stream instead of a duration",
+        )
+    if workload.generate == "ahead" and workload.duration is not None:
+        raise wrong(
+            "generate: nobody knows ahead how many points a duration takes",
+            "give points_per_stream instead of a duration, or generate inline",
+        )
+    if target.http_port is not None and is_ours(target.url):
+        raise wrong(f"http_port: {target.url} is on free ports")
+    if target.http_port is not None and target.url.startswith("influx+http://"):
+        raise wrong(f"http_port: the port of {target.url} is the one in the URL")
+
+
+def ingest_parameters(workload: Workload) -> dict[str, Any]:
+    """The parameters that only ingests have; null elsewhere and where they mean nothing."""
+    made = is_made(workload)
+    file = workload.operation == "ingest" and isinstance(workload.data, FileData)
+    return {
+        "hosts": (workload.hosts or INGEST["hosts"]) if made else None,
+        "tick_ns": (workload.tick or INGEST["tick"]) if made else None,
+        "start_unix_ns": workload.start if made else None,
+        **{name: getattr(workload, name) if file else None for name in ("time", "tags", "metric")},
+    }
