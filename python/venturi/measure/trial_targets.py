@@ -19,7 +19,7 @@ from venturi.common.environment import usable_cores
 from venturi.common.errors import ExitCode, StoreError, VenturiError
 from venturi.common.links import SERVER_END
 from venturi.common.runtime import load_core
-from venturi.common.suffixes import SEED_NS
+from venturi.common.suffixes import SEED_NS, parse_count, parse_duration, parse_time
 from venturi.common.texts import Note
 from venturi.engine.executor import run_with_progress
 from venturi.inputs.files import DataStore, Prepared
@@ -332,8 +332,53 @@ class Endpoints:
         return {"source": "file", "path": item.path, "ipc": str(item.ipc)}
 
 
+def plan_archives(path: Path, settings: Mapping[str, object], prefix: str = "") -> dict[str, Any]:
+    """The spec of archives in this directory. Raises VenturiError for a value that is wrong."""
+
+    def read(name: str, parse: Callable[[str], int]) -> int:
+        try:
+            found = int(parse(str(settings[name])))
+        except ValueError as error:
+            raise VenturiError(f"{prefix}{name}: {error}") from None
+        if found < 1 and name != "seed":
+            raise VenturiError(f"{prefix}{name} {settings[name]}: must be at least 1")
+        return found
+
+    archives, hosts = read("archives", parse_count), read("hosts", parse_count)
+    if archives > hosts:
+        raise VenturiError(
+            f"{prefix}archives {settings['archives']}: each has hosts to itself, and there are {hosts:,}",
+            hint=f"take more hosts: {prefix}hosts {archives}",
+        )
+    digits = str(settings["digits"])
+    if digits not in ("17", "shortest"):
+        raise VenturiError(f"{prefix}digits {digits}: is not one of 17, shortest")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise VenturiError(
+            f"{prefix}archive {path}: is {'not empty' if path.is_dir() else 'no directory'}",
+            hint="name a new one: nothing is overwritten",
+        )
+    return {
+        "path": str(path.absolute()),
+        "data": {
+            "source": "metrics",
+            "hosts": hosts,
+            "seed": read("seed", parse_count),
+            "tick_ns": read("tick", parse_duration),
+            "start_unix_ns": read("start", parse_time),
+            "steps": None,
+        },
+        "archives": archives,
+        "steps": read("steps", parse_count),
+        "format": "rows",
+        "digits": 17 if digits == "17" else None,
+        "level": settings["level"],
+        "threads": usable_cores() if settings["threads"] == "cpus" else read("threads", parse_count),
+    }
+
+
 def make_archives(
-    core: Any, spec: dict[str, Any], draw: Callable[[int, int], None] = lambda done, points: None
+    core: Any, spec: dict[str, Any], draw: Callable[[int, int], None] | None = None
 ) -> dict[str, Any]:
     """Makes the archives of this spec, and answers their manifest. Ctrl-C takes back what was begun.
 
@@ -343,7 +388,9 @@ def make_archives(
     with Interrupts() as interrupts:
         interrupts.guard(control)
         try:
-            return run_with_progress(core.generate, spec, control, lambda found: draw(found.rows, points))
+            return run_with_progress(
+                core.generate, spec, control, lambda found: draw(found.rows, points) if draw else None
+            )
         except OSError as error:
             raise StoreError(str(error)) from None
         except (ValueError, RuntimeError) as error:

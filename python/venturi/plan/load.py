@@ -206,10 +206,10 @@ def _layers(typed: Mapping[str, Any]) -> list[Layer]:
 def only_target(typed: Mapping[str, Any]) -> bool:
     """Whether it says where to measure, how to log in there, and perhaps how often, but not what."""
     tree, spelled = layer_tree(typed)
-    typed = spelled.get(("target", "url")) == "--target"
+    target = spelled.get(("target", "url")) == "--target"
     login = {it.key for it in SETTINGS if it.table == "target" and it.credential}
     alone = set(tree) <= {"target", "run", "hosts"} and set(tree.get("target", ())) - login == {"url"}
-    return not typed.get("scenario") and typed and alone
+    return not typed.get("scenario") and target and alone
 
 
 def layer_tree(typed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[tuple[str, ...], str]]:

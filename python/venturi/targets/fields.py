@@ -37,7 +37,7 @@ def _kind(hint: Any) -> type:
         kinds = [_kind(it) for it in inner if it is not NoneType and get_origin(it) is not Literal]
         return kinds[0] if kinds else str
     if origin is list:
-        return list[_kind(inner[0])]  # type: ignore[misc]
+        return list[_kind(inner[0])]  # type: ignore[misc, return-value]
     return dict if origin is dict else hint if hint in (int, float, bool) else str
 
 
