@@ -20,12 +20,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from venturi.cluster import node
+from venturi.common.environment import version
 from venturi.common.errors import ExitCode, StoreError, VenturiError
 from venturi.common.units import plural
 from venturi.targets.urls import printable
@@ -351,13 +351,6 @@ def _looked(remote: Remote, plan: Plan) -> list[Answer]:
 
 def own_versions() -> dict[str, str | None]:
     """Of this end, which the hosts must have too."""
-
-    def version(package: str) -> str | None:
-        try:
-            return metadata.version(package)
-        except metadata.PackageNotFoundError:
-            return None
-
     return {"venturi": version("venturi"), "ray": version("ray"), "python": platform.python_version()}
 
 
@@ -376,12 +369,12 @@ def check_alike(found: Mapping[str, Mapping[str, Any]], own: Mapping[str, str | 
         wanted = own.get(key) or Counter(v for v in versions.values() if v).most_common(1)
         expected = wanted if isinstance(wanted, str) else wanted[0][0] if wanted else None
         end = "here" if own.get(key) else "most others"
-        for host, version in versions.items():
-            if version is None:
+        for host, found_version in versions.items():
+            if found_version is None:
                 lacking = True
                 wrong.append(f"{host}: {name} is not installed for {found[host].get('executable')}")
-            elif version != expected:
-                wrong.append(f"{host}: {name} {version}, {end} {expected}")
+            elif found_version != expected:
+                wrong.append(f"{host}: {name} {found_version}, {end} {expected}")
     if wrong:
         more = f"; and {len(wrong) - 6} more" if len(wrong) > 6 else ""
         same = f"pip install 'venturi[cluster]=={own.get('venturi')}'"

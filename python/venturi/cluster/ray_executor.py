@@ -18,7 +18,7 @@ from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.texts import Note
 from venturi.engine.executor import TrialControl
 from venturi.engine.loader import Loader
-from venturi.servers.starters import Server, here
+from venturi.servers.reference import Server, start_local
 from venturi.targets.system import REMOTE, in_process, is_local, is_unix, scheme_of
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class RayExecutor(LoadersExecutor):
         if remote:
             return self._servers.remote(kind, arguments)
         if all(is_here(handle.identity) for handle in self._loaders):
-            return here(kind, arguments)
+            return start_local(kind, arguments)
         alone = len(self._loaders) == 1 and not self._beside
         return self._servers.beside(kind, arguments, loopback=alone)
 

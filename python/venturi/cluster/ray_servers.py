@@ -6,9 +6,7 @@ They are on places of their own, or beside the first loader.
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import socket
-import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -16,15 +14,14 @@ from concurrent.futures import TimeoutError as LateAnswer
 from typing import Any
 from urllib.parse import urlsplit
 
+from venturi.cluster import node
 from venturi.cluster.ray_session import Actor, Places, Session, node_id
 from venturi.common.environment import boot_id, version
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.texts import Note
 from venturi.engine.calls import Gone
-from venturi.servers.reference import ReferenceServer
-from venturi.servers.starters import StoreProcess
+from venturi.servers.reference import ReferenceServer, StoreProcess, process_of
 
-_SIOCGIFADDR = 0x8915
 _ANSWER_SECONDS = 60.0
 """A host that has not answered for so long counts as gone. Ray usually tells of its end earlier."""
 _STOP_SECONDS = 15.0
@@ -33,11 +30,11 @@ _AT_ONCE = 32
 _LOOK_SECONDS = 0.2
 
 
-class ServerHost:
-    """Starts `venturi serve` as children, which end when this process does."""
+class RayServer:
+    """On a host of the cluster: starts `venturi serve` as children, which end when this process does."""
 
     def __init__(self) -> None:
-        self._servers: dict[str, ReferenceServer | StoreProcess] = {}
+        self._servers: dict[str, ReferenceServer] = {}
 
     def start(
         self, name: str, kind: str, arguments: Sequence[str], address: str, network: str | None
@@ -47,12 +44,8 @@ class ServerHost:
         A store of time series gets a directory here, which goes with it.
         """
         self.stop(name)
-        host = address if network is None else address_in(network)
-        words = ("--host", host, *arguments)
-        server: ReferenceServer | StoreProcess = (
-            StoreProcess(*words) if kind == "timeseries" else ReferenceServer(*words, kind=kind)
-        )
-        self._servers[name] = server
+        words = ("--host", address if network is None else _address_in(network), *arguments)
+        server = self._servers[name] = process_of(kind, words)
         try:
             server.start()
         except VenturiError:
@@ -62,6 +55,10 @@ class ServerHost:
 
     def boot_id(self) -> str | None:
         return boot_id()
+
+    def node_id(self) -> str:
+        """Where in the cluster it is."""
+        return node_id()
 
     def state(self, name: str) -> dict[str, Any]:
         """Whether it runs, and what it complained of if not."""
@@ -92,23 +89,12 @@ class ServerHost:
             server.stop()
 
 
-def address_in(network: str) -> str:
+def _address_in(network: str) -> str:
     """This host's own address in a network. Raises VenturiError if it has none."""
-    import fcntl
-
-    wanted = ipaddress.ip_network(network, strict=False)
-    found = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):
-                answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-                found.append(socket.inet_ntoa(answer[20:24]))
-    for address in found:
-        if ipaddress.ip_address(address) in wanted:
-            return address
-    raise VenturiError(
-        f"{socket.gethostname()} has no address in {network}, only {', '.join(found)}", ExitCode.SCENARIO
-    )
+    try:
+        return str(node.look({"interface": network})["address"])
+    except node.Refused as error:
+        raise VenturiError(f"{socket.gethostname()} {error}", ExitCode.SCENARIO) from None
 
 
 class RemoteServer:
@@ -225,13 +211,6 @@ _CALLS = 8
 _REPLACE_SECONDS = 8.0
 """To replace a dead host, which may only just have been noticed."""
 _TRIES = 5
-
-
-class RayServer(ServerHost):
-    """A server's host that knows where in the cluster it is."""
-
-    def node_id(self) -> str:
-        return node_id()
 
 
 class RayServers:

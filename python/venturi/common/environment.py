@@ -10,6 +10,7 @@ import contextlib
 import functools
 import os
 import platform
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -43,6 +44,15 @@ def link(path: str) -> str | None:
         return os.readlink(path)
     except OSError:
         return None
+
+
+def own_address() -> str | None:
+    """The address from which this host would speak to others; None if it has only loopback."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        # Nothing is sent: connecting a datagram socket only asks for the route.
+        probe.connect(("192.0.2.1", 9))
+        return str(probe.getsockname()[0])
+    return None
 
 
 def _number(text: str | None) -> int | None:

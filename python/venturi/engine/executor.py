@@ -178,7 +178,7 @@ class Executor(Protocol):
     elsewhere: bool = False
     """Whether what it measures are limits of other hosts than this one."""
     starter: Any = None
-    """Starts servers elsewhere than here (`venturi.servers.starters.Starter`)."""
+    """Starts servers elsewhere than here (`venturi.servers.reference.Starter`)."""
 
     def check(self, cells: Sequence[Any]) -> None:
         """Raises ScenarioError if it cannot reach what these cells name."""

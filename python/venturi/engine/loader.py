@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import socket
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from venturi.common import temporary
-from venturi.common.environment import describe, link, read, usable_cores
+from venturi.common.environment import describe, link, own_address, read, usable_cores
 from venturi.common.runtime import load_core
 from venturi.engine import plugin_calls
 from venturi.engine.calls import Process, serve_parent
@@ -105,7 +104,7 @@ class Loader:
             "hostname": socket.gethostname(),
             "boot_id": environment["boot_id"],
             "pid": os.getpid(),
-            "ip": _address(),
+            "ip": own_address(),
             "cpus": usable_cores(),
             "network": link("/proc/self/ns/net"),
             "cgroup": read("/proc/self/cgroup"),
@@ -246,15 +245,6 @@ class LoaderProcess(Process):
         self.address = address
         self.identity: Mapping[str, Any] = {}
         super().__init__(name, __name__, within=within)
-
-
-def _address() -> str | None:
-    """The address from which this host would speak to others; None if it has only loopback."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        # Nothing is sent: connecting a datagram socket only asks for the route.
-        probe.connect(("192.0.2.1", 9))
-        return str(probe.getsockname()[0])
-    return None
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from venturi.engine.spec import failed_record
 from venturi.netlab.laboratory import Laboratory, Stopped, WrongLink
 from venturi.netlab.network import CLIENT, SERVER, address
 from venturi.netlab.programs import Halt, Serving
-from venturi.servers.starters import Placed
+from venturi.servers.reference import Placed
 
 _BEGIN_SECONDS = 30.0
 

@@ -22,7 +22,7 @@ from venturi.common.texts import Note, listed
 from venturi.netlab import program_supervisor
 from venturi.netlab.laboratory import Laboratory
 from venturi.netlab.network import CLIENT, SERVER, address, filled
-from venturi.servers.starters import Halted
+from venturi.servers.reference import Halted
 from venturi.targets.exec import words
 
 Halt = Callable[[], bool]

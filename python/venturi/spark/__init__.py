@@ -17,8 +17,7 @@ from pyspark.sql.types import StructType
 
 from venturi.common.errors import VenturiError
 from venturi.spark.options import Options
-from venturi.spark.transports import transport
-from venturi.spark.types import spark_schema
+from venturi.spark.transports import spark_schema, transport
 
 
 def register(session: Any) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +19,8 @@ from urllib.parse import quote
 from venturi.common import credentials, temporary
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.suffixes import format_bytes
-from venturi.servers.throwaway import accounts, network
-from venturi.servers.throwaway.guarded import Guarded
+from venturi.servers.throwaway import network
+from venturi.servers.throwaway.guarded import Guarded, give, owner_for
 from venturi.targets.system import SPACES
 
 Note = Callable[[str, str], None]
@@ -46,6 +47,11 @@ class Setting:
         return credentials.filled(self.value)
 
 
+def by_venturi(*settings: str) -> dict[str, str]:
+    """Settings that `venturi serve` chooses by itself."""
+    return dict.fromkeys(settings, "venturi serve")
+
+
 class ThrowawayServer(ABC):
     """A database server of one's own, for a while; use as a context manager.
 
@@ -66,6 +72,7 @@ class ThrowawayServer(ABC):
     # Settings of durability, which everybody asks for: left at these defaults.
     durability: ClassVar[Mapping[str, str]]
     ready_seconds: ClassVar[float] = 60.0
+    stop_seconds: ClassVar[float] = 30.0
 
     def __init__(
         self,
@@ -113,7 +120,7 @@ class ThrowawayServer(ABC):
 
     @abstractmethod
     def _serve(self, data: Path) -> None:
-        """Writes the configuration and starts the server by `self.guarded.serve`."""
+        """Writes the configuration and starts the server by `_run`."""
 
     @abstractmethod
     def _answers(self) -> str | None:
@@ -202,6 +209,23 @@ class ThrowawayServer(ABC):
             raise VenturiError(f"--password-env {self._password_env}: control characters in the password")
         return value
 
+    def _write(self, name: str, text: str) -> Path:
+        """A file of the configuration, for the server's account alone."""
+        path = self.directory / name
+        path.touch(0o600)
+        path.write_text(text)
+        if self.guarded.owner is not None:
+            os.chown(path, *self.guarded.owner)
+        return path
+
+    def _run(
+        self, command: Sequence[str], kept: int = signal.SIGTERM, discarded: int = signal.SIGKILL
+    ) -> None:
+        """Starts the server, which one of these signals will end: data that are kept are written out, those
+        that go anyway need no farewell."""
+        number = discarded if self._kept is None else kept
+        self.guarded.serve(command, self.log, number, self.stop_seconds, self.environment())
+
     def complaint(self) -> str:
         """The server's last words on what went wrong; empty where it said nothing."""
         if self._held is None:
@@ -253,7 +277,7 @@ class ThrowawayServer(ABC):
 
     def _start(self) -> None:
         self._log_begins, self._last_words = None, ""
-        owner = accounts.owner_for(self.account)
+        owner = owner_for(self.account)
         self._held = temporary.make(self.name)
         if self._kept is not None:
             self._kept_lock = network.claimed(self._kept, self.name)
@@ -312,13 +336,13 @@ class ThrowawayServer(ABC):
         known = network.marked(marker)
         self._fresh = known is None or not known.get("complete")
         if not self._fresh:
-            accounts.give(data, self.guarded, self._kept)
+            give(data, self.guarded, self._kept)
             return data
         shutil.rmtree(data, ignore_errors=True)
         self._check_room(base)
         marker.write_text(json.dumps({"server": self.name, "complete": False}))
         data.mkdir(mode=0o700)
-        accounts.give(data, self.guarded, self._kept)
+        give(data, self.guarded, self._kept)
         self._initialise(data)
         marker.write_text(json.dumps({"server": self.name, "complete": True}))
         return data

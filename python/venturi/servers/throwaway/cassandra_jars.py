@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import struct
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from socket import socket
@@ -97,7 +96,6 @@ def _complaint(log: Path) -> str:
     return errors[0].split("[ERROR]", 1)[1].strip() if errors else "it did not say why"
 
 
-_SECONDS = 20.0
 _PLACES = (
     ("/usr/lib/jvm", "*{major}*/bin/java"),
     ("/Library/Java/JavaVirtualMachines", "*{major}*/Contents/Home/bin/java"),
@@ -146,13 +144,7 @@ def _candidates(major: int) -> Iterator[str]:
 
 
 def _version(java: str) -> int | None:
-    try:
-        said = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=_SECONDS, check=False
-        ).stderr
-    except (OSError, subprocess.SubprocessError):
-        return None
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    found = re.search(r'version "(?:1\.)?(\d+)', network.output_of(java, "-version"))
     return int(found[1]) if found else None
 
 

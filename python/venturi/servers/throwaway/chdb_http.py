@@ -29,7 +29,7 @@ from typing import Any, BinaryIO
 from urllib.parse import parse_qsl, urlsplit
 
 from venturi.common.credentials import filled
-from venturi.servers.chdb_results import pieces
+from venturi.servers.charrow_engine import pieces
 
 # Parameters that are the interface's own, and no settings.
 _OWN = frozenset(

@@ -6,8 +6,6 @@ import hashlib
 import http.client
 import importlib.util
 import re
-import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,8 +18,6 @@ from venturi.servers.throwaway import network
 from venturi.servers.throwaway.base import Setting, ThrowawayServer
 
 ENGINES = ("auto", "server", "chdb")
-_STOP_SECONDS = 30.0
-_VERSION_SECONDS = 20.0
 _ASK_SECONDS = 10.0
 _ARROW = (20, 5)
 """The first version that has Arrow and Parquet both ways."""
@@ -108,9 +104,7 @@ class ClickHouse(ThrowawayServer):
         if self._engine == "chdb":
             self._note("info", "ClickHouse's engine answers from chdb, behind an HTTP handler of Venturi's")
         command = self._server(place) if self._engine == "server" else self._library(place)
-        # What is kept is written out; what goes anyway needs no farewell.
-        number = signal.SIGTERM if self._kept is not None else signal.SIGKILL
-        self.guarded.serve(command, self.log, number, _STOP_SECONDS, self.environment())
+        self._run(command)
 
     def _library(self, data: Path) -> list[str]:
         command = [sys.executable, "-m", "venturi.servers.throwaway.chdb_http", str(data)]
@@ -131,7 +125,7 @@ class ClickHouse(ThrowawayServer):
         config = _CONFIG.format(marks=_MARK_CACHE, **{k: escape(str(v)) for k, v in places.items()})
         files = {"config.xml": config, "users.xml": _USERS.format(settings=settings, password=secret)}
         for name, text in files.items():
-            (directory / name).write_text(text)
+            self._write(name, text)
         return [self._program, f"--config-file={directory / 'config.xml'}"]
 
     def _answers(self) -> str | None:
@@ -167,11 +161,5 @@ class ClickHouse(ThrowawayServer):
 
 def _version(program: str) -> tuple[int, ...]:
     """Of `clickhouse-server --version`; (0,) where it does not say."""
-    try:
-        said = subprocess.run(
-            [program, "--version"], capture_output=True, text=True, timeout=_VERSION_SECONDS, check=False
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return (0,)
-    found = re.search(r"version\s+(\d+)\.(\d+)", said)
+    found = re.search(r"version\s+(\d+)\.(\d+)", network.output_of(program, "--version"))
     return (int(found[1]), int(found[2])) if found else (0,)

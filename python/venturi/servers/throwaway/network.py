@@ -7,14 +7,17 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from venturi.common.environment import file_system
 from venturi.common.errors import ExitCode, VenturiError
 
 _CONNECT_SECONDS = 2.0
+_VERSION_SECONDS = 20.0
 
 
 def joined(host: str, port: int) -> str:
@@ -98,6 +101,17 @@ def find(names: Sequence[str], places: Sequence[str | Path] = ()) -> str | None:
     return None
 
 
+def output_of(*command: str | Path) -> str:
+    """What a program prints when it is asked for its version; empty if it cannot be run."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_VERSION_SECONDS, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout + done.stderr
+
+
 def missing(title: str, what: str, debian: str, homebrew: str) -> VenturiError:
     """The error of a server that is not installed: what is missing, and the line that mends it."""
     line = f"brew install {homebrew}" if sys.platform == "darwin" else f"apt-get install {debian}"
@@ -106,20 +120,7 @@ def missing(title: str, what: str, debian: str, homebrew: str) -> VenturiError:
 
 def in_memory(directory: Path) -> bool:
     """Whether it is memory (tmpfs), where fsync costs nothing; False where the system does not tell."""
-    try:
-        lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    except OSError:
-        return False
-    place = directory.resolve()
-    kinds: dict[Path, str] = {}
-    for line in lines:
-        before, _, after = line.partition(" - ")
-        # Later mounts hide earlier ones; spaces are written as octal.
-        kinds[Path(before.split()[4].replace("\\040", " "))] = after.split()[0]
-    for parent in (place, *place.parents):
-        if parent in kinds:
-            return kinds[parent] in ("tmpfs", "ramfs")
-    return False
+    return file_system(directory.resolve()) in ("tmpfs", "ramfs")
 
 
 # Says whose data a directory holds, and whether they are complete; its lock is held while they are in use.

@@ -51,9 +51,7 @@ class ReferenceSet:
         rows = enumerate(csv.reader(text.splitlines()), 1)
         _, head = next(rows)
         if self.format == "perf_stats":
-            return [
-                flight.perf_stats_draft(row[0], row[1:], at, self.file, self.place) for at, row in rows
-            ]
+            return [flight.perf_stats_draft(row[0], row[1:], at, self.file, self.place) for at, row in rows]
         drafts = []
         for at, row in rows:
             columns: dict[str, Any] = {
@@ -124,9 +122,7 @@ SETS = {
             )
         ),
         *(
-            _flight(
-                f"cartesius-{name}", label, "get", where, _CARTESIUS, place, _SATURATES.format(mebibytes)
-            )
+            _flight(f"cartesius-{name}", label, "get", where, _CARTESIUS, place, _SATURATES.format(mebibytes))
             for name, label, where, place, mebibytes in (
                 ("localhost", "Cartesius node", "within one node of Cartesius", "local", "1,950"),
                 ("remote", "Cartesius, two nodes", _NODES, "remote", "1,600"),
