@@ -21,7 +21,7 @@ from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.runtime import load_core
 from venturi.engine import plugin_calls
 from venturi.engine.calls import Gone
-from venturi.engine.loader import LoaderProcess, probe_tcp
+from venturi.engine.loader import LoaderProcess, as_text, probe_tcp
 from venturi.engine.spec import failed_record
 from venturi.targets.system import is_driver
 
@@ -223,22 +223,18 @@ class CoreExecutor(Executor):
         if is_driver(json.loads(spec)["target"]):
             assert isinstance(control, TrialHandle)
             return run_in_process(spec, control)
-        return _text(plugin_calls.run_trial(self._core, spec, _of(control)))
+        return as_text(plugin_calls.run_trial(self._core, spec, _of(control)))
 
     def probe_tcp(self, spec: str, control: TrialControl) -> str:
         return probe_tcp(self._core, spec, _of(control))
 
     def probe(self, spec: str, control: TrialControl) -> str:
-        return _text(self._core.probe(spec, _of(control)))
+        return as_text(self._core.probe(spec, _of(control)))
 
 
 def _of(control: TrialControl) -> Any:
     """The core's own handle."""
     return control.core if isinstance(control, TrialHandle) else control
-
-
-def _text(answer: object) -> str:
-    return answer if isinstance(answer, str) else json.dumps(answer)
 
 
 def run_with_progress(

@@ -30,9 +30,9 @@ def probe_tcp(core: Any, text: str, control: Any) -> str:
     turns = [(first + n) % len(found) for n in range(int(spec["streams"]))]
     parts = [spec | {"target": url, "streams": turns.count(n)} for n, url in enumerate(found) if n in turns]
     if len(parts) == 1:
-        return _as_text(core.probe_tcp(json.dumps(parts[0]), control))
+        return as_text(core.probe_tcp(json.dumps(parts[0]), control))
     with ThreadPoolExecutor(len(parts), "venturi-probe") as pool:
-        answers = pool.map(lambda part: _as_text(core.probe_tcp(json.dumps(part), control)), parts)
+        answers = pool.map(lambda part: as_text(core.probe_tcp(json.dumps(part), control)), parts)
         return json.dumps(joined([json.loads(answer) for answer in answers]))
 
 
@@ -48,7 +48,7 @@ def joined(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _as_text(answer: object) -> str:
+def as_text(answer: object) -> str:
     return answer if isinstance(answer, str) else json.dumps(answer)
 
 
@@ -134,7 +134,7 @@ class Loader:
     def _run(self, spec: str, control: Any) -> None:
         try:
             answer = plugin_calls.run_trial(self._core, spec, control)
-            self._record = answer if isinstance(answer, str) else json.dumps(answer)
+            self._record = as_text(answer)
         except ValueError as error:
             self._record = json.dumps(failed_record("usage", str(error)))
         except BaseException as error:  # the driver is told; a thread that ends silently would not be noticed
@@ -233,8 +233,7 @@ class Loader:
     def probe(self, spec: str) -> str:
         """A limit of this host."""
         self._control = self._core.Control()
-        answer = self._core.probe(spec, self._control)
-        return answer if isinstance(answer, str) else json.dumps(answer)
+        return as_text(self._core.probe(spec, self._control))
 
 
 class LoaderProcess(Process):

@@ -14,27 +14,78 @@ from typing import Any
 
 import numpy as np
 
+from venturi.cluster.trial.loaders import Part
+
 _BUSIEST_THREADS = 32
 _NETWORK = ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets", "rx_drops", "tx_drops")
 _SHARES = ("busy", "user", "system", "softirq", "irq", "steal", "iowait", "psi_cpu", "psi_memory", "psi_io")
 
 
 @dataclass(frozen=True)
-class LoaderResources:
-    """`resources` of one loader's record; `scope` tells for a column what its counter counts."""
+class LoaderCounters:
+    """What one loader counted."""
 
-    name: str
-    resources: Mapping[str, Any] | None
-    cpu: Mapping[str, Any] | None
-    scope: Callable[[str], object]
+    part: Part
+    origin_ns: int
+    """Its start instant on the common time line."""
+
+    @property
+    def name(self) -> str:
+        return self.part.host
+
+    def scope(self, column: str) -> object:
+        return self.part.scope(column)
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        return self.part.record
+
+    @property
+    def resources(self) -> Mapping[str, Any]:
+        return self.record["resources"] or {}
 
     @property
     def client(self) -> Mapping[str, Any]:
-        return (self.resources or {}).get("client") or {}
+        return self.resources.get("client") or {}
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """Its samples."""
+        return (self.record["samples"] or {}).get("client") or {}
+
+    def bounds(self) -> tuple[int, int] | None:
+        """Where its own streams are steady, on the common time line; None if some stream moved nothing."""
+        streams = self.record.get("streams") or []
+        if not streams or any(not stream["first_batch_ns"] for stream in streams):
+            return None
+        first = max(stream["first_batch_ns"] for stream in streams)
+        return first + self.origin_ns, min(stream["end_ns"] for stream in streams) + self.origin_ns
+
+    def within(self, start: int, end: int, column: str) -> float:
+        """Rows or payload bytes from `start` to `end`, which lie in its own steady window."""
+        times = self.record["times"]
+        if not times["steady_ns"]:
+            return 0.0
+        rate = times[f"steady_{column}"] / times["steady_ns"]
+        client = self.columns
+        at = np.array(client.get("t_ns") or [], dtype=np.float64) + self.origin_ns
+        if ((at > start) & (at < end)).sum() >= _ENOUGH_SAMPLES and client.get(column):
+            curve = np.interp([start, end], *self._knots(at, client[column], column))
+            return float(curve[1] - curve[0])
+        return float(rate * (end - start))
+
+    def _knots(self, at: Any, values: Sequence[int], column: str) -> tuple[Any, Any]:
+        total = self.record["counts"][column]
+        end = self.origin_ns + self.record["times"]["interval_ns"]
+        inside = (at > self.origin_ns) & (at < end)
+        return (
+            np.concatenate([[self.origin_ns], at[inside], [end]]),
+            np.concatenate([[0], np.array(values, dtype=np.float64)[inside], [total]]),
+        )
 
 
 def merged_resources(
-    parts: Sequence[LoaderResources], lead: LoaderResources, error_ns: int = 0
+    parts: Sequence[LoaderCounters], lead: LoaderCounters, error_ns: int = 0
 ) -> dict[str, Any] | None:
     """`RESOURCES` of the whole trial: all loaders as the client, the server as the lead saw it, whose clock
     may be wrong by `error_ns`."""
@@ -42,12 +93,12 @@ def merged_resources(
     if not present:
         return None
     if len(parts) == 1:
-        return dict(present[0].resources or {})
-    view = lead.resources or {}
+        return dict(present[0].resources)
+    view = lead.resources
     clock = view.get("clock")
     if clock:
         clock = {**clock, "uncertainty_ns": clock["uncertainty_ns"] + error_ns}
-    spent = [(part.resources or {}).get("sampler") or {} for part in present]
+    spent = [part.resources.get("sampler") or {} for part in present]
     cost = sum(int(found.get("cpu_ns") or 0) for found in spent)
     client, server = _end([part for part in present if part.client]), view.get("server")
     used = sum(
@@ -70,17 +121,19 @@ def merged_resources(
     }
 
 
-def cpu(parts: Sequence[LoaderResources]) -> dict[str, int]:
+def cpu(parts: Sequence[LoaderCounters]) -> dict[str, int]:
     """CPU time of all loaders' processes; of loaders in one process, which all see the whole, the most."""
     most: dict[object, dict[str, int]] = {}
     for part in parts:
         found = most.setdefault(part.scope("user_ns"), {"user_ns": 0, "system_ns": 0})
         for kind in found:
-            found[kind] = max(found[kind], int((part.cpu or {}).get(kind) or 0))
+            found[kind] = max(
+                found[kind], int(((part.record["cpu"] or {}).get("client") or {}).get(kind) or 0)
+            )
     return {kind: sum(found[kind] for found in most.values()) for kind in ("user_ns", "system_ns")}
 
 
-def _end(parts: Sequence[LoaderResources]) -> dict[str, Any] | None:
+def _end(parts: Sequence[LoaderCounters]) -> dict[str, Any] | None:
     if not parts:
         return None
 
@@ -103,7 +156,7 @@ def _end(parts: Sequence[LoaderResources]) -> dict[str, Any] | None:
     }
 
 
-def _once(parts: Sequence[LoaderResources], column: str, name: str) -> list[tuple[str, Mapping[str, Any]]]:
+def _once(parts: Sequence[LoaderCounters], column: str, name: str) -> list[tuple[str, Mapping[str, Any]]]:
     found: dict[object, tuple[str, Mapping[str, Any]]] = {}
     for part in parts:
         if part.client.get(name):
@@ -209,18 +262,7 @@ _MOST_SOCKETS = 4096
 _NO_COUNTERS = ("t_ns", "thread_names")
 
 
-@dataclass(frozen=True)
-class LoaderSamples:
-    """The samples of one loader. The scopes say what its counters count: two of one scope count the same."""
-
-    name: str
-    columns: Mapping[str, Any]
-    # Its start instant on the common time line.
-    origin_ns: int
-    scope: Callable[[str], object]
-
-
-def merged_samples(parts: Sequence[LoaderSamples]) -> dict[str, dict[str, Any]]:
+def merged_samples(parts: Sequence[LoaderCounters]) -> dict[str, dict[str, Any]]:
     """By end: `client` with all of them added up, and where there are several `client:NAME` with each."""
     parts = [part for part in parts if part.columns.get("t_ns")]
     if not parts:
@@ -232,7 +274,7 @@ def merged_samples(parts: Sequence[LoaderSamples]) -> dict[str, dict[str, Any]]:
     return {"client": _sum_samples(parts), **own}
 
 
-def _length(part: LoaderSamples) -> int:
+def _length(part: LoaderCounters) -> int:
     return len(part.columns["t_ns"])
 
 
@@ -248,7 +290,7 @@ def _stride(values: int, rows: int) -> int:
     return max(1, -(-values // _MOST_VALUES), -(-rows // _MOST_ROWS))
 
 
-def _shifted(part: LoaderSamples, stride: int) -> dict[str, Any]:
+def _shifted(part: LoaderCounters, stride: int) -> dict[str, Any]:
     """A host's own rows with times on the common line, every `stride`-th of them and the last one."""
     rows = _length(part)
     kept = sorted({*range(0, rows, stride), rows - 1})
@@ -267,7 +309,7 @@ def _shifted(part: LoaderSamples, stride: int) -> dict[str, Any]:
     return found
 
 
-def _sum_samples(parts: Sequence[LoaderSamples]) -> dict[str, Any]:
+def _sum_samples(parts: Sequence[LoaderCounters]) -> dict[str, Any]:
     times = [np.array(part.columns["t_ns"], dtype=np.float64) + part.origin_ns for part in parts]
     grid = _grid(times, sum(_values(part.columns) for part in parts))
     out: dict[str, Any] = {"t_ns": _rounded(grid)}
@@ -308,7 +350,7 @@ def _grid(times: Sequence[Any], values: int) -> Any:
     return np.unique(np.concatenate([[low], grid, [high]]))
 
 
-def _distinct(parts: Sequence[LoaderSamples], name: str) -> list[int]:
+def _distinct(parts: Sequence[LoaderCounters], name: str) -> list[int]:
     """One part of each scope: what several count alike is counted once."""
     seen: dict[object, int] = {}
     for at, part in enumerate(parts):
@@ -341,45 +383,7 @@ _ENOUGH_SAMPLES = 4
 """So many instants inside the steady_window, and a loader's samples tell more than its mean rate."""
 
 
-@dataclass(frozen=True)
-class LoaderInterval:
-    """What one loader moved; `origin_ns` is its start instant on the common time line."""
-
-    record: Mapping[str, Any]
-    origin_ns: int
-
-    def bounds(self) -> tuple[int, int] | None:
-        """Where its own streams are steady, on the common time line; None if some stream moved nothing."""
-        streams = self.record.get("streams") or []
-        if not streams or any(not stream["first_batch_ns"] for stream in streams):
-            return None
-        first = max(stream["first_batch_ns"] for stream in streams)
-        return first + self.origin_ns, min(stream["end_ns"] for stream in streams) + self.origin_ns
-
-    def within(self, start: int, end: int, column: str) -> float:
-        """Rows or payload bytes from `start` to `end`, which lie in its own steady steady_window."""
-        times = self.record["times"]
-        if not times["steady_ns"]:
-            return 0.0
-        rate = times[f"steady_{column}"] / times["steady_ns"]
-        client = ((self.record.get("samples") or {}).get("client")) or {}
-        at = np.array(client.get("t_ns") or [], dtype=np.float64) + self.origin_ns
-        if ((at > start) & (at < end)).sum() >= _ENOUGH_SAMPLES and client.get(column):
-            curve = np.interp([start, end], *self._knots(at, client[column], column))
-            return float(curve[1] - curve[0])
-        return float(rate * (end - start))
-
-    def _knots(self, at: Any, values: Sequence[int], column: str) -> tuple[Any, Any]:
-        total = self.record["counts"][column]
-        end = self.origin_ns + self.record["times"]["interval_ns"]
-        inside = (at > self.origin_ns) & (at < end)
-        return (
-            np.concatenate([[self.origin_ns], at[inside], [end]]),
-            np.concatenate([[0], np.array(values, dtype=np.float64)[inside], [total]]),
-        )
-
-
-def steady_window(parts: Sequence[LoaderInterval]) -> dict[str, int]:
+def steady_window(parts: Sequence[LoaderCounters]) -> dict[str, int]:
     """`steady_ns`, `steady_rows` and `steady_payload_bytes`: zeros if there is no such window."""
     bounds = [part.bounds() for part in parts]
     present = [found for found in bounds if found is not None]

@@ -41,7 +41,7 @@ def merge(parts: Sequence[Part], agreed_unix_ns: int | None = None) -> dict[str,
     zero = min((late[part.host] for part in parts if part.record["streams"]), default=0)
     origins = {host: max(0, ns - zero) for host, ns in late.items()}
     records = [part.record for part in parts]
-    seen = [_seen(part) for part in parts]
+    seen = [counters.LoaderCounters(part, origins[part.host]) for part in parts]
     outcome, error = _outcome(parts)
     first = lead.record
     merged = {
@@ -49,7 +49,7 @@ def merge(parts: Sequence[Part], agreed_unix_ns: int | None = None) -> dict[str,
         "error": error,
         "target": first["target"] or next((r["target"] for r in records if r["target"]), None),
         "counts": _counts(records, first),
-        "times": _times(parts, first, agreed + zero if agreed else 0, zero, origins),
+        "times": _times(parts, seen, first, agreed + zero if agreed else 0, zero, origins),
         "verification": first["verification"],
         "errors": _errors(records),
         "cpu": _cpu(first, seen, records),
@@ -62,17 +62,10 @@ def merge(parts: Sequence[Part], agreed_unix_ns: int | None = None) -> dict[str,
         "pin": first["pin"],
         "instrument": _instrument(records),
         "hosts": [_host(part) for part in parts],
-        "samples": _samples(parts, lead, origins),
+        "samples": _samples(seen, lead, origins),
     }
     pools = _pools(records, first)
     return merged | ({"pools": pools} if pools else {})
-
-
-def _seen(part: Part) -> counters.LoaderResources:
-    cpu = part.record["cpu"]
-    return counters.LoaderResources(
-        part.host, part.record["resources"], cpu["client"] if cpu else None, part.scope
-    )
 
 
 def _outcome(parts: Sequence[Part]) -> tuple[str, dict[str, Any] | None]:
@@ -97,7 +90,12 @@ def _counts(records: Sequence[Record], lead: Record) -> dict[str, Any]:
 
 
 def _times(
-    parts: Sequence[Part], lead: Record, started: int, late: int, origins: Mapping[str, int]
+    parts: Sequence[Part],
+    seen: Sequence[counters.LoaderCounters],
+    lead: Record,
+    started: int,
+    late: int,
+    origins: Mapping[str, int],
 ) -> dict[str, int]:
     ran = [part for part in parts if part.record["streams"]]
     # Lost ones have no streams to tell of, but a time until which they were known.
@@ -106,9 +104,7 @@ def _times(
         times = lead["times"]
         window = {name: int(times[name]) for name in ("steady_ns", "steady_rows", "steady_payload_bytes")}
     else:
-        window = counters.steady_window(
-            [counters.LoaderInterval(part.record, origins[part.host]) for part in parts]
-        )
+        window = counters.steady_window(seen)
     return {
         "started_unix_ns": started,
         "setup_ns": max(int(part.record["times"]["setup_ns"]) for part in parts),
@@ -166,7 +162,7 @@ def _errors(records: Sequence[Record]) -> dict[str, Any] | None:
 
 
 def _cpu(
-    lead: Record, seen: Sequence[counters.LoaderResources], records: Sequence[Record]
+    lead: Record, seen: Sequence[counters.LoaderCounters], records: Sequence[Record]
 ) -> dict[str, Any] | None:
     if not any(record["cpu"] for record in records):
         return None
@@ -232,13 +228,10 @@ def _instrument(records: Sequence[Record]) -> dict[str, Any] | None:
     }
 
 
-def _samples(parts: Sequence[Part], lead: Part, origins: Mapping[str, int]) -> dict[str, Any] | None:
-    rows = [
-        counters.LoaderSamples(part.host, client, origins[part.host], part.scope)
-        for part in parts
-        if (client := (part.record["samples"] or {}).get("client"))
-    ]
-    found = counters.merged_samples(rows)
+def _samples(
+    seen: Sequence[counters.LoaderCounters], lead: Part, origins: Mapping[str, int]
+) -> dict[str, Any] | None:
+    found = counters.merged_samples(seen)
     if not found:
         return None
     server = dict((lead.record["samples"] or {}).get("server") or {})

@@ -11,7 +11,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -152,27 +152,26 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def _typed(key: str, text: str, kind: type | None) -> Any:
-    value: Any = text
-    if kind is not str:
-        if re.fullmatch(r"[+-]?\d{1,18}", text):
-            value = int(text)
-        elif text in ("true", "false"):
-            value = text == "true"
-        else:
-            try:
-                value = float(text) if abs(float(text)) < 1e18 else text
-            except ValueError:
-                value = text
-    fits = kind is None or (
-        isinstance(value, int | float) and not isinstance(value, bool)
-        if kind is float
-        else isinstance(value, kind) and not (kind is int and isinstance(value, bool))
-    )
+    value = text if kind is str else _value_of(text)
+    fits = kind is None or isinstance(value, (int, float) if kind is float else kind)
+    if kind in (int, float) and isinstance(value, bool):
+        fits = False
     if not fits or (kind is int and value < 0) or text == "":
         words: dict[type, str] = {int: "a whole number", float: "a number", bool: "true or false"}
         expected = words.get(kind, "a text") if kind is not None else "a value"
         raise VenturiError(f"--set {key}={text}: expected {expected}")
     return value
+
+
+def _value_of(text: str) -> Any:
+    if re.fullmatch(r"[+-]?\d{1,18}", text):
+        return int(text)
+    if text in ("true", "false"):
+        return text == "true"
+    with suppress(ValueError):
+        if abs(float(text)) < 1e18:
+            return float(text)
+    return text
 
 
 def _read_all(
