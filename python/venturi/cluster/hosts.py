@@ -193,11 +193,9 @@ def forget() -> None:
 
 
 def environment_for(on: str) -> dict[str, str]:
-    """Variables that Ray needs for `--on ON`; none of those that are set already.
-
-    `auto` on a host of a cluster means that cluster, whose files Ray would not look for; `ray://HOST:PORT` of
-    the one started from here needs its token.
-    """
+    """Variables that Ray needs for `--on ON`; none of those that are set already. `auto` on a host of a
+    cluster means that cluster, whose files Ray would not look for; `ray://HOST:PORT` of the one started from
+    here needs its token."""
     found: dict[str, str] = {}
     if on == "auto":
         directory = node.running((kept() or {}).get("directory"))
@@ -260,10 +258,8 @@ def _summary(plan: Plan, addresses: Mapping[str, str], looked: Sequence[Answer])
 
 def up(plan: Plan, say: Callable[[str, str], None]) -> list[str]:
     """Starts a node on each host and waits until all have joined; the lines for the user. What it started it
-    ends when it fails.
-
-    Raises VenturiError naming the hosts that cannot be reached, lack something, are unlike, or did not join.
-    """
+    ends when it fails. Raises VenturiError naming the hosts that cannot be reached, lack something, are
+    unlike, or did not join."""
     remote = Remote(plan.ssh, plan.python)
     first, rest = plan.hosts[0], list(plan.hosts[1:])
     own: dict[str, Any] = {"directory": plan.directory}
@@ -358,11 +354,9 @@ _NAMES = {"venturi": "Venturi", "ray": "Ray", "python": "Python"}
 
 
 def check_alike(found: Mapping[str, Mapping[str, Any]], own: Mapping[str, str | None]) -> None:
-    """Raises VenturiError unless all hosts have this end's Venturi, Ray and Python.
-
-    Ray refuses another version of itself or of Python; Venturi's halves must speak the same format. Where
-    this end has no Ray (it only starts the cluster), the hosts must agree among themselves.
-    """
+    """Raises VenturiError unless all hosts have this end's Venturi, Ray and Python. Ray refuses another
+    version of itself or of Python; Venturi's halves must speak the same format. Where this end has no Ray (it
+    only starts the cluster), the hosts must agree among themselves."""
     wrong, lacking = [], False
     for key, name in _NAMES.items():
         versions = {host: fields.get(key) for host, fields in found.items()}

@@ -39,10 +39,8 @@ class RayServer:
     def start(
         self, name: str, kind: str, arguments: Sequence[str], address: str, network: str | None
     ) -> dict[str, Any]:
-        """Listens on `address`, or on this host's own in `network`; answers what the server tells.
-
-        A store of time series gets a directory here, which goes with it.
-        """
+        """Listens on `address`, or on this host's own in `network`; answers what the server tells. A store of
+        time series gets a directory here, which goes with it."""
         self.stop(name)
         words = ("--host", address if network is None else _address_in(network), *arguments)
         server = self._servers[name] = process_of(kind, words)
@@ -246,7 +244,8 @@ class RayServers:
         for left in reversed(range(_TRIES)):
             servers = [self._started("timeseries", arguments, first)]
             port = str(servers[0].hello["addresses"]["http"]).rpartition(":")[2]
-            alike = [port if before == "--http" else word for before, word in _pairs(arguments)]
+            pairs = zip(["", *arguments], arguments, strict=False)
+            alike = [port if before == "--http" else word for before, word in pairs]
             try:
                 return servers + self._each("timeseries", alike, rest)
             except VenturiError:
@@ -375,8 +374,3 @@ def _answer_of(actor: Actor, method: str) -> Any:
         raise VenturiError(
             f"no host for a server within {_BEGIN_SECONDS:g} s", ExitCode.UNREACHABLE
         ) from None
-
-
-def _pairs(words: Sequence[str]) -> list[tuple[str, str]]:
-    """Each word with the one before it."""
-    return list(zip(["", *words], words, strict=False))

@@ -93,10 +93,8 @@ class Session:
     """Connected until `close`."""
 
     def __init__(self, on: str, processes: int) -> None:
-        """`on`: ray://HOST:PORT, auto, or local, which starts a Ray of its own for so many processes.
-
-        Raises VenturiError if there is none.
-        """
+        """`on`: ray://HOST:PORT, auto, or local, which starts a Ray of its own for so many processes. Raises
+        VenturiError if there is none."""
         self.on, self.ray = on, load_ray(on)
         self.boot_id = boot_id()
         self.alone = on == "local"
@@ -209,10 +207,8 @@ class Places:
         )
 
     def actor(self, kind: type, at: int, calls: int, reserved: bool = True) -> Actor:
-        """A process of that class at a place, which takes so many calls at a time.
-
-        Not `reserved`: beside another one there, whose the place's CPU is.
-        """
+        """A process of that class at a place, which takes so many calls at a time. Not `reserved`: beside
+        another one there, whose the place's CPU is."""
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         name = self._resources[at]

@@ -28,9 +28,7 @@ def batch_script(
     run: Sequence[str], nodes: int, python: str, options: Sequence[str] = (), interface: str | None = None
 ) -> str:
     """The text of a batch script. `run`: the words after `venturi run`; `options`: further ones of sbatch.
-
-    Raises VenturiError if it would hold a secret, which it does not keep.
-    """
+    Raises VenturiError if it would hold a secret, which it does not keep."""
     if command_tells_secret(run):
         raise VenturiError(
             "a password or a token stands in the words of the run, and would in the script",

@@ -353,11 +353,9 @@ class _TaskGroup:
 
 
 class SparkExecutor(LoadersExecutor):
-    """Measures by loaders in Spark's tasks: as many as the spec has `loaders`. To be closed.
-
-    One Spark session for all trials, and one stage of as many tasks as the largest of them needs; a trial
-    takes the first ones. Raises VenturiError if there is no Spark, or it does not start.
-    """
+    """Measures by loaders in Spark's tasks: as many as the spec has `loaders`. To be closed. One Spark
+    session for all trials, and one stage of as many tasks as the largest of them needs; a trial takes the
+    first ones. Raises VenturiError if there is no Spark, or it does not start."""
 
     def __init__(self, master: str | None = None, note: Note | None = None) -> None:
         self._note = note or (lambda level, text: None)

@@ -65,12 +65,10 @@ def _exponent(x: float) -> int:
 
 
 def decimals(value: float, low: float | None = None, high: float | None = None) -> int:
-    """Decimal places worth printing of `value` (same unit as `low`, `high`).
-
-    The half width of the margin is given two significant digits, as the GUM (JCGM 100:2008, 7.2.6) has it
-    for an uncertainty; without a margin the value gets `DEFAULT_DIGITS`. Negative results are clipped to 0:
-    digits before the point are never rounded away, because "2400" for 2431 reads as a measurement.
-    """
+    """Decimal places worth printing of `value` (same unit as `low`, `high`). The half width of the margin is
+    given two significant digits, as the GUM (JCGM 100:2008, 7.2.6) has it for an uncertainty; without a
+    margin the value gets `DEFAULT_DIGITS`. Negative results are clipped to 0: digits before the point are
+    never rounded away, because "2400" for 2431 reads as a measurement."""
     most = MAX_DIGITS - 1 - _exponent(value)
     if low is not None and high is not None and high > low:
         wanted = 1 - _exponent((high - low) / 2)
@@ -89,9 +87,7 @@ def number(value: float | None, places: int) -> str:
 
 def pick_unit(base: str, values: Sequence[float | None]) -> str:
     """The display unit of base unit `base` which suits the largest of `values`; one unit for a whole column.
-
-    Raises `ValueError` for a unit that nobody defined: a silent "2431 furlongs" would be believed.
-    """
+    Raises `ValueError` for a unit that nobody defined: a silent "2431 furlongs" would be believed."""
     if base not in LADDERS:
         raise ValueError(f"unknown base unit {base!r}; known: {', '.join(LADDERS)}")
     largest = max((abs(v) for v in values if v is not None and math.isfinite(v)), default=0.0)
@@ -105,11 +101,9 @@ def pick_unit(base: str, values: Sequence[float | None]) -> str:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A value in a base unit (`B`, `B/s`, `ns`, `rows/s`, `cores`, `fraction`, ...) with its interval.
-
-    `low` and `high` are None when no margin is known; they are never invented. A `value` of None is a figure
-    that was not measured and prints as a dash.
-    """
+    """A value in a base unit (`B`, `B/s`, `ns`, `rows/s`, `cores`, `fraction`, ...) with its interval. `low`
+    and `high` are None when no margin is known; they are never invented. A `value` of None is a figure that
+    was not measured and prints as a dash."""
 
     value: float | None
     low: float | None = None

@@ -244,11 +244,8 @@ def run_with_progress(
     on_progress: Callable[[Progress], None] | None = None,
     poll_seconds: float = POLL_SECONDS,
 ) -> dict[str, Any]:
-    """Runs a trial or a probe in a thread of its own while this one polls its counters.
-
-    The main thread stays free for signals: a Ctrl-C handler can call `control.cancel()`.
-    Errors of the call are raised here.
-    """
+    """Runs a trial or a probe in a thread of its own while this one polls its counters. The main thread stays
+    free for signals: a Ctrl-C handler can call `control.cancel()`. Errors of the call are raised here."""
     answer: list[str | dict[str, Any]] = []
     trouble: list[BaseException] = []
     ended = threading.Event()

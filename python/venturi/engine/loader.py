@@ -76,10 +76,8 @@ def reached(phase: str, wanted: str) -> bool:
 
 
 class Loader:
-    """One trial at a time; methods may be called from any thread.
-
-    What it takes and answers are plain values and JSON, so that it can be an actor or stand in a task.
-    """
+    """One trial at a time; methods may be called from any thread. What it takes and answers are plain values
+    and JSON, so that it can be an actor or stand in a task."""
 
     def __init__(self, core: Any = None) -> None:
         if core is None:
@@ -141,11 +139,8 @@ class Loader:
             self._record = json.dumps(failed_record("internal", f"{type(error).__name__}: {error}"))
 
     def wait(self, phase: str, seconds: float) -> PhaseReply:
-        """Waits until the trial has come to `phase`; tells where it is.
-
-        That is an earlier phase where the time ran out, a later one, or `ENDED` where the trial has ended
-        otherwise than well.
-        """
+        """Waits until the trial has come to `phase`; tells where it is. That is an earlier phase where the
+        time ran out, a later one, or `ENDED` where the trial has ended otherwise than well."""
         deadline = time.monotonic() + seconds
         while not self._over() and (left := deadline - time.monotonic()) > 0:
             # In slices: a trial that breaks off may never come to a phase.

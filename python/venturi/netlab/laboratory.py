@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import wait
 from typing import Any
 
+from venturi.common.environment import read
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.links import Link, Rates
 from venturi.common.suffixes import format_duration
@@ -113,10 +114,8 @@ class WrongLink(Exception):
 
 
 class Laboratory:
-    """Stays until `close`, or until this process ends, whatever ends that.
-
-    Raises VenturiError if it cannot be made on this host, with the reason.
-    """
+    """Stays until `close`, or until this process ends, whatever ends that. Raises VenturiError if it cannot
+    be made on this host, with the reason."""
 
     def __init__(self, loaders: int = 1) -> None:
         """`loaders`: clients, each with a link of its own."""
@@ -172,11 +171,8 @@ class Laboratory:
     ) -> dict[str, Any]:
         """Makes each client's path to the server this link, and says what was measured of it: anew where it
         was another one before, or that was long ago. `cross`: percent of its rate that others take from then
-        on; `backplane`: what all clients share.
-
-        Raises WrongLink if it is not as asked, OSError where it cannot be made, and Stopped where `halt`
-        says so meanwhile.
-        """
+        on; `backplane`: what all clients share. Raises WrongLink if it is not as asked, OSError where it
+        cannot be made, and Stopped where `halt` says so meanwhile."""
         wanted = Shape(link, self._hosts, backplane, cross)
         if wanted != self._now:
             self._now = None
@@ -233,7 +229,9 @@ class Laboratory:
                     raise
                 continue
             wrong = list(path_faults(shape.path, found))
-            recorded = path_record(shape.path, found) | {"control": self._control or _own_control()}
+            recorded = path_record(shape.path, found) | {
+                "control": self._control or read("/proc/sys/net/ipv4/tcp_congestion_control")
+            }
             if not wrong:
                 return recorded
         where = f" from {client}" if self._hosts.loaders > 1 else ""
@@ -242,9 +240,7 @@ class Laboratory:
     @contextlib.contextmanager
     def held(self, when_gone: Callable[[], None]) -> Iterator[None]:
         """A block in which the link has to stay as it is. `told` is called should the laboratory end within.
-
-        Raises OSError at its end where the laboratory could not keep up, with what it missed.
-        """
+        Raises OSError at its end where the laboratory could not keep up, with what it missed."""
         before = self._passed()
         self._keeper.when_gone = when_gone
         try:
@@ -337,8 +333,3 @@ def _check_host() -> None:
 def _search_path() -> str:
     """Where programs are looked for. Administrators' are not in everybody's PATH."""
     return ":".join([os.environ.get("PATH") or os.defpath, "/usr/local/sbin", "/usr/sbin", "/sbin"])
-
-
-def _own_control() -> str:
-    with open("/proc/sys/net/ipv4/tcp_congestion_control") as file:
-        return file.read().strip()

@@ -130,11 +130,9 @@ _NO_STREAM = "Streaming query is not supported"
 
 
 def pieces(connection: Any, statement: str, form: str) -> Generator[bytes, None, None]:
-    """The result of one statement in a format of ClickHouse's, each piece a whole document of that format.
-
-    At least one piece where the result has columns. Raises whatever chdb raises. A connection has one such
-    result at a time; who stops early closes the generator.
-    """
+    """The result of one statement in a format of ClickHouse's, each piece a whole document of that format. At
+    least one piece where the result has columns. Raises whatever chdb raises. A connection has one such
+    result at a time; who stops early closes the generator."""
     found, streams = False, True
     try:
         with contextlib.closing(connection.send_query(statement, form)) as results:
@@ -155,11 +153,9 @@ def pieces(connection: Any, statement: str, form: str) -> Generator[bytes, None,
 
 
 def _columns(connection: Any, select: str, form: str) -> Any:
-    """The result of a SELECT without its rows.
-
-    As a subquery of which nothing is wanted it is planned and not executed once more. What cannot be one, as
-    a text that names its FORMAT, is asked again: a SELECT changes nothing.
-    """
+    """The result of a SELECT without its rows. As a subquery of which nothing is wanted it is planned and not
+    executed once more. What cannot be one, as a text that names its FORMAT, is asked again: a SELECT changes
+    nothing."""
     try:
         return connection.query(f"SELECT * FROM (\n{select.rstrip().rstrip(';')}\n) LIMIT 0", form)
     except Exception:

@@ -192,11 +192,9 @@ class Server(Protocol):
 
 
 class Starter(Protocol):
-    """Starts a reference server (`flight`, `charrow`, `timeseries`) with arguments of its own.
-
-    `remote`: on hosts where no loader is, as many as the run wants; else beside the first loader.
-    Raises VenturiError where it does not start.
-    """
+    """Starts a reference server (`flight`, `charrow`, `timeseries`) with arguments of its own. `remote`: on
+    hosts where no loader is, as many as the run wants; else beside the first loader. Raises VenturiError
+    where it does not start."""
 
     def __call__(self, kind: str, arguments: Sequence[str], remote: bool = False) -> Server: ...
 

@@ -97,11 +97,8 @@ class RunDirectory:
             raise StoreError(f"{path}: cannot be read: {error}") from None
 
     def records(self) -> list[dict[str, Any]]:
-        """The trials in the order they were measured, warm-up and failed ones included.
-
-        Of a trial that was run again, the last line counts. A torn last line (a crash while it was written)
-        is left out.
-        """
+        """The trials in the order they were measured, warm-up and failed ones included. Of a trial that was
+        run again, the last line counts. A torn last line (a crash while it was written) is left out."""
         last: dict[tuple[Any, ...], dict[str, Any]] = {}
         for line in self.lines():
             key = (line.get("cell"), line.get("repeat"), line.get("warmup"))
@@ -129,10 +126,8 @@ class RunDirectory:
     def samples(
         self, trial: str | Iterable[str] | None = None, columns: Iterable[str] | None = None
     ) -> pa.Table:
-        """The 100 ms counters, of one trial, of several or of all, with a column `trial`.
-
-        `columns` takes only these, which is far quicker for many trials.
-        """
+        """The 100 ms counters, of one trial, of several or of all, with a column `trial`. `columns` takes
+        only these, which is far quicker for many trials."""
         from venturi.store import samples as sampled
 
         return sampled.samples(self.path / SAMPLES, trial, columns)

@@ -82,10 +82,8 @@ RESOURCE = {
 
 
 def samples_of(found: Mapping[str, Any]) -> pa.Table:
-    """The samples of one record, one row an instant of one end.
-
-    Columns of which nothing is known are left out. The names of the threads are in the metadata.
-    """
+    """The samples of one record, one row an instant of one end. Columns of which nothing is known are left
+    out. The names of the threads are in the metadata."""
     # A trial of several hosts has each of its clients besides, as client:loader-1.
     names = [*ENDS, *(name for name in found if name.startswith("client:"))]
     ends = {end: columns for end in names if isinstance(columns := found.get(end), Mapping)}

@@ -44,11 +44,9 @@ class Damaged:
 
 
 def make_views(path: Path, connection: Any) -> list[Damaged]:
-    """Makes the views `points` and `series` of what a store, which may run, has sealed.
-
-    DuckDB checks no checksum, so each file is read whole first and compared with its checksum. Returns the
-    files that the views leave out. Raises StoreError if the directory cannot be read.
-    """
+    """Makes the views `points` and `series` of what a store, which may run, has sealed. DuckDB checks no
+    checksum, so each file is read whole first and compared with its checksum. Returns the files that the
+    views leave out. Raises StoreError if the directory cannot be read."""
     import duckdb
 
     from venturi.common.runtime import load_core
@@ -84,11 +82,8 @@ _QUERIES = {
 
 def ask(runs: Sequence[str | Path], query: str) -> tuple[pa.Table, list[Damaged]]:
     """What DuckDB answers, and of a store the damaged files whose segments are left out of the answer.
-
     `runs`: run directories, `last` or `reference:NAME`, whose tables are one; or one store's directory.
-
-    Raises VenturiError for a query that fails, and where there is no such run.
-    """
+    Raises VenturiError for a query that fails, and where there is no such run."""
     import duckdb
 
     paths = [Path(run) for run in runs]

@@ -120,7 +120,11 @@ def trials(records: Sequence[Record]) -> pa.Table:
         return {
             **_identity(record),
             **{name: parameters.get(name) for name in _PARAMETERS},
-            **{name: _as(parameters.get(name), kind) for name, kind in others.items()},
+            **{
+                name: str(value) if kind == pa.string() and value is not None else value
+                for name, kind in others.items()
+                for value in (parameters.get(name),)
+            },
             **counts,
             **times,
             "outcome": record.get("outcome"),
@@ -162,10 +166,6 @@ def _others(records: Sequence[Record]) -> dict[str, pa.DataType]:
     }
     types[frozenset({int, float})] = pa.float64()
     return {name: types.get(frozenset(found), pa.string()) for name, found in sorted(kinds.items())}
-
-
-def _as(value: Any, kind: pa.DataType) -> Any:
-    return value if value is None or kind != pa.string() else str(value)
 
 
 def streams(records: Sequence[Record]) -> pa.Table:

@@ -97,10 +97,7 @@ def measure(
 ) -> list[Clock]:
     """The clocks of hosts. Each is asked for its time (unix, ns) until an exchange is about as good as the
     best one ever of that host, `rounds` times at most; some hosts are asked at once. `before`: their clocks
-    as they were measured last.
-
-    Raises what a call does, and TimeoutError where one takes longer.
-    """
+    as they were measured last. Raises what a call does, and TimeoutError where one takes longer."""
     found: list[list[Stamps]] = [[] for _ in asks]
     last = before or [ONE_MACHINE] * len(found)
     enough = [max(_ENOUGH_NS, _AS_GOOD * clock.best_ns) for clock in last]
@@ -115,11 +112,10 @@ def measure(
             calls = [_Exchange(asks[at], now_here) for at in group]
             for at, call in zip(group, calls, strict=True):
                 found[at].append(call.stamps(seconds))
-    return [_best_of(old, of(exchanges)) for old, exchanges in zip(last, found, strict=True)]
-
-
-def _best_of(old: Clock, new: Clock) -> Clock:
-    return replace(new, best_ns=min(old.best_ns, new.best_ns)) if old.measured_unix_ns else new
+    return [
+        replace(new, best_ns=min(old.best_ns, new.best_ns)) if old.measured_unix_ns else new
+        for old, new in zip(last, map(of, found), strict=True)
+    ]
 
 
 class _Exchange:

@@ -64,10 +64,8 @@ def head_start_ns(
     clocks: Sequence[Clock], round_trip_ns: int = 0, telling_ns: int = 0, timeout_ns: int = 30 * 10**9
 ) -> int:
     """From now to the start instant: time for all to hear of it, and more than the clocks are wrong.
-
     `telling_ns`: how long the driver took to call as many loaders before: it knows how busy its host is.
-    `timeout_ns`: the trial's; loaders refuse a start that is further away, as of a clock that is wrong.
-    """
+    `timeout_ns`: the trial's; loaders refuse a start that is further away, as of a clock that is wrong."""
     errors = max((clock.uncertainty_ns for clock in clocks), default=0)
     notice_ns = max(_HEAD_START_A_LOADER_NS * len(clocks), min(_TELLINGS * telling_ns, _MOST_TELLING_NS))
     return min(HEAD_START_NS + notice_ns + max(4 * errors, round_trip_ns), timeout_ns // 2)

@@ -70,10 +70,8 @@ class Share:
 
 
 def divide(streams: int, loaders: int) -> list[Share]:
-    """A share for each loader, in their order, as even as can be: earlier ones have one stream more.
-
-    Raises ScenarioError if some would have none.
-    """
+    """A share for each loader, in their order, as even as can be: earlier ones have one stream more. Raises
+    ScenarioError if some would have none."""
     if loaders < 1:
         raise ScenarioError(f"{loaders} loaders: a trial needs at least one")
     if streams < loaders:

@@ -119,11 +119,9 @@ class LoadersExecutor(Executor):
         return record
 
     def probe_tcp(self, text: str, control: TrialControl) -> str:
-        """Raw TCP by several loaders at once, with a share of the connections each, or by one alone.
-
-        `from` in the spec says which: `loaders=4`, or `loader-2`; `first` is the number of the first stream,
-        which says the server. Raises VenturiError if one does not answer.
-        """
+        """Raw TCP by several loaders at once, with a share of the connections each, or by one alone. `from`
+        in the spec says which: `loaders=4`, or `loader-2`; `first` is the number of the first stream, which
+        says the server. Raises VenturiError if one does not answer."""
         spec = json.loads(text)
         name, streams, first = str(spec.pop("from", "")), int(spec["streams"]), int(spec.pop("first", 0))
         _, several, count = name.partition("=")

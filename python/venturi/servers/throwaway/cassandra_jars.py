@@ -105,9 +105,7 @@ _PLACES = (
 
 def find(major: int, named: Path | None, needs: str) -> str:
     """The path of a Java of this major version: the one `named`, else of JAVA_HOME, PATH, usual places.
-
-    Raises VenturiError, in which `needs` says who needs it.
-    """
+    Raises VenturiError, in which `needs` says who needs it."""
     if named is not None:
         found = _version(str(named))
         if found != major:

@@ -301,7 +301,8 @@ class Handler(BaseHTTPRequestHandler):
         form = asked or parameters.get("default_format") or "TabSeparated"
         if found := _FORMAT.search(statement):
             statement, form = statement[: found.start()], found[1]
-        zstd = parameters.get("enable_http_compression") == "1" and "zstd" in self._accepted()
+        accepted = re.findall(r"\w+", self.headers.get("Accept-Encoding") or "")
+        zstd = parameters.get("enable_http_compression") == "1" and "zstd" in accepted
         if form in _PLAIN or form in ("ArrowStream", "RowBinaryWithNamesAndTypes"):
             with contextlib.closing(pieces(self._session, statement, form)) as made:
                 self._stream(joined(made, form), form, zstd)
@@ -370,9 +371,6 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-
-    def _accepted(self) -> list[str]:
-        return [word.strip() for word in (self.headers.get("Accept-Encoding") or "").split(",")]
 
     def _refused(self, parameters: dict[str, str]) -> str | None:
         """Who must not come in; None: whoever asks may."""

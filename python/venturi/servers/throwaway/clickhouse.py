@@ -41,11 +41,9 @@ _USERS = """<?xml version="1.0"?>
 
 
 class ClickHouse(ThrowawayServer):
-    """A server with an account `venturi` and an empty database of that name, asked over HTTP.
-
-    `engine`: `server` is clickhouse-server, `chdb` its engine in the Python package behind `chdb_http`;
-    `auto` takes the server where it has all formats, then chdb, then a server that lacks some.
-    """
+    """A server with an account `venturi` and an empty database of that name, asked over HTTP. `engine`:
+    `server` is clickhouse-server, `chdb` its engine in the Python package behind `chdb_http`; `auto` takes
+    the server where it has all formats, then chdb, then a server that lacks some."""
 
     name = "clickhouse"
     scheme = "clickhouse"

@@ -72,10 +72,8 @@ class Guarded:
         environment: Mapping[str, str] | None = None,
         as_owner: bool = True,
     ) -> int:
-        """A command's exit status; its output is appended to `log`, `text` is its input.
-
-        Raises TimeoutError after `seconds`, OSError where it cannot be run.
-        """
+        """A command's exit status; its output is appended to `log`, `text` is its input. Raises TimeoutError
+        after `seconds`, OSError where it cannot be run."""
         self._order(
             {
                 "run": list(command),

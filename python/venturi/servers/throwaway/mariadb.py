@@ -14,10 +14,8 @@ _INSTALL_SECONDS = 120.0
 
 
 class MariaDb(ThrowawayServer):
-    """mariadbd with an account `venturi` that may do everything in databases called venturi...
-
-    The administrator logs in by the socket in the directory alone, which only the owner can enter.
-    """
+    """mariadbd with an account `venturi` that may do everything in databases called venturi... The
+    administrator logs in by the socket in the directory alone, which only the owner can enter."""
 
     name = "mariadb"
     scheme = "mysql"

@@ -128,10 +128,8 @@ MARKER = "venturi.json"
 
 
 def claimed(directory: Path, name: str) -> int:
-    """A descriptor that holds the lock of a directory for data, made where it is missing.
-
-    Raises VenturiError where it is not one of this kind of server's, or in use.
-    """
+    """A descriptor that holds the lock of a directory for data, made where it is missing. Raises VenturiError
+    where it is not one of this kind of server's, or in use."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         known = marked(directory / MARKER)

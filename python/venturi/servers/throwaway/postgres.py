@@ -24,11 +24,9 @@ _SCRAM_ITERATIONS = 4096
 
 
 class Postgres(ThrowawayServer):
-    """One cluster, whose account `venturi` owns the database `venturi` and may make others.
-
-    The administrator `postgres` logs in by the socket in the directory alone, which only the owner can
-    enter: over TCP his rights would be those of a shell.
-    """
+    """One cluster, whose account `venturi` owns the database `venturi` and may make others. The administrator
+    `postgres` logs in by the socket in the directory alone, which only the owner can enter: over TCP his
+    rights would be those of a shell."""
 
     name = "postgres"
     scheme = "postgres"

@@ -48,10 +48,8 @@ _UNKNOWN = "verification, environment of the hosts beyond what is listed here, c
 
 
 def choose(text: str, name: str, format: str = AUTO) -> Format:
-    """The format called `format`, or by `auto` the one that the text is in.
-
-    Raises `VenturiError` for a name that does not exist, `ScenarioError` for a text of no known format.
-    """
+    """The format called `format`, or by `auto` the one that the text is in. Raises `VenturiError` for a name
+    that does not exist, `ScenarioError` for a text of no known format."""
     if format != AUTO:
         if format not in FORMATS:
             raise VenturiError(
