@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 
 from venturi.cluster import node
 from venturi.common.environment import version
-from venturi.common.errors import ExitCode, StoreError, VenturiError
+from venturi.common.errors import StoreError, UnreachableError, VenturiError
 from venturi.common.units import plural
 from venturi.targets.urls import printable
 
@@ -147,7 +147,7 @@ def raise_errors(answers: Sequence[Answer]) -> None:
         shown = [f"{answer.host}: {answer.error}" for answer in failed[:5]]
         if len(failed) > 5:
             shown.append(f"and {len(failed) - 5} more hosts")
-        raise VenturiError("; ".join(shown), ExitCode.UNREACHABLE, failed[0].hint)
+        raise UnreachableError("; ".join(shown), failed[0].hint)
 
 
 def _folder() -> Path:
@@ -304,9 +304,8 @@ def up(plan: Plan, say: Callable[[str, str], None]) -> list[str]:
         raise_errors([answer])
         missing = [host for host in plan.hosts if addresses[host] not in answer.fields["members"]]
         if missing:
-            raise VenturiError(
+            raise UnreachableError(
                 f"{', '.join(missing)}: did not join {head} within {_JOIN_SECONDS:.0f} s",
-                ExitCode.UNREACHABLE,
                 hint="the hosts must reach one another on all ports: firewalls, and --interface",
             )
     except BaseException:
@@ -336,9 +335,8 @@ def _looked(remote: Remote, plan: Plan) -> list[Answer]:
     raise_errors(found)
     lost = [answer.host for answer in found if answer.fields["address"] is None]
     if lost:
-        raise VenturiError(
+        raise UnreachableError(
             f"{', '.join(lost)}: no route to the head, {fields['address']}",
-            ExitCode.UNREACHABLE,
             hint="--interface names the network that all hosts are in",
         )
     check_alike({answer.host: answer.fields for answer in found}, own_versions())

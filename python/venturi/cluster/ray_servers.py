@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from venturi.cluster import node
 from venturi.cluster.ray_session import Actor, Places, Session, node_id
 from venturi.common.environment import boot_id, version
-from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.errors import ExitCode, UnreachableError, VenturiError
 from venturi.common.texts import Note
 from venturi.engine.calls import Gone
 from venturi.servers.reference import ReferenceServer, StoreProcess, process_of
@@ -100,12 +100,9 @@ class RemoteServer:
 
     def __init__(self, call: Callable[..., Future[Any]], hello: dict[str, Any]) -> None:
         self._call, self.hello, self.stopped = call, hello, False
+        self.address = str(hello["address"])
         # Answered when it is over: a host that is no more is not asked, which would take its time.
         self._ended = call("ended")
-
-    @property
-    def address(self) -> str:
-        return str(self.hello["address"])
 
     @property
     def running(self) -> bool:
@@ -304,7 +301,7 @@ class RayServers:
             raise
         except Exception as error:
             text = " ".join(str(error).split())[:300] or type(error).__name__
-            raise VenturiError(f"the server does not start: {text}", ExitCode.UNREACHABLE) from None
+            raise UnreachableError(f"the server does not start: {text}") from None
         actor, name = self._actors[place], f"{kind}-{place}"
         server = RemoteServer(lambda method: actor.call(method, name), hello)
         self._check_alike(server)
@@ -344,9 +341,8 @@ class RayServers:
             except Gone:
                 del self._actors[place]
                 if time.monotonic() > deadline:
-                    raise VenturiError(
-                        "no host is left for a server: its process ends as soon as it is started",
-                        ExitCode.UNREACHABLE,
+                    raise UnreachableError(
+                        "no host is left for a server: its process ends as soon as it is started"
                     ) from None
                 time.sleep(0.2)
 
@@ -371,6 +367,4 @@ def _answer_of(actor: Actor, method: str) -> Any:
     try:
         return actor.call(method).result(_BEGIN_SECONDS)
     except LateAnswer:
-        raise VenturiError(
-            f"no host for a server within {_BEGIN_SECONDS:g} s", ExitCode.UNREACHABLE
-        ) from None
+        raise UnreachableError(f"no host for a server within {_BEGIN_SECONDS:g} s") from None

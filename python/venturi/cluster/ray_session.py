@@ -17,7 +17,7 @@ from venturi.cluster import hosts, node
 from venturi.cluster.ray_guard import RayGuard
 from venturi.common import temporary
 from venturi.common.environment import boot_id
-from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.errors import UnreachableError, VenturiError
 from venturi.engine.calls import Gone
 
 _QUIET = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
@@ -117,7 +117,7 @@ class Session:
                 )
         except Exception as error:  # Ray's own kinds differ from version to version
             self.close()
-            raise VenturiError(*_no_cluster(on, error)) from None
+            raise _no_cluster(on, error) from None
 
     def hosts(self, resource: str | None) -> list[str]:
         """Addresses of the hosts that are there, and have the resource where one is named."""
@@ -144,35 +144,31 @@ class Session:
             self._guard.close()
 
 
-def _no_cluster(on: str, error: Exception) -> tuple[str, ExitCode, str]:
+def _no_cluster(on: str, error: Exception) -> VenturiError:
     text = " ".join(str(error).split())
     if "InvalidAuthToken" in f"{error} {error.__cause__}":
-        return (
-            f"--on {on}: the Ray cluster there demands another token than this process has",
-            ExitCode.UNREACHABLE,
+        return UnreachableError(
+            f"--on {on}: the Ray cluster demands another token than this process has",
             "on a host of `venturi cluster up` unset RAY_AUTH_MODE and RAY_AUTH_TOKEN: a file there has it",
         )
     if "ersion mismatch" in text:
-        return (
+        return VenturiError(
             f"--on {on}: the cluster has other versions of Ray or Python than this host: {text[:300]}",
-            ExitCode.USAGE,
-            "install the same ones on all hosts",
+            hint="install the same ones on all hosts",
         )
     if on == "local":
-        return f"Ray does not start here: {text[:300]}", ExitCode.UNREACHABLE, "venturi run without --on"
+        return UnreachableError(f"Ray does not start here: {text[:300]}", "venturi run without --on")
     start = "start one: venturi cluster up --hosts a,b,c; or try --on local"
     if on == "auto":
-        return f"--on {on}: no Ray cluster is found from this host", ExitCode.UNREACHABLE, start
+        return UnreachableError(f"--on {on}: no Ray cluster is found from this host", start)
     if "Initialization failure" in text or "ray client server failed" in text.lower():
-        return (
-            f"--on {on}: the head there did not start its process for this run: {text[-300:]}",
-            ExitCode.UNREACHABLE,
+        return UnreachableError(
+            f"--on {on}: the head did not start its process for this run: {text[-300:]}",
             "a head on a busy host may be too slow: try again, or --on auto on its host",
         )
     # Ray's client retries, and does not say why it gave up.
-    return (
+    return UnreachableError(
         f"--on {on}: no Ray cluster answers there, or not to this token",
-        ExitCode.UNREACHABLE,
         f"{start}; where one runs, --on auto on its head's host says more",
     )
 
@@ -199,10 +195,9 @@ class Places:
         wanted = [name for name in dict.fromkeys(self._resources) if name]
         hosts = ", ".join(self._session.hosts(None)) or "none"
         having = f" with a free CPU and {', '.join(wanted)}" if wanted else " with a free CPU"
-        raise VenturiError(
+        raise UnreachableError(
             f"--on {self._session.on}: {len(self._resources)} processes need as many hosts{having}; "
             f"the cluster's are: {hosts}",
-            ExitCode.UNREACHABLE,
             hint="fewer --loaders, or more hosts: venturi cluster status",
         )
 

@@ -24,10 +24,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from venturi.cluster.trial.clock import ONE_MACHINE
-from venturi.cluster.trial.loaders_executor import LoadersExecutor, identify, is_here
+from venturi.cluster.trial.loaders_executor import LoadersExecutor, identify, on_this_host
 from venturi.common import temporary
 from venturi.common.credentials import masked
-from venturi.common.errors import ExitCode, ScenarioError, VenturiError
+from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.texts import Note
 from venturi.engine.calls import Caller, serve
 from venturi.engine.executor import TrialControl
@@ -87,12 +87,12 @@ class SparkSession:
         log = self._held.path / "spark.log"
         handle = os.open(log, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            with _said_to(handle):
+            with _output_to(handle):
                 return builder.getOrCreate()
         except Exception as error:
             output = log.read_text(errors="replace")
             self._forget_log()
-            raise VenturiError(*_no_start(chosen, error, output)) from None
+            raise _no_start(chosen, error, output) from None
         finally:
             os.close(handle)
 
@@ -114,7 +114,7 @@ class SparkSession:
 
 
 @contextlib.contextmanager
-def _said_to(handle: int) -> Iterator[None]:
+def _output_to(handle: int) -> Iterator[None]:
     """Redirects the output of processes started meanwhile: Java is verbose on both streams."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(ValueError, OSError):
@@ -136,15 +136,14 @@ def _too_few(master: str, count: int, slots: int | None) -> str:
     return f"{count} loaders run at a time, and {master} has {slots_text} slots: fewer --loaders, or {more}"
 
 
-def _no_start(master: str, error: Exception, output: str) -> tuple[Any, ...]:
-    """Arguments of a VenturiError."""
+def _no_start(master: str, error: Exception, output: str) -> VenturiError:
     text = f"{error}\n{output}"
     if "UnsupportedClassVersionError" in text or "JAVA_HOME is not set" in text or "JAVA_GATEWAY" in text:
         last = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")
         reason = f": {masked(last)[:_MOST_TEXT]}" if last else ""
         hint = "it needs Java 17 or later: install it, or set JAVA_HOME"
-        return f"Spark does not start{reason}", ExitCode.USAGE, hint
-    return f"Spark does not start with --master {master}: {_first(text)}", ExitCode.USAGE
+        return VenturiError(f"Spark does not start{reason}", hint=hint)
+    return VenturiError(f"Spark does not start with --master {master}: {_first(text)}")
 
 
 def in_our_words(error: Exception, master: str, count: int) -> str:
@@ -401,7 +400,7 @@ class SparkExecutor(LoadersExecutor):
 
     def _check_reach(self, spec: Mapping[str, Any], loaders: Sequence[TaskLoader]) -> None:
         """Raises ValueError, the word for a cell that asks for something impossible."""
-        remote = next((loader for loader in loaders if not is_here(loader.identity)), None)
+        remote = next((loader for loader in loaders if not on_this_host(loader.identity)), None)
         if remote is None:
             return
         where = f"{remote.name} runs on {remote.identity['hostname']}"

@@ -45,6 +45,13 @@ class ScenarioError(VenturiError):
         super().__init__(message, ExitCode.SCENARIO, hint)
 
 
+class UnreachableError(VenturiError):
+    """A server or a host cannot be reached, or a program that is needed does not start."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message, ExitCode.UNREACHABLE, hint)
+
+
 class StoreError(VenturiError):
     """The run directory cannot be read or written, or a store of time series is damaged."""
 

@@ -29,7 +29,7 @@ _PROGRESS_SECONDS = 0.1
 _GRACE_SECONDS = 15.0
 """From a cancel until the process is ended: a driver may keep it."""
 _FOR_EVER = 1e9
-_MOST_SAID = 300
+_MOST_LETTERS = 300
 _LEAST_SECRET = 3
 """Letters: what is shorter stands in any text."""
 
@@ -109,7 +109,7 @@ def _lost(spec: str, status: int, output: str) -> dict[str, Any]:
             for part in _parts(secret):
                 words = words.replace(part, HIDDEN)
     lines = words.strip().splitlines()
-    last = f"; its last words: {without_secrets(lines[-1])[:_MOST_SAID]}" if lines else ""
+    last = f"; its last words: {without_secrets(lines[-1])[:_MOST_LETTERS]}" if lines else ""
     if not is_driver(fields["target"]):
         return failed_record("internal", f"{fields['target']}: the process of the trial {ended}{last}")
     return failed_record(

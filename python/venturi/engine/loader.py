@@ -146,12 +146,12 @@ class Loader:
             # In slices: a trial that breaks off may never come to a phase.
             if self._control.wait(phase, min(left, 0.25)):
                 break
-        there, tallies = self.phase(), self._control.tallies()
+        phase_reached, tallies = self.phase(), self._control.tallies()
         if (record := self._record) is not None and self._thread is not None:
             # Nearly at its end; then another one may begin.
             self._thread.join(_HANDING_OVER)
         return {
-            "phase": there,
+            "phase": phase_reached,
             "tallies": None if tallies is None else str(tallies),
             "record": record,
         }

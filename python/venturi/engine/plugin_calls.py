@@ -29,7 +29,7 @@ _PYARROW = re.compile(r'\. Detail: Python exception: .*File "([^"]+)", line (\d+
 T = TypeVar("T")
 
 
-class _Told(Exception):
+class _PluginError(Exception):
     """Says all that there is to say."""
 
 
@@ -115,7 +115,7 @@ class Calls:
 
     def told(self, error: BaseException) -> str:
         """The line for what was raised, or for what an Arrow stream said."""
-        if isinstance(error, _Told):
+        if isinstance(error, _PluginError):
             return str(error)
         text = str(error)
         found = _PYARROW.search(text)
@@ -132,16 +132,16 @@ class Calls:
         except BaseException as error:  # SystemExit of a plugin must not end the thread without a word
             raise self._raised(what, error) from None
 
-    def _raised(self, what: str, error: BaseException) -> _Told:
+    def _raised(self, what: str, error: BaseException) -> _PluginError:
         _trace("".join(traceback.format_exception(error)))
         at = place_of_error(error)
         details = " ".join(str(error).split())
-        return _Told(
+        return _PluginError(
             self._text(what, f"{type(error).__name__}{details and f': {details}'}{at and f' ({at})'}")
         )
 
-    def _wrong(self, what: str, text: str) -> _Told:
-        return _Told(self._text(what, text))
+    def _wrong(self, what: str, text: str) -> _PluginError:
+        return _PluginError(self._text(what, text))
 
     def _text(self, what: str, text: str) -> str:
         text = masked(text)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any
 
 from venturi.common.credentials import command_tells_secret, masked, named, not_set
-from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.errors import UnreachableError, VenturiError
 from venturi.common.processes import children, is_ending
 from venturi.common.texts import Note, listed
 from venturi.netlab import program_supervisor
@@ -31,7 +31,7 @@ _HALT_SECONDS = 0.1
 _GRACE_SECONDS = 3.0
 _END_SECONDS = 15.0
 """More than a guest takes to end what it has started."""
-_MOST_SAID = 300
+_MOST_LETTERS = 300
 
 
 def read(flag: str, text: str) -> list[str]:
@@ -136,7 +136,7 @@ class Serving(_Program):
         """The last line that it has written."""
         self._output.seek(0)
         lines = masked(self._output.read().decode(errors="replace")).strip().splitlines()
-        return lines[-1][:_MOST_SAID] if lines else ""
+        return lines[-1][:_MOST_LETTERS] if lines else ""
 
     def stop(self) -> None:
         super().stop()
@@ -154,10 +154,9 @@ class Serving(_Program):
                 if time.monotonic() > deadline:
                     lacking = _named(ports - listens) or "it"
                     elsewhere = f"; it listens at {_named(listens)}" if listens else ""
-                    raise VenturiError(
+                    raise UnreachableError(
                         f"--server {self._name}: nobody can connect to {lacking} after {_READY_SECONDS:.0f} s"
                         f"{elsewhere}",
-                        ExitCode.UNREACHABLE,
                         hint=f"it has to listen at {{server}}, which is {self.address}, or at all addresses",
                     )
                 if not selector.select(_HALT_SECONDS):
@@ -165,10 +164,9 @@ class Serving(_Program):
                 piece = self._channel.recv(4096).decode()
                 if not piece:
                     status = self._guest.wait()
-                    raise VenturiError(
+                    raise UnreachableError(
                         f"--server {self._name}: ended before anybody could connect to it: "
-                        f"{self.complaint() or f'status {status}'}",
-                        ExitCode.UNREACHABLE,
+                        f"{self.complaint() or f'status {status}'}"
                     )
                 if program_supervisor.LOOPBACK in piece and program_supervisor.LOOPBACK not in text:
                     note("warning", f"{self._name} listens at 127.0.0.1, where nobody comes to over the link")

@@ -76,13 +76,13 @@ class ChdbEngine:
     def _work(self, query: Query) -> None:
         try:
             self._execute(query)
-            said = None
+            reason = None
         except Exception as error:  # whatever chdb throws is the answer to the query
-            said = _reason(error)
+            reason = _reason(error)
         finally:
             self._free.release()
         with contextlib.suppress(RuntimeError):
-            query.finish(said)
+            query.finish(reason)
 
     def _execute(self, query: Query) -> None:
         connection = self._chdb.connect(self._place)

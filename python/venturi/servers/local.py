@@ -99,9 +99,9 @@ class LocalTargets:
         if scheme in REFERENCE:
             # Mostly without tables: before its clock starts, a trial gives the server what it will get.
             ready = self._tables if scheme == "charrow" else {}
-            given = [word for name, path in ready.items() for word in ("--ready", f"{name}={path}")]
+            options = [word for name, path in ready.items() for word in ("--ready", f"{name}={path}")]
             kind = REFERENCE[scheme]
-            return SocketServer(*given, kind=kind).start() if unix else self._starter(kind, given, remote)
+            return SocketServer(*options, kind=kind).start() if unix else self._starter(kind, options, remote)
         if isinstance(self._starter, Placed):
             return self._starter(SERVERS[scheme], (), remote)
         from venturi.servers import throwaway
@@ -135,8 +135,8 @@ class LocalTargets:
         server = self._servers.get(wanted)
         if server is None or server.running:
             return None
-        said = server.complaint()
-        return f"{_name(wanted)} died{': ' + said if said else ''}"
+        complaint = server.complaint()
+        return f"{_name(wanted)} died{': ' + complaint if complaint else ''}"
 
     def url(self, url: str) -> str:
         """The real address behind `X://local` or `X://remote`; others as they are."""
@@ -190,8 +190,8 @@ class LocalTargets:
 
     def reference_url(self, url: str) -> str | None:
         """The URL of a reference server of ours where this address is, if one runs there."""
-        there = [_Wanted(scheme, is_remote(url), is_unix(url)) for scheme in REFERENCE]
-        return next((one.url(self._servers[one]) for one in there if one in self._servers), None)
+        possible = [_Wanted(scheme, is_remote(url), is_unix(url)) for scheme in REFERENCE]
+        return next((one.url(self._servers[one]) for one in possible if one in self._servers), None)
 
     def _hello(self, url: str) -> dict[str, Any]:
         store = self._store(url)
@@ -296,8 +296,8 @@ class LocalStore:
         """What is to be said of it where it has died."""
         if self._server is None or self._server.running:
             return None
-        said = self._server.complaint()
-        return f"the store died{': ' + said if said else ''}"
+        complaint = self._server.complaint()
+        return f"the store died{': ' + complaint if complaint else ''}"
 
     def ready(self, settings: Settings) -> None:
         """An empty store with these settings. Raises VenturiError where it does not start."""

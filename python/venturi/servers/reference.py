@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any, Protocol
 
 from venturi.common import temporary
-from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.errors import UnreachableError, VenturiError
 from venturi.common.processes import is_ending
 from venturi.targets.system import SERVERS
 
@@ -92,11 +92,10 @@ class ReferenceServer:
             pid = hello.get("pid")
             self._serving = pid if isinstance(pid, int) and not is_ending(pid) else None
         except (ValueError, TimeoutError):
-            said = self.complaint()
+            complaint = self.complaint()
             self.stop()
-            raise VenturiError(
-                f"the server {self._kind} did not start: {said or 'it said nothing'}",
-                ExitCode.UNREACHABLE,
+            raise UnreachableError(
+                f"the server {self._kind} did not start: {complaint or 'it complaint nothing'}",
                 hint=f"try it by itself: venturi serve {self._kind}",
             ) from None
         except BaseException:

@@ -53,15 +53,15 @@ class Options:
         return self.url.partition("://")[0].endswith("+tls")
 
     @classmethod
-    def parse(cls, given: Mapping[str, str]) -> Options:
+    def parse(cls, texts: Mapping[str, str]) -> Options:
         """Raises VenturiError for what is missing, unknown, or means nothing for this URL."""
-        known = {field.name for field in fields(cls)}
+        names = {field.name for field in fields(cls)}
         values: dict[str, Any] = {}
-        for key, text in given.items():
+        for key, text in texts.items():
             name = key.lower()
-            if name not in known:
+            if name not in names:
                 raise VenturiError(
-                    f"option {key!r} is not known", hint=f"known are {', '.join(sorted(known))}"
+                    f"option {key!r} is not known", hint=f"known are {', '.join(sorted(names))}"
                 )
             try:
                 values[name] = _READ.get(name, str)(text)
@@ -94,10 +94,11 @@ class Options:
             return None
         found = os.environ.get(variable)
         if found is None:
-            said = credentials.not_set(variable)
+            message = credentials.not_set(variable)
             raise VenturiError(
-                f"option {name!r}: {said} in this process",
-                hint="executors need it too: spark.executorEnv." + (variable if variable in said else "NAME"),
+                f"option {name!r}: {message} in this process",
+                hint="executors need it too: spark.executorEnv."
+                + (variable if variable in message else "NAME"),
             )
         return found
 

@@ -193,8 +193,8 @@ class ClickHouse:
             return schema
         # ClickHouse sends a DateTime as the number of its second; only its own word tells it from a number.
         with self._ask(f"DESCRIBE TABLE ({self._options.sql()})") as stream:
-            told = stream.read_all().select(["name", "type"]).to_pylist()
-        times = {column["name"] for column in told if _DATE_TIME.fullmatch(column["type"])}
+            described = stream.read_all().select(["name", "type"]).to_pylist()
+        times = {column["name"] for column in described if _DATE_TIME.fullmatch(column["type"])}
         return pa.schema(
             [
                 field.with_type(pa.timestamp("s", "UTC"))
@@ -211,8 +211,8 @@ class ClickHouse:
             return [query]
         by = self._options.split_by
         key = "*" if by is None else '"' + by.replace('"', '""') + '"'
-        whole = self._options.sql()
-        inner = query if by is None else whole
+        everything = self._options.sql()
+        inner = query if by is None else everything
         listed = ", ".join('"' + name.replace('"', '""') + '"' for name in columns) or "*"
         # A tuple, for the hash of a null by itself is null, which no comparison holds for.
         return [

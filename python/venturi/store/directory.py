@@ -43,6 +43,9 @@ def what_is_damaged() -> StoreError | None:
 class RunDirectory:
     """A run on disk, for reading. A run that is still going on can be read too."""
 
+    saved = True
+    """Whether it is a directory, in which reports have a place; published figures taken for a run are not."""
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Raises StoreError where there is no run, or one of a newer format."""
         self.path = Path(path)
@@ -70,12 +73,6 @@ class RunDirectory:
     def name(self) -> str:
         """The run's name, by default that of its directory."""
         return str(self.environment.get("run") or self.path.resolve().name)
-
-    @property
-    def saved(self) -> bool:
-        """Whether it is a directory, in which reports have a place; published figures taken for a run are
-        not."""
-        return True
 
     def _read_environment(self) -> dict[str, Any]:
         path = self.path / ENVIRONMENT

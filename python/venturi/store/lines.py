@@ -220,9 +220,9 @@ def _wrong(value: Any, rule: Any, schema: Mapping[str, Any], path: str) -> Itera
         for key in rule.get("required", ()):
             if key not in value:
                 yield f"{path or 'the line'} has no {key}"
-        properties, others = rule.get("properties", {}), rule.get("additionalProperties")
+        properties, rest = rule.get("properties", {}), rule.get("additionalProperties")
         for key, inner in value.items():
-            yield from _wrong(inner, properties.get(key, others), schema, f"{path}.{key}" if path else key)
+            yield from _wrong(inner, properties.get(key, rest), schema, f"{path}.{key}" if path else key)
     elif isinstance(value, list):
         each = rule.get("prefixItems", ())
         if len(value) < rule.get("minItems", 0):

@@ -94,7 +94,7 @@ def samples_of(found: Mapping[str, Any]) -> pa.Table:
         for name, kind in SAMPLE.items():
             if not (values := columns.get(name)):
                 continue
-            arrays[name] = _by_row(values, rows) if kind == _LIST else _whole(values)
+            arrays[name] = _by_row(values, rows) if kind == _LIST else _counters(values)
         parts.append(pa.table(arrays))
     if not parts:
         return pa.Table.from_batches([], pa.schema(SAMPLE))
@@ -123,7 +123,7 @@ def _named(name: str, rows: int) -> pa.Array:
     return pa.Array.from_buffers(_S, rows, [None, pa.py_buffer(ends), pa.py_buffer(text * rows)])
 
 
-def _whole(values: Sequence[int | None]) -> pa.Array:
+def _counters(values: Sequence[int | None]) -> pa.Array:
     """A column of counters."""
     import numpy as np
 
@@ -172,16 +172,16 @@ def samples(
             _say_damaged(path, error)
     table = pa.concat_tables([empty, *parts], promote_options="default")
     order = list(SAMPLE) if wanted is None else [name for name in wanted if name in table.column_names]
-    others = [] if wanted is not None else [n for n in table.column_names if n not in SAMPLE and n != "trial"]
-    return table.select(["trial", *order, *others])
+    older = [] if wanted is not None else [n for n in table.column_names if n not in SAMPLE and n != "trial"]
+    return table.select(["trial", *order, *older])
 
 
 def _of_file(path: Path, wanted: list[str] | None) -> pa.Table:
     with pq.ParquetFile(path) as file:
-        there = file.schema_arrow.names
-        table = file.read(columns=None if wanted is None else [n for n in wanted if n in there])
+        stored = file.schema_arrow.names
+        table = file.read(columns=None if wanted is None else [n for n in wanted if n in stored])
         rows = file.metadata.num_rows
-    if "end" not in there:  # before both ends were sampled, a row was of the client's
+    if "end" not in stored:  # before both ends were sampled, a row was of the client's
         table = table.append_column("end", _named("client", rows))
     table = table.append_column("trial", _named(path.stem, rows))
     return table.replace_schema_metadata(None)

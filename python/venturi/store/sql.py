@@ -120,8 +120,8 @@ def _answers(statement: Any) -> bool:
     from duckdb import StatementType, extract_statements
 
     if statement.type == StatementType.EXPLAIN:
-        asked = re.sub(r"^\s*explain(\s+analyze|\s*\([^)]*\))?", "", statement.query, flags=re.IGNORECASE)
-        return all(map(_answers, extract_statements(asked)))
+        explained = re.sub(r"^\s*explain(\s+analyze|\s*\([^)]*\))?", "", statement.query, flags=re.IGNORECASE)
+        return all(map(_answers, extract_statements(explained)))
     pivot = statement.type == StatementType.MULTI and _QUERY.match(statement.query) is not None
     return pivot or statement.type == StatementType.SELECT
 

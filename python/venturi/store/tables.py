@@ -109,20 +109,20 @@ def _busy(pool: Any) -> float | None:
 
 def trials(records: Sequence[Record]) -> pa.Table:
     """One row a trial, warm-up and failed ones included."""
-    others = _others(records)
+    foreign = _foreign_parameters(records)
 
     def row(record: Record) -> dict[str, Any]:
         counts, times = record.get("counts") or {}, record.get("times") or {}
         cpu = {end: _inner(record, "cpu", end) or {} for end in ENDS}
         # Absent where nothing failed.
-        known = 0 if _parameters_of(record).get("operation") == "upsert" else None
+        unfailed = 0 if _parameters_of(record).get("operation") == "upsert" else None
         parameters = _parameters_of(record)
         return {
             **_identity(record),
             **{name: parameters.get(name) for name in _PARAMETERS},
             **{
                 name: str(value) if kind == pa.string() and value is not None else value
-                for name, kind in others.items()
+                for name, kind in foreign.items()
                 for value in (parameters.get(name),)
             },
             **counts,
@@ -138,9 +138,9 @@ def trials(records: Sequence[Record]) -> pa.Table:
             "verified": _inner(record, "verification", "achieved"),
             **{f"{end}_{kind}": cpu[end].get(kind) for end in cpu for kind in ("user_ns", "system_ns")},
             **_figures(record),
-            "errors_refused": _inner(record, "errors", "refused", "batches") or known,
-            "errors_in_doubt": _inner(record, "errors", "in_doubt", "batches") or known,
-            "batches_retried": _inner(record, "errors", "retries") or known,
+            "errors_refused": _inner(record, "errors", "refused", "batches") or unfailed,
+            "errors_in_doubt": _inner(record, "errors", "in_doubt", "batches") or unfailed,
+            "batches_retried": _inner(record, "errors", "retries") or unfailed,
             "encoders_busy_share": _busy(_inner(record, "pools", "server", "encoders")),
             "decoders_busy_share": _busy(_inner(record, "pools", "client", "decoders")),
             "instrument_share": _inner(record, "instrument", "share"),
@@ -150,10 +150,10 @@ def trials(records: Sequence[Record]) -> pa.Table:
             "note": _inner(record, "imported", "note"),
         }
 
-    return _table(map(row, records), {**_IDENTITY, **_PARAMETERS, **others, **_RESULT})
+    return _table(map(row, records), {**_IDENTITY, **_PARAMETERS, **foreign, **_RESULT})
 
 
-def _others(records: Sequence[Record]) -> dict[str, pa.DataType]:
+def _foreign_parameters(records: Sequence[Record]) -> dict[str, pa.DataType]:
     """Parameters that only other tools or plugins have, and their types: of a column of several, text."""
     kinds: dict[str, set[type]] = {}
     for record in records:
@@ -187,9 +187,9 @@ def latency(records: Sequence[Record]) -> pa.Table:
     def rows(record: Record) -> Iterator[dict[str, Any]]:
         for kind in _LATENCIES:
             if found := _inner(record, "latency", kind):
-                whole = {"kind": kind, "count": found.get("count"), "mean_ns": found.get("mean")}
+                common = {"kind": kind, "count": found.get("count"), "mean_ns": found.get("mean")}
                 for percent, value in _percentiles(found).items():
-                    yield {**whole, "percentile": percent, "ns": value}
+                    yield {**common, "percentile": percent, "ns": value}
 
     return _inner_rows(records, _LATENCY, rows)
 

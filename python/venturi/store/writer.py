@@ -61,10 +61,10 @@ class RunWriter:
                 hint=f"go on with it by --resume {root}, or choose another directory by --out",
             )
         with explained(root):
-            there = next(place for place in (root, *root.absolute().parents) if place.exists())
-            if not there.is_dir():
+            parent = next(place for place in (root, *root.absolute().parents) if place.exists())
+            if not parent.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-            if not os.access(there, os.W_OK | os.X_OK):
+            if not os.access(parent, os.W_OK | os.X_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     @classmethod
@@ -146,11 +146,11 @@ class RunWriter:
         for line in lines:
             if line.get("samples"):
                 self._keep_samples(line)
-        whole = "".join(
+        text = "".join(
             line_text({key: value for key, value in line.items() if key != "samples"}) + "\n"
             for line in lines
         )
-        self._append_text(TRIALS, whole)
+        self._append_text(TRIALS, text)
 
     def append_ceiling(self, line: Mapping[str, Any]) -> None:
         """Appends a probe of a physical limit."""

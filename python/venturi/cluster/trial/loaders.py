@@ -117,6 +117,8 @@ class Part:
     clock: Clock = ONE_MACHINE
     identity: Mapping[str, Any] = field(default_factory=dict)
     """What `Loader.identify` told: which loaders share a machine, a network, a process."""
+    origin_ns: int = 0
+    """Its start instant on the time line of the merged record."""
 
     @property
     def where(self) -> str:
@@ -168,7 +170,7 @@ class Member:
     lost: str | None = None
     progress: dict[str, Any] = field(default_factory=dict)
     poll: Future[Any] | None = None
-    asked_at: float = 0.0
+    polled_at: float = 0.0
     awaited: Future[Any] | None = None
     """The last call that is answered with a phase."""
     tallies: str | None = None

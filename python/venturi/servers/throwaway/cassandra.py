@@ -10,7 +10,7 @@ from typing import Any
 
 from venturi.common import temporary
 from venturi.common.environment import own_address
-from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.errors import UnreachableError
 from venturi.servers.throwaway import cassandra_jars, network
 from venturi.servers.throwaway.base import Setting, ThrowawayServer, by_venturi
 from venturi.servers.throwaway.cassandra_jars import Cql, CqlError, quoted
@@ -62,7 +62,7 @@ class Cassandra(ThrowawayServer):
 
     @property
     def user(self) -> str | None:
-        return "venturi" if self._password_env else None
+        return "venturi" if self.password_env else None
 
     def find(self) -> str:
         self._java = cassandra_jars.find(_JAVA, self._named_java, "Cassandra")
@@ -95,7 +95,7 @@ class Cassandra(ThrowawayServer):
             Setting("auto_snapshot", "false", "a dropped table leaves no copy on the disk"),
             Setting("num_tokens", "1", "one node, which starts sooner so"),
         ]
-        if self._password_env is not None:
+        if self.password_env is not None:
             ours.append(Setting("authenticator", "PasswordAuthenticator", "--password-env"))
         heap = Setting("-Xmx", f"{megabytes}m", "--memory: Java's heap, the same from the start (-Xms)")
         return [heap, *self._chosen(*ours)]
@@ -173,9 +173,8 @@ class Cassandra(ThrowawayServer):
                 version = connection.execute("SELECT release_version FROM system.local")
         except CqlError as error:
             if error.code == _BAD_CREDENTIALS and not self._fresh:
-                raise VenturiError(
+                raise UnreachableError(
                     f"Cassandra did not let venturi in: {error}",
-                    ExitCode.UNREACHABLE,
                     hint="data that were kept demand the password of their first start",
                 ) from None
             return None  # not ready for this yet

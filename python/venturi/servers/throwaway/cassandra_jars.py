@@ -12,7 +12,7 @@ from socket import socket
 from types import TracebackType
 
 from venturi.common import temporary
-from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.errors import UnreachableError, VenturiError
 from venturi.servers.throwaway import network
 from venturi.servers.throwaway.guarded import Guarded
 
@@ -68,13 +68,10 @@ def fetch(guarded: Guarded, log: Path, note: Callable[[str, str], None]) -> Path
     try:
         status = guarded.run(command, log, _FETCH_SECONDS, as_owner=False)
     except TimeoutError:
-        raise VenturiError(
-            f"Maven has not fetched Cassandra's jars in {_FETCH_SECONDS:.0f} s", ExitCode.UNREACHABLE
-        ) from None
+        raise UnreachableError(f"Maven has not fetched Cassandra's jars in {_FETCH_SECONDS:.0f} s") from None
     if status != 0:
-        raise VenturiError(
+        raise UnreachableError(
             f"Maven cannot fetch Cassandra's jars: {_complaint(log)}",
-            ExitCode.UNREACHABLE,
             hint="~/.m2/settings.xml sets a proxy or mirror; --cassandra-home names a distribution instead",
         )
     try:
@@ -112,18 +109,17 @@ def find(major: int, named: Path | None, needs: str) -> str:
             what = f"is Java {found}" if found else "is no Java that runs"
             raise VenturiError(f"--java {named}: {what}; {needs} needs Java {major}")
         return str(named)
-    others: dict[int, str] = {}
+    unfit: dict[int, str] = {}
     for candidate in _candidates(major):
         found = _version(candidate)
         if found == major:
             return candidate
         if found is not None:
-            others.setdefault(found, candidate)
-    if others:
-        there = ", ".join(f"Java {version} ({path})" for version, path in others.items())
-        raise VenturiError(
-            f"{needs} needs Java {major}, here is {there}",
-            ExitCode.UNREACHABLE,
+            unfit.setdefault(found, candidate)
+    if unfit:
+        versions = ", ".join(f"Java {version} ({path})" for version, path in unfit.items())
+        raise UnreachableError(
+            f"{needs} needs Java {major}, here is {versions}",
             hint=f"apt-get install openjdk-{major}-jre-headless, or name one: --java FILE",
         )
     debian, homebrew = f"openjdk-{major}-jre-headless maven", f"openjdk@{major} maven"

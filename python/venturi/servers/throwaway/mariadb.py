@@ -21,6 +21,7 @@ class MariaDb(ThrowawayServer):
     scheme = "mysql"
     title = "MariaDB"
     scenario = "upsert-memsql"
+    account = "mysql"
     taken = {  # noqa: RUF012 - a constant
         **{"port": "--port", "bind_address": "--host", "datadir": "--data"},
         # Without skip_name_resolve a connection from 127.0.0.1 is one from "localhost", where root has no
@@ -31,10 +32,6 @@ class MariaDb(ThrowawayServer):
 
     _server = ""
     _installer: str | None = None
-
-    @property
-    def account(self) -> str | None:
-        return "mysql"
 
     @property
     def socket(self) -> Path:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from venturi.common.environment import file_system
-from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.errors import UnreachableError, VenturiError
 
 _CONNECT_SECONDS = 2.0
 _VERSION_SECONDS = 20.0
@@ -67,9 +67,7 @@ def check(host: str, port: int) -> None:
         advice = ""
         if "in use" in text:
             advice = "; something else listens there: choose another --port (0: any free one)"
-        raise VenturiError(
-            f"cannot listen on {joined(host, port)}: {text}{advice}", ExitCode.UNREACHABLE
-        ) from None
+        raise UnreachableError(f"cannot listen on {joined(host, port)}: {text}{advice}") from None
 
 
 def connect(host: str, port: int) -> socket.socket:
@@ -115,7 +113,7 @@ def output_of(*command: str | Path) -> str:
 def missing(title: str, what: str, debian: str, homebrew: str) -> VenturiError:
     """The error of a server that is not installed: what is missing, and the line that mends it."""
     line = f"brew install {homebrew}" if sys.platform == "darwin" else f"apt-get install {debian}"
-    return VenturiError(f"{title} is not installed here: {what} not found", ExitCode.UNREACHABLE, hint=line)
+    return UnreachableError(f"{title} is not installed here: {what} not found", hint=line)
 
 
 def in_memory(directory: Path) -> bool:
@@ -132,14 +130,14 @@ def claimed(directory: Path, name: str) -> int:
     where it is not one of this kind of server's, or in use."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        known = marked(directory / MARKER)
-        if known is None and any(entry.name != MARKER for entry in directory.iterdir()):
+        owner = marked(directory / MARKER)
+        if owner is None and any(entry.name != MARKER for entry in directory.iterdir()):
             raise VenturiError(
                 f"--data {directory}: has files already, and not of venturi serve {name}",
                 hint="name an empty directory, or one that does not exist yet",
             )
-        if known is not None and known.get("server") != name:
-            raise VenturiError(f"--data {directory}: holds data of {known.get('server')}, not of {name}")
+        if owner is not None and owner.get("server") != name:
+            raise VenturiError(f"--data {directory}: holds data of {owner.get('server')}, not of {name}")
         descriptor = os.open(directory / MARKER, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise VenturiError(f"--data {directory}: {error.strerror}") from None

@@ -32,6 +32,7 @@ class Postgres(ThrowawayServer):
     scheme = "postgres"
     title = "PostgreSQL"
     scenario = "upsert-batch-size"
+    account = "postgres"
     taken = {  # noqa: RUF012 - a constant
         **{"port": "--port", "listen_addresses": "--host", "data_directory": "--data"},
         **by_venturi("unix_socket_directories", "hba_file", "ident_file", "config_file", "logging_collector"),
@@ -39,10 +40,6 @@ class Postgres(ThrowawayServer):
     durability = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}  # noqa: RUF012
 
     _programs: Path
-
-    @property
-    def account(self) -> str | None:
-        return "postgres"
 
     @property
     def socket(self) -> Path:

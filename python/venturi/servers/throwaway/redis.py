@@ -75,14 +75,14 @@ class Redis(ThrowawayServer):
         with network.connect(self._host, self._port) as connection:
             for command in [*words, ["INFO", "server"]]:
                 connection.sendall(packed(*command))
-                said = b""
-                while not said.endswith(b"\n"):
-                    said += network.received(connection, 1)
-                if said.startswith(b"-LOADING"):
+                reply = b""
+                while not reply.endswith(b"\n"):
+                    reply += network.received(connection, 1)
+                if reply.startswith(b"-LOADING"):
                     return None
-                if said.startswith(b"-"):
-                    raise ConnectionError(said[1:].decode(errors="replace").strip())
-            info = network.received(connection, int(said[1:])).decode(errors="replace")
+                if reply.startswith(b"-"):
+                    raise ConnectionError(reply[1:].decode(errors="replace").strip())
+            info = network.received(connection, int(reply[1:])).decode(errors="replace")
         for name, title in (("valkey_version", "Valkey"), ("redis_version", "Redis")):
             if found := re.search(rf"^{name}:(\S+)", info, re.MULTILINE):
                 return f"{title} {found[1]}"

@@ -150,7 +150,7 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def _typed(key: str, text: str, kind: type | None) -> Any:
-    value = text if kind is str else _value_of(text)
+    value: Any = text if kind is str else _value_of(text)
     fits = kind is None or isinstance(value, (int, float) if kind is float else kind)
     if kind in (int, float) and isinstance(value, bool):
         fits = False
@@ -352,9 +352,9 @@ def _environment(before: Mapping[str, Any], run: str, found: Sequence[Imported])
     }
 
 
-def _agreed(told: Sequence[Any]) -> dict[str, Any] | None:
+def _agreed(ends: Sequence[Any]) -> dict[str, Any] | None:
     """What no two files contradict each other in; the rest stands with each file."""
-    known = [t for t in told if isinstance(t, dict)]
+    known = [t for t in ends if isinstance(t, dict)]
     out = {
         key: values[0]
         for key in dict.fromkeys(k for t in known for k in t)
