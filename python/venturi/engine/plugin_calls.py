@@ -113,7 +113,7 @@ class Calls:
         if callable(close):
             self._called("close", close)
 
-    def told(self, error: BaseException) -> str:
+    def describe_error(self, error: BaseException) -> str:
         """The line for what was raised, or for what an Arrow stream said."""
         if isinstance(error, _PluginError):
             return str(error)

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import quote, urlsplit
 
 from venturi.common import temporary
+from venturi.common.credentials import split_command
 from venturi.common.environment import ServerEnvironments, describe_host
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.links import SERVER_END
 from venturi.servers.reference import Ends, Halted, Placed, Server, SocketServer, Starter, start_local
-from venturi.targets.exec import words
 from venturi.targets.system import (
     REFERENCE,
     SERVERS,
@@ -232,7 +232,7 @@ class LocalTargets:
 
 def _name(wanted: _Wanted | str) -> str:
     if isinstance(wanted, str):
-        return f"--server {words(wanted)[0]}"
+        return f"--server {split_command(wanted)[0]}"
     ours = wanted.scheme in REFERENCE
     return "the reference server" if ours else f"the server of {wanted.scheme}://local"
 
