@@ -95,7 +95,7 @@ class ReferenceServer:
             complaint = self.complaint()
             self.stop()
             raise UnreachableError(
-                f"the server {self._kind} did not start: {complaint or 'it complaint nothing'}",
+                f"the server {self._kind} did not start: {complaint or 'it said nothing'}",
                 hint=f"try it by itself: venturi serve {self._kind}",
             ) from None
         except BaseException:

@@ -47,6 +47,10 @@ FORMATS = {
 _UNKNOWN = "verification, environment of the hosts beyond what is listed here, ceilings, stages, resources"
 
 
+class UnknownFormat(ScenarioError):
+    """A text of no known format: in a directory it is left out."""
+
+
 def choose(text: str, name: str, format: str = AUTO) -> Format:
     """The format called `format`, or by `auto` the one that the text is in. Raises `VenturiError` for a name
     that does not exist, `ScenarioError` for a text of no known format."""
@@ -61,7 +65,7 @@ def choose(text: str, name: str, format: str = AUTO) -> Format:
         if found.detect(text):
             return found
     first = next((line for line in text.splitlines() if line.strip()), "")
-    raise ScenarioError(
+    raise UnknownFormat(
         f"{name}: of no format that is known; it begins with {quoted(first)}",
         hint="known are: " + "; ".join(f"{n} ({f.about})" for n, f in FORMATS.items()),
     )
@@ -185,9 +189,9 @@ def _read_all(
         for one in _files(given):
             try:
                 imported = _one(one, format, settings)
-            except _UnknownFormat as unknown:
+            except UnknownFormat:
                 if not directory:
-                    raise unknown.error from None
+                    raise
                 skipped.append(one)
                 continue
             some = True
@@ -204,12 +208,6 @@ def _read_all(
                 hint="name one file to hear what is wrong with it",
             )
     return found, skipped
-
-
-class _UnknownFormat(Exception):
-    def __init__(self, error: VenturiError) -> None:
-        super().__init__(error.message)
-        self.error = error
 
 
 def _files(given: str) -> Iterator[str]:
@@ -235,10 +233,7 @@ def _one(path: str, format: str, settings: dict[str, Any]) -> Imported:
         raise ScenarioError(f"{name}: the file is empty", hint="did the tool's output go elsewhere?")
     if "\0" in text[:65536]:
         raise ScenarioError(f"{name}: not a text file", hint="unpack it first, if it is an archive")
-    try:
-        chosen = choose(text, name, format)
-    except ScenarioError as error:
-        raise _UnknownFormat(error) from None
+    chosen = choose(text, name, format)
     parsed = chosen.parse(text, name)
     if not parsed.drafts:
         raise ScenarioError(f"{name}: no result in it", hint=f"expected {chosen.about}")
