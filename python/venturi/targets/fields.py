@@ -25,7 +25,10 @@ class Table(BaseModel):
 def setting_of(field: FieldInfo) -> Setting:
     """What a field says beside its type. A field without it is a mistake of ours."""
     (found,) = (it for it in field.metadata if isinstance(it, Setting))
-    return found if found.kind is not None else replace(found, kind=_kind(field.annotation))
+    kind = found.kind or _kind(field.annotation)
+    form = "pairs" if kind is dict else found.form
+    commas = "list" if get_origin(kind) is list else found.commas
+    return replace(found, kind=kind, form=form, commas=commas)
 
 
 def _kind(hint: Any) -> type:
