@@ -21,7 +21,7 @@ from venturi.common.suffixes import spell_duration, spell_time
 from venturi.plan.layers import Layer, file_layer, merge, place_in, resolve_aliases, table_of
 from venturi.plan.rules import link, options
 from venturi.plan.rules.options import READING, idle
-from venturi.plan.rules.services import names_something
+from venturi.plan.rules.systems import names_something
 from venturi.plan.scenario import MOST_NAME, Scenario, check_addresses, check_secrets, still_zipped
 from venturi.plan.validation import TABLES, check_keys, read_axes, validate
 from venturi.plan.workload import FileData
