@@ -38,7 +38,7 @@ from venturi.plan import matrix, scale
 from venturi.plan.cell import cell_labels
 from venturi.plan.layers import Layer, builtin_names, file_layer
 from venturi.plan.load import load, to_toml
-from venturi.plan.rules import services
+from venturi.plan.rules import systems
 from venturi.plan.rules.options import applies
 from venturi.plan.workload import STATES_ROW_BYTES, USAGE_ROW_BYTES
 from venturi.report import best as best_report
@@ -415,16 +415,16 @@ def test_states_are_asked_for_by_a_query() -> None:
     text = "[workload]\ndata = 'states'\nrows_per_stream = '1M'\nrows_per_batch = 1000\nstreams = 4\nseed = 7"
     found = cell(charrow(text))
     assert (
-        services.query_text(found) == "SELECT * FROM state_rows(rows = 4000000, seed = 7, block_rows = 1000)"
+        systems.query_text(found) == "SELECT * FROM state_rows(rows = 4000000, seed = 7, block_rows = 1000)"
     )
     assert found.parameters["row_bytes"] == STATES_ROW_BYTES and found.parameters["seed"] == 7
     with Endpoints(scenario(charrow(text)), False, lambda *_: None) as endpoints:
         (one,) = endpoints.cells
         spec = build_spec(one, "t", "charrow://h:1", endpoints.data(one), options=endpoints.options(one))
     assert spec["data"] == {"source": "remote"}
-    assert spec["options"] == {"query": services.query_text(found)}
+    assert spec["options"] == {"query": systems.query_text(found)}
     timed = cell(charrow("[workload]\ndata = 'states'\nduration = '1s'"))
-    assert services.query_text(timed) == "SELECT * FROM state_rows(seed = 1, block_rows = 4096)"
+    assert systems.query_text(timed) == "SELECT * FROM state_rows(seed = 1, block_rows = 4096)"
 
 
 def test_a_file_becomes_a_table_of_the_server_with_values_for_dictionaries(tmp_path: Path) -> None:
