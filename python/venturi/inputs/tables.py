@@ -1,5 +1,5 @@
-"""What becomes of tables: bytes of a packed file once it is decoded, values in place of dictionaries, and points
-of time series: columns of time, tags and values, sorted by time."""
+"""What becomes of tables: bytes of a packed file once it is decoded, values for dictionaries, and points of
+time series: columns of time, tags and values, sorted by time."""
 
 from __future__ import annotations
 
