@@ -29,8 +29,9 @@ from venturi.common.environment import usable_cores
 from venturi.common.errors import ScenarioError
 from venturi.common.suffixes import SEED_NS, parse_time, spell_time
 from venturi.engine.spec import build_spec, completed, trial_line
-from venturi.inputs import points as points_file
 from venturi.inputs.files import DataStore
+from venturi.inputs.tables import Columns
+from venturi.inputs.tables import arranged as points_of
 from venturi.measure import preflight
 from venturi.measure.run_events import outcome_text
 from venturi.measure.trial_targets import Endpoints
@@ -345,8 +346,8 @@ def test_times() -> None:
 
 
 def arranged(table: pa.Table, time: str | None = None, tags: str = "host", values: str = "") -> pa.Table:
-    columns = points_file.Columns(time, tuple(tags.split(",")), tuple(values.split(",")) if values else ())
-    return points_file.arranged("t", table, columns)
+    columns = Columns(time, tuple(tags.split(",")), tuple(values.split(",")) if values else ())
+    return points_of("t", table, columns)
 
 
 def test_a_file_becomes_points_in_the_order_of_their_times() -> None:
@@ -355,7 +356,7 @@ def test_a_file_becomes_points_in_the_order_of_their_times() -> None:
         {"ts": at, "host": ["a", "b", "a"], "n": [1, None, 3], "x": [0.5, 1.5, 2.5], "note": ["", "", ""]}
     )
     found, columns = arranged(table)
-    assert columns == points_file.Columns("ts", ("host",), ("n", "x"))
+    assert columns == Columns("ts", ("host",), ("n", "x"))
     assert found.column_names == ["ts", "host", "n", "x"]
     assert found.schema.types == [pa.timestamp("ns", "UTC"), pa.string(), pa.int64(), pa.float64()]
     assert found.to_pydict()["host"] == ["b", "a", "a"] and found.to_pydict()["n"] == [None, 3.0, 1.0]

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 from venturi.common.errors import VenturiError
 from venturi.common.runtime import load_core
 from venturi.common.texts import log
-from venturi.inputs import expanded as points
 from venturi.measure import doctor as checks
 from venturi.measure import limits, placement
 from venturi.measure import links as laboratory
 from venturi.measure.limits import Ceilings, Progress
+from venturi.measure.trial_targets import make_archives, plan_archives
 from venturi.servers.reference import ReferenceServer as Server
 from venturi.targets.parameters import CREDENTIALS, SETTINGS
 
@@ -144,4 +144,4 @@ def generate(
     """
     given = {"archives": archives, "hosts": hosts, "steps": steps, "tick": tick, "start": start, "seed": seed}
     given |= {"digits": digits, "level": level, "threads": threads}
-    return points.make(load_core(), points.planned(Path(path), given), progress)
+    return make_archives(load_core(), plan_archives(Path(path), given), progress)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,13 +43,13 @@ def generate(
 ) -> None:
     """Make gzip archives of points, as the published benchmark of Akumuli loads them."""
     from venturi.common.runtime import load_core
-    from venturi.measure.trial_targets import make_archives
+    from venturi.measure.trial_targets import make_archives, plan_archives
 
     given = {
         **{"archives": archives, "hosts": hosts, "steps": steps, "tick": tick, "start": start, "seed": seed},
         **{"digits": digits, "level": level, "threads": threads},
     }
-    spec = _planned(archive, given)
+    spec = plan_archives(archive, given, "--")
     began = time.monotonic()
     line = output.LiveLine()
 
@@ -65,55 +64,6 @@ def generate(
         line.close()
     print(_summary(archive, made, time.monotonic() - began))
     print(f"try: venturi run --target akumuli://local --data archive:{archive} --streams {spec['archives']}")
-
-
-def _planned(path: Path, given: Mapping[str, object]) -> dict[str, Any]:
-    """The spec of archives in this directory. Raises VenturiError for a value that is wrong."""
-    from venturi.common.environment import usable_cores
-    from venturi.common.errors import VenturiError
-    from venturi.common.suffixes import parse_count, parse_duration, parse_time
-
-    def read(name: str, parse: Callable[[str], int]) -> int:
-        try:
-            found = int(parse(str(given[name])))
-        except ValueError as error:
-            raise VenturiError(f"--{name}: {error}") from None
-        if found < 1 and name != "seed":
-            raise VenturiError(f"--{name} {given[name]}: must be at least 1")
-        return found
-
-    archives, hosts = read("archives", parse_count), read("hosts", parse_count)
-    if archives > hosts:
-        raise VenturiError(
-            f"--archives {given['archives']}: {hosts:,} hosts are fewer, and each archive has some of "
-            "its own",
-            hint=f"take more hosts: --hosts {archives}",
-        )
-    digits = str(given["digits"])
-    if digits not in ("17", "shortest"):
-        raise VenturiError(f"--digits {digits}: is not one of 17, shortest")
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise VenturiError(
-            f"--archive {path}: is {'not empty' if path.is_dir() else 'no directory'}",
-            hint="name a new one: nothing is overwritten",
-        )
-    return {
-        "path": str(path.absolute()),
-        "data": {
-            "source": "metrics",
-            "hosts": hosts,
-            "seed": read("seed", parse_count),
-            "tick_ns": read("tick", parse_duration),
-            "start_unix_ns": read("start", parse_time),
-            "steps": None,
-        },
-        "archives": archives,
-        "steps": read("steps", parse_count),
-        "format": "rows",
-        "digits": 17 if digits == "17" else None,
-        "level": given["level"],
-        "threads": usable_cores() if given["threads"] == "cpus" else read("threads", parse_count),
-    }
 
 
 def _summary(archive: Path, made: dict[str, Any], seconds: float) -> str:

@@ -19,9 +19,9 @@ from venturi.common.environment import usable_cores
 from venturi.common.errors import ExitCode, StoreError, VenturiError
 from venturi.common.links import SERVER_END
 from venturi.common.runtime import load_core
-from venturi.common.suffixes import SEED_NS
+from venturi.common.suffixes import SEED_NS, parse_count, parse_duration, parse_time
 from venturi.common.texts import Note
-from venturi.engine.executor import run_with_progress
+from venturi.engine.executor import Progress, run_with_progress
 from venturi.inputs.files import DataStore, Prepared
 from venturi.inputs.tables import Columns
 from venturi.measure import preflight
@@ -332,18 +332,69 @@ class Endpoints:
         return {"source": "file", "path": item.path, "ipc": str(item.ipc)}
 
 
+def plan_archives(path: Path, options: Mapping[str, object], prefix: str = "") -> dict[str, Any]:
+    """The spec of archives in this directory. Raises VenturiError for a value that is wrong, under its name
+    with this prefix."""
+
+    def read(name: str, parse: Callable[[str], int]) -> int:
+        try:
+            found = int(parse(str(options[name])))
+        except ValueError as error:
+            raise VenturiError(f"{prefix}{name}: {error}") from None
+        if found < 1 and name != "seed":
+            raise VenturiError(f"{prefix}{name} {options[name]}: must be at least 1")
+        return found
+
+    archives, hosts = read("archives", parse_count), read("hosts", parse_count)
+    if archives > hosts:
+        raise VenturiError(
+            f"{prefix}archives {options['archives']}: {hosts:,} hosts are fewer, and no two share one",
+            hint=f"take more hosts: {prefix}hosts {archives}",
+        )
+    digits = str(options["digits"])
+    if digits not in ("17", "shortest"):
+        raise VenturiError(f"{prefix}digits {digits}: is not one of 17, shortest")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise VenturiError(
+            f"{prefix}archive {path}: is {'not empty' if path.is_dir() else 'no directory'}",
+            hint="name a new one: nothing is overwritten",
+        )
+    return {
+        "path": str(path.absolute()),
+        "data": {
+            "source": "metrics",
+            "hosts": hosts,
+            "seed": read("seed", parse_count),
+            "tick_ns": read("tick", parse_duration),
+            "start_unix_ns": read("start", parse_time),
+            "steps": None,
+        },
+        "archives": archives,
+        "steps": read("steps", parse_count),
+        "format": "rows",
+        "digits": 17 if digits == "17" else None,
+        "level": options["level"],
+        "threads": usable_cores() if options["threads"] == "cpus" else read("threads", parse_count),
+    }
+
+
 def make_archives(
-    core: Any, spec: dict[str, Any], draw: Callable[[int, int], None] = lambda done, points: None
+    core: Any, spec: dict[str, Any], draw: Callable[[int, int], None] | None = None
 ) -> dict[str, Any]:
     """Makes the archives of this spec, and answers their manifest. Ctrl-C takes back what was begun.
 
     `draw` gets how many points are made, and of how many. Raises VenturiError.
     """
     control, points = core.Control(), spec["data"]["hosts"] * METRICS * spec["steps"]
+
+    def progress(found: Progress) -> None:
+        if draw is not None:
+            draw(found.rows, points)
+
     with Interrupts() as interrupts:
         interrupts.guard(control)
         try:
-            return run_with_progress(core.generate, spec, control, lambda found: draw(found.rows, points))
+            return run_with_progress(core.generate, spec, control, progress)
         except OSError as error:
             raise StoreError(str(error)) from None
         except (ValueError, RuntimeError) as error:
