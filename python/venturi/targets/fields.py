@@ -31,7 +31,7 @@ def setting_of(field: FieldInfo) -> Setting:
     return replace(found, kind=kind, form=form, commas=commas)
 
 
-def _kind(hint: Any) -> type:
+def _kind(hint: Any) -> Any:
     """Of a value of this type: beside null and words, else a text."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:
@@ -40,7 +40,7 @@ def _kind(hint: Any) -> type:
         kinds = [_kind(it) for it in inner if it is not NoneType and get_origin(it) is not Literal]
         return kinds[0] if kinds else str
     if origin is list:
-        return list[_kind(inner[0])]  # type: ignore[misc]
+        return list[_kind(inner[0])]
     return dict if origin is dict else hint if hint in (int, float, bool) else str
 
 
