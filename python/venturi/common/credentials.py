@@ -17,25 +17,6 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-__all__ = [
-    "HIDDEN",
-    "INSTEAD",
-    "carries_secret",
-    "command_tells_secret",
-    "environment_variable",
-    "filled",
-    "is_secret",
-    "is_secret_setting",
-    "masked",
-    "named",
-    "not_set",
-    "scrubbed",
-    "tells_secret",
-    "without_named",
-    "without_passwords",
-    "without_secrets",
-]
-
 HIDDEN = "***"
 INSTEAD = (
     "write {env:NAME} instead; Venturi inserts the variable's value when it uses the text and never stores it"

@@ -21,7 +21,7 @@ from venturi.common.links import SERVER_END
 from venturi.common.runtime import load_core
 from venturi.common.suffixes import SEED_NS, parse_count, parse_duration, parse_time
 from venturi.common.texts import Note
-from venturi.engine.executor import Progress, run_with_progress
+from venturi.engine.executor import run_with_progress
 from venturi.inputs.files import DataStore, Prepared
 from venturi.inputs.tables import Columns
 from venturi.measure import preflight
@@ -332,26 +332,25 @@ class Endpoints:
         return {"source": "file", "path": item.path, "ipc": str(item.ipc)}
 
 
-def plan_archives(path: Path, options: Mapping[str, object], prefix: str = "") -> dict[str, Any]:
-    """The spec of archives in this directory. Raises VenturiError for a value that is wrong, under its name
-    with this prefix."""
+def plan_archives(path: Path, settings: Mapping[str, object], prefix: str = "") -> dict[str, Any]:
+    """The spec of archives in this directory. Raises VenturiError for a value that is wrong."""
 
     def read(name: str, parse: Callable[[str], int]) -> int:
         try:
-            found = int(parse(str(options[name])))
+            found = int(parse(str(settings[name])))
         except ValueError as error:
             raise VenturiError(f"{prefix}{name}: {error}") from None
         if found < 1 and name != "seed":
-            raise VenturiError(f"{prefix}{name} {options[name]}: must be at least 1")
+            raise VenturiError(f"{prefix}{name} {settings[name]}: must be at least 1")
         return found
 
     archives, hosts = read("archives", parse_count), read("hosts", parse_count)
     if archives > hosts:
         raise VenturiError(
-            f"{prefix}archives {options['archives']}: {hosts:,} hosts are fewer, and no two share one",
+            f"{prefix}archives {settings['archives']}: each has hosts to itself, and there are {hosts:,}",
             hint=f"take more hosts: {prefix}hosts {archives}",
         )
-    digits = str(options["digits"])
+    digits = str(settings["digits"])
     if digits not in ("17", "shortest"):
         raise VenturiError(f"{prefix}digits {digits}: is not one of 17, shortest")
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -373,8 +372,8 @@ def plan_archives(path: Path, options: Mapping[str, object], prefix: str = "") -
         "steps": read("steps", parse_count),
         "format": "rows",
         "digits": 17 if digits == "17" else None,
-        "level": options["level"],
-        "threads": usable_cores() if options["threads"] == "cpus" else read("threads", parse_count),
+        "level": settings["level"],
+        "threads": usable_cores() if settings["threads"] == "cpus" else read("threads", parse_count),
     }
 
 
@@ -386,15 +385,12 @@ def make_archives(
     `draw` gets how many points are made, and of how many. Raises VenturiError.
     """
     control, points = core.Control(), spec["data"]["hosts"] * METRICS * spec["steps"]
-
-    def progress(found: Progress) -> None:
-        if draw is not None:
-            draw(found.rows, points)
-
     with Interrupts() as interrupts:
         interrupts.guard(control)
         try:
-            return run_with_progress(core.generate, spec, control, progress)
+            return run_with_progress(
+                core.generate, spec, control, lambda found: draw(found.rows, points) if draw else None
+            )
         except OSError as error:
             raise StoreError(str(error)) from None
         except (ValueError, RuntimeError) as error:

@@ -24,8 +24,6 @@ from venturi.netlab.laboratory import Laboratory
 from venturi.netlab.network import CLIENT, SERVER, address, filled
 from venturi.servers.starters import Halted
 
-__all__ = ["Halt", "Serving", "read", "run"]
-
 Halt = Callable[[], bool]
 _READY_SECONDS = 60.0
 _HALT_SECONDS = 0.1

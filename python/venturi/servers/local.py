@@ -31,8 +31,6 @@ from venturi.targets.system import (
 )
 from venturi.targets.urls import each_host, place_of, split_url
 
-__all__ = ["LocalTargets", "duckdb_library"]
-
 Note = Callable[[str, str], None]
 
 
