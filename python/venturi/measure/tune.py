@@ -280,7 +280,7 @@ def _measure(
         left = budget.left(search.trials, began, before)
         if left is not None and left <= 0:
             return result, "budget"
-        at = search.ask(left, [not sweep.given_up(cell) for cell in cells])
+        at = search.ask(left, [not sweep.is_abandoned(cell) for cell in cells])
         if at is None:
             return result, "settled"
         cell = cells[at]

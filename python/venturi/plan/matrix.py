@@ -73,7 +73,7 @@ def _check_sizes(scenario: Scenario, found: Sequence[Cell]) -> None:
         ("rows_per_stream", "{rows}", "there are", rows),
         ("bytes_per_stream", "", "there are", ""),
     ):
-        if not options.given_with_address(scenario, "workload", key):
+        if not options.set_with_address(scenario, "workload", key):
             continue
         asks = any(token and token in cell.parameters["target"] for cell in found)
         if not asks and all(servers_batches(cell.parameters) for cell in found):

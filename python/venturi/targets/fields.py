@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from types import NoneType, UnionType
+from types import GenericAlias, NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictStr
@@ -40,7 +40,7 @@ def _kind(hint: Any) -> Any:
         kinds = [_kind(it) for it in inner if it is not NoneType and get_origin(it) is not Literal]
         return kinds[0] if kinds else str
     if origin is list:
-        return list[_kind(inner[0])]
+        return GenericAlias(list, (_kind(inner[0]),))
     return dict if origin is dict else hint if hint in (int, float, bool) else str
 
 

@@ -198,7 +198,7 @@ def servers_batches(parameters: Mapping[str, Any]) -> bool:
     return remote and scheme_of(str(p.get("target") or "")) in ("flight", "flightsql", "http+arrow")
 
 
-def batches_as_asked(parameters: Mapping[str, Any]) -> bool:
+def batches_as_configured(parameters: Mapping[str, Any]) -> bool:
     """Whether a batch of this cell has the rows that were asked for. For ClickHouse
     they are the largest block that it may send; what Flight SQL sends is the server's own choice."""
     url = str(parameters.get("target") or "")
