@@ -24,7 +24,7 @@ from venturi.analysis.search import best
 from venturi.analysis.search.explore import Answer, Search
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.links import SERVER_END
-from venturi.common.texts import Note
+from venturi.common.texts import Note, listed
 from venturi.engine.executor import Executor
 from venturi.measure import ceilings, trial_targets
 from venturi.measure.ceiling_probes import SECONDS, Probe, Prober, foreign
@@ -174,7 +174,7 @@ def settings(parameters: Sequence[Mapping[str, Any]], recorded: bool = False) ->
         numbers = [v for v in found if isinstance(v, int | float)]
         largest = max(numbers) if len(numbers) == len(found) else found[0]
         raise ScenarioError(
-            f"a search is for one workload, and {name} has several values: {_few(name, found)}",
+            f"a search is for one workload, and {name} has several values: {listed([wording.value(name, value) for value in found])}",
             hint=_choose(name, largest, recorded),
         )
     if not differing:
@@ -189,11 +189,6 @@ def settings(parameters: Sequence[Mapping[str, Any]], recorded: bool = False) ->
         if not any(_same(column, [repr(p.get(other)) for p in parameters]) for other in kept):
             kept.append(name)
     return kept
-
-
-def _few(name: str, values: Sequence[Any]) -> str:
-    shown = [wording.value(name, v) for v in values[:5]]
-    return ", ".join(shown) + (f" and {len(values) - 5} more" if len(values) > 5 else "")
 
 
 def _choose(name: str, value: Any, recorded: bool) -> str:
