@@ -173,8 +173,9 @@ def settings(parameters: Sequence[Mapping[str, Any]], recorded: bool = False) ->
         found = list({repr(p.get(name)): p.get(name) for p in parameters}.values())
         numbers = [v for v in found if isinstance(v, int | float)]
         largest = max(numbers) if len(numbers) == len(found) else found[0]
+        values = listed([wording.value(name, value) for value in found])
         raise ScenarioError(
-            f"a search is for one workload, and {name} has several values: {listed([wording.value(name, value) for value in found])}",
+            f"a search is for one workload, and {name} has several values: {values}",
             hint=_choose(name, largest, recorded),
         )
     if not differing:
