@@ -78,11 +78,7 @@ class Login(Table):
         dict[str, StrictStr],
         AfterValidator(_headers),
         _login(
-            "NAME=VALUE sent with every call. Repeatable.",
-            systems=_ARROW,
-            flag="--header",
-            form="pairs",
-            default="none",
+            "NAME=VALUE sent with every call. Repeatable.", systems=_ARROW, flag="--header", default="none"
         ),
     ] = Field(default_factory=dict)
     header_env: Annotated[
@@ -90,7 +86,6 @@ class Login(Table):
         _login(
             "NAME=VARIABLE: a header whose value is in an environment variable. Repeatable.",
             systems=_ARROW,
-            form="pairs",
             default="none",
         ),
     ] = Field(default_factory=dict)
