@@ -125,9 +125,7 @@ Published sets need no import: venturi show reference:macbook-get
 
 @app.command("import", epilog=IMPORT)
 def import_(
-    files: list[str] = argument(
-        "Files, directories of them, or - for standard input.", ..., metavar="FILE..."
-    ),
+    files: list[str] = argument("Files, directories of them, or - for standard input.", ..., metavar="FILE"),
     out: Path | None = flag(
         "Run directory: a new one, or an imported one to add to. [default: below venturi-runs]",
         None,
@@ -232,7 +230,7 @@ Examples:
 def scenarios(
     words: list[str] | None = argument(
         "The one to print, to copy and change it.",
-        metavar="[NAME]...",
+        metavar="NAME",
         autocompletion=lambda: _scenario_names(),
     ),
 ) -> None:

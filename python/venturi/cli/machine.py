@@ -38,7 +38,7 @@ Examples:
 @options.settings("columns", "values", *CREDENTIALS)
 def ceilings(
     url: str | None = argument(
-        "A `venturi serve` on another host, to measure the way there as well.", metavar="[URL]"
+        "A `venturi serve` on another host, to measure the way there as well.", metavar="URL"
     ),
     only: str | None = flag("Kinds: memory, tcp, unix, pipe, disk, cipher, codec, engine."),
     streams: str = flag("Numbers of connections, as 1,2,4 or 1..8.", "1,2,4"),
@@ -129,7 +129,7 @@ _REPEATS = 3
 def links(
     link: list[str] | None = argument(
         'Links to make and to look at: lte, "10gbit 5ms", ... [default: list those that have names]',
-        metavar="[LINK]...",
+        metavar="LINK",
     ),
     client: str | None = flag(
         "Run this at the client's end of the one link; {server} stands for the other's address.",
@@ -239,7 +239,7 @@ Examples:
 @app.command("prove", epilog=PROVE)
 @options.settings(*CREDENTIALS)
 def prove(
-    target: str = argument("A URL as for venturi run --target.", "flight://local", metavar="[TARGET]"),
+    target: str = argument("A URL as for venturi run --target.", "flight://local", metavar="TARGET"),
     only: str | None = flag("Parts to make, with commas between them."),
     format: options.Format = options.FORMAT,
     quiet: bool = options.QUIET,
