@@ -144,13 +144,6 @@ def generate(
     >>> made["points"], len(made["archives"])
     (200, 2)
     """
-    settings = {
-        "archives": archives,
-        "hosts": hosts,
-        "steps": steps,
-        "tick": tick,
-        "start": start,
-        "seed": seed,
-    }
-    settings |= {"digits": digits, "level": level, "threads": threads}
+    settings = {"archives": archives, "hosts": hosts, "steps": steps, "tick": tick, "start": start}
+    settings |= {"seed": seed, "digits": digits, "level": level, "threads": threads}
     return points.make(load_core(), points.planned(Path(path), settings), progress)

@@ -28,8 +28,6 @@ from venturi.common import runtime
 from venturi.common.errors import DamagedWarning, DataWarning, ExitCode, StoreError, VenturiError
 from venturi.common.texts import listed, say
 
-__all__ = ["app", "fail", "main", "program"]
-
 # In the order of the help text, each with its module.
 COMMANDS = {
     **{name: name for name in ("run", "show", "report")},

@@ -47,15 +47,11 @@ def best(
     loaded = options.read(run)
     cells = cells_where(loaded.cells, where, run)
     found = analysis.find(cells, at_most, every=all, cores=analysis.cores(loaded.environment), p99_ns=bound)
-    slow = (
-        []
-        if bound is None
-        else [report.too_slow(group, bound, cells) for group in analysis.too_slow(cells, all, bound)]
-    )
+    groups = [] if bound is None else analysis.too_slow(cells, all, bound)
+    slow = [report.too_slow(group, bound or 0, cells) for group in groups]
     if slow and not found:
-        raise VenturiError(
-            f"{run}: {'; '.join(slow)}", hint="a longer time; or smaller batches, which take less time each"
-        )
+        hint = "a longer time; or smaller batches, which take less time each"
+        raise VenturiError(f"{run}: {'; '.join(slow)}", hint=hint)
     for text in slow:
         say("warning", text)
     if not found:

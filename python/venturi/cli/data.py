@@ -177,13 +177,10 @@ def generate(
     threads: str = flag("Archives made at a time; cpus = one a CPU.", "cpus"),
 ) -> None:
     """Make gzip archives of points, as the published benchmark of Akumuli loads them."""
+    settings = {name: value for name, value in dict(locals()).items() if name != "archive"}
     from venturi.common.runtime import load_core
     from venturi.inputs.expanded import make, planned
 
-    settings = {
-        **{"archives": archives, "hosts": hosts, "steps": steps, "tick": tick, "start": start, "seed": seed},
-        **{"digits": digits, "level": level, "threads": threads},
-    }
     spec = planned(archive, settings, "--")
     began = time.monotonic()
     line = output.LiveLine()

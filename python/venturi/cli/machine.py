@@ -108,11 +108,9 @@ def _print_limits(measured: Ceilings, format: options.Format, url: str | None) -
     if measured.exit_code is ExitCode.UNREACHABLE and url is not None:
         say("hint", start_a_server(check_url(url)))
     elif measured.unsupported:
-        say(
-            "hint",
-            "start one on that host, and name it: venturi serve flight --host 0.0.0.0 --port 31338 there, "
-            "then venturi ceilings flight://HOST:31338",
-        )
+        start = "venturi serve flight --host 0.0.0.0 --port 31338"
+        then = "there, then venturi ceilings flight://HOST:31338"
+        say("hint", f"start one on that host, and name it: {start} {then}")
 
 
 LINKS = """\b
@@ -266,14 +264,8 @@ def prove(
     if table:
         print(f"{words.verdict(found)}; {seconds:.1f} s")
     else:
-        document = {
-            "format": 1,
-            "target": url,
-            "outcome": outcome.value,
-            "seconds": round(seconds, 3),
-            "proofs": [proof.document() for proof in found],
-        }
-        options.print_json(document)
+        document = {"format": 1, "target": url, "outcome": outcome.value, "seconds": round(seconds, 3)}
+        options.print_json(document | {"proofs": [proof.document() for proof in found]})
     raise typer.Exit(int(ExitCode.UNPROVEN if outcome is Outcome.FAILED else ExitCode.OK))
 
 

@@ -22,21 +22,6 @@ from venturi.common import credentials, runtime
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.texts import say
 
-__all__ = [
-    *(
-        "ACCESS",
-        "Flag",
-        "announce",
-        "command",
-        "common",
-        "count",
-        "end_with_input",
-        "listen_address",
-        "named",
-    ),
-    *("nanoseconds", "place", "started", "statistics", "wait"),
-]
-
 
 def count(flag: str, text: str, most: int | None = None, least: int = 1) -> int:
     """A count or size from a flag. Raises VenturiError naming the flag."""

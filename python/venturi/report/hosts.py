@@ -39,11 +39,6 @@ from venturi.report.figures.models import convergence_name
 from venturi.report.summary import name_of, setting
 from venturi.targets.system import scheme_of
 
-__all__ = [
-    *("MOST", "chosen", "columns", "efficiency", "evenness", "few", "headline", "host_sections", "loaders"),
-    *("marks", "place_sections"),
-]
-
 MOST = 12
 """Loaders that a terminal shows of one cell."""
 _MARK = "!"

@@ -29,11 +29,6 @@ from venturi.report.document import (
 if TYPE_CHECKING:
     from venturi.measure.links import Looked
 
-__all__ = [
-    *("document", "every_column", "link_document", "links_machine", "machine", "packed", "presets"),
-    "presets_machine",
-]
-
 
 def machine(
     found: Sequence[Limit],

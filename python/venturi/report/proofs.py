@@ -9,8 +9,6 @@ from venturi.analysis.cells.machines import proof, unproven
 from venturi.common.units import LADDERS, MISSING, Quantity, percent, plural
 from venturi.measure.prove.outcome import Check, CheckKind, Outcome, Proof, ProofName, Reason
 
-__all__ = ["headline", "lines", "verdict"]
-
 TITLES = {
     ProofName.RATE: "known rate",
     ProofName.INJECTED_FAULTS: "injected faults",

@@ -18,8 +18,6 @@ from venturi.report.figures import figure
 from venturi.report.figures.figure import Figure, Panel, Series, series_colour
 from venturi.report.summary import name_of
 
-__all__ = ["flow_figure"]
-
 MOST_BARS = 16
 SENDING = ("generate", "encode", "send")
 RECEIVING = ("receive", "unpack", "decode", "verify", "apply")
