@@ -17,7 +17,7 @@ from venturi.analysis.cells.summary import Cell
 from venturi.analysis.compare.runs import Comparison, Side, compare_by
 from venturi.analysis.models.splits import Convergence
 from venturi.analysis.results import Results
-from venturi.analysis.selection import fastest_of_places
+from venturi.analysis.selection import fastest_of_places, grouped
 from venturi.analysis.wording import listed
 from venturi.common.errors import VenturiError
 from venturi.common.units import FACTORS, MISSING, Quantity, count, percent, pick_unit, plural
@@ -82,11 +82,8 @@ def _section(title: str, shown: Shown, note: str) -> Section | None:
 
 def _by_operation(rows: Sequence[Any]) -> list[tuple[str, list[Any]]]:
     """The rows of each operation, with its name if there are several."""
-    operations = list(dict.fromkeys(row.operation for row in rows))
-    return [
-        (wording.plain(one) if len(operations) > 1 else "", [row for row in rows if row.operation == one])
-        for one in operations
-    ]
+    groups = grouped(rows, lambda row: row.operation)
+    return [(wording.plain(name) if len(groups) > 1 else "", own) for name, own in groups.items()]
 
 
 def _scaled(found: Sequence[Scaled]) -> list[Column]:
@@ -375,13 +372,10 @@ def _splits(one: Convergence) -> list[Column]:
 
 
 def _tends(one: Convergence) -> str:
-    reasons: dict[str, list[int]] = {}
-    for split in one.splits:
-        if split.refused:
-            reasons.setdefault(split.refused, []).append(split.streams)
-    refused = [
-        f"{listed(map(str, n))} stream{'' if n == [1] else 's'}: {reason}" for reason, n in reasons.items()
-    ]
+    refused = []
+    for reason, splits in grouped((s for s in one.splits if s.refused), lambda split: split.refused).items():
+        counts = [split.streams for split in splits]
+        refused.append(f"{listed(map(str, counts))} stream{'' if counts == [1] else 's'}: {reason}")
     if one.limit is None:
         return "; ".join([f"no limit predicted: {one.refused}", *refused])
     limit = one.limit

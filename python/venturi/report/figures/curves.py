@@ -13,6 +13,7 @@ from venturi.analysis.cells.figures import IN_ROWS
 from venturi.analysis.cells.hosts import axis_of
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
+from venturi.analysis.selection import grouped
 from venturi.analysis.statistics.curve import Shape
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.analysis.wording import nouns_of
@@ -151,22 +152,16 @@ def _lines(
     kept = [n for n in free if n != axis and n not in FOLLOWERS.get(axis, ())]
     dropped: list[str] = []
 
-    def grouped() -> dict[tuple[str, ...], list[Cell]]:
-        groups: dict[tuple[str, ...], list[Cell]] = {}
-        for cell in cells:
-            groups.setdefault(tuple(repr(cell.parameters.get(n)) for n in kept), []).append(cell)
-        return groups
+    def settings() -> dict[Any, list[Cell]]:
+        return grouped(cells, lambda cell: tuple(repr(cell.parameters.get(n)) for n in kept))
 
-    while len(grouped()) > MOST_LINES and kept:
+    while len(settings()) > MOST_LINES and kept:
         most = max(kept, key=lambda n: len({repr(c.parameters.get(n)) for c in cells}))
         kept.remove(most)
         dropped.append(most)
     lines = []
-    for members in grouped().values():
-        points: dict[Any, list[Cell]] = {}
-        for cell in members:
-            if scale.of(cell).known:
-                points.setdefault(cell.parameters.get(axis), []).append(cell)
+    for members in settings().values():
+        points = grouped((c for c in members if scale.of(c).known), lambda cell: cell.parameters.get(axis))
         chosen = [b for value in sorted(points, key=float) if (b := best(points[value]))]
         if chosen:
             lines.append((wording.label(chosen[0], kept) if kept else "median", chosen))
