@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 from venturi.common.errors import VenturiError
 from venturi.common.runtime import load_core
 from venturi.common.texts import log
-from venturi.inputs import expanded as points
 from venturi.measure import doctor as checks
-from venturi.measure import limits, placement
+from venturi.measure import limits, placement, trial_targets
 from venturi.measure import links as laboratory
 from venturi.measure.limits import Ceilings, Progress
 from venturi.servers.reference import ReferenceServer as Server
@@ -146,4 +145,5 @@ def generate(
     """
     settings = {"archives": archives, "hosts": hosts, "steps": steps, "tick": tick, "start": start}
     settings |= {"seed": seed, "digits": digits, "level": level, "threads": threads}
-    return points.make(load_core(), points.planned(Path(path), settings), progress)
+    plan = trial_targets.plan_archives(Path(path), settings)
+    return trial_targets.make_archives(load_core(), plan, progress)

@@ -117,8 +117,8 @@ Examples:
   venturi import old/perf_stats_01.csv --set operation=get --set place=local
   iperf3 -c host -J -P 4 | venturi import - -o venturi-runs/link
   venturi import a.log b.log --format cassandra-stress --name nightly
-Formats: perf_stats, flight-benchmark, testperf, chspark, memsql, akumuli, iperf3,
-cassandra-stress, latte; docs/import.md says what is taken from each.
+Formats: perf_stats, flight-benchmark, testperf, chspark, memsql, iperf3, cassandra-stress,
+latte; docs/import.md says what is taken from each.
 Published sets need no import: venturi show reference:macbook-get
 """
 
@@ -179,9 +179,9 @@ def generate(
     """Make gzip archives of points, as the published benchmark of Akumuli loads them."""
     settings = {name: value for name, value in dict(locals()).items() if name != "archive"}
     from venturi.common.runtime import load_core
-    from venturi.inputs.expanded import make, planned
+    from venturi.measure.trial_targets import make_archives, plan_archives
 
-    spec = planned(archive, settings, "--")
+    spec = plan_archives(archive, settings, "--")
     began = time.monotonic()
     line = output.LiveLine()
 
@@ -191,7 +191,7 @@ def generate(
         line.draw(f"{100 * done // max(total, 1)} % of {total:,} points, {rate / 1e6:,.1f} M points/s{left}")
 
     try:
-        made = make(load_core(), spec, progress if line.live else None)
+        made = make_archives(load_core(), spec, progress)
     finally:
         line.close()
     print(_summary(archive, made, time.monotonic() - began))

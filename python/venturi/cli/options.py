@@ -18,7 +18,7 @@ from venturi.common.credentials import named, without_passwords
 from venturi.common.errors import ScenarioError, StoreError, VenturiError
 from venturi.common.texts import say
 from venturi.targets.parameters import SETTINGS
-from venturi.targets.setting import Known
+from venturi.targets.setting import SettingRecord
 
 if TYPE_CHECKING:
     from venturi.analysis.results import Results
@@ -184,7 +184,7 @@ def extended(
     return called
 
 
-def _parameter(it: Known) -> inspect.Parameter:
+def _parameter(it: SettingRecord) -> inspect.Parameter:
     """A setting as typer has parameters of a command."""
     names = [it.flag] if it.kind != "bool" else [f"{it.flag}/--no-{it.flag[2:]}"]
     names += [it.alias] if it.alias is not None else []
@@ -195,7 +195,7 @@ def _parameter(it: Known) -> inspect.Parameter:
     )
 
 
-def _negative(it: Known) -> inspect.Parameter:
+def _negative(it: SettingRecord) -> inspect.Parameter:
     """`--no-FLAG` of a setting that is a text."""
     option = typer.Option(
         False, f"--no-{it.flag[2:]}", help=f"{it.flag} {it.negative}.", rich_help_panel=it.panel
