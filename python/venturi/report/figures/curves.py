@@ -132,7 +132,7 @@ def _transfers(one: published.ReferenceSet, axis: str, cells: Sequence[Cell]) ->
 
 MOST_LINES = 6
 """More lines than this in one panel cannot be told apart."""
-FAR_ABOVE = 4.0
+MOST_OF_LIMIT = 4.0
 """A limit that is always more than so many times the highest point is told, not drawn."""
 HOSTS = ("hosts", "loaders")
 """What counts the machines that a load came from: of imported runs, and of ours."""
@@ -247,7 +247,7 @@ def over(results: Results, name: str, axis: str, reference: str | None = None) -
     if not panels:
         return None
     caption = [INTERVAL_NOTE]
-    above = _far_above(panels)
+    above = _drop_high_limits(panels)
     if dashed := [n for n in SOCKETS.values() if any(s.name == n for p in panels for s in p.series)]:
         caption.append(
             f"Dashed: {' and '.join(dashed)} in the same direction over as many connections, measured in the "
@@ -318,13 +318,13 @@ def _knees(
     return texts
 
 
-def _far_above(panels: list[Panel]) -> list[str]:
+def _drop_high_limits(panels: list[Panel]) -> list[str]:
     """Takes limits out that would press all curves to the ground, and says of each where it lies."""
     highest = max((v for p in panels for s in p.series if s.dash != "dash" for v in _heights(s)), default=0.0)
     found: dict[str, list[float]] = {}
     for panel in panels:
         for series in [s for s in panel.series if s.dash == "dash"]:
-            if min(_heights(series), default=0.0) > FAR_ABOVE * highest > 0:
+            if min(_heights(series), default=0.0) > MOST_OF_LIMIT * highest > 0:
                 panel.series.remove(series)
                 found.setdefault(series.name, []).extend(_heights(series))
     texts = []
