@@ -51,7 +51,7 @@ def fit(
     all: bool = switch("Every fit, not only the most telling ones.", "--all"),
 ) -> None:
     """Fit time over size (Hockney) and scaling laws over streams; say where more stops paying."""
-    from venturi.analysis.models import fits, over_links
+    from venturi.analysis.models import fit_words, fits, over_links
     from venturi.analysis.models.batch_cost import AXIS, batch_costs
     from venturi.analysis.selection import cells_where
     from venturi.report.document import Document
@@ -62,12 +62,14 @@ def fit(
         names = sorted({n for m in cells for n in m.parameters})
         raise VenturiError(f"--over {over}: no such parameter", hint=f"parameters are: {', '.join(names)}")
     if over == over_links.AXIS:
-        made_links = over_links.build(cells)
+        of_links = over_links.build(cells)
         wanted = held_links(cells, hold_out)
         options.print_answer(
             format,
-            lambda: Document("Fits", link_sections(made_links, wanted)),
-            lambda: {"links": links_document(made_links, wanted)},
+            lambda: Document("Fits", link_sections(of_links, wanted)),
+            lambda: {
+                "links": fit_words.document(of_links, over_links.crossings(of_links), _held(of_links, wanted))
+            },
         )
         return
     held = _numbers(hold_out) if hold_out is not None else []
@@ -82,7 +84,7 @@ def fit(
     if format is options.Format.json:
         found_costs: dict[str, Any] = {"batch_cost": [_cost(one) for one in costs]}
         if of_links:
-            found_costs["links"] = links_document(of_links, ())
+            found_costs["links"] = fit_words.document(of_links, over_links.crossings(of_links), {})
         options.print_json(document(made, _held_out(made, cells, over, held)) | found_costs)
         return
     own = made or made.notes or not of_links
@@ -284,14 +286,6 @@ def _held(made: Sequence[LinkFit], wanted: Sequence[str]) -> Held:
             entry["text"] = fit_words.left_out(one, text, measured, found)
             out.setdefault(i, []).append(entry)
     return out
-
-
-def links_document(made: Sequence[LinkFit], wanted: Sequence[str]) -> dict[str, Any]:
-    """All laws over links for machines. `wanted`: links to leave out in turn."""
-    from venturi.analysis.models import fit_words, over_links
-
-    found: dict[str, Any] = fit_words.document(made, over_links.crossings(made), _held(made, wanted))
-    return found
 
 
 def link_sections(made: Sequence[LinkFit], wanted: Sequence[str]) -> list[Block]:

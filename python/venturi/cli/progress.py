@@ -71,7 +71,6 @@ class LiveObserver(QuietObserver):
         self._bar.start()
 
     def close(self) -> None:
-        """Takes the line away."""
         self._bar.stop()
 
     def started(self, number: int, total: int, slot: Slot) -> None:

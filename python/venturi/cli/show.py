@@ -60,14 +60,11 @@ def show(
     wanted = cell if cell is not None else "best" if explain else None
     if wanted is not None and format is not Format.table:
         name = "--cell" if cell is not None else "--explain"
-        raise VenturiError(
-            f"{name} does not go with --format {format.value}",
-            hint="json and csv have all cells; leave one of the two out",
-        )
+        hint = "json and csv have all cells; leave one of the two out"
+        raise VenturiError(f"{name} does not go with --format {format}", hint=hint)
     if columns is not None and (wanted is not None or format is not Format.table):
-        raise VenturiError(
-            "--columns goes with the table of all cells alone", hint="--format csv has every column"
-        )
+        hint = "--format csv has every column"
+        raise VenturiError("--columns goes with the table of all cells alone", hint=hint)
     with without_collector(keep=True):
         found = kept(results.load(run))
     if wanted is not None:
@@ -81,14 +78,15 @@ def show(
     from venturi.report import run as runs
     from venturi.report import tables
 
-    if format in (Format.csv, Format.seed):
-        csv = format is Format.csv
-        text = tables.text(tables.table(found, "cells")) if csv else tables.upsert_benchmark(found)
-        sys.stdout.write(text)
-        return
-    names = columns.split(",") if columns is not None else ()
-    brief = format is Format.table
-    options.print_answer(format, lambda: runs.document(found, brief, names), lambda: tables.machine(found))
+    if format is Format.csv:
+        sys.stdout.write(tables.text(tables.table(found, "cells")))
+    elif format is Format.seed:
+        sys.stdout.write(tables.upsert_benchmark(found))
+    else:
+        names, brief = columns.split(",") if columns is not None else (), format is Format.table
+        options.print_answer(
+            format, lambda: runs.document(found, brief, names), lambda: tables.machine(found)
+        )
 
 
 REPORT = """\b
@@ -250,11 +248,5 @@ def _tables(found: Results, out: Path | None, kind: str) -> list[Path]:
 
     if out is None or out.suffix != f".{kind}":
         return tables.write(found, out or found.directory.path / "tables", kind)
-    cells = tables.table(found, "cells")
-    if kind == "csv":
-        out.write_text(tables.text(cells), encoding="utf-8")
-    else:
-        import pyarrow.parquet as pq
-
-        pq.write_table(cells, out)
+    tables.write_table(tables.table(found, "cells"), out)
     return [out]
