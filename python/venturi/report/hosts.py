@@ -4,7 +4,7 @@ over streams; efficiency over hosts, and what each loader of a cell did."""
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from venturi.analysis import wording
@@ -174,6 +174,7 @@ def marks(behind: Sequence[Straggler]) -> list[str]:
 def columns(cell: Cell, found: Sequence[Host], behind: Sequence[Straggler] = ()) -> list[Column]:
     """A row a loader, with a mark where it is a straggler."""
     marked = {name for one in behind for name in one.names}
+    names = [wording.plain(host.name) + (f" {_MARK}" if host.name in marked else "") for host in found]
     counted = f"{cell.noun}s"
     speeds = [Quantity(host.rate, unit=f"{counted}/s" if cell.in_rows else "B/s") for host in found]
     rows = [Quantity(host.rows, unit=counted) for host in found]
@@ -181,7 +182,7 @@ def columns(cell: Cell, found: Sequence[Host], behind: Sequence[Straggler] = ())
     # A clock's offset and its error compare, so they have one unit.
     unit = pick_unit("ns", [max([*(abs(h.offset_ns) for h in found), *(h.uncertainty_ns for h in found)])])
     out = [
-        Column("loader", "", [_loader_name(host, marked) for host in found], 0, text=True),
+        Column("loader", "", names, 0, text=True),
         Column("address", "", [wording.plain(host.address or MISSING, 46) for host in found], 3, text=True),
         Column("host", "", [wording.plain(host.node or MISSING, 30) for host in found], 5, text=True),
         Column("streams", "", [f"{host.streams}" for host in found], 1),
@@ -197,10 +198,6 @@ def columns(cell: Cell, found: Sequence[Host], behind: Sequence[Straggler] = ())
         moved = [Quantity(host.payload_bytes, unit="B") for host in found]
         out.insert(5, numbers("payload", moved, 4))
     return filled_columns(out)
-
-
-def _loader_name(host: Host, marked: Container[str]) -> str:
-    return wording.plain(host.name) + (f" {_MARK}" if host.name in marked else "")
 
 
 def _clock(host: Host, unit: str) -> str:
