@@ -28,15 +28,12 @@ from venturi.common import runtime
 from venturi.common.errors import DamagedWarning, DataWarning, ExitCode, StoreError, VenturiError
 from venturi.common.texts import listed, say
 
-__all__ = ["app", "fail", "main", "program"]
-
 # In the order of the help text, each with its module.
 COMMANDS = {
-    **{name: name for name in ("run", "show", "report")},
-    **{"fit": "fit", "predict": "fit", "compare": "compare", "ab": "ab", "history": "compare"},
-    **{"best": "best", "tune": "tune", "sql": "data", "import": "data", "generate": "data"},
-    "scenarios": "data",
-    **{name: name for name in ("serve", "cluster")},
+    **{"run": "run", "show": "show", "report": "show", "fit": "fit", "predict": "fit", "compare": "compare"},
+    **{"ab": "ab", "history": "compare", "best": "fit", "tune": "tune"},
+    **dict.fromkeys(("sql", "import", "generate", "scenarios"), "data"),
+    **{"serve": "serve", "cluster": "cluster"},
     **dict.fromkeys(("ceilings", "links", "prove", "doctor"), "machine"),
 }
 
