@@ -25,6 +25,8 @@ pub struct Dialect {
     /// The type of text to which a value is cast.
     pub text: &'static str,
     pub merge: Merge,
+    /// What stands behind the type of a column that may be null.
+    pub nullable: &'static str,
     /// The type of a column that holds Arrow's values without loss. Decimals have their own line.
     pub column_type: fn(&DataType) -> Option<String>,
     /// Digits of a decimal at most, and those behind its point; `None`: it is kept as text.
@@ -115,6 +117,8 @@ impl Dialect {
         numbered: true,
         text: "VARCHAR",
         merge: Merge::OnConflict,
+        // MySQL before 8 takes a timestamp for NOT NULL unless told otherwise.
+        nullable: " NULL",
         column_type: standard_type,
         decimals: Some((1000, 1000)),
         usage_type: |_| None,
