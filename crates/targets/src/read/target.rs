@@ -8,7 +8,7 @@ use arrow_schema::SchemaRef;
 use super::columns::{digest_of, distinct, same_types, schema, Column};
 use super::session::Checks;
 use super::{by_hash, compare, Partition, Reading, Rows, Split, Subject, Summed, There, OWN_TABLE};
-use crate::database::{ask, connected, drop_statement, exists, run, Database, Purpose};
+use crate::database::{ask, connected, exists, run, Database, Purpose};
 use crate::upsert::{is_own, occupied};
 use crate::{each, planned, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::data::upsert::Table;
@@ -226,7 +226,7 @@ impl<D: Reads> ReadTarget<D> {
             add: Vec::new(),
         };
         let create = D::DIALECT.create_plain(&table)?;
-        let drop = drop_statement::<D>(&table.name);
+        let drop = D::drop_table(&table.name);
         run(&self.database, link, &drop).await?;
         self.made = true;
         run(&self.database, link, &create).await?;
@@ -322,7 +322,7 @@ impl<D: Reads> ReadTarget<D> {
             return Ok(());
         }
         let mut link = connected(&self.database, &self.spec, Purpose::Clean).await?;
-        let drop = drop_statement::<D>(&self.table());
+        let drop = D::drop_table(&self.table());
         run(&self.database, &mut link, &drop).await?;
         self.database.close(link).await;
         Ok(())
