@@ -12,7 +12,7 @@ from venturi.common.credentials import INSTEAD, is_secret
 from venturi.common.suffixes import parse_count
 from venturi.targets.fields import Nullable, Table, Variable, handicap_text, user_name
 from venturi.targets.setting import Setting
-from venturi.targets.system import NETWORK
+from venturi.targets.system import FILES, NETWORK, USERS
 
 __all__ = ["Flight", "Login"]
 
@@ -28,6 +28,7 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
 
 
 _ALL = dict.fromkeys(NETWORK)
+_LOGS_IN = _ALL | dict.fromkeys(it for it in USERS if it not in FILES) | {"influx": None}
 _FLIGHT = {"flight": None}
 _GRPC = {"flight": None, "flightsql": None}
 _ARROW = _GRPC | {"http+arrow": None}
@@ -40,13 +41,13 @@ class Login(Table):
 
     user: Annotated[
         Annotated[StrictStr, AfterValidator(user_name)] | None,
-        _login("User name.", systems=_ALL | {"influx": None}, default="the user in the URL"),
+        _login("User name.", systems=_LOGS_IN, default="the user in the URL"),
     ] = None
     password_env: Annotated[
         Variable | None,
         _login(
             "Environment variable that holds its password.",
-            systems=_ALL | {"influx": None},
+            systems=_LOGS_IN,
         ),
     ] = None
     token_env: Annotated[
