@@ -1,6 +1,6 @@
-"""The command line: one module a subcommand, imported only when it is asked for.
+"""The command line: modules of subcommands, imported only when one is asked for.
 
-Each module has an `app` (a Typer) of its own. Start-up stays fast because no module
+Each module has an `app` (a Typer). Start-up stays fast because no module
 imports pyarrow or numpy at its top.
 """
 
@@ -30,29 +30,14 @@ from venturi.common.texts import listed, say
 
 __all__ = ["app", "fail", "main", "program"]
 
-# In the order of the help text. The name is the module's.
-COMMANDS = (
-    "run",
-    "show",
-    "report",
-    "fit",
-    "predict",
-    "compare",
-    "ab",
-    "history",
-    "best",
-    "tune",
-    "sql",
-    "import",
-    "generate",
-    "scenarios",
-    "serve",
-    "cluster",
-    "ceilings",
-    "links",
-    "prove",
-    "doctor",
-)
+# In the order of the help text, each with its module.
+COMMANDS = {
+    **{name: name for name in ("run", "show", "report")},
+    **{"fit": "fit", "predict": "fit", "compare": "compare", "ab": "ab", "history": "compare"},
+    **{"best": "best", "tune": "tune", "sql": "data", "import": "data", "generate": "data"},
+    **{name: name for name in ("scenarios", "serve", "cluster")},
+    **dict.fromkeys(("ceilings", "links", "prove", "doctor"), "machine"),
+}
 
 EPILOG = """\b
 Exit codes:
@@ -73,8 +58,9 @@ Exit codes:
 @functools.cache
 def _command(name: str) -> Any:
     """Made once: a command line asks for it several times."""
-    module = importlib.import_module(f"venturi.cli.{name}")
-    command = typer.main.get_command(module.app)
+    module = importlib.import_module(f"venturi.cli.{COMMANDS[name]}")
+    made: Any = typer.main.get_command(module.app)
+    command = getattr(made, "commands", {}).get(name, made)
     command.name = name
     return command
 

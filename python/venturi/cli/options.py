@@ -6,14 +6,15 @@ import enum
 import functools
 import inspect
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from venturi.common.credentials import named, without_passwords
-from venturi.common.errors import VenturiError
+from venturi.common.errors import StoreError, VenturiError
 from venturi.common.texts import say
 from venturi.targets.parameters import SETTINGS
 from venturi.targets.setting import Known
@@ -24,37 +25,33 @@ if TYPE_CHECKING:
 
 TYPED = "VENTURI_TYPED"
 """The variable with what was typed, and the command that resumes the run, if that is not `venturi run`."""
-AnyRun = Annotated[
-    str, typer.Argument(metavar="RUN", help="A run directory, last, or reference:NAME for published figures.")
-]
-NewestRun = Annotated[
-    str, typer.Argument(metavar="RUN", help="A run directory, last (the newest), or reference:NAME.")
-]
-Where = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--where",
-        metavar="CONDITION",
-        help='Only cells for which this holds, as in "streams <= 8"; may be repeated.',
-    ),
-]
-Threshold = Annotated[
-    str, typer.Option("--threshold", help="How much slower a cell may become before the exit code is 8.")
-]
-Confidence = Annotated[
-    str, typer.Option("--confidence", help="Of intervals, and of a difference that is called one.")
-]
-Unproven = Annotated[
-    bool, typer.Option("--unproven", help="Go on if the self-test fails, and mark every figure as unproven.")
-]
-Executor = Annotated[str, typer.Option("--executor", hidden=True, help="core, or a module of tests.")]
 
 
-class TableOrJson(str, enum.Enum):
-    """A table for people, JSON for programs."""
+def flag(help: str, default: Any = None, *names: str, **more: Any) -> Any:
+    """An option of a command, called as its parameter unless it has `names`."""
+    return typer.Option(default, *names, help=help, **more)
 
-    table = "table"
-    json = "json"
+
+def switch(help: str, *names: str, **more: Any) -> Any:
+    """An option that is off, and needs no value."""
+    return typer.Option(False, *names, help=help, **more)
+
+
+def argument(help: str, default: Any = None, **more: Any) -> Any:
+    """A word of a command by its place. One that must be there has the default `...`."""
+    return typer.Argument(default, help=help, **more)
+
+
+RUN = argument("A run directory, last (the newest), or reference:NAME.", "last", metavar="RUN")
+WHERE = flag('Only cells for which this holds, as in "streams <= 8"; may be repeated.', metavar="CONDITION")
+THRESHOLD = flag("How much slower a cell may become before the exit code is 8.", "3%")
+CONFIDENCE = flag("Of intervals, and of a difference that is called one.", "95%")
+UNPROVEN = switch("Go on if the self-test fails, and mark every figure as unproven.", "--unproven")
+EXECUTOR = flag("core, or a module of tests.", "core", hidden=True)
+QUIET = switch("No progress.", "--quiet", "-q")
+Format = enum.StrEnum("Format", ["table", "json"])
+"""A table for people, JSON for programs."""
+FORMAT = flag("table for people, json in base units.", Format.table)
 
 
 def share(flag: str, text: str, least: float = 0.0) -> float:
@@ -99,9 +96,31 @@ def warn(run: str | Path, environment: Mapping[str, Any]) -> None:
         say("warning", f"{run}: its figures are unproven: the self-test failed before the run")
 
 
+def write_text(path: Path, text: str) -> None:
+    """Writes a file that a user named. Raises StoreError where that fails."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
 def print_json(found: object) -> None:
     """An answer for programs."""
     print(json.dumps(found, ensure_ascii=False, indent=2, default=str))
+
+
+def print_answer(
+    format: str, document: Callable[[], Document], machine: Callable[[], object], level: int = 1
+) -> None:
+    """An answer as `--format` names it. In Markdown its title is a heading of this level."""
+    if format == "json":
+        print_json(machine())
+    elif format == "markdown":
+        from venturi.report import markdown
+
+        sys.stdout.write(markdown.text(document(), level))
+    else:
+        print_document(document())
 
 
 def print_document(found: Document) -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from venturi.cli import options
+from venturi.cli.options import flag
 from venturi.common.errors import StoreError, VenturiError
 from venturi.common.runtime import kept, without_collector
 
 if TYPE_CHECKING:
     from venturi.analysis.results import Results
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 EPILOG = """\b
 Examples:
@@ -34,56 +35,34 @@ References: macbook, cartesius, chspark, upsert, akumuli, or one of their sets a
 _ENDINGS = {"markdown": "md", "perf_stats": "tsv", "perf_stats_7": "tsv", "seed": "txt"}
 
 
-class Format(str, enum.Enum):
-    """Kinds of files."""
-
-    html = "html"
-    png = "png"
-    svg = "svg"
-    markdown = "markdown"
-    csv = "csv"
-    parquet = "parquet"
-    perf_stats = "perf_stats"
-    perf_stats_7 = "perf_stats_7"
-    seed = "seed"
+Format = enum.StrEnum(
+    "Format", ["html", "png", "svg", "markdown", "csv", "parquet", "perf_stats", "perf_stats_7", "seed"]
+)
+"""Kinds of files."""
 
 
 @app.command(epilog=EPILOG)
 def report(
-    run: options.NewestRun = "last",
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="File to write; a directory for several figures or tables. [default: in the run directory]",
-        ),
-    ] = None,
-    format: Annotated[
-        Format,
-        typer.Option(
-            "--format",
-            help="html: one page; png, svg: figures; csv, parquet: tables; perf_stats: lines as "
-            "Arrow Flight's benchmark scripts read them, perf_stats_7 without the test type; seed: upserts "
-            "as MemSQL's benchmark.py prints them.",
-        ),
-    ] = Format.html,
-    figure: Annotated[
-        str | None, typer.Option("--figure", help="With png and svg: this figure only.")
-    ] = None,
-    cell: Annotated[
-        str | None,
-        typer.Option(
-            "--cell",
-            metavar="NAME",
-            help="With --figure timeline, stages or flows: of this cell, as `venturi show --cell` names it. "
-            "[default: the fastest]",
-        ),
-    ] = None,
-    reference: Annotated[
-        str | None,
-        typer.Option("--reference", help="Published figures to lay over, with their hardware named."),
-    ] = None,
+    run: str = options.RUN,
+    out: Path | None = flag(
+        "File to write; a directory for several figures or tables. [default: in the run directory]",
+        None,
+        "--out",
+        "-o",
+    ),
+    format: Format = flag(
+        "html: one page; png, svg: figures; csv, parquet: tables; perf_stats: lines as "
+        "Arrow Flight's benchmark scripts read them, perf_stats_7 without the test type; seed: upserts "
+        "as MemSQL's benchmark.py prints them.",
+        Format.html,
+    ),
+    figure: str | None = flag("With png and svg: this figure only."),
+    cell: str | None = flag(
+        "With --figure timeline, stages or flows: of this cell, as `venturi show --cell` names it. "
+        "[default: the fastest]",
+        metavar="NAME",
+    ),
+    reference: str | None = flag("Published figures to lay over, with their hardware named."),
 ) -> None:
     """Write a run as an HTML page, figures, Markdown or tables; prints the files written."""
     from venturi.analysis import results

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from venturi.cli import options, output
+from venturi.cli.options import argument, flag, switch
 from venturi.common.errors import ExitCode, StoreError, VenturiError
 from venturi.common.texts import say
 from venturi.common.units import plural
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from venturi.measure.run_events import QuietObserver, RunResult
     from venturi.plan.scenario import Scenario
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 EXAMPLES = """\b
 Examples:
@@ -48,46 +49,23 @@ Examples:
 @app.command(epilog=EXAMPLES)
 @options.settings()
 def run(
-    scenario: Annotated[
-        str | None, typer.Argument(help="A scenario file, or one built in (venturi scenarios).")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Run directory to make. [default: venturi-runs/TIME-NAME]")
-    ] = None,
-    resume: Annotated[
-        Path | None, typer.Option("--resume", help="Go on with this run directory, or last.")
-    ] = None,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="With --resume: run failed trials again.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be run: cells, bytes, time. Measure nothing.")
-    ] = False,
-    scale: Annotated[
-        float | None,
-        typer.Option("--scale", help="Shrink sizes by this factor, and thin long axes, as 0.01."),
-    ] = None,
-    reference: Annotated[
-        bool | None,
-        typer.Option("--reference/--no-reference", help="Show published figures beside the results."),
-    ] = None,
-    report: Annotated[
-        bool, typer.Option("--report/--no-report", help="Write the HTML report when the run ends.")
-    ] = True,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object a trial on standard output, nothing else.")
-    ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress; warnings and results only.")
-    ] = False,
-    fresh_ceilings: Annotated[
-        bool,
-        typer.Option(
-            "--fresh-ceilings", help="Measure all ceilings now; use none again of a run within the last hour."
-        ),
-    ] = False,
-    unproven: options.Unproven = False,
-    executor: options.Executor = "core",
+    scenario: str | None = argument("A scenario file, or one built in (venturi scenarios)."),
+    out: Path | None = flag("Run directory to make. [default: venturi-runs/TIME-NAME]"),
+    resume: Path | None = flag("Go on with this run directory, or last."),
+    retry_failed: bool = switch("With --resume: run failed trials again.", "--retry-failed"),
+    dry_run: bool = switch("Say what would be run: cells, bytes, time. Measure nothing.", "--dry-run"),
+    scale: float | None = flag("Shrink sizes by this factor, and thin long axes, as 0.01."),
+    reference: bool | None = flag(
+        "Show published figures beside the results.", None, "--reference/--no-reference"
+    ),
+    report: bool = flag("Write the HTML report when the run ends.", True, "--report/--no-report"),
+    as_json: bool = switch("One JSON object a trial on standard output, nothing else.", "--json"),
+    quiet: bool = switch("No progress; warnings and results only.", "--quiet", "-q"),
+    fresh_ceilings: bool = switch(
+        "Measure all ceilings now; use none again of a run within the last hour.", "--fresh-ceilings"
+    ),
+    unproven: bool = options.UNPROVEN,
+    executor: str = options.EXECUTOR,
     *,
     settings: dict[str, Any],
 ) -> None:

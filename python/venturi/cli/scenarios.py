@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
+
+from venturi.cli.options import argument
 
 
 class NameOrCommand(TyperGroup):
@@ -27,6 +29,7 @@ Examples:
 app = typer.Typer(
     cls=NameOrCommand,
     rich_markup_mode=None,
+    add_completion=False,
     invoke_without_command=True,
     help="List the built-in scenarios; with a NAME show that one.",
     epilog=EPILOG,
@@ -49,9 +52,7 @@ def list_() -> None:
 
 @app.command()
 def show(
-    name: Annotated[
-        str, typer.Argument(help="Name of a built-in scenario.", autocompletion=lambda: _names())
-    ],
+    name: str = argument("Name of a built-in scenario.", ..., autocompletion=lambda: _names()),
 ) -> None:
     """Print a built-in scenario, to copy and change it."""
     from venturi.plan.layers import builtin_text

@@ -19,7 +19,10 @@ from venturi.common.texts import say
 from venturi.common.units import plural
 
 app = typer.Typer(
-    rich_markup_mode=None, no_args_is_help=True, help="Serve as the other end of a measurement."
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    add_completion=False,
+    help="Serve as the other end of a measurement.",
 )
 ENDS = ("json", "exit_with_parent")
 LISTENS = ("max_connections", "send_buffer", "handicap", *ACCESS)

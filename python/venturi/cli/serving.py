@@ -125,10 +125,10 @@ def handicap(each: str) -> Flag:
     """`--handicap` of a server that moves so: a batch, a block."""
 
     def read(flag: str, text: str) -> dict[str, int]:
-        from venturi.targets.handicap import nanoseconds
+        from venturi.targets.system import handicap_ns
 
         try:
-            found = nanoseconds(text)
+            found = handicap_ns(text)
         except ValueError as error:
             raise VenturiError(f"{flag}: {error}") from None
         say("warning", f"handicapped by {text} a {each}: figures measured here are slowed down on purpose")

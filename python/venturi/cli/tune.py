@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from venturi.cli import options, output
+from venturi.cli.options import argument, flag, switch
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.texts import say
 from venturi.measure.tune import DEFAULT_TRIALS, Budget
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from venturi.measure.tune import Tuned
     from venturi.plan.scenario import Scenario
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 EPILOG = """\b
 Examples:
@@ -47,40 +48,25 @@ _SPACE = (
 @app.command(epilog=EPILOG)
 @options.settings(*_SPACE)
 def tune(
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TARGET",
-            help="A URL; a scenario, file or built in, whose matrix is searched; or recorded:RUN, a run that "
-            "was measured before, to see what a search would have needed.",
-        ),
-    ] = None,
-    trials: Annotated[
-        int | None, typer.Option("--trials", min=2, help=f"Trials in all. [default: {DEFAULT_TRIALS}]")
-    ] = None,
-    minutes: Annotated[
-        float | None, typer.Option("--minutes", min=0.01, help="Time in all; with --trials, what ends first.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Run directory. [default: venturi-runs/TIME-NAME]")
-    ] = None,
-    resume: Annotated[
-        str | None, typer.Option("--resume", help="Go on with the search in this run, or last.")
-    ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--where",
-            metavar="CONDITION",
-            help='With recorded:RUN: only cells for which this holds, as in "rows_per_stream == 5e8"; may '
-            "be repeated.",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Chooses among first trials that are as good.")] = 1,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="The answer only.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
-    unproven: options.Unproven = False,
-    executor: options.Executor = "core",
+    target: str | None = argument(
+        "A URL; a scenario, file or built in, whose matrix is searched; or recorded:RUN, a run that "
+        "was measured before, to see what a search would have needed.",
+        metavar="TARGET",
+    ),
+    trials: int | None = flag(f"Trials in all. [default: {DEFAULT_TRIALS}]", min=2),
+    minutes: float | None = flag("Time in all; with --trials, what ends first.", min=0.01),
+    out: Path | None = flag("Run directory. [default: venturi-runs/TIME-NAME]"),
+    resume: str | None = flag("Go on with the search in this run, or last."),
+    where: list[str] | None = flag(
+        'With recorded:RUN: only cells for which this holds, as in "rows_per_stream == 5e8"; may '
+        "be repeated.",
+        metavar="CONDITION",
+    ),
+    seed: int = flag("Chooses among first trials that are as good.", 1),
+    quiet: bool = switch("The answer only.", "--quiet", "-q"),
+    as_json: bool = switch("The answer as JSON.", "--json"),
+    unproven: bool = options.UNPROVEN,
+    executor: str = options.EXECUTOR,
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -219,10 +205,8 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
 def _print(tuned: Tuned, given: dict[str, Any], unit: str = "B/s") -> None:
     from venturi.report import tune as report
 
-    if given["as_json"]:
-        options.print_json(report.machine(tuned, unit))
-        return
-    options.print_document(report.document(tuned, unit))
+    format = "json" if given["as_json"] else "table"
+    options.print_answer(format, lambda: report.document(tuned, unit), lambda: report.machine(tuned, unit))
 
 
 def _scenario(given: dict[str, Any]) -> Scenario:

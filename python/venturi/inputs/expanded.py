@@ -15,8 +15,6 @@ from venturi.common.environment import usable_cores
 from venturi.common.errors import ExitCode, StoreError, VenturiError
 from venturi.common.suffixes import parse_count, parse_duration, parse_time
 
-__all__ = ["ipc_bytes", "make", "parquet_bytes", "planned", "values_bytes"]
-
 _WIDTHS = {"BOOLEAN": 1, "INT32": 32, "INT64": 64, "INT96": 64, "FLOAT": 32, "DOUBLE": 64}
 """Bits of a value by its physical type."""
 # Of Arrow's Message.fbs: fields of a message and of a record batch, and kinds of messages.

@@ -28,8 +28,6 @@ from venturi.inputs.points import Columns, arranged, unpacked
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DataStore", "Prepared", "locate", "read_table"]
-
 # Unless asked otherwise, batches are of this many rows: what a typical Arrow reader hands out.
 _USUAL_BATCH = 65_536
 # What the engine makes at most for one batch.

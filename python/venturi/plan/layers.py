@@ -17,23 +17,6 @@ from venturi.plan.workload import SIZES
 from venturi.targets.parameters import SETTINGS
 from venturi.targets.urls import printable
 
-__all__ = [
-    "ALIASES",
-    "Layer",
-    "Path_",
-    "builtin_names",
-    "builtin_text",
-    "drop_displaced",
-    "file_layer",
-    "matrix_products",
-    "merge",
-    "place_in",
-    "read_extra_points",
-    "resolve_aliases",
-    "scale_extra_points",
-    "table_of",
-]
-
 Points = Mapping[str, Sequence[Any]]
 """Axes that advance together, in place of what the matrix says of them."""
 
@@ -256,19 +239,14 @@ def resolve_aliases(layer: Layer) -> Layer:
                 )
         if isinstance(tree.get(table), Mapping):
             tree[table] = {ALIASES.get(key, key): value for key, value in found.items()}
-    for key in ("zip", "exclude"):
-        if key in table_of(tree, "matrix"):
-            tree["matrix"][key] = _one_name(tree["matrix"][key])
-    spelled: dict[tuple[str, ...], str] = {
-        (path[0], name): text
-        for path, text in layer.flags.items()
-        for name in [ALIASES.get(path[-1], path[-1])]
-        if len(path) == 2
-    }
+    matrix = tree.get("matrix")
+    if isinstance(matrix, Mapping):
+        tree["matrix"] = {k: _one_name(v) if k in ("zip", "exclude") else v for k, v in matrix.items()}
+    flags = {(*path[:-1], ALIASES.get(path[-1], path[-1])): text for path, text in layer.flags.items()}
     text = layer.text
     for alias, name in ALIASES.items():
         text = text.replace(alias, name) if text is not None else None
-    return replace(layer, tree=tree, text=text, flags={**layer.flags, **spelled})
+    return replace(layer, tree=tree, text=text, flags={**layer.flags, **flags})
 
 
 def _one_name(value: Any) -> Any:

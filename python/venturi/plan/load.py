@@ -30,17 +30,6 @@ from venturi.targets.setting import Known
 from venturi.targets.system import is_charrow, is_database
 from venturi.targets.urls import check_url, printable
 
-__all__ = [
-    "BUILTIN_DATA",
-    "DEFAULT_DURATION",
-    "layer_tree",
-    "load",
-    "only_target",
-    "scenario_of",
-    "to_toml",
-    "tune_defaults",
-]
-
 BUILTIN_DATA = {"builtin:birdstrikes": "birdstrikes.parquet"}
 
 
@@ -126,8 +115,8 @@ def _resolve_files(scenario: Scenario) -> Scenario:
             return data
         if data.path.startswith("builtin:"):
             if data.path not in BUILTIN_DATA:
-                raise ScenarioError(
-                    f"{scenario.where('workload', 'data')}: no built-in data is called {data.path}",
+                raise scenario.wrong(
+                    f"data: no built-in data is called {data.path}",
                     hint=f"built in are: {', '.join(BUILTIN_DATA)}",
                 )
             return data

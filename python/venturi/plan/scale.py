@@ -17,8 +17,6 @@ from venturi.plan.workload import SIZES, FileData
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
 
-__all__ = ["scale", "shrink_values", "thin_axes"]
-
 _LEAST = 5
 """Points that an axis keeps: both ends, its middle, and one between each."""
 

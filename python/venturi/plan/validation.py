@@ -18,8 +18,6 @@ from venturi.plan.workload import Workload
 from venturi.targets.fields import Table, setting_of
 from venturi.targets.urls import check_url
 
-__all__ = ["TABLES", "check_keys", "read_axes", "validate"]
-
 TABLES: dict[str, type[Table]] = {"target": Target, "workload": Workload, "hosts": Hosts, "run": Run}
 TOP = (
     *("name", "description", "format", "reference", "target", "places", "workload", "hosts", "matrix", "run"),

@@ -17,21 +17,7 @@ from venturi.common.environment import usable_cores
 from venturi.common.suffixes import parse_count, parse_duration, parse_time
 from venturi.targets.fields import Names, Nullable, Table, null, setting_of, texts
 from venturi.targets.setting import SEVERAL, Setting
-from venturi.targets.timeseries import SERIES
-
-__all__ = [
-    "INGEST",
-    "POINT_BYTES",
-    "SIZES",
-    "SOURCES",
-    "STATES_ROW_BYTES",
-    "UPSERT",
-    "USAGE_ROW_BYTES",
-    "WORKING_SET",
-    "FileData",
-    "Workload",
-    "data_label",
-]
+from venturi.targets.stores import SERIES
 
 SOURCES = ("records", "states", "usage", "metrics", "archive", "remote")
 WORKING_SET = 1_000_000
@@ -151,7 +137,7 @@ def _cpus(value: list[int] | None) -> list[int] | None:
     return value
 
 
-_upserts = partial(Setting, panel="Upserts")
+_upserts = partial(Setting, panel="Upserts", operations={"upsert": None})
 _series = partial(Setting, panel=SERIES, operations={"ingest": None})
 
 
@@ -197,11 +183,7 @@ class Workload(Table):
     ] = "records"
     columns: Annotated[
         Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000)],
-        Setting(
-            "Columns of int64 in a record; 4 is 32 bytes.",
-            int,
-            role="workload",
-        ),
+        Setting("Columns of int64 in a record; 4 is 32 bytes.", int, role="workload"),
     ] = 4
     values: Annotated[
         Literal["random", "sequential"] | list[StrictStr],
@@ -224,7 +206,7 @@ class Workload(Table):
         Setting(
             "Seed of the records' random values.",
             int,
-            doc=("of random values, of the rows of `usage` and of the points of `metrics`"),
+            doc="of random values, of the rows of `usage` and of the points of `metrics`",
             role="workload",
         ),
     ] = 1
@@ -263,7 +245,7 @@ class Workload(Table):
             "Time a trial lasts, as 5s, instead of an amount.",
             int,
             cell="duration_ns",
-            doc=("fixed time: no new batch after it; batches in flight are awaited and counted"),
+            doc="fixed time: no new batch after it; batches in flight are awaited and counted",
             default="if no size is given `10s` for upserts, `5s` over a link",
             role="amount",
         ),
@@ -283,16 +265,7 @@ class Workload(Table):
     threads: Annotated[
         Annotated[int, Field(ge=1, le=4_096)] | Literal["streams"],
         BeforeValidator(_threads),
-        Setting(
-            "Client threads; streams = as many as streams.",
-            int,
-            doc=(
-                'client threads that run them; `"streams"` means as many as streams, `"cpus"` one for '
-                "each CPU"
-            ),
-            default='`"streams"`',
-            role="parallel",
-        ),
+        Setting("Client threads; streams = as many as streams.", int, default='`"streams"`', role="parallel"),
     ] = "streams"
     rate: Annotated[
         Nullable[
@@ -314,13 +287,7 @@ class Workload(Table):
         ),
     ] = "checksum"
     include_setup: Annotated[
-        StrictBool,
-        Setting(
-            "Count planning and connecting as part of the interval.",
-            bool,
-            doc=("count planning and connecting as part of the interval, as other tools do"),
-            role="workload",
-        ),
+        StrictBool, Setting("Count planning and connecting as part of the interval.", bool, role="workload")
     ] = False
     pin: Annotated[
         list[int] | None,
@@ -331,7 +298,7 @@ class Workload(Table):
             "CPUs for the client's threads: 0,2-3, or node0.",
             list[int],
             commas="list",
-            doc=('CPUs for the threads: `[0, 2]`, `"0,2-3"`, or `"node0"` for a NUMA node'),
+            doc='CPUs for the threads: `[0, 2]`, `"0,2-3"`, or `"node0"` for a NUMA node',
         ),
     ] = None
     key: Annotated[
@@ -355,7 +322,7 @@ class Workload(Table):
             "Columns that are added up where they meet.",
             list[str],
             commas="list",
-            doc=("columns of a file that are added up where rows meet: integers. All others are overwritten"),
+            doc="columns of a file that are added up where rows meet: integers. All others are overwritten",
             role="workload",
         ),
     ] = None
@@ -403,7 +370,7 @@ class Workload(Table):
             "Batches that may fail before the trial is given up.",
             int,
             operations={"upsert": 0},
-            doc=("batches that may be refused, or stay without an answer, before the trial is given up"),
+            doc="batches that may be refused, or stay without an answer, before the trial is given up",
             role="workload",
         ),
     ] = None
@@ -471,17 +438,12 @@ class Workload(Table):
             "Columns of a file that name a series, as a,b.",
             list[str],
             commas="list",
-            doc=('columns of a file that name a series, with the metric: a list, or `"a,b"`'),
             default="none: the one tag is then `source`, the file's metric",
             role="workload",
         ),
     ] = None
     metric: Annotated[
-        Nullable[StrictStr],
-        _series(
-            "What stands before the columns' names in metrics.",
-            role="workload",
-        ),
+        Nullable[StrictStr], _series("What stands before the columns' names in metrics.", role="workload")
     ] = None
 
 
@@ -492,5 +454,7 @@ UPSERT = {
     name: it.operations["upsert"] for name, it in _WORKLOAD.items() if it.operations.get("upsert") is not None
 }
 """Keys that only upserts have, and what holds there where they are null; an ingest has one of them."""
+OPERATIONS = {name: it.operations for name, it in _WORKLOAD.items() if it.operations}
+"""Keys that not all operations have: the operations that do, each with what holds where the key is null."""
 INGEST = {name: it.operations["ingest"] for name, it in _WORKLOAD.items() if set(it.operations) == {"ingest"}}
 """Keys that only ingests have, and what holds there where they are null."""

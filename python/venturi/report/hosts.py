@@ -10,11 +10,13 @@ from venturi.analysis import wording
 from venturi.analysis.advice import straggler_advice
 from venturi.analysis.advice.stragglers import Straggler
 from venturi.analysis.cells import hosts
-from venturi.analysis.cells.hosts import Host, Pair, Row, Scaled
-from venturi.analysis.cells.summary import Cell, best, by_operation
+from venturi.analysis.cells.figures import ENDS
+from venturi.analysis.cells.hosts import Host, Row, Scaled
+from venturi.analysis.cells.summary import Cell
 from venturi.analysis.compare.runs import Comparison, Side, compare_by
 from venturi.analysis.models.splits import Convergence
 from venturi.analysis.results import Results
+from venturi.analysis.selection import fastest_of_places
 from venturi.analysis.wording import listed
 from venturi.common.errors import VenturiError
 from venturi.common.units import FACTORS, MISSING, Quantity, count, percent, pick_unit, plural
@@ -27,12 +29,13 @@ from venturi.report.document import (
     Table,
     Text,
     filled_columns,
+    intervals,
     numbers,
     settings,
     without_notes,
 )
 from venturi.report.figures.models import convergence_name
-from venturi.report.names import name_of, setting
+from venturi.report.summary import name_of, setting
 from venturi.targets.system import scheme_of
 
 __all__ = [
@@ -92,11 +95,9 @@ def _scaled(found: Sequence[Scaled]) -> list[Column]:
     if len(set(map(repr, streams))) > 1 and not any("streams" in one.where for one in found):
         out.append(Column("streams", "", [wording.value("streams", n) for n in streams], 0))
     out += [
-        numbers("median", [c.main for c in cells], 0, unit),
-        Column(summary.coverage(cells), unit, [c.main.margin(unit) for c in cells], 2),
+        *intervals("median", [c.main for c in cells], summary.coverage(cells), unit, 2),
         numbers("each", [step.each for step in steps], 0, each),
-        numbers("efficiency", [step.efficiency for step in steps], 0, "%"),
-        Column("interval", "%", [step.efficiency.margin("%") for step in steps], 1),
+        *intervals("efficiency", [step.efficiency for step in steps], "interval", "%"),
         numbers("per core", [step.per_core for step in steps], 3, "%"),
         Column("slowest", "%", [percent(step.slowest).removesuffix(" %") for step in steps], 3),
     ]
@@ -119,14 +120,7 @@ def _efficiency_sentence(found: Sequence[Scaled]) -> str:
 
 def chosen(results: Results) -> list[Cell]:
     """The cells whose loaders are shown: of each operation and place the fastest that several ran."""
-    out = []
-    for members in by_operation(results.cells).values():
-        places: dict[object, list[Cell]] = {}
-        for cell in members:
-            if hosts.has_several_hosts(cell):
-                places.setdefault(cell.parameters.get("place"), []).append(cell)
-        out += [top for same in places.values() if (top := best(same)) is not None]
-    return out
+    return fastest_of_places([cell for cell in results.cells if hosts.has_several_hosts(cell)])
 
 
 def loaders(results: Results, most: int | None = None) -> Section | None:
@@ -214,9 +208,6 @@ def _clock(host: Host, unit: str) -> str:
     offset, error = (v / FACTORS[unit][1] for v in (host.offset_ns, host.uncertainty_ns))
     places = min(4, max(0, 1 - math.floor(math.log10(error)))) if error > 0 else 3
     return f"{offset:+,.{places}f} ±{error:,.{places}f}"
-
-
-ENDS = ("client", "server")
 
 
 def place_sections(results: Results, brief: bool = False) -> list[Section]:
@@ -309,13 +300,13 @@ def _place_columns(results: Results, rows: list[Row]) -> list[Column]:
     unit = pick_unit(speeds[0][0].unit, [q.value for side in speeds for q in side])
     ratios = [pair.ratio for pair in pairs]
     out += [numbers(side, q, 0, unit) for side, q in zip((hosts.LOCAL, hosts.REMOTE), speeds, strict=True)]
-    out.append(numbers("remote/local", ratios, 0, "%"))
-    out.append(Column(summary.coverage([c for p in pairs for c in (p.local, p.remote)]), "%",
-                      [q.margin("%") for q in ratios], 1))  # fmt: skip
+    coverage = summary.coverage([c for p in pairs for c in (p.local, p.remote)])
+    out += intervals("remote/local", ratios, coverage, "%")
     if any(row.sizes for row in rows):
         out.append(Column("all sizes", "%", [_sizes(row) for row in rows], 3))
     for side in (hosts.LOCAL, hosts.REMOTE):
-        out.append(Column(f"CPU {side}", "cores", [_cores(pair, side) for pair in pairs], 3))
+        texts = [summary.cores(getattr(pair, side), True) for pair in pairs]
+        out.append(Column(f"CPU {side}", "cores", texts, 3))
     for end in ENDS:
         costs = [pair.cost(end).value for pair in pairs]
         texts = [MISSING if v is None else f"{100 * v:.0f}" for v in costs]
@@ -337,12 +328,6 @@ def _sizes(row: Row) -> str:
     return f"{middle} [{least}..{most}]"
 
 
-def _cores(pair: Pair, side: str) -> str:
-    cell = getattr(pair, side)
-    parts = [f"{q.value:.1f}" if (q := cell.cpu[end]).value is not None else MISSING for end in ENDS]
-    return "+".join(parts) if set(parts) != {MISSING} else MISSING
-
-
 def _verdict(results: Results, name: str) -> str:
     found = results.verdicts.get(name)
     return MISSING if found is None or found.kind == "unknown" else wording.plain(found.title, 40)
@@ -355,18 +340,12 @@ def _place_sentence(rows: list[Row]) -> str:
         return ""
     ranked = sorted(known, key=lambda row: row.largest.ratio.value or 0.0)
     least, most = ranked[0], ranked[-1]
+    head = f"{rows[0].operation}: remote does"
     if least is most:
-        return f"{rows[0].operation}: remote does {least.largest.ratio} of local"
-    told = f"{rows[0].operation}: remote does {_share(least)} to {_share(most)} of local"
-    return f"{told}: least{_with(least)}, most{_with(most)}"
-
-
-def _share(row: Row) -> str:
-    return percent(row.largest.ratio.value)
-
-
-def _with(row: Row) -> str:
-    return f" with {setting(row.where)}" if row.where else ""
+        return f"{head} {least.largest.ratio} of local"
+    low, high = (percent(row.largest.ratio.value) for row in (least, most))
+    places = (f" with {setting(row.where)}" if row.where else "" for row in (least, most))
+    return "{} {} to {} of local: least{}, most{}".format(head, low, high, *places)
 
 
 def _convergence(results: Results) -> Section | None:
@@ -390,16 +369,13 @@ def _convergence(results: Results) -> Section | None:
 def _splits(one: Convergence) -> list[Column]:
     splits_ = one.splits
     unit = "MB/s"
-    margins = [s.predicted.margin(unit) for s in splits_]
     held = [MISSING if s.inside is None else "yes" if s.inside else "no" for s in splits_]
     errors = [MISSING if s.error is None else f"{100 * s.error:+.1f}" for s in splits_]
     return [
         Column("streams", "", [f"{s.streams}" for s in splits_], 0),
         Column("rows/stream", "", [wording.value("rows_per_stream", s.rows_per_stream) for s in splits_], 0),
-        numbers("predicted", [s.predicted for s in splits_], 0, unit),
-        Column("95 %", unit, margins, 1),
-        numbers("measured", [s.measured for s in splits_], 0, unit),
-        Column("interval", unit, [s.measured.margin(unit) for s in splits_], 2),
+        *intervals("predicted", [s.predicted for s in splits_], "95 %", unit),
+        *intervals("measured", [s.measured for s in splits_], "interval", unit, 2),
         Column("off by", "%", errors, 0),
         Column("inside", "", held, 1, text=True),
     ]

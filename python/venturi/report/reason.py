@@ -17,8 +17,7 @@ from venturi.analysis.verdict.types import Remedy, Verdict
 from venturi.common.units import count, plural
 from venturi.report.document import Block, Bullets, Item, Section, Text
 from venturi.report.figures.models import MOST_PANELS, MOST_SIZES, telling_sizes
-from venturi.report.names import name_of
-from venturi.report.summary import fastest
+from venturi.report.summary import fastest, name_of
 from venturi.store import reference
 
 MOST_FINDINGS = 6

@@ -17,8 +17,7 @@ from venturi.analysis.wording import listed, nouns_of
 from venturi.common.units import count, percent, plural
 from venturi.report import hosts, proofs, reason
 from venturi.report.document import ALL, Block, Bullets, Document, Item, Section, Table, Terms, Text
-from venturi.report.names import marked
-from venturi.report.summary import columns, fastest
+from venturi.report.summary import columns, fastest, marked
 from venturi.report.terminal import MOST_ROWS, choose
 
 MOST_FAILURES = 20

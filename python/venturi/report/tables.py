@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -39,6 +38,7 @@ from venturi.analysis.selection import middle_trial
 from venturi.analysis.verdict.types import Finding, Verdict
 from venturi.common.errors import VenturiError
 from venturi.common.units import Quantity
+from venturi.report.document import fields, finite
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,11 +64,8 @@ def _places(results: Results) -> Iterable[Row]:
                 "streams": pair.local.parameters.get("streams"),
                 "rows_per_stream": pair.local.parameters.get("rows_per_stream"),
                 "counted": unit,
-                **{
-                    key: value
-                    for side, cell in sides.items()
-                    for key, value in _margins(f"{side}_per_second", cell.main).items()
-                },
+                **_margins("local_per_second", pair.local.main),
+                **_margins("remote_per_second", pair.remote.main),
                 **_margins("ratio", pair.ratio),
                 **{
                     f"{side}_{end}_cores": cell.cpu[end].value
@@ -236,21 +233,15 @@ def machine(results: Results) -> dict[str, Any]:
         "run": results.name,
         **({"proof": dict(told)} if told is not None else {}),
         "cells": [
-            {k: _json(v) for k, v in row.items()}
+            finite(row)
             | proven
             | {"verdict": _reasons(v) if (v := results.verdicts.get(row["cell"])) is not None else None}
             for row in rows
         ],
         "findings": [_reasons(finding) for finding in results.findings],
         "failed": [
-            {
-                "trial": r.get("trial"),
-                "cell": r.get("cell"),
-                "repeat": r.get("repeat"),
-                "warmup": bool(r.get("warmup")),
-                "outcome": r.get("outcome"),
-                "error": r.get("error"),
-            }
+            {name: r.get(name) for name in ("trial", "cell", "repeat", "warmup", "outcome", "error")}
+            | {"warmup": bool(r.get("warmup"))}
             for r in results.failures
         ],
         "warnings": [asdict(advice) for advice in results.advice],
@@ -260,16 +251,11 @@ def machine(results: Results) -> dict[str, Any]:
 def _reasons(found: Verdict | Finding) -> dict[str, Any]:
     """With its remedies as what they change, and in words."""
     kept = ("why", "changes", "run", "settings", "before", "command", "text")
-    remedies = [{name: getattr(remedy, name) for name in kept} for remedy in found.remedies]
+    remedies = [fields(remedy, *kept) for remedy in found.remedies]
     whole: dict[str, Any] = {}
     for name, value in asdict(found).items():
         whole |= asdict(found.text) if isinstance(found, Verdict) and name == "write" else {name: value}
     return whole | {"sentence": found.sentence, "remedies": remedies, "next": list(found.next)}
-
-
-def _json(value: Any) -> Any:
-    # JSON has no infinity and no NaN, and a reader in another language stumbles over Python's spelling.
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 _NAMED = ("hosts", "streams", "rows_per_batch", "in_flight", "duration_ns")
@@ -292,17 +278,9 @@ def perf_stats_line(record: Mapping[str, Any]) -> str | None:
     # With fixed time no number of records was asked for; what was moved is the honest one.
     per_stream = get(parameters, "rows_per_stream") or int(rows / streams)
     mebibytes, seconds = payload / 2**20, interval / 1e9
-    fields = [
-        str(kind),
-        str(streams),
-        str(parameters.get("threads") or streams),
-        str(per_stream),
-        str(parameters.get("rows_per_batch") or 0),
-        ostream(mebibytes),
-        ostream(seconds),
-        ostream(mebibytes / seconds),
-    ]
-    return "\t".join(fields)
+    threads, rows_per_batch = parameters.get("threads") or streams, parameters.get("rows_per_batch") or 0
+    figures = map(ostream, (mebibytes, seconds, mebibytes / seconds))
+    return "\t".join(map(str, (kind, streams, threads, per_stream, rows_per_batch, *figures)))
 
 
 def perf_stats_files(results: Results, columns: int = 8) -> dict[str, str]:

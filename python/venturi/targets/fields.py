@@ -9,28 +9,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.fields import FieldInfo
 
 from venturi.common.credentials import environment_variable
-from venturi.common.suffixes import parse_count
-from venturi.targets.handicap import normalised
+from venturi.common.suffixes import parse_count, spell_duration
 from venturi.targets.setting import Setting
-
-__all__ = [
-    "Counted",
-    "Names",
-    "Nullable",
-    "Table",
-    "Variable",
-    "compression_name",
-    "handicap_text",
-    "identifier",
-    "lower_word",
-    "null",
-    "number_or_auto",
-    "pool_size",
-    "setting_of",
-    "statements",
-    "texts",
-    "user_name",
-]
+from venturi.targets.system import STAGES, handicap_ns
 
 
 class Table(BaseModel):
@@ -109,11 +90,13 @@ def compression_name(value: Any) -> Any:
 
 
 def handicap_text(value: Any) -> Any:
+    """A handicap in one spelling: stages in the order of the pipeline, the shortest exact times."""
     if isinstance(value, dict):
         value = "+".join(f"{stage}={time}" for stage, time in value.items())
     if not isinstance(value, str):
         raise ValueError('must be written "decode=200us"')
-    return normalised(value)
+    found = handicap_ns(value)
+    return "+".join(f"{stage}={spell_duration(found[stage])}" for stage in STAGES if stage in found)
 
 
 def lower_word(value: Any) -> Any:

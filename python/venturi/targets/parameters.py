@@ -13,8 +13,6 @@ from importlib import resources
 from venturi.targets.setting import LEADING, Known, Role
 from venturi.targets.system import PLUGINS
 
-__all__ = ["AMOUNT", "CREDENTIALS", "PARALLEL", "PARAMETERS", "SETTINGS", "WORKLOAD"]
-
 _OWN = tuple(
     Known(**found) for found in json.loads((resources.files("venturi") / "targets/settings.json").read_text())
 )

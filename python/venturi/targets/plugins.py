@@ -21,8 +21,6 @@ from typing import Annotated, Any
 from venturi.targets.plugin import INTERFACE, Parameter
 from venturi.targets.setting import SEVERAL, Known, Setting, known
 
-__all__ = ["GROUP", "OFF", "Plugin", "find", "place_of_error"]
-
 GROUP = "venturi.targets"
 OFF = "VENTURI_PLUGINS"
 """The environment variable that leaves them all out, where it is "off"."""

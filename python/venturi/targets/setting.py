@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["LEADING", "SEVERAL", "Known", "Role", "Setting", "known"]
-
 Role = Literal["workload", "amount", "parallel", "tuning"]
 
 SEVERAL = " One value, or several: 1,2,4 or a range 1..8."

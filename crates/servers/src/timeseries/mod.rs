@@ -304,7 +304,7 @@ fn run_reader(
     runtime.block_on(tasks.run_until(async {
         let aging = reader.clone();
         let aging = tokio::task::spawn_local(async move {
-            tokio::join!(aging.grow_old(), aging.seal_when_asked());
+            tokio::join!(aging.grow_old(), aging.seal_on_request());
         });
         if let Some(udp) = udp {
             let (reader, stop) = (reader.clone(), stop.clone());

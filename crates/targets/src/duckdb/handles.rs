@@ -239,7 +239,7 @@ impl Connection {
             };
             match state {
                 SUCCESS => Ok(appender),
-                _ => Err(appender.said()),
+                _ => Err(appender.refusal()),
             }
         }
     }
@@ -336,7 +336,7 @@ impl Appender {
         &self.link.database.api.f
     }
 
-    fn said(&self) -> Refusal {
+    fn refusal(&self) -> Refusal {
         // SAFETY: the library takes a null handle, too.
         text(unsafe { (self.f().appender_error)(self.handle) })
     }
@@ -361,7 +361,7 @@ impl Appender {
         // SAFETY: the handle is valid.
         match unsafe { (self.f().appender_flush)(self.handle) } {
             SUCCESS => Ok(()),
-            _ => Err(self.said()),
+            _ => Err(self.refusal()),
         }
     }
 
@@ -402,7 +402,7 @@ impl Appender {
         };
         match state {
             SUCCESS => Ok(()),
-            _ => Err(self.said()),
+            _ => Err(self.refusal()),
         }
     }
 }

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from venturi.common.errors import ScenarioError
-from venturi.plan.rules import timeseries as ingests
-from venturi.plan.rules.services import check_query_amount, only_ingest
+from venturi.plan.rules.services import check_query_amount
+from venturi.plan.scenario import Wrong
 from venturi.plan.settings import Target
-from venturi.plan.workload import UPSERT, FileData, Workload
+from venturi.plan.workload import FileData, Workload
 from venturi.targets.system import (
     ONE_AT_A_TIME,
     SERVERS,
@@ -16,91 +13,60 @@ from venturi.targets.system import (
     in_process,
     is_flight_sql,
     is_local,
-    is_time_series,
     scheme_of,
 )
 
-__all__ = ["check_data", "check_get", "check_shares", "check_table", "check_upsert"]
 
-
-def check_upsert(workload: Workload, target: Target, where: Any) -> None:
-    url, data = target.url, workload.data
-    transfers = ("flight", "flightsql", "http+arrow", "charrow", "clickhouse", "adbc", "exec", "pipe")
-    if scheme_of(url) in transfers:
-        takes = "gets" if scheme_of(url) == "charrow" else "gets and puts"
-        raise ScenarioError(
-            f"{where('workload', 'operation')}: {url} takes {takes}, no upserts",
-            hint="name a database: --target mysql://HOST/DATABASE, or sqlite://local for a first try",
-        )
-    if is_time_series(url):
-        raise ScenarioError(
-            f"{where('workload', 'operation')}: {scheme_of(url)}:// takes ingests, no upserts",
-            hint="leave the operation out, or set it to ingest",
-        )
-    only_ingest(workload, where)
-    if ingests.is_points(data):
-        raise ScenarioError(
-            f"{where('workload', 'data')}: points are for ingests; an upsert has rows with a key"
-        )
-    if data != "usage" and not isinstance(data, FileData):
-        raise ScenarioError(
-            f"{where('workload', 'data')}: an upsert needs rows with a key, and {data} have none",
-            hint='leave data out for "usage", or name a file and its key: --data t.parquet --key a,b',
-        )
+def check_upsert(workload: Workload, target: Target, wrong: Wrong) -> None:
+    data = workload.data
     if isinstance(data, FileData):
         if workload.key is None:
-            raise ScenarioError(
-                f"{where('workload', 'data')}: an upsert of a file needs its key: columns by which rows meet",
-                hint="name them: --key a,b, and those that are added up: --add hits",
+            raise wrong(
+                "data: an upsert of a file needs its key: columns by which rows meet",
+                "name them: --key a,b, and those that are added up: --add hits",
             )
         both = [name for name in workload.add or () if name in workload.key]
         if both:
-            raise ScenarioError(f"{where('workload', 'add')}: {both[0]} is a part of the key")
+            raise wrong(f"add: {both[0]} is a part of the key")
         if workload.working_set is not None:
-            raise ScenarioError(f"{where('workload', 'working_set')}: a file has the rows that it has")
+            raise wrong("working_set: a file has the rows that it has")
     else:
         for key in ("key", "add"):
             if getattr(workload, key) is not None:
-                raise ScenarioError(
-                    f"{where('workload', key)}: usage has its own key and sums",
-                    hint="name the file that has these columns: --data t.parquet",
+                raise wrong(
+                    f"{key}: usage has its own key and sums",
+                    "name the file that has these columns: --data t.parquet",
                 )
-    _check_writes(workload, target, where)
+    _check_writes(workload, target, wrong)
 
 
-def _check_writes(workload: Workload, target: Target, where: Any) -> None:
+def _check_writes(workload: Workload, target: Target, wrong: Wrong) -> None:
     """Ways of writing that exclude one another."""
     batch = workload.rows_per_batch
     if target.batch == "none" and batch != 1:
-        raise ScenarioError(
-            f"{where('workload', 'rows_per_batch')}: batch = none writes every row by itself, "
-            f"which is 1 row per batch, not {batch:,}",
-            hint="--rows-per-batch 1 --in-flight 256 keeps as many rows in flight",
+        raise wrong(
+            "rows_per_batch: batch = none writes every row by itself, which is 1 row per batch, not "
+            f"{batch:,}",
+            "--rows-per-batch 1 --in-flight 256 keeps as many rows in flight",
         )
     if workload.in_flight not in (None, 1) and scheme_of(target.url) in ONE_AT_A_TIME:
-        raise ScenarioError(
-            f"{where('workload', 'in_flight')}: {scheme_of(target.url)}:// takes one batch at a time "
-            "on a connection",
-            hint=f"take more connections: --streams {workload.in_flight}",
+        raise wrong(
+            f"in_flight: {scheme_of(target.url)}:// takes one batch at a time on a connection",
+            f"take more connections: --streams {workload.in_flight}",
         )
     if is_local(target.url) and target.setup is False:
-        raise ScenarioError(
-            f"{where('target', 'setup')}: {target.url} is new and empty, and needs its set-up",
-            hint="name a database of yours to upsert into a table that is there",
+        raise wrong(
+            f"setup: {target.url} is new and empty, and needs its set-up",
+            "name a database of yours to upsert into a table that is there",
         )
     if is_local(target.url) and target.keep:
-        raise ScenarioError(
-            f"{where('target', 'keep')}: {target.url} goes when the run ends, and the table with it",
-            hint=_kept(target.url),
-        )
+        raise wrong(f"keep: {target.url} goes when the run ends, and the table with it", _kept(target.url))
     if target.partitions is not None and target.setup is False:
-        raise ScenarioError(f"{where('target', 'partitions')}: is for set-up, which is switched off")
+        raise wrong("partitions: is for set-up, which is switched off")
     if target.dialect in TIME_SERIES:
-        raise ScenarioError(
-            f"{where('target', 'dialect')}: {target.dialect} has no statements; it is for ingests"
-        )
+        raise wrong(f"dialect: {target.dialect} has no statements; it is for ingests")
     if target.method == "copy" and target.statement is not None:
-        raise ScenarioError(f"{where('target', 'statement')}: method = copy moves rows without statements")
+        raise wrong("statement: method = copy moves rows without statements")
 
 
 def _kept(url: str) -> str:
@@ -114,82 +80,59 @@ def _kept(url: str) -> str:
 _NO_PARTS = ("adbc", "mysql")
 
 
-def check_get(workload: Workload, target: Target, where: Any) -> None:
+def check_get(workload: Workload, target: Target, wrong: Wrong) -> None:
     """Whether a database can be asked for such data. Raises ScenarioError."""
-    check_data(workload, target, where)
+    check_data(workload, target, wrong)
     if target.split == "parts" and scheme_of(target.url) == "mysql":
-        raise ScenarioError(
-            f"{where('target', 'split')}: mysql:// has no parts: its tables do not say where rows lie",
-            hint="--split key --split-by COLUMN, or --split hash --split-by COLUMN",
+        raise wrong(
+            "split: mysql:// has no parts: its tables do not say where rows lie",
+            "--split key --split-by COLUMN, or --split hash --split-by COLUMN",
         )
     if _has_tokens(target) and target.split not in (None, "parts", "none"):
-        raise ScenarioError(
-            f"{where('target', 'split')}: streams share rows of cassandra:// by ranges of tokens",
-            hint="--split parts, or --split none: each reads all",
+        raise wrong(
+            "split: streams share rows of cassandra:// by ranges of tokens",
+            "--split parts, or --split none: each reads all",
         )
-    check_shares(workload, target, where)
+    check_shares(workload, target, wrong)
 
 
-def check_data(workload: Workload, target: Target, where: Any) -> None:
+def check_data(workload: Workload, target: Target, wrong: Wrong) -> None:
     """Whether such rows can be read, or put, there."""
-    for key in ("key", "add", "working_set", *UPSERT):
-        if getattr(workload, key) is not None:
-            raise ScenarioError(
-                f"{where('workload', key)}: is for upserts, and this is a {workload.operation}"
-            )
-    if workload.data not in ("records", "remote") and (
-        not isinstance(workload.data, FileData) or workload.data.source != "file"
-    ):
-        raise ScenarioError(
-            f"{where('workload', 'data')}: a {workload.operation} at {scheme_of(target.url)}:// has records, "
-            "a file, or remote"
-        )
     if target.table is not None and target.query is not None:
-        raise ScenarioError(f"{where('target', 'query')}: a table is named as well; keep one of the two")
+        raise wrong("query: a table is named as well; keep one of the two")
 
 
-def check_shares(workload: Workload, target: Target, where: Any) -> None:
+def check_shares(workload: Workload, target: Target, wrong: Wrong) -> None:
     """Whether it is said what is read, and how the streams share it."""
-    at = where("workload", "data")
     if workload.data == "remote":
-        _check_remote(workload, target, where)
+        _check_remote(workload, target, wrong)
     elif workload.duration is not None:
-        raise ScenarioError(
-            f"{where('workload', 'duration')}: a get of our own data writes them into a table "
-            "first, and must know how many",
-            hint="give --rows-per-stream, or read a table of the server's: --table NAME",
+        raise wrong(
+            "duration: a get of our own data writes them into a table first, and must know how many",
+            "give --rows-per-stream, or read a table of the server's: --table NAME",
         )
     elif target.query is not None:
-        raise ScenarioError(f"{at}: a query is about the server's own data", hint="leave data out")
+        raise wrong("data: a query is about the server's own data", "leave data out")
     if target.split in ("none", "parts") and target.split_by is not None:
-        raise ScenarioError(f"{where('target', 'split_by')}: is for split = hash and key")
+        raise wrong("split_by: is for split = hash and key")
 
 
-def _check_remote(workload: Workload, target: Target, where: Any) -> None:
+def _check_remote(workload: Workload, target: Target, wrong: Wrong) -> None:
     if target.query is None and target.table is None:
-        raise ScenarioError(
-            f"{where('workload', 'data')}: {target.url} does not say what to get",
-            hint='name it: --table trips, or --query "SELECT a, b FROM trips"',
+        raise wrong(
+            f"data: {target.url} does not say what to get",
+            'name it: --table trips, or --query "SELECT a, b FROM trips"',
         )
-    check_query_amount(workload, where)
+    check_query_amount(workload, wrong)
     if target.split in ("hash", "key") and target.split_by is None:
-        raise ScenarioError(
-            f"{where('target', 'split')}: {target.split} of which column?", hint="name it: --split-by id"
-        )
+        raise wrong(f"split: {target.split} of which column?", "name it: --split-by id")
     if target.split == "parts" and target.query is not None and not _has_tokens(target):
-        raise ScenarioError(
-            f"{where('target', 'split')}: parts are a table's; a query has none",
-            hint="--split hash --split-by COLUMN",
-        )
+        raise wrong("split: parts are a table's; a query has none", "--split hash --split-by COLUMN")
     shared = target.split is not None or target.split_by is not None or is_flight_sql(target.url)
     if workload.streams > 1 and not shared:
-        raise ScenarioError(
-            f"{where('workload', 'streams')}: how shall {workload.streams} streams share the rows?",
-            hint=(
-                ""
-                if _has_tokens(target)
-                else "--split hash --split-by COLUMN, --split key --split-by COLUMN, "
-            )
+        raise wrong(
+            f"streams: how shall {workload.streams} streams share the rows?",
+            ("" if _has_tokens(target) else "--split hash --split-by COLUMN, --split key --split-by COLUMN, ")
             + ("--split parts, " if _has_parts(target) else "")
             + "or --split none: each reads all",
         )
@@ -205,36 +148,31 @@ def _has_tokens(target: Target) -> bool:
     return scheme_of(target.url) == "cassandra"
 
 
-def check_table(workload: Workload, target: Target, where: Any) -> None:
+def check_table(workload: Workload, target: Target, wrong: Wrong) -> None:
     """Whether such a server can be asked for, or given, such data. Raises ScenarioError."""
-    check_data(workload, target, where)
+    check_data(workload, target, wrong)
     if is_flight_sql(target.url):
-        _check_flight_sql(workload, target, where)
+        _check_flight_sql(workload, target, wrong)
     if workload.operation == "get":
-        check_shares(workload, target, where)
+        check_shares(workload, target, wrong)
         return
-    if workload.data == "remote":
-        at = where("workload", "data")
-        raise ScenarioError(f"{at}: a put needs data of its own, records or a file, not remote")
     for key in ("query", "split", "split_by"):
         if getattr(target, key) is not None:
-            raise ScenarioError(f"{where('target', key)}: is for gets, and this is a put")
+            raise wrong(f"{key}: is for gets, and this is a put")
 
 
-def _check_flight_sql(workload: Workload, target: Target, where: Any) -> None:
+def _check_flight_sql(workload: Workload, target: Target, wrong: Wrong) -> None:
     """Whether SQL over Flight has what is asked for."""
     if target.split == "parts":
-        raise ScenarioError(
-            f"{where('target', 'split')}: the parts of a result are its endpoints here, which the streams "
-            "share where nothing is said",
-            hint="leave --split out, or share the rows: --split hash --split-by COLUMN",
+        raise wrong(
+            "split: the parts of a result are its endpoints here, which the streams share where nothing is "
+            "said",
+            "leave --split out, or share the rows: --split hash --split-by COLUMN",
         )
     if workload.operation == "get" and target.compression is not None:
-        raise ScenarioError(
-            f"{where('target', 'compression')}: is for puts: what a Flight SQL server sends is its own choice"
-        )
+        raise wrong("compression: is for puts: what a Flight SQL server sends is its own choice")
     if workload.operation == "put" and target.statement == "text":
-        raise ScenarioError(
-            f"{where('target', 'statement')}: a put is a bulk ingest, or an INSERT that is prepared",
-            hint="leave it out, or --statement prepared",
+        raise wrong(
+            "statement: a put is a bulk ingest, or an INSERT that is prepared",
+            "leave it out, or --statement prepared",
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from venturi.common.errors import ScenarioError
+from venturi.plan.scenario import Wrong
 from venturi.plan.settings import Target, usual
 from venturi.plan.workload import SIZES, Workload
 from venturi.targets.options import APPLIES, DEFAULTS, ONLY_HERE, PARAMETERS, SETTINGS, VALUES
@@ -24,22 +24,6 @@ from venturi.targets.system import (
 
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
-
-__all__ = [
-    "LINK_NS",
-    "UPSERT_NS",
-    "addresses",
-    "amount",
-    "apply_defaults",
-    "belongs_to_other_target",
-    "check_options",
-    "check_values",
-    "fitted",
-    "given_with_address",
-    "idle",
-    "option_parameters",
-    "without_inapplicable",
-]
 
 
 def addresses(scenario: Scenario) -> list[str]:
@@ -195,44 +179,41 @@ def option_parameters(target: Target, operation: str) -> dict[str, Any]:
     return {n: value(n) for n in PARAMETERS if n not in strange or n in here}
 
 
-def _an(operation: str) -> str:
+def with_article(operation: str) -> str:
     return f"{'an' if operation[0] in 'aeiou' else 'a'} {operation}"
 
 
 def check_options(scenario: Scenario) -> None:
     """Whether every option means something somewhere in the scenario. Raises ScenarioError."""
     for name in _inapplicable(scenario):
-        where = scenario.where("matrix" if name in scenario.axes else "target", name)
         if name in ONLY_HERE and any(map(is_time_series, addresses(scenario))):
             flag = "threads" if name == "pool" else name
-            raise ScenarioError(
-                f"{where}: is of a store that is started for the run, and {addresses(scenario)[0]} is there "
+            raise scenario.wrong(
+                f"{name}: is of a store that is started for the run, and {addresses(scenario)[0]} is there "
                 "already",
-                hint=f"start one so: venturi serve timeseries --data DIR --{flag} ..., or use akumuli://local",
+                f"start one so: venturi serve timeseries --data DIR --{flag} ..., or use akumuli://local",
             )
         having = SETTINGS[name].operations
         if any(scheme_of(url) in APPLIES[name] for url in addresses(scenario)) and having:
-            raise ScenarioError(
-                f"{where}: is for {' and '.join(f'{it}s' for it in having)}, and this is "
-                f"{_an(scenario.workload.operation)}",
-                hint=f"leave it out, or the operation is another: --operation {next(iter(having))}",
+            raise scenario.wrong(
+                f"{name}: is for {' and '.join(f'{it}s' for it in having)}, and this is "
+                f"{with_article(scenario.workload.operation)}",
+                f"leave it out, or the operation is another: --operation {next(iter(having))}",
             )
-        raise ScenarioError(
-            f"{where}: {_schemes(scenario)} has no option {name}",
-            hint=f"it belongs to {', '.join(f'{s}://' for s in sorted(APPLIES[name]))}",
+        raise scenario.wrong(
+            f"{name}: {_schemes(scenario)} has no option {name}",
+            f"it belongs to {', '.join(f'{s}://' for s in sorted(APPLIES[name]))}",
         )
 
 
-def check_values(target: Target, where: Any) -> None:
+def check_values(target: Target, wrong: Wrong) -> None:
     """Values of an option that this system does not know, though another does."""
     scheme = scheme_of(target.url)
     for name in dict.fromkeys(name for name, _ in VALUES):
         value = getattr(target, name)
         known = _unknown(name, value, target.url) if value is not None else ()
         if known:
-            raise ScenarioError(
-                f"{where('target', name)}: {scheme}:// has no {name} {value}; it has {', '.join(known)}"
-            )
+            raise wrong(f"{name}: {scheme}:// has no {name} {value}; it has {', '.join(known)}")
 
 
 LINK_NS = 5_000_000_000

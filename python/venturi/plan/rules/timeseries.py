@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from venturi.common.errors import ScenarioError
+from venturi.plan.scenario import Wrong
 from venturi.plan.settings import Target
-from venturi.plan.workload import INGEST, UPSERT, FileData, Workload
-from venturi.targets.system import TIME_SERIES, is_ours, is_time_series, scheme_of
-
-__all__ = ["check_ingest", "ingest_parameters", "is_archive", "is_made", "is_points", "values"]
+from venturi.plan.workload import INGEST, FileData, Workload
+from venturi.targets.system import TIME_SERIES, is_ours
 
 METRICS = 10
 """Metrics of a host of `metrics`, all in one row."""
@@ -34,82 +32,56 @@ def _made(workload: Workload) -> bool:
     return workload.data in ("metrics", "archive")
 
 
-def check_ingest(workload: Workload, target: Target, where: Any) -> None:
-    """Whether such points can go there. Raises ScenarioError; `where` spells a key as its user wrote it."""
-    url, data = target.url, workload.data
-    if not is_time_series(url) and scheme_of(url) != "empty":
-        raise ScenarioError(
-            f"{where('workload', 'operation')}: {scheme_of(url)}:// takes no ingests",
-            hint="give the program the points as rows: --operation put --data points.parquet"
-            if scheme_of(url) == "exec"
-            else "name a store of time series: --target akumuli://HOST, or akumuli://local for a first try",
-        )
-    if not _made(workload) and not isinstance(data, FileData):
-        raise ScenarioError(
-            f"{where('workload', 'data')}: {data} have no times; an ingest has metrics, archives or a file",
-            hint='leave data out for "metrics", or name a file: --data t.parquet --time ts --tags host',
-        )
-    if scheme_of(url) == "empty" and data != "metrics":
-        raise ScenarioError(f"{where('workload', 'data')}: empty:// takes points of metrics, no others")
+def check_ingest(workload: Workload, target: Target, wrong: Wrong) -> None:
+    """Whether such points can go there. Raises ScenarioError."""
     if target.dialect is not None and target.dialect not in TIME_SERIES:
-        raise ScenarioError(
-            f"{where('target', 'dialect')}: an ingest has no dialect {target.dialect}; it has "
-            f"{', '.join(TIME_SERIES)}"
-        )
-    for key in ("key", "add", "working_set", *(name for name in UPSERT if name != "generate")):
-        if getattr(workload, key) is not None:
-            raise ScenarioError(f"{where('workload', key)}: is for upserts, and this is an ingest")
-    if is_archive(data) and scheme_of(url) != "akumuli":
-        raise ScenarioError(
-            f"{where('workload', 'data')}: archives hold messages of akumuli://, and this is {scheme_of(url)}://",
-            hint="leave data out for metrics, which are written in any form",
-        )
-    if is_archive(data):
+        raise wrong(f"dialect: an ingest has no dialect {target.dialect}; it has {', '.join(TIME_SERIES)}")
+    if is_archive(workload.data):
         for key in ("messages", "digits"):
             if getattr(target, key) is not None:
-                raise ScenarioError(f"{where('target', key)}: archives hold their messages as they were made")
-    _columns(workload, where)
-    _amount(workload, where)
-    _options(target, where)
+                raise wrong(f"{key}: archives hold their messages as they were made")
+    _columns(workload, wrong)
+    _amount(workload, wrong)
+    _options(target, wrong)
 
 
-def _columns(workload: Workload, where: Any) -> None:
+def _columns(workload: Workload, wrong: Wrong) -> None:
     file = isinstance(workload.data, FileData) and workload.data.source == "file"
     given = [key for key in ("time", "tags", "metric") if getattr(workload, key) is not None]
     given += ["values"] if isinstance(workload.values, list) else []
     if given and not file:
-        raise ScenarioError(f"{where('workload', given[0])}: is for the columns of a file, and this has none")
+        raise wrong(f"{given[0]}: is for the columns of a file, and this has none")
     for key in ("hosts", "tick", "start"):
         if getattr(workload, key) is not None and not _made(workload):
-            raise ScenarioError(f"{where('workload', key)}: is for metrics; these data have their own")
+            raise wrong(f"{key}: is for metrics; these data have their own")
 
 
-def _amount(workload: Workload, where: Any) -> None:
+def _amount(workload: Workload, wrong: Wrong) -> None:
     if _made(workload):
         hosts = workload.hosts or INGEST["hosts"]
         if workload.streams > hosts:
-            raise ScenarioError(
-                f"{where('workload', 'streams')}: {workload.streams} streams share {hosts} hosts, and a "
-                "series belongs to one stream",
-                hint=f"take more hosts: --hosts {workload.streams}",
+            raise wrong(
+                f"streams: {workload.streams} streams share {hosts} hosts, and a series belongs to one "
+                "stream",
+                f"take more hosts: --hosts {workload.streams}",
             )
     if workload.data == "archive" and workload.duration is not None:
-        raise ScenarioError(
-            f"{where('workload', 'duration')}: archives are made for the run, and must know how long to be",
-            hint="give points_per_stream or bytes_per_stream instead of a duration",
+        raise wrong(
+            "duration: archives are made for the run, and must know how long to be",
+            "give points_per_stream or bytes_per_stream instead of a duration",
         )
     if workload.generate == "ahead" and workload.duration is not None:
-        raise ScenarioError(
-            f"{where('workload', 'generate')}: nobody knows ahead how many points a duration takes",
-            hint="give points_per_stream instead of a duration, or generate inline",
+        raise wrong(
+            "generate: nobody knows ahead how many points a duration takes",
+            "give points_per_stream instead of a duration, or generate inline",
         )
 
 
-def _options(target: Target, where: Any) -> None:
+def _options(target: Target, wrong: Wrong) -> None:
     if target.http_port is not None and is_ours(target.url):
-        raise ScenarioError(f"{where('target', 'http_port')}: {target.url} is on free ports")
+        raise wrong(f"http_port: {target.url} is on free ports")
     if target.http_port is not None and target.url.startswith("influx+http://"):
-        raise ScenarioError(f"{where('target', 'http_port')}: the port of {target.url} is the one in the URL")
+        raise wrong(f"http_port: the port of {target.url} is the one in the URL")
 
 
 def values(workload: Workload) -> str | None:

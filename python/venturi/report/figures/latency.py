@@ -23,9 +23,10 @@ from venturi.analysis.results import Results
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common import hdr
 from venturi.common.units import FACTORS, percent, pick_unit, plural, significant
+from venturi.report.document import begun
 from venturi.report.figures import figure
 from venturi.report.figures.curves import nearest
-from venturi.report.figures.figure import BYTES, MB, Figure, Panel, Scale, Series, label, scale_of
+from venturi.report.figures.figure import BYTES, MB, Figure, Panel, Scale, Series, label, line, scale_of
 from venturi.store import reference as published
 
 MOST_LINES = 6
@@ -47,21 +48,19 @@ def latency(results: Results) -> Figure | None:
         for index, cell in enumerate(cells):
             name = wording.label(cell, names)
             for kind in reversed(writes.KINDS):
-                line = curve(cell, kind)
-                if len(line) < 2:
+                points = curve(cell, kind)
+                if len(points) < 2:
                     continue
                 response = bool(cell.parameters.get("rate"))
                 both = both or response
                 apart = response and kind == "service"
                 panel.series.append(
-                    Series(
+                    line(
                         f"{name}, service" if apart else name,
-                        [x for x, _ in line],
-                        [y / 1e6 for _, y in line],
+                        [(x, y / 1e6) for x, y in points],
                         figure.series_colour(index),
-                        dash="dot" if apart else "solid",
-                        markers=False,
-                        notes=[f"{_percentile(x)}: {_time(y)}" for x, y in line],
+                        "dot" if apart else "solid",
+                        notes=[f"{_percentile(x)}: {_time(y)}" for x, y in points],
                     )
                 )
         if panel.series:
@@ -78,10 +77,9 @@ def latency(results: Results) -> Figure | None:
         if both
         else "Service time of a batch (closed loop). "
     )
-    title = "; ".join(told) or "Latency of a batch"
     return Figure(
         "latency",
-        title[:1].upper() + title[1:],
+        begun("; ".join(told) or "latency of a batch"),
         f"{kinds}At each percentile the median of the trials' values; every nine takes the same room. A "
         "curve ends where a trial has no batch beyond." + selection.choice_note(shown, results.cells),
         "percentile of batches",
@@ -203,7 +201,7 @@ def _few_enough(cells: Sequence[Cell]) -> list[Cell]:
         return list(cells)
     counts = sorted({streams for *_, streams in panels})
     if len(counts) > MOST_STREAMS:
-        counts = [counts[round(i * (len(counts) - 1) / (MOST_STREAMS - 1))] for i in range(MOST_STREAMS)]
+        counts = selection.evenly(counts, MOST_STREAMS)
     chosen = []
     for key, members in panels.items():
         if key[2] in counts:
@@ -272,7 +270,7 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
     slow = results.two_speeds
     return Figure(
         "box-size",
-        slow[0][:1].upper() + slow[0][1:] if slow else _spread_finding(every),
+        begun(slow[0]) if slow else _spread_finding(every),
         caption,
         "rows per stream" if free == [SIZE] else " · ".join(map(wording.head, free)) or "cell",
         "payload, MB/s" if BYTES in whose.values() else label(list(whose.values())),

@@ -15,7 +15,7 @@ from venturi.analysis import wording
 from venturi.analysis.cells.figures import ENDS, get
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
-from venturi.analysis.selection import middle_trial, representative
+from venturi.analysis.selection import evenly, middle_trial, representative
 from venturi.report.figures.figure import MB, Figure, Panel, Series
 
 MOST_POINTS = 240
@@ -49,9 +49,7 @@ def steps(times: Sequence[Any], most: int = MOST_POINTS) -> Steps:
     for i in known:
         if not kept or times[i] - times[kept[-1]] > least:
             kept.append(i)
-    if len(kept) - 1 > most:
-        kept = [kept[round(j * (len(kept) - 1) / most)] for j in range(most + 1)]
-    rows = list(itertools.pairwise(kept))
+    rows = list(itertools.pairwise(evenly(kept, most + 1)))
     return Steps(
         rows,
         [(times[b] - times[a]) / 1e9 for a, b in rows],

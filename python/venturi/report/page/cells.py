@@ -20,11 +20,11 @@ from venturi.analysis.cells.summary import Cell, best, by_operation
 from venturi.analysis.results import Results
 from venturi.common.units import percent, plural
 from venturi.report import cell as cells_text
-from venturi.report import draw, hosts, reason, summary, terminal
-from venturi.report.document import Column, sentence
+from venturi.report import draw, hosts, reason, run, summary, terminal
+from venturi.report.document import Column, begun, sentence
 from venturi.report.figures import figure, pipeline, timeline
 from venturi.report.figures.figure import Figure
-from venturi.report.names import name_of
+from venturi.report.summary import name_of
 
 MOST_ROWS = 200
 """Rows of a table in the page itself."""
@@ -71,11 +71,6 @@ def _clean(found: Any) -> Any:
         return found
     text = str(found)
     return "\n".join(map(wording.plain, text.splitlines())) if "\n" in text else wording.plain(text)
-
-
-def begun(text: str) -> str:
-    """As a sentence begins."""
-    return text[:1].upper() + text[1:]
 
 
 def _sentence(text: str) -> Markup:
@@ -238,7 +233,7 @@ def _document(results: Results, cell: Cell) -> dict[str, Any]:
             ]
             for x in cells_text.limits(cell)
         ],
-        "cost": cells_text.cost(cell),
+        "cost": run.instrument_of(cell.records),
     }
     if (listed := _loaders(results, cell)) is not None:
         out["loaders"] = listed

@@ -31,9 +31,9 @@ from venturi.report.document import Block, Section, Table, Terms, Text
 from venturi.report.figures import figure
 from venturi.report.figures import registry as figures
 from venturi.report.figures.figure import Figure
-from venturi.report.names import marked
 from venturi.report.page import cells as page_cells
 from venturi.report.page.cells import MOST_ROWS, Packer, render
+from venturi.report.summary import marked
 
 MOST_LIMITS = 60
 """Rows of the table of limits that are in sight; the others are folded."""

@@ -14,7 +14,7 @@ fn each_block_goes_to_exactly_one_partition() {
     assert_eq!(expected.rows, 100_000);
     for (partitions, encoders) in [(1, 1), (2, 3), (7, 1), (64, 1), (64, 8)] {
         let id = format!("q{partitions}-{encoders}");
-        let given: Vec<Given> = std::thread::scope(|scope| {
+        let given: Vec<Received> = std::thread::scope(|scope| {
             let read = || {
                 let mut client = Client::plain(server.address(), encoders);
                 client.query(&id, RECORDS);
