@@ -21,7 +21,7 @@ from venturi.targets.fields import (
     user_name,
 )
 from venturi.targets.setting import SEVERAL, Setting
-from venturi.targets.system import NETWORK, TABLES
+from venturi.targets.system import FILES, NETWORK, TABLES, USERS
 
 
 def _headers(value: dict[str, str]) -> dict[str, str]:
