@@ -21,7 +21,7 @@ from venturi.targets.fields import (
     user_name,
 )
 from venturi.targets.setting import SEVERAL, Setting
-from venturi.targets.system import FILES, NETWORK, TABLES, USERS
+from venturi.targets.system import NETWORK, SYSTEMS, TABLES
 
 
 def _headers(value: dict[str, str]) -> dict[str, str]:
@@ -35,7 +35,7 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
 
 
 _ALL = dict.fromkeys(NETWORK)
-_LOGS_IN = _ALL | dict.fromkeys(it for it in USERS if it not in FILES) | {"influx": None}
+_LOGS_IN = _ALL | {it.scheme: None for it in SYSTEMS if it.users and not it.file} | {"influx": None}
 _FLIGHT = {"flight": None}
 _GRPC = {"flight": None, "flightsql": None}
 _ARROW = _GRPC | {"http+arrow": None}
