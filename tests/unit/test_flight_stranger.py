@@ -307,7 +307,7 @@ def test_of_an_address_alone_the_largest_flight_is_read(tmp_path: Path) -> None:
 def test_of_an_address_alone_a_server_of_records_makes_them(tmp_path: Path) -> None:
     with served("flight") as address:
         url = f"flight://{address}"
-        measured, said = found_out(tmp_path, url)
+        measured, said = found_out(tmp_path, url, "--scale", "0.1")
     assert measured == {(url, operation, n) for operation in ("get", "put") for n in (1, 2, 4)}
     assert "makes records on demand (Arrow's perf protocol)" in said
 
