@@ -56,9 +56,9 @@ def sql(
         raise VenturiError(
             "name a run directory and then a query", hint='venturi sql RUN "select * from trials"'
         )
-    from venturi.servers.local_store import is_store
     from venturi.store import sql as asking
     from venturi.store.open import open_run
+    from venturi.store.sql import is_store
 
     table, damaged = asking.ask(runs, query)
     for run in runs:

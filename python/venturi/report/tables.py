@@ -151,8 +151,7 @@ def table(results: Results, name: str) -> pa.Table:
         import pyarrow as pa
 
         return pa.Table.from_pylist(derived(results, name))
-    found: pa.Table = getattr(results.directory, name)()
-    return found
+    return results.directory.table(name)
 
 
 def with_verdicts(results: Results) -> pa.Table:
