@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -88,6 +88,22 @@ def local_executor(found: Scenario | None = None) -> Iterator[Executor]:
     most = max((count for count in loaders if count is not None), default=None)
     with contextlib.closing(LinkExecutor(found.to_remote, most)) as placed:
         yield placed
+
+
+Local = Callable[["Scenario"], contextlib.AbstractContextManager[Executor]]
+
+
+@contextlib.contextmanager
+def placed(
+    found: Scenario, on: str | None, master: str | None, note: Note, local: Local | None = None
+) -> Iterator[tuple[Scenario, Executor]]:
+    """The scenario as it is run, and what runs its trials. `local` makes what runs them in this process."""
+    if on is None:
+        with (local or local_executor)(found) as engine:
+            yield found, engine
+        return
+    with contextlib.closing(executor(found, on, master, note)) as engine:
+        yield with_loaders(found, engine), engine
 
 
 def executor(found: Scenario, on: str, master: str | None, note: Note) -> Any:

@@ -29,16 +29,8 @@ def setting(found: Best, one: Choice) -> str:
 
 def title(found: Best) -> str:
     """The workload in a few words."""
-    names = (
-        "operation",
-        "place",
-        "data",
-        "system",
-        "rows_per_stream",
-        "bytes_per_stream",
-        "duration_ns",
-        "rate",
-    )
+    sizes = ("rows_per_stream", "bytes_per_stream", "duration_ns", "rate")
+    names = ("operation", "place", "data", "system", *sizes)
     nouns = nouns_of(found.fastest.cell)
     words = [wording.phrase(n, found.workload[n], nouns) for n in names if n in found.workload]
     target = str(found.workload.get("target") or "")
