@@ -91,8 +91,8 @@ _DATA = {
 _DATA_HINTS = {
     "upsert": 'leave data out for "usage", or name a file and its key: --data t.parquet --key a,b',
     "ingest": 'leave data out for "metrics", or name a file: --data t.parquet --time ts --tags host',
-    "usage": f"usage is for upserts: {_ELSEWHERE['upsert']}",
-    "metrics": f"metrics are for ingests: {_ELSEWHERE['ingest']}",
+    "usage": "leave data out; usage is for --operation upsert",
+    "metrics": "leave data out; metrics are for --operation ingest",
     "states": "name a server that turns states into columns: --target charrow://HOST, or charrow://local",
 }
 """What to do, by operation or by what it does not take."""
